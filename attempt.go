@@ -1,0 +1,60 @@
+package semel
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Attempt is what a handler gets: the message, and who it is this time.
+type Attempt struct {
+	Message
+	Key Key
+	// Number counts the runs of this key including this one, from 1. Deferrals and refunded runs do not count.
+	Number int
+	// MaxAttempts is Config.MaxAttempts.
+	MaxAttempts int
+	// Token is the fencing token of this attempt: strictly increasing per key. A guarded resource refuses smaller ones.
+	Token uint64
+	// Deadline is when the lease ends unless it is extended; the engine extends it while the handler runs.
+	Deadline time.Time
+	// Unknown: an earlier run may have had its effect.
+	Unknown bool
+	// Redelivered: the broker handed this message out before.
+	Redelivered bool
+
+	hold   driver.Hold
+	tx     any
+	result []byte
+	emit   []Message
+}
+
+// SetResult stores what every later duplicate of this key is answered with. The bytes are kept, not copied.
+func (a *Attempt) SetResult(b []byte) { a.result = b }
+
+// Emit sends messages together with the record: all of them or none, and only if this attempt wins. It needs a store
+// that keeps an outbox or is the queue's own database; otherwise the run fails for good with an error that says so.
+func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
+
+// EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,
+// redelivery and redrive of this message's key. Steps of one handler have different names; "" is fine for the only
+// one. It never depends on a delivery id unless that is the key (protocol section 10).
+func (a *Attempt) EffectKey(step string) string { return EffectKey(a.hold, step) }
+
+// EffectKey derives the effect key of a step from the key that is held. See [Attempt.EffectKey].
+func EffectKey(h driver.Hold, step string) string {
+	b := make([]byte, 0, 128)
+	for _, s := range [...]string{"semel-effect-1", h.Key.Consumer, h.Key.Tenant, h.Key.Raw, step} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	b = binary.BigEndian.AppendUint32(b, h.Epoch)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func typeName(v any) string { return fmt.Sprintf("%T", v) }

@@ -1,0 +1,9 @@
+module github.com/semel-dev/semel/cmd/semel
+
+go 1.26
+
+require github.com/semel-dev/semel v0.0.0
+
+replace github.com/semel-dev/semel => ../..
+
+replace github.com/semel-dev/semel/adapters/sqlite => ../../adapters/sqlite

@@ -1,0 +1,97 @@
+package semel
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// KeyFunc takes the key out of a message: its text form. ErrNoKey (wrapped or not) says that there is none.
+type KeyFunc func(m *Message) (string, error)
+
+// FingerprintFunc hashes the meaningful payload of a message; "" = not compared.
+type FingerprintFunc func(m *Message) (Fingerprint, error)
+
+// ProbeResult answers the question whether an effect happened.
+type ProbeResult uint8
+
+// The answers of a probe.
+const (
+	// ProbeUnknown: it cannot be told. The key is parked for a person.
+	ProbeUnknown ProbeResult = iota
+	// ProbeApplied: it happened; the probe set the result with Attempt.SetResult, if there is one.
+	ProbeApplied
+	// ProbeNotApplied: it did not happen, and no earlier attempt can make it happen any more.
+	ProbeNotApplied
+)
+
+// ProbeFunc asks the outside world whether the effect of a key happened. It gets the attempt that would run.
+type ProbeFunc func(ctx context.Context, a *Attempt) (ProbeResult, error)
+
+// Config describes a consumer. Only Queue, Store and Handler are needed; the zero value of everything else is the
+// documented default.
+type Config struct {
+	// Queue hands out the messages, Store keeps the records. Who opened them closes them.
+	Queue Queue
+	Store Store
+	// Handler does the work: a HandlerFunc, or InTx for effects that commit with the record.
+	Handler Handler
+
+	// Consumer names the scope of the keys: two consumers handle the same message once each. Defaults to the queue's
+	// name.
+	Consumer string
+	// Tenant narrows the scope of a key further. Defaults to none.
+	Tenant func(m *Message) string
+	// Key is what must take effect once. Defaults to KeyByID.
+	Key KeyFunc
+	// AllowUnkeyed runs messages without a key unprotected, and counts them. Defaults to false: they become letters.
+	AllowUnkeyed bool
+	// Fingerprint guards against one key with two payloads. Defaults to none.
+	Fingerprint FingerprintFunc
+
+	// Takeover says what happens to a run whose outcome nobody knows. Defaults to Resume.
+	Takeover Takeover
+	// Probe is asked before every run that follows a doubt, when Takeover is Probe (where it is required).
+	Probe ProbeFunc
+
+	// Concurrency is the number of handlers that run at once. Defaults to 16.
+	Concurrency int
+	// Batch bounds how many items one round trip to the queue or store carries. Defaults to 100.
+	Batch int
+	// Committers is the number of claims and commits under way at once, sharded by key. Defaults to 1.
+	Committers int
+
+	// Visibility is how long a delivery is kept from others without a heartbeat. Defaults to 30 s. The lease in the
+	// store is 0.9 of it, the heartbeat a third of the lease.
+	Visibility time.Duration
+	// Timeout cancels a run; it counts as failed. Defaults to none: the heartbeat keeps long runs alive.
+	Timeout time.Duration
+	// MaxRuntime is the hard limit of a run: it is cancelled, and its lease no longer extended. Defaults to 15 min.
+	MaxRuntime time.Duration
+	// Grace is how long running handlers may take when the consumer stops, before they are cancelled. Defaults to 25 s.
+	// What has not started is given back at once.
+	Grace time.Duration
+
+	// MaxAttempts is the number of failed runs after which a message becomes a dead letter. Defaults to 5.
+	MaxAttempts int
+	// Backoff bounds the delay before the next attempt: Min doubling up to Max, with jitter.
+	Backoff Backoff
+	// Retention is how long a record outlives its message; it must cover the horizon of late duplicates. Defaults to
+	// 14 days.
+	Retention time.Duration
+	// ResultMax is the largest result that is stored, in bytes; of a larger one only its size and digest are kept.
+	// Defaults to 64 KiB.
+	ResultMax int
+	// Limit stops the consumer after so many deliveries. Defaults to 0: no limit.
+	Limit int
+
+	// Middleware is called around every run, the first outermost.
+	Middleware []Middleware
+	// Events observes. Defaults to nothing.
+	Events Events
+	// Logger gets what a person may have to look at. Defaults to a logger that discards.
+	Logger *slog.Logger
+}
+
+// Backoff bounds delays that double. The zero value is 1 s to 5 min.
+type Backoff struct{ Min, Max time.Duration }

@@ -1,0 +1,148 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+)
+
+// Message is what the sender sent; nobody mutates it.
+type Message struct {
+	// ID is the broker's or the sender's id of the message. It is a delivery identity: a producer that retries, or a
+	// redrive through a provider, may give the same business act another ID.
+	ID string
+	// Queue names the queue it was sent to, or is to be sent to.
+	Queue string
+	// Group orders: messages of one non-empty group are handled one after the other. Empty = unordered.
+	Group string
+	Body  []byte
+	// Headers are the sender's; names are compared without regard to case by [Message.Header].
+	Headers map[string]string
+	SentAt  time.Time
+	// Delay is the sender's wish: not deliverable before SentAt + Delay. Zero on receipt.
+	Delay time.Duration
+}
+
+// Header returns the value of a header, whatever the case of its name; "" when absent.
+func (m *Message) Header(name string) string {
+	if v, ok := m.Headers[name]; ok {
+		return v
+	}
+	best, value := "", ""
+	for k, v := range m.Headers {
+		// Two spellings of one header: the smaller spelling wins, so that the answer never depends on map order.
+		if len(k) == len(name) && foldEqual(k, name) && (best == "" || k < best) {
+			best, value = k, v
+		}
+	}
+	return value
+}
+
+func foldEqual(a, b string) bool {
+	for i := 0; i < len(a); i++ {
+		x, y := a[i], b[i]
+		if 'A' <= x && x <= 'Z' {
+			x += 'a' - 'A'
+		}
+		if 'A' <= y && y <= 'Z' {
+			y += 'a' - 'A'
+		}
+		if x != y {
+			return false
+		}
+	}
+	return true
+}
+
+// Delivery is one hand-off of one message: plain data, so that it can be logged, faked and replayed.
+type Delivery struct {
+	Message
+	// Receipt is the adapter's handle of this hand-off: opaque and comparable.
+	Receipt any
+	// Count is the broker's count of hand-offs including this one; 0 = it keeps none. It is never the attempt.
+	Count int
+	// Visible is how long the broker keeps the message from others, counted from the return of Receive; 0 = it has no
+	// visibility timeout.
+	Visible time.Duration
+}
+
+// Action says what a settlement does with a delivery.
+type Action uint8
+
+// The ways to settle a delivery.
+const (
+	// Ack removes the message for good.
+	Ack Action = iota
+	// Retry makes it deliverable again after Settlement.After; the attempt was spent.
+	Retry
+	// Defer makes it deliverable again after Settlement.After and spends no attempt: busy, drain, follower of a
+	// stopped group.
+	Defer
+	// Dead publishes Settlement.Letter (once per letter id), then removes the message, in one step where the queue can.
+	Dead
+)
+
+func (a Action) String() string {
+	return [...]string{"ack", "retry", "defer", "dead"}[a]
+}
+
+// Settlement ends one delivery.
+type Settlement struct {
+	Receipt any
+	Action  Action
+	After   time.Duration
+	// Letter is published by Dead. Publishing an id twice is one letter.
+	Letter *Letter
+	// Close is the id of a letter to remove with an Ack: the uncertain letter of a record whose late completion was
+	// accepted. A letter that is not there is no error.
+	Close string
+}
+
+// LetterKind tells why a message became a letter.
+type LetterKind string
+
+// The kinds of letters.
+const (
+	LetterDead      LetterKind = "dead"      // the handler gave up, or attempts ran out
+	LetterMismatch  LetterKind = "mismatch"  // the same key came with another payload
+	LetterUncertain LetterKind = "uncertain" // nobody can know whether the effect happened
+)
+
+// Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
+// that it can be redriven after the broker forgot the delivery.
+type Letter struct {
+	ID         string // see [LetterID]
+	Kind       LetterKind
+	Reason     string
+	Key        Key
+	Generation uint32
+	Token      uint64
+	Attempts   int
+	Message    Message
+	// FirstReceived is when the record was made, DeadAt when the letter was written (set by the queue).
+	FirstReceived, DeadAt time.Time
+}
+
+// LetterID derives the id of a letter: dead and uncertain letters from the key and the token of the attempt, so that
+// a second failure after a redrive is another letter; mismatch letters from the key and the fingerprint.
+func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
+	h := sha256.New()
+	var b [8]byte
+	part := func(s string) {
+		binary.BigEndian.PutUint64(b[:], uint64(len(s)))
+		h.Write(b[:])
+		h.Write([]byte(s))
+	}
+	part(string(kind))
+	part(k.Consumer)
+	part(k.Tenant)
+	part(k.Raw)
+	if kind == LetterMismatch {
+		part(string(fp))
+	} else {
+		binary.BigEndian.PutUint64(b[:], token)
+		h.Write(b[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Outcome answers one item of a batched write. It has three values and a half, never two: a bool cannot say "nobody
+// knows".
+type Outcome uint8
+
+// The outcomes of a write.
+const (
+	// Unknown: the write may or may not have been applied. Repeat the same write, or give up without a further one.
+	Unknown Outcome = iota
+	// Applied: it is durable; a repetition of an applied write answers Applied too.
+	Applied
+	// Lost: somebody else owns the item now; the write changed nothing. Stop working on it.
+	Lost
+	// Settled: an extension found the record already completed by this very attempt: nothing to extend, nothing lost.
+	Settled
+	// Recovered: a completion was applied to a parked record (late truth wins): its uncertain letter has to be closed.
+	Recovered
+)
+
+func (o Outcome) String() string {
+	return [...]string{"unknown", "applied", "lost", "settled", "recovered"}[o]
+}
+
+// Queue is what every broker adapter offers. All methods may be called concurrently. Who opens a queue closes it: the
+// engine never does.
+type Queue interface {
+	// Receive hands out up to max deliveries. It blocks until there is at least one or ctx is done; with ctx done it
+	// may still return some, and what it returned is the caller's to settle. No deliveries and a nil error are a legal
+	// answer after a wait (long polling); the engine calls again.
+	Receive(ctx context.Context, max int) ([]Delivery, error)
+	// Settle ends deliveries. Outcomes are positional; an error means that every item without an outcome is Unknown.
+	// Settling with a receipt that was handed out again is Lost, where the broker can tell. The engine repeats Unknown
+	// items.
+	Settle(ctx context.Context, s ...Settlement) ([]Outcome, error)
+	// Extend keeps deliveries invisible to others for the given time from now. It is best effort: the store's lease is
+	// the authority.
+	Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]Outcome, error)
+	Features() QueueFeatures
+}
+
+// QueueFeatures tell the engine, the conformance suite and the guarantee line what a queue can do.
+type QueueFeatures struct {
+	// Name is the queue's name, for logs and as the default consumer name; Kind is the adapter's ("sqlite", "sqs").
+	Name, Kind string
+	// MaxBatch is the most deliveries of one Receive and items of one Settle or Extend. 0 = no limit.
+	MaxBatch int
+	// MaxVisible is the longest time a delivery can be kept in all (SQS: 12 h). 0 = no limit.
+	MaxVisible time.Duration
+	// Retention is how long the broker keeps an unsettled message. 0 = for ever.
+	Retention time.Duration
+	// Durable: an accepted message survives the death of every process.
+	Durable bool
+	// Extends: Extend works. Delays: Settlement.After is honoured. Counts: Delivery.Count is kept. Orders: groups are
+	// delivered in order, a later message not before the earlier one is settled. DeadLetters: Dead keeps the letter.
+	Extends, Delays, Counts, Orders, DeadLetters bool
+}
+
+// Sender is a queue that messages can be sent to. Send returns nil only when all messages are accepted; after an error
+// any of them may have been. A message with an ID that the queue still knows may be accepted twice: deduplication is
+// the consumer's work.
+type Sender interface {
+	Send(ctx context.Context, m ...Message) error
+}
+
+// QueueStats counts what a queue holds.
+type QueueStats struct {
+	Visible, InFlight, Delayed, Letters int64
+	// Oldest is the age of the oldest message; 0 when there is none.
+	Oldest time.Duration
+}
+
+// Empty reports that nothing is left to deliver, now or later.
+func (s QueueStats) Empty() bool { return s.Visible+s.InFlight+s.Delayed == 0 }
+
+// QueueInspector is an optional interface of queues.
+type QueueInspector interface {
+	Stats(ctx context.Context) (QueueStats, error)
+	// Peek shows up to max messages without receiving them, oldest first.
+	Peek(ctx context.Context, max int) ([]Delivery, error)
+	// Purge removes every message that is not a letter and answers how many.
+	Purge(ctx context.Context) (int64, error)
+}
+
+// LetterBox is an optional interface of queues that keep letters (QueueFeatures.DeadLetters).
+type LetterBox interface {
+	// Letters lists up to limit letters (0 = all), oldest first.
+	Letters(ctx context.Context, limit int) ([]Letter, error)
+	// Letter returns one; ok is false when there is none.
+	Letter(ctx context.Context, id string) (l Letter, ok bool, err error)
+	// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
+	PutLetter(ctx context.Context, l Letter) error
+	// DeleteLetter removes a letter; one that is not there is no error.
+	DeleteLetter(ctx context.Context, id string) error
+}

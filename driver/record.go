@@ -1,0 +1,116 @@
+package driver
+
+import "time"
+
+// State is the state of a record (protocol section 0).
+type State uint8
+
+// The states of a record. COMPLETED and FAILED are terminal; UNCERTAIN waits for a probe or a person.
+const (
+	Absent State = iota
+	InProgress
+	Released
+	Completed
+	FailedState
+	Uncertain
+)
+
+var stateNames = [...]string{"ABSENT", "IN_PROGRESS", "RELEASED", "COMPLETED", "FAILED", "UNCERTAIN"}
+
+func (s State) String() string { return stateNames[s] }
+
+// ParseState reads a state's name.
+func ParseState(name string) (State, bool) {
+	for i, n := range stateNames {
+		if n == name {
+			return State(i), true
+		}
+	}
+	return Absent, false
+}
+
+// Terminal reports that a duplicate of the key may be acked (with the letter made sure of, where there is one).
+func (s State) Terminal() bool { return s >= Completed }
+
+// MaxDeliveries bounds Record.Deliveries.
+const MaxDeliveries = 8
+
+// Record is the store's row for one key. The zero record is an absent one.
+type Record struct {
+	Key        Key
+	State      State
+	Generation uint32 // 1; raised by a redrive that reopens
+	Epoch      uint32 // deliberate re-runs of a completed key
+	Token      uint64
+	Nonce      Nonce
+	// Spent: the nonce was released; a late claim that carries it is refused.
+	Spent      bool
+	Takeover   Takeover
+	Lease      time.Duration // the lease that was asked for, to notice a clock that stepped back
+	LeaseUntil time.Time
+	Beat       uint32
+	Attempt    int
+	Failures   int // recorded failed runs of this generation
+	Takeovers  int // runs in a row that ended without a word
+	// Unknown: an earlier run may have had its effect. Uncertainty counts the events that created such a doubt.
+	Unknown     bool
+	Uncertainty int
+	Fingerprint Fingerprint
+	Result      []byte
+	Reason      string
+	Disposed    bool
+	RetryAt     time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	CompletedAt time.Time
+	RetainUntil time.Time // zero while IN_PROGRESS or UNCERTAIN: never purged
+	// Deliveries are ids of deliveries that acquired the key: the first and the latest, MaxDeliveries at most.
+	Deliveries []string
+}
+
+func (r *Record) mine(h Hold) bool {
+	return r.Token == h.Token && r.Nonce == h.Nonce && r.Generation == h.Generation
+}
+
+// Hold names the record's current attempt.
+func (r *Record) Hold() Hold {
+	return Hold{Key: r.Key, Generation: r.Generation, Epoch: r.Epoch, Token: r.Token, Nonce: r.Nonce}
+}
+
+func (r *Record) saw(id string) bool {
+	for _, d := range r.Deliveries {
+		if d == id {
+			return true
+		}
+	}
+	return false
+}
+
+// note remembers a delivery id. It never writes into the old slice: the caller's record stays as it was.
+func (r *Record) note(id string) {
+	if id == "" || r.saw(id) {
+		return
+	}
+	n := len(r.Deliveries)
+	if n < MaxDeliveries {
+		r.Deliveries = append(r.Deliveries[:n:n], id)
+		return
+	}
+	d := make([]string, 0, MaxDeliveries)
+	d = append(d, r.Deliveries[0])
+	d = append(d, r.Deliveries[n-MaxDeliveries+2:]...)
+	r.Deliveries = append(d, id)
+}
+
+func (r *Record) nextToken(drawn uint64) {
+	r.Token = max(r.Token+1, drawn)
+}
+
+func (r *Record) grant(v Verdict, deliveryID string) Grant {
+	return Grant{
+		Verdict: v, Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Takeovers: r.Takeovers,
+		Unknown: r.Unknown, Uncertainty: r.Uncertainty, Takeover: r.Takeover,
+		Result: r.Result, Reason: r.Reason, Disposed: r.Disposed,
+		Redelivery: deliveryID != "" && r.saw(deliveryID), Created: r.CreatedAt,
+	}
+}

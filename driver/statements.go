@@ -1,0 +1,24 @@
+package driver
+
+// Statements are effects as data: SQL that commits with the record (mode A2). A batch that has to be sent again does
+// not run its handlers again. The placeholders are those of the store's database.
+type Statements struct{ List []Statement }
+
+// Statement is one SQL statement of [Statements].
+type Statement struct {
+	SQL  string
+	Args []any
+	// Rows is the number of rows it must change; the transaction fails on the server when the count differs. -1 = any.
+	Rows int
+}
+
+// Exec queues a statement.
+func (s *Statements) Exec(sql string, args ...any) {
+	s.List = append(s.List, Statement{SQL: sql, Args: args, Rows: -1})
+}
+
+// ExecRows queues a statement that must change exactly n rows; otherwise nothing of this message is committed and the
+// attempt counts as failed.
+func (s *Statements) ExecRows(n int, sql string, args ...any) {
+	s.List = append(s.List, Statement{SQL: sql, Args: args, Rows: n})
+}

@@ -1,0 +1,272 @@
+package driver
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// Key is what must take effect once. Raw is the text form of the tuple; the scope (consumer, tenant) keeps one
+// consumer's or tenant's keys from another's. Keys are compared byte by byte.
+type Key struct{ Consumer, Tenant, Raw string }
+
+// Hash is the SHA-256 of the length-prefixed parts: no two different keys share an input. Stores index by it and
+// compare Raw besides.
+func (k Key) Hash() [32]byte {
+	b := make([]byte, 0, 24+len(k.Consumer)+len(k.Tenant)+len(k.Raw))
+	for _, s := range [...]string{k.Consumer, k.Tenant, k.Raw} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return sha256.Sum256(b)
+}
+
+// Nonce owns one attempt: 128 random bits, fresh per attempt, never used again. The zero nonce owns nothing.
+type Nonce [16]byte
+
+// Fingerprint is the hash of the meaningful payload behind the id of the recipe that made it: the first
+// FingerprintRecipe bytes name the recipe, the rest is the sum. "" = not compared.
+type Fingerprint string
+
+// FingerprintRecipe is the length of the recipe id at the head of a [Fingerprint].
+const FingerprintRecipe = 4
+
+// Differs reports that two fingerprints of the same recipe differ. Fingerprints of different recipes, or missing ones,
+// are not compared: they never differ.
+func (f Fingerprint) Differs(g Fingerprint) bool {
+	if len(f) < FingerprintRecipe || len(g) < FingerprintRecipe {
+		return false
+	}
+	return f[:FingerprintRecipe] == g[:FingerprintRecipe] && f != g
+}
+
+// Takeover says what happens to a run that began and whose outcome nobody knows. Records keep the stricter policy of
+// themselves and the claimer: a rolling deploy never weakens it.
+type Takeover uint8
+
+// The takeover policies, from the mildest to the strictest.
+const (
+	// Resume runs the handler again with the same effect key.
+	Resume Takeover = iota
+	// Probe asks whether the effect happened before it runs again.
+	Probe
+	// Once never runs again on its own: the key is parked for a person.
+	Once
+)
+
+func (t Takeover) String() string { return [...]string{"resume", "probe", "once"}[t] }
+
+// Claim asks for the right to run one key.
+type Claim struct {
+	Key         Key
+	Nonce       Nonce
+	Fingerprint Fingerprint
+	// DeliveryID is the message id of the delivery that asks; the record remembers a few of them, so that duplicates can
+	// be told apart (redelivery or producer duplicate).
+	DeliveryID string
+	Lease      time.Duration
+	Takeover   Takeover
+}
+
+// Verdict answers one claim.
+type Verdict uint8
+
+// The verdicts of the claim table.
+const (
+	Acquired Verdict = iota + 1 // run it
+	Busy                        // somebody runs it, or it may not be retried yet: come back after Grant.Wait
+	Replay                      // completed: ack, hand out Grant.Result
+	Failed                      // failed for good: make sure that the letter exists, ack
+	Parked                      // uncertain: make sure that the letter exists, ack
+	Mismatch                    // the same key with another payload: letter, ack, never replay
+)
+
+func (v Verdict) String() string {
+	return [...]string{"none", "acquired", "busy", "replay", "failed", "parked", "mismatch"}[v]
+}
+
+// Grant answers one [Claim].
+type Grant struct {
+	Verdict Verdict
+	// Hold names the record's current attempt: ours when Acquired, else the one that decided.
+	Hold Hold
+	// Attempt counts runs in this generation including this one; Failures the recorded failed runs; Takeovers the runs
+	// in a row that ended without a word.
+	Attempt, Failures, Takeovers int
+	// Unknown: an earlier run may have had its effect. It is derived from the record, so that a takeover whose answer
+	// was lost still probes.
+	Unknown bool
+	// Uncertainty counts the moments when nobody could know any more whether an effect happened.
+	Uncertainty int
+	// Takeover is the policy that rules this record.
+	Takeover Takeover
+	// Wait is set with Busy: until when.
+	Wait time.Duration
+	// Result is set with Replay, Reason with Failed and Parked.
+	Result []byte
+	Reason string
+	// Disposed is set with Failed when a person discarded the letter: just ack.
+	Disposed bool
+	// Redelivery: the record has seen this DeliveryID before.
+	Redelivery bool
+	Created    time.Time
+	// Err: the verdict of this item is unknown. Claim it again with the same nonce.
+	Err error
+}
+
+// Hold names one attempt in every later write: token and nonce are both compared.
+type Hold struct {
+	Key        Key
+	Generation uint32
+	// Epoch counts the deliberate re-runs of a completed key; it is part of the effect key.
+	Epoch uint32
+	Token uint64
+	Nonce Nonce
+}
+
+// Final is the state that a [Finish] writes.
+type Final uint8
+
+// The ends of an attempt.
+const (
+	Complete Final = iota + 1 // COMPLETED, with the result
+	Fail                      // FAILED, terminal; its letter follows
+	Release                   // RELEASED, to be retried
+	Park                      // UNCERTAIN; its letter follows
+)
+
+func (f Final) String() string {
+	return [...]string{"none", "complete", "fail", "release", "park"}[f]
+}
+
+// Ran tells a release how far the run came.
+type Ran uint8
+
+// How far a run came.
+const (
+	// Unstarted: the handler was never called. The attempt is refunded.
+	Unstarted Ran = iota
+	// NotApplied: it ran, and it is certain that its effect did not happen.
+	NotApplied
+	// MaybeApplied: it ran, and nobody knows: the record remembers the doubt.
+	MaybeApplied
+)
+
+// Finish completes, fails, releases or parks one attempt: all four share one flush.
+type Finish struct {
+	Hold   Hold
+	Final  Final
+	Ran    Ran  // Release
+	Refund bool // Release: neither attempt nor failure is counted (busy downstream, drain)
+	// RetryAfter delays the next attempt of a release.
+	RetryAfter time.Duration
+	// Keep is how long the record is kept from now (release: at least until the retry plus Keep).
+	Keep   time.Duration
+	Result []byte
+	Reason string
+}
+
+// Store is what every record store offers. All methods may be called concurrently; each item is decided in one atomic
+// step as the Decide functions say. Answers are positional.
+type Store interface {
+	// Claim decides claims. The keys of one call are distinct, the engine sees to it. An error means that every verdict
+	// is unknown; Grant.Err that one is. A repeated claim with the same nonce answers the same grant and renews the
+	// lease.
+	Claim(ctx context.Context, c ...Claim) ([]Grant, error)
+	// Extend renews leases: Applied, Lost, Settled or Unknown.
+	Extend(ctx context.Context, lease time.Duration, h ...Hold) ([]Outcome, error)
+	// Finish ends attempts: Applied, Recovered, Lost or Unknown. Repeating an applied Finish answers Applied.
+	Finish(ctx context.Context, f ...Finish) ([]Outcome, error)
+	Features() StoreFeatures
+}
+
+// StoreFeatures tell the engine, the suite and the guarantee line what a store can do.
+type StoreFeatures struct {
+	// Name says where the records are, for people; Kind is the adapter's ("sqlite", "postgres").
+	Name, Kind string
+	// Durable: an applied write survives the death of every process. ServerClock: one clock decides expiry.
+	Durable, ServerClock bool
+	// MaxResult is the largest result in bytes; 0 = no limit.
+	MaxResult int
+	// Emits: Work.Emit commits with the record (an outbox, or a queue in the same database).
+	Emits bool
+	// MaxTx bounds a synchronous transaction (modes B and C); 0 = no bound but the lease.
+	MaxTx time.Duration
+}
+
+// Work is one finished attempt with everything that has to become durable with it.
+type Work struct {
+	Finish Finish
+	// Ack settles the delivery in the same write; nil when queue and store are not one. A receipt that was handed out
+	// again is no error here, because the record decides.
+	Ack *Settlement
+	// Effects is a buffer that Committer.Offers made, or nil.
+	Effects any
+	Emit    []Message
+}
+
+// Committer adds mode A2 (protocol section 3): run without a transaction, then effects, record, messages and ack in
+// one guarded write.
+type Committer interface {
+	Store
+	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
+	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
+	// an item's effects are refused, nothing of the call is committed and the error is an *ItemError that names it. Any
+	// other error means Unknown for all, unless it wraps [ErrNotCommitted].
+	Commit(ctx context.Context, w ...Work) ([]Outcome, error)
+	// Offers reports whether the store can write effects of the kind that the pointer effects points to, and sets
+	// *effects to a new empty buffer.
+	Offers(effects any) bool
+	// Joins reports that q is in the same database, so that Work.Ack commits too.
+	Joins(q Queue) bool
+}
+
+// Transactor adds modes B and C (protocol sections 4 and 5): the claims are in the effects' own transaction.
+type Transactor interface {
+	Committer
+	// Begin opens a transaction and decides the claims inside it. When no claim is Acquired the Tx may be nil.
+	Begin(ctx context.Context, c ...Claim) (Tx, []Grant, error)
+	// OffersTx reports whether Tx.As can fill the handle (a pointer to the handle type).
+	OffersTx(handle any) bool
+}
+
+// Tx is an open transaction that holds claims.
+type Tx interface {
+	// As sets *handle to the client library's transaction: **sql.Tx, *pgx.Tx.
+	As(handle any) bool
+	// Commit writes the works and commits. nil = all committed; *ItemError = rolled back, culprit named;
+	// [ErrNotCommitted] (wrapped) = certainly rolled back, run again; anything else = not known: repeat the claims.
+	Commit(ctx context.Context, w ...Work) error
+	// Rollback gives everything back, the claims included. It may be called after Commit.
+	Rollback(ctx context.Context) error
+}
+
+// RecordFilter selects records.
+type RecordFilter struct {
+	Consumer string // "" = all
+	State    State  // Absent = all
+	Limit    int    // 0 = all
+}
+
+// RecordInspector is an optional interface of stores.
+type RecordInspector interface {
+	Record(ctx context.Context, k Key) (r Record, ok bool, err error)
+	// Records lists records, oldest first.
+	Records(ctx context.Context, f RecordFilter) ([]Record, error)
+}
+
+// Operator is an optional interface of stores: what a person may do to a record. See [DecideOperate].
+type Operator interface {
+	Operate(ctx context.Context, op Operation) (Record, Outcome, error)
+}
+
+// Sweeper is an optional interface of stores.
+type Sweeper interface {
+	// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer
+	// than horizon. more tells that there is still work. It never blocks claims for long.
+	Sweep(ctx context.Context, horizon time.Duration, limit int) (s Swept, more bool, err error)
+}
+
+// Swept counts what a sweep did.
+type Swept struct{ Purged, Stranded int }

@@ -1,0 +1,320 @@
+package driver
+
+import "time"
+
+// This file is the decision table of protocol section 2: pure functions from a record and an operation to the record
+// after it and the answer. They read no clock: now is the store's. They never write into slices of the record passed
+// in. Engine, simulator, memory store and conformance suites share them.
+
+// DecideClaim decides one claim. r is the record as found (State Absent: none). drawn is a number from the store's
+// token sequence, drawn after the record was locked; the record's token is the greater of it and its own successor, so
+// that tokens never repeat (invariant I3). The returned record is to be stored when changed is true.
+func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, g Grant, changed bool) {
+	if r.State == Absent {
+		r = Record{
+			Key: c.Key, Generation: 1, Takeover: c.Takeover, Fingerprint: c.Fingerprint, CreatedAt: now,
+		}
+		r.acquire(c, now, drawn)
+		return r, r.grant(Acquired, ""), true
+	}
+	if r.Fingerprint.Differs(c.Fingerprint) {
+		return r, r.grant(Mismatch, c.DeliveryID), false
+	}
+	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
+	switch r.State {
+	case Released:
+		// A nonce that was released is spent: this claim is a late copy of the one that was released, and nobody waits
+		// for its answer (law 5).
+		if r.Spent && r.Nonce == c.Nonce {
+			return r.busy(c, max(r.RetryAt.Sub(now), 0))
+		}
+		if wait := r.RetryAt.Sub(now); wait > 0 {
+			return r.busy(c, wait)
+		}
+		r.acquire(c, now, drawn)
+	case InProgress:
+		switch {
+		case r.Nonce == c.Nonce:
+			r.renew(c.Lease, now) // idempotent, and it renews (law 5)
+		case now.After(r.LeaseUntil):
+			return r.takeOver(c, now, drawn, seen)
+		case r.LeaseUntil.Sub(now) > r.Lease:
+			// The store's clock stepped back: the lease must not live longer than it was asked for (law 7).
+			r.LeaseUntil = now.Add(r.Lease)
+			g = r.grant(Busy, c.DeliveryID)
+			g.Wait = r.Lease
+			return r, g, true
+		default:
+			return r.busy(c, r.LeaseUntil.Sub(now))
+		}
+	case Completed:
+		return r, r.grant(Replay, c.DeliveryID), false
+	case FailedState:
+		return r, r.grant(Failed, c.DeliveryID), false
+	case Uncertain:
+		return r, r.grant(Parked, c.DeliveryID), false
+	}
+	g = r.grant(Acquired, "")
+	g.Redelivery = seen
+	return r, g, true
+}
+
+func (r *Record) acquire(c Claim, now time.Time, drawn uint64) {
+	r.State = InProgress
+	r.nextToken(drawn)
+	r.Nonce, r.Spent = c.Nonce, false
+	r.Takeover = max(r.Takeover, c.Takeover)
+	r.Attempt++
+	r.Beat = 0
+	r.Reason, r.RetryAt, r.RetainUntil = "", time.Time{}, time.Time{}
+	r.note(c.DeliveryID)
+	r.renew(c.Lease, now)
+}
+
+func (r *Record) renew(lease time.Duration, now time.Time) {
+	r.Lease, r.LeaseUntil, r.UpdatedAt = lease, now.Add(lease), now
+}
+
+func (r Record) busy(c Claim, wait time.Duration) (Record, Grant, bool) {
+	g := r.grant(Busy, c.DeliveryID)
+	g.Wait = wait
+	return r, g, false
+}
+
+// takeOver decides a claim on an expired lease: the holder went without a word, and nobody knows whether its effect
+// happened. The doubt is stored by the same write (a U-event).
+func (r Record) takeOver(c Claim, now time.Time, drawn uint64, seen bool) (Record, Grant, bool) {
+	r.Takeover = max(r.Takeover, c.Takeover)
+	r.Unknown = true
+	r.Uncertainty++
+	if r.Takeover == Once {
+		// Token and nonce stay: a late completion by the holder is the truth, and wins.
+		r.State, r.UpdatedAt = Uncertain, now
+		r.Reason = "the run was interrupted and its outcome is unknown"
+		return r, r.grant(Parked, c.DeliveryID), true
+	}
+	r.Takeovers++
+	r.acquire(c, now, drawn)
+	g := r.grant(Acquired, "")
+	g.Redelivery = seen
+	return r, g, true
+}
+
+// DecideExtend decides the extension of a lease: Applied; Settled when this attempt completed the record already;
+// else Lost.
+func DecideExtend(r Record, h Hold, lease time.Duration, now time.Time) (after Record, o Outcome) {
+	switch {
+	case r.State == InProgress && r.mine(h):
+		r.renew(lease, now)
+		r.Beat++
+		return r, Applied
+	case r.State == Completed && r.mine(h):
+		return r, Settled
+	}
+	return r, Lost
+}
+
+// DecideFinish decides the end of an attempt. The returned record is to be stored when changed is true; an Applied
+// answer without a change is the repetition of an applied write.
+func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, changed bool) {
+	if r.State == Absent || !r.mine(f.Hold) {
+		return r, Lost, false
+	}
+	target := [...]State{Absent, Completed, FailedState, Released, Uncertain}[f.Final]
+	if r.State == target && (target != Released || r.Spent) {
+		return r, Applied, false
+	}
+	late := r.State == Uncertain && f.Final == Complete // late truth wins
+	if r.State != InProgress && !late {
+		return r, Lost, false
+	}
+	r.State, r.UpdatedAt = target, now
+	r.RetainUntil = now.Add(f.Keep)
+	r.Reason = f.Reason
+	switch f.Final {
+	case Complete:
+		r.Result, r.CompletedAt, r.Unknown = f.Result, now, false
+	case Fail:
+		r.Failures++
+	case Park:
+		r.RetainUntil = time.Time{}
+		r.markUnknown()
+	case Release:
+		r.release(f, now)
+	}
+	if late {
+		return r, Recovered, true
+	}
+	return r, Applied, true
+}
+
+func (r *Record) release(f Finish, now time.Time) {
+	r.Spent = true
+	r.RetryAt = now.Add(f.RetryAfter)
+	r.RetainUntil = r.RetryAt.Add(f.Keep)
+	if f.Ran != Unstarted {
+		r.Takeovers = 0 // it came back: it does not kill its process
+	}
+	if f.Ran == MaybeApplied {
+		r.markUnknown()
+	}
+	if f.Refund || f.Ran == Unstarted {
+		r.Attempt = max(r.Attempt-1, 0)
+	} else {
+		r.Failures++
+	}
+}
+
+// markUnknown records a U-event: the doubt is stored by the write that creates it.
+func (r *Record) markUnknown() {
+	r.Unknown = true
+	r.Uncertainty++
+}
+
+// OperationKind is what a person may do to a record.
+type OperationKind uint8
+
+// The operator's verbs (protocol section 2). Each can be repeated.
+const (
+	// Resolve ends an UNCERTAIN record as Operation.As says.
+	Resolve OperationKind = iota + 1
+	// Redrive reopens a FAILED record for a new generation; with NewGeneration also a COMPLETED one.
+	Redrive
+	// Discard marks a FAILED record's letter as disposed: later duplicates are just acked.
+	Discard
+	// ForceRelease takes an IN_PROGRESS claim away from its holder.
+	ForceRelease
+)
+
+// Operation is one operator's act on one record.
+type Operation struct {
+	Kind OperationKind
+	Key  Key
+	// Token and Generation must be those of the letter (Resolve, Redrive, Discard); an operation on another token is
+	// Lost: the letter is stale. A zero Token takes the record as it is.
+	Token      uint64
+	Generation uint32
+	As         State // Resolve: Completed, FailedState or Released
+	Result     []byte
+	Reason     string
+	// Fingerprint replaces the record's when not empty (an edited letter).
+	Fingerprint Fingerprint
+	// Verified says that the effect certainly did not happen: the doubt is lifted. Without it a redriven record with
+	// uncertainty events is probed first, where a probe is configured.
+	Verified bool
+	// NewGeneration allows Redrive to run a COMPLETED key again, under a new effect key.
+	NewGeneration bool
+	Keep          time.Duration
+	Horizon       time.Duration
+}
+
+// DecideOperate decides an operator's act: Applied, Lost (another state or token; nothing changed).
+func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after Record, o Outcome, changed bool) {
+	if r.State == Absent {
+		return r, Lost, false
+	}
+	if op.Kind != ForceRelease && op.Token != 0 && r.Token != op.Token {
+		return r, Lost, false
+	}
+	switch op.Kind {
+	case Resolve:
+		return r.resolve(op, now)
+	case Redrive:
+		return r.redrive(op, now)
+	case Discard:
+		if r.State != FailedState {
+			return r, Lost, false
+		}
+		changed = !r.Disposed
+		r.Disposed, r.UpdatedAt = true, now
+		return r, Applied, changed
+	case ForceRelease:
+		if r.State != InProgress {
+			return r, Lost, false
+		}
+		r.nextToken(drawn)
+		r.Nonce = Nonce{}
+		r.markUnknown()
+		r.State, r.Spent, r.RetryAt, r.UpdatedAt = Released, true, now, now
+		r.RetainUntil, r.Reason = now.Add(op.Keep), op.Reason
+		return r, Applied, true
+	}
+	return r, Lost, false
+}
+
+func (r Record) resolve(op Operation, now time.Time) (Record, Outcome, bool) {
+	if r.State == op.As {
+		return r, Applied, false
+	}
+	if r.State != Uncertain {
+		return r, Lost, false
+	}
+	r.State, r.UpdatedAt, r.RetainUntil, r.Reason = op.As, now, now.Add(op.Keep), op.Reason
+	switch op.As {
+	case Completed:
+		r.Result, r.CompletedAt, r.Unknown = op.Result, now, false
+	case FailedState:
+		r.Disposed = true // the person decided: there is nothing left to look at
+	case Released:
+		// The person vouches for the absence of the effect: the strictest policy may run it once more (I2').
+		r.Unknown, r.Spent, r.RetryAt, r.Takeovers = false, true, now, 0
+	default:
+		return r, Lost, false
+	}
+	return r, Applied, true
+}
+
+func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
+	switch {
+	case r.State == Released && r.Generation == op.Generation+1:
+		return r, Applied, false // repeated after a crash before the message was sent again
+	case r.State == FailedState:
+	case r.State == Completed && op.NewGeneration:
+		r.Epoch++
+		r.Unknown = false
+	default:
+		return r, Lost, false
+	}
+	r.Generation++
+	r.State, r.Attempt, r.Failures, r.Takeovers = Released, 0, 0, 0
+	r.Spent, r.Disposed, r.RetryAt, r.UpdatedAt = true, false, now, now
+	r.RetainUntil, r.Result, r.CompletedAt = now.Add(op.Keep), nil, time.Time{}
+	if op.Verified {
+		r.Unknown = false
+	}
+	if op.Fingerprint != "" {
+		r.Fingerprint = op.Fingerprint
+	}
+	r.Reason = op.Reason
+	return r, Applied, true
+}
+
+// SweepVerdict says what a sweep does with a record.
+type SweepVerdict uint8
+
+// The verdicts of a sweep.
+const (
+	SweepKeep SweepVerdict = iota
+	SweepPurge
+	// SweepStrand: a claim was abandoned for longer than the horizon: it becomes UNCERTAIN, for the audit to report.
+	SweepStrand
+)
+
+// DecideSweep decides what retention does with a record. A purge never touches IN_PROGRESS or UNCERTAIN; the store must
+// check again in the deleting statement.
+func DecideSweep(r Record, now time.Time, horizon time.Duration) (after Record, v SweepVerdict) {
+	switch r.State {
+	case Completed, FailedState, Released:
+		if now.After(r.RetainUntil) {
+			return r, SweepPurge
+		}
+	case InProgress:
+		if horizon > 0 && now.After(r.LeaseUntil.Add(horizon)) {
+			r.State, r.UpdatedAt = Uncertain, now
+			r.markUnknown()
+			r.Reason = "the claim was abandoned for longer than the horizon"
+			return r, SweepStrand
+		}
+	}
+	return r, SweepKeep
+}

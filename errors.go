@@ -1,0 +1,116 @@
+package semel
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Causes of a handler's cancelled context ([context.Cause]), and what Run and Do return.
+var (
+	// ErrFenced: the lease is lost. Another worker may run the key by now; stop, and write nothing.
+	ErrFenced = errors.New("semel: lease lost")
+	// ErrDraining: the worker stops, and the grace period is over. The message comes back later.
+	ErrDraining = errors.New("semel: worker is draining")
+	// ErrTimeout: the handler's time is up (Config.Timeout or Config.MaxRuntime).
+	ErrTimeout = errors.New("semel: handler timed out")
+	// ErrBusy: somebody else runs the key (Do only).
+	ErrBusy = errors.New("semel: key is in progress elsewhere")
+	// ErrMismatch: the key was used with another payload (Do only).
+	ErrMismatch = errors.New("semel: key was used with another payload")
+	// ErrFailed: the key failed for good earlier (Do only).
+	ErrFailed = errors.New("semel: key failed for good")
+	// ErrUncertain: the key is parked, because nobody knows whether its effect happened (Do only).
+	ErrUncertain = errors.New("semel: outcome of an earlier run is uncertain")
+	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.
+	ErrNoTx = errors.New("semel: store offers no such transaction")
+	// ErrNoKey: a message has no key where one was expected.
+	ErrNoKey = errors.New("semel: message has no key")
+)
+
+// KeyError reports a message whose key cannot be used. It matches ErrNoKey when there is none.
+type KeyError struct {
+	MessageID, Reason string
+	Missing           bool
+}
+
+func (e *KeyError) Error() string {
+	return fmt.Sprintf("semel: key of message %q: %s", e.MessageID, e.Reason)
+}
+
+// Is matches ErrNoKey.
+func (e *KeyError) Is(target error) bool { return target == ErrNoKey && e.Missing }
+
+// PanicError is a handler's panic as an error.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// HandlerStuckError is what Run returns when handlers ignored their cancellation past the hard limit: N goroutines
+// still run. Their claims are kept until their leases end.
+type HandlerStuckError struct{ N int }
+
+func (e *HandlerStuckError) Error() string {
+	return fmt.Sprintf("semel: %d handlers ignored their cancellation", e.N)
+}
+
+// ConfigError names the field of a Config that cannot be used, and the mend.
+type ConfigError struct{ Field, Problem, Mend string }
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("semel: config %s: %s (%s)", e.Field, e.Problem, e.Mend)
+}
+
+// outcomeError is the return vocabulary of handlers: an error with what the engine is to do about it.
+type outcomeError struct {
+	err        error
+	permanent  bool
+	notApplied bool
+	busy       bool
+	drop       bool
+	after      time.Duration
+	hasAfter   bool
+}
+
+func (e *outcomeError) Error() string { return e.err.Error() }
+func (e *outcomeError) Unwrap() error { return e.err }
+
+// Permanent marks an error that no retry can mend: the message becomes a dead letter.
+func Permanent(err error) error { return wrapOutcome(err, func(o *outcomeError) { o.permanent = true }) }
+
+// NotApplied marks a failure that certainly happened before the effect: the only one after which the policies Probe
+// and Once retry on their own.
+func NotApplied(err error) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.notApplied = true })
+}
+
+// RetryAfter marks an error whose next attempt is due after d instead of the configured backoff.
+func RetryAfter(err error, d time.Duration) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.after, o.hasAfter = d, true })
+}
+
+// Deferred marks a refusal that is nobody's failure (the downstream is busy or rate limited): nothing was applied, the
+// message comes back after d, and no attempt is spent.
+func Deferred(err error, d time.Duration) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.busy, o.notApplied, o.after, o.hasAfter = true, true, d, true })
+}
+
+// Drop marks a message that is dropped on purpose: the record is completed with the reason, nothing is retried.
+func Drop(reason string) error { return &outcomeError{err: errors.New(reason), drop: true} }
+
+// wrapOutcome adds one mark to those that err carries already; nil stays nil.
+func wrapOutcome(err error, mark func(*outcomeError)) error {
+	if err == nil {
+		return nil
+	}
+	o := outcomeError{err: err}
+	if inner := (*outcomeError)(nil); errors.As(err, &inner) {
+		o = *inner
+		o.err = err
+	}
+	mark(&o)
+	return &o
+}

@@ -1,0 +1,144 @@
+package semel
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Decision is how a delivery ended. Logs, events, metrics and console use these names.
+type Decision string
+
+// The decisions.
+const (
+	Executed        Decision = "executed"         // the handler ran and its effect is recorded
+	Replayed        Decision = "replayed"         // a duplicate of a completed key: acked, the stored result stands
+	BusyDeferred    Decision = "busy_deferred"    // somebody else runs the key: given back
+	TakenOver       Decision = "taken_over"       // a run was taken over from a worker that went without a word (not an end)
+	Mismatched      Decision = "mismatched"       // the key came with another payload: letter
+	Retried         Decision = "retried"          // the run failed and will be repeated
+	DeadLettered    Decision = "dead_lettered"    // failed for good: letter
+	ParkedUncertain Decision = "parked_uncertain" // nobody knows whether the effect happened: letter
+	Fenced          Decision = "fenced"           // the lease was lost: this worker wrote nothing
+	Dropped         Decision = "dropped"          // dropped on purpose by the handler
+	Unprotected     Decision = "unprotected"      // ran without a key, as configured
+	GivenBack       Decision = "given_back"       // handed back unstarted: drain, follower of a stopped group
+	Expired         Decision = "expired"          // its visibility ended before it could be started or settled
+)
+
+// Cause tells why there was a duplicate.
+type Cause string
+
+// The causes of a duplicate.
+const (
+	Redelivery        Cause = "redelivery"         // the broker handed the same message out again
+	ProducerDuplicate Cause = "producer_duplicate" // another message with the same key
+	RacedLocal        Cause = "raced_local"        // it waited in this process for the run of its twin
+)
+
+// EventKind names an event.
+type EventKind string
+
+// The events, in the order in which they happen to a delivery.
+const (
+	EventReceived EventKind = "received" // a delivery came
+	EventStarted  EventKind = "started"  // the handler is called
+	EventEnded    EventKind = "ended"    // the handler returned
+	EventExtended EventKind = "extended" // lease or visibility was extended, or not: Outcome
+	EventDecided  EventKind = "decided"  // how the delivery ended: Decision
+	EventSettled  EventKind = "settled"  // the queue was told: Action, Outcome
+	EventDoubt    EventKind = "doubt"    // nobody can know any more whether an effect happened (U-event)
+	EventPaused   EventKind = "paused"   // the store does not answer: polling stops
+	EventResumed  EventKind = "resumed"  // the store answers again
+)
+
+// Event is one thing that happened. Fields that do not apply are zero.
+type Event struct {
+	Kind      EventKind
+	At        time.Time
+	Key       Key
+	MessageID string
+	Attempt   int
+	Token     uint64
+	// Count is the broker's count (received).
+	Count int
+	// Visible is how long the delivery is ours (received), or for how long it was extended.
+	Visible time.Duration
+	// Takeover: the run was taken over (started). Unknown: an earlier run may have had its effect (started).
+	Takeover, Unknown bool
+	Decision          Decision
+	Cause             Cause
+	// Lease tells an extension of the store's lease from one of the broker's visibility (extended).
+	Lease   bool
+	Action  driver.Action
+	Outcome driver.Outcome
+	After   time.Duration
+	Elapsed time.Duration // ended: how long the handler ran
+	Err     error
+	Reason  string
+}
+
+// Events observes a consumer: metrics, traces, audit logs and timelines are all built on it. A nil func is skipped.
+// They are called one at a time from the engine's own goroutine, in order: they must not block.
+type Events struct {
+	// Delivery sees received, decided, settled.
+	Delivery func(Event)
+	// Attempt sees started, ended, doubt.
+	Attempt func(Event)
+	// Lease sees extended.
+	Lease func(Event)
+	// Health sees paused, resumed.
+	Health func(Event)
+}
+
+// Observe makes Events that call f with everything.
+func Observe(f func(Event)) Events { return Events{Delivery: f, Attempt: f, Lease: f, Health: f} }
+
+// Tee calls several observers, in order.
+func Tee(all ...Events) Events {
+	tee := func(pick func(Events) func(Event)) func(Event) {
+		var fs []func(Event)
+		for _, e := range all {
+			if f := pick(e); f != nil {
+				fs = append(fs, f)
+			}
+		}
+		switch len(fs) {
+		case 0:
+			return nil
+		case 1:
+			return fs[0]
+		}
+		return func(ev Event) {
+			for _, f := range fs {
+				f(ev)
+			}
+		}
+	}
+	return Events{
+		Delivery: tee(func(e Events) func(Event) { return e.Delivery }),
+		Attempt:  tee(func(e Events) func(Event) { return e.Attempt }),
+		Lease:    tee(func(e Events) func(Event) { return e.Lease }),
+		Health:   tee(func(e Events) func(Event) { return e.Health }),
+	}
+}
+
+// Summary counts what a consumer did (contract section 4).
+type Summary struct {
+	Received     int64 `json:"received"`
+	Executed     int64 `json:"executed"` // handler runs = Effects+Retried+Dead+Uncertain+Fenced+Dropped
+	Effects      int64 `json:"effects"`
+	Retried      int64 `json:"retried"`
+	Dead         int64 `json:"dead"`
+	Uncertain    int64 `json:"uncertain"`
+	Fenced       int64 `json:"fenced"`
+	Dropped      int64 `json:"dropped"`
+	Replayed     int64 `json:"replayed"`
+	Busy         int64 `json:"busy"`
+	Stale        int64 `json:"stale"`
+	Mismatched   int64 `json:"mismatched"`
+	TakenOver    int64 `json:"taken_over"`
+	Unprotected  int64 `json:"unprotected"`
+	SettleErrors int64 `json:"settle_errors"`
+	ElapsedMS    int64 `json:"elapsed_ms"`
+}

@@ -79,7 +79,9 @@ func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
 // Permanent marks an error that no retry can mend: the message becomes a dead letter.
-func Permanent(err error) error { return wrapOutcome(err, func(o *outcomeError) { o.permanent = true }) }
+func Permanent(err error) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.permanent = true })
+}
 
 // NotApplied marks a failure that certainly happened before the effect: the only one after which the policies Probe
 // and Once retry on their own.

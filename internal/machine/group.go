@@ -1,0 +1,116 @@
+package machine
+
+import "github.com/semel-dev/semel/driver"
+
+// This file keeps order: groups (law 13: only the head of a group is ever claimed) and twins (one process never runs
+// one key twice at once).
+
+type group struct {
+	name  string
+	items []*Item // in order of delivery; the head first
+}
+
+func (m *Machine) joinGroup(it *Item) {
+	g := m.groups[it.Group]
+	if g == nil {
+		g = &group{name: it.Group}
+		m.groups[it.Group] = g
+	}
+	g.items = append(g.items, it)
+	it.group, it.phase = g, phHeld
+	if g.items[0] == it {
+		m.offer(it)
+	}
+}
+
+// leaveGroup lets the next of a group go on after a success. After anything else the rest of the group that is in hand
+// is given back unstarted, so that the broker's order rules again.
+func (m *Machine) leaveGroup(it *Item) {
+	g := it.group
+	if g == nil {
+		return
+	}
+	at := 0
+	for g.items[at] != it {
+		at++
+	}
+	if at > 0 || !succeeded(it.note.Decision) {
+		m.stopGroup(it)
+	}
+	it.group = nil
+	g.items = append(g.items[:at], g.items[at+1:]...)
+	switch {
+	case len(g.items) == 0:
+		delete(m.groups, g.name)
+	case at == 0 && g.items[0].phase == phHeld:
+		m.offer(g.items[0])
+	}
+}
+
+func succeeded(d Decision) bool {
+	return d == Executed || d == Replayed || d == DroppedOnPurpose || d == Unprotected
+}
+
+// stopGroup gives back what stands behind an item in its group. None of it has been claimed.
+func (m *Machine) stopGroup(it *Item) {
+	g := it.group
+	at := 0
+	for g.items[at] != it {
+		at++
+	}
+	rest := g.items[at+1:]
+	g.items = g.items[:at+1]
+	for _, f := range rest {
+		f.group = nil
+		if f.phase == phHeld { // else it is on its way back already
+			m.giveBack(f, 0)
+		}
+	}
+}
+
+const maxTwins = 16
+
+// follow lets an item wait for its twin that is in hand. Too many of them are given back, so that one key cannot fill
+// the hand.
+func (m *Machine) follow(it, first *Item) {
+	if len(first.twins) >= maxTwins && it.group == nil {
+		m.counts.Busy++
+		wait := m.cfg.Lease/2 + jitter(first.nonce, m.cfg.Lease/2)
+		m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
+			Note{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
+		return
+	}
+	it.phase, it.waitsFor = phHeld, first
+	first.twins = append(first.twins, it)
+}
+
+// releaseTwins answers those who waited. A twin is acked only when the record is completed and the payload is the
+// same; in every other case it asks the store itself.
+func (m *Machine) releaseTwins(it *Item) {
+	m.leaveTwin(it)
+	done := it.note.Decision == Executed || it.note.Decision == DroppedOnPurpose || it.note.Decision == Replayed
+	twins := it.twins
+	it.twins = it.twins[:0]
+	for _, t := range twins {
+		t.waitsFor = nil
+		if done && !t.Fingerprint.Differs(it.Fingerprint) {
+			m.counts.Replayed++
+			m.settle(t, driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Duplicate: RacedLocal})
+			continue
+		}
+		m.offer(t)
+	}
+}
+
+// leaveTwin takes an item out of those who wait for its twin.
+func (m *Machine) leaveTwin(it *Item) {
+	if first := it.waitsFor; first != nil {
+		it.waitsFor = nil
+		for i, t := range first.twins {
+			if t == it {
+				first.twins = append(first.twins[:i], first.twins[i+1:]...)
+				return
+			}
+		}
+	}
+}

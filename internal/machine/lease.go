@@ -1,0 +1,231 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is the one heartbeat (law 3) and every deadline. The machine believes only its own monotonic clock: a
+// lease is believed from before the request was sent until Lease - Guard later (law 7).
+
+func (m *Machine) beat() time.Duration { return min(m.cfg.Lease, m.cfg.Visibility) / 6 }
+
+// scanBy makes sure that deadlines are looked at no later than t.
+func (m *Machine) scanBy(t time.Duration) { m.scanAt = min(m.scanAt, t) }
+
+// elapse does what is due because time passed.
+func (m *Machine) elapse() {
+	if m.inHand > 0 && m.now >= m.beatAt {
+		m.beatAt = m.now + m.beat()
+		m.extendLeases()
+		m.prolongVisibility()
+	}
+	if m.now >= m.scanAt {
+		m.scan()
+	}
+	if m.draining && m.now >= m.graceAt {
+		m.graceOver()
+	}
+}
+
+// extendLeases renews every claim that is a third of its lease old. One flush at a time.
+func (m *Machine) extendLeases() {
+	if m.extending {
+		return
+	}
+	var items []*Item
+	var holds []driver.Hold
+	for it := m.head; it != nil; it = it.next {
+		if it.leaseEnd == 0 || it.noExtend || it.lost || m.now-it.leaseAt < m.cfg.Lease/3 {
+			continue
+		}
+		switch it.phase {
+		case phReady, phRunning, phTx, phFinishing:
+			it.refs++
+			items, holds = append(items, it), append(holds, it.hold)
+		}
+	}
+	if len(items) > 0 {
+		m.extending = true
+		m.act(Action{Kind: ActExtend, Items: items, Holds: holds})
+	}
+}
+
+func (m *Machine) onExtended(ev *Event) {
+	m.extending = false
+	if ev.Err != nil {
+		m.storeDown(ev.Err)
+	} else {
+		m.storeUp()
+	}
+	for i, it := range ev.Items {
+		it.refs--
+		o := driver.Unknown
+		if i < len(ev.Outcomes) {
+			o = ev.Outcomes[i]
+		}
+		if it.ended {
+			m.retire(it)
+			continue
+		}
+		m.observe(Note{Kind: NoteExtended, Item: it, Outcome: o, After: m.cfg.Lease, Err: ev.Err})
+		switch o {
+		case driver.Applied:
+			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.cfg.Lease-m.cfg.Guard
+			m.scanBy(it.leaseEnd)
+		case driver.Lost:
+			m.leaseLost(it)
+		}
+	}
+}
+
+// leaseLost stops the work on a record that somebody else owns. An item whose end is being written is left alone: that
+// write's own answer decides, and it may be what ended the lease.
+func (m *Machine) leaseLost(it *Item) {
+	switch it.phase {
+	case phReady:
+		m.ready.remove(it)
+		m.busy--
+		m.fenced(it)
+	case phRunning, phTx:
+		it.lost = true
+		m.cancel(it, CauseFenced)
+	}
+}
+
+// prolongVisibility keeps every delivery in hand invisible to others: best effort, from the return of Receive. A
+// failure stops nothing that runs.
+func (m *Machine) prolongVisibility() {
+	if m.prolong || !m.cfg.Extends {
+		return
+	}
+	var items []*Item
+	var receipts []any
+	for it := m.head; it != nil; it = it.next {
+		if it.visEnd == 0 || it.phase == phSettling || it.noExtend || m.now-it.visAt < m.cfg.Visibility/3 {
+			continue
+		}
+		it.refs++
+		items, receipts = append(items, it), append(receipts, it.Receipt)
+	}
+	if len(items) > 0 {
+		m.prolong = true
+		m.act(Action{Kind: ActProlong, Items: items, Receipts: receipts})
+	}
+}
+
+func (m *Machine) onProlonged(ev *Event) {
+	m.prolong = false
+	for i, it := range ev.Items {
+		it.refs--
+		o := driver.Unknown
+		if i < len(ev.Outcomes) {
+			o = ev.Outcomes[i]
+		}
+		if it.ended {
+			m.retire(it)
+			continue
+		}
+		m.observe(Note{Kind: NoteProlonged, Item: it, Outcome: o, After: m.cfg.Visibility, Err: ev.Err})
+		switch {
+		case o == driver.Applied:
+			it.visAt, it.visEnd = ev.Sent, ev.Sent+m.cfg.Visibility
+			m.scanBy(it.visEnd)
+		case o == driver.Lost && (it.phase == phHeld || it.phase == phQueued):
+			m.expire(it)
+		}
+	}
+}
+
+// scan looks at every deadline and finds the next one.
+func (m *Machine) scan() {
+	m.scanAt = never
+	for it := m.head; it != nil; {
+		next := it.next
+		m.deadlines(it)
+		it = next
+	}
+}
+
+func (m *Machine) deadlines(it *Item) {
+	switch it.phase {
+	case phHeld, phQueued:
+		if it.visEnd > 0 {
+			if it.visEnd <= m.now {
+				m.expire(it)
+				return
+			}
+			m.scanBy(it.visEnd)
+		}
+		if it.wakeAt > 0 {
+			if it.wakeAt > m.now {
+				m.scanBy(it.wakeAt)
+				return
+			}
+			it.wakeAt = 0
+			m.enqueue(it)
+		}
+	case phReady:
+		if it.leaseEnd <= m.now {
+			m.leaseLost(it)
+			return
+		}
+		m.scanBy(it.leaseEnd)
+	case phRunning, phTx:
+		m.runDeadlines(it)
+	}
+}
+
+func (m *Machine) runDeadlines(it *Item) {
+	if it.phase == phTx && it.startedAt == 0 {
+		return // waits for its turn in the transaction
+	}
+	if end := it.startedAt + m.cfg.MaxRuntime; end <= m.now {
+		it.noExtend = true // FM8: a wedged handler does not keep its claim for ever
+		m.cancel(it, CauseTimeout)
+	} else {
+		m.scanBy(end)
+	}
+	if m.cfg.Timeout > 0 {
+		if end := it.startedAt + m.cfg.Timeout; end <= m.now {
+			m.cancel(it, CauseTimeout)
+		} else {
+			m.scanBy(end)
+		}
+	}
+	if it.leaseEnd > 0 {
+		if it.leaseEnd <= m.now {
+			m.cancel(it, CauseFenced)
+		} else {
+			m.scanBy(it.leaseEnd)
+		}
+	}
+}
+
+func (m *Machine) cancel(it *Item, c Cause) {
+	if it.cancelled == NoCause {
+		it.cancelled = c
+		m.act(Action{Kind: ActCancel, Item: it, Cause: c})
+	}
+}
+
+// expire drops an unstarted delivery past its own visibility: somebody else has it by now, or will (FM27). Nothing is
+// written.
+func (m *Machine) expire(it *Item) {
+	m.dequeue(it)
+	m.counts.Returned++
+	it.note = Note{Decision: Expired}
+	m.decide(it)
+	m.gone(it)
+}
+
+// dequeue takes an unstarted item out of its lane's queue.
+func (m *Machine) dequeue(it *Item) {
+	if it.phase == phQueued {
+		m.lanes[it.lane].claims.remove(it)
+		m.lanes[it.lane].tx.queue.remove(it)
+		m.claimable--
+		it.phase = phHeld
+	}
+}

@@ -1,0 +1,437 @@
+// Package machine is semel's engine as one sans-I/O state machine: it owns every delivery's state and decides what
+// happens next. It does no I/O, reads no clock, starts no goroutine and iterates no map; randomness comes in through
+// Config.Nonce. The goroutine shell (package semel) performs its actions against real adapters, the simulator
+// (internal/sim) against modelled ones, so that what is simulated is what runs.
+//
+// Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go (one delivery's life, top to bottom),
+// lease.go (heartbeat and deadlines), group.go (ordering and twins), stop.go (drain), tx.go (modes B and C).
+package machine
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Mode says how a finished attempt becomes durable.
+type Mode uint8
+
+// The modes.
+const (
+	// Separate: the record is finished in the store, then the delivery is settled in the queue (mode A).
+	Separate Mode = iota
+	// Joined: record, effects, messages and settlement are one write (mode A2 on one database).
+	Joined
+	// Open: the handler runs inside the transaction that holds the claims (modes B and C).
+	Open
+)
+
+// Config is the machine's part of a consumer's configuration; every field is set.
+type Config struct {
+	Concurrency, Batch, Lanes, InHand int
+	Lease, Visibility, Guard          time.Duration
+	Timeout, MaxRuntime               time.Duration // Timeout 0 = none
+	Grace, HardStop                   time.Duration
+	MaxAttempts                       int
+	BackoffMin, BackoffMax            time.Duration
+	Keep                              time.Duration
+	ResultMax                         int
+	Limit                             int
+	Takeover                          driver.Takeover
+	Probes                            bool // a probe is configured
+	Extends, Orders                   bool // the queue's features
+	Mode                              Mode
+	JoinedAck                         bool // Open: the settlement commits with the transaction
+	// Nonce returns 128 fresh random bits.
+	Nonce func() driver.Nonce
+	// Notes asks for ActNote actions.
+	Notes bool
+}
+
+// Arrival is a delivery with what the shell took out of it.
+type Arrival struct {
+	driver.Delivery
+	Key         driver.Key
+	Fingerprint driver.Fingerprint
+	// KeyErr: it has no usable key. Unkeyed: run it without protection all the same.
+	KeyErr  error
+	Unkeyed bool
+}
+
+// EventKind names what happened outside.
+type EventKind uint8
+
+// The events: each but Wake and Drain answers one action.
+const (
+	Wake       EventKind = iota // time passed
+	Received                    // Arrivals, Err
+	Claimed                     // Lane, Items, Grants, Sent, Err
+	Ran                         // Item, Result
+	Finished                    // Lane, Items, Outcomes, Err
+	Settled                     // Items, Outcomes, Err
+	Extended                    // Items, Outcomes, Sent, Err: leases
+	Prolonged                   // Items, Outcomes, Sent, Err: visibility
+	Begun                       // Lane, Items, Grants, Err: an open transaction
+	Committed                   // Lane, Items, Err
+	RolledBack                  // Lane
+	Drain                       // stop: give back what has not started
+)
+
+// Event is one thing that happened. Items is the slice of the action that it answers.
+type Event struct {
+	Kind     EventKind
+	Lane     int
+	Arrivals []Arrival
+	Items    []*Item
+	Item     *Item
+	Grants   []driver.Grant
+	Outcomes []driver.Outcome
+	Result   Result
+	Sent     time.Duration // when the request was sent: deadlines count from before it
+	Err      error
+}
+
+// Class is how a run ended.
+type Class uint8
+
+// The classes of results.
+const (
+	OK        Class = iota
+	Failed          // to be retried
+	Permanent       // no retry can mend it
+	Deferred        // nobody's failure: no attempt is spent
+	Dropped         // completed on purpose without effect
+)
+
+// ProbeAnswer is what a probe said.
+type ProbeAnswer uint8
+
+// The answers.
+const (
+	NotProbed ProbeAnswer = iota
+	ProbeApplied
+	ProbeNotApplied
+	ProbeUnknown
+)
+
+// Result is what a run or a probe came to.
+type Result struct {
+	Class      Class
+	NotApplied bool // a failure that certainly had no effect
+	After      time.Duration
+	HasAfter   bool
+	Value      []byte
+	Effects    any
+	Emit       []driver.Message
+	Probe      ProbeAnswer
+	Err        error
+}
+
+// ActionKind names what the shell has to do.
+type ActionKind uint8
+
+// The actions.
+const (
+	ActReceive  ActionKind = iota // Max
+	ActClaim                      // Lane, Items, Claims
+	ActRun                        // Item, Job
+	ActCancel                     // Item, Cause
+	ActFinish                     // Lane, Items, Works
+	ActSettle                     // Items, Settlements
+	ActExtend                     // Items, Holds
+	ActProlong                    // Items, Receipts
+	ActBegin                      // Lane, Items, Claims
+	ActCommit                     // Lane, Items, Works
+	ActRollback                   // Lane
+	ActNote                       // Note
+	ActStop                       // Stuck: Run may return
+)
+
+// Cause is why a run is cancelled.
+type Cause uint8
+
+// The causes.
+const (
+	NoCause Cause = iota
+	CauseFenced
+	CauseTimeout
+	CauseDraining
+)
+
+// Job is what a run needs to know; the item itself is the machine's.
+type Job struct {
+	Hold        driver.Hold
+	Attempt     int
+	Deadline    time.Duration
+	Unknown     bool
+	Probe       bool // ask, do not run
+	Unprotected bool
+	InTx        bool // inside the lane's open transaction
+	Lane        int
+}
+
+// Action is one thing to do. Slices belong to the shell until the answering event was stepped.
+type Action struct {
+	Kind        ActionKind
+	Lane        int
+	Max         int
+	Item        *Item
+	Items       []*Item
+	Claims      []driver.Claim
+	Works       []driver.Work
+	Settlements []driver.Settlement
+	Holds       []driver.Hold
+	Receipts    []any
+	Job         Job
+	Cause       Cause
+	Note        Note
+	Stuck       int
+}
+
+// NoteKind names a note.
+type NoteKind uint8
+
+// The notes: what observers are told.
+const (
+	NoteReceived NoteKind = iota
+	NoteStarted
+	NoteEnded
+	NoteDecided
+	NoteSettled
+	NoteDoubt
+	NoteExtended
+	NoteProlonged
+	NotePaused
+	NoteResumed
+	NoteTrouble // an operation failed and is repeated: Err
+)
+
+// Decision is how a delivery ended; the shell gives it its public name.
+type Decision uint8
+
+// The decisions.
+const (
+	Undecided Decision = iota
+	Executed
+	Replayed
+	BusyDeferred
+	TakenOver
+	Mismatched
+	Retried
+	DeadLettered
+	ParkedUncertain
+	Fenced
+	DroppedOnPurpose
+	Unprotected
+	GivenBack
+	Expired
+)
+
+// DuplicateCause tells where a duplicate came from.
+type DuplicateCause uint8
+
+// The causes of a duplicate.
+const (
+	NoDuplicate DuplicateCause = iota
+	Redelivery
+	ProducerDuplicate
+	RacedLocal
+)
+
+// Note is one observation.
+type Note struct {
+	Kind      NoteKind
+	Item      *Item // valid until the next Step
+	Decision  Decision
+	Duplicate DuplicateCause
+	Action    driver.Action
+	Outcome   driver.Outcome
+	After     time.Duration
+	Takeover  bool
+	Reason    string
+	Err       error
+}
+
+// Counts is the summary of a run.
+type Counts struct {
+	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
+	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
+}
+
+type phase uint8
+
+const (
+	phFree      phase = iota
+	phHeld            // received; waits for its group, its twin or a slot
+	phQueued          // in its lane's claim queue
+	phClaiming        // in a claim flush
+	phReady           // claimed; waits to run alone
+	phRunning         // the handler or the probe runs
+	phTx              // in the lane's open transaction, run or waiting to run
+	phFinishing       // in the finish queue or flush
+	phSettling        // in the settle queue or flush
+)
+
+// Item is one delivery in hand. Its exported fields never change while the shell can see it.
+type Item struct {
+	Arrival
+	lane  int
+	phase phase
+	refs  int // answers that still name it
+	ended bool
+
+	nonce driver.Nonce
+	asked bool // a claim with this nonce was sent and not answered
+	hold  driver.Hold
+	grant driver.Grant // verdict's numbers: attempt, failures, unknown, policy
+
+	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
+	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
+	startedAt         time.Duration
+	wakeAt            time.Duration // phHeld: claim again at
+	noExtend          bool          // its hard limit has passed: the lease ends by itself
+	cancelled         Cause
+	lost              bool // somebody else owns the record
+
+	leader   bool
+	waitsFor *Item // the twin that runs
+	twins    []*Item
+	group    *group
+
+	condemned *Result // Open: failed inside a transaction; claim it, then record this
+	solo      bool    // Open: claimed durably, runs in a transaction of its own
+
+	work       driver.Work
+	settlement driver.Settlement
+	note       Note // the decision that is noted when it becomes durable
+	ran        bool // the handler ran in this attempt
+	tries      int  // of the present flush
+	prev, next *Item
+}
+
+// Hold names the attempt that the item holds.
+func (it *Item) Hold() driver.Hold { return it.hold }
+
+// Attempt is the number of the present run.
+func (it *Item) Attempt() int { return it.grant.Attempt }
+
+// Unknown tells that an earlier run may have had its effect.
+func (it *Item) Unknown() bool { return it.grant.Unknown }
+
+// unprotected items run without a claim: they have no key, and the configuration allows that.
+func (it *Item) unprotected() bool { return it.Unkeyed && it.KeyErr != nil }
+
+type lane struct {
+	claims          deque
+	claiming        bool
+	finishes        deque
+	finishing       bool
+	claimAt, doneAt time.Duration // not before
+	tries           int
+	tx              txLane
+}
+
+// Machine is the engine. It is used from one goroutine.
+type Machine struct {
+	cfg    Config
+	now    time.Duration
+	out    []Action
+	counts Counts
+
+	head, tail *Item // in hand, in order of arrival
+	inHand     int
+	busy       int // slots taken: claiming, ready, running
+	running    int // handlers that run
+	claimable  int // items queued for a claim
+	leaders    map[driver.Key]*Item
+	groups     map[string]*group
+	lanes      []lane
+	ready      deque // claimed, to be run alone
+	alone      *Item // runs alone: nothing else starts
+
+	receiving bool
+	receiveAt time.Duration
+	recvTries int
+
+	settles   deque
+	settling  bool
+	settleAt  time.Duration
+	extending bool
+	prolong   bool // a visibility extension is under way
+
+	down      bool // the store does not answer
+	downAt    time.Duration
+	downTries int
+
+	beatAt   time.Duration
+	scanAt   time.Duration
+	draining bool
+	graceAt  time.Duration
+	graced   bool
+	stopped  bool
+
+	free, limbo []*Item
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// New makes a machine. The configuration is complete and valid: the shell sees to it.
+func New(cfg Config) *Machine {
+	m := &Machine{
+		cfg: cfg, leaders: make(map[driver.Key]*Item, cfg.InHand), groups: map[string]*group{},
+		lanes: make([]lane, cfg.Lanes), beatAt: never, scanAt: never,
+	}
+	return m
+}
+
+// Counts returns the summary so far.
+func (m *Machine) Counts() Counts { return m.counts }
+
+// Running is the number of handlers that run.
+func (m *Machine) Running() int { return m.running }
+
+// InHand is the number of deliveries in hand.
+func (m *Machine) InHand() int { return m.inHand }
+
+// deque is a queue of items that can also be pushed to at the front.
+type deque struct {
+	items []*Item
+	at    int
+}
+
+func (d *deque) len() int { return len(d.items) - d.at }
+
+func (d *deque) push(it *Item) {
+	if d.at > 64 && 2*d.at > len(d.items) {
+		d.items, d.at = d.items[:copy(d.items, d.items[d.at:])], 0
+	}
+	d.items = append(d.items, it)
+}
+
+// pushFront puts items back in their order.
+func (d *deque) pushFront(its []*Item) {
+	if d.at >= len(its) {
+		d.at -= len(its)
+		copy(d.items[d.at:], its)
+		return
+	}
+	n := make([]*Item, 0, len(its)+d.len()+8)
+	n = append(n, its...)
+	d.items, d.at = append(n, d.items[d.at:]...), 0
+}
+
+func (d *deque) pop() *Item {
+	it := d.items[d.at]
+	d.items[d.at] = nil
+	d.at++
+	return it
+}
+
+func (d *deque) remove(it *Item) {
+	for i := d.at; i < len(d.items); i++ {
+		if d.items[i] == it {
+			d.items = append(d.items[:i], d.items[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Step tells the machine that something happened at now (a monotonic reading) and appends what is to be done to out.
+// Every action but ActCancel, ActNote and ActStop is answered by exactly one event, sooner or later.
+func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
+	m.now, m.out = max(now, m.now), out
+	m.free, m.limbo = append(m.free, m.limbo...), m.limbo[:0]
+	switch ev.Kind {
+	case Wake:
+	case Received:
+		m.onReceived(ev)
+	case Claimed:
+		m.onClaimed(ev)
+	case Ran:
+		m.onRan(ev.Item, &ev.Result)
+	case Finished:
+		m.onFinished(ev)
+	case Settled:
+		m.onSettled(ev)
+	case Extended:
+		m.onExtended(ev)
+	case Prolonged:
+		m.onProlonged(ev)
+	case Begun:
+		m.onBegun(ev)
+	case Committed:
+		m.onCommitted(ev)
+	case RolledBack:
+		m.onRolledBack(ev)
+	case Drain:
+		m.drain()
+	}
+	m.elapse()
+	m.pump()
+	out, m.out = m.out, nil
+	return out
+}
+
+// Next is when Step(Wake) has something to do at the latest, if nothing happens before.
+func (m *Machine) Next() time.Duration {
+	t := m.scanAt
+	if m.inHand > 0 {
+		t = min(t, m.beatAt)
+	}
+	if m.settles.len() > 0 && !m.settling {
+		t = min(t, m.settleAt)
+	}
+	for i := range m.lanes {
+		l := &m.lanes[i]
+		if l.finishes.len() > 0 && !l.finishing {
+			t = min(t, l.doneAt)
+		}
+		if l.claims.len()+l.tx.queue.len() > 0 && !l.claiming {
+			t = min(t, max(l.claimAt, m.now))
+		}
+	}
+	if m.draining {
+		return min(t, m.graceAt)
+	}
+	if m.down {
+		t = min(t, m.downAt)
+	}
+	if !m.receiving && m.room() > 0 {
+		t = min(t, m.receiveAt)
+	}
+	// A moment that has passed without an action to show for it waits for something else: never spin on it.
+	if t <= m.now {
+		t = m.now + time.Millisecond
+	}
+	return t
+}
+
+func (m *Machine) act(a Action) { m.out = append(m.out, a) }
+
+func (m *Machine) observe(n Note) {
+	if m.cfg.Notes {
+		m.act(Action{Kind: ActNote, Note: n})
+	}
+}
+
+// pump starts every flush that can start. Smart batching: while one flush is under way the next requests gather; no
+// timers, so nothing waits when idle, and batches grow under load.
+func (m *Machine) pump() {
+	if m.stopped {
+		return
+	}
+	m.pumpSettles()
+	for i := range m.lanes {
+		m.pumpFinishes(i)
+	}
+	for i := range m.lanes {
+		m.pumpTx(i)
+		m.pumpClaims(i)
+	}
+	m.pumpReceive()
+	m.pumpStop()
+}
+
+func (m *Machine) pumpSettles() {
+	if m.settling || m.settles.len() == 0 || m.now < m.settleAt {
+		return
+	}
+	n := min(m.settles.len(), m.cfg.Batch)
+	items, sets := make([]*Item, n), make([]driver.Settlement, n)
+	for i := range items {
+		items[i] = m.settles.pop()
+		items[i].refs++
+		sets[i] = items[i].settlement
+	}
+	m.settling = true
+	m.act(Action{Kind: ActSettle, Items: items, Settlements: sets})
+}
+
+func (m *Machine) pumpFinishes(i int) {
+	l := &m.lanes[i]
+	if l.finishing || l.finishes.len() == 0 || m.now < l.doneAt {
+		return
+	}
+	n := min(l.finishes.len(), m.cfg.Batch)
+	items, works := make([]*Item, n), make([]driver.Work, n)
+	for k := range items {
+		items[k] = l.finishes.pop()
+		items[k].refs++
+		works[k] = items[k].work
+	}
+	l.finishing = true
+	m.act(Action{Kind: ActFinish, Lane: i, Items: items, Works: works})
+}
+
+// pumpClaims claims only for free slots (law 1): a delivery that waits for a slot keeps its visibility alive, not a
+// claim, so that a message that kills its process takes no others with it.
+func (m *Machine) pumpClaims(i int) {
+	l := &m.lanes[i]
+	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
+		return
+	}
+	n := min(l.claims.len(), m.cfg.Batch, m.cfg.Concurrency-m.busy)
+	if m.down {
+		if m.now < m.downAt || m.probing() {
+			return
+		}
+		n = min(n, 1) // half-open: one probe
+	}
+	if n <= 0 {
+		return
+	}
+	items, claims := make([]*Item, 0, n), make([]driver.Claim, 0, n)
+	for range n {
+		it := l.claims.pop()
+		m.claimable--
+		m.busy++
+		if it.unprotected() {
+			m.start(it)
+			continue
+		}
+		it.phase = phClaiming
+		it.refs++
+		items, claims = append(items, it), append(claims, m.claimOf(it))
+	}
+	if len(items) > 0 {
+		l.claiming = true
+		m.act(Action{Kind: ActClaim, Lane: i, Items: items, Claims: claims})
+	}
+}
+
+// claimOf makes the claim of an item. An unanswered claim is repeated with the same nonce (law 5); any other gets a
+// fresh one.
+func (m *Machine) claimOf(it *Item) driver.Claim {
+	if !it.asked {
+		it.nonce = m.cfg.Nonce()
+		it.asked = true
+	}
+	return driver.Claim{
+		Key: it.Key, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		Lease: m.cfg.Lease, Takeover: m.cfg.Takeover,
+	}
+}
+
+func (m *Machine) probing() bool {
+	for i := range m.lanes {
+		if m.lanes[i].claiming {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) room() int {
+	n := min(m.cfg.InHand-m.inHand, m.cfg.Batch)
+	if m.cfg.Limit > 0 {
+		n = min(n, m.cfg.Limit-int(m.counts.Received))
+	}
+	return n
+}
+
+func (m *Machine) pumpReceive() {
+	n := m.room()
+	if m.receiving || m.draining || n <= 0 || m.now < m.receiveAt {
+		return
+	}
+	switch {
+	case m.down:
+		// Fail closed (law 8): polling pauses, so that receive counts do not burn. With nothing in hand one delivery is
+		// fetched to probe with.
+		if m.now < m.downAt || m.inHand > 0 {
+			return
+		}
+		n = 1
+	case m.claimable > 0 && n < min(m.cfg.Batch, m.cfg.InHand)/2:
+		return // there is work in hand: wait for a batch worth a round trip
+	}
+	m.receiving = true
+	m.act(Action{Kind: ActReceive, Max: n})
+}
+
+// storeDown and storeUp keep the breaker: polling pauses while the store does not answer.
+func (m *Machine) storeDown(err error) {
+	if !m.down {
+		m.down, m.downTries = true, 0
+		m.observe(Note{Kind: NotePaused, Err: err})
+	} else {
+		m.observe(Note{Kind: NoteTrouble, Err: err})
+	}
+	m.downAt = m.now + delay(m.downTries)
+	m.downTries++
+}
+
+func (m *Machine) storeUp() {
+	if m.down {
+		m.down = false
+		m.observe(Note{Kind: NoteResumed})
+	}
+}
+
+// delay is the pause before the n-th repetition of an operation: 50 ms doubling to 3.2 s.
+func delay(n int) time.Duration { return 50 * time.Millisecond << min(n, 6) }

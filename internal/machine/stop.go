@@ -1,0 +1,65 @@
+package machine
+
+import "github.com/semel-dev/semel/driver"
+
+// drain stops the consumer: nothing new is received, what has not started is given back at once, what runs may end
+// within the grace period.
+func (m *Machine) drain() {
+	if m.draining {
+		return
+	}
+	m.draining = true
+	m.graceAt = m.now + m.cfg.Grace
+	m.drainItems()
+}
+
+func (m *Machine) drainItems() {
+	for it := m.head; it != nil; it = it.next {
+		switch it.phase {
+		case phHeld, phQueued:
+			m.dequeue(it)
+			m.leaveTwin(it)
+			// A claim that was not answered may be ours: then the next one finds it busy until its lease ends, and the
+			// delivery need not come back before.
+			after := m.cfg.Lease
+			if !it.asked {
+				after = 0
+			}
+			m.giveBack(it, after)
+		case phReady:
+			m.ready.remove(it)
+			m.busy--
+			m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
+				driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+		}
+	}
+}
+
+// graceOver cancels what still runs; the second time it gives up on what ignores that.
+func (m *Machine) graceOver() {
+	if m.graced {
+		m.stop(m.running)
+		return
+	}
+	m.graced = true
+	m.graceAt = m.now + m.cfg.HardStop
+	for it := m.head; it != nil; it = it.next {
+		if it.phase == phRunning || (it.phase == phTx && it.startedAt > 0) {
+			m.cancel(it, CauseDraining)
+		}
+	}
+}
+
+func (m *Machine) pumpStop() {
+	limited := m.cfg.Limit > 0 && m.counts.Received >= int64(m.cfg.Limit)
+	if (m.draining || limited) && m.inHand == 0 && !m.receiving {
+		m.stop(0)
+	}
+}
+
+func (m *Machine) stop(stuck int) {
+	if !m.stopped {
+		m.stopped = true
+		m.act(Action{Kind: ActStop, Stuck: stuck})
+	}
+}

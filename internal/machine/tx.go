@@ -1,0 +1,259 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is modes B and C (protocol sections 4 and 5): the handlers of a batch run one after the other inside the
+// transaction that holds their claims. A failed item is excluded: everything is rolled back, the failure is recorded
+// through an ordinary claim, and the rest runs again. A delivery that came before is claimed durably first, so that
+// its attempt counts even if it kills the process, and runs in a transaction of its own.
+
+type txState uint8
+
+const (
+	txIdle txState = iota
+	txBeginning
+	txRunning
+	txCommitting
+	txRollingBack
+)
+
+type txLane struct {
+	queue deque
+	state txState
+	items []*Item // members, in order of delivery
+	at    int     // the one that runs
+}
+
+func (m *Machine) fitsTx(it *Item) bool {
+	return it.condemned == nil && !it.unprotected() && (it.solo || it.Count <= 1)
+}
+
+// enqueueSolo queues an item whose durable claim is ours for a transaction of its own: the claim inside it carries
+// the same nonce.
+func (m *Machine) enqueueSolo(it *Item) {
+	it.solo, it.asked = true, true
+	m.enqueue(it)
+}
+
+func (m *Machine) pumpTx(i int) {
+	l := &m.lanes[i]
+	t := &l.tx
+	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
+		return
+	}
+	most := min(t.queue.len(), m.cfg.Batch)
+	if m.down {
+		if m.now < m.downAt {
+			return
+		}
+		most = 1
+	}
+	t.items = t.items[:0]
+	var claims []driver.Claim
+	for len(t.items) < most {
+		it := t.queue.items[t.queue.at]
+		if it.solo && len(t.items) > 0 {
+			break
+		}
+		t.queue.pop()
+		it.phase, it.startedAt = phTx, 0
+		it.refs++
+		t.items, claims = append(t.items, it), append(claims, m.claimOf(it))
+		if it.solo {
+			break
+		}
+	}
+	m.claimable -= len(t.items)
+	t.state, t.at = txBeginning, 0
+	m.act(Action{Kind: ActBegin, Lane: i, Items: t.items, Claims: claims})
+}
+
+func (m *Machine) onBegun(ev *Event) {
+	l := &m.lanes[ev.Lane]
+	t := &l.tx
+	for _, it := range t.items {
+		it.refs--
+	}
+	if ev.Err != nil {
+		m.troubleInTx(ev.Lane, fmt.Errorf("begin with %d claims: %w", len(t.items), ev.Err))
+		m.requeueTx(ev.Lane)
+		return
+	}
+	m.storeUp()
+	l.tries = 0
+	members := make([]*Item, 0, len(t.items))
+	plain := true
+	for i, it := range t.items {
+		g := &ev.Grants[i]
+		switch {
+		case g.Err != nil:
+			l.claimAt = m.now + delay(it.tries)
+			it.tries++
+			m.enqueue(it)
+		case g.Verdict == driver.Acquired:
+			it.grant, it.hold = *g, g.Hold
+			members = append(members, it)
+			if !it.solo && (g.Unknown || g.Failures > 0 || g.Takeovers > 0) {
+				plain = false
+			}
+		default:
+			m.granted(it, g, ev.Sent)
+		}
+	}
+	t.items = members
+	switch {
+	case len(members) == 0:
+		t.state = txIdle
+	case !plain:
+		// One of them has a past: its claim is made durable first, which this transaction cannot do.
+		for _, it := range members {
+			it.Count = max(it.Count, 2*b2i(it.grant.Unknown || it.grant.Failures > 0 || it.grant.Takeovers > 0))
+		}
+		m.rollback(ev.Lane)
+	default:
+		t.state, t.at = txRunning, 0
+		m.runInTx(ev.Lane)
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// runInTx runs the next member, or commits.
+func (m *Machine) runInTx(lane int) {
+	t := &m.lanes[lane].tx
+	if t.at == len(t.items) {
+		works := make([]driver.Work, len(t.items))
+		for i, it := range t.items {
+			it.refs++
+			works[i] = it.work
+		}
+		t.state = txCommitting
+		m.act(Action{Kind: ActCommit, Lane: lane, Items: t.items, Works: works})
+		return
+	}
+	it := t.items[t.at]
+	it.startedAt, it.cancelled = max(m.now, 1), NoCause
+	m.scanBy(m.now + m.cfg.MaxRuntime)
+	if m.cfg.Timeout > 0 {
+		m.scanBy(m.now + m.cfg.Timeout)
+	}
+	m.running++
+	if !it.ran {
+		it.ran = true
+		m.counts.Executed++
+	}
+	m.observe(Note{Kind: NoteStarted, Item: it, Takeover: it.grant.Takeovers > 0})
+	it.refs++
+	m.act(Action{Kind: ActRun, Item: it, Job: Job{
+		Hold: it.hold, Attempt: it.grant.Attempt, Deadline: m.now + m.cfg.MaxRuntime, Unknown: it.grant.Unknown,
+		InTx: true, Lane: lane,
+	}})
+}
+
+func (m *Machine) ranInTx(it *Item, r *Result) {
+	lane := it.lane
+	t := &m.lanes[lane].tx
+	m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
+	it.startedAt = 0
+	if r.Class != OK && r.Class != Dropped {
+		m.condemn(it, r)
+		m.rollback(lane)
+		return
+	}
+	n := Note{Decision: Executed}
+	f := driver.Finish{Final: driver.Complete, Hold: it.hold, Keep: m.cfg.Keep, Result: r.Value}
+	if r.Class == Dropped {
+		n = Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
+		f.Result, f.Reason = nil, "dropped: "+reasonOf(r)
+	}
+	it.note, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
+	it.work = driver.Work{Finish: f, Effects: r.Effects, Emit: r.Emit}
+	if m.cfg.JoinedAck {
+		it.work.Ack = &it.settlement
+	}
+	t.at++
+	m.runInTx(lane)
+}
+
+// condemn remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
+// back.
+func (m *Machine) condemn(it *Item, r *Result) {
+	failed := *r
+	failed.NotApplied = true
+	it.condemned = &failed
+}
+
+func (m *Machine) rollback(lane int) {
+	m.lanes[lane].tx.state = txRollingBack
+	m.act(Action{Kind: ActRollback, Lane: lane})
+}
+
+func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }
+
+// requeueTx puts the members of an ended transaction back, in their order; the condemned ones into the claim queue.
+func (m *Machine) requeueTx(lane int) {
+	l := &m.lanes[lane]
+	t := &l.tx
+	t.state = txIdle
+	var again []*Item
+	for _, it := range t.items {
+		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
+		if m.fitsTx(it) {
+			again = append(again, it)
+			continue
+		}
+		l.claims.push(it)
+		m.claimable++
+	}
+	t.queue.pushFront(again)
+	m.claimable += len(again)
+	t.items = t.items[:0]
+	if m.draining {
+		m.drainItems()
+	}
+}
+
+func (m *Machine) troubleInTx(lane int, err error) {
+	l := &m.lanes[lane]
+	if errors.Is(err, driver.ErrNotCommitted) {
+		m.observe(Note{Kind: NoteTrouble, Err: err})
+	} else {
+		m.storeDown(err)
+	}
+	l.claimAt = m.now + delay(l.tries)
+	l.tries++
+}
+
+func (m *Machine) onCommitted(ev *Event) {
+	t := &m.lanes[ev.Lane].tx
+	for _, it := range t.items {
+		it.refs--
+	}
+	if ev.Err == nil {
+		items := append([]*Item(nil), t.items...)
+		t.items, t.state = t.items[:0], txIdle
+		for _, it := range items {
+			m.durable(it, false)
+		}
+		return
+	}
+	var culprit *driver.ItemError
+	if errors.As(ev.Err, &culprit) && culprit.Index >= 0 && culprit.Index < len(t.items) {
+		m.condemn(t.items[culprit.Index], &Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", culprit.Err)})
+	} else {
+		// Rolled back, or not known: the same claims are asked again (FM33, FM70). They wait for a commit that is still
+		// under way, and then answer: Replay with our own nonce when it went through.
+		m.troubleInTx(ev.Lane, fmt.Errorf("commit %d attempts: %w", len(t.items), ev.Err))
+	}
+	m.requeueTx(ev.Lane)
+}

@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Record returns the record of a key; ok is false when there is none.
+func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, false, err
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	rec := s.records[k]
+	return rec.value(), rec != nil, nil
+}
+
+// Records lists records, oldest first.
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	var out []driver.Record
+	for rec := s.oldest; rec != nil; rec = rec.newer {
+		if f.Limit > 0 && len(out) == f.Limit {
+			break
+		}
+		if (f.Consumer == "" || f.Consumer == rec.Key.Consumer) && (f.State == driver.Absent || f.State == rec.State) {
+			out = append(out, rec.Record)
+		}
+	}
+	return out, nil
+}
+
+// Operate does an operator's act. The record returned is the one that is stored afterwards.
+func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	rec := s.records[op.Key]
+	after, o, changed := driver.DecideOperate(rec.value(), op, s.db.clock(), s.token+1)
+	if !changed {
+		return rec.value(), o, nil
+	}
+	s.write(rec, &after)
+	return after, o, nil
+}
+
+// sweepChunk is how many records a sweep looks at before it lets others have the mutex.
+const sweepChunk = 512
+
+// Sweep looks at every record once, or until limit of them are purged or parked (0 = no limit); more tells that it
+// stopped at the limit. Sweeps run one after the other: a second waits for the first, or for ctx.
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+	var swept driver.Swept
+	select {
+	case s.sweeping <- struct{}{}:
+		defer func() { <-s.sweeping }()
+	case <-ctx.Done():
+		return swept, false, fmt.Errorf("sweep: %w", ctx.Err())
+	}
+	for first := true; ; first = false {
+		if err := ctx.Err(); err != nil {
+			return swept, false, fmt.Errorf("sweep: %w", err)
+		}
+		if done, more := s.sweepSome(first, horizon, limit, &swept); done {
+			return swept, more, nil
+		}
+	}
+}
+
+func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *driver.Swept) (done, more bool) {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if first {
+		s.cursor = s.oldest
+	}
+	now := s.db.clock()
+	for range sweepChunk {
+		rec := s.cursor
+		if rec == nil {
+			return true, false
+		}
+		if limit > 0 && swept.Purged+swept.Stranded >= limit {
+			return true, true
+		}
+		s.cursor = rec.newer
+		switch after, v := driver.DecideSweep(rec.Record, now, horizon); v {
+		case driver.SweepPurge:
+			s.remove(rec)
+			swept.Purged++
+		case driver.SweepStrand:
+			s.write(rec, &after)
+			swept.Stranded++
+		case driver.SweepKeep:
+		}
+	}
+	return false, false
+}

@@ -1,0 +1,149 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Offers reports whether effects points to a *[Effects], and sets that to an empty buffer.
+func (s *Store) Offers(effects any) bool {
+	e, ok := effects.(**Effects)
+	if ok {
+		*e = &Effects{}
+	}
+	return ok
+}
+
+// Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
+func (s *Store) Joins(q driver.Queue) bool {
+	mine, ok := q.(*Queue)
+	return ok && mine.db == s.db
+}
+
+// Commit writes works in one step: record, effects, acknowledgement, emitted messages. An emitted message goes to the
+// queue that it names, which is made when it is not there. See [driver.Committer].
+func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("commit: %w: %w", driver.ErrNotCommitted, err)
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	refusable, err := s.checkWorks(w)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]driver.Outcome, len(w))
+	now := s.db.clock()
+	s.begin()
+	defer s.end()
+	for i := range w {
+		if !refusable {
+			out[i], s.fresh[i] = s.finish(&w[i].Finish, now)
+			continue
+		}
+		rec := s.records[w[i].Finish.Hold.Key]
+		after, o, changed := driver.DecideFinish(rec.value(), w[i].Finish, now)
+		out[i], s.fresh[i] = o, changed
+		if !changed {
+			continue
+		}
+		if err := s.writeWork(rec, &after, &w[i]); err != nil {
+			s.takeBack(s.undo)
+			return nil, &driver.ItemError{Index: i, Err: err}
+		}
+	}
+	s.publish(w, now)
+	return out, nil
+}
+
+// checkWorks refuses what this store cannot write, and tells whether effects may be refused later on.
+func (s *Store) checkWorks(w []driver.Work) (refusable bool, err error) {
+	s.fresh = s.fresh[:0]
+	for i := range w {
+		if err := s.checkWork(&w[i]); err != nil {
+			return false, &driver.ItemError{Index: i, Err: err}
+		}
+		refusable = refusable || w[i].Effects != nil
+		s.fresh = append(s.fresh, false)
+	}
+	return refusable, nil
+}
+
+func (s *Store) checkWork(w *driver.Work) error {
+	if w.Effects != nil {
+		if _, ok := w.Effects.(*Effects); !ok {
+			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
+		}
+	}
+	if w.Ack != nil {
+		rc, ok := w.Ack.Receipt.(*receipt)
+		if !ok || rc.q.db != s.db {
+			return fmt.Errorf("ack with a receipt of another queue: %w", driver.ErrUnsupported)
+		}
+		if err := rc.q.check(w.Ack); err != nil {
+			return fmt.Errorf("ack: %w", err)
+		}
+	}
+	if len(w.Emit) > 0 && s.db.solo {
+		return fmt.Errorf("emit from a store that stands alone: %w", driver.ErrUnsupported)
+	}
+	for i := range w.Emit {
+		if w.Emit[i].Queue == "" {
+			return fmt.Errorf("emitted message %d names no queue", i)
+		}
+	}
+	return nil
+}
+
+func (s *Store) begin() { s.undo = s.undo[:0] }
+
+// end drops what the scratch points to.
+func (s *Store) end() {
+	clear(s.undo)
+	s.undo = s.undo[:0]
+}
+
+// writeWork writes a record and its effects, and notes how to take both back.
+func (s *Store) writeWork(rec *record, after *driver.Record, w *driver.Work) error {
+	u := undo{record: rec, absent: rec == nil}
+	if rec != nil {
+		u.written, u.version = rec.Record, rec.version
+	}
+	s.write(rec, after)
+	u.record = s.records[after.Key]
+	s.undo = append(s.undo, u)
+	e, _ := w.Effects.(*Effects)
+	if e == nil {
+		return nil
+	}
+	var err error
+	s.undo, err = s.db.tables.apply(e.list, s.undo)
+	return err
+}
+
+// publish settles and emits for the works that were written now. An ack with an old receipt is no error: the record
+// decided.
+func (s *Store) publish(w []driver.Work, now time.Time) {
+	for i := range w {
+		if !s.fresh[i] {
+			continue
+		}
+		if ack := w[i].Ack; ack != nil {
+			q := ack.Receipt.(*receipt).q
+			q.settle(ack, now)
+			q.wake()
+		}
+		for j := range w[i].Emit {
+			q := s.db.queue(w[i].Emit[j].Queue)
+			q.accept(&w[i].Emit[j], now)
+			q.wake()
+		}
+	}
+}
+
+// errEnded reports the use of a transaction after its end.
+var errEnded = errors.New("transaction has ended")

@@ -1,0 +1,116 @@
+// Package memory is a queue and a record store in memory: the reference that other adapters are measured against, the
+// example in the documentation, and what tests run on. Nothing survives the process.
+//
+// [NewQueue] and [NewStore] stand alone. [Open] gives a [DB] whose queues and store share one mutex, so that effects,
+// record, emitted messages and acknowledgement commit together (protocol section 3):
+//
+//	db := memory.Open()
+//	queue, store := db.Queue("orders"), db.Store()
+//
+// Time comes from [WithClock], time.Now by default. Everything waits on channels and timers only, so it runs in virtual
+// time under testing/synctest. Who injects a clock of their own calls [DB.Wake] after moving it.
+package memory
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// DB is an in-memory database: named queues, one store and some tables, all under one mutex.
+type DB struct {
+	mu      sync.Mutex
+	clock   func() time.Time
+	visible time.Duration
+	// solo: made by NewQueue or NewStore. Nothing can join it.
+	solo   bool
+	queues map[string]*Queue
+	store  *Store
+	tables Tables
+	ids    uint64 // of messages that were sent without one
+	hands  uint64 // of hand-offs: a receipt's number is never used again
+}
+
+// An Option changes what [Open], [NewQueue] and [NewStore] make.
+type Option func(*DB)
+
+// WithClock sets the clock that decides leases, visibility and delays. Defaults to time.Now.
+func WithClock(now func() time.Time) Option { return func(db *DB) { db.clock = now } }
+
+// WithVisibility sets how long a delivery is kept from others. Defaults to 30 s.
+func WithVisibility(d time.Duration) Option { return func(db *DB) { db.visible = d } }
+
+// Open makes an empty database.
+func Open(opts ...Option) *DB {
+	db := &DB{clock: time.Now, visible: 30 * time.Second, queues: map[string]*Queue{}}
+	for _, o := range opts {
+		o(db)
+	}
+	db.tables = Tables{db: db, byName: map[string]*table{}}
+	db.store = newStore(db)
+	return db
+}
+
+// NewQueue makes a queue that stands alone: no store joins it.
+func NewQueue(name string, opts ...Option) *Queue {
+	db := Open(opts...)
+	db.solo = true
+	return db.Queue(name)
+}
+
+// NewStore makes a store that stands alone: it emits nothing and no queue joins it.
+func NewStore(opts ...Option) *Store {
+	db := Open(opts...)
+	db.solo = true
+	return db.store
+}
+
+// Queue returns the queue of that name. It is made on first use.
+func (db *DB) Queue(name string) *Queue {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.queue(name)
+}
+
+func (db *DB) queue(name string) *Queue {
+	q := db.queues[name]
+	if q == nil {
+		q = newQueue(db, name)
+		db.queues[name] = q
+	}
+	return q
+}
+
+// Store returns the record store.
+func (db *DB) Store() *Store { return db.store }
+
+// Tables returns what [Effects] and [Tx] wrote.
+func (db *DB) Tables() *Tables { return &db.tables }
+
+// Wake makes every waiting Receive look at the clock again. Who injects a clock calls it after moving that clock; with
+// the default clock it is never needed.
+func (db *DB) Wake() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, q := range db.queues {
+		q.wakeAll()
+	}
+}
+
+func (db *DB) newID() string {
+	db.ids++
+	return fmt.Sprintf("m-%d", db.ids)
+}
+
+var (
+	_ driver.Queue           = (*Queue)(nil)
+	_ driver.Sender          = (*Queue)(nil)
+	_ driver.QueueInspector  = (*Queue)(nil)
+	_ driver.LetterBox       = (*Queue)(nil)
+	_ driver.Transactor      = (*Store)(nil)
+	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.Operator        = (*Store)(nil)
+	_ driver.Sweeper         = (*Store)(nil)
+)

@@ -1,0 +1,233 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// keptLetter is a letter with the order in which it was written.
+type keptLetter struct {
+	driver.Letter
+	seq uint64
+}
+
+// Settle ends deliveries. A receipt can be used until its message is handed out again, also when its visibility is
+// over. Repeating the action that a receipt was spent on answers Applied, another action Lost. Settlement.Close is
+// carried out whatever becomes of the receipt, because it follows from the record.
+func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
+	}
+	for i := range s {
+		if err := q.check(&s[i]); err != nil {
+			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
+		}
+	}
+	out := make([]driver.Outcome, len(s))
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	now := q.db.clock()
+	for i := range s {
+		out[i] = q.settle(&s[i], now)
+	}
+	q.wake()
+	return out, nil
+}
+
+// check refuses settlements that no queue could carry out.
+func (q *Queue) check(s *driver.Settlement) error {
+	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
+		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
+	}
+	if s.Action > driver.Dead {
+		return fmt.Errorf("action %d is unknown", s.Action)
+	}
+	if s.Action == driver.Dead && (s.Letter == nil || s.Letter.ID == "") {
+		return fmt.Errorf("action dead needs a letter with an ID")
+	}
+	return nil
+}
+
+func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {
+	if s.Close != "" {
+		delete(q.letters, s.Close)
+	}
+	rc := s.Receipt.(*receipt)
+	if rc.settled != 0 {
+		if rc.settled == s.Action+1 {
+			return driver.Applied
+		}
+		return driver.Lost
+	}
+	e := rc.e
+	if e.hand != rc.hand {
+		return driver.Lost
+	}
+	rc.settled = s.Action + 1
+	e.hand = 0
+	switch s.Action {
+	case driver.Dead:
+		q.putLetter(s.Letter, now)
+		q.forget(e, now)
+	case driver.Ack:
+		q.forget(e, now)
+	default:
+		q.schedule(e, now.Add(s.After), now)
+	}
+	return driver.Applied
+}
+
+// Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
+// even when its visibility is over.
+func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
+	}
+	for i, r := range receipts {
+		if rc, ok := r.(*receipt); !ok || rc.q != q {
+			return nil, fmt.Errorf("extend in queue %q: item %d: receipt %T is not of this queue", q.name, i, r)
+		}
+	}
+	out := make([]driver.Outcome, len(receipts))
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	now := q.db.clock()
+	for i, r := range receipts {
+		rc := r.(*receipt)
+		out[i] = driver.Lost
+		if rc.e.hand == rc.hand {
+			q.fly(rc.e, now.Add(visible))
+			out[i] = driver.Applied
+		}
+	}
+	return out, nil
+}
+
+// Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due.
+func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.QueueStats{}, err
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	now := q.db.clock()
+	q.advance(now)
+	s := driver.QueueStats{
+		Visible: q.counts[ready], InFlight: q.counts[flying], Delayed: q.counts[delayed], Letters: int64(len(q.letters)),
+	}
+	for _, g := range q.groups {
+		for e := g.head.behind; e != nil; e = e.behind {
+			if e.due.After(now) {
+				s.Delayed++
+			} else {
+				s.Visible++
+			}
+		}
+	}
+	if q.oldest != nil {
+		s.Oldest = max(now.Sub(q.oldest.m.SentAt), 0)
+	}
+	return s, nil
+}
+
+// Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
+func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	var out []driver.Delivery
+	for e := q.oldest; e != nil && len(out) < limit; e = e.newer {
+		out = append(out, driver.Delivery{Message: e.m, Count: e.count})
+	}
+	return out, nil
+}
+
+// Purge removes every message that is not a letter, those in flight too: their receipts are lost.
+func (q *Queue) Purge(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	now, n := q.db.clock(), int64(0)
+	for q.oldest != nil {
+		q.forget(q.oldest, now)
+		n++
+	}
+	return n, nil
+}
+
+func (q *Queue) putLetter(l *driver.Letter, now time.Time) {
+	if _, ok := q.letters[l.ID]; ok {
+		return
+	}
+	q.letterSeq++
+	k := keptLetter{Letter: *l, seq: q.letterSeq}
+	k.DeadAt = now
+	q.letters[l.ID] = k
+}
+
+// Letters lists up to limit letters (0 = all), oldest first.
+func (q *Queue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	q.db.mu.Lock()
+	kept := make([]keptLetter, 0, len(q.letters))
+	for _, l := range q.letters {
+		kept = append(kept, l)
+	}
+	q.db.mu.Unlock()
+	slices.SortFunc(kept, func(a, b keptLetter) int { return cmp.Compare(a.seq, b.seq) })
+	if limit > 0 && len(kept) > limit {
+		kept = kept[:limit]
+	}
+	out := make([]driver.Letter, len(kept))
+	for i := range kept {
+		out[i] = kept[i].Letter
+	}
+	return out, nil
+}
+
+// Letter returns one letter; ok is false when there is none.
+func (q *Queue) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Letter{}, false, err
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	l, ok := q.letters[id]
+	return l.Letter, ok, nil
+}
+
+// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
+func (q *Queue) PutLetter(ctx context.Context, l driver.Letter) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if l.ID == "" {
+		return fmt.Errorf("put letter into queue %q: it has no ID", q.name)
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	q.putLetter(&l, q.db.clock())
+	return nil
+}
+
+// DeleteLetter removes a letter; one that is not there is no error.
+func (q *Queue) DeleteLetter(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	q.db.mu.Lock()
+	defer q.db.mu.Unlock()
+	delete(q.letters, id)
+	return nil
+}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -56,5 +55,3 @@ func EffectKey(h driver.Hold, step string) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
-
-func typeName(v any) string { return fmt.Sprintf("%T", v) }

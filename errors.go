@@ -22,6 +22,8 @@ var (
 	ErrFailed = errors.New("semel: key failed for good")
 	// ErrUncertain: the key is parked, because nobody knows whether its effect happened (Do only).
 	ErrUncertain = errors.New("semel: outcome of an earlier run is uncertain")
+	// ErrUnanswered: a write was not answered in time; nobody knows whether it was applied.
+	ErrUnanswered = errors.New("semel: write not answered")
 	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.
 	ErrNoTx = errors.New("semel: store offers no such transaction")
 	// ErrNoKey: a message has no key where one was expected.

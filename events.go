@@ -50,6 +50,7 @@ const (
 	EventDoubt    EventKind = "doubt"    // nobody can know any more whether an effect happened (U-event)
 	EventPaused   EventKind = "paused"   // the store does not answer: polling stops
 	EventResumed  EventKind = "resumed"  // the store answers again
+	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
 )
 
 // Event is one thing that happened. Fields that do not apply are zero.
@@ -87,7 +88,7 @@ type Events struct {
 	Attempt func(Event)
 	// Lease sees extended.
 	Lease func(Event)
-	// Health sees paused, resumed.
+	// Health sees paused, resumed, trouble.
 	Health func(Event)
 }
 
@@ -140,5 +141,9 @@ type Summary struct {
 	TakenOver    int64 `json:"taken_over"`
 	Unprotected  int64 `json:"unprotected"`
 	SettleErrors int64 `json:"settle_errors"`
-	ElapsedMS    int64 `json:"elapsed_ms"`
+	// Rejected counts letters without a run: invalid keys, duplicates of failed or parked keys, attempts that runs
+	// without a word used up. Returned counts deliveries that were given back or let go unstarted.
+	Rejected  int64 `json:"rejected"`
+	Returned  int64 `json:"returned"`
+	ElapsedMS int64 `json:"elapsed_ms"`
 }

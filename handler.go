@@ -2,6 +2,7 @@ package semel
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -80,7 +81,4 @@ func (h *inTx[T]) bind(tx driver.Tx) any {
 	return t
 }
 
-func (h *inTx[T]) kind() string {
-	var t T
-	return typeName(t)
-}
+func (h *inTx[T]) kind() string { return reflect.TypeFor[T]().String() }

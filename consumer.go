@@ -1,0 +1,272 @@
+package semel
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// Consumer takes deliveries from a queue and makes each key take effect once. It is the goroutine shell around the
+// engine: every decision is made by internal/machine, which one goroutine owns; this shell only performs its actions.
+// A delivery's way: receive (io.go) → the machine (internal/machine) → the handler (run.go) → the machine → finish and
+// settle (io.go).
+type Consumer struct {
+	cfg   Config
+	mode  machine.Mode
+	queue driver.QueueFeatures
+	store driver.StoreFeatures
+	// committer, transactor and tx are the optional sides of store and handler, asserted once; nil when absent.
+	committer  driver.Committer
+	transactor driver.Transactor
+	tx         transactional
+	joins      bool
+	handle     func(ctx context.Context, a *Attempt) error
+
+	mu      sync.Mutex
+	running bool
+	summary Summary
+}
+
+// New checks a configuration and makes a consumer of it. It does no I/O. Errors are *ConfigError, or wrap ErrNoTx when
+// the handler's transaction is none that the store offers.
+func New(cfg Config) (*Consumer, error) {
+	if err := cfg.resolve(); err != nil {
+		return nil, err
+	}
+	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features()}
+	c.committer, _ = cfg.Store.(driver.Committer)
+	c.transactor, _ = cfg.Store.(driver.Transactor)
+	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
+	c.tx, _ = cfg.Handler.(transactional)
+	switch {
+	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
+	case c.tx != nil && c.transactor != nil && c.tx.open(c.transactor):
+		c.mode = machine.Open
+	case c.tx != nil:
+		return nil, fmt.Errorf("handler wants a transaction of type %s, store %s: %w", c.tx.kind(), c.store.Name, ErrNoTx)
+	}
+	if c.mode != machine.Open && c.joins {
+		c.mode = machine.Joined
+	}
+	c.handle = chain(cfg.Middleware, cfg.Handler)
+	return c, nil
+}
+
+// chain wraps a handler in its middleware, the first outermost.
+func chain(mw []Middleware, h Handler) func(context.Context, *Attempt) error {
+	next := h.Handle
+	for i := len(mw) - 1; i >= 0; i-- {
+		around, inner := mw[i], next
+		next = func(ctx context.Context, a *Attempt) error {
+			return around(ctx, a, func(ctx context.Context) error { return inner(ctx, a) })
+		}
+	}
+	return next
+}
+
+// Summary counts what this consumer did so far. It may be called at any time.
+func (c *Consumer) Summary() Summary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.summary
+}
+
+// Run consumes until ctx is done, then drains: what has not started is given back at once, what runs may take
+// Config.Grace and is cancelled after it. It returns nil after a clean stop or when Config.Limit is reached, and a
+// *HandlerStuckError when handlers ignored their cancellation. Outages of queue and store do not end it: polling
+// pauses, deliveries in hand are kept, and it resumes by itself. A consumer runs once at a time.
+func (c *Consumer) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.running {
+		c.mu.Unlock()
+		return errors.New("semel: consumer is running already")
+	}
+	c.running = true
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.running = false
+		c.mu.Unlock()
+	}()
+	return newRunner(c, ctx).loop(ctx)
+}
+
+// runner is one Run: the owner of the machine and the goroutines that perform its actions.
+type runner struct {
+	*Consumer
+	m     *machine.Machine
+	began time.Time
+
+	// io outlives the caller's ctx, so that finishing and settling work while draining; receiving ends with the drain.
+	io, receiving context.Context
+	stopIO        context.CancelCauseFunc
+	stopReceiving context.CancelFunc
+
+	inboxMu sync.Mutex
+	inbox   []machine.Event
+	signal  chan struct{}
+
+	wg       sync.WaitGroup // everything but handlers
+	handlers sync.WaitGroup
+	jobs     chan *execution
+	workers  int
+	idle     int // workers without a job, as the owner counts
+	open     []openTx
+	seed     [64 * 16]byte
+	seeded   int
+}
+
+func newRunner(c *Consumer, ctx context.Context) *runner {
+	r := &runner{Consumer: c, began: time.Now(), signal: make(chan struct{}, 1)}
+	r.io, r.stopIO = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.receiving, r.stopReceiving = context.WithCancel(ctx)
+	r.jobs = make(chan *execution, c.cfg.Concurrency+c.cfg.Committers)
+	r.open = make([]openTx, c.cfg.Committers)
+	r.m = machine.New(c.machineConfig(r.nonce))
+	return r
+}
+
+// nonce draws 128 random bits; the generator is asked for many at once.
+func (r *runner) nonce() (n driver.Nonce) {
+	if r.seeded == 0 {
+		_, _ = rand.Read(r.seed[:]) // never fails: crypto/rand
+		r.seeded = len(r.seed)
+	}
+	r.seeded -= len(n)
+	copy(n[:], r.seed[r.seeded:])
+	return n
+}
+
+func (r *runner) now() time.Duration { return time.Since(r.began) }
+
+// post hands an answer to the owner. It never blocks.
+func (r *runner) post(ev machine.Event) {
+	r.inboxMu.Lock()
+	r.inbox = append(r.inbox, ev)
+	r.inboxMu.Unlock()
+	select {
+	case r.signal <- struct{}{}:
+	default:
+	}
+}
+
+// loop is the owner: it steps the machine with everything that arrived since the last step, performs what it says, and
+// sleeps until something happens.
+func (r *runner) loop(ctx context.Context) error {
+	defer r.stopIO(ErrDraining)
+	var (
+		events  []machine.Event
+		actions []machine.Action
+		timer   = time.NewTimer(0)
+		done    = ctx.Done()
+	)
+	defer timer.Stop()
+	for {
+		actions = r.m.Steps(r.now(), events, actions[:0])
+		for i := range actions {
+			if actions[i].Kind == machine.ActStop {
+				return r.stop(actions[i].Stuck)
+			}
+			r.perform(&actions[i])
+		}
+		clear(actions)
+		clear(events)
+		r.publish()
+		r.inboxMu.Lock()
+		events, r.inbox = r.inbox, events[:0]
+		r.inboxMu.Unlock()
+		if len(events) > 0 {
+			continue
+		}
+		timer.Reset(max(r.m.Next()-r.now(), 0))
+		select {
+		case <-r.signal:
+		case <-timer.C:
+		case <-done:
+			done = nil
+			r.stopReceiving()
+			r.post(machine.Event{Kind: machine.Drain})
+		}
+		r.inboxMu.Lock()
+		events, r.inbox = r.inbox, events[:0]
+		r.inboxMu.Unlock()
+	}
+}
+
+// stop ends the goroutines. Handlers that ignored their cancellation are left behind, and counted.
+func (r *runner) stop(stuck int) error {
+	r.publish()
+	r.stopReceiving()
+	if stuck == 0 {
+		close(r.jobs)
+		r.handlers.Wait()
+		r.wg.Wait()
+		return nil
+	}
+	// What is under way must not outlive Run, but for the stuck handlers themselves.
+	r.stopIO(ErrDraining)
+	r.wg.Wait()
+	return &HandlerStuckError{N: stuck}
+}
+
+// publish makes the machine's counts visible to Summary.
+func (r *runner) publish() {
+	n := r.m.Counts()
+	s := Summary{
+		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
+		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, Busy: n.Busy,
+		Mismatched: n.Mismatched, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
+		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
+	}
+	r.mu.Lock()
+	r.summary = s
+	r.mu.Unlock()
+}
+
+// perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.
+func (r *runner) perform(a *machine.Action) {
+	switch a.Kind {
+	case machine.ActReceive:
+		r.async(*a, r.receive)
+	case machine.ActClaim:
+		r.async(*a, r.claim)
+	case machine.ActFinish:
+		r.async(*a, r.finish)
+	case machine.ActSettle:
+		r.async(*a, r.settle)
+	case machine.ActExtend:
+		r.async(*a, r.extend)
+	case machine.ActProlong:
+		r.async(*a, r.prolong)
+	case machine.ActBegin:
+		r.async(*a, r.begin)
+	case machine.ActCommit:
+		r.async(*a, r.commit)
+	case machine.ActRollback:
+		r.async(*a, r.rollback)
+	case machine.ActRun:
+		r.execute(a)
+	case machine.ActCancel:
+		if x, ok := a.Item.Shell.(*execution); ok {
+			x.cancel(causes[a.Cause])
+		}
+	case machine.ActNote:
+		r.note(&a.Note)
+	}
+}
+
+func (r *runner) async(a machine.Action, f func(machine.Action)) {
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		f(a)
+	}()
+}
+
+var causes = [...]error{machine.CauseFenced: ErrFenced, machine.CauseTimeout: ErrTimeout, machine.CauseDraining: ErrDraining}

@@ -1,0 +1,114 @@
+package semel
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// Promise says what a configuration guarantees, in words that are exactly true, and what it rests on.
+type Promise struct {
+	// Mode is the protocol's name: A, A2, B/C.
+	Mode string `json:"mode"`
+	// Effects is the sentence about effects.
+	Effects string `json:"effects"`
+	// Together lists what commits in one write.
+	Together []string `json:"together"`
+	// Assumptions have to hold for it.
+	Assumptions []string `json:"assumptions"`
+	// Durable: it survives the death of every process.
+	Durable bool `json:"durable"`
+}
+
+// String is the line that workers print when they start.
+func (p Promise) String() string {
+	return fmt.Sprintf("%s Together in one write: %s. (mode %s; %s)",
+		p.Effects, strings.Join(p.Together, ", "), p.Mode, strings.Join(p.Assumptions, "; "))
+}
+
+// Guarantee says what a configuration guarantees, without running it. Errors are those of New.
+func Guarantee(cfg Config) (Promise, error) {
+	c, err := New(cfg)
+	if err != nil {
+		return Promise{}, err
+	}
+	return c.Guarantee(), nil
+}
+
+// Guarantee says what this consumer guarantees.
+func (c *Consumer) Guarantee() Promise {
+	p := Promise{Durable: c.store.Durable && c.queue.Durable}
+	record := []string{"record", "result"}
+	if c.joins {
+		record = append(record, "letter", "ack")
+	}
+	if c.emits() {
+		record = append(record, "emitted messages")
+	}
+	switch {
+	case c.mode == machine.Open:
+		p.Mode = "B/C"
+		p.Effects = "What the handler does inside its transaction takes effect exactly once per key; anything else it does " +
+			"can happen more than once."
+		p.Together = append([]string{"the handler's transaction"}, record...)
+	case c.tx != nil:
+		p.Mode = "A2"
+		p.Effects = "The effects that the handler queues happen exactly once per key; anything else it does can happen " +
+			"more than once."
+		p.Together = append([]string{"queued effects"}, record...)
+	default:
+		p.Mode = "A"
+		p.Effects = c.claimModeEffects()
+		p.Together = record
+	}
+	p.Assumptions = c.assumptions()
+	return p
+}
+
+// claimModeEffects is honest about what a claim cannot do for an effect outside the store.
+func (c *Consumer) claimModeEffects() string {
+	switch c.cfg.Takeover {
+	case Probe:
+		return "Each key is completed at most once and nothing is lost; an effect whose outcome is in doubt is repeated only " +
+			"after the probe said that it did not happen, and exactly once if the downstream deduplicates on the effect key."
+	case Once:
+		return "Each key is completed at most once and nothing is lost; the handler runs at most once per key, and a run " +
+			"whose outcome is in doubt is parked for a person."
+	}
+	return "Each key is completed at most once and nothing is lost; an effect happens exactly once if the downstream " +
+		"deduplicates on the effect key, else at least once, with at most one extra per interrupted or failed run."
+}
+
+func (c *Consumer) emits() bool { return c.committer != nil && c.store.Emits }
+
+func (c *Consumer) assumptions() []string {
+	var a []string
+	if c.joins {
+		a = append(a, fmt.Sprintf("queue and records in one database: %s", c.store.Name))
+	} else {
+		a = append(a, fmt.Sprintf("queue %s, records in %s", c.queue.Name, c.store.Name))
+	}
+	if !c.store.Durable {
+		a = append(a, "records are lost with the process: for development only")
+	}
+	if !c.queue.Durable {
+		a = append(a, "messages are lost with the process")
+	}
+	if !c.store.ServerClock {
+		a = append(a, "clocks only decide how often a run is taken over")
+	}
+	if c.cfg.AllowUnkeyed {
+		a = append(a, "messages without a key run unprotected")
+	}
+	return append(a, fmt.Sprintf("duplicates come within %s", days(c.cfg.Retention)))
+}
+
+// days prints a long duration as people do.
+func days(d time.Duration) string {
+	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	}
+	return d.String()
+}

@@ -1,0 +1,210 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// This file talks to the adapters: one method an action, each run in a goroutine of its own and answered by one event.
+
+var errShort = errors.New("adapter answered fewer items than it was asked")
+
+// receive fetches deliveries and takes out what the machine needs to know of them: key and fingerprint.
+func (r *runner) receive(a machine.Action) {
+	n := a.Max
+	if r.queue.MaxBatch > 0 {
+		n = min(n, r.queue.MaxBatch)
+	}
+	ds, err := r.cfg.Queue.Receive(r.receiving, n)
+	returned := r.now()
+	if err != nil {
+		if r.receiving.Err() != nil {
+			err = nil // the drain ended it
+		} else {
+			err = fmt.Errorf("receive from %s: %w", r.queue.Name, err)
+		}
+	}
+	arrivals := make([]machine.Arrival, len(ds))
+	for i := range ds {
+		arrivals[i].Delivery = ds[i]
+		r.identify(&arrivals[i])
+	}
+	r.post(machine.Event{Kind: machine.Received, Arrivals: arrivals, Sent: returned, Err: err})
+}
+
+// identify takes key, tenant and fingerprint out of a message. A panic of the user's function is a message without a
+// usable key, not the end of the process.
+func (r *runner) identify(a *machine.Arrival) {
+	a.Key.Consumer = r.cfg.Consumer
+	defer func() {
+		if v := recover(); v != nil {
+			a.KeyErr = &KeyError{MessageID: a.ID, Reason: fmt.Sprintf("key function panicked: %v", v)}
+		}
+	}()
+	if r.cfg.Tenant != nil {
+		a.Key.Tenant = r.cfg.Tenant(&a.Message)
+	}
+	raw, err := r.cfg.Key(&a.Message)
+	if err == nil {
+		err = CheckKey(raw)
+	}
+	if err != nil {
+		a.KeyErr = err
+		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, ErrNoKey)
+		return
+	}
+	a.Key.Raw = raw
+	if r.cfg.Fingerprint != nil {
+		if a.Fingerprint, err = r.cfg.Fingerprint(&a.Message); err != nil {
+			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
+		}
+	}
+}
+
+// timed bounds one round trip: an unanswered write must be asked again while the lease is still ours.
+func (r *runner) timed() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.io, max(r.cfg.lease()/3, 100*time.Millisecond))
+}
+
+func (r *runner) claim(a machine.Action) {
+	ctx, cancel := r.timed()
+	defer cancel()
+	sent := r.now()
+	grants, err := r.cfg.Store.Claim(ctx, a.Claims...)
+	if err == nil && len(grants) != len(a.Claims) {
+		err = errShort
+	}
+	r.post(machine.Event{Kind: machine.Claimed, Lane: a.Lane, Items: a.Items, Grants: grants, Sent: sent, Err: err})
+}
+
+// finish makes ends of attempts durable: with effects, messages and ack in one write where the store can do that.
+func (r *runner) finish(a machine.Action) {
+	ctx, cancel := r.timed()
+	defer cancel()
+	var out []driver.Outcome
+	var err error
+	if r.committer != nil && (r.mode != machine.Separate || r.tx != nil || r.store.Emits) {
+		out, err = r.committer.Commit(ctx, a.Works...)
+	} else {
+		fs := make([]driver.Finish, len(a.Works))
+		for i := range a.Works {
+			fs[i] = a.Works[i].Finish
+		}
+		out, err = r.cfg.Store.Finish(ctx, fs...)
+	}
+	if err == nil && len(out) != len(a.Works) {
+		err = errShort
+	}
+	r.post(machine.Event{Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Outcomes: out, Err: err})
+}
+
+func (r *runner) settle(a machine.Action) {
+	out, err := r.chunked(len(a.Settlements), func(ctx context.Context, from, to int) ([]driver.Outcome, error) {
+		return r.cfg.Queue.Settle(ctx, a.Settlements[from:to]...)
+	})
+	r.post(machine.Event{Kind: machine.Settled, Items: a.Items, Outcomes: out, Err: err})
+}
+
+func (r *runner) prolong(a machine.Action) {
+	sent := r.now()
+	out, err := r.chunked(len(a.Receipts), func(ctx context.Context, from, to int) ([]driver.Outcome, error) {
+		return r.cfg.Queue.Extend(ctx, r.cfg.Visibility, a.Receipts[from:to]...)
+	})
+	r.post(machine.Event{Kind: machine.Prolonged, Items: a.Items, Outcomes: out, Sent: sent, Err: err})
+}
+
+// chunked cuts a call into what the queue takes at once. A failed chunk leaves its items Unknown; the others count.
+func (r *runner) chunked(n int, call func(ctx context.Context, from, to int) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
+	size := n
+	if r.queue.MaxBatch > 0 {
+		size = r.queue.MaxBatch
+	}
+	var first error
+	out := make([]driver.Outcome, n)
+	for from := 0; from < n; from += size {
+		to := min(from+size, n)
+		ctx, cancel := r.timed()
+		got, err := call(ctx, from, to)
+		cancel()
+		copy(out[from:to], got)
+		if err == nil && len(got) != to-from {
+			err = errShort
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return out, first
+}
+
+func (r *runner) extend(a machine.Action) {
+	ctx, cancel := r.timed()
+	defer cancel()
+	sent := r.now()
+	out, err := r.cfg.Store.Extend(ctx, r.cfg.lease(), a.Holds...)
+	if err != nil {
+		err = fmt.Errorf("extend %d leases: %w", len(a.Holds), err)
+	}
+	r.post(machine.Event{Kind: machine.Extended, Items: a.Items, Outcomes: out, Sent: sent, Err: err})
+}
+
+// openTx is a lane's open transaction (modes B and C). One goroutine at a time touches it: the machine sees to that.
+type openTx struct {
+	tx     driver.Tx
+	cancel context.CancelFunc
+}
+
+func (r *runner) begin(a machine.Action) {
+	limit := r.cfg.lease()
+	if r.store.MaxTx > 0 {
+		limit = min(limit, r.store.MaxTx)
+	}
+	ctx, cancel := context.WithTimeout(r.io, limit)
+	sent := r.now()
+	tx, grants, err := r.transactor.Begin(ctx, a.Claims...)
+	if err == nil && len(grants) != len(a.Claims) {
+		err = errShort
+	}
+	acquired := false
+	for i := range grants {
+		acquired = acquired || (grants[i].Err == nil && grants[i].Verdict == driver.Acquired)
+	}
+	if err != nil || !acquired {
+		if tx != nil {
+			_ = tx.Rollback(ctx) // nothing was written in it
+		}
+		cancel()
+	} else {
+		r.open[a.Lane] = openTx{tx: tx, cancel: cancel}
+	}
+	r.post(machine.Event{Kind: machine.Begun, Lane: a.Lane, Items: a.Items, Grants: grants, Sent: sent, Err: err})
+}
+
+func (r *runner) commit(a machine.Action) {
+	ctx, cancel := r.timed()
+	defer cancel()
+	o := r.open[a.Lane]
+	err := o.tx.Commit(ctx, a.Works...)
+	if err != nil {
+		// Whatever is left of it must not keep locks: after a commit this is a no-op.
+		_ = o.tx.Rollback(ctx)
+	}
+	o.cancel()
+	r.post(machine.Event{Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Err: err})
+}
+
+func (r *runner) rollback(a machine.Action) {
+	ctx, cancel := r.timed()
+	defer cancel()
+	o := r.open[a.Lane]
+	if err := o.tx.Rollback(ctx); err != nil {
+		r.cfg.Logger.Warn("roll back failed; the database will", "err", err)
+	}
+	o.cancel()
+	r.post(machine.Event{Kind: machine.RolledBack, Lane: a.Lane})
+}

@@ -1,0 +1,309 @@
+package semel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// DoOption tweaks one call of Do.
+type DoOption func(*doConfig)
+
+type doConfig struct {
+	lease       time.Duration
+	retention   time.Duration
+	fingerprint Fingerprint
+	takeover    Takeover
+	probe       ProbeFunc
+	wait        bool
+	logger      *slog.Logger
+}
+
+// WithLease sets how long the claim lasts without a heartbeat; it is extended every third of it while the function
+// runs. Defaults to 27 s.
+func WithLease(d time.Duration) DoOption { return func(c *doConfig) { c.lease = d } }
+
+// WithRetention sets how long the record is kept. Defaults to 14 days.
+func WithRetention(d time.Duration) DoOption { return func(c *doConfig) { c.retention = d } }
+
+// WithFingerprint guards against the same key with another payload: such a call gets ErrMismatch.
+func WithFingerprint(f Fingerprint) DoOption { return func(c *doConfig) { c.fingerprint = f } }
+
+// WithTakeover sets what happens after a run whose outcome nobody knows; Probe needs WithProbe.
+func WithTakeover(t Takeover) DoOption { return func(c *doConfig) { c.takeover = t } }
+
+// WithProbe asks whether the effect of an earlier run happened, and sets the policy Probe.
+func WithProbe(p ProbeFunc) DoOption {
+	return func(c *doConfig) { c.probe, c.takeover = p, Probe }
+}
+
+// WithWait makes Do wait for a run that is in progress elsewhere, until it ended or ctx is done, instead of returning
+// ErrBusy.
+func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
+
+// Do gives any function the guarantee of a consumer, without a queue: an HTTP handler, a cron job, the start of a
+// workflow. The first caller of a key runs fn; its result is stored as JSON (a []byte as it is) and every later caller
+// gets it with the decision Replayed, without a run.
+//
+// Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
+// until the lease or ctx ends; it never repeats fn. Errors: what fn returned (the key is released and can be tried
+// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain; ErrFenced when the lease
+// was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known.
+func Do[T any](
+	ctx context.Context, s Store, k Key, fn func(context.Context, *Attempt) (T, error), opts ...DoOption,
+) (T, Decision, error) {
+	var zero T
+	c := doConfig{lease: DefaultVisibility / 10 * 9, retention: DefaultRetention}
+	for _, o := range opts {
+		o(&c)
+	}
+	if err := CheckKey(k.Raw); err != nil {
+		return zero, "", err
+	}
+	if c.takeover == Probe && c.probe == nil {
+		return zero, "", &ConfigError{"Probe", "is nil, and the policy is Probe", "use WithProbe"}
+	}
+	o := once{store: s, doConfig: c}
+	g, sent, err := o.claim(ctx, k)
+	if err != nil {
+		return zero, "", fmt.Errorf("claim key %q: %w", k.Raw, err)
+	}
+	switch g.Verdict {
+	case driver.Acquired:
+	case driver.Replay:
+		v, err := decodeResult[T](g.Result)
+		return v, Replayed, err
+	default:
+		return zero, doDecisions[g.Verdict], refusal(k, g)
+	}
+	return perform(ctx, &o, g, sent, fn)
+}
+
+var doDecisions = map[driver.Verdict]Decision{
+	driver.Busy: BusyDeferred, driver.Failed: DeadLettered, driver.Parked: ParkedUncertain, driver.Mismatch: Mismatched,
+}
+
+func refusal(k Key, g driver.Grant) error {
+	why := map[driver.Verdict]error{
+		driver.Busy: ErrBusy, driver.Failed: ErrFailed, driver.Parked: ErrUncertain, driver.Mismatch: ErrMismatch,
+	}[g.Verdict]
+	if g.Reason != "" {
+		return fmt.Errorf("key %q: %w: %s", k.Raw, why, g.Reason)
+	}
+	return fmt.Errorf("key %q: %w", k.Raw, why)
+}
+
+// once is one call of Do.
+type once struct {
+	store Store
+	doConfig
+}
+
+// claim asks until there is an answer: an unanswered claim may be ours, and is repeated with the same nonce (law 5).
+func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
+	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Lease: o.lease, Takeover: o.takeover}
+	_, _ = rand.Read(c.Nonce[:])
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		sent := time.Now()
+		gs, err := o.store.Claim(ctx, c)
+		if err == nil && len(gs) == 1 {
+			if err = gs[0].Err; err == nil {
+				if gs[0].Verdict != driver.Busy || !o.wait {
+					return gs[0], sent, nil
+				}
+				pause = min(max(gs[0].Wait/8, 5*time.Millisecond), 250*time.Millisecond)
+				err = ErrBusy
+			}
+		}
+		if errors.Is(err, driver.ErrUnsupported) || !sleep(ctx, pause) {
+			return driver.Grant{}, sent, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// perform runs fn under the claim and records its end.
+func perform[T any](
+	ctx context.Context, o *once, g driver.Grant, sent time.Time, fn func(context.Context, *Attempt) (T, error),
+) (T, Decision, error) {
+	var value T
+	a := &Attempt{Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Deadline: sent.Add(o.lease), Unknown: g.Unknown, hold: g.Hold}
+	if g.Unknown && g.Takeover == Once {
+		err := o.end(ctx, sent, driver.Finish{Hold: g.Hold, Final: driver.Park, Keep: o.retention, Reason: "the policy is once"})
+		return value, ParkedUncertain, errors.Join(fmt.Errorf("key %q: %w", a.Key.Raw, ErrUncertain), err)
+	}
+	runCtx, stop := context.WithCancelCause(ctx)
+	beat := o.heartbeat(runCtx, stop, g.Hold, sent)
+	raw, known, err := runOnce(runCtx, o, g, a, fn, &value)
+	stop(nil)
+	last := beat()
+	if errors.Is(context.Cause(runCtx), ErrFenced) && err != nil {
+		return value, Fenced, fmt.Errorf("key %q: %w", a.Key.Raw, errors.Join(ErrFenced, err))
+	}
+	f := driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: o.retention, Result: raw}
+	d := Executed
+	switch {
+	case err == nil && known:
+		d = Replayed
+	case errors.As(err, new(*unstorableError)):
+		f.Reason = err.Error()
+	case err != nil:
+		f, d = o.failure(g, err)
+	}
+	if endErr := o.end(ctx, last, f); endErr != nil {
+		return value, d, errors.Join(err, fmt.Errorf("record the end of key %q: %w", a.Key.Raw, endErr))
+	}
+	return value, d, err
+}
+
+// runOnce probes where it has to, and calls fn. known tells that the probe found the effect applied.
+func runOnce[T any](
+	ctx context.Context, o *once, g driver.Grant, a *Attempt, fn func(context.Context, *Attempt) (T, error), value *T,
+) (raw []byte, known bool, err error) {
+	if g.Unknown && g.Takeover == Probe && o.probe != nil {
+		answer, err := o.probe(ctx, a)
+		switch {
+		case err != nil || answer == ProbeUnknown:
+			return nil, false, errors.Join(ErrUncertain, err)
+		case answer == ProbeApplied:
+			*value, err = decodeResult[T](a.result)
+			return a.result, true, err
+		}
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v}
+		}
+	}()
+	v, err := fn(ctx, a)
+	*value = v
+	if err != nil {
+		return nil, false, err
+	}
+	if a.result != nil {
+		return a.result, false, nil
+	}
+	if raw, err = encodeResult(v); err != nil {
+		// The effect happened: a result that cannot be stored must not make it happen again (FM59).
+		return nil, false, &unstorableError{err}
+	}
+	return raw, false, nil
+}
+
+// unstorableError: the run succeeded, and its result cannot be stored.
+type unstorableError struct{ err error }
+
+func (e *unstorableError) Error() string { return "result was not stored: " + e.err.Error() }
+func (e *unstorableError) Unwrap() error { return e.err }
+
+func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
+	f := driver.Finish{Hold: g.Hold, Final: driver.Release, Ran: driver.MaybeApplied, Keep: o.retention, Reason: err.Error()}
+	var out *outcomeError
+	if errors.As(err, &out) {
+		if out.notApplied {
+			f.Ran = driver.NotApplied
+		}
+		f.RetryAfter, f.Refund = out.after, out.busy
+	}
+	switch {
+	case errors.Is(err, ErrUncertain), g.Takeover == Once && f.Ran != driver.NotApplied:
+		f.Final = driver.Park
+		return f, ParkedUncertain
+	case out != nil && out.permanent:
+		f.Final = driver.Fail
+		return f, DeadLettered
+	}
+	return f, Retried
+}
+
+// heartbeat extends the lease every third of it, and cancels the run when it is lost or has passed by our own clock.
+// The returned function stops it and tells when the lease was renewed last.
+func (o *once) heartbeat(ctx context.Context, stop context.CancelCauseFunc, h driver.Hold, sent time.Time) func() time.Time {
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for sleep(ctx, min(o.lease/3, max(time.Until(sent.Add(o.lease*9/10)), 0))) {
+			if time.Since(sent) >= o.lease*9/10 {
+				stop(ErrFenced)
+				return
+			}
+			began := time.Now()
+			bounded, cancel := context.WithTimeout(ctx, o.lease/3)
+			out, err := o.store.Extend(bounded, o.lease, h)
+			cancel()
+			switch {
+			case err != nil || len(out) != 1 || out[0] == driver.Unknown:
+			case out[0] == driver.Lost:
+				stop(ErrFenced)
+				return
+			default:
+				sent = began
+			}
+		}
+	}()
+	return func() time.Time { wg.Wait(); return sent }
+}
+
+// end records the end of the run; unanswered, it is the same write again until there is an answer or the lease has
+// passed (law 4). It outlives the caller's context for that long.
+func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) error {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), renewed.Add(o.lease))
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		out, err := o.store.Finish(ctx, f)
+		if err == nil && len(out) == 1 {
+			switch out[0] {
+			case driver.Applied, driver.Recovered, driver.Settled:
+				return nil
+			case driver.Lost:
+				return ErrFenced
+			}
+		}
+		if !sleep(ctx, pause) {
+			return errors.Join(ErrUnanswered, err)
+		}
+	}
+}
+
+func encodeResult(v any) ([]byte, error) {
+	if b, ok := v.([]byte); ok {
+		return b, nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	return b, nil
+}
+
+func decodeResult[T any](raw []byte) (v T, err error) {
+	if p, ok := any(&v).(*[]byte); ok {
+		*p = raw
+		return v, nil
+	}
+	if len(raw) == 0 {
+		return v, nil
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, fmt.Errorf("decode stored result: %w", err)
+	}
+	return v, nil
+}

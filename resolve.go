@@ -1,0 +1,139 @@
+package semel
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// The defaults of a Config.
+const (
+	DefaultConcurrency = 16
+	DefaultBatch       = 100
+	DefaultVisibility  = 30 * time.Second
+	DefaultMaxRuntime  = 15 * time.Minute
+	DefaultGrace       = 25 * time.Second
+	DefaultMaxAttempts = 5
+	DefaultRetention   = 14 * 24 * time.Hour
+	DefaultResultMax   = 64 << 10
+	DefaultBackoffMin  = time.Second
+	DefaultBackoffMax  = 5 * time.Minute
+)
+
+// hardStop is how long a handler may ignore its cancellation at the end of the grace period before Run gives up on it.
+const hardStop = 5 * time.Second
+
+// resolve fills in the defaults and refuses what cannot work.
+func (c *Config) resolve() error {
+	switch {
+	case c.Queue == nil:
+		return &ConfigError{"Queue", "is nil", "give the queue to consume"}
+	case c.Store == nil:
+		return &ConfigError{"Store", "is nil", "give the store that keeps the records"}
+	case c.Handler == nil:
+		return &ConfigError{"Handler", "is nil", "give a HandlerFunc, or InTx"}
+	}
+	q, s := c.Queue.Features(), c.Store.Features()
+	if c.Consumer == "" {
+		c.Consumer = q.Name
+	}
+	if c.Consumer == "" {
+		return &ConfigError{"Consumer", "is empty, and the queue has no name", "name the consumer"}
+	}
+	if c.Key == nil {
+		c.Key = KeyByID
+	}
+	fill(&c.Concurrency, DefaultConcurrency)
+	fill(&c.Batch, DefaultBatch)
+	fill(&c.Committers, 1)
+	fill(&c.Visibility, DefaultVisibility)
+	fill(&c.MaxRuntime, DefaultMaxRuntime)
+	fill(&c.Grace, DefaultGrace)
+	fill(&c.MaxAttempts, DefaultMaxAttempts)
+	fill(&c.Retention, DefaultRetention)
+	fill(&c.ResultMax, DefaultResultMax)
+	fill(&c.Backoff.Min, DefaultBackoffMin)
+	fill(&c.Backoff.Max, max(DefaultBackoffMax, c.Backoff.Min))
+	if s.MaxResult > 0 {
+		c.ResultMax = min(c.ResultMax, s.MaxResult)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c.check(q)
+}
+
+func fill[T int | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}
+
+func (c *Config) check(q driver.QueueFeatures) error {
+	for _, f := range []struct {
+		name string
+		bad  bool
+		mend string
+	}{
+		{"Concurrency", c.Concurrency < 1, "use 1 or more"},
+		{"Batch", c.Batch < 1, "use 1 or more"},
+		{"Committers", c.Committers < 1 || c.Committers > 64, "use 1 to 64"},
+		{"Visibility", c.Visibility < 100*time.Millisecond, "use 100 ms or more"},
+		{"Timeout", c.Timeout < 0, "use 0 for none"},
+		{"MaxRuntime", c.MaxRuntime < 0, "use a positive duration"},
+		{"Grace", c.Grace < 0, "use a positive duration"},
+		{"MaxAttempts", c.MaxAttempts < 1, "use 1 or more"},
+		{"Retention", c.Retention < 0, "use a positive duration"},
+		{"ResultMax", c.ResultMax < 0, "use a positive number of bytes"},
+		{"Limit", c.Limit < 0, "use 0 for none"},
+		{"Backoff", c.Backoff.Min < 0 || c.Backoff.Max < c.Backoff.Min, "use 0 < Min ≤ Max"},
+		{"Takeover", c.Takeover > Once, "use Resume, Probe or Once"},
+	} {
+		if f.bad {
+			return &ConfigError{f.name, "is out of range", f.mend}
+		}
+	}
+	if c.Takeover == Probe && c.Probe == nil {
+		return &ConfigError{"Probe", "is nil, and Takeover is Probe", "give the function that asks whether an effect happened"}
+	}
+	if c.Timeout > c.MaxRuntime {
+		return &ConfigError{"Timeout", "is longer than MaxRuntime", "raise MaxRuntime"}
+	}
+	if q.MaxVisible > 0 && c.MaxRuntime > q.MaxVisible {
+		return &ConfigError{"MaxRuntime", fmt.Sprintf("is longer than queue %s can keep a delivery (%s)", q.Name, q.MaxVisible),
+			"lower MaxRuntime"}
+	}
+	if q.Retention > 0 && c.Retention < q.Retention {
+		// Law 10: a record has to outlive every copy of its message.
+		return &ConfigError{"Retention", fmt.Sprintf("is shorter than queue %s keeps messages (%s)", q.Name, q.Retention),
+			"raise Retention"}
+	}
+	return nil
+}
+
+// lease is how long a claim lasts without a heartbeat: a little less than the visibility, so that the broker never
+// hands a message out while its claim still stands (law 3).
+func (c *Config) lease() time.Duration { return c.Visibility / 10 * 9 }
+
+func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
+	lease := c.cfg.lease()
+	prefetch := min(c.cfg.Batch-1, c.cfg.Concurrency)
+	if c.mode == machine.Open {
+		prefetch = c.cfg.Batch * c.cfg.Committers
+	}
+	return machine.Config{
+		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InHand: c.cfg.Concurrency + prefetch,
+		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
+		Timeout: c.cfg.Timeout, MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
+		MaxAttempts: c.cfg.MaxAttempts, BackoffMin: c.cfg.Backoff.Min, BackoffMax: c.cfg.Backoff.Max,
+		Keep: c.cfg.Retention, ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit,
+		Takeover: c.cfg.Takeover, Probes: c.cfg.Probe != nil,
+		Extends: c.queue.Extends, Orders: c.queue.Orders,
+		Mode: c.mode, JoinedAck: c.joins, Nonce: nonce,
+		// Notes cost: they are made only when somebody listens.
+		Notes: c.observed(),
+	}
+}

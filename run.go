@@ -1,0 +1,148 @@
+package semel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// This file runs handlers: one goroutine a slot, started when first needed.
+
+// execution is one run of a handler or a probe.
+type execution struct {
+	item    *machine.Item
+	job     machine.Job
+	cause   atomic.Pointer[error]
+	stopRun atomic.Pointer[context.CancelCauseFunc]
+}
+
+// cancel ends the run's context. It may come before the context exists, or after the run ended.
+func (x *execution) cancel(cause error) {
+	x.cause.Store(&cause)
+	if stop := x.stopRun.Load(); stop != nil {
+		(*stop)(cause)
+	}
+}
+
+// execute gives a run to a worker. The machine never starts more than there are slots, so the send does not block.
+func (r *runner) execute(a *machine.Action) {
+	x := &execution{item: a.Item, job: a.Job}
+	a.Item.Shell = x
+	if r.workers < cap(r.jobs) && r.workers < r.m.Running() {
+		r.workers++
+		r.handlers.Add(1)
+		go r.work()
+	}
+	r.jobs <- x
+}
+
+func (r *runner) work() {
+	defer r.handlers.Done()
+	for x := range r.jobs {
+		r.post(machine.Event{Kind: machine.Ran, Item: x.item, Result: r.runOne(x)})
+	}
+}
+
+func (r *runner) runOne(x *execution) machine.Result {
+	ctx, stop := context.WithCancelCause(r.io)
+	x.stopRun.Store(&stop)
+	if c := x.cause.Load(); c != nil {
+		stop(*c) // cancelled between the machine's decision and here
+	}
+	defer stop(nil)
+	a := &Attempt{
+		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
+		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
+		Redelivered: x.item.Count > 1, hold: x.job.Hold,
+	}
+	if x.job.Unprotected {
+		// No record stands behind this run: its effect key can only come from the message id.
+		a.hold.Key = Key{Consumer: r.cfg.Consumer, Raw: "message\x00" + a.ID}
+		a.Number = max(x.item.Count, 1)
+	}
+	if x.job.Probe {
+		return r.probe(ctx, a)
+	}
+	if r.tx != nil {
+		if a.tx = r.effectsFor(x); a.tx == nil {
+			return machine.Result{Class: machine.Failed, NotApplied: true, Err: ErrNoTx}
+		}
+	}
+	err := r.guarded(ctx, a, r.handle)
+	return r.resultOf(ctx, a, err)
+}
+
+// effectsFor makes what an InTx handler works on: a buffer, or the lane's open transaction.
+func (r *runner) effectsFor(x *execution) any {
+	if x.job.InTx {
+		return r.tx.bind(r.open[x.job.Lane].tx)
+	}
+	return r.tx.buffer(r.committer)
+}
+
+// guarded calls a user's function; its panic is an error.
+func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context, *Attempt) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return f(ctx, a)
+}
+
+// resultOf translates what a handler returned into the machine's terms.
+func (r *runner) resultOf(ctx context.Context, a *Attempt, err error) machine.Result {
+	if err == nil {
+		if len(a.emit) > 0 && !r.emits() {
+			return machine.Result{Class: machine.Permanent, Err: fmt.Errorf(
+				"the handler emitted messages, and store %s keeps no outbox", r.store.Name)}
+		}
+		res := machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
+		if r.mode != machine.Open {
+			res.Effects = a.tx
+		}
+		return res
+	}
+	res := machine.Result{Class: machine.Failed, Err: err}
+	// The effects of an InTx handler were never sent, or are rolled back: its failure is certain to have had none.
+	res.NotApplied = r.tx != nil
+	var o *outcomeError
+	if errors.As(err, &o) {
+		res.NotApplied = res.NotApplied || o.notApplied
+		res.After, res.HasAfter = o.after, o.hasAfter
+		switch {
+		case o.drop:
+			res.Class = machine.Dropped
+		case o.permanent:
+			res.Class = machine.Permanent
+		case o.busy:
+			res.Class = machine.Deferred
+		}
+	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+		res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
+	}
+	return res
+}
+
+// probe asks whether the effect of an earlier run happened.
+func (r *runner) probe(ctx context.Context, a *Attempt) machine.Result {
+	answer := ProbeUnknown
+	err := r.guarded(ctx, a, func(ctx context.Context, a *Attempt) (err error) {
+		answer, err = r.cfg.Probe(ctx, a)
+		return err
+	})
+	res := machine.Result{Value: a.result, Err: err, Probe: machine.ProbeUnknown}
+	switch {
+	case err != nil:
+		r.cfg.Logger.Warn("probe failed: the key is parked", "key", a.Key.Raw, "err", err)
+	case answer == ProbeApplied:
+		res.Probe = machine.ProbeApplied
+	case answer == ProbeNotApplied:
+		res.Probe = machine.ProbeNotApplied
+	}
+	return res
+}

@@ -203,8 +203,8 @@ func (r *runner) loop(ctx context.Context) error {
 func (r *runner) stop(stuck int) error {
 	r.publish()
 	r.stopReceiving()
+	close(r.jobs) // a stuck worker ends when its handler does
 	if stuck == 0 {
-		close(r.jobs)
 		r.handlers.Wait()
 		r.wg.Wait()
 		return nil

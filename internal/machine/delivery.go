@@ -35,6 +35,11 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	if a.Visible > 0 {
 		it.visAt, it.visEnd = returned, returned+a.Visible
 		m.scanBy(it.visEnd)
+		if a.Visible < m.cfg.Visibility {
+			// The queue hands out less than a heartbeat is planned for: the first one comes earlier.
+			it.visAt -= m.cfg.Visibility - a.Visible
+			m.beatAt = min(m.beatAt, returned+a.Visible/3)
+		}
 	}
 	m.counts.Received++
 	m.observe(Note{Kind: NoteReceived, Item: it})
@@ -230,7 +235,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		} else {
 			m.bury(it, reason)
 		}
-	case it.solo:
+	case m.cfg.Mode == Open:
 		m.enqueueSolo(it)
 	case g.Takeovers >= 2:
 		// It may have killed its process twice: it runs alone, so that it takes no others with it (FM83).

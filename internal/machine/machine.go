@@ -275,6 +275,9 @@ const (
 // Item is one delivery in hand. Its exported fields never change while the shell can see it.
 type Item struct {
 	Arrival
+	// Shell is for the shell's own use while the item runs.
+	Shell any
+
 	lane  int
 	phase phase
 	refs  int // answers that still name it

@@ -6,11 +6,38 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Step tells the machine that something happened at now (a monotonic reading) and appends what is to be done to out.
-// Every action but ActCancel, ActNote and ActStop is answered by exactly one event, sooner or later.
+// Step tells the machine that one thing happened at now; see [Machine.Steps].
 func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
+	m.enter(now, out)
+	m.on(ev)
+	return m.leave()
+}
+
+// Steps tells the machine what happened up to now (a monotonic reading) and appends what is to be done to out. Events
+// that are told together are flushed together. Every action but ActCancel, ActNote and ActStop is answered by exactly
+// one event, sooner or later.
+func (m *Machine) Steps(now time.Duration, evs []Event, out []Action) []Action {
+	m.enter(now, out)
+	for i := range evs {
+		m.on(&evs[i])
+	}
+	return m.leave()
+}
+
+func (m *Machine) enter(now time.Duration, out []Action) {
 	m.now, m.out = max(now, m.now), out
 	m.free, m.limbo = append(m.free, m.limbo...), m.limbo[:0]
+}
+
+func (m *Machine) leave() []Action {
+	m.elapse()
+	m.pump()
+	out := m.out
+	m.out = nil
+	return out
+}
+
+func (m *Machine) on(ev *Event) {
 	switch ev.Kind {
 	case Wake:
 	case Received:
@@ -36,10 +63,6 @@ func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
 	case Drain:
 		m.drain()
 	}
-	m.elapse()
-	m.pump()
-	out, m.out = m.out, nil
-	return out
 }
 
 // Next is when Step(Wake) has something to do at the latest, if nothing happens before.

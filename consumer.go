@@ -254,7 +254,7 @@ func (r *runner) perform(a *machine.Action) {
 		r.execute(a)
 	case machine.ActCancel:
 		if x, ok := a.Item.Shell.(*execution); ok {
-			x.cancel(causes[a.Cause])
+			x.ctx.end(causes[a.Cause])
 		}
 	case machine.ActNote:
 		r.note(&a.Note)

@@ -5,32 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/semel-dev/semel/internal/machine"
 )
 
 // This file runs handlers: one goroutine a slot, started when first needed.
 
-// execution is one run of a handler or a probe.
+// execution is one run of a handler or a probe: everything that it needs in one allocation.
 type execution struct {
 	item    *machine.Item
 	job     machine.Job
-	cause   atomic.Pointer[error]
-	stopRun atomic.Pointer[context.CancelCauseFunc]
-}
-
-// cancel ends the run's context. It may come before the context exists, or after the run ended.
-func (x *execution) cancel(cause error) {
-	x.cause.Store(&cause)
-	if stop := x.stopRun.Load(); stop != nil {
-		(*stop)(cause)
-	}
+	ctx     runContext
+	attempt Attempt
 }
 
 // execute gives a run to a worker. The machine never starts more than there are slots, so the send does not block.
 func (r *runner) execute(a *machine.Action) {
-	x := &execution{item: a.Item, job: a.Job}
+	x := &execution{item: a.Item, job: a.Job, ctx: runContext{parent: r.io}}
 	a.Item.Shell = x
 	if r.workers < cap(r.jobs) && r.workers < r.m.Running() {
 		r.workers++
@@ -43,18 +34,15 @@ func (r *runner) execute(a *machine.Action) {
 func (r *runner) work() {
 	defer r.handlers.Done()
 	for x := range r.jobs {
-		r.post(machine.Event{Kind: machine.Ran, Item: x.item, Result: r.runOne(x)})
+		result := r.runOne(x)
+		x.ctx.end(context.Canceled) // as a returned call's context is
+		r.post(machine.Event{Kind: machine.Ran, Item: x.item, Result: result})
 	}
 }
 
 func (r *runner) runOne(x *execution) machine.Result {
-	ctx, stop := context.WithCancelCause(r.io)
-	x.stopRun.Store(&stop)
-	if c := x.cause.Load(); c != nil {
-		stop(*c) // cancelled between the machine's decision and here
-	}
-	defer stop(nil)
-	a := &Attempt{
+	ctx, a := &x.ctx, &x.attempt
+	*a = Attempt{
 		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
 		Redelivered: x.item.Count > 1, hold: x.job.Hold,
@@ -95,7 +83,7 @@ func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context
 }
 
 // resultOf translates what a handler returned into the machine's terms.
-func (r *runner) resultOf(ctx context.Context, a *Attempt, err error) machine.Result {
+func (r *runner) resultOf(ctx *runContext, a *Attempt, err error) machine.Result {
 	if err == nil {
 		if len(a.emit) > 0 && !r.emits() {
 			return machine.Result{Class: machine.Permanent, Err: fmt.Errorf(
@@ -122,7 +110,7 @@ func (r *runner) resultOf(ctx context.Context, a *Attempt, err error) machine.Re
 		case o.busy:
 			res.Class = machine.Deferred
 		}
-	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+	} else if cause := ctx.ended(); cause != nil && errors.Is(err, context.Canceled) {
 		res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
 	}
 	return res

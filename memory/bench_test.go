@@ -48,19 +48,25 @@ type bench struct {
 	works  []driver.Work
 	settle []driver.Settlement
 	n      int
+	ahead  time.Duration
 }
 
 func newBench() *bench {
-	db := memory.Open()
-	return &bench{
-		ctx: context.Background(), queue: db.Queue("orders"), store: db.Store(),
-		claims: make([]driver.Claim, batch), finish: make([]driver.Finish, batch),
+	x := &bench{
+		ctx: context.Background(), claims: make([]driver.Claim, batch), finish: make([]driver.Finish, batch),
 		works: make([]driver.Work, batch), settle: make([]driver.Settlement, batch),
 	}
+	db := memory.Open(memory.WithClock(func() time.Time { return time.Now().Add(x.ahead) }))
+	x.queue, x.store = db.Queue("orders"), db.Store()
+	return x
 }
 
-// fill sends what 100 rounds receive.
+// fill purges the records of earlier rounds, so that the store keeps its size, and sends what 100 rounds receive.
 func (x *bench) fill(b *testing.B) {
+	x.ahead += 2 * time.Hour
+	if _, _, err := x.store.Sweep(x.ctx, 0, 0); err != nil {
+		b.Fatal(err)
+	}
 	body := make([]byte, 300)
 	x.sends = x.sends[:0]
 	for range batch * 100 {

@@ -114,7 +114,7 @@ type runner struct {
 
 	wg       sync.WaitGroup // everything but handlers
 	handlers sync.WaitGroup
-	jobs     chan *execution
+	jobs     chan order
 	workers  int
 	idle     int // workers without a job, as the owner counts
 	open     []openTx
@@ -126,7 +126,7 @@ func newRunner(c *Consumer, ctx context.Context) *runner {
 	r := &runner{Consumer: c, began: time.Now(), signal: make(chan struct{}, 1)}
 	r.io, r.stopIO = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.receiving, r.stopReceiving = context.WithCancel(ctx)
-	r.jobs = make(chan *execution, c.cfg.Concurrency+c.cfg.Committers)
+	r.jobs = make(chan order, c.cfg.Concurrency+c.cfg.Committers)
 	r.open = make([]openTx, c.cfg.Committers)
 	r.m = machine.New(c.machineConfig(r.nonce))
 	return r
@@ -253,9 +253,7 @@ func (r *runner) perform(a *machine.Action) {
 	case machine.ActRun:
 		r.execute(a)
 	case machine.ActCancel:
-		if x, ok := a.Item.Shell.(*execution); ok {
-			x.ctx.end(causes[a.Cause])
-		}
+		a.Item.Shell.(*handle).cancel(causes[a.Cause])
 	case machine.ActNote:
 		r.note(&a.Note)
 	}

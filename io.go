@@ -79,7 +79,7 @@ func (r *runner) claim(a machine.Action) {
 	if err == nil && len(grants) != len(a.Claims) {
 		err = errShort
 	}
-	r.post(machine.Event{Kind: machine.Claimed, Lane: a.Lane, Items: a.Items, Grants: grants, Sent: sent, Err: err})
+	r.post(machine.Event{Kind: machine.Claimed, Lane: a.Lane, Items: a.Items, Claims: a.Claims, Grants: grants, Sent: sent, Err: err})
 }
 
 // finish makes ends of attempts durable: with effects, messages and ack in one write where the store can do that.
@@ -100,14 +100,14 @@ func (r *runner) finish(a machine.Action) {
 	if err == nil && len(out) != len(a.Works) {
 		err = errShort
 	}
-	r.post(machine.Event{Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Outcomes: out, Err: err})
+	r.post(machine.Event{Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Works: a.Works, Outcomes: out, Err: err})
 }
 
 func (r *runner) settle(a machine.Action) {
 	out, err := r.chunked(len(a.Settlements), func(ctx context.Context, from, to int) ([]driver.Outcome, error) {
 		return r.cfg.Queue.Settle(ctx, a.Settlements[from:to]...)
 	})
-	r.post(machine.Event{Kind: machine.Settled, Items: a.Items, Outcomes: out, Err: err})
+	r.post(machine.Event{Kind: machine.Settled, Items: a.Items, Settlements: a.Settlements, Outcomes: out, Err: err})
 }
 
 func (r *runner) prolong(a machine.Action) {

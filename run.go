@@ -5,43 +5,82 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 
 	"github.com/semel-dev/semel/internal/machine"
 )
 
 // This file runs handlers: one goroutine a slot, started when first needed.
 
-// execution is one run of a handler or a probe: everything that it needs in one allocation.
+// order tells a worker what to run.
+type order struct {
+	item *machine.Item
+	job  machine.Job
+}
+
+// execution is what one run needs, in one allocation. The user may keep pointers into it.
 type execution struct {
-	item    *machine.Item
-	job     machine.Job
 	ctx     runContext
 	attempt Attempt
 }
 
+// handle is where the owner finds the context of an item's present run. It belongs to the item and serves all its runs.
+type handle struct {
+	mu    sync.Mutex
+	ctx   *runContext
+	cause error
+}
+
+// cancel ends the present run. It may come before the worker has begun.
+func (h *handle) cancel(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cause = cause
+	if h.ctx != nil {
+		h.ctx.end(cause)
+	}
+}
+
+func (h *handle) attach(ctx *runContext) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ctx = ctx
+	if h.cause != nil && ctx != nil {
+		ctx.end(h.cause)
+	}
+}
+
 // execute gives a run to a worker. The machine never starts more than there are slots, so the send does not block.
 func (r *runner) execute(a *machine.Action) {
-	x := &execution{item: a.Item, job: a.Job, ctx: runContext{parent: r.io}}
-	a.Item.Shell = x
+	h, ok := a.Item.Shell.(*handle)
+	if !ok {
+		h = &handle{}
+		a.Item.Shell = h
+	}
+	h.cause = nil // no run is attached: nobody else reads it
 	if r.workers < cap(r.jobs) && r.workers < r.m.Running() {
 		r.workers++
 		r.handlers.Add(1)
 		go r.work()
 	}
-	r.jobs <- x
+	r.jobs <- order{item: a.Item, job: a.Job}
 }
 
 func (r *runner) work() {
 	defer r.handlers.Done()
-	for x := range r.jobs {
-		result := r.runOne(x)
+	for o := range r.jobs {
+		h := o.item.Shell.(*handle)
+		x := &execution{ctx: runContext{parent: r.io}}
+		h.attach(&x.ctx)
+		result := r.runOne(&o, x)
+		h.attach(nil)
 		x.ctx.end(context.Canceled) // as a returned call's context is
-		r.post(machine.Event{Kind: machine.Ran, Item: x.item, Result: result})
+		r.post(machine.Event{Kind: machine.Ran, Item: o.item, Result: result})
 	}
 }
 
-func (r *runner) runOne(x *execution) machine.Result {
-	ctx, a := &x.ctx, &x.attempt
+func (r *runner) runOne(x *order, run *execution) machine.Result {
+	ctx, a := &run.ctx, &run.attempt
 	*a = Attempt{
 		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
@@ -65,7 +104,7 @@ func (r *runner) runOne(x *execution) machine.Result {
 }
 
 // effectsFor makes what an InTx handler works on: a buffer, or the lane's open transaction.
-func (r *runner) effectsFor(x *execution) any {
+func (r *runner) effectsFor(x *order) any {
 	if x.job.InTx {
 		return r.tx.bind(r.open[x.job.Lane].tx)
 	}

@@ -638,9 +638,9 @@ func (m *Machine) newItem() *Item {
 	if n := len(m.free); n > 0 {
 		it = m.free[n-1]
 		m.free = m.free[:n-1]
-		twins := it.twins[:0]
+		twins, shell := it.twins[:0], it.Shell
 		*it = Item{}
-		it.twins = twins
+		it.twins, it.Shell = twins, shell
 	} else {
 		it = &Item{}
 	}

@@ -82,13 +82,17 @@ type Event struct {
 	Kind     EventKind
 	Lane     int
 	Arrivals []Arrival
-	Items    []*Item
-	Item     *Item
-	Grants   []driver.Grant
-	Outcomes []driver.Outcome
-	Result   Result
-	Sent     time.Duration // when the request was sent: deadlines count from before it
-	Err      error
+	// Claims, Works and Settlements give the action's slice back, if the shell is done with it.
+	Claims      []driver.Claim
+	Works       []driver.Work
+	Settlements []driver.Settlement
+	Items       []*Item
+	Item        *Item
+	Grants      []driver.Grant
+	Outcomes    []driver.Outcome
+	Result      Result
+	Sent        time.Duration // when the request was sent: deadlines count from before it
+	Err         error
 }
 
 // Class is how a run ended.
@@ -275,7 +279,7 @@ const (
 // Item is one delivery in hand. Its exported fields never change while the shell can see it.
 type Item struct {
 	Arrival
-	// Shell is for the shell's own use while the item runs.
+	// Shell is for the shell's own use; it stays when the item is used again.
 	Shell any
 
 	lane  int
@@ -329,6 +333,8 @@ type lane struct {
 	claiming        bool
 	finishes        deque
 	finishing       bool
+	claimBuf        buffer[driver.Claim]
+	finishBuf       buffer[driver.Work]
 	claimAt, doneAt time.Duration // not before
 	tries           int
 	tx              txLane
@@ -358,6 +364,7 @@ type Machine struct {
 
 	settles   deque
 	settling  bool
+	settleBuf buffer[driver.Settlement]
 	settleAt  time.Duration
 	extending bool
 	prolong   bool // a visibility extension is under way
@@ -436,5 +443,31 @@ func (d *deque) remove(it *Item) {
 			d.items = append(d.items[:i], d.items[i+1:]...)
 			return
 		}
+	}
+}
+
+// buffer is what one kind of flush is made of. There is one such flush at a time, so its slices serve again, but not
+// after an error: an adapter that gave up on its context may still be reading them.
+type buffer[T any] struct {
+	items []*Item
+	parts []T
+}
+
+// take hands out empty slices with room for n.
+func (b *buffer[T]) take(n int) ([]*Item, []T) {
+	items, parts := b.items[:0], b.parts[:0]
+	b.items, b.parts = nil, nil
+	if cap(items) < n || cap(parts) < n {
+		items, parts = make([]*Item, 0, n), make([]T, 0, n)
+	}
+	return items, parts
+}
+
+// put takes them back when the flush was answered without an error.
+func (b *buffer[T]) put(items []*Item, parts []T, err error) {
+	if err == nil {
+		clear(items)
+		clear(parts)
+		b.items, b.parts = items, parts
 	}
 }

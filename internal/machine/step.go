@@ -44,12 +44,15 @@ func (m *Machine) on(ev *Event) {
 		m.onReceived(ev)
 	case Claimed:
 		m.onClaimed(ev)
+		m.lanes[ev.Lane].claimBuf.put(ev.Items, ev.Claims, ev.Err)
 	case Ran:
 		m.onRan(ev.Item, &ev.Result)
 	case Finished:
 		m.onFinished(ev)
+		m.lanes[ev.Lane].finishBuf.put(ev.Items, ev.Works, ev.Err)
 	case Settled:
 		m.onSettled(ev)
+		m.settleBuf.put(ev.Items, ev.Settlements, ev.Err)
 	case Extended:
 		m.onExtended(ev)
 	case Prolonged:
@@ -130,11 +133,11 @@ func (m *Machine) pumpSettles() {
 		return
 	}
 	n := min(m.settles.len(), m.cfg.Batch)
-	items, sets := make([]*Item, n), make([]driver.Settlement, n)
-	for i := range items {
-		items[i] = m.settles.pop()
-		items[i].refs++
-		sets[i] = items[i].settlement
+	items, sets := m.settleBuf.take(n)
+	for range n {
+		it := m.settles.pop()
+		it.refs++
+		items, sets = append(items, it), append(sets, it.settlement)
 	}
 	m.settling = true
 	m.act(Action{Kind: ActSettle, Items: items, Settlements: sets})
@@ -146,11 +149,11 @@ func (m *Machine) pumpFinishes(i int) {
 		return
 	}
 	n := min(l.finishes.len(), m.cfg.Batch)
-	items, works := make([]*Item, n), make([]driver.Work, n)
-	for k := range items {
-		items[k] = l.finishes.pop()
-		items[k].refs++
-		works[k] = items[k].work
+	items, works := l.finishBuf.take(n)
+	for range n {
+		it := l.finishes.pop()
+		it.refs++
+		items, works = append(items, it), append(works, it.work)
 	}
 	l.finishing = true
 	m.act(Action{Kind: ActFinish, Lane: i, Items: items, Works: works})
@@ -173,7 +176,7 @@ func (m *Machine) pumpClaims(i int) {
 	if n <= 0 {
 		return
 	}
-	items, claims := make([]*Item, 0, n), make([]driver.Claim, 0, n)
+	items, claims := l.claimBuf.take(n)
 	for range n {
 		it := l.claims.pop()
 		m.claimable--
@@ -186,7 +189,9 @@ func (m *Machine) pumpClaims(i int) {
 		it.refs++
 		items, claims = append(items, it), append(claims, m.claimOf(it))
 	}
-	if len(items) > 0 {
+	if len(items) == 0 {
+		l.claimBuf.put(items, claims, nil)
+	} else {
 		l.claiming = true
 		m.act(Action{Kind: ActClaim, Lane: i, Items: items, Claims: claims})
 	}

@@ -37,6 +37,9 @@ type KeyError struct {
 }
 
 func (e *KeyError) Error() string {
+	if e.MessageID == "" {
+		return "semel: key: " + e.Reason
+	}
 	return fmt.Sprintf("semel: key of message %q: %s", e.MessageID, e.Reason)
 }
 

@@ -1,0 +1,267 @@
+package semel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/semel-dev/semel/internal/canonjson"
+	"github.com/semel-dev/semel/internal/jsonptr"
+)
+
+// MaxKey is the largest key in bytes of its text form.
+const MaxKey = 1024
+
+const lowerHex = "0123456789abcdef"
+
+// Tuple is the text form of a key with one or more parts: the parts joined by |, where \ stands before | and \ inside
+// of a part, and control bytes and bytes that are not UTF-8 are written as \xNN. Different tuples have different texts:
+// ("a|b", "c") never meets ("a", "b|c"). Parts are taken byte by byte: neither case, nor white space, nor the forms of
+// Unicode are levelled. A tuple without parts is "", as is the tuple of one empty part; no key is empty (see
+// [CheckKey]).
+func Tuple(parts ...string) string {
+	n, plain := len(parts), true
+	for _, p := range parts {
+		n += len(p)
+		plain = plain && isPlain(p)
+	}
+	if plain {
+		return strings.Join(parts, "|")
+	}
+	b := make([]byte, 0, n+16)
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, '|')
+		}
+		b = appendPart(b, p)
+	}
+	return string(b)
+}
+
+func isPlain(p string) bool {
+	ascii := true
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c < 0x20 || c == 0x7F || c == '|' || c == '\\':
+			return false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	return ascii || utf8.ValidString(p)
+}
+
+func appendPart(b []byte, p string) []byte {
+	for i := 0; i < len(p); {
+		r, n := utf8.DecodeRuneInString(p[i:])
+		switch {
+		case r == '|' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < 0x20 || r == 0x7F || r == utf8.RuneError && n == 1:
+			b = append(b, '\\', 'x', lowerHex[p[i]>>4], lowerHex[p[i]&0xF])
+		default:
+			b = append(b, p[i:i+n]...)
+		}
+		i += n
+	}
+	return b
+}
+
+// SplitTuple is the inverse of [Tuple]: the parts of a text form, never none. A text that Tuple does not write is a
+// *KeyError.
+func SplitTuple(text string) ([]string, error) {
+	var parts []string
+	var b []byte
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '|':
+			parts = append(parts, string(b))
+			b = b[:0]
+		case c != '\\':
+			b = append(b, c)
+		default:
+			d, n := escapedByte(text[i+1:])
+			b = append(b, d)
+			i += n
+		}
+	}
+	parts = append(parts, string(b))
+	// Exactly the texts that Tuple writes: an escape too many or too few would be a second text of the same tuple.
+	if Tuple(parts...) != text {
+		return nil, &KeyError{Reason: fmt.Sprintf("%.80q is no text form of a tuple: write it with Tuple", text)}
+	}
+	return parts, nil
+}
+
+// escapedByte reads what follows a backslash: the byte, and how long its escape is. What is no escape gives bytes that
+// do not lead back to the same text.
+func escapedByte(s string) (c byte, n int) {
+	if len(s) > 0 && s[0] != 'x' {
+		return s[0], 1
+	}
+	if len(s) < 3 {
+		return 0, 0
+	}
+	hi, lo := strings.IndexByte(lowerHex, s[1]), strings.IndexByte(lowerHex, s[2])
+	return byte(hi<<4 | lo), 3
+}
+
+// CheckKey reports a text that cannot be a key as a *KeyError: an empty one, one of more than [MaxKey] bytes, and one
+// with control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple writes them as \xNN). The engine
+// checks every key; its message becomes a letter.
+func CheckKey(raw string) error {
+	switch {
+	case raw == "":
+		return &KeyError{Reason: "the key is empty"}
+	case len(raw) > MaxKey:
+		return &KeyError{Reason: fmt.Sprintf("the key has %d bytes, more than %d: take fewer fields, or hash them",
+			len(raw), MaxKey)}
+	case !utf8.ValidString(raw):
+		return &KeyError{Reason: fmt.Sprintf("the key %.80q is not UTF-8: escape it with Tuple", raw)}
+	}
+	for i := range len(raw) {
+		if raw[i] < 0x20 || raw[i] == 0x7F {
+			return &KeyError{Reason: fmt.Sprintf("the key %.80q has a control character: escape it with Tuple", raw)}
+		}
+	}
+	return nil
+}
+
+// keyOf ends the key functions of this package: the text form of parts, checked.
+func keyOf(m *Message, parts ...string) (string, error) {
+	raw := Tuple(parts...)
+	if err := CheckKey(raw); err != nil {
+		if e := (*KeyError)(nil); errors.As(err, &e) {
+			e.MessageID = m.ID
+		}
+		return "", err
+	}
+	return raw, nil
+}
+
+func noKey(m *Message, format string, args ...any) error {
+	return &KeyError{MessageID: m.ID, Reason: fmt.Sprintf(format, args...), Missing: true}
+}
+
+func badKey(m *Message, format string, args ...any) error {
+	return &KeyError{MessageID: m.ID, Reason: fmt.Sprintf(format, args...)}
+}
+
+// KeyByID is the default KeyFunc: the first that is there of the header idempotency-key, the CloudEvents headers
+// (source and id), the headers message-id and nats-msg-id, and the broker's id.
+//
+// It is a delivery identity unless the sender sets one of the headers: a producer that sends twice, or a redrive by the
+// broker, makes a second key of the same business act. Prefer a field of the message: [KeyFromJSON].
+func KeyByID(m *Message) (string, error) {
+	if len(m.Headers) > 0 {
+		if v := m.Header("idempotency-key"); v != "" {
+			return keyOf(m, v)
+		}
+		if source, id, ok := cloudEventHeaders(m); ok {
+			return keyOf(m, source, id)
+		}
+		if v := m.Header("message-id"); v != "" {
+			return keyOf(m, v)
+		}
+		if v := m.Header("nats-msg-id"); v != "" {
+			return keyOf(m, v)
+		}
+	}
+	if m.ID == "" {
+		return "", noKey(m, "the broker gives no id, and no header has one: set the header idempotency-key")
+	}
+	return keyOf(m, m.ID)
+}
+
+// KeyFromHeader takes the key out of a header; the case of its name does not matter. A message without it, or with an
+// empty one, has no key (ErrNoKey).
+func KeyFromHeader(name string) KeyFunc {
+	return func(m *Message) (string, error) {
+		v := m.Header(name)
+		if v == "" {
+			return "", noKey(m, "no header %q", name)
+		}
+		return keyOf(m, v)
+	}
+}
+
+// KeyFromJSON makes the key from fields of a JSON body: the tuple of what the JSON Pointers (RFC 6901) point to, in the
+// order given.
+//
+// A string is taken as it is, a number in its canonical text (1, 1.0 and 1e0 are "1"; beyond 2^53 every digit counts),
+// true and false as these words, an array or object as its canonical JSON. So the string "1" and the number 1 are the
+// same part. A missing field, null, and a body that is not JSON give ErrNoKey and name the pointer. An empty string is
+// an error too, but not ErrNoKey: it would make one key of all the messages without a value, and it is the sender's
+// mistake. So is an object on the way that has the field twice.
+//
+// It panics when there are no pointers or one is malformed; [ParseKey] returns an error instead.
+func KeyFromJSON(pointers ...string) KeyFunc {
+	ptrs, err := parsePointers(pointers)
+	if err != nil {
+		panic("semel: KeyFromJSON: " + err.Error())
+	}
+	return keyFromJSON(ptrs)
+}
+
+func parsePointers(pointers []string) ([]jsonptr.Pointer, error) {
+	if len(pointers) == 0 {
+		return nil, errors.New("no JSON pointer given")
+	}
+	ptrs := make([]jsonptr.Pointer, 0, len(pointers))
+	for _, s := range pointers {
+		p, err := jsonptr.Parse(s)
+		if err != nil {
+			return nil, err
+		}
+		ptrs = append(ptrs, p)
+	}
+	return ptrs, nil
+}
+
+func keyFromJSON(ptrs []jsonptr.Pointer) KeyFunc {
+	return func(m *Message) (string, error) {
+		var array [4]string
+		parts := array[:0]
+		for i, p := range ptrs {
+			find := p.FindValid
+			if i == 0 {
+				find = p.Find // validates the body, for the others too
+			}
+			raw, err := find(m.Body)
+			if err != nil {
+				return "", pointerError(m, "", p, err)
+			}
+			part, err := keyPart(raw)
+			switch {
+			case err != nil:
+				return "", badKey(m, "the value at %q: %v", p, err)
+			case string(raw) == "null":
+				return "", noKey(m, "the value at %q is null", p)
+			case part == "":
+				return "", badKey(m, "the value at %q is an empty string", p)
+			}
+			parts = append(parts, part)
+		}
+		return keyOf(m, parts...)
+	}
+}
+
+func pointerError(m *Message, what string, p jsonptr.Pointer, err error) error {
+	switch {
+	case errors.Is(err, jsonptr.ErrNotJSON):
+		return noKey(m, "%sno value at %q: the body is not JSON", what, p)
+	case errors.Is(err, jsonptr.ErrNotFound):
+		return noKey(m, "%sno value at %q in the body", what, p)
+	}
+	return badKey(m, "%sno value at %q: %v", what, p, err)
+}
+
+// keyPart is the text of a JSON value inside of a key.
+func keyPart(raw []byte) (string, error) {
+	if raw[0] == '"' {
+		return canonjson.Unquote(raw)
+	}
+	b, err := canonjson.Append(nil, raw)
+	return string(b), err
+}

@@ -1,0 +1,111 @@
+package semel
+
+import (
+	"fmt"
+	"strings"
+)
+
+const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, cloudevents or s3"
+
+// ParseKey reads the text form of a key function, as the worker's flag --key takes it:
+//
+//	id                        KeyByID
+//	header:NAME               KeyFromHeader
+//	json:/order_id,/action    KeyFromJSON; a pointer cannot contain a comma here
+//	body                      KeyFromBody
+//	cloudevents               KeyFromCloudEvent
+//	s3                        KeyFromS3
+//
+// Anything else is a *ConfigError that names the mend.
+func ParseKey(spec string) (KeyFunc, error) {
+	form, arg, hasArg := strings.Cut(spec, ":")
+	switch {
+	case form == "header" && arg != "":
+		return KeyFromHeader(arg), nil
+	case form == "json" && arg != "":
+		ptrs, err := specPointers("Key", arg)
+		if err != nil {
+			return nil, err
+		}
+		return KeyFromJSON(ptrs...), nil
+	case hasArg: // the others take none
+	case form == "id":
+		return KeyByID, nil
+	case form == "body":
+		return KeyFromBody(), nil
+	case form == "cloudevents":
+		return KeyFromCloudEvent(), nil
+	case form == "s3":
+		return KeyFromS3(), nil
+	}
+	return nil, specError("Key", spec, keyForms)
+}
+
+// ParseFingerprint reads the text form of a fingerprint, as the worker's flag --fingerprint takes it: the forms of
+// [ParseKey], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
+// hash what the key function of that form gives. Anything else is a *ConfigError that names the mend.
+func ParseFingerprint(spec string) (FingerprintFunc, error) {
+	form, arg, hasArg := strings.Cut(spec, ":")
+	switch {
+	case spec == "none":
+		return nil, nil //nolint:nilnil // no fingerprint is one of the answers
+	case spec == "body":
+		return FingerprintBody(), nil
+	case form == "json" && arg != "":
+		ptrs, err := specPointers("Fingerprint", arg)
+		if err != nil {
+			return nil, err
+		}
+		return FingerprintJSON(ptrs...), nil
+	}
+	key, err := ParseKey(spec)
+	if err != nil {
+		return nil, specError("Fingerprint", spec, "none, "+keyForms)
+	}
+	if hasArg {
+		spec = form + ":" + strings.ToLower(arg) // the case of a header's name does not matter
+	}
+	return fingerprintByKey(spec, key), nil
+}
+
+// DefaultFingerprint is the fingerprint that goes with a key in text form when none is asked for: the body's, but none
+// (nil) for keys that are made from the content: json:, body and s3. Such a key names the act, and what else the body
+// says may differ between two messages of it (times, trace ids; the two routes of one S3 event).
+func DefaultFingerprint(keySpec string) FingerprintFunc {
+	switch form, _, _ := strings.Cut(keySpec, ":"); form {
+	case "json", "body", "s3":
+		return nil
+	}
+	return FingerprintBody()
+}
+
+func specPointers(field, list string) ([]string, error) {
+	ptrs := strings.Split(list, ",")
+	for _, p := range ptrs {
+		if !strings.HasPrefix(p, "/") {
+			return nil, &ConfigError{
+				Field: field, Problem: fmt.Sprintf("%q in json:%s is no JSON pointer", p, list),
+				Mend: fmt.Sprintf("begin every pointer with /: json:/order_id,/action; perhaps %q", "/"+strings.TrimSpace(p)),
+			}
+		}
+	}
+	if _, err := parsePointers(ptrs); err != nil {
+		return nil, &ConfigError{Field: field, Problem: err.Error(), Mend: "write ~1 for / and ~0 for ~ in a name"}
+	}
+	return ptrs, nil
+}
+
+func specError(field, spec, forms string) error {
+	mend := "write " + forms
+	switch {
+	case strings.HasPrefix(spec, "/"):
+		mend = fmt.Sprintf("for fields of a JSON body write json:%s", spec)
+	case spec == "header" || spec == "header:":
+		mend = "name the header: header:idempotency-key"
+	case spec == "json" || spec == "json:":
+		mend = "name the fields: json:/order_id,/action; for the whole body write body"
+	case spec == "cloudevent":
+		mend = "write cloudevents"
+	}
+	return &ConfigError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
+}

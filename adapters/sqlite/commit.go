@@ -1,0 +1,213 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer.
+func (s *Store) Offers(effects any) bool {
+	e, ok := effects.(**driver.Statements)
+	if ok {
+		*e = &driver.Statements{}
+	}
+	return ok
+}
+
+// Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
+func (s *Store) Joins(q driver.Queue) bool {
+	mine, ok := q.(*Queue)
+	return ok && mine.db == s.db
+}
+
+// Commit writes works in one transaction: effects, record, emitted messages, acknowledgement. See [driver.Committer].
+func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	if err := s.checkWorks(w); err != nil {
+		return nil, err
+	}
+	out := make([]driver.Outcome, len(w))
+	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, out) })
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	s.db.settled(w, out)
+	return out, nil
+}
+
+// checkWorks refuses what this store cannot write, before anything is written.
+func (s *Store) checkWorks(w []driver.Work) error {
+	for i := range w {
+		if err := s.checkWork(&w[i]); err != nil {
+			return fmt.Errorf("commit: %w", &driver.ItemError{Index: i, Err: err})
+		}
+	}
+	return nil
+}
+
+func (s *Store) checkWork(w *driver.Work) error {
+	if w.Effects != nil {
+		e, ok := w.Effects.(*driver.Statements)
+		if !ok {
+			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
+		}
+		if e == nil {
+			w.Effects = nil
+		}
+	}
+	if w.Ack != nil {
+		rc, ok := w.Ack.Receipt.(*receipt)
+		if !ok || rc.q.db != s.db {
+			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
+		}
+		if err := rc.q.check(w.Ack); err != nil {
+			return fmt.Errorf("ack: %w", err)
+		}
+	}
+	for i := range w.Emit {
+		if w.Emit[i].Queue == "" {
+			return fmt.Errorf("emitted message %d names no queue", i)
+		}
+	}
+	return nil
+}
+
+// commit decides and writes works inside the transaction. Records come first: only an item whose completion was written
+// now writes anything else.
+func (t *txn) commit(w []driver.Work, out []driver.Outcome) error {
+	acks := map[*Queue][]*driver.Settlement{}
+	for i := range w {
+		o, fresh, err := t.finish(&w[i].Finish)
+		if err != nil {
+			return fmt.Errorf("key %q: %w", w[i].Finish.Hold.Key.Raw, err)
+		}
+		out[i] = o
+		if !fresh {
+			continue
+		}
+		if e, _ := w[i].Effects.(*driver.Statements); e != nil {
+			if err := t.effects(e.List); err != nil {
+				if environmental(err) {
+					return err // not the item's fault
+				}
+				return &driver.ItemError{Index: i, Err: err}
+			}
+		}
+		if err := t.send(w[i].Emit); err != nil {
+			return err
+		}
+		if w[i].Ack != nil {
+			q := w[i].Ack.Receipt.(*receipt).q
+			acks[q] = append(acks[q], w[i].Ack)
+		}
+	}
+	for q, s := range acks {
+		// A receipt that was handed out again is no error: the record decided.
+		if _, err := t.settle(q, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled marks the receipts of committed acks.
+func (db *DB) settled(w []driver.Work, out []driver.Outcome) {
+	for i := range w {
+		if w[i].Ack != nil && (out[i] == driver.Applied || out[i] == driver.Recovered) {
+			w[i].Ack.Receipt.(*receipt).settled.Store(uint32(w[i].Ack.Action) + 1)
+		}
+	}
+}
+
+// userStatement is a prepared statement of a handler.
+type userStatement struct {
+	*parsed
+	*stmt
+	values []sqldriver.Value
+	used   uint64
+}
+
+func (u *userStatement) close() error { return u.stmt.s.Close() }
+
+// effects runs the statements of one item.
+func (t *txn) effects(list []driver.Statement) error {
+	for i := range list {
+		if err := t.s.effect(&list[i]); err != nil {
+			return fmt.Errorf("statement %d (%s): %w", i+1, head(list[i].SQL), err)
+		}
+	}
+	return nil
+}
+
+func (s *session) effect(st *driver.Statement) error {
+	u, err := s.userStatement(st.SQL)
+	if err != nil {
+		return err
+	}
+	if len(st.Args) != u.parsed.args {
+		return fmt.Errorf("%d arguments for %d placeholders", len(st.Args), u.parsed.args)
+	}
+	u.values = u.values[:0]
+	for _, i := range u.order {
+		v, err := bindValue(st.Args[i])
+		if err != nil {
+			return fmt.Errorf("argument %d: %w", i+1, err)
+		}
+		u.values = append(u.values, v)
+	}
+	var before, after int64
+	if st.Rows >= 0 && !u.counts {
+		if _, err := s.one([]*int64{&before}, "SELECT total_changes()"); err != nil {
+			return err
+		}
+	}
+	n, err := u.exec(u.values)
+	if err != nil || st.Rows < 0 {
+		return err
+	}
+	if !u.counts {
+		if _, err := s.one([]*int64{&after}, "SELECT total_changes()"); err != nil {
+			return err
+		}
+		if after == before {
+			n = 0
+		}
+	}
+	if n != int64(st.Rows) {
+		return fmt.Errorf("changed %d rows, must change %d", n, st.Rows)
+	}
+	return nil
+}
+
+// userStatement answers the prepared form of a handler's SQL. The least recently used half is closed when there are too
+// many, which a handler that writes values into its SQL brings about.
+func (s *session) userStatement(sql string) (*userStatement, error) {
+	s.clock++
+	if u := s.user[sql]; u != nil {
+		u.used = s.clock
+		return u, nil
+	}
+	p, err := parse(sql)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.user) >= maxUserStatements {
+		for key, u := range s.user {
+			if u.used+maxUserStatements/2 <= s.clock {
+				delete(s.user, key)
+				if err := u.close(); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	st, err := prepare(s.conn, p.sql)
+	if err != nil {
+		return nil, err
+	}
+	u := &userStatement{parsed: p, stmt: st, used: s.clock}
+	s.user[sql] = u
+	return u, nil
+}

@@ -1,0 +1,256 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	sqlite3 "modernc.org/sqlite"
+)
+
+// DB is one SQLite file with queues and a record store. All methods may be called concurrently.
+type DB struct {
+	path string
+	o    Options
+	now  func() time.Time
+
+	// reader serves inspection and tests; txs has the one connection of synchronous transactions.
+	reader *sql.DB
+	txs    *sql.DB
+	writer *session
+
+	// lock is this process's turn to write: the writing goroutine and synchronous transactions take it in turn, so that
+	// they do not poll for SQLite's lock against each other.
+	lock chan struct{}
+
+	mu      sync.Mutex
+	pending []*op
+	closed  bool
+	kick    chan struct{} // there is something pending
+	closing chan struct{}
+	done    sync.WaitGroup
+
+	watch    watcher
+	sweeping chan struct{}
+	tx       txConn
+}
+
+// Open opens the database. A file that is absent or has no semel tables gets them, unless [Options] says otherwise. A
+// file with an older or newer schema is refused with a *[SchemaError]; [Migrate] brings an older one up to date.
+func Open(ctx context.Context, path string, o Options) (*DB, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPath(path, o.MustExist || o.ReadOnly); err != nil {
+		return nil, err
+	}
+	have, err := schemaOf(ctx, path, o)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	if have == 0 && !o.MustExist && !o.ReadOnly {
+		if _, have, err = Migrate(ctx, path); err != nil {
+			return nil, err
+		}
+	}
+	if have != schemaVersion {
+		return nil, &SchemaError{Path: path, Have: have, Want: schemaVersion}
+	}
+	db := &DB{
+		path: path, o: o, now: time.Now, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
+		sweeping: make(chan struct{}, 1),
+	}
+	if err := db.connect(ctx); err != nil {
+		return nil, errors.Join(explain(path, err), db.Close())
+	}
+	return db, nil
+}
+
+func (db *DB) connect(ctx context.Context) error {
+	pool, err := sqlite3.NewConnector(dsn(db.path, db.o, readPragmas(db.o)))
+	if err != nil {
+		return err
+	}
+	db.reader = sql.OpenDB(pool)
+	if err := db.reader.PingContext(ctx); err != nil {
+		return err
+	}
+	watched, err := connect(ctx, db.path, db.o, readPragmas(db.o))
+	if err != nil {
+		return err
+	}
+	db.watch.init(db, watched)
+	if db.o.ReadOnly {
+		return nil
+	}
+	tx, err := sqlite3.NewConnector(dsn(db.path, db.o, writePragmas(db.o)) + "&_txlock=immediate")
+	if err != nil {
+		return err
+	}
+	db.txs = sql.OpenDB(tx)
+	if db.writer, err = connect(ctx, db.path, db.o, writePragmas(db.o)); err != nil {
+		return err
+	}
+	db.done.Add(2)
+	go db.writeLoop()
+	go db.watch.loop()
+	return nil
+}
+
+// Close waits for the write under way, refuses what is queued and closes the connections. It may be called twice.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return nil
+	}
+	db.closed = true
+	close(db.closing)
+	db.mu.Unlock()
+	db.done.Wait()
+	db.refuse(ErrClosed)
+	db.lock <- struct{}{} // waits for a synchronous transaction, MaxTx at most; nobody writes any more
+	var errs []error
+	errs = append(errs, db.watch.close(), db.tx.close())
+	if db.writer != nil {
+		errs = append(errs, db.writer.close())
+	}
+	for _, p := range []*sql.DB{db.txs, db.reader} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close database %s: %w", db.path, err)
+	}
+	return nil
+}
+
+// SQL is a pool of connections to the file, for reading, for the application's own tables and for tests. A writer among
+// them competes with the adapter for SQLite's one lock: keep such transactions short.
+func (db *DB) SQL() *sql.DB { return db.reader }
+
+// Queues lists the names of the queues that were ever sent to, sorted.
+func (db *DB) Queues(ctx context.Context) ([]string, error) {
+	var out []string
+	err := db.read(ctx, "list queues", func(v []any) error {
+		name, _ := v[0].(string)
+		out = append(out, name)
+		return nil
+	}, "SELECT name FROM semel_queue ORDER BY name")
+	return out, err
+}
+
+// read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
+func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", what, explain(db.path, err))
+		}
+	}()
+	rows, err := db.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	cols, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make([]any, len(cols)), make([]any, len(cols))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if err := row(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func checkPath(path string, mustExist bool) error {
+	if path == "" {
+		return errors.New("open database: the path is empty")
+	}
+	if path == ":memory:" || strings.HasPrefix(path, "file:") {
+		return fmt.Errorf("open database %s: want the path of a file (package memory keeps things in memory)", path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("open database %s: it is a directory", path)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open database: %w", err)
+	}
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("open database %s: directory %s: %w", path, dir, fs.ErrNotExist)
+	}
+	if mustExist {
+		return fmt.Errorf("open database %s: %w", path, fs.ErrNotExist)
+	}
+	return nil
+}
+
+// connect opens one connection below database/sql.
+func connect(ctx context.Context, path string, o Options, pragmas []string) (*session, error) {
+	c, err := sqlite3.NewConnector(dsn(path, o, pragmas))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newSession(conn), nil
+}
+
+func dsn(path string, o Options, pragmas []string) string {
+	mode := "rwc"
+	switch {
+	case o.ReadOnly:
+		mode = "ro"
+	case o.MustExist:
+		mode = "rw"
+	}
+	// SQLite decodes %xx in the path of a URI; what would end or change the path is escaped.
+	p := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))
+	if filepath.IsAbs(path) && !strings.HasPrefix(p, "/") {
+		p = "/" + p // C:/x.db
+	}
+	q := url.Values{"mode": {mode}, "_pragma": pragmas, "_time_format": {"sqlite"}, "_error_rc": {"1"}}
+	return "file:" + p + "?" + q.Encode()
+}
+
+// readPragmas let a reader wait while another connection recovers or checkpoints.
+func readPragmas(o Options) []string {
+	return []string{"busy_timeout(" + strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10) + ")"}
+}
+
+// writePragmas: no busy_timeout, because SQLite's own waiting sleeps up to 100 ms between attempts and loses every race
+// against a busy process; begin polls for the lock instead.
+func writePragmas(o Options) []string {
+	return []string{
+		"busy_timeout(0)",
+		"synchronous(FULL)",
+		"wal_autocheckpoint(" + strconv.Itoa(o.Checkpoint) + ")",
+		"cache_size(-" + strconv.FormatInt(max(o.CacheBytes>>10, 1), 10) + ")",
+		"temp_store(MEMORY)",
+	}
+}

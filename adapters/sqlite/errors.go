@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	sqlite3 "modernc.org/sqlite"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// ErrClosed reports the use of a database after Close.
+var ErrClosed = errors.New("sqlite: database is closed")
+
+// SchemaError reports that the file's schema is not the one that this program works with.
+type SchemaError struct {
+	Path string
+	// Have is the version in the file, 0 = it has no semel tables. Want is the version that this program works with.
+	Have, Want int
+}
+
+func (e *SchemaError) Error() string {
+	switch {
+	case e.Have > e.Want:
+		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
+			e.Path, e.Have, e.Want)
+	case e.Have == 0:
+		return fmt.Sprintf("database %s has no semel tables; Try: semel migrate", e.Path)
+	}
+	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: semel migrate", e.Path, e.Have, e.Want)
+}
+
+// Primary result codes of SQLite (https://www.sqlite.org/rescode.html).
+const (
+	codeBusy      = 5
+	codeLocked    = 6
+	codeNoMem     = 7
+	codeReadOnly  = 8
+	codeInterrupt = 9
+	codeIO        = 10
+	codeCorrupt   = 11
+	codeFull      = 13
+	codeCantOpen  = 14
+	codeProtocol  = 15
+	codeNotADB    = 26
+)
+
+// code answers SQLite's primary result code of an error, 0 when it is not SQLite's.
+func code(err error) int {
+	var e *sqlite3.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// busy reports an error after which nothing was written and which passes: somebody else holds the lock.
+func busy(err error) bool {
+	c := code(err)
+	return c == codeBusy || c == codeLocked || c == codeProtocol
+}
+
+// environmental reports an error that is not the fault of the statement: the disk, the memory, the file.
+func environmental(err error) bool {
+	switch code(err) {
+	case codeBusy, codeLocked, codeNoMem, codeReadOnly, codeInterrupt, codeIO, codeCorrupt, codeFull, codeCantOpen,
+		codeProtocol, codeNotADB:
+		return true
+	}
+	return false
+}
+
+// explain adds to the errors of a full or read-only database what to do about them. The caller fails closed: nothing
+// was written, and nothing may be acknowledged.
+func explain(path string, err error) error {
+	switch code(err) {
+	case codeBusy, codeLocked, codeProtocol:
+		return fmt.Errorf("database %s is locked by another process: %w: %w", path, driver.ErrNotCommitted, err)
+	case codeFull:
+		return fmt.Errorf("database %s is full (disk or max_page_count): %w", path, err)
+	case codeReadOnly:
+		return fmt.Errorf("database %s is read-only: %w", path, err)
+	case codeNotADB:
+		return fmt.Errorf("file %s is not an SQLite database: %w", path, err)
+	case codeCorrupt:
+		return fmt.Errorf("database %s is damaged: %w", path, err)
+	case codeCantOpen:
+		return fmt.Errorf("open database %s: %w", path, err)
+	}
+	return err
+}

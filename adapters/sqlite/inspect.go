@@ -1,0 +1,134 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// sqlStats counts one queue. 1 name 2 now
+const sqlStats = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high, taken FROM semel_queue WHERE name = ?1)
+SELECT
+  (SELECT count(*) FROM semel_stream, q WHERE pos > low + taken AND pos <= high),
+  (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until > ?2),
+  (SELECT coalesce(sum(rest), 0) FROM semel_flight, q WHERE hand BETWEEN low AND high AND until <= ?2),
+  (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until <= ?2),
+  (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 1),
+  (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 0),
+  (SELECT count(*) FROM semel_letter l, q WHERE l.queue = q.id),
+  (SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1),
+  (SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id)`
+
+// Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due.
+func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
+	var s driver.QueueStats
+	now := q.db.now()
+	err := q.db.read(ctx, "queue stats", func(v []any) error {
+		n := func(i int) int64 { return integer(v[i]) }
+		s.Visible = n(0) + n(2) + n(3)
+		s.InFlight, s.Delayed, s.Letters = n(1)+n(4), n(5), n(6)
+		for _, sent := range v[7:] {
+			if at := integer(sent); at != 0 {
+				s.Oldest = max(s.Oldest, time.Duration(now.UnixMicro()-at)*time.Microsecond)
+			}
+		}
+		return nil
+	}, sqlStats, q.name, now.UnixMicro())
+	return s, err
+}
+
+// sqlPeek reads both tables in the order of sending. 1 name 2 limit
+const sqlPeek = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 17592186044415 AS high FROM semel_queue WHERE name = ?1),
+  m AS (
+    SELECT * FROM (SELECT pos, id, sent_at, headers, body, size, NULL AS grp,
+        EXISTS (SELECT 1 FROM semel_flight f WHERE s.pos BETWEEN f.first AND f.last) AS count
+      FROM semel_stream s WHERE pos BETWEEN (SELECT low FROM q) AND (SELECT high FROM q) ORDER BY pos LIMIT ?2)
+    UNION ALL
+    SELECT * FROM (SELECT pos, id, sent_at, headers, body, size, grp, count
+      FROM semel_timed t WHERE pos BETWEEN (SELECT low FROM q) AND (SELECT high FROM q) ORDER BY pos LIMIT ?2))
+  SELECT m.id, m.sent_at, m.headers, coalesce(m.body, b.body), m.grp, m.count FROM m
+  LEFT JOIN semel_body b ON b.pos = m.pos ORDER BY m.pos LIMIT ?2`
+
+// Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
+func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	var out []driver.Delivery
+	err := q.db.read(ctx, "peek", func(v []any) error {
+		headers, err := readHeaders(v[2])
+		d := driver.Delivery{Count: int(integer(v[5]))}
+		d.ID, d.Queue, d.SentAt, d.Headers = text(v[0]), q.name, fromMicro(integer(v[1])), headers
+		d.Body, d.Group = blob(v[3]), text(v[4])
+		out = append(out, d)
+		return err
+	}, sqlPeek, q.name, limit)
+	return out, err
+}
+
+// purgeStep bounds what one transaction of Purge removes.
+const purgeStep = 2000
+
+const (
+	sqlPurgeStream = `DELETE FROM semel_stream WHERE pos IN
+  (SELECT pos FROM semel_stream WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?)`
+	sqlPurgeTimed = `DELETE FROM semel_timed WHERE pos IN
+  (SELECT pos FROM semel_timed WHERE pos BETWEEN ? AND ? ORDER BY pos LIMIT ?)`
+	sqlPurgeFlights = "DELETE FROM semel_flight WHERE hand BETWEEN ? AND ? AND last <= ?"
+)
+
+// Purge removes every message that is not a letter and was sent before the call, those in flight too: their receipts are
+// lost. It works in short transactions.
+func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
+	end := int64(0)
+	for {
+		var n int64
+		err := q.db.write(ctx, purgeStep, func(t *txn) (err error) {
+			row, err := t.queue(q.name, false)
+			if row == nil || err != nil {
+				n = 0
+				return err
+			}
+			if end == 0 {
+				end = row.low() | (row.next - 1)
+			}
+			n, err = t.purge(row, end)
+			return err
+		})
+		if err != nil {
+			return removed, fmt.Errorf("purge queue %q: %w", q.name, err)
+		}
+		removed += n
+		if n == 0 {
+			return removed, nil
+		}
+	}
+}
+
+// purge removes up to purgeStep messages from each table, and what belongs to all of them when they are gone.
+func (t *txn) purge(row *queueRow, end int64) (int64, error) {
+	timed, err := t.s.exec(sqlPurgeTimed, row.low(), end, int64(purgeStep))
+	if err != nil {
+		return 0, err
+	}
+	stream, err := t.s.exec(sqlPurgeStream, row.low(), end, int64(purgeStep))
+	if err != nil {
+		return 0, err
+	}
+	if timed+stream > 0 {
+		return timed + stream, nil
+	}
+	if _, err := t.s.exec(sqlBodyDelete, row.low(), end); err != nil {
+		return 0, err
+	}
+	if _, err := t.s.exec(sqlPurgeFlights, row.low(), row.high(), end); err != nil {
+		return 0, err
+	}
+	// Followers whose head was removed, and that were sent after the call began.
+	_, err = t.s.exec(`UPDATE semel_timed SET waits = 0 WHERE queue = ? AND waits = 1 AND pos =
+  (SELECT min(pos) FROM semel_timed g WHERE g.queue = semel_timed.queue AND g.grp = semel_timed.grp)`, row.id)
+	t.wake(row)
+	return 0, err
+}

@@ -1,0 +1,191 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// inlineBody is the longest body that is kept in the row of its message. Rows move from one table to the other when a
+// message is given back; a longer body stays where it is.
+const inlineBody = 2048
+
+// maxBatch bounds one Receive or Settle.
+const maxBatch = 1000
+
+// Queue is a queue in the database. It keeps counts, delays, ordered groups and letters.
+type Queue struct {
+	db      *DB
+	name    string
+	visible time.Duration
+}
+
+// Queue returns the queue of that name with the visibility of [Options]. It is made by the first message.
+func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
+
+// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
+// [Options]). The visibility is the receiver's, not the queue's.
+func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
+	if visible <= 0 {
+		visible = db.o.Visibility
+	}
+	return &Queue{db: db, name: name, visible: visible}
+}
+
+// Features describes the queue.
+func (q *Queue) Features() driver.QueueFeatures {
+	return driver.QueueFeatures{
+		Name: q.name, Kind: "sqlite", MaxBatch: maxBatch, Durable: true,
+		Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true,
+	}
+}
+
+// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It can be used until the message is
+// handed out again, also when its visibility is over.
+type receipt struct {
+	q    *Queue
+	pos  int64
+	hand int64
+	// run: the message was in semel_stream when it was handed out.
+	run bool
+	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	settled atomic.Uint32
+}
+
+// mine checks that a receipt is of this queue.
+func (q *Queue) mine(r any) (*receipt, error) {
+	rc, ok := r.(*receipt)
+	if !ok || rc.q.db != q.db || rc.q.name != q.name {
+		return nil, fmt.Errorf("receipt %T is not of queue %q", r, q.name)
+	}
+	return rc, nil
+}
+
+// Send accepts messages: all of them, or none. A message without ID gets one; one without SentAt is sent now.
+func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
+	if len(m) == 0 {
+		return nil
+	}
+	list := make([]driver.Message, len(m))
+	copy(list, m)
+	for i := range list {
+		list[i].Queue = q.name
+	}
+	if err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) }); err != nil {
+		return fmt.Errorf("send to queue %q: %w", q.name, err)
+	}
+	return nil
+}
+
+const (
+	// 1 pos 2 id 3 sent_at 4 size 5 headers 6 body
+	sqlSendStream = "INSERT INTO semel_stream (pos, id, sent_at, size, headers, body) VALUES (?, ?, ?, ?, ?, ?)"
+	// 1 pos 2 queue 3 waits 4 until 5 hold 6 grp 7 id 8 sent_at 9 size 10 headers 11 body
+	sqlSendTimed = `INSERT INTO semel_timed (pos, queue, waits, until, hold, held, hand, count, grp, id, sent_at, size,
+  headers, body) VALUES (?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, ?)`
+	sqlSendBody = "INSERT INTO semel_body (pos, body) VALUES (?, ?)"
+	sqlGroupHas = "SELECT pos FROM semel_timed WHERE queue = ? AND grp = ? LIMIT 1"
+)
+
+// send accepts messages, each into the queue that it names.
+func (t *txn) send(m []driver.Message) error {
+	for i := range m {
+		q, err := t.queue(m[i].Queue, true)
+		if err != nil {
+			return err
+		}
+		if err := t.accept(q, &m[i]); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+		t.wake(q)
+	}
+	return nil
+}
+
+func (t *txn) accept(q *queueRow, m *driver.Message) error {
+	headers, err := headersJSON(m.Headers)
+	if err != nil {
+		return err
+	}
+	id, sent := m.ID, m.SentAt
+	if id == "" {
+		if id, err = newID(); err != nil {
+			return err
+		}
+	}
+	if sent.IsZero() {
+		sent = t.now
+	}
+	if q.next > posMask {
+		return errors.New("the queue has run out of positions")
+	}
+	pos := q.low() | q.next
+	q.next++
+	q.dirty = true
+	body := bytesOrNull(m.Body)
+	if len(m.Body) > inlineBody {
+		if _, err := t.s.exec(sqlSendBody, pos, m.Body); err != nil {
+			return err
+		}
+		body = nil
+	}
+	if m.Group == "" && m.Delay <= 0 {
+		_, err = t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
+		return err
+	}
+	waits, until := false, t.now
+	if m.Delay > 0 {
+		until = sent.Add(m.Delay)
+	}
+	var group any
+	if m.Group != "" {
+		group = m.Group
+		var first int64
+		if waits, err = t.s.one([]*int64{&first}, sqlGroupHas, q.id, m.Group); err != nil {
+			return err
+		}
+	}
+	hold := max(until.Sub(t.now), 0).Microseconds()
+	_, err = t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
+		int64(len(m.Body)), headers, body)
+	return err
+}
+
+func headersJSON(h map[string]string) (any, error) {
+	if len(h) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("write headers: %w", err)
+	}
+	return string(b), nil
+}
+
+func readHeaders(v any) (map[string]string, error) {
+	s := text(v)
+	if s == "" {
+		return nil, nil
+	}
+	var h map[string]string
+	if err := json.Unmarshal([]byte(s), &h); err != nil {
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	return h, nil
+}
+
+// newID makes an id for a message that has none: 128 random bits.
+func newID() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("make a message id: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}

@@ -1,0 +1,257 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	sqlFlightsOver  = "SELECT hand, first, last, until, hold FROM semel_flight WHERE hand >= ? AND hand <= ? AND until <= ?"
+	sqlFlightDelete = "DELETE FROM semel_flight WHERE hand = ?"
+	// 1 hand 2 first 3 last 4 rest 5 until 6 hold
+	sqlFlightInsert = "INSERT INTO semel_flight (hand, first, last, rest, until, hold) VALUES (?, ?, ?, ?, ?, ?)"
+
+	// sqlToTimed gives messages of semel_stream a time of their own; they were handed out once.
+	// 1 queue 2 until 3 hold 4 held 5 hand 6 first 7 last
+	sqlToTimed = `INSERT INTO semel_timed (pos, queue, waits, until, hold, held, hand, count, grp, id, sent_at, size,
+  headers, body)
+  SELECT pos, ?, 0, ?, ?, ?, ?, 1, NULL, id, sent_at, size, headers, body FROM semel_stream WHERE pos BETWEEN ? AND ?`
+	sqlStreamDelete = "DELETE FROM semel_stream WHERE pos BETWEEN ? AND ?"
+
+	sqlTakeTimed = `SELECT pos, until, count, grp, id, sent_at, size, headers, body FROM semel_timed INDEXED BY semel_timed_due
+  WHERE queue = ? AND waits = 0 AND until <= ? ORDER BY until LIMIT ?`
+	sqlTakeStream = `SELECT pos, id, sent_at, size, headers, body FROM semel_stream WHERE pos > ? AND pos <= ?
+  ORDER BY pos LIMIT ?`
+	// 1 until 2 hold 3 hand 4 pos
+	sqlHandTimed = "UPDATE semel_timed SET until = ?, hold = ?, held = 1, hand = ?, count = count + 1 WHERE pos = ?"
+	sqlBody      = "SELECT body FROM semel_body WHERE pos = ?"
+)
+
+// errStop ends the reading of rows early.
+var errStop = errors.New("stop")
+
+// Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
+// done; then it answers ctx's error. What another process sends or gives back is noticed within Options.PollInterval.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	}
+	limit = min(limit, maxBatch)
+	for {
+		// The waiter is there before the look, so that a message that comes after it wakes us.
+		w := q.db.watch.wait(q.name)
+		out, err := q.take(ctx, limit)
+		if err != nil || len(out) > 0 {
+			q.db.watch.leave(w)
+			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
+				return nil, cerr
+			}
+			return out, err
+		}
+		q.db.watch.arm(w)
+		select {
+		case <-w.signal:
+		case <-ctx.Done():
+			q.db.watch.leave(w)
+			return nil, ctx.Err()
+		case <-q.db.closing:
+			q.db.watch.leave(w)
+			return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
+		}
+	}
+}
+
+// take hands out what is deliverable now.
+func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	var out []driver.Delivery
+	var until time.Time
+	err := q.db.write(ctx, limit, func(t *txn) (err error) {
+		until = t.now.Add(q.visible)
+		out, err = t.receive(q, limit)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
+	}
+	// The visibility began inside the transaction: what the commit took is gone.
+	left := min(q.visible, max(until.Sub(q.db.now()), time.Nanosecond))
+	for i := range out {
+		out[i].Visible = left
+	}
+	return out, nil
+}
+
+// receive hands out messages inside the transaction.
+func (t *txn) receive(q *Queue, limit int) ([]driver.Delivery, error) {
+	row, err := t.queue(q.name, false)
+	if row == nil || err != nil {
+		return nil, err
+	}
+	if err := t.load(); err != nil { // a clock that stepped back is noticed here
+		return nil, err
+	}
+	if err := t.landFlights(row, limit); err != nil {
+		return nil, err
+	}
+	h := &handing{t: t, q: q, row: row, limit: limit}
+	timed, err := h.timed()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := h.stream()
+	if err != nil {
+		return nil, err
+	}
+	return h.merge(timed, stream)
+}
+
+// landFlights ends runs whose visibility is over: what is left of them gets a time of its own, in the past. Their
+// receipts stay good until the messages are handed out again.
+func (t *txn) landFlights(row *queueRow, enough int) error {
+	type flight struct{ hand, first, last, until, hold int64 }
+	var over []flight
+	err := t.s.query(func(v []sqldriver.Value) error {
+		over = append(over, flight{integer(v[0]), integer(v[1]), integer(v[2]), integer(v[3]), integer(v[4])})
+		return nil
+	}, sqlFlightsOver, row.low(), row.high(), t.micros())
+	if err != nil {
+		return err
+	}
+	moved := int64(0)
+	for _, f := range over {
+		if moved >= int64(enough) {
+			return nil // the next Receive goes on: one transaction stays short
+		}
+		n, err := t.s.exec(sqlToTimed, row.id, f.until, f.hold, 1, f.hand, f.first, f.last)
+		if err != nil {
+			return err
+		}
+		if _, err := t.s.exec(sqlStreamDelete, f.first, f.last); err != nil {
+			return err
+		}
+		if _, err := t.s.exec(sqlFlightDelete, f.hand); err != nil {
+			return err
+		}
+		moved += n
+	}
+	return nil
+}
+
+// handing is one hand-out.
+type handing struct {
+	t     *txn
+	q     *Queue
+	row   *queueRow
+	limit int
+}
+
+// candidate is a message that may be handed out.
+type candidate struct {
+	driver.Delivery
+	pos, since, size int64
+	inline           bool
+}
+
+func (h *handing) timed() ([]candidate, error) {
+	var out []candidate
+	err := h.t.s.query(func(v []sqldriver.Value) error {
+		c, err := h.candidate(v[0], v[4:])
+		c.since, c.Count, c.Group = integer(v[1]), int(integer(v[2]))+1, text(v[3])
+		out = append(out, c)
+		return err
+	}, sqlTakeTimed, h.row.id, h.t.micros(), int64(h.limit))
+	return out, err
+}
+
+func (h *handing) stream() ([]candidate, error) {
+	out := make([]candidate, 0, min(h.limit, 128))
+	bytes := int64(0)
+	err := h.t.s.query(func(v []sqldriver.Value) error {
+		c, err := h.candidate(v[0], v[1:])
+		if err != nil {
+			return err
+		}
+		if bytes += c.size; bytes > h.q.db.o.ReceiveBytes && len(out) > 0 {
+			return errStop
+		}
+		c.since, c.Count = integer(v[2]), 1
+		out = append(out, c)
+		return nil
+	}, sqlTakeStream, h.row.low()|h.row.taken, h.row.high(), int64(h.limit))
+	if err != nil && !errors.Is(err, errStop) {
+		return nil, err
+	}
+	return out, nil
+}
+
+// candidate reads the columns id, sent_at, size, headers and body.
+func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate, error) {
+	headers, err := readHeaders(v[3])
+	c := candidate{pos: integer(pos), size: integer(v[2]), inline: integer(v[2]) <= inlineBody}
+	c.ID, c.Queue, c.SentAt, c.Headers, c.Body = text(v[0]), h.q.name, fromMicro(integer(v[1])), headers, blob(v[4])
+	if err != nil {
+		err = fmt.Errorf("message %q: %w", c.ID, err)
+	}
+	return c, err
+}
+
+// merge takes the longest deliverable first and hands them out.
+func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
+	n := min(len(timed)+len(stream), h.limit)
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([]driver.Delivery, 0, n)
+	receipts := make([]receipt, n) // one allocation for all of them
+	until, hold := micro(h.t.now.Add(h.q.visible)), h.q.visible.Microseconds()
+	bytes, run := int64(0), 0
+	hand := h.row.handOff()
+	for len(out) < n {
+		first := len(timed) > 0 && (run == len(stream) || timed[0].since <= stream[run].since)
+		var c *candidate
+		if first {
+			c = &timed[0]
+		} else {
+			c = &stream[run]
+		}
+		if bytes += c.size; bytes > h.q.db.o.ReceiveBytes && len(out) > 0 {
+			break
+		}
+		if first {
+			timed = timed[1:]
+			if _, err := h.t.s.exec(sqlHandTimed, until, hold, hand, c.pos); err != nil {
+				return nil, err
+			}
+		} else {
+			run++
+		}
+		if err := h.load(c); err != nil {
+			return nil, err
+		}
+		rc := &receipts[len(out)]
+		rc.q, rc.pos, rc.hand, rc.run = h.q, c.pos, hand, !first
+		c.Receipt = rc
+		out = append(out, c.Delivery)
+	}
+	if run > 0 {
+		first, last := stream[0].pos, stream[run-1].pos
+		if _, err := h.t.s.exec(sqlFlightInsert, hand, first, last, int64(run), until, hold); err != nil {
+			return nil, err
+		}
+		h.row.taken = last & posMask
+	}
+	return out, nil
+}
+
+// load reads a body that is not in the message's row.
+func (h *handing) load(c *candidate) error {
+	if c.inline {
+		return nil
+	}
+	return h.t.s.query(func(v []sqldriver.Value) error { c.Body = blob(v[0]); return nil }, sqlBody, c.pos)
+}

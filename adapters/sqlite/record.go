@@ -1,0 +1,180 @@
+package sqlite
+
+import (
+	"bytes"
+	sqldriver "database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// hashSize is how much of the SHA-256 of a key is stored and indexed. The raw key is compared besides (I12), so that a
+// collision would be an error and not a swallowed message.
+const hashSize = 16
+
+// recordColumns in the order of scanRecord.
+const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
+  completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries`
+
+const (
+	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
+	sqlRecordByToken = "SELECT " + recordColumns + " FROM semel_record WHERE token = ?"
+
+	// sqlClaimNew inserts the record that DecideClaim makes of an absent one; the constants are its zero values.
+	// 1 token 2 hash 3 nonce 4 lease_until 5 lease 6 takeover 7 updated_at 8 consumer 9 tenant 10 key 11 fingerprint
+	// 12 created_at 13 deliveries
+	sqlClaimNew = `INSERT INTO semel_record (token, hash, state, generation, nonce, lease_until, lease, beat, takeover,
+  unknown, updated_at, completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent,
+  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries)
+  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?)
+  ON CONFLICT (hash) DO NOTHING`
+
+	// sqlComplete is DecideFinish for the plain case: IN_PROGRESS, ours, Complete. No row: the table decides.
+	// 1 updated_at 2 completed_at 3 retain_until 4 result 5 reason 6 token 7 nonce 8 generation 9 hash
+	sqlComplete = `UPDATE semel_record SET state = 3, updated_at = ?, completed_at = ?, retain_until = ?, result = ?,
+  reason = ?, unknown = 0 WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ?`
+
+	// sqlExtend is DecideExtend for the plain case. 1 lease 2 lease_until 3 updated_at 4 token 5 nonce 6 generation 7 hash
+	sqlExtend = `UPDATE semel_record SET lease = ?, lease_until = ?, updated_at = ?, beat = beat + 1
+  WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ?`
+
+	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
+  beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
+  fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
+  retry_at = ?, deliveries = ? WHERE token = ?`
+
+	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
+
+	// sqlDue makes the next sweep look at a block again.
+	sqlDue = `INSERT INTO semel_block (block, due) VALUES (?, 0) ON CONFLICT (block) DO UPDATE SET due = 0`
+)
+
+// blockShift: a sweep knows records by blocks of 4096 tokens.
+const blockShift = 12
+
+// scanRecord reads recordColumns. V is database/sql's any or the driver's Value: the same types either way.
+func scanRecord[V any](v []V) (driver.Record, error) {
+	num := func(i int) int64 { return integer(any(v[i])) }
+	r := driver.Record{
+		Token: uint64(num(0)), State: driver.State(num(1)), Generation: uint32(num(2)),
+		LeaseUntil: fromMicro(num(4)), Lease: time.Duration(num(5)), Beat: uint32(num(6)),
+		Takeover: driver.Takeover(num(7)), Unknown: num(8) != 0, UpdatedAt: fromMicro(num(9)),
+		CompletedAt: fromMicro(num(10)), RetainUntil: fromMicro(num(11)), Result: blob(any(v[12])), Reason: text(any(v[13])),
+		Key:         driver.Key{Consumer: text(any(v[14])), Tenant: text(any(v[15])), Raw: text(any(v[16]))},
+		Fingerprint: driver.Fingerprint(blob(any(v[17]))), Epoch: uint32(num(18)), Spent: num(19) != 0,
+		Attempt: int(num(20)), Failures: int(num(21)), Takeovers: int(num(22)), Uncertainty: int(num(23)),
+		Disposed: num(24) != 0, RetryAt: fromMicro(num(25)), CreatedAt: fromMicro(num(26)),
+	}
+	copy(r.Nonce[:], blob(any(v[3])))
+	if r.State > driver.Uncertain {
+		return r, fmt.Errorf("record %q: state %d is unknown", r.Key.Raw, r.State)
+	}
+	if d := text(any(v[27])); d != "" {
+		if err := json.Unmarshal([]byte(d), &r.Deliveries); err != nil {
+			return r, fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
+		}
+	}
+	return r, nil
+}
+
+// find reads the record of a key; the absent record when there is none.
+func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
+	err = t.s.query(func(v []sqldriver.Value) error {
+		r, err = scanRecord(v)
+		if err == nil && r.Key != k {
+			err = fmt.Errorf("keys %q and %q have the same hash", k.Raw, r.Key.Raw)
+		}
+		return err
+	}, sqlRecordByHash, hash)
+	return r, err
+}
+
+// insert writes a record that DecideClaim made of an absent one. false: the key has one already.
+func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
+	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
+		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
+		micro(r.CreatedAt), deliveries(r.Deliveries))
+	return n == 1, err
+}
+
+// store writes back a record whose token was old. The row moves when the token changed, and a sweep that knew the block
+// looks at it again.
+func (t *txn) store(old uint64, r *driver.Record) error {
+	n, err := t.s.exec(sqlRecordUpdate, int64(r.Token), int64(r.State), int64(r.Generation), r.Nonce[:],
+		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
+		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
+		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r.Deliveries), int64(old))
+	if err != nil {
+		return err
+	}
+	if n != 1 {
+		return fmt.Errorf("record %q: %d rows have token %d", r.Key.Raw, n, old)
+	}
+	return t.touch(r.Token)
+}
+
+// touch lowers what sweeps know of the block of a token.
+func (t *txn) touch(token uint64) error {
+	if err := t.load(); err != nil {
+		return err
+	}
+	block := int64(token) >> blockShift
+	if block >= t.swept {
+		return nil
+	}
+	_, err := t.s.exec(sqlDue, block)
+	return err
+}
+
+func fingerprint(f driver.Fingerprint) sqldriver.Value {
+	if f == "" {
+		return nil
+	}
+	return []byte(f)
+}
+
+// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+func bytesOrNull(b []byte) sqldriver.Value {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+func deliveries(ids []string) string {
+	switch {
+	case len(ids) == 0:
+		return ""
+	case len(ids) == 1 && plain(ids[0]):
+		return `["` + ids[0] + `"]`
+	}
+	b, err := json.Marshal(ids)
+	if err != nil {
+		return "" // strings always marshal
+	}
+	return string(b)
+}
+
+// plain reports that s is its own JSON string.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
+}
+
+// hash16 is the hash of a key as it is stored.
+func hash16(k *driver.Key) []byte {
+	h := k.Hash()
+	return bytes.Clone(h[:hashSize])
+}
+
+// checkToken refuses holds that no store handed out: tokens are stored as signed numbers.
+func checkToken(token uint64) bool { return token <= math.MaxInt64 }

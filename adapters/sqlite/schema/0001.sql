@@ -1,0 +1,141 @@
+-- Times are microseconds since 1970 in UTC; 0 = never.
+
+-- One row: the numbers that are never handed out twice, and the clock at the last write.
+CREATE TABLE semel_state (
+  one    INTEGER PRIMARY KEY CHECK (one = 1),
+  schema INTEGER NOT NULL,   -- version of this schema
+  token  INTEGER NOT NULL,   -- the last token that was drawn; survives every purge
+  clock  INTEGER NOT NULL,   -- a later reading below it means that the clock stepped back
+  swept  INTEGER NOT NULL    -- blocks of tokens below it have a row in semel_block
+) STRICT;
+INSERT INTO semel_state (one, schema, token, clock, swept) VALUES (1, 1, 0, 0, 0);
+
+-- One idempotency record per key, for all modes.
+CREATE TABLE semel_record (
+  token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
+  hash         BLOB    NOT NULL,         -- first 16 bytes of the SHA-256 of consumer, tenant and key
+  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  generation   INTEGER NOT NULL,         -- raised by a redrive
+  nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
+  lease_until  INTEGER NOT NULL,
+  lease        INTEGER NOT NULL,         -- the lease that was asked for, in nanoseconds
+  beat         INTEGER NOT NULL,         -- extensions of the lease
+  takeover     INTEGER NOT NULL,         -- 0 resume 1 probe 2 once
+  unknown      INTEGER NOT NULL,         -- 1: an earlier run may have had its effect
+  updated_at   INTEGER NOT NULL,
+  completed_at INTEGER NOT NULL,
+  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged
+  result       BLOB,
+  reason       TEXT    NOT NULL,
+  consumer     TEXT    NOT NULL,
+  tenant       TEXT    NOT NULL,
+  key          TEXT    NOT NULL,
+  fingerprint  BLOB,
+  epoch        INTEGER NOT NULL,
+  spent        INTEGER NOT NULL,         -- 1: the nonce was released
+  attempt      INTEGER NOT NULL,         -- runs in this generation
+  failures     INTEGER NOT NULL,         -- recorded failed runs in this generation
+  takeovers    INTEGER NOT NULL,         -- runs in a row that ended without a word
+  uncertainty  INTEGER NOT NULL,         -- moments when nobody could know the outcome
+  disposed     INTEGER NOT NULL,         -- 1: a person discarded the letter
+  retry_at     INTEGER NOT NULL,
+  created_at   INTEGER NOT NULL,
+  deliveries   TEXT    NOT NULL          -- JSON array of the ids of deliveries that acquired the key
+) STRICT;
+CREATE UNIQUE INDEX semel_record_hash ON semel_record (hash);
+
+-- What a sweep knows of a block of 4096 tokens: nothing in it can be purged or parked before due.
+CREATE TABLE semel_block (
+  block INTEGER PRIMARY KEY,             -- token / 4096
+  due   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE semel_queue (
+  id    INTEGER PRIMARY KEY,
+  name  TEXT    NOT NULL UNIQUE,
+  next  INTEGER NOT NULL,                -- position of the next message
+  taken INTEGER NOT NULL,                -- messages of semel_stream up to this position were handed out
+  hand  INTEGER NOT NULL                 -- the last hand-off
+) STRICT;
+
+-- Messages that come in order and have never been given back. They are handed out in runs, see semel_flight, so that
+-- neither handing out nor settling a run writes to each message.
+CREATE TABLE semel_stream (
+  pos     INTEGER PRIMARY KEY,           -- queue id << 44 | position in the queue
+  id      TEXT    NOT NULL,
+  sent_at INTEGER NOT NULL,
+  size    INTEGER NOT NULL,              -- bytes of the body
+  headers TEXT,                          -- JSON object
+  body    BLOB                           -- NULL: in semel_body
+) STRICT;
+
+-- A run of semel_stream that was handed out and is not settled yet.
+CREATE TABLE semel_flight (
+  hand  INTEGER PRIMARY KEY,             -- queue id << 44 | number of the hand-off
+  first INTEGER NOT NULL,
+  last  INTEGER NOT NULL,                -- positions, inclusive
+  rest  INTEGER NOT NULL,                -- messages of the run that are still in semel_stream
+  until INTEGER NOT NULL,                -- visible to others after it
+  hold  INTEGER NOT NULL                 -- the visibility that was asked for
+) STRICT;
+
+-- Messages with a time of their own: delayed, given back, extended, or of an ordered group.
+CREATE TABLE semel_timed (
+  pos     INTEGER PRIMARY KEY,           -- as in semel_stream
+  queue   INTEGER NOT NULL,
+  waits   INTEGER NOT NULL,              -- 1: an earlier message of its group is not settled
+  until   INTEGER NOT NULL,              -- deliverable from then on
+  hold    INTEGER NOT NULL,              -- the delay or visibility that was asked for
+  held    INTEGER NOT NULL,              -- 1: handed out, until is the end of its visibility
+  hand    INTEGER NOT NULL,              -- the latest hand-off; 0 = none that could still settle it
+  count   INTEGER NOT NULL,              -- hand-offs so far
+  grp     TEXT,                          -- ordered group
+  id      TEXT    NOT NULL,
+  sent_at INTEGER NOT NULL,
+  size    INTEGER NOT NULL,
+  headers TEXT,
+  body    BLOB
+) STRICT;
+CREATE INDEX semel_timed_due ON semel_timed (queue, until) WHERE waits = 0;
+CREATE INDEX semel_timed_group ON semel_timed (queue, grp, pos) WHERE grp IS NOT NULL;
+
+-- Bodies that are too long to be moved about with their message.
+CREATE TABLE semel_body (
+  pos  INTEGER PRIMARY KEY,
+  body BLOB NOT NULL
+) STRICT;
+
+-- Messages set aside for a person. A letter is self-contained.
+CREATE TABLE semel_letter (
+  seq            INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue          INTEGER NOT NULL,
+  id             TEXT    NOT NULL,
+  kind           TEXT    NOT NULL,       -- dead, mismatch, uncertain
+  reason         TEXT    NOT NULL,
+  consumer       TEXT    NOT NULL,
+  tenant         TEXT    NOT NULL,
+  key            TEXT    NOT NULL,
+  generation     INTEGER NOT NULL,
+  token          INTEGER NOT NULL,
+  attempts       INTEGER NOT NULL,
+  first_received INTEGER NOT NULL,
+  dead_at        INTEGER NOT NULL,
+  msg_id         TEXT    NOT NULL,
+  msg_queue      TEXT    NOT NULL,
+  grp            TEXT    NOT NULL,
+  sent_at        INTEGER NOT NULL,
+  headers        TEXT,
+  body           BLOB
+) STRICT;
+CREATE UNIQUE INDEX semel_letter_id ON semel_letter (queue, id);
+
+-- For people: every message, whichever table holds it.
+CREATE VIEW semel_messages AS
+SELECT q.name AS queue, m.pos & 17592186044415 AS position, m.id, NULL AS grp, m.sent_at, m.size,
+       CASE WHEN f.hand IS NULL THEN 'ready' ELSE 'in flight' END AS status, f.until AS until, m.headers
+  FROM semel_stream m JOIN semel_queue q ON q.id = m.pos >> 44
+  LEFT JOIN semel_flight f ON m.pos BETWEEN f.first AND f.last
+UNION ALL
+SELECT q.name, t.pos & 17592186044415, t.id, t.grp, t.sent_at, t.size,
+       CASE WHEN t.waits = 1 THEN 'waits' WHEN t.held = 1 THEN 'in flight' ELSE 'due' END, t.until, t.headers
+  FROM semel_timed t JOIN semel_queue q ON q.id = t.queue;

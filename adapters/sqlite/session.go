@@ -1,0 +1,178 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxUserStatements bounds the prepared statements that a session keeps for the effects of handlers. Statements of our
+// own are few and are kept for good.
+const maxUserStatements = 256
+
+// session is one connection with its prepared statements, used below database/sql: a write of the hot path is a bind
+// and a step, without the pool, the conversions and the locks. It is used by one goroutine at a time.
+type session struct {
+	conn  driver.Conn
+	stmts map[string]*stmt
+	user  map[string]*userStatement
+	clock uint64 // counts uses of user statements
+}
+
+// stmt is a prepared statement with its own argument buffer.
+type stmt struct {
+	sql  string
+	s    driver.Stmt
+	e    driver.StmtExecContext
+	q    driver.StmtQueryContext
+	args []driver.NamedValue
+}
+
+func newSession(c driver.Conn) *session {
+	return &session{conn: c, stmts: map[string]*stmt{}, user: map[string]*userStatement{}}
+}
+
+// background is the context of every statement: a write that began is carried to its end, it takes microseconds, and
+// an interrupted one would only make its outcome unknown.
+var background = context.Background()
+
+func prepare(c driver.Conn, query string) (*stmt, error) {
+	s, err := c.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	e, ok1 := s.(driver.StmtExecContext)
+	q, ok2 := s.(driver.StmtQueryContext)
+	if !ok1 || !ok2 {
+		return nil, errors.Join(fmt.Errorf("driver statement %T cannot take a context", s), s.Close())
+	}
+	return &stmt{sql: query, s: s, e: e, q: q}, nil
+}
+
+func (s *session) prepared(query string) (*stmt, error) {
+	if st, ok := s.stmts[query]; ok {
+		return st, nil
+	}
+	st, err := prepare(s.conn, query)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %q: %w", head(query), err)
+	}
+	s.stmts[query] = st
+	return st, nil
+}
+
+// exec runs one of our own statements and answers the number of rows that it changed.
+func (s *session) exec(query string, args ...driver.Value) (int64, error) {
+	st, err := s.prepared(query)
+	if err != nil {
+		return 0, err
+	}
+	return st.exec(args)
+}
+
+// query calls row for each row of the answer. The values are valid during the call, strings and byte slices for good.
+func (s *session) query(row func([]driver.Value) error, query string, args ...driver.Value) error {
+	st, err := s.prepared(query)
+	if err != nil {
+		return err
+	}
+	return st.query(row, args)
+}
+
+// one reads a single row; ok is false when there is none.
+func (s *session) one(dest []*int64, query string, args ...driver.Value) (ok bool, err error) {
+	err = s.query(func(v []driver.Value) error {
+		ok = true
+		for i, d := range dest {
+			*d = integer(v[i])
+		}
+		return nil
+	}, query, args...)
+	return ok, err
+}
+
+func (st *stmt) bind(args []driver.Value) []driver.NamedValue {
+	for len(st.args) < len(args) {
+		st.args = append(st.args, driver.NamedValue{Ordinal: len(st.args) + 1})
+	}
+	for i, a := range args {
+		st.args[i].Value = a
+	}
+	return st.args[:len(args)]
+}
+
+func (st *stmt) exec(args []driver.Value) (int64, error) {
+	res, err := st.e.ExecContext(background, st.bind(args))
+	if err != nil {
+		return 0, err
+	}
+	if res == nil {
+		return 0, nil
+	}
+	return res.RowsAffected()
+}
+
+func (st *stmt) query(row func([]driver.Value) error, args []driver.Value) error {
+	rows, err := st.q.QueryContext(background, st.bind(args))
+	if err != nil {
+		return err
+	}
+	dest := make([]driver.Value, len(rows.Columns()))
+	for {
+		err := rows.Next(dest)
+		if errors.Is(err, io.EOF) {
+			return rows.Close()
+		}
+		if err == nil {
+			err = row(dest)
+		}
+		if err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+}
+
+// close ends the session; prepared statements first, because SQLite keeps a connection alive for them.
+func (s *session) close() error {
+	return errors.Join(s.closeStatements(), s.conn.Close())
+}
+
+func (s *session) closeStatements() error {
+	var errs []error
+	for _, st := range s.stmts {
+		errs = append(errs, st.s.Close())
+	}
+	for _, u := range s.user {
+		errs = append(errs, u.close())
+	}
+	clear(s.stmts)
+	clear(s.user)
+	return errors.Join(errs...)
+}
+
+// head shortens SQL for an error message.
+func head(query string) string {
+	if len(query) > 60 {
+		return query[:60] + "…"
+	}
+	return query
+}
+
+// The conversions below read what the driver answers for our own columns: int64, string, []byte or nil.
+
+func integer(v driver.Value) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func text(v driver.Value) string {
+	s, _ := v.(string)
+	return s
+}
+
+func blob(v driver.Value) []byte {
+	b, _ := v.([]byte)
+	return b
+}

@@ -1,0 +1,348 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	sqlFlight      = "SELECT first, last, rest FROM semel_flight WHERE hand = ?"
+	sqlFlightRest  = "UPDATE semel_flight SET rest = ? WHERE hand = ?"
+	sqlFlightUntil = "UPDATE semel_flight SET until = ?, hold = ? WHERE hand = ?"
+	sqlRunHas      = "SELECT pos FROM semel_stream WHERE pos BETWEEN ? AND ?"
+	sqlBodyDelete  = "DELETE FROM semel_body WHERE pos BETWEEN ? AND ?"
+	sqlTimed       = "SELECT hand, grp FROM semel_timed WHERE pos = ?"
+	sqlTimedDelete = "DELETE FROM semel_timed WHERE pos = ?"
+	// 1 until 2 hold 3 pos
+	sqlTimedBack   = "UPDATE semel_timed SET until = ?, hold = ?, held = 0, hand = 0 WHERE pos = ?"
+	sqlTimedExtend = "UPDATE semel_timed SET until = ?, hold = ?, held = 1 WHERE pos = ? AND hand = ?"
+	// sqlGroupNext lets the next of a group go. 1 queue 2 grp
+	sqlGroupNext = `UPDATE semel_timed SET waits = 0 WHERE pos =
+  (SELECT pos FROM semel_timed WHERE queue = ? AND grp = ? ORDER BY pos LIMIT 1) AND waits = 1`
+)
+
+// Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
+// visibility is over. Repeating the action that a receipt was spent on answers Applied, another action Lost.
+// Settlement.Close is carried out whatever becomes of the receipt, and so is the letter of Dead: both follow from the
+// record, and a letter is written once per id.
+func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
+	list := make([]*driver.Settlement, len(s))
+	for i := range s {
+		if err := q.check(&s[i]); err != nil {
+			return nil, fmt.Errorf("settle in queue %q: item %d: %w", q.name, i, err)
+		}
+		list[i] = &s[i]
+	}
+	var out []driver.Outcome
+	err := q.db.write(ctx, len(s), func(t *txn) (err error) {
+		out, err = t.settle(q, list)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
+	}
+	for i := range s {
+		if out[i] == driver.Applied {
+			s[i].Receipt.(*receipt).settled.Store(uint32(s[i].Action) + 1)
+		}
+	}
+	return out, nil
+}
+
+// check refuses settlements that no queue could carry out.
+func (q *Queue) check(s *driver.Settlement) error {
+	if _, err := q.mine(s.Receipt); err != nil {
+		return err
+	}
+	if s.Action > driver.Dead {
+		return fmt.Errorf("action %d is unknown", s.Action)
+	}
+	if s.Action == driver.Dead && (s.Letter == nil || s.Letter.ID == "") {
+		return errors.New("action dead needs a letter with an ID")
+	}
+	return nil
+}
+
+// settle ends deliveries of one queue inside the transaction.
+func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(s))
+	row, err := t.queue(q.name, true)
+	if err != nil {
+		return nil, err
+	}
+	acks := make([]int, 0, len(s)) // of runs
+	for i := range s {
+		if err := t.letters(row, s[i]); err != nil {
+			return nil, err
+		}
+		rc := s[i].Receipt.(*receipt)
+		switch before := rc.settled.Load(); {
+		case before == uint32(s[i].Action)+1:
+			out[i] = driver.Applied
+		case before != 0:
+			out[i] = driver.Lost
+		case rc.run && (s[i].Action == driver.Ack || s[i].Action == driver.Dead):
+			acks = append(acks, i)
+		default:
+			if out[i], err = t.settleOne(row, s[i], rc); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, t.settleRuns(row, s, acks, out)
+}
+
+func (t *txn) letters(row *queueRow, s *driver.Settlement) error {
+	if s.Close != "" {
+		if err := t.deleteLetter(row, s.Close); err != nil {
+			return err
+		}
+	}
+	if s.Action == driver.Dead {
+		return t.putLetter(row, s.Letter)
+	}
+	return nil
+}
+
+// settleRuns removes messages of runs. What is acknowledged together mostly was received together: neighbours go with
+// one statement.
+func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out []driver.Outcome) error {
+	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
+	slices.SortFunc(acks, func(a, b int) int { return int(at(a).pos - at(b).pos) })
+	for len(acks) > 0 {
+		hand := at(acks[0]).hand
+		n := 1
+		for n < len(acks) && at(acks[n]).hand == hand && at(acks[n]).pos-at(acks[n-1]).pos <= 1 {
+			n++
+		}
+		if err := t.settleRun(row, hand, acks[:n], s, out); err != nil {
+			return err
+		}
+		acks = acks[n:]
+	}
+	return nil
+}
+
+// settleRun removes neighbours of one hand-off; acks are in the order of their positions.
+func (t *txn) settleRun(row *queueRow, hand int64, acks []int, s []*driver.Settlement, out []driver.Outcome) error {
+	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
+	var start, end, rest int64
+	flying, err := t.s.one([]*int64{&start, &end, &rest}, sqlFlight, hand)
+	if err != nil {
+		return err
+	}
+	first, last := at(acks[0]).pos, at(acks[len(acks)-1]).pos
+	var present map[int64]bool // nil: all of them
+	if flying && rest != end-start+1 {
+		present = map[int64]bool{}
+		err := t.s.query(func(v []sqldriver.Value) error {
+			present[integer(v[0])] = true
+			return nil
+		}, sqlRunHas, first, last)
+		if err != nil {
+			return err
+		}
+	}
+	if flying {
+		n, err := t.s.exec(sqlStreamDelete, first, last)
+		if err != nil {
+			return err
+		}
+		if _, err := t.s.exec(sqlBodyDelete, first, last); err != nil {
+			return err
+		}
+		if err := t.flightRest(hand, rest-n); err != nil {
+			return err
+		}
+	}
+	for k, i := range acks {
+		rc := at(i)
+		switch {
+		case k > 0 && rc == at(acks[k-1]): // the same receipt twice in one call
+			out[i] = out[acks[k-1]]
+		case flying && (present == nil || present[rc.pos]):
+			out[i] = driver.Applied
+		default:
+			if out[i], err = t.settleOne(row, s[i], rc); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flightRest notes how many messages of a run are left; a run with none is over.
+func (t *txn) flightRest(hand, rest int64) (err error) {
+	if rest > 0 {
+		_, err = t.s.exec(sqlFlightRest, rest, hand)
+	} else {
+		_, err = t.s.exec(sqlFlightDelete, hand)
+	}
+	return err
+}
+
+// settleOne ends one delivery whose message has a time of its own, or gives back one of a run.
+func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (driver.Outcome, error) {
+	if rc.run && (s.Action == driver.Retry || s.Action == driver.Defer) {
+		moved, err := t.leaveRun(row, rc, s.After, false)
+		if moved || err != nil {
+			return driver.Applied, err
+		}
+	}
+	var hand int64
+	group := ""
+	err := t.s.query(func(v []sqldriver.Value) error {
+		hand, group = integer(v[0]), text(v[1])
+		return nil
+	}, sqlTimed, rc.pos)
+	if err != nil {
+		return driver.Unknown, err
+	}
+	if hand != rc.hand { // gone, given back, or handed out again
+		return driver.Lost, nil
+	}
+	t.wake(row)
+	if s.Action == driver.Retry || s.Action == driver.Defer {
+		after := max(s.After, 0)
+		_, err := t.s.exec(sqlTimedBack, micro(t.now.Add(after)), after.Microseconds(), rc.pos)
+		return driver.Applied, err
+	}
+	if _, err := t.s.exec(sqlTimedDelete, rc.pos); err != nil {
+		return driver.Unknown, err
+	}
+	if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
+		return driver.Unknown, err
+	}
+	if group != "" {
+		if _, err := t.s.exec(sqlGroupNext, row.id, group); err != nil {
+			return driver.Unknown, err
+		}
+	}
+	return driver.Applied, nil
+}
+
+// leaveRun gives one message of a run a time of its own; false when the receipt's run is over or the message left it.
+func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held bool) (bool, error) {
+	var first, last, rest int64
+	flying, err := t.s.one([]*int64{&first, &last, &rest}, sqlFlight, rc.hand)
+	if !flying || err != nil {
+		return false, err
+	}
+	after = max(after, 0)
+	hand := rc.hand
+	if !held {
+		hand = 0
+		t.wake(row)
+	}
+	n, err := t.s.exec(sqlToTimed, row.id, micro(t.now.Add(after)), after.Microseconds(), flag(held), hand, rc.pos, rc.pos)
+	if n == 0 || err != nil {
+		return false, err
+	}
+	if _, err := t.s.exec(sqlStreamDelete, rc.pos, rc.pos); err != nil {
+		return false, err
+	}
+	return true, t.flightRest(rc.hand, rest-1)
+}
+
+// Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
+// even when its visibility is over.
+func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
+	list := make([]*receipt, len(receipts))
+	for i, r := range receipts {
+		rc, err := q.mine(r)
+		if err != nil {
+			return nil, fmt.Errorf("extend in queue %q: item %d: %w", q.name, i, err)
+		}
+		list[i] = rc
+	}
+	var out []driver.Outcome
+	err := q.db.write(ctx, len(list), func(t *txn) (err error) {
+		out, err = t.extendAll(q, visible, list)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
+	}
+	return out, nil
+}
+
+func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(list))
+	row, err := t.queue(q.name, true)
+	if err != nil {
+		return nil, err
+	}
+	// A run that is extended as a whole keeps together; else its messages part.
+	runs := map[int64]map[int64]bool{}
+	for _, rc := range list {
+		if rc.run && rc.settled.Load() == 0 {
+			if runs[rc.hand] == nil {
+				runs[rc.hand] = map[int64]bool{}
+			}
+			runs[rc.hand][rc.pos] = true
+		}
+	}
+	whole := map[int64]bool{}
+	for _, rc := range list {
+		members := runs[rc.hand]
+		if members == nil || whole[rc.hand] {
+			continue
+		}
+		runs[rc.hand] = nil
+		if whole[rc.hand], err = t.extendRun(rc.hand, visible, members); err != nil {
+			return nil, err
+		}
+	}
+	for i, rc := range list {
+		if rc.run && whole[rc.hand] && rc.settled.Load() == 0 {
+			out[i] = driver.Applied
+			continue
+		}
+		if out[i], err = t.extendOne(row, rc, visible); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// extendRun extends a run when members are all that is left of it.
+func (t *txn) extendRun(hand int64, visible time.Duration, members map[int64]bool) (bool, error) {
+	var first, last, rest int64
+	flying, err := t.s.one([]*int64{&first, &last, &rest}, sqlFlight, hand)
+	if !flying || rest != int64(len(members)) || err != nil {
+		return false, err
+	}
+	all := true
+	err = t.s.query(func(v []sqldriver.Value) error {
+		all = all && members[integer(v[0])]
+		return nil
+	}, sqlRunHas, first, last)
+	if !all || err != nil {
+		return false, err
+	}
+	_, err = t.s.exec(sqlFlightUntil, micro(t.now.Add(visible)), visible.Microseconds(), hand)
+	return true, err
+}
+
+func (t *txn) extendOne(row *queueRow, rc *receipt, visible time.Duration) (driver.Outcome, error) {
+	if rc.settled.Load() != 0 {
+		return driver.Lost, nil
+	}
+	if rc.run {
+		moved, err := t.leaveRun(row, rc, visible, true)
+		if moved || err != nil {
+			return driver.Applied, err
+		}
+	}
+	n, err := t.s.exec(sqlTimedExtend, micro(t.now.Add(visible)), visible.Microseconds(), rc.pos, rc.hand)
+	if n == 1 {
+		return driver.Applied, err
+	}
+	return driver.Lost, err
+}

@@ -1,0 +1,218 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Store keeps idempotency records. Every item is decided inside the write transaction by the driver's Decide functions;
+// the guarded statements of record.go are the same decisions for the plain case, in one step.
+type Store struct{ db *DB }
+
+// Store returns the record store of the database; all of them are one.
+func (db *DB) Store() *Store { return &Store{db: db} }
+
+// Features describes the store. ServerClock: the host's clock decides, and processes that share a file share a host.
+func (s *Store) Features() driver.StoreFeatures {
+	return driver.StoreFeatures{
+		Name: s.db.path, Kind: "sqlite", Durable: true, ServerClock: true, Emits: true, MaxTx: s.db.o.MaxTx,
+	}
+}
+
+// Claim decides claims in one transaction. An error means that nothing was decided, or, unless it wraps
+// driver.ErrNotCommitted, that it is unknown whether it was.
+func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	out := make([]driver.Grant, len(c))
+	hashes := make([][]byte, len(c))
+	for i := range c {
+		hashes[i] = hash16(&c[i].Key)
+	}
+	err := s.db.write(ctx, len(c), func(t *txn) (err error) {
+		for i := range c {
+			if out[i], err = t.claim(&c[i], hashes[i]); err != nil {
+				return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return out, nil
+}
+
+// claim decides one claim. Most keys are new, so the insert comes first: it is the guarded write for "no record".
+func (t *txn) claim(c *driver.Claim, hash []byte) (driver.Grant, error) {
+	drawn, err := t.draw()
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	after, g, _ := driver.DecideClaim(driver.Record{}, *c, t.now, uint64(drawn))
+	fresh, err := t.insert(&after, hash)
+	if err != nil {
+		return g, err
+	}
+	if fresh {
+		t.use(drawn)
+		if t.tokens != nil {
+			err = t.touch(after.Token) // a reserved token may be of a block that a sweep knows already
+		}
+		return g, err
+	}
+	r, err := t.find(c.Key, hash)
+	if err != nil {
+		return g, err
+	}
+	after, g, changed := driver.DecideClaim(r, *c, t.now, uint64(drawn))
+	if !changed {
+		return g, nil
+	}
+	t.use(int64(after.Token))
+	return g, t.store(r.Token, &after)
+}
+
+// Extend renews leases in one transaction.
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(h))
+	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
+		for i := range h {
+			if out[i], err = t.extend(&h[i], lease); err != nil {
+				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extend leases: %w", err)
+	}
+	return out, nil
+}
+
+func (t *txn) extend(h *driver.Hold, lease time.Duration) (driver.Outcome, error) {
+	if !checkToken(h.Token) {
+		return driver.Lost, nil
+	}
+	hash := hash16(&h.Key)
+	n, err := t.s.exec(sqlExtend, int64(lease), micro(t.now.Add(lease)), t.micros(), int64(h.Token), h.Nonce[:],
+		int64(h.Generation), hash)
+	if err != nil {
+		return driver.Unknown, err
+	}
+	if n == 1 {
+		return driver.Applied, nil
+	}
+	r, err := t.find(h.Key, hash)
+	if err != nil {
+		return driver.Unknown, err
+	}
+	after, o := driver.DecideExtend(r, *h, lease, t.now)
+	if o == driver.Applied {
+		err = t.store(r.Token, &after)
+	}
+	return o, err
+}
+
+// Finish ends attempts in one transaction.
+func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(f))
+	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
+		for i := range f {
+			if out[i], _, err = t.finish(&f[i]); err != nil {
+				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finish: %w", err)
+	}
+	return out, nil
+}
+
+// finish decides one end of an attempt; changed is false when nothing was written now.
+func (t *txn) finish(f *driver.Finish) (o driver.Outcome, changed bool, err error) {
+	if !checkToken(f.Hold.Token) {
+		return driver.Lost, false, nil
+	}
+	hash := hash16(&f.Hold.Key)
+	if f.Final == driver.Complete {
+		n, err := t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
+			int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hash)
+		if err != nil {
+			return driver.Unknown, false, err
+		}
+		if n == 1 {
+			return driver.Applied, true, nil
+		}
+	}
+	r, err := t.find(f.Hold.Key, hash)
+	if err != nil {
+		return driver.Unknown, false, err
+	}
+	if f.Final < driver.Complete || f.Final > driver.Park {
+		return driver.Unknown, false, fmt.Errorf("Finish.Final %d is unknown", f.Final)
+	}
+	after, o, changed := driver.DecideFinish(r, *f, t.now)
+	if changed {
+		err = t.store(r.Token, &after)
+	}
+	return o, changed, err
+}
+
+// Record reads one record; ok is false when there is none.
+func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
+	err = s.db.read(ctx, "read record", func(v []any) (err error) {
+		r, err = scanRecord(v)
+		ok = err == nil && r.Key == k
+		return err
+	}, sqlRecordByHash, hash16(&k))
+	if !ok {
+		r = driver.Record{}
+	}
+	return r, ok, err
+}
+
+// Records lists records, oldest first.
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	limit := f.Limit
+	if limit <= 0 {
+		limit = -1
+	}
+	var out []driver.Record
+	err := s.db.read(ctx, "list records", func(v []any) error {
+		r, err := scanRecord(v)
+		out = append(out, r)
+		return err
+	}, "SELECT "+recordColumns+` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
+  ORDER BY created_at, token LIMIT ?3`, f.Consumer, int64(f.State), limit)
+	return out, err
+}
+
+// Operate does an operator's act; the record returned is the one that is stored afterwards.
+func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
+	hash := hash16(&op.Key)
+	err = s.db.write(ctx, 1, func(t *txn) error {
+		found, err := t.find(op.Key, hash)
+		if err != nil {
+			return err
+		}
+		drawn, err := t.draw()
+		if err != nil {
+			return err
+		}
+		var changed bool
+		if r, o, changed = driver.DecideOperate(found, op, t.now, uint64(drawn)); !changed {
+			r = found
+			return nil
+		}
+		t.use(int64(r.Token))
+		return t.store(found.Token, &r)
+	})
+	if err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
+	}
+	return r, o, nil
+}

@@ -1,0 +1,192 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// A sweep needs no index on the records' retention, which every completion would have to move. It knows per block of
+// 4096 tokens when something in it can be due at the earliest (semel_block). A completion in the fast path cannot make
+// that untrue: the record was IN_PROGRESS when its block was looked at, so the block is due at once. Every other write
+// to a known block says so (txn.touch). Blocks from semel_state.swept on are not known yet.
+
+// sweepStep bounds what one write transaction of a sweep removes, so that claims wait some milliseconds at most.
+const sweepStep = 500
+
+const (
+	sqlSweepKnown = "SELECT block FROM semel_block WHERE block >= ? AND due <= ? ORDER BY block LIMIT 1"
+	sqlSweepNext  = "SELECT token FROM semel_record WHERE token >= ? ORDER BY token LIMIT 1"
+	sqlSweepBlock = "SELECT token, state, retain_until, lease_until FROM semel_record WHERE token >= ? AND token < ?"
+	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4) AND retain_until < ?"
+	sqlSweepKeep  = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
+	sqlSweepDrop  = "DELETE FROM semel_block WHERE block = ?"
+)
+
+// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
+// horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
+// looks only at blocks of records where something can be due.
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+	select {
+	case s.db.sweeping <- struct{}{}:
+		defer func() { <-s.db.sweeping }()
+	case <-ctx.Done():
+		return sum, false, fmt.Errorf("sweep: %w", ctx.Err())
+	}
+	if limit <= 0 {
+		limit = math.MaxInt
+	}
+	from := int64(0)
+	for {
+		left := limit - sum.Purged - sum.Stranded
+		if left <= 0 {
+			return sum, true, nil
+		}
+		var step sweep
+		err := s.db.write(ctx, sweepStep, func(t *txn) error {
+			step = sweep{t: t, horizon: horizon, left: min(left, sweepStep), from: from}
+			return step.run()
+		})
+		if err != nil {
+			return sum, false, fmt.Errorf("sweep: %w", err)
+		}
+		sum.Purged += step.sum.Purged
+		sum.Stranded += step.sum.Stranded
+		if step.end {
+			return sum, false, nil
+		}
+		from = step.from
+	}
+}
+
+// sweep is one transaction of a sweep: one block, or a part of it.
+type sweep struct {
+	t       *txn
+	horizon time.Duration
+	left    int
+	from    int64 // the block to go on with
+	end     bool  // there is no further block
+	sum     driver.Swept
+}
+
+func (w *sweep) run() error {
+	t := w.t
+	if err := t.load(); err != nil {
+		return err
+	}
+	var block int64
+	known, err := t.s.one([]*int64{&block}, sqlSweepKnown, w.from, t.micros())
+	if err != nil {
+		return err
+	}
+	if !known {
+		var token int64
+		ok, err := t.s.one([]*int64{&token}, sqlSweepNext, max(w.from, t.swept)<<blockShift)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			w.end = true
+			return nil
+		}
+		block = token >> blockShift
+	}
+	// The block that tokens are drawn from stays unknown: new records do not say so.
+	current := block >= t.token>>blockShift
+	due, whole, err := w.sweepBlock(block)
+	if err != nil {
+		return err
+	}
+	if whole {
+		w.from = block + 1
+	} else {
+		w.from, due = block, 0
+	}
+	if current {
+		w.end = whole
+		return nil
+	}
+	if block >= t.swept {
+		t.swept, t.dirty = block+1, true
+	}
+	if due == math.MinInt64 {
+		_, err = t.s.exec(sqlSweepDrop, block)
+	} else {
+		_, err = t.s.exec(sqlSweepKeep, block, due)
+	}
+	return err
+}
+
+// sweepBlock decides the records of one block, w.left of them at most. due is when it has to be looked at again
+// (MinInt64: it is empty); whole is false when it stopped at the limit.
+func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
+	t := w.t
+	var purge, strand []int64
+	keep := 0
+	due, whole = math.MaxInt64, true
+	err = t.s.query(func(v []sqldriver.Value) error {
+		r := driver.Record{
+			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
+		}
+		_, verdict := driver.DecideSweep(r, t.now, w.horizon)
+		if verdict != driver.SweepKeep && len(purge)+len(strand) == w.left {
+			whole = false
+			return nil
+		}
+		switch verdict {
+		case driver.SweepPurge:
+			purge = append(purge, integer(v[0]))
+			return nil
+		case driver.SweepStrand:
+			strand = append(strand, integer(v[0]))
+		case driver.SweepKeep:
+		}
+		keep++
+		switch r.State {
+		case driver.InProgress:
+			due = min(due, t.micros())
+		case driver.Completed, driver.FailedState, driver.Released:
+			due = min(due, micro(r.RetainUntil)+1)
+		case driver.Absent, driver.Uncertain: // only a write of txn.store makes it due
+		}
+		return nil
+	}, sqlSweepBlock, block<<blockShift, (block+1)<<blockShift)
+	if err != nil {
+		return 0, false, err
+	}
+	if keep == 0 && whole {
+		due = math.MinInt64
+	}
+	return due, whole, w.apply(purge, strand)
+}
+
+func (w *sweep) apply(purge, strand []int64) error {
+	t := w.t
+	for _, token := range purge {
+		n, err := t.s.exec(sqlSweepPurge, token, t.micros())
+		if err != nil {
+			return err
+		}
+		w.sum.Purged += int(n)
+	}
+	for _, token := range strand {
+		var r driver.Record
+		err := t.s.query(func(v []sqldriver.Value) (err error) { r, err = scanRecord(v); return err }, sqlRecordByToken, token)
+		if err != nil {
+			return err
+		}
+		after, verdict := driver.DecideSweep(r, t.now, w.horizon)
+		if verdict != driver.SweepStrand {
+			continue
+		}
+		if err := t.store(r.Token, &after); err != nil {
+			return err
+		}
+		w.sum.Stranded++
+	}
+	return nil
+}

@@ -1,0 +1,372 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// txConn is the one connection of synchronous transactions: *sql.Tx for the handler, and below it the session that
+// decides the claims, on the same SQLite connection. It is used by who holds DB.lock.
+type txConn struct {
+	conn   *sql.Conn
+	s      *session
+	tokens reservation
+}
+
+// reservation is a range of tokens that a committed transaction drew. A synchronous transaction that is rolled back
+// takes its own writes back, the token sequence among them; its tokens were seen by a handler, so they must not be drawn
+// again (I3). Reserved tokens are used at most once, committed or not.
+type reservation struct{ next, end int64 }
+
+// reserveStep is how many tokens are reserved at once, at the least.
+const reserveStep = 256
+
+func (c *txConn) open(ctx context.Context, pool *sql.DB) error {
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	err = conn.Raw(func(dc any) error {
+		raw, ok := dc.(sqldriver.Conn)
+		if !ok {
+			return fmt.Errorf("driver connection is a %T", dc)
+		}
+		c.s = newSession(raw)
+		return nil
+	})
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.conn = conn
+	return nil
+}
+
+// close gives the connection back; the pool closes it. Statements of the session go with the connection.
+func (c *txConn) close() error {
+	if c.conn == nil {
+		return nil
+	}
+	err := c.conn.Raw(func(any) error { return c.s.closeStatements() })
+	return errors.Join(err, c.conn.Close())
+}
+
+// transaction is an open synchronous transaction. It holds SQLite's write lock and this process's turn.
+type transaction struct {
+	s     *Store
+	tx    *sql.Tx
+	t     *txn
+	held  []heldClaim
+	timer *time.Timer
+
+	mu      sync.Mutex
+	ended   bool
+	expired bool
+}
+
+// heldClaim is what the transaction acquired, with the record as it was before: a claim without a work is taken back.
+type heldClaim struct {
+	before driver.Record
+	after  driver.Record
+	hash   []byte
+}
+
+// errExpired tells why a transaction was rolled back under its handler.
+var errExpired = errors.New("the transaction was open for longer than MaxTx and was rolled back, because it holds the only write lock")
+
+// errEnded reports a handler that called Commit or Rollback on the handle.
+var errEnded = errors.New("the handler ended the transaction itself; semel commits it")
+
+// OffersTx reports whether handle is a **sql.Tx.
+func (s *Store) OffersTx(handle any) bool {
+	_, ok := handle.(**sql.Tx)
+	return ok
+}
+
+// Begin opens a transaction and decides the claims inside it. It waits for its turn to write, for Options.BusyTimeout at
+// most. What a claim changes without acquiring (an expired claim under Once is parked, a lease too far ahead is cut) is
+// committed at once. The Tx is nil when nothing was acquired. It is rolled back when it is open for longer than
+// Options.MaxTx; its Commit then answers driver.ErrNotCommitted.
+func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	if s.db.o.ReadOnly {
+		return nil, nil, fmt.Errorf("begin: database %s was opened read-only: %w", s.db.path, driver.ErrNotCommitted)
+	}
+	for range 8 {
+		x, grants, again, err := s.begin(ctx, c)
+		if err != nil {
+			return nil, nil, fmt.Errorf("begin: %w", err)
+		}
+		if !again {
+			if x == nil {
+				return nil, grants, nil
+			}
+			return x, grants, nil
+		}
+		if err := s.prepare(ctx, c); err != nil {
+			return nil, nil, fmt.Errorf("begin: %w", err)
+		}
+	}
+	return nil, nil, fmt.Errorf("begin: the records change too fast: %w", driver.ErrNotCommitted)
+}
+
+// prepare commits what has to be durable before the transaction: decisions that acquire nothing, and tokens.
+func (s *Store) prepare(ctx context.Context, c []driver.Claim) error {
+	need := int64(max(len(c), reserveStep))
+	var fresh reservation
+	err := s.db.write(ctx, len(c), func(t *txn) error {
+		for i := range c {
+			hash := hash16(&c[i].Key)
+			r, err := t.find(c[i].Key, hash)
+			if err != nil {
+				return err
+			}
+			after, g, changed := driver.DecideClaim(r, c[i], t.now, math.MaxInt64)
+			if changed && g.Verdict != driver.Acquired {
+				if err := t.store(r.Token, &after); err != nil {
+					return err
+				}
+			}
+		}
+		next, err := t.draw()
+		if err != nil {
+			return err
+		}
+		t.use(next + need - 1)
+		fresh = reservation{next: next, end: next + need}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.db.lock <- struct{}{}
+	s.db.tx.tokens = fresh
+	<-s.db.lock
+	return nil
+}
+
+// begin tries once. again: something has to be committed before (see prepare).
+func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, grants []driver.Grant, again bool, err error) {
+	db := s.db
+	select {
+	case db.lock <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, false, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ctx.Err())
+	case <-db.closing:
+		return nil, nil, false, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			<-db.lock
+		}
+	}()
+	if db.tx.tokens.end-db.tx.tokens.next < int64(len(c)) {
+		return nil, nil, true, nil
+	}
+	if err := db.tx.open(ctx, db.txs); err != nil {
+		return nil, nil, false, explain(db.path, err)
+	}
+	x = &transaction{s: s}
+	err = patiently(ctx, db.o.BusyTimeout, func() (err error) {
+		// Not ctx: it may end with the call, and would end the transaction.
+		x.tx, err = db.tx.conn.BeginTx(context.WithoutCancel(ctx), nil)
+		return err
+	})
+	if err != nil {
+		return nil, nil, false, explain(db.path, err)
+	}
+	err = x.raw(func() error { grants, again, err = x.claim(c); return err })
+	if err != nil || again || len(x.held) == 0 {
+		return nil, grants, again, errors.Join(explain(db.path, err), x.tx.Rollback())
+	}
+	keep = true
+	x.timer = time.AfterFunc(db.o.MaxTx, x.expire)
+	return x, grants, false, nil
+}
+
+// raw runs fn with the connection locked against the handle's own use.
+func (x *transaction) raw(fn func() error) error {
+	return x.s.db.tx.conn.Raw(func(any) error { return fn() })
+}
+
+// claim decides the claims inside the transaction.
+func (x *transaction) claim(c []driver.Claim) ([]driver.Grant, bool, error) {
+	x.t = newTxn(x.s.db, x.s.db.tx.s)
+	x.t.tokens = &x.s.db.tx.tokens
+	grants := make([]driver.Grant, len(c))
+	for i := range c {
+		hash := hash16(&c[i].Key)
+		before, err := x.t.find(c[i].Key, hash)
+		if err != nil {
+			return nil, false, err
+		}
+		drawn := x.t.tokens.next
+		if drawn <= int64(before.Token) {
+			return nil, true, nil // others drew meanwhile, and this key went on
+		}
+		after, g, changed := driver.DecideClaim(before, c[i], x.t.now, uint64(drawn))
+		grants[i] = g
+		if !changed {
+			continue
+		}
+		if g.Verdict != driver.Acquired {
+			return nil, true, nil
+		}
+		x.t.use(int64(after.Token))
+		if err := x.write(&before, &after, hash); err != nil {
+			return nil, false, err
+		}
+		x.held = append(x.held, heldClaim{before: before, after: after, hash: hash})
+	}
+	return grants, false, nil
+}
+
+func (x *transaction) write(before, after *driver.Record, hash []byte) error {
+	if before.State != driver.Absent {
+		return x.t.store(before.Token, after)
+	}
+	if _, err := x.t.insert(after, hash); err != nil {
+		return err
+	}
+	return x.t.touch(after.Token) // a reserved token may be of a block that a sweep knows already
+}
+
+// As sets a **sql.Tx.
+func (x *transaction) As(handle any) bool {
+	h, ok := handle.(**sql.Tx)
+	if ok {
+		*h = x.tx
+	}
+	return ok
+}
+
+// expire rolls back a transaction that is open for too long. A statement that runs is waited for.
+func (x *transaction) expire() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.ended {
+		x.expired = true
+		_ = x.end(false)
+	}
+}
+
+// end ends the transaction and gives the turn to write back. The caller holds mu.
+func (x *transaction) end(commit bool) (err error) {
+	x.ended = true
+	x.timer.Stop()
+	if commit {
+		err = x.tx.Commit()
+	} else {
+		err = x.tx.Rollback()
+	}
+	<-x.s.db.lock
+	return err
+}
+
+// Rollback gives everything back, the claims included.
+func (x *transaction) Rollback(context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
+		return nil
+	}
+	if err := x.end(false); err != nil && !errors.Is(err, sql.ErrTxDone) {
+		return fmt.Errorf("roll back: %w", explain(x.s.db.path, err))
+	}
+	return nil
+}
+
+// Commit writes the works and commits. A claim without a work leaves no trace: its item failed or did not run. Whatever
+// the answer, the transaction has ended.
+func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.expired {
+		return fmt.Errorf("commit: %w: %w", driver.ErrNotCommitted, errExpired)
+	}
+	if x.ended {
+		return fmt.Errorf("commit: %w", sql.ErrTxDone)
+	}
+	err := x.s.checkWorks(w)
+	out := make([]driver.Outcome, len(w))
+	if err == nil {
+		err = x.raw(func() error { return x.works(w, out) })
+	}
+	if err != nil {
+		if rerr := x.end(false); rerr != nil && !errors.Is(err, errEnded) {
+			err = errors.Join(err, rerr)
+		}
+		return fmt.Errorf("commit: %w", explain(x.s.db.path, err))
+	}
+	if err := x.end(true); err != nil {
+		return fmt.Errorf("commit: %w", explain(x.s.db.path, err))
+	}
+	x.t.committed()
+	x.s.db.settled(w, out)
+	return nil
+}
+
+func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
+	// A handler that ended the transaction itself would let everything below commit on its own, statement by statement.
+	// BEGIN fails inside a transaction, and that is how to ask.
+	if _, err := x.t.s.exec("BEGIN"); err == nil {
+		_, err = x.t.s.exec("ROLLBACK")
+		return errors.Join(errEnded, err)
+	}
+	done := map[driver.Key]bool{}
+	for i := range w {
+		key := w[i].Finish.Hold.Key
+		if !x.holds(&w[i].Finish.Hold) || done[key] {
+			return &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", key.Raw)}
+		}
+		done[key] = true
+	}
+	for i := range x.held {
+		h := &x.held[i]
+		if done[h.after.Key] {
+			continue
+		}
+		if err := x.takeBack(h); err != nil {
+			return err
+		}
+	}
+	if err := x.t.commit(w, out); err != nil {
+		return err
+	}
+	for i, o := range out {
+		if o != driver.Applied {
+			return &driver.ItemError{Index: i, Err: fmt.Errorf("record was changed inside the transaction: %v", o)}
+		}
+	}
+	return x.t.flush()
+}
+
+func (x *transaction) holds(h *driver.Hold) bool {
+	for i := range x.held {
+		if x.held[i].after.Hold() == *h {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *transaction) takeBack(h *heldClaim) error {
+	if h.before.State != driver.Absent {
+		return x.t.store(h.after.Token, &h.before)
+	}
+	n, err := x.t.s.exec(sqlRecordDelete, int64(h.after.Token))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("record %q: %d rows have token %d", h.after.Key.Raw, n, h.after.Token)
+	}
+	return err
+}

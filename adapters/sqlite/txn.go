@@ -1,0 +1,219 @@
+package sqlite
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// clockSlack is how far the host's clock may step back unnoticed: a lease or a visibility lives longer by that much.
+const clockSlack = time.Second
+
+// txn is one open write transaction: the counters that it moves and the queues that it changes. It is thrown away after
+// a rollback, and nothing outside of it was touched by then.
+type txn struct {
+	db  *DB
+	s   *session
+	now time.Time // whole microseconds
+
+	loaded              bool // the row of semel_state
+	dirty               bool
+	token, clock, swept int64
+	tokens              *reservation // set in synchronous transactions: where tokens come from
+
+	queues map[string]*queueRow
+	wakes  []*queueRow // queues that may have something deliverable now
+}
+
+// queueRow is a row of semel_queue.
+type queueRow struct {
+	id                int64
+	name              string
+	next, taken, hand int64
+	dirty, woken      bool
+}
+
+// queueShift is where the queue's id is in a position.
+const (
+	queueShift = 44
+	posMask    = 1<<queueShift - 1
+)
+
+func (q *queueRow) low() int64  { return q.id << queueShift }
+func (q *queueRow) high() int64 { return q.id<<queueShift | posMask }
+
+func newTxn(db *DB, s *session) *txn {
+	return &txn{db: db, s: s, now: time.UnixMicro(db.now().UnixMicro())}
+}
+
+func (t *txn) micros() int64 { return t.now.UnixMicro() }
+
+// load reads the counters, once. A clock that stepped back is noticed here.
+func (t *txn) load() error {
+	if t.loaded {
+		return nil
+	}
+	ok, err := t.s.one([]*int64{&t.token, &t.clock, &t.swept}, "SELECT token, clock, swept FROM semel_state WHERE one = 1")
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("table semel_state has no row")
+	}
+	t.loaded = true
+	if t.micros() < t.clock-clockSlack.Microseconds() {
+		t.clock, t.dirty = t.micros(), true
+		return t.clockBack()
+	}
+	return nil
+}
+
+// clockBack is law 7 for the queues: nothing may stay invisible for longer than was asked for. Records are rewritten by
+// the claim that finds them.
+func (t *txn) clockBack() error {
+	now := t.micros()
+	for _, table := range []string{"semel_timed", "semel_flight"} {
+		// hold is what was asked for; a row further ahead than that was written by the clock before it stepped back.
+		if _, err := t.s.exec("UPDATE "+table+" SET until = ? + hold WHERE until > ? + hold", now, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// draw answers the next token; use makes it used. Tokens of a rolled-back synchronous transaction are reserved before.
+func (t *txn) draw() (int64, error) {
+	if t.tokens != nil {
+		return t.tokens.next, nil
+	}
+	err := t.load()
+	return t.token + 1, err
+}
+
+func (t *txn) use(token int64) {
+	if t.tokens != nil {
+		t.tokens.next = max(t.tokens.next, token+1)
+		return
+	}
+	if token > t.token {
+		t.token, t.dirty = token, true
+	}
+}
+
+// queue answers the row of a queue, nil when there is none and make is false.
+func (t *txn) queue(name string, make bool) (*queueRow, error) {
+	if q := t.queues[name]; q != nil {
+		return q, nil
+	}
+	q := &queueRow{name: name}
+	dest := []*int64{&q.id, &q.next, &q.taken, &q.hand}
+	ok, err := t.s.one(dest, "SELECT id, next, taken, hand FROM semel_queue WHERE name = ?", name)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if !make {
+			return nil, nil
+		}
+		if _, err := t.s.exec("INSERT INTO semel_queue (name, next, taken, hand) VALUES (?, 1, 0, 0)", name); err != nil {
+			return nil, fmt.Errorf("make queue %q: %w", name, err)
+		}
+		if _, err := t.s.one(dest, "SELECT id, next, taken, hand FROM semel_queue WHERE name = ?", name); err != nil {
+			return nil, err
+		}
+		if q.id >= 1<<(62-queueShift) {
+			return nil, fmt.Errorf("make queue %q: the file has too many queues", name)
+		}
+	}
+	t.remember(q)
+	return q, nil
+}
+
+func (t *txn) remember(q *queueRow) {
+	if t.queues == nil {
+		t.queues = map[string]*queueRow{}
+	}
+	t.queues[q.name] = q
+}
+
+// wake notes that the queue may have something deliverable after the commit.
+func (t *txn) wake(q *queueRow) {
+	if !q.woken {
+		q.woken = true
+		t.wakes = append(t.wakes, q)
+	}
+}
+
+// handOff draws the number of a hand-off.
+func (q *queueRow) handOff() int64 {
+	q.hand++
+	q.dirty = true
+	return q.low() | q.hand
+}
+
+// flush writes the counters that moved: once per transaction, however many items it has.
+func (t *txn) flush() error {
+	for _, q := range t.queues {
+		if !q.dirty {
+			continue
+		}
+		if _, err := t.s.exec("UPDATE semel_queue SET next = ?, taken = ?, hand = ? WHERE id = ?",
+			q.next, q.taken, q.hand, q.id); err != nil {
+			return fmt.Errorf("write queue %q: %w", q.name, err)
+		}
+		if err := t.load(); err != nil {
+			return err
+		}
+		t.dirty = true // the clock is noted with every hand-off
+		q.dirty = false
+	}
+	if !t.dirty {
+		return nil
+	}
+	t.clock = max(t.clock, t.micros())
+	_, err := t.s.exec("UPDATE semel_state SET token = ?, clock = ?, swept = ? WHERE one = 1", t.token, t.clock, t.swept)
+	t.dirty = false
+	return err
+}
+
+// committed tells the waiting receivers of this process.
+func (t *txn) committed() {
+	for _, q := range t.wakes {
+		t.db.watch.signal(q.name)
+	}
+}
+
+// micro is a time as it is stored; the zero time is 0.
+func micro(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicro(v int64) time.Time {
+	if v == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(v)
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// interface checks.
+var (
+	_ driver.Queue           = (*Queue)(nil)
+	_ driver.Sender          = (*Queue)(nil)
+	_ driver.QueueInspector  = (*Queue)(nil)
+	_ driver.LetterBox       = (*Queue)(nil)
+	_ driver.Transactor      = (*Store)(nil)
+	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.Operator        = (*Store)(nil)
+	_ driver.Sweeper         = (*Store)(nil)
+)

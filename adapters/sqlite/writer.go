@@ -1,0 +1,246 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// maxGroup bounds the items of one write transaction, so that a heartbeat never waits behind more than some tens of
+// milliseconds of work.
+const maxGroup = 2000
+
+// contentionMemory is how long after another process's write this one leaves a gap between its transactions.
+const contentionMemory = time.Second
+
+// The states of an op: whoever moves it out of queued owns its answer.
+const (
+	queued int32 = iota
+	running
+	cancelled
+)
+
+// op is one write that waits for its turn. run may be called again after a rollback, so it sets its results anew.
+type op struct {
+	run    func(t *txn) error
+	weight int
+	state  atomic.Int32
+	done   chan error
+}
+
+// write runs fn in a write transaction, together with what other callers want to write at the time, and returns after
+// the commit. fn's error rolls fn back and is returned. With ctx done before its turn fn does not run; once it runs, the
+// answer is waited for, because an abandoned write would have an unknown outcome.
+func (db *DB) write(ctx context.Context, weight int, fn func(t *txn) error) error {
+	if db.o.ReadOnly {
+		return fmt.Errorf("database %s was opened read-only: %w", db.path, driver.ErrNotCommitted)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
+	}
+	o := &op{run: fn, weight: weight, done: make(chan error, 1)}
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
+	}
+	db.pending = append(db.pending, o)
+	db.mu.Unlock()
+	select {
+	case db.kick <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		if o.state.CompareAndSwap(queued, cancelled) {
+			return fmt.Errorf("%w: %w", driver.ErrNotCommitted, ctx.Err())
+		}
+		return <-o.done
+	}
+}
+
+// writeLoop is the writing goroutine. It takes SQLite's lock first and the pending writes then: whoever came while it
+// waited is in the same transaction.
+func (db *DB) writeLoop() {
+	defer db.done.Done()
+	var others contention
+	for {
+		select {
+		case <-db.closing:
+			return
+		case <-db.kick:
+		}
+		for db.hasPending() {
+			select {
+			case <-db.closing:
+				return
+			case db.lock <- struct{}{}:
+			}
+			if err := db.begin(&others); err != nil {
+				db.refuse(explain(db.path, err))
+			} else {
+				db.group(db.take(), &others)
+			}
+			<-db.lock
+			others.yield()
+		}
+	}
+}
+
+func (db *DB) hasPending() bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return len(db.pending) > 0
+}
+
+// take takes pending writes of maxGroup items or a little more.
+func (db *DB) take() []*op {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var out []*op
+	n, i := 0, 0
+	for ; i < len(db.pending) && n < maxGroup; i++ {
+		if o := db.pending[i]; o.state.CompareAndSwap(queued, running) {
+			out = append(out, o)
+			n += o.weight
+		}
+	}
+	rest := copy(db.pending, db.pending[i:])
+	clear(db.pending[rest:])
+	db.pending = db.pending[:rest]
+	return out
+}
+
+// refuse answers everything that is pending.
+func (db *DB) refuse(err error) {
+	if !errors.Is(err, driver.ErrNotCommitted) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
+	}
+	db.mu.Lock()
+	ops := db.pending
+	db.pending = nil
+	db.mu.Unlock()
+	for _, o := range ops {
+		if o.state.CompareAndSwap(queued, running) {
+			o.done <- err
+		}
+	}
+}
+
+func (db *DB) begin(others *contention) error {
+	first := true
+	return patiently(background, db.o.BusyTimeout, func() error {
+		_, err := db.writer.exec("BEGIN IMMEDIATE")
+		if err != nil && first {
+			others.seen = time.Now()
+			first = false
+		}
+		select {
+		case <-db.closing:
+			if err != nil {
+				return ErrClosed
+			}
+		default:
+		}
+		return err
+	})
+}
+
+// group runs writes in the open transaction and commits. One that fails is answered and left out, and the others run
+// again: nothing of a failed write may remain, and savepoints would cost every transaction a second copy of its pages.
+// After a second failure each goes alone.
+func (db *DB) group(ops []*op, others *contention) {
+	failures := 0
+	for {
+		bad, err := db.attempt(ops, others)
+		if bad < 0 {
+			for _, o := range ops {
+				o.done <- err
+			}
+			return
+		}
+		ops[bad].done <- err
+		ops = append(ops[:bad:bad], ops[bad+1:]...)
+		if failures++; failures == 2 {
+			db.singly(ops, others)
+			return
+		}
+		if len(ops) == 0 {
+			return
+		}
+		if err := db.begin(others); err != nil {
+			for _, o := range ops {
+				o.done <- explain(db.path, err)
+			}
+			return
+		}
+	}
+}
+
+func (db *DB) singly(ops []*op, others *contention) {
+	for _, o := range ops {
+		err := db.begin(others)
+		if err == nil {
+			_, err = db.attempt([]*op{o}, others)
+		} else {
+			err = explain(db.path, err)
+		}
+		o.done <- err
+	}
+}
+
+// attempt runs and commits. bad < 0: all have the answer err, which is nil after a commit. Else ops[bad] failed with
+// err and everything was rolled back.
+func (db *DB) attempt(ops []*op, others *contention) (bad int, err error) {
+	t := newTxn(db, db.writer)
+	others.look(t)
+	for i, o := range ops {
+		if err := o.run(t); err != nil {
+			db.rollback()
+			return i, explain(db.path, err)
+		}
+	}
+	if err = t.flush(); err == nil {
+		_, err = db.writer.exec("COMMIT")
+	}
+	if err != nil {
+		db.rollback()
+		return -1, explain(db.path, err)
+	}
+	t.committed()
+	return -1, nil
+}
+
+// rollback ends the transaction. SQLite may have rolled back by itself (a full disk): then there is none, and the
+// error says so and no more.
+func (db *DB) rollback() { _, _ = db.writer.exec("ROLLBACK") }
+
+// contention remembers whether other processes write to the file.
+type contention struct {
+	version int64
+	seen    time.Time
+}
+
+// look notices commits by other connections.
+func (c *contention) look(t *txn) {
+	var v int64
+	if _, err := t.s.one([]*int64{&v}, "PRAGMA data_version"); err == nil && v != c.version {
+		if c.version != 0 {
+			c.seen = t.now
+		}
+		c.version = v
+	}
+}
+
+// yield leaves a gap in which another process gets the lock: it polls every lockPoll.
+func (c *contention) yield() {
+	if !c.seen.IsZero() && time.Since(c.seen) < contentionMemory {
+		time.Sleep(lockPoll / 2)
+	}
+}

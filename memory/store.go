@@ -45,6 +45,9 @@ func newStore(db *DB) *Store {
 	}
 }
 
+// Tables returns what effects wrote through this store.
+func (s *Store) Tables() *Tables { return &s.db.tables }
+
 // Features describes the store.
 func (s *Store) Features() driver.StoreFeatures {
 	return driver.StoreFeatures{Name: "memory", Kind: "memory", ServerClock: true, Emits: !s.db.solo}

@@ -1,0 +1,78 @@
+package memory_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// fakeClock is a clock that moves when it is told to.
+type fakeClock struct {
+	at atomic.Int64
+	db *memory.DB
+}
+
+func openFake() (*memory.DB, *fakeClock) {
+	c := &fakeClock{}
+	c.at.Store(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).UnixNano())
+	c.db = memory.Open(memory.WithClock(func() time.Time { return time.Unix(0, c.at.Load()).UTC() }))
+	return c.db, c
+}
+
+func (c *fakeClock) advance(d time.Duration) {
+	c.at.Add(int64(d))
+	c.db.Wake()
+}
+
+func ledger(store *memory.Store) *semeltest.Ledger {
+	return &semeltest.Ledger{
+		Buffer: func(c driver.Committer) any {
+			var e *memory.Effects
+			c.Offers(&e)
+			return e
+		},
+		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
+		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
+		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
+			var x *memory.Tx
+			tx.As(&x)
+			return x.Append("ledger", id)
+		},
+		Count: func(_ context.Context, id string) (n int, err error) {
+			for _, r := range store.Tables().Rows("ledger") {
+				if r.Value == id {
+					n++
+				}
+			}
+			return n, nil
+		},
+	}
+}
+
+func TestStoreSuite(t *testing.T) {
+	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
+		db, clock := openFake()
+		return semeltest.StoreSetup{Store: db.Store(), Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+	})
+}
+
+// TestStoreSuiteRealClock runs the suite as a real database runs it: with short leases and real waits.
+func TestStoreSuiteRealClock(t *testing.T) {
+	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
+		db := memory.Open()
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+	})
+}
+
+// TestStoreSuiteAlone runs it on a store without a database around it.
+func TestStoreSuiteAlone(t *testing.T) {
+	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
+		s := memory.NewStore()
+		return semeltest.StoreSetup{Store: s, Ledger: ledger(s)}
+	})
+}

@@ -1,0 +1,400 @@
+package semeltest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Fingerprints: two sums of one recipe, one of another.
+const (
+	fpSame  = driver.Fingerprint("rcp1" + "sum-a")
+	fpOther = driver.Fingerprint("rcp1" + "sum-b")
+	fpOlder = driver.Fingerprint("rcp0" + "sum-a")
+)
+
+// Steps that recipes are made of. Whoever is meant by "mine" is the last that acquired the cell's key.
+
+func claimFor(lease time.Duration) step {
+	return step{make: func(c *cell) request {
+		return request{claim: &driver.Claim{
+			Key: c.key, Nonce: newNonce(), Fingerprint: c.fp, DeliveryID: "delivery-1", Lease: lease, Takeover: c.policy,
+		}}
+	}}
+}
+
+// claimAs is a claim by somebody with a policy of their own.
+func claimAs(p driver.Takeover, lease time.Duration) step {
+	return step{make: func(c *cell) request {
+		return request{claim: &driver.Claim{
+			Key: c.key, Nonce: newNonce(), DeliveryID: "delivery-2", Lease: lease, Takeover: p,
+		}}
+	}}
+}
+
+func claimAgain() step {
+	return step{make: func(c *cell) request {
+		return request{claim: &driver.Claim{Key: c.key, Nonce: c.held.Nonce, Fingerprint: c.fp, Lease: long, Takeover: c.policy}}
+	}}
+}
+
+func finishWith(f driver.Finish) step {
+	return step{make: func(c *cell) request {
+		g := f
+		g.Hold, g.Keep, g.Reason = c.held, c.keep, own+f.Final.String()
+		return request{finish: &g}
+	}}
+}
+
+func extendMine() step {
+	return step{make: func(c *cell) request { return request{extend: &c.held} }}
+}
+
+func operateWith(op driver.Operation) step {
+	return step{make: func(c *cell) request {
+		o := op
+		o.Key, o.Token, o.Generation = c.key, c.model.Token, c.model.Generation
+		o.Keep, o.Reason = c.keep, own+"operator"
+		return request{operate: &o}
+	}}
+}
+
+var barrier = step{barrier: true}
+
+// recipe reaches one state by legal operations.
+type recipe struct {
+	name     string
+	operator bool // it needs a driver.Operator
+	bare     bool // its claims carry no fingerprint
+	steps    []step
+}
+
+func recipes() []recipe {
+	done := finishWith(driver.Finish{Final: driver.Complete, Result: []byte("result-1")})
+	fail := finishWith(driver.Finish{Final: driver.Fail})
+	park := finishWith(driver.Finish{Final: driver.Park})
+	release := func(r driver.Ran, after time.Duration) step {
+		return finishWith(driver.Finish{Final: driver.Release, Ran: r, RetryAfter: after})
+	}
+	resolve := func(as driver.State) step {
+		return operateWith(driver.Operation{Kind: driver.Resolve, As: as, Result: []byte("result-2")})
+	}
+	redrive := operateWith(driver.Operation{Kind: driver.Redrive})
+	rerun := operateWith(driver.Operation{Kind: driver.Redrive, NewGeneration: true})
+	force := operateWith(driver.Operation{Kind: driver.ForceRelease})
+	list := func(s ...step) []step { return s }
+	return []recipe{
+		{name: "absent"},
+		{name: "live", steps: list(claimFor(long))},
+		{name: "live, bare", bare: true, steps: list(claimFor(long))},
+		{name: "live, extended", steps: list(claimFor(short), extendMine())},
+		{name: "live, claimed again", steps: list(claimFor(short), claimAgain())},
+		{name: "live, second attempt", steps: list(claimFor(long), release(driver.MaybeApplied, 0), claimFor(long))},
+		{name: "expired", steps: list(claimFor(short), barrier)},
+		{name: "taken over", steps: list(claimFor(short), barrier, claimFor(long))},
+		{name: "taken over, expired", steps: list(claimFor(short), barrier, claimFor(short), barrier)},
+		{name: "taken over by once", steps: list(claimFor(short), barrier, claimAs(driver.Once, long))},
+		{name: "released unstarted", steps: list(claimFor(long), release(driver.Unstarted, 0))},
+		{name: "released not applied", steps: list(claimFor(long), release(driver.NotApplied, 0))},
+		{name: "released maybe", steps: list(claimFor(long), release(driver.MaybeApplied, 0))},
+		{name: "released after a wait", steps: list(claimFor(long), release(driver.NotApplied, short), barrier)},
+		{name: "released not due", steps: list(claimFor(long), release(driver.MaybeApplied, retry))},
+		{name: "completed", steps: list(claimFor(long), done)},
+		{name: "completed, bare", bare: true, steps: list(claimFor(long), done)},
+		{name: "completed after expiry", steps: list(claimFor(short), barrier, done)},
+		{name: "failed", steps: list(claimFor(long), fail)},
+		{name: "uncertain", steps: list(claimFor(long), park)},
+		{name: "recovered", steps: list(claimFor(long), park, done)},
+		{name: "disposed", operator: true, steps: list(claimFor(long), fail, operateWith(driver.Operation{Kind: driver.Discard}))},
+		{name: "resolved to completed", operator: true, steps: list(claimFor(long), park, resolve(driver.Completed))},
+		{name: "resolved to failed", operator: true, steps: list(claimFor(long), park, resolve(driver.FailedState))},
+		{name: "resolved to released", operator: true, steps: list(claimFor(long), park, resolve(driver.Released))},
+		{name: "redriven", operator: true, steps: list(claimFor(long), fail, redrive)},
+		{name: "redriven, live", operator: true, steps: list(claimFor(long), fail, redrive, claimFor(long))},
+		{name: "rerun", operator: true, steps: list(claimFor(long), done, rerun)},
+		{name: "rerun, completed", operator: true, steps: list(claimFor(long), done, rerun, claimFor(long), done)},
+		{name: "force-released", operator: true, steps: list(claimFor(long), force)},
+	}
+}
+
+// op is one operation under test.
+type op struct {
+	name     string
+	operator bool
+	step     step
+}
+
+// operations are all that is tried on each state.
+func operations() []op {
+	all := claimOps()
+	for _, h := range holds() {
+		all = append(all, op{name: "extend, " + h.name, step: step{make: func(c *cell) request {
+			hold := h.pick(c)
+			return request{extend: &hold}
+		}}})
+		for _, f := range finals() {
+			all = append(all, op{name: f.name + ", " + h.name, step: step{make: func(c *cell) request {
+				g := f.Finish
+				g.Hold, g.Keep, g.Reason = h.pick(c), c.keep, own+"last"
+				return request{finish: &g}
+			}}})
+		}
+	}
+	return append(all, operatorOps()...)
+}
+
+func claimOps() []op {
+	var all []op
+	fps := []struct {
+		name string
+		fp   driver.Fingerprint
+	}{{"same", fpSame}, {"differs", fpOther}, {"other recipe", fpOlder}, {"none", ""}}
+	for _, p := range []driver.Takeover{driver.Resume, driver.Probe, driver.Once} {
+		for i, f := range fps {
+			for _, mine := range []bool{true, false} {
+				name := fmt.Sprintf("claim by %v, fingerprint %s, own nonce %v", p, f.name, mine)
+				all = append(all, op{name: name, step: step{make: func(c *cell) request {
+					q := &driver.Claim{Key: c.key, Nonce: newNonce(), Fingerprint: f.fp, Lease: later, Takeover: p}
+					q.DeliveryID = []string{"delivery-1", "delivery-3"}[i%2]
+					if mine {
+						q.Nonce = c.held.Nonce
+					}
+					return request{claim: q}
+				}}})
+			}
+		}
+	}
+	return all
+}
+
+type holdKind struct {
+	name string
+	pick func(c *cell) driver.Hold
+}
+
+// holds relates the writer to the record: every token with every nonce, and another generation.
+func holds() []holdKind {
+	all := []holdKind{{"other generation", func(c *cell) driver.Hold {
+		h := c.held
+		h.Generation++
+		return h
+	}}}
+	for i, token := range []string{"older token", "my token", "newer token"} {
+		for _, mine := range []bool{true, false} {
+			all = append(all, holdKind{fmt.Sprintf("%s, own nonce %v", token, mine), func(c *cell) driver.Hold {
+				h := c.held
+				h.Token += uint64(i)
+				h.Token--
+				if !mine {
+					h.Nonce = newNonce()
+				}
+				return h
+			}})
+		}
+	}
+	return all
+}
+
+type namedFinish struct {
+	name string
+	driver.Finish
+}
+
+func finals() []namedFinish {
+	all := []namedFinish{
+		{"complete", driver.Finish{Final: driver.Complete, Result: []byte("result-3")}},
+		{"fail", driver.Finish{Final: driver.Fail}},
+		{"park", driver.Finish{Final: driver.Park}},
+	}
+	for ran, name := range []string{"unstarted", "not applied", "maybe applied"} {
+		f := driver.Finish{Final: driver.Release, Ran: driver.Ran(ran), RetryAfter: retry}
+		all = append(all, namedFinish{"release " + name, f})
+		f.Refund, f.RetryAfter = true, 0
+		all = append(all, namedFinish{"release with refund " + name, f})
+	}
+	return all
+}
+
+func operatorOps() []op {
+	kinds := []struct {
+		name string
+		driver.Operation
+	}{
+		{"resolve as completed", driver.Operation{Kind: driver.Resolve, As: driver.Completed, Result: []byte("result-4")}},
+		{"resolve as failed", driver.Operation{Kind: driver.Resolve, As: driver.FailedState}},
+		{"resolve as released", driver.Operation{Kind: driver.Resolve, As: driver.Released}},
+		{"redrive", driver.Operation{Kind: driver.Redrive}},
+		{"redrive, verified, edited", driver.Operation{Kind: driver.Redrive, Verified: true, Fingerprint: fpOther}},
+		{"redrive to a new generation", driver.Operation{Kind: driver.Redrive, NewGeneration: true}},
+		{"discard", driver.Operation{Kind: driver.Discard}},
+		{"force release", driver.Operation{Kind: driver.ForceRelease}},
+	}
+	var all []op
+	for _, k := range kinds {
+		for _, token := range []string{"its token", "older token", "newer token", "no token", "generation before"} {
+			all = append(all, op{operator: true, name: k.name + ", " + token, step: step{make: func(c *cell) request {
+				o := k.Operation
+				o.Key, o.Keep, o.Reason, o.Token, o.Generation = c.key, c.keep, own+"last", c.model.Token, c.model.Generation
+				switch token {
+				case "older token":
+					o.Token--
+				case "newer token":
+					o.Token++
+				case "no token":
+					o.Token = 0
+				case "generation before":
+					o.Generation--
+				}
+				return request{operate: &o}
+			}}})
+		}
+	}
+	return all
+}
+
+// cells makes every combination of recipe, policy and operation; a last claim by a stranger shows the outcome to those
+// who cannot look at records.
+func (b *bench) cells() []*cell {
+	_, operator := b.Store.(driver.Operator)
+	last := claimAs(driver.Resume, long)
+	var all []*cell
+	for _, r := range recipes() {
+		if r.operator && !operator {
+			continue
+		}
+		for _, p := range []driver.Takeover{driver.Resume, driver.Probe, driver.Once} {
+			for _, o := range operations() {
+				if o.operator && !operator {
+					continue
+				}
+				c := b.newCell(fmt.Sprintf("%s, under %v: %s", r.name, p, o.name))
+				c.policy = p
+				if !r.bare {
+					c.fp = fpSame
+				}
+				under := o.step
+				under.checked = true
+				c.steps = append(append(append(c.steps, r.steps...), under), last)
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// testCells compares the store with the decision table, cell by cell (protocol section 2).
+func testCells(t testing.TB, s StoreSetup) {
+	b := newBench(t, s)
+	cells := b.cells()
+	b.run(cells)
+	b.bad.report(t)
+	t.Logf("%d cells of the decision table compared", len(cells))
+}
+
+// testFM43Cells does the same after the store's clock stepped back: leases that seem too long are cut (law 7).
+func testFM43Cells(t testing.TB, s StoreSetup) {
+	if s.Advance == nil {
+		t.Log("left out: the store's clock cannot be moved")
+		return
+	}
+	b := newBench(t, s)
+	cells := b.cells()
+	tails := make([][]step, len(cells))
+	for i, c := range cells {
+		at := len(c.steps) - 2 // the operation under test and the last claim
+		c.steps, tails[i] = c.steps[:at], c.steps[at:]
+	}
+	b.run(cells)
+	const back = 45 * time.Minute // less than the long leases, more than the short ones
+	s.Advance(-back)
+	b.now = b.now.Add(-back)
+	for i, c := range cells {
+		c.steps = tails[i]
+	}
+	b.run(cells)
+	b.bad.report(t)
+	t.Logf("%d cells of the decision table compared after the clock stepped back", len(cells))
+}
+
+// testSweepCells sweeps records of every state, past their retention and not, abandoned and not.
+func testSweepCells(t testing.TB, s StoreSetup) {
+	sw, ok := s.Store.(driver.Sweeper)
+	if !ok {
+		t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	b := newBench(t, s)
+	_, operator := s.Store.(driver.Operator)
+	var cells []*cell
+	for _, r := range recipes() {
+		for _, p := range []driver.Takeover{driver.Resume, driver.Once} {
+			for _, k := range []time.Duration{short, keep} {
+				if r.operator && !operator {
+					continue
+				}
+				c := b.newCell(fmt.Sprintf("sweep: %s, under %v, kept for %v", r.name, p, k))
+				c.policy, c.keep = p, k
+				c.steps = append(append(c.steps, r.steps...), barrier)
+				cells = append(cells, c)
+			}
+		}
+	}
+	b.run(cells)
+	b.wait() // claims of the last round are short too
+	b.sweep(sw, cells, 0)
+	b.sweep(sw, cells, time.Millisecond)
+	b.sweep(sw, cells, time.Millisecond)
+	late := finishWith(driver.Finish{Final: driver.Complete, Result: []byte("late")})
+	late.checked = true
+	for _, c := range cells {
+		c.steps = []step{late, claimAs(driver.Resume, long)}
+	}
+	b.run(cells)
+	b.bad.report(t)
+	t.Logf("%d records swept three times", len(cells))
+}
+
+// sweep sweeps in small steps until there is no more, and compares the counts and every record.
+func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
+	b.t.Helper()
+	var want driver.Swept
+	for _, c := range cells {
+		after, v := driver.DecideSweep(c.model, b.now, horizon)
+		switch v {
+		case driver.SweepPurge:
+			want.Purged++
+			c.model = driver.Record{}
+		case driver.SweepStrand:
+			want.Stranded++
+			c.model = after
+		case driver.SweepKeep:
+		}
+	}
+	ctx, cancel := b.call()
+	defer cancel()
+	var got driver.Swept
+	for more := true; more; {
+		const limit = 7
+		var s driver.Swept
+		var err error
+		if s, more, err = sw.Sweep(ctx, horizon, limit); err != nil {
+			b.t.Fatalf("Sweep: %v", err)
+		}
+		if s.Purged+s.Stranded > limit {
+			b.bad.add("Sweep with limit %d swept %+v", limit, s)
+		}
+		if more && s == (driver.Swept{}) {
+			b.t.Fatalf("Sweep did nothing and says that there is more")
+		}
+		got.Purged += s.Purged
+		got.Stranded += s.Stranded
+	}
+	if got != want {
+		b.bad.add("Sweep with horizon %v answered %+v in all, the table says %+v", horizon, got, want)
+	}
+	for _, c := range cells {
+		b.inspect(c)
+	}
+}

@@ -1,0 +1,169 @@
+package semeltest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// StoreSetup is a store under test.
+type StoreSetup struct {
+	Store driver.Store
+	// Advance moves the store's clock, also back. nil: the store has its own clock; the suite waits, and leaves out the
+	// cells in which a clock steps back.
+	Advance func(d time.Duration)
+	// Skew is how long after the end of a lease the store still waits before it lets others take over. Defaults to 0.
+	Skew time.Duration
+	// Queue is a queue in the same database that acks and emitted messages commit to; nil when there is none. It has to
+	// be a driver.Sender too.
+	Queue driver.Queue
+	// Ledger writes and counts effects. A driver.Committer needs one.
+	Ledger *Ledger
+}
+
+// StoreFactory opens an empty store that shares no records with those of other calls: subtests run in parallel, and a
+// sweep sees everything. It registers its own cleanup with t.Cleanup.
+type StoreFactory func(t testing.TB) StoreSetup
+
+// QueueSetup is a queue under test.
+type QueueSetup struct {
+	Queue driver.Queue
+	// Send puts messages into it. Defaults to the queue's own driver.Sender.
+	Send func(ctx context.Context, m ...driver.Message) error
+	// Advance moves the queue's clock, as in StoreSetup.
+	Advance func(d time.Duration)
+	// Visibility is how long the queue keeps a delivery from others. With a real clock choose about a second: the suite
+	// waits for it several times. Defaults to the Visible of the first delivery.
+	Visibility time.Duration
+	// MaxBody is the largest body in bytes that the queue takes; the suite sends one (30 MiB at most). Defaults to
+	// 256 KiB.
+	MaxBody int
+}
+
+// QueueFactory opens an empty queue that shares no messages with those of other calls.
+type QueueFactory func(t testing.TB) QueueSetup
+
+// Ledger writes effects through a store and counts them from outside. Its table must have no unique constraint that
+// would hide a second effect.
+type Ledger struct {
+	// Buffer makes an empty effects buffer (Committer.Offers); Add queues one effect for id into it, and Refuse one that
+	// the database refuses.
+	Buffer func(c driver.Committer) any
+	Add    func(effects any, id string)
+	Refuse func(effects any)
+	// AddTx does the effect for id in an open transaction. A driver.Transactor needs it.
+	AddTx func(ctx context.Context, tx driver.Tx, id string) error
+	// Count counts the committed effects of id.
+	Count func(ctx context.Context, id string) (int, error)
+}
+
+// errLimit is how many failures one case reports in full.
+const errLimit = 12
+
+// mismatches collects failures of one case: the first few in full, then the number.
+type mismatches struct {
+	mu    sync.Mutex
+	first []string
+	total int
+}
+
+func (m *mismatches) add(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total++
+	if len(m.first) < errLimit {
+		m.first = append(m.first, fmt.Sprintf(format, args...))
+	}
+}
+
+func (m *mismatches) report(t testing.TB) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.first {
+		t.Error(s)
+	}
+	if n := m.total - len(m.first); n > 0 {
+		t.Errorf("and %d more", n)
+	}
+}
+
+// suiteCase is one named part of a suite.
+type suiteCase[S any] struct {
+	name string
+	run  func(t testing.TB, s S)
+}
+
+func runCases[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB) S) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, open(t))
+		})
+	}
+}
+
+// checkCases runs the cases one after the other and collects their failures instead of failing t.
+func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.TB) S) []string {
+	var all []string
+	for _, c := range cases {
+		r := &recorder{TB: t, name: c.name}
+		done := make(chan struct{})
+		go func() { // Fatal ends the goroutine
+			defer close(done)
+			defer r.catch()
+			c.run(r, open(r))
+		}()
+		<-done
+		all = append(all, r.failures...)
+	}
+	return all
+}
+
+// recorder is a testing.TB that keeps failures to itself.
+type recorder struct {
+	testing.TB
+	name     string
+	mu       sync.Mutex
+	failures []string
+}
+
+func (r *recorder) catch() {
+	if v := recover(); v != nil {
+		r.fail(fmt.Sprintf("panic: %v", v))
+	}
+}
+
+func (r *recorder) fail(s string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures = append(r.failures, r.name+": "+strings.TrimSpace(s))
+}
+
+// Name is the case's name; the other methods stand in for those that would fail the surrounding test.
+func (r *recorder) Name() string                      { return r.name }
+func (r *recorder) Helper()                           {}
+func (r *recorder) Log(...any)                        {}
+func (r *recorder) Logf(string, ...any)               {}
+func (r *recorder) Error(args ...any)                 { r.fail(fmt.Sprintln(args...)) }
+func (r *recorder) Errorf(format string, args ...any) { r.fail(fmt.Sprintf(format, args...)) }
+func (r *recorder) Fail()                             { r.fail("failed") }
+func (r *recorder) FailNow()                          { r.fail("failed"); runtime.Goexit() }
+func (r *recorder) Fatal(args ...any)                 { r.fail(fmt.Sprintln(args...)); runtime.Goexit() }
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fail(fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+// Failed reports that this case failed, whatever the others did.
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
+}

@@ -1,0 +1,49 @@
+package semeltest
+
+import (
+	"testing"
+)
+
+// RunStore tests a store against the decision table and against everything that it declares: batches, concurrency,
+// hostile keys, tokens over purges, and its optional interfaces.
+func RunStore(t *testing.T, open StoreFactory) {
+	runCases(t, storeCases(), open)
+}
+
+// CheckStore runs the same suite, one case after the other, and returns the failures instead of failing t: for tests of
+// the suite itself, and for commands that report about an adapter.
+func CheckStore(t testing.TB, open StoreFactory) []string {
+	return checkCases(t, storeCases(), open)
+}
+
+func storeCases() []suiteCase[StoreSetup] {
+	return []suiteCase[StoreSetup]{
+		{"cells", testCells},
+		{"FM43 cells after the clock stepped back", testFM43Cells},
+		{"sweep cells", testSweepCells},
+		{"random histories", testRandom},
+		{"batches are positional", testBatches},
+		{"a thousand keys in one call", testThousandKeys},
+		{"empty calls", testEmptyCalls},
+		{"FM13 one of many claimers acquires", testFM13OneAcquires},
+		{"FM45 many keys in opposite orders", testFM45OppositeOrders},
+		{"I3 tokens increase under contention", testTokensIncrease},
+		{"FM54 keys that look alike", testFM54LookAlikes},
+		{"FM55 hostile keys", testFM55HostileKeys},
+		{"FM32 unanswered writes are repeated", testFM32Repeats},
+		{"FM12 tokens survive a purge", testFM12Tokens},
+		{"a done context", testDoneContext},
+		{"FM58 results up to the limit", testFM58Results},
+		{"delivery ids are bounded", testDeliveryIDs},
+		{"records are listed", testRecords},
+		{"commit is guarded", testCommitGuarded},
+		{"commit repeated", testCommitRepeated},
+		{"commit refused as a whole", testCommitRefused},
+		{"commit joins acks", testCommitAcks},
+		{"commit emits", testCommitEmits},
+		{"FM72 rollback leaves no record", testFM72Rollback},
+		{"FM69 conflict row that is not completed", testFM69Conflicts},
+		{"FM70 commit, then the claims again", testFM70CommitRepeated},
+		{"transactions and late writes", testTxLateWrite},
+	}
+}

@@ -1,0 +1,181 @@
+package semeltest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// testFM32Repeats repeats every write, as a caller does who got no answer: it is applied once and answered alike.
+func testFM32Repeats(t testing.TB, s StoreSetup) {
+	b := newBench(t, s)
+	var cells []*cell
+	for _, f := range finals() {
+		for _, late := range []bool{false, true} {
+			c := b.newCell(fmt.Sprintf("%s repeated, late %v", f.name, late))
+			c.fp = fpSame
+			again, write := claimAgain(), finishWith(f.Finish)
+			again.checked, write.checked = true, true
+			c.steps = []step{claimFor(long), again, again, extendMine(), extendMine()}
+			if late {
+				c.steps = []step{claimFor(short), barrier}
+			}
+			c.steps = append(c.steps, write, write, write)
+			cells = append(cells, c)
+		}
+	}
+	b.run(cells)
+	b.bad.report(t)
+}
+
+// testFM12Tokens purges the record with the greatest token again and again: no later claim gets a token twice, and late
+// writes of purged attempts are lost.
+func testFM12Tokens(t testing.TB, s StoreSetup) {
+	sw, ok := s.Store.(driver.Sweeper)
+	if !ok {
+		t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	b := newBench(t, s)
+	k := keys(1, "purged-%d")[0]
+	var old []driver.Hold
+	for round := range 5 {
+		g := mustClaim(t, s.Store, k)[0]
+		for _, h := range old {
+			if g.Hold.Token <= h.Token {
+				t.Errorf("token %d was handed out after token %d: it restarts after a purge", g.Hold.Token, h.Token)
+			}
+			h := driver.Hold{Key: k, Generation: g.Hold.Generation, Epoch: h.Epoch, Token: h.Token, Nonce: h.Nonce}
+			mustFinish(t, s.Store, driver.Lost, driver.Finish{Hold: h, Final: driver.Complete, Keep: keep})
+			if out, err := s.Store.Extend(t.Context(), long, h); err != nil || out[0] != driver.Lost {
+				t.Errorf("extension by a purged attempt answered %v, %v, wanted lost", out, err)
+			}
+		}
+		old = append(old, g.Hold)
+		final := []driver.Final{driver.Complete, driver.Release, driver.Fail}[round%3]
+		mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: final, Ran: driver.NotApplied, Keep: short})
+		b.wait()
+		got, more, err := sw.Sweep(t.Context(), 0, 100)
+		if err != nil || more || got != (driver.Swept{Purged: 1}) {
+			t.Fatalf("sweep answered %+v, more %v, %v; wanted one record purged", got, more, err)
+		}
+	}
+}
+
+// testDoneContext calls with a context that is done: each call comes back at once with an error or with definite
+// answers, and what was unanswered can be repeated.
+func testDoneContext(t testing.TB, s StoreSetup) {
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := driver.Claim{Key: keys(1, "done-%d")[0], Nonce: newNonce(), Lease: long}
+	if g, err := s.Store.Claim(done, c); err == nil && (len(g) != 1 || g[0].Err == nil && g[0].Verdict != driver.Acquired) {
+		t.Errorf("claim with a done context answered %+v without an error", g)
+	}
+	g, err := retryClaim(t.Context(), s.Store, c)
+	if err != nil || g.Verdict != driver.Acquired {
+		t.Fatalf("the claim repeated answered %v, %v, wanted acquired", g.Verdict, err)
+	}
+	if out, err := s.Store.Extend(done, long, g.Hold); err == nil && (len(out) != 1 || out[0] != driver.Applied && out[0] != driver.Unknown) {
+		t.Errorf("extend with a done context answered %v without an error", out)
+	}
+	f := complete(g)
+	if out, err := s.Store.Finish(done, f); err == nil && (len(out) != 1 || out[0] != driver.Applied && out[0] != driver.Unknown) {
+		t.Errorf("finish with a done context answered %v without an error", out)
+	}
+	mustFinish(t, s.Store, driver.Applied, f)
+	if g := claimKeys(t, s.Store, c.Key)[0]; g.Verdict != driver.Replay {
+		t.Errorf("the key answers %v afterwards, wanted replay", g.Verdict)
+	}
+}
+
+// testFM58Results stores results of many sizes, up to what the store declares: they come back byte for byte.
+func testFM58Results(t testing.TB, s StoreSetup) {
+	sizes := []int{0, 1, 255, 256, 64 << 10, 1 << 20}
+	if m := s.Store.Features().MaxResult; m > 0 {
+		sizes = append(sizes, m)
+	}
+	for i, n := range sizes {
+		if m := s.Store.Features().MaxResult; n > 4<<20 || m > 0 && n > m {
+			continue
+		}
+		k := driver.Key{Consumer: "results", Raw: fmt.Sprint(i)}
+		f := complete(mustClaim(t, s.Store, k)[0])
+		f.Result = make([]byte, n)
+		for j := range f.Result {
+			f.Result[j] = byte(j * 7)
+		}
+		mustFinish(t, s.Store, driver.Applied, f)
+		if g := claimKeys(t, s.Store, k)[0]; !bytes.Equal(g.Result, f.Result) {
+			t.Errorf("a result of %d bytes came back as %d bytes, or changed", n, len(g.Result))
+		}
+	}
+}
+
+// testDeliveryIDs gives one key more deliveries than a record keeps.
+func testDeliveryIDs(t testing.TB, s StoreSetup) {
+	b := newBench(t, s)
+	c := b.newCell("many deliveries")
+	release := finishWith(driver.Finish{Final: driver.Release, Ran: driver.NotApplied})
+	release.checked = true
+	for i := range 2*driver.MaxDeliveries + 3 {
+		for _, id := range []int{i, i, 0, i / 2} {
+			c.steps = append(c.steps, step{make: func(c *cell) request {
+				return request{claim: &driver.Claim{
+					Key: c.key, Nonce: newNonce(), Lease: long, DeliveryID: fmt.Sprintf("delivery-%d", id),
+				}}
+			}}, release)
+		}
+	}
+	b.run([]*cell{c})
+	b.bad.report(t)
+}
+
+// testRecords lists records: oldest first, filtered, limited.
+func testRecords(t testing.TB, s StoreSetup) {
+	ins, ok := s.Store.(driver.RecordInspector)
+	if !ok {
+		t.Log("left out: the store has no driver.RecordInspector")
+		return
+	}
+	for i := range 6 {
+		k := driver.Key{Consumer: fmt.Sprint("consumer-", i%2), Raw: fmt.Sprint(i)}
+		g := mustClaim(t, s.Store, k)[0]
+		if i%3 == 0 {
+			mustFinish(t, s.Store, driver.Applied, complete(g))
+		}
+		if s.Advance != nil {
+			s.Advance(time.Second)
+		} else {
+			time.Sleep(3 * time.Millisecond) // stores keep times in milliseconds at worst
+		}
+	}
+	for _, x := range []struct {
+		filter driver.RecordFilter
+		want   []string
+	}{
+		{driver.RecordFilter{}, []string{"0", "1", "2", "3", "4", "5"}},
+		{driver.RecordFilter{Limit: 2}, []string{"0", "1"}},
+		{driver.RecordFilter{Consumer: "consumer-1"}, []string{"1", "3", "5"}},
+		{driver.RecordFilter{State: driver.Completed}, []string{"0", "3"}},
+		{driver.RecordFilter{State: driver.InProgress, Consumer: "consumer-0", Limit: 1}, []string{"2"}},
+		{driver.RecordFilter{State: driver.Uncertain}, nil},
+		{driver.RecordFilter{Consumer: "nobody"}, nil},
+	} {
+		rs, err := ins.Records(t.Context(), x.filter)
+		var got []string
+		for _, r := range rs {
+			got = append(got, r.Key.Raw)
+		}
+		if err != nil || !slices.Equal(got, x.want) {
+			t.Errorf("records with %+v: keys %v, %v, wanted %v", x.filter, got, err, x.want)
+		}
+	}
+	if _, found, err := ins.Record(t.Context(), driver.Key{Consumer: "consumer-0", Raw: "1"}); found || err != nil {
+		t.Errorf("record of a key of another consumer: found %v, %v", found, err)
+	}
+}

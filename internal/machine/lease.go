@@ -40,8 +40,8 @@ func (m *Machine) extendLeases() {
 		if it.leaseEnd == 0 || it.noExtend || it.lost || m.now-it.leaseAt < m.cfg.Lease/3 {
 			continue
 		}
-		switch it.phase {
-		case phReady, phRunning, phTx, phFinishing:
+		// Inside a transaction the row is locked by ourselves: an extension would wait for it, or spoil it.
+		if p := it.phase; p == phReady || p == phRunning || p == phFinishing || (p == phQueued && it.solo) {
 			it.refs++
 			items, holds = append(items, it), append(holds, it.hold)
 		}
@@ -56,6 +56,7 @@ func (m *Machine) onExtended(ev *Event) {
 	m.extending = false
 	if ev.Err != nil {
 		m.storeDown(ev.Err)
+		m.beatAt = min(m.beatAt, m.now+delay(0)) // there is little time left to ask again
 	} else {
 		m.storeUp()
 	}
@@ -88,7 +89,7 @@ func (m *Machine) leaseLost(it *Item) {
 		m.ready.remove(it)
 		m.busy--
 		m.fenced(it)
-	case phRunning, phTx:
+	case phRunning:
 		it.lost = true
 		m.cancel(it, CauseFenced)
 	}
@@ -194,7 +195,7 @@ func (m *Machine) runDeadlines(it *Item) {
 			m.scanBy(end)
 		}
 	}
-	if it.leaseEnd > 0 {
+	if it.leaseEnd > 0 && it.phase == phRunning {
 		if it.leaseEnd <= m.now {
 			m.cancel(it, CauseFenced)
 		} else {

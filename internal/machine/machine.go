@@ -3,8 +3,8 @@
 // Config.Nonce. The goroutine shell (package semel) performs its actions against real adapters, the simulator
 // (internal/sim) against modelled ones, so that what is simulated is what runs.
 //
-// Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go (one delivery's life, top to bottom),
-// lease.go (heartbeat and deadlines), group.go (ordering and twins), stop.go (drain), tx.go (modes B and C).
+// Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go, finish.go and settle.go (one delivery's
+// life, top to bottom), lease.go (heartbeat and deadlines), group.go (ordering and twins), stop.go (drain), tx.go (modes B and C).
 package machine
 
 import (

@@ -68,36 +68,38 @@ func (m *Machine) on(ev *Event) {
 	}
 }
 
-// Next is when Step(Wake) has something to do at the latest, if nothing happens before.
+// Next is when Step(Wake) has something to do at the latest, if nothing happens before. What is due already and was not
+// done by the last step waits for an event, not for the clock.
 func (m *Machine) Next() time.Duration {
-	t := m.scanAt
+	t := never
+	due := func(at time.Duration) {
+		if at > m.now {
+			t = min(t, at)
+		}
+	}
+	due(m.scanAt)
 	if m.inHand > 0 {
-		t = min(t, m.beatAt)
+		due(m.beatAt)
 	}
 	if m.settles.len() > 0 && !m.settling {
-		t = min(t, m.settleAt)
+		due(m.settleAt)
 	}
 	for i := range m.lanes {
 		l := &m.lanes[i]
 		if l.finishes.len() > 0 && !l.finishing {
-			t = min(t, l.doneAt)
+			due(l.doneAt)
 		}
 		if l.claims.len()+l.tx.queue.len() > 0 && !l.claiming {
-			t = min(t, max(l.claimAt, m.now))
+			due(l.claimAt)
 		}
 	}
-	if m.draining {
-		return min(t, m.graceAt)
-	}
 	if m.down {
-		t = min(t, m.downAt)
+		due(m.downAt)
 	}
-	if !m.receiving && m.room() > 0 {
-		t = min(t, m.receiveAt)
-	}
-	// A moment that has passed without an action to show for it waits for something else: never spin on it.
-	if t <= m.now {
-		t = m.now + time.Millisecond
+	if m.draining {
+		due(m.graceAt)
+	} else if !m.receiving && m.room() > 0 {
+		due(m.receiveAt)
 	}
 	return t
 }
@@ -120,6 +122,7 @@ func (m *Machine) pump() {
 	for i := range m.lanes {
 		m.pumpFinishes(i)
 	}
+	m.startReady()
 	for i := range m.lanes {
 		m.pumpTx(i)
 		m.pumpClaims(i)

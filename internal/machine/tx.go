@@ -30,14 +30,16 @@ type txLane struct {
 }
 
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.condemned == nil && !it.unprotected() && (it.solo || it.Count <= 1)
+	return it.condemned == nil && !it.unprotected() && it.Count <= 1
 }
 
 // enqueueSolo queues an item whose durable claim is ours for a transaction of its own: the claim inside it carries
 // the same nonce.
 func (m *Machine) enqueueSolo(it *Item) {
 	it.solo, it.asked = true, true
-	m.enqueue(it)
+	it.phase = phQueued
+	m.lanes[it.lane].tx.queue.push(it)
+	m.claimable++
 }
 
 func (m *Machine) pumpTx(i int) {
@@ -53,22 +55,31 @@ func (m *Machine) pumpTx(i int) {
 		}
 		most = 1
 	}
-	t.items = t.items[:0]
-	var claims []driver.Claim
-	for len(t.items) < most {
+	items := t.items[:0]
+	for len(items) < most {
 		it := t.queue.items[t.queue.at]
-		if it.solo && len(t.items) > 0 {
+		if it.solo && len(items) > 0 {
 			break
 		}
-		t.queue.pop()
-		it.phase, it.startedAt = phTx, 0
-		it.refs++
-		t.items, claims = append(t.items, it), append(claims, m.claimOf(it))
+		items = append(items, t.queue.pop())
 		if it.solo {
 			break
 		}
 	}
-	m.claimable -= len(t.items)
+	m.claimable -= len(items)
+	m.begin(i, items)
+}
+
+// begin opens a transaction that holds the claims of items, which become the lane's members.
+func (m *Machine) begin(i int, items []*Item) {
+	t := &m.lanes[i].tx
+	t.items = items
+	claims := make([]driver.Claim, len(items))
+	for k, it := range items {
+		it.phase, it.startedAt = phTx, 0
+		it.refs++
+		claims[k] = m.claimOf(it)
+	}
 	t.state, t.at = txBeginning, 0
 	m.act(Action{Kind: ActBegin, Lane: i, Items: t.items, Claims: claims})
 }
@@ -108,7 +119,7 @@ func (m *Machine) onBegun(ev *Event) {
 	t.items = members
 	switch {
 	case len(members) == 0:
-		t.state = txIdle
+		m.endTx(t)
 	case !plain:
 		// One of them has a past: its claim is made durable first, which this transaction cannot do.
 		for _, it := range members {
@@ -121,6 +132,12 @@ func (m *Machine) onBegun(ev *Event) {
 	}
 }
 
+// endTx makes a lane free for its next transaction.
+func (m *Machine) endTx(t *txLane) {
+	t.state = txIdle
+	m.alone = nil // while it is set nothing else runs: it was a member
+}
+
 func b2i(b bool) int {
 	if b {
 		return 1
@@ -131,6 +148,10 @@ func b2i(b bool) int {
 // runInTx runs the next member, or commits.
 func (m *Machine) runInTx(lane int) {
 	t := &m.lanes[lane].tx
+	if m.graced {
+		m.rollback(lane) // the time is up: nothing else is started
+		return
+	}
 	if t.at == len(t.items) {
 		works := make([]driver.Work, len(t.items))
 		for i, it := range t.items {
@@ -204,16 +225,19 @@ func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }
 func (m *Machine) requeueTx(lane int) {
 	l := &m.lanes[lane]
 	t := &l.tx
-	t.state = txIdle
+	m.endTx(t)
 	var again []*Item
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
-		if m.fitsTx(it) {
+		switch {
+		case it.solo && it.condemned != nil:
+			m.judge(it, it.condemned) // its claim is durable already
+		case !it.solo && m.fitsTx(it):
 			again = append(again, it)
-			continue
+		default:
+			l.claims.push(it)
+			m.claimable++
 		}
-		l.claims.push(it)
-		m.claimable++
 	}
 	t.queue.pushFront(again)
 	m.claimable += len(again)
@@ -241,7 +265,8 @@ func (m *Machine) onCommitted(ev *Event) {
 	}
 	if ev.Err == nil {
 		items := append([]*Item(nil), t.items...)
-		t.items, t.state = t.items[:0], txIdle
+		t.items = t.items[:0]
+		m.endTx(t)
 		for _, it := range items {
 			m.durable(it, false)
 		}

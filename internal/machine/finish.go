@@ -1,0 +1,246 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is the middle of a delivery's life: what becomes of a run, and its durable end in the store.
+
+// judge decides what becomes of a run. A loser of its lease writes nothing (law 2).
+func (m *Machine) judge(it *Item, r *Result) {
+	if it.unprotected() {
+		m.judgeUnkeyed(it, r)
+		return
+	}
+	if it.lost || (it.cancelled == CauseFenced && r.Class != OK) {
+		// Definitely lost, or failed after our own deadline: no ack, no release. A success after our own deadline is
+		// still worth its guarded completion: the store decides.
+		m.fenced(it)
+		return
+	}
+	switch {
+	case r.Class == OK:
+		m.complete(it, r)
+	case r.Class == Dropped:
+		m.finish(it, driver.Finish{Final: driver.Complete, Reason: "dropped: " + reasonOf(r)},
+			driver.Settlement{Action: driver.Ack}, Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)})
+	case it.grant.Takeover == driver.Once && !r.NotApplied:
+		m.park(it, "the run failed and nobody knows whether its effect happened: "+reasonOf(r))
+	case r.Class == Permanent:
+		m.bury(it, reasonOf(r))
+	case it.cancelled == CauseDraining && r.Class == Failed:
+		m.release(it, r, 0, true, driver.Defer, Note{Decision: Retried, Reason: "cancelled: the worker stops"})
+	case r.Class == Deferred:
+		m.release(it, r, r.After, true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
+	case it.grant.Failures+1 >= m.cfg.MaxAttempts:
+		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.cfg.MaxAttempts))
+	default:
+		after := m.backoff(it.grant.Failures, it.nonce)
+		if r.HasAfter {
+			after = r.After
+		}
+		m.release(it, r, after, false, driver.Retry, Note{Decision: Retried, Reason: reasonOf(r)})
+	}
+}
+
+func reasonOf(r *Result) string {
+	if r.Err == nil {
+		return ""
+	}
+	return r.Err.Error()
+}
+
+// judgeUnkeyed settles a run without protection: the broker's redelivery is all there is.
+func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
+	m.counts.Unprotected++
+	switch r.Class {
+	case OK, Dropped:
+		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
+	case Permanent:
+		l := m.letter(it, driver.LetterDead, reasonOf(r))
+		l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
+		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
+	default:
+		m.settle(it, driver.Settlement{Action: driver.Retry, After: m.backoff(max(it.Count-1, 0), m.cfg.Nonce())},
+			Note{Decision: Unprotected, Reason: reasonOf(r)})
+	}
+}
+
+func (m *Machine) complete(it *Item, r *Result) {
+	f := driver.Finish{Final: driver.Complete, Result: r.Value}
+	if m.cfg.ResultMax > 0 && len(r.Value) > m.cfg.ResultMax {
+		// The effect happened: a result that cannot be stored must not make it happen again (FM58).
+		f.Result, f.Reason = nil, fmt.Sprintf("result of %d bytes was not stored: more than %d", len(r.Value), m.cfg.ResultMax)
+	}
+	m.finish(it, f, driver.Settlement{Action: driver.Ack}, Note{Decision: Executed, Reason: f.Reason})
+	it.work.Effects, it.work.Emit = r.Effects, r.Emit
+}
+
+func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n Note) {
+	f := driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
+	if r.NotApplied {
+		f.Ran = driver.NotApplied
+	} else {
+		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "the run failed after it had begun: " + f.Reason})
+	}
+	n.After = after
+	m.finish(it, f, driver.Settlement{Action: a, After: after}, n)
+}
+
+// bury fails the key for good; its letter follows.
+func (m *Machine) bury(it *Item, reason string) {
+	m.finish(it, driver.Finish{Final: driver.Fail, Reason: reason},
+		driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterDead, reason)},
+		Note{Decision: DeadLettered, Reason: reason})
+}
+
+// park sets the key aside for a person; its letter follows.
+func (m *Machine) park(it *Item, reason string) {
+	m.finish(it, driver.Finish{Final: driver.Park, Reason: reason},
+		driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterUncertain, reason)},
+		Note{Decision: ParkedUncertain, Reason: reason})
+	m.observe(Note{Kind: NoteDoubt, Item: it, Reason: reason})
+}
+
+func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *driver.Letter {
+	return &driver.Letter{
+		ID: driver.LetterID(kind, it.Key, it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
+		Key: it.Key, Generation: it.hold.Generation, Token: it.hold.Token, Attempts: it.grant.Attempt,
+		Message: it.Message, FirstReceived: it.grant.Created,
+	}
+}
+
+// ---- finished ------------------------------------------------------------------------------------------------------
+
+func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note) {
+	f.Hold, f.Keep = it.hold, m.cfg.Keep
+	s.Receipt = it.Receipt
+	it.work, it.settlement, it.note = driver.Work{Finish: f}, s, n
+	if m.cfg.Mode == Joined || (m.cfg.Mode == Open && m.cfg.JoinedAck) {
+		it.work.Ack = &it.settlement
+	}
+	it.phase, it.tries = phFinishing, 0
+	m.lanes[it.lane].finishes.push(it)
+}
+
+func (m *Machine) onFinished(ev *Event) {
+	l := &m.lanes[ev.Lane]
+	l.finishing = false
+	if ev.Err == nil {
+		l.tries = 0
+		m.storeUp()
+	}
+	var culprit *driver.ItemError
+	if errors.As(ev.Err, &culprit) && culprit.Index >= 0 && culprit.Index < len(ev.Items) {
+		m.excluded(ev, culprit)
+		return
+	}
+	var again []*Item
+	for i, it := range ev.Items {
+		it.refs--
+		o := driver.Unknown
+		if ev.Err == nil || i < len(ev.Outcomes) {
+			o = ev.Outcomes[i]
+		}
+		switch o {
+		case driver.Applied, driver.Recovered, driver.Settled:
+			m.durable(it, o == driver.Recovered)
+		case driver.Lost:
+			m.fenced(it)
+		default:
+			again = append(again, it)
+		}
+	}
+	if len(again) == 0 {
+		return
+	}
+	// Unanswered: the same write again until there is an answer, or the lease has passed (law 4).
+	if ev.Err != nil {
+		err := fmt.Errorf("finish %d attempts: %w", len(again), ev.Err)
+		if errors.Is(ev.Err, driver.ErrNotCommitted) {
+			m.observe(Note{Kind: NoteTrouble, Err: err})
+		} else {
+			m.storeDown(err)
+		}
+	}
+	l.doneAt = m.now + delay(l.tries)
+	l.tries++
+	keep := again[:0]
+	for _, it := range again {
+		it.tries++
+		if it.leaseEnd <= m.now {
+			m.fenced(it) // nobody knows: no ack, no release; the record tells the next one
+			continue
+		}
+		m.scanBy(it.leaseEnd)
+		keep = append(keep, it)
+	}
+	l.finishes.pushFront(keep)
+}
+
+// excluded takes the item whose effects were refused out of a batch that was rolled back, and sends the rest again:
+// their handlers do not run again.
+func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
+	rest := make([]*Item, 0, len(ev.Items)-1)
+	for i, it := range ev.Items {
+		it.refs--
+		if i != e.Index {
+			rest = append(rest, it)
+		}
+	}
+	m.lanes[ev.Lane].finishes.pushFront(rest)
+	m.judge(ev.Items[e.Index], &Result{Class: Failed, NotApplied: true, Err: fmt.Errorf("effects refused: %w", e.Err)})
+}
+
+// durable: the end of the attempt is in the store. What remains is to tell the queue.
+func (m *Machine) durable(it *Item, recovered bool) {
+	m.countFinished(it)
+	if recovered {
+		it.settlement.Close = driver.LetterID(driver.LetterUncertain, it.Key, it.hold.Token, "")
+	}
+	joined := it.work.Ack != nil
+	it.work = driver.Work{}
+	if joined && !recovered {
+		m.settled(it, driver.Applied)
+		return
+	}
+	m.queueSettle(it)
+}
+
+func (m *Machine) countFinished(it *Item) {
+	c := &m.counts
+	switch it.note.Decision {
+	case Executed:
+		c.Effects++
+	case Replayed:
+		c.Replayed++
+	case DroppedOnPurpose:
+		c.Dropped++
+	case Retried:
+		c.Retried++
+	case DeadLettered, ParkedUncertain:
+		switch {
+		case !it.ran:
+			c.Rejected++
+		case it.note.Decision == DeadLettered:
+			c.Dead++
+		default:
+			c.Uncertain++
+		}
+	}
+}
+
+// fenced: somebody else owns the record, or our own deadline passed without an answer. Nothing more is written: no
+// ack, no release (law 2).
+func (m *Machine) fenced(it *Item) {
+	if it.ran {
+		m.counts.Fenced++
+	}
+	it.note = Note{Decision: Fenced}
+	m.decide(it)
+	m.gone(it)
+}

@@ -1,0 +1,157 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is the end of a delivery's life: the queue is told, and the item is let go of.
+
+// ---- settled -------------------------------------------------------------------------------------------------------
+
+func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
+	s.Receipt = it.Receipt
+	it.settlement, it.note = s, n
+	m.queueSettle(it)
+}
+
+func (m *Machine) queueSettle(it *Item) {
+	it.phase, it.tries = phSettling, 0
+	m.settles.push(it)
+}
+
+func (m *Machine) onSettled(ev *Event) {
+	m.settling = false
+	if ev.Err != nil {
+		m.observe(Note{Kind: NoteTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
+	}
+	var again []*Item
+	for i, it := range ev.Items {
+		it.refs--
+		o := driver.Unknown
+		if i < len(ev.Outcomes) {
+			o = ev.Outcomes[i]
+		}
+		if o != driver.Unknown {
+			m.settled(it, o)
+			continue
+		}
+		it.tries++
+		// A lost ack costs a redelivery that is answered from the record, so giving up is safe; trying is cheaper.
+		if it.tries > settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
+			m.counts.SettleFails++
+			m.settled(it, driver.Unknown)
+			continue
+		}
+		m.settleAt = m.now + delay(it.tries)
+		again = append(again, it)
+	}
+	m.settles.pushFront(again)
+}
+
+const settleTries = 6
+
+func (m *Machine) settled(it *Item, o driver.Outcome) {
+	m.decide(it)
+	m.observe(Note{Kind: NoteSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After})
+	m.gone(it)
+}
+
+func (m *Machine) decide(it *Item) {
+	n := it.note
+	n.Kind, n.Item = NoteDecided, it
+	m.observe(n)
+}
+
+// giveBack returns an unstarted delivery at once: it spends no attempt.
+func (m *Machine) giveBack(it *Item, after time.Duration) {
+	m.counts.Returned++
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: GivenBack})
+}
+
+// ---- gone ----------------------------------------------------------------------------------------------------------
+
+// gone lets go of an item: its twins and its group go on.
+func (m *Machine) gone(it *Item) {
+	if it.ended {
+		return
+	}
+	it.ended = true
+	if it.leader {
+		delete(m.leaders, it.Key)
+	}
+	m.unlink(it)
+	m.releaseTwins(it)
+	m.leaveGroup(it)
+	m.retire(it)
+}
+
+func (m *Machine) newItem() *Item {
+	var it *Item
+	if n := len(m.free); n > 0 {
+		it = m.free[n-1]
+		m.free = m.free[:n-1]
+		twins, shell := it.twins[:0], it.Shell
+		*it = Item{}
+		it.twins, it.Shell = twins, shell
+	} else {
+		it = &Item{}
+	}
+	it.prev = m.tail
+	if m.tail != nil {
+		m.tail.next = it
+	} else {
+		m.head = it
+		m.beatAt = m.now + m.beat()
+	}
+	m.tail = it
+	m.inHand++
+	return it
+}
+
+func (m *Machine) unlink(it *Item) {
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		m.head = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		m.tail = it.prev
+	}
+	it.prev, it.next = nil, nil
+	m.inHand--
+}
+
+// retire puts an item up for reuse when no answer names it any more.
+func (m *Machine) retire(it *Item) {
+	if it.ended && it.refs == 0 && it.phase != phFree {
+		it.phase = phFree
+		m.limbo = append(m.limbo, it)
+	}
+}
+
+func (m *Machine) backoff(failures int, n driver.Nonce) time.Duration {
+	d := m.cfg.BackoffMax
+	if failures < 40 && m.cfg.BackoffMin<<failures > 0 {
+		d = min(d, m.cfg.BackoffMin<<failures)
+	}
+	return d/2 + jitter(n, d/2)
+}
+
+// jitter spreads by the item's own random nonce: [0, d].
+func jitter(n driver.Nonce, d time.Duration) time.Duration {
+	return d * time.Duration(uint64(n[14])<<8|uint64(n[15])) / 0xffff
+}
+
+// laneOf shards by key, so that lanes never wait for each other's rows (FNV-1a).
+func laneOf(raw string, lanes int) int {
+	h := uint32(2166136261)
+	for i := 0; i < len(raw); i++ {
+		h = (h ^ uint32(raw[i])) * 16777619
+	}
+	return int(h % uint32(lanes))
+}

@@ -1,0 +1,186 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+// Check refuses what cannot work before anything is opened. The error names the setting and the mend.
+func (w *Work) Check() error {
+	for _, f := range []func() error{w.checkPlaces, w.checkHandler, w.checkWords, w.checkNumbers} {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if _, err := semel.ParseKey(w.Key); err != nil {
+		return Explain(err)
+	}
+	if _, err := w.FingerprintFunc(); err != nil {
+		return Explain(err)
+	}
+	return nil
+}
+
+func (w *Work) checkPlaces() error {
+	q, err := open.Parse("queue", w.Queue)
+	if err != nil {
+		return err
+	}
+	if w.Store == "" {
+		return nil
+	}
+	s, err := open.Parse("store", w.Store)
+	if err != nil {
+		return err
+	}
+	if (s.Scheme == "memory") != (q.Scheme == "memory") {
+		return output.Usage("--store %s and --queue %s: one is kept, the other ends with the process", w.Store, w.Queue).
+			WithHint("leave --store away: the records then go where the queue is")
+	}
+	return nil
+}
+
+// StoreURL is the URL of the store: the queue's unless another one is given.
+func (w *Work) StoreURL() string {
+	if w.Store != "" {
+		return w.Store
+	}
+	return w.Queue
+}
+
+func (w *Work) checkHandler() error {
+	n := 0
+	for _, given := range []bool{w.Exec != "", len(w.Command) > 0, w.HTTP != ""} {
+		if given {
+			n++
+		}
+	}
+	const how = "--exec 'python3 handler.py', or -- python3 handler.py, or --http http://127.0.0.1:9000/orders"
+	switch {
+	case n == 0:
+		return output.Usage("no handler: give --exec, --http or a program after --").WithHint(how)
+	case n > 1:
+		return output.Usage("more than one handler: --exec, --http and a program after -- exclude each other").WithHint(how)
+	}
+	if w.HTTP != "" {
+		u, err := url.Parse(w.HTTP)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return output.Usage("--http %q is not an http or https URL", w.HTTP).WithHint("--http http://127.0.0.1:9000/orders")
+		}
+	} else if w.WebhookSecretFile != "" || w.Compat != "" {
+		return output.Usage("--webhook-secret-file and --compat need --http")
+	}
+	if w.Takeover == "probe" && w.Probe == "" {
+		return output.Usage("--takeover probe needs --probe").
+			WithHint("--probe 'check.sh': exit 0 the effect happened, 75 it did not, anything else unknown")
+	}
+	if w.Probe != "" && w.Takeover == "resume" {
+		return output.Usage("--probe is not asked under --takeover resume").WithHint("--takeover probe")
+	}
+	return nil
+}
+
+func (w *Work) checkWords() error {
+	for _, c := range []struct{ flag, value, known string }{
+		{"takeover", w.Takeover, "resume probe once"},
+		{"on-missing-key", w.OnMissingKey, "fail unprotected"},
+		{"effects", w.Effects, " sql"},
+		{"compat", w.Compat, " sqsd"},
+	} {
+		ok := false
+		for _, k := range strings.Split(c.known, " ") {
+			ok = ok || k == c.value
+		}
+		if !ok {
+			return output.Usage("--%s %q is unknown (known: %s)", c.flag, c.value,
+				strings.Join(strings.Fields(c.known), ", "))
+		}
+	}
+	switch kind, _, _ := strings.Cut(w.Strategy, ":"); {
+	case w.Strategy == "once":
+	case kind == "version" || kind == "timestamp":
+		return output.Usage("--strategy %s is not in this version (known: once)", w.Strategy).
+			WithHint("put the version into the key: --key json:/id,/version")
+	default:
+		return output.Usage("--strategy %q is unknown (known: once)", w.Strategy)
+	}
+	return nil
+}
+
+func (w *Work) checkNumbers() error {
+	for _, c := range []struct {
+		flag string
+		bad  bool
+		mend string
+	}{
+		{"concurrency", w.Concurrency < 1 || w.Concurrency > 10000, "use 1 to 10000"},
+		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
+		{"max-attempts", w.MaxAttempts < 1, "use 1 or more"},
+		{"limit", w.Limit < 0, "use 0 for no limit"},
+		{"visibility", w.Visibility < Duration(100*time.Millisecond), "use 100ms or more"},
+		{"max-runtime", w.MaxRuntime <= 0, "use a positive duration"},
+		{"retention", w.Retention <= 0, "use a positive duration"},
+		{"grace", w.Grace < Duration(10*time.Millisecond), "use 10ms or more"},
+		{"kill-grace", w.KillGrace < Duration(10*time.Millisecond), "use 10ms or more"},
+		{"result-max", w.ResultMax < 1, "use 1 byte or more"},
+	} {
+		if c.bad {
+			return output.Usage("--%s is out of range", c.flag).WithHint("%s", c.mend)
+		}
+	}
+	if w.Timeout > w.MaxRuntime {
+		return output.Usage("--timeout %s is longer than --max-runtime %s", w.Timeout, w.MaxRuntime).
+			WithHint("--max-runtime %s", w.Timeout)
+	}
+	return nil
+}
+
+// FingerprintFunc is what --fingerprint says.
+func (w *Work) FingerprintFunc() (semel.FingerprintFunc, error) {
+	if w.Fingerprint == "default" || w.Fingerprint == "" {
+		return semel.DefaultFingerprint(w.Key), nil
+	}
+	return semel.ParseFingerprint(w.Fingerprint)
+}
+
+// TakeoverPolicy is what --takeover says.
+func (w *Work) TakeoverPolicy() semel.Takeover {
+	return map[string]semel.Takeover{"resume": semel.Resume, "probe": semel.Probe, "once": semel.Once}[w.Takeover]
+}
+
+// HorizonOr is the horizon, which is the retention unless another one is given.
+func (w *Work) HorizonOr() time.Duration {
+	if w.Horizon > 0 {
+		return time.Duration(w.Horizon)
+	}
+	return time.Duration(w.Retention)
+}
+
+// Explain turns an error about the consumer's configuration into one that names the flag.
+func Explain(err error) error {
+	if e := (*semel.ConfigError)(nil); errors.As(err, &e) {
+		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
+	}
+	if errors.Is(err, semel.ErrNoTx) {
+		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite URL of the database that the effects go to")
+	}
+	return err
+}
+
+// flagOf spells a field of semel.Config as its flag: MaxRuntime is max-runtime.
+func flagOf(field string) string {
+	var b strings.Builder
+	for i, r := range field {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToLower(b.String())
+}

@@ -1,0 +1,121 @@
+// Package config is the worker's configuration: one struct that is flags, environment and file at once.
+//
+// Precedence: flag, then SEMEL_OPT_* in the environment, then the YAML file, then the default. Unknown keys are errors.
+package config
+
+import (
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/semel-dev/semel"
+)
+
+// Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
+// environment it is SEMEL_OPT_ and the name in capitals with _ for -.
+type Work struct {
+	Queue    string `conf:"queue" yaml:"queue" help:"URL of the queue to consume"`
+	Store    string `conf:"store" yaml:"store" help:"URL of the record store (default: the queue's, where that is a database)"`
+	Consumer string `conf:"consumer" yaml:"consumer" help:"scope of the keys (default: the queue's name)"`
+
+	Exec    string   `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
+	Command []string `conf:"command" yaml:"command" flag:"-"`
+	HTTP    string   `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
+	Probe   string   `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
+	Effects string   `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+
+	Key          string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
+	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
+	Strategy     string `conf:"strategy" yaml:"strategy" help:"once"`
+	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter) or unprotected (run it without protection, counted)"`
+	Takeover     string `conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+
+	Concurrency int      `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
+	Batch       int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
+	Visibility  Duration `conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
+	Timeout     Duration `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
+	MaxRuntime  Duration `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
+	Grace       Duration `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
+	KillGrace   Duration `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process"`
+	MaxAttempts int      `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
+	Backoff     Range    `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
+	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
+	Horizon     Duration `conf:"horizon" yaml:"horizon" help:"how late a duplicate may come; abandoned claims are parked after it (default: the retention)"`
+	ResultMax   Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
+
+	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
+	UntilEmpty  bool     `conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
+	Limit       int      `conf:"limit" yaml:"limit" help:"stop after so many deliveries (0: no limit)"`
+	Events      string   `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`
+
+	WebhookSecretFile string `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
+	Compat            string `conf:"compat" yaml:"compat" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
+}
+
+// Default returns the documented defaults.
+func Default() Work {
+	return Work{
+		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume",
+		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch,
+		Visibility: Duration(semel.DefaultVisibility), MaxRuntime: Duration(semel.DefaultMaxRuntime),
+		Grace: Duration(semel.DefaultGrace), KillGrace: Duration(5 * time.Second),
+		MaxAttempts: semel.DefaultMaxAttempts,
+		Backoff:     Range{Duration(semel.DefaultBackoffMin), Duration(semel.DefaultBackoffMax)},
+		Retention:   Duration(semel.DefaultRetention), ResultMax: Size(semel.DefaultResultMax),
+	}
+}
+
+// field is one setting of Work.
+type field struct {
+	name, help string
+	hidden     bool // no flag
+	value      reflect.Value
+}
+
+// fields lists the settings of w in the order of the struct.
+func fields(w *Work) []field {
+	v := reflect.ValueOf(w).Elem()
+	out := make([]field, 0, v.NumField())
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		out = append(out, field{
+			name: tag.Get("conf"), help: tag.Get("help"), hidden: tag.Get("flag") == "-", value: v.Field(i),
+		})
+	}
+	return out
+}
+
+// Keys lists the names of all settings.
+func Keys() []string {
+	var out []string
+	for _, f := range fields(&Work{}) {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// Bind adds the settings as flags of a command; w holds their defaults and gets their values.
+func Bind(fs *pflag.FlagSet, w *Work) {
+	for _, f := range fields(w) {
+		if f.hidden {
+			continue
+		}
+		switch p := f.value.Addr().Interface().(type) {
+		case *string:
+			fs.StringVar(p, f.name, *p, f.help)
+		case *int:
+			fs.IntVar(p, f.name, *p, f.help)
+		case *bool:
+			fs.BoolVar(p, f.name, *p, f.help)
+		case pflag.Value:
+			fs.Var(p, f.name, f.help)
+		}
+	}
+}
+
+// EnvName is the environment variable of a setting.
+func EnvName(name string) string {
+	return "SEMEL_OPT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}

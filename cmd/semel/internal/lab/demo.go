@@ -1,0 +1,167 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// DemoOptions are the flags of `semel demo`. The zero value of everything is the default.
+type DemoOptions struct {
+	// Orders is the number of orders. Defaults to 200.
+	Orders int
+	// Workers is the number of worker processes. Defaults to 3.
+	Workers int
+	// Kills is the number of kills that both runs share; the guarded run gets as many again at other steps. Negative =
+	// none. Defaults to 4.
+	Kills int
+	// Seed decides load and faults. Defaults to a drawn one, which the verdict names.
+	Seed uint64
+	// Visibility is the queue's visibility timeout. Defaults to 2 s, so that redelivery is quick.
+	Visibility time.Duration
+	// Report is where the HTML report goes. Defaults to none.
+	Report string
+	// Keep keeps databases and events files; Verdict.Kept names the folder.
+	Keep bool
+	// Command starts a worker process. Defaults to the own binary with the argument HiddenCommand.
+	Command []string
+	// Env is added to the environment of the worker processes.
+	Env []string
+}
+
+// HiddenCommand is the subcommand that the command line must route to [WorkerMain].
+const HiddenCommand = "__lab-worker"
+
+func (o DemoOptions) withDefaults() (DemoOptions, error) {
+	if o.Orders == 0 {
+		o.Orders = 200
+	}
+	if o.Workers == 0 {
+		o.Workers = 3
+	}
+	switch {
+	case o.Kills == 0:
+		o.Kills = 4
+	case o.Kills < 0:
+		o.Kills = 0
+	}
+	if o.Visibility == 0 {
+		o.Visibility = 2 * time.Second
+	}
+	for o.Seed == 0 {
+		o.Seed = rand.Uint64N(100_000)
+	}
+	switch {
+	case o.Orders < 1 || o.Orders > 20_000:
+		return o, &UsageError{"orders", strconv.Itoa(o.Orders) + " is out of range", "give 1 to 20000"}
+	case o.Workers < 1 || o.Workers > 32:
+		return o, &UsageError{"workers", strconv.Itoa(o.Workers) + " is out of range", "give 1 to 32"}
+	case o.Kills > 100:
+		return o, &UsageError{"kills", strconv.Itoa(o.Kills) + " is too many", "give 0 to 100"}
+	case o.Kills > o.Orders:
+		return o, &UsageError{
+			"kills", fmt.Sprintf("%d kills for %d orders", o.Kills, o.Orders), "give at most one kill per order",
+		}
+	case o.Visibility < 500*time.Millisecond:
+		return o, &UsageError{"visibility", o.Visibility.String() + " is too short", "give at least 500ms"}
+	}
+	if len(o.Command) == 0 {
+		exe, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("find the own program: %w", err)
+		}
+		o.Command = []string{exe, HiddenCommand}
+	}
+	return o, nil
+}
+
+// demoScenario is the main job: orders of 100,000 yen, charged once each or more often.
+func demoScenario(o DemoOptions) Scenario {
+	messages := float64(o.Orders) * 1.25
+	// All orders shall be done in about four seconds of work, on any number of workers.
+	mean := time.Duration(float64(o.Workers) * 4 * float64(time.Second) / messages)
+	mean = min(max(mean, 2*time.Millisecond), 24*time.Millisecond)
+	outside := min(1, o.Kills/2)
+	return Scenario{
+		Name: "demo",
+		Load: Load{
+			Orders: o.Orders, Retries: max(1, o.Orders*15/100), Rate: max(100, messages/2.5),
+			Amount: 100_000, Currency: "JPY",
+		},
+		Work:    Work{Min: mean / 4, Max: mean * 7 / 4, Slow: min(2, o.Orders/20), SlowFor: o.Visibility * 13 / 10},
+		Workers: Workers{Count: o.Workers, Concurrency: 4, Prefetch: 5, Visibility: o.Visibility, Restart: 150 * time.Millisecond},
+		Kills: []KillRule{
+			{Step: AfterEffect, Count: o.Kills - outside},
+			{Step: Outside, Count: outside},
+			{Step: AfterReceive, Count: (o.Kills + 3) / 4, GuardOn: true, ByPassage: true},
+			{Step: AfterClaim, Count: (o.Kills + 2) / 4, GuardOn: true, ByPassage: true},
+			{Step: AfterCommit, Count: (o.Kills + 1) / 4, GuardOn: true},
+			{Step: Outside, Count: o.Kills / 4, GuardOn: true},
+		},
+		Expect:  map[Guard]Outcome{GuardOff: Broken, GuardOn: Held},
+		Timeout: time.Minute + time.Duration(o.Orders)*50*time.Millisecond,
+	}
+}
+
+// RunDemo runs the demo, first with the guard off, then on, and writes the report when one is asked for. progress gets
+// short lines for a person; it may be nil. A *UsageError names an option that cannot be used. A verdict that is not as
+// expected is no error: see [Verdict.OK]. When ctx ends, all workers are killed and the error is its cause.
+func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (Verdict, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Verdict{}, err
+	}
+	if progress == nil {
+		progress = func(string) {}
+	}
+	s := demoScenario(o)
+	dir, err := os.MkdirTemp("", "semel-demo-")
+	if err != nil {
+		return Verdict{}, fmt.Errorf("make a folder for the demo: %w", err)
+	}
+	var v Verdict
+	if o.Keep {
+		v.Kept = dir
+	} else {
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	v.Story = &Story{Scenario: s, Seed: o.Seed, Repeat: repeatCommand(o)}
+	for _, g := range []Guard{GuardOff, GuardOn} {
+		r := &runner{
+			scenario: s, plan: s.Plan(o.Seed, g), dir: filepath.Join(dir, string(g)),
+			command: o.Command, env: o.Env, progress: progress,
+		}
+		res, err := r.run(ctx)
+		if err != nil {
+			return v, fmt.Errorf("run with the guard %s (seed %d): %w", g, o.Seed, err)
+		}
+		v.Runs = append(v.Runs, res.run)
+		v.Story.Runs = append(v.Story.Runs, tell(s, r.plan, res))
+	}
+	v.Verdict = overall(v.Runs)
+	if o.Report != "" {
+		v.Report = o.Report
+		if err := WriteReport(o.Report, v); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// repeatCommand is the command line that makes the same schedule again.
+func repeatCommand(o DemoOptions) string {
+	cmd := fmt.Sprintf("semel demo --seed %d", o.Seed)
+	for _, f := range []struct {
+		name       string
+		value, def int
+	}{{"orders", o.Orders, 200}, {"workers", o.Workers, 3}, {"kills", o.Kills, 4}} {
+		if f.value != f.def {
+			cmd += fmt.Sprintf(" --%s %d", f.name, f.value)
+		}
+	}
+	return cmd
+}

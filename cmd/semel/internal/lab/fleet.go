@@ -1,0 +1,198 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// fleet starts, kills and restarts the worker processes of one run. It belongs to one goroutine, which must be locked
+// to its OS thread while processes live: on Linux a child gets its parent-death signal when the starting *thread* ends.
+type fleet struct {
+	command []string // program and arguments of a worker process
+	env     []string // in addition to the parent's
+	spec    func(worker, life int) workerSpec
+	restart time.Duration
+	log     *journal
+
+	slots  []*slot
+	exits  chan exited
+	stderr tail
+	// kills counts the processes that ended by SIGKILL.
+	kills int
+}
+
+type slot struct {
+	worker, life int
+	cmd          *exec.Cmd
+	stdin        io.Closer
+	running      bool
+	stopping     bool
+	startAt      time.Time // when to start again
+}
+
+type exited struct {
+	worker int
+	state  *os.ProcessState
+	err    error
+}
+
+func newFleet(n int, command []string) *fleet {
+	f := &fleet{command: command, exits: make(chan exited, n)}
+	for i := range n {
+		f.slots = append(f.slots, &slot{worker: i + 1})
+	}
+	return f
+}
+
+// start starts every worker that is due.
+func (f *fleet) start(now time.Time) error {
+	for _, s := range f.slots {
+		if s.running || s.stopping || now.Before(s.startAt) {
+			continue
+		}
+		if err := f.spawn(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) spawn(s *slot) error {
+	s.life++
+	spec, err := json.Marshal(f.spec(s.worker, s.life))
+	if err != nil {
+		return fmt.Errorf("encode the spec of worker %d: %w", s.worker, err)
+	}
+	cmd := exec.Command(f.command[0], f.command[1:]...)
+	cmd.Env = append(os.Environ(), f.env...)
+	cmd.Stderr = &f.stderr
+	cmd.SysProcAttr = dieWithParent()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start worker %d: %w", s.worker, err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start worker %d: %w", s.worker, err)
+	}
+	s.cmd, s.stdin, s.running = cmd, stdin, true
+	f.log.add(Entry{Kind: noteSpawn, Worker: s.worker, Life: s.life, PID: cmd.Process.Pid})
+	// A worker that dies at once breaks the pipe; its exit tells.
+	_, _ = stdin.Write(append(spec, '\n'))
+	go func(worker int) {
+		err := cmd.Wait()
+		f.exits <- exited{worker: worker, state: cmd.ProcessState, err: err}
+	}(s.worker)
+	return nil
+}
+
+// kill sends SIGKILL from outside.
+func (f *fleet) kill(worker int) bool {
+	s := f.slots[worker-1]
+	if !s.running {
+		return false
+	}
+	f.log.add(Entry{Kind: noteKill, Worker: worker, Life: s.life, PID: s.cmd.Process.Pid, Step: Outside})
+	return s.cmd.Process.Kill() == nil
+}
+
+// gone takes note of an exit. A killed worker is to be started again; any other end before the stop is an error.
+func (f *fleet) gone(e exited, now time.Time) error {
+	s := f.slots[e.worker-1]
+	s.running = false
+	killed := wasKilled(e.state)
+	how := "exited"
+	if killed {
+		how = "killed"
+		f.kills++
+	}
+	f.log.add(Entry{Kind: noteExit, Worker: s.worker, Life: s.life, PID: s.cmd.Process.Pid, Reason: how})
+	switch {
+	case killed:
+		s.startAt = now.Add(f.restart)
+		return nil
+	case e.err != nil:
+		return fmt.Errorf("worker %d ended by itself: %w: %s", s.worker, e.err, f.stderr.String())
+	case !s.stopping:
+		return fmt.Errorf("worker %d ended although it was not told to: %s", s.worker, f.stderr.String())
+	}
+	return nil
+}
+
+// stop asks every worker to drain, waits up to grace, and returns the first error of a worker.
+func (f *fleet) stop(grace time.Duration) error {
+	for _, s := range f.slots {
+		s.stopping = true
+		if s.running {
+			_ = s.stdin.Close()
+		}
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	var first error
+	for f.alive() > 0 {
+		select {
+		case e := <-f.exits:
+			if err := f.gone(e, time.Now()); err != nil && first == nil {
+				first = err
+			}
+		case <-late.C:
+			n := f.alive()
+			f.abandon()
+			return fmt.Errorf("%d workers did not drain within %s", n, grace)
+		}
+	}
+	return first
+}
+
+// abandon kills what still runs and waits for it: after it no worker process is left.
+func (f *fleet) abandon() {
+	for _, s := range f.slots {
+		s.stopping = true
+		if s.running {
+			_ = s.cmd.Process.Kill()
+		}
+	}
+	for f.alive() > 0 {
+		e := <-f.exits
+		f.slots[e.worker-1].running = false
+	}
+}
+
+func (f *fleet) alive() (n int) {
+	for _, s := range f.slots {
+		if s.running {
+			n++
+		}
+	}
+	return n
+}
+
+// tail keeps the last bytes that the workers wrote to standard error.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+const tailSize = 2048
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - tailSize; over > 0 {
+		t.b = t.b[over:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.b))
+}

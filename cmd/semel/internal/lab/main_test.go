@@ -1,0 +1,31 @@
+package lab
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+)
+
+// workerEnv makes the test binary a worker process.
+const workerEnv = "SEMEL_LAB_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(workerEnv) == "1" {
+		os.Exit(WorkerMain(nil))
+	}
+	os.Exit(m.Run())
+}
+
+// demo runs the demo with the test binary as its workers.
+func demo(t *testing.T, o DemoOptions) (Verdict, error) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Command, o.Env = []string{exe}, []string{workerEnv + "=1"}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	return RunDemo(ctx, o, func(line string) { t.Log(line) })
+}

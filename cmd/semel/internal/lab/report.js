@@ -1,0 +1,114 @@
+(() => {
+  "use strict";
+  const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
+
+  // Light and dark: the system's choice until the reader makes another.
+  const root = document.documentElement, theme = $("#theme");
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    const now = root.style.colorScheme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    root.style.colorScheme = now === "dark" ? "light" : "dark";
+  });
+
+  // Timelines: every time is laid out anew for the width and the zoom.
+  const charts = $$("figure.tl").map((fig) => {
+    const scroll = $(".scroll", fig), svg = $("svg", scroll), end = +fig.dataset.end;
+    const spans = $$("[data-a]", svg).map((el) => [el, +el.dataset.a, +el.dataset.b]);
+    const marks = $$("[data-x]", svg).map((el) => [el, +el.dataset.x]);
+    let scale = 0, fitted = true;
+    const fit = () => (scroll.clientWidth - 18) / end;
+    const start = () => Math.max(fit(), 760 / end);
+    const layout = (next) => {
+      scale = Math.min(Math.max(next, fit()), 4);
+      for (const [el, a, b] of spans) {
+        el.setAttribute("x", (a * scale).toFixed(1));
+        el.setAttribute("width", Math.max((b - a) * scale, 1.5).toFixed(1));
+      }
+      for (const [el, x] of marks) el.setAttribute("transform", `translate(${(x * scale).toFixed(1)})`);
+      svg.setAttribute("width", Math.ceil(end * scale + 16));
+    };
+    // zoom keeps the time under px where it is.
+    const zoom = (factor, px = scroll.clientWidth / 2) => {
+      const time = (scroll.scrollLeft + px) / scale;
+      fitted = false;
+      layout(scale * factor);
+      scroll.scrollLeft = time * scale - px;
+    };
+    layout(start());
+    addEventListener("resize", () => fitted && layout(start()));
+    $(".tools", fig).hidden = false;
+    fig.addEventListener("click", (e) => {
+      const how = e.target.dataset.zoom;
+      if (how === "in") zoom(1.7);
+      if (how === "out") zoom(1 / 1.7);
+      if (how === "fit") { layout(fit()); fitted = true; }
+    });
+    scroll.addEventListener("wheel", (e) => {
+      if (!e.ctrlKey && !e.metaKey) return;
+      e.preventDefault();
+      zoom(Math.exp(-e.deltaY / 250), e.clientX - scroll.getBoundingClientRect().left);
+    }, { passive: false });
+    scroll.addEventListener("keydown", (e) => {
+      if (e.key === "+" || e.key === "=") zoom(1.7);
+      if (e.key === "-") zoom(1 / 1.7);
+    });
+    const show = (els) => {
+      const at = Math.min(...els.map((el) => +$("[data-a]", el).dataset.a)) * scale;
+      if (at < scroll.scrollLeft || at > scroll.scrollLeft + scroll.clientWidth * .8) scroll.scrollLeft = at - 60;
+    };
+    return { fig, svg, show };
+  });
+
+  // Details of what is pointed at.
+  const tip = $("#tip");
+  const place = (x, y) => {
+    tip.hidden = false;
+    const r = tip.getBoundingClientRect();
+    tip.style.left = Math.max(12, Math.min(x + 14, innerWidth - r.width - 12)) + "px";
+    tip.style.top = (y + 18 + r.height > innerHeight ? Math.max(8, y - r.height - 14) : y + 18) + "px";
+  };
+  for (const { svg } of charts) {
+    svg.addEventListener("pointermove", (e) => {
+      const el = e.target.closest("[data-d]");
+      if (!el) { tip.hidden = true; return; }
+      tip.textContent = el.dataset.d;
+      place(e.clientX, e.clientY);
+    });
+    svg.addEventListener("pointerleave", (e) => { if (e.pointerType === "mouse") tip.hidden = true; });
+    svg.addEventListener("click", (e) => {
+      const el = e.target.closest("[data-d]");
+      if (el) { tip.textContent = el.dataset.d; place(e.clientX, e.clientY); }
+      follow(el?.dataset.k || "", false);
+    });
+  }
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+  // One order through both runs.
+  const chip = $("#chip");
+  const follow = (key, jump) => {
+    chip.hidden = !key;
+    $("span", chip).textContent = key ? "Following " + key : "";
+    for (const c of charts) {
+      const own = [];
+      for (const el of $$(".sp", c.svg)) {
+        const on = key !== "" && el.dataset.k === key;
+        el.classList.toggle("on", on);
+        if (on) own.push(el);
+      }
+      c.svg.classList.toggle("following", key !== "");
+      if (own.length) c.show(own);
+    }
+    if (key && jump) charts[0]?.fig.scrollIntoView({ behavior: "smooth", block: "start" });
+  };
+  $("button", chip).addEventListener("click", () => follow("", false));
+  for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true));
+  addEventListener("keydown", (e) => { if (e.key === "Escape") { follow("", false); tip.hidden = true; } });
+
+  // Long lists are folded.
+  const all = $("#all"), orders = $(".orders");
+  if (all) {
+    all.hidden = false;
+    orders.classList.add("folded");
+    all.addEventListener("click", () => { orders.classList.remove("folded"); all.hidden = true; });
+  }
+})();

@@ -1,0 +1,271 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Story is what a person wants to know beyond the figures.
+type Story struct {
+	Scenario Scenario
+	Seed     uint64
+	Repeat   string // the command line that makes the same schedule again
+	Runs     []Tale
+}
+
+// Tale is the story of one run.
+type Tale struct {
+	Run     Run
+	EndMS   float64
+	Lanes   []*Lane
+	Doubles []Double
+	Kills   []KillTold
+	Flow    Flow
+	// SharedKills is the number of planned kills that the unguarded run has too.
+	SharedKills int
+
+	history *history
+}
+
+// DoubleCause says why an order was charged again.
+type DoubleCause string
+
+// The causes, from the one that semel's own crash window explains to the one that is the producer's.
+const (
+	CauseKilled   DoubleCause = "killed"   // its worker was killed between effect and ack
+	CauseOverrun  DoubleCause = "overrun"  // it was in hand for longer than its visibility
+	CauseProducer DoubleCause = "producer" // the producer sent it twice
+	CauseUnknown  DoubleCause = "unknown"
+)
+
+// Double is an order that was charged more than once.
+type Double struct {
+	Key     string
+	Charges int
+	Cause   DoubleCause // of the first extra charge
+	Why     string
+}
+
+// KillTold is one kill that happened.
+type KillTold struct {
+	AtMS              float64
+	Worker, Life, PID int
+	Step              Step
+	Key               string
+	// InHand is the number of deliveries that the process held; Charges how often the order at the step is charged in
+	// the end.
+	InHand, Charges int
+}
+
+// Flow counts what became of the deliveries; the parts sum up to all of them.
+type Flow struct{ Charged, Doubled, Skipped, Deferred, Cut, Other int }
+
+// tell makes the story of a run.
+func tell(s Scenario, p Plan, res result) Tale {
+	h := readHistory(res)
+	t := Tale{Run: res.run, EndMS: h.end, Lanes: h.lanes, history: h}
+	for _, k := range p.Kills {
+		if !s.guardOnly(k.ID) {
+			t.SharedKills++
+		}
+	}
+	charges := map[string][]Effect{}
+	var order []string
+	for _, e := range res.effects {
+		if len(charges[e.Key]) == 0 {
+			order = append(order, e.Key)
+		}
+		charges[e.Key] = append(charges[e.Key], e)
+	}
+	for _, key := range order {
+		if n := len(charges[key]); n > 1 {
+			cause, why := h.why(key, s.Workers.Visibility)
+			t.Doubles = append(t.Doubles, Double{Key: key, Charges: n, Cause: cause, Why: why})
+		}
+	}
+	for _, l := range h.lanes {
+		for _, p := range l.Processes {
+			if p.Killed {
+				t.Kills = append(t.Kills, KillTold{
+					AtMS: p.To, Worker: p.Worker, Life: p.Life, PID: p.PID, Step: p.Step, Key: p.Key,
+					InHand: inHand(p), Charges: len(charges[p.Key]),
+				})
+			}
+		}
+	}
+	slices.SortFunc(t.Kills, func(a, b KillTold) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
+	t.Flow = flow(h.spans)
+	return t
+}
+
+func inHand(p *Process) (n int) {
+	for _, s := range p.Spans {
+		if s.Cut {
+			n++
+		}
+	}
+	return n
+}
+
+func flow(spans []*Span) (f Flow) {
+	for _, s := range spans {
+		switch {
+		case s.Charge == 1:
+			f.Charged++
+		case s.Charge > 1:
+			f.Doubled++
+		case s.Cut:
+			f.Cut++
+		case s.Decision == "replayed":
+			f.Skipped++
+		case s.Decision == "busy_deferred", s.Action == "defer":
+			f.Deferred++
+		default:
+			f.Other++
+		}
+	}
+	return f
+}
+
+// why explains the second charge of an order.
+func (h *history) why(key string, visibility time.Duration) (DoubleCause, string) {
+	var charged []*Span
+	for _, s := range h.spans {
+		if s.Key == key && s.Charge > 0 {
+			charged = append(charged, s)
+		}
+	}
+	slices.SortStableFunc(charged, func(a, b *Span) int { return a.Charge - b.Charge })
+	if len(charged) < 2 {
+		return CauseUnknown, "its events are missing"
+	}
+	again := charged[1]
+	for _, first := range charged {
+		if first == again || first.Message != again.Message {
+			continue
+		}
+		if first.Cut {
+			return CauseKilled, fmt.Sprintf("worker %d was killed after the effect, before the ack", first.Worker)
+		}
+		// Two workers had the same delivery: the older one held it past its visibility.
+		old := first
+		if again.From < first.From {
+			old = again
+		}
+		if took := old.RunTo - old.RunFrom; took > float64(visibility.Milliseconds()) {
+			return CauseOverrun, fmt.Sprintf("worker %d took %s, the visibility is %s", old.Worker, seconds(took), visibility)
+		}
+		return CauseOverrun, fmt.Sprintf("it waited in the buffer of worker %d for %s, the visibility is %s",
+			old.Worker, seconds(old.RunFrom-old.From), visibility)
+	}
+	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", charged[0].Message, again.Message)
+}
+
+func seconds(ms float64) string { return fmt.Sprintf("%.1f s", ms/1000) }
+
+// Line is one line of an order's story.
+type Line struct {
+	AtMS float64
+	Text string
+	Tone string // "", "good", "bad", "quiet"
+}
+
+// Seconds is the time from the start of the run.
+func (l Line) Seconds() float64 { return l.AtMS / 1000 }
+
+// About tells what happened to one order, in order of time.
+func (t *Tale) About(key string) []Line {
+	var out []Line
+	for _, s := range t.history.spans {
+		if s.Key == key {
+			out = append(out, s.lines()...)
+		}
+	}
+	for message, at := range t.history.sent {
+		if len(out) > 0 && t.sends(key, message) {
+			text := "the producer sends " + message
+			if strings.HasSuffix(message, "-2") {
+				text = "the producer, not having seen the answer, sends it again as " + message
+			}
+			out = append(out, Line{AtMS: at, Text: text, Tone: "quiet"})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Line) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
+	return out
+}
+
+// sends tells whether a message is one of this key's.
+func (t *Tale) sends(key, message string) bool {
+	return slices.ContainsFunc(t.history.spans, func(s *Span) bool { return s.Key == key && s.Message == message })
+}
+
+func (s *Span) lines() []Line {
+	who := fmt.Sprintf("worker %d (pid %d)", s.Worker, s.PID)
+	what := who + " receives " + s.Message
+	if s.Count > 1 {
+		what += fmt.Sprintf(", delivery %d", s.Count)
+	}
+	out := []Line{{AtMS: s.From, Text: what}}
+	if s.Ran() {
+		text := who + " starts the handler"
+		if s.Takeover {
+			text = who + " takes the run over and starts the handler"
+		}
+		out = append(out, Line{AtMS: s.RunFrom, Text: text})
+	}
+	end := s.To
+	if s.RunTo >= 0 {
+		end = s.RunTo
+	}
+	switch {
+	case s.Charge == 1:
+		out = append(out, Line{AtMS: end, Text: "charged", Tone: "good"})
+	case s.Charge > 1:
+		out = append(out, Line{AtMS: end, Text: fmt.Sprintf("charged again: charge %d", s.Charge), Tone: "bad"})
+	}
+	if n := len(s.Beats); n > 0 {
+		out = append(out, Line{AtMS: s.Beats[0], Text: fmt.Sprintf("%d heartbeats keep it invisible to others", n), Tone: "quiet"})
+	}
+	if last, ok := s.last(who); ok {
+		out = append(out, last)
+	}
+	return out
+}
+
+// last is the line about how the delivery ended.
+func (s *Span) last(who string) (Line, bool) {
+	l := Line{AtMS: s.To, Tone: "quiet"}
+	switch {
+	case s.Cut && s.Charge > 0:
+		l.Text, l.Tone = who+" is killed before the ack is seen", "bad"
+	case s.Cut:
+		l.Text, l.Tone = who+" is killed", "bad"
+	case s.Decision == "replayed":
+		l.Text, l.Tone = "duplicate skipped and acked: "+causeText(s.Cause), "good"
+	case s.Decision == "busy_deferred":
+		l.Text = "put back: another worker is at it"
+	case s.Action == "ack" && s.Outcome == "lost":
+		l.Text, l.Tone = who+" acks too late: the queue has handed it out again", "bad"
+	case s.Action == "ack":
+		l.Text = "acked"
+	case s.Action != "":
+		l.Text = "given back (" + s.Action + ")"
+	default:
+		return l, false
+	}
+	return l, true
+}
+
+func causeText(cause string) string {
+	switch cause {
+	case "redelivery":
+		return "the queue handed it out again, and it is done"
+	case "producer_duplicate":
+		return "the producer sent it twice, and it is done"
+	case "raced_local":
+		return "its twin was at work in the same process, and is done"
+	}
+	return "it is done"
+}

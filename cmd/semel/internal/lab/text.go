@@ -1,0 +1,235 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteText writes a verdict for a person: one screen. color turns on ANSI colours; width is the terminal's, 0 = 80.
+func WriteText(w io.Writer, v Verdict, color bool, width int) error {
+	p := &printer{color: color, width: min(max(width, 40), 100)}
+	if width == 0 {
+		p.width = 80
+	}
+	p.headline(v)
+	p.table(v.Runs)
+	if v.Story != nil {
+		for _, t := range v.Story.Runs {
+			p.tale(t)
+		}
+	}
+	p.tail(v)
+	_, err := io.WriteString(w, p.b.String())
+	if err != nil {
+		return fmt.Errorf("write the verdict: %w", err)
+	}
+	return nil
+}
+
+type printer struct {
+	b     strings.Builder
+	color bool
+	width int
+}
+
+// The ANSI styles in use.
+const (
+	bold  = "1"
+	dim   = "2"
+	red   = "31"
+	green = "32"
+)
+
+func (p *printer) style(code, s string) string {
+	if !p.color || s == "" || code == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p *printer) line(format string, a ...any) { fmt.Fprintf(&p.b, format+"\n", a...) }
+
+func (p *printer) headline(v Verdict) {
+	if v.Story == nil {
+		return
+	}
+	s := v.Story.Scenario
+	p.line("")
+	p.line("  %s  %d orders of %s, %d worker processes, seed %d", p.style(bold, "semel demo"), s.Load.Orders,
+		Money(s.Load.Amount, s.Load.Currency), s.Workers.Count, v.Story.Seed)
+	p.line("")
+}
+
+// table prints the runs side by side. Cells are padded before they are coloured.
+func (p *printer) table(runs []Run) {
+	row := func(label string, cell func(Run) (text, code string)) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "  %-28s", label)
+		for _, r := range runs {
+			text, code := cell(r)
+			pad := strings.Repeat(" ", max(0, 14-len([]rune(text))))
+			b.WriteString(pad + p.style(code, text))
+		}
+		p.line("%s", b.String())
+	}
+	number := func(f func(Run) int) func(Run) (string, string) {
+		return func(r Run) (string, string) { return fmt.Sprint(f(r)), "" }
+	}
+	harm := func(f func(Run) int) func(Run) (string, string) {
+		return func(r Run) (string, string) { return fmt.Sprint(f(r)), badIf(f(r) > 0) }
+	}
+	row("", func(r Run) (string, string) { return "guard " + string(r.Guard), bold })
+	row("orders sent", number(func(r Run) int { return r.Sent }))
+	row("deliveries by the queue", number(func(r Run) int { return r.Delivered }))
+	row("workers killed (SIGKILL)", number(func(r Run) int { return r.Kills }))
+	row("duplicates skipped", number(func(r Run) int { return r.Replayed }))
+	row("charges in the ledger", number(func(r Run) int { return r.Effects }))
+	row("charged more than once", harm(func(r Run) int { return r.Duplicated }))
+	row("lost", harm(func(r Run) int { return r.Lost }))
+	row("money charged too much", func(r Run) (string, string) {
+		return Money(r.DamageMinor, r.Currency), badIf(r.DamageMinor > 0)
+	})
+	row("verdict", func(r Run) (string, string) { return string(r.Verdict), bold + ";" + badIf(r.Verdict == Broken) })
+	p.line("")
+}
+
+func badIf(bad bool) string {
+	if bad {
+		return red
+	}
+	return green
+}
+
+func (p *printer) tale(t Tale) {
+	if t.Run.Guard == GuardOn {
+		p.wrap(p.style(green, "guard on "), 9, onText(t))
+		return
+	}
+	p.wrap(p.style(red, "guard off"), 9, offText(t))
+	for _, c := range []DoubleCause{CauseKilled, CauseOverrun, CauseProducer} {
+		for _, d := range t.Doubles {
+			if d.Cause == c {
+				p.wrap("         ", 9, fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
+				break
+			}
+		}
+	}
+}
+
+func offText(t Tale) string {
+	if len(t.Doubles) == 0 {
+		return "No order was charged more than once in this run."
+	}
+	n := causes(t.Doubles)
+	var parts []string
+	for _, c := range []struct {
+		cause DoubleCause
+		text  string
+	}{
+		{CauseKilled, "after a kill between effect and ack"},
+		{CauseOverrun, "held for longer than the visibility"},
+		{CauseProducer, "sent twice by the producer"},
+		{CauseUnknown, "for reasons the events do not tell"},
+	} {
+		if n[c.cause] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
+		}
+	}
+	return fmt.Sprintf("%s charged more than once: %s.", plural(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
+}
+
+func onText(t Tale) string {
+	if t.Run.Verdict != Held {
+		return fmt.Sprintf("The guard did not hold: %d charged more than once, %d lost. Please report it with the seed.",
+			t.Run.Duplicated, t.Run.Lost)
+	}
+	return fmt.Sprintf("The same load and the same kills, and %d more. Each charge committed together with its record "+
+		"and its ack; %s found the record and were skipped.",
+		max(0, t.Run.Kills-t.SharedKills), plural(t.Run.Replayed, "duplicate", "duplicates"))
+}
+
+func causes(ds []Double) map[DoubleCause]int {
+	n := map[DoubleCause]int{}
+	for _, d := range ds {
+		n[d.Cause]++
+	}
+	return n
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// wrap prints text behind a label, broken at the width.
+func (p *printer) wrap(label string, labelWidth int, text string) {
+	indent := strings.Repeat(" ", labelWidth+4)
+	at := len(indent)
+	p.b.WriteString("  " + label + "  ")
+	for i, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case i > 0 && at+1+n > p.width:
+			p.b.WriteString("\n" + indent)
+			at = len(indent)
+		case i > 0:
+			p.b.WriteString(" ")
+			at++
+		}
+		p.b.WriteString(word)
+		at += n
+	}
+	p.b.WriteString("\n")
+}
+
+func (p *printer) tail(v Verdict) {
+	p.line("")
+	var ms int64
+	for _, r := range v.Runs {
+		ms += r.ElapsedMS
+	}
+	if v.OK() {
+		p.line("  %s  %s", p.style(bold+";"+green, "✔ as expected"), p.style(dim, seconds(float64(ms))))
+	} else {
+		p.line("  %s  %s", p.style(bold+";"+red, "✘ not as expected"), p.style(dim, seconds(float64(ms))))
+	}
+	if v.Report != "" {
+		p.line("  report  %s", v.Report)
+	}
+	if v.Story != nil {
+		p.line("  repeat  %s", v.Story.Repeat)
+	}
+	if v.Kept != "" {
+		p.kept(v.Kept)
+	}
+	p.line("")
+}
+
+// kept tells how to look at the databases that were kept.
+func (p *printer) kept(dir string) {
+	db := dir + "/on/demo.db"
+	p.line("  kept    %s", dir)
+	p.line("          semel records ls --store sqlite://%s --limit 5", db)
+	p.line("          semel records get order-0001 --store sqlite://%s", db)
+	p.line("          semel dlq ls --queue 'sqlite://%s?queue=%s'", db, queueName)
+	p.line("          sqlite3 %s/off/demo.db 'SELECT order_id, count(*) FROM lab_ledger GROUP BY 1 HAVING count(*) > 1'", dir)
+}
+
+// Money writes an amount in minor units: ¥100,000 for 100000 JPY. Other currencies get their code and two decimals.
+func Money(minor int64, currency string) string {
+	if currency == "JPY" {
+		return "¥" + thousands(minor)
+	}
+	return fmt.Sprintf("%s %s.%02d", currency, thousands(minor/100), minor%100)
+}
+
+func thousands(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,174 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// Format is how data is printed on stdout.
+type Format string
+
+// The formats.
+const (
+	Text  Format = "text"
+	JSON  Format = "json"
+	JSONL Format = "jsonl"
+	None  Format = "none"
+)
+
+// Set implements the flag value.
+func (f *Format) Set(s string) error {
+	switch Format(s) {
+	case Text, JSON, JSONL, None:
+		*f = Format(s)
+		return nil
+	}
+	return fmt.Errorf("unknown format %q (known: text, json, jsonl, none)", s)
+}
+
+func (f *Format) String() string { return string(*f) }
+
+// Type names the flag's value in help texts.
+func (f *Format) Type() string { return "text|json|jsonl|none" }
+
+// Printer prints one command's data and its errors.
+type Printer struct {
+	Format   Format
+	Out, Err io.Writer
+}
+
+// Machine reports that a program reads stdout.
+func (p *Printer) Machine() bool { return p.Format == JSON || p.Format == JSONL }
+
+// Notef writes progress or advice for a person to stderr; -o none silences it.
+func (p *Printer) Notef(format string, args ...any) {
+	if p.Format != None {
+		_, _ = fmt.Fprintf(p.Err, format+"\n", args...)
+	}
+}
+
+// Object prints one value: as JSON, or by text.
+func (p *Printer) Object(v any, text func(w io.Writer) error) error {
+	switch p.Format {
+	case None:
+		return nil
+	case JSON, JSONL:
+		return encode(p.Out, v)
+	case Text:
+	}
+	return text(p.Out)
+}
+
+// List prints many values: a JSON array, one object a line, or a table.
+func List[T any](p *Printer, items []T, header []string, row func(T) []any) error {
+	switch p.Format {
+	case None:
+		return nil
+	case JSON:
+		if items == nil {
+			items = []T{}
+		}
+		return encode(p.Out, items)
+	case JSONL:
+		for _, it := range items {
+			if err := encode(p.Out, it); err != nil {
+				return err
+			}
+		}
+		return nil
+	case Text:
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	t := table.NewWriter()
+	t.SetOutputMirror(p.Out)
+	t.SetStyle(plain())
+	head := make(table.Row, len(header))
+	for i, h := range header {
+		head[i] = h
+	}
+	t.AppendHeader(head)
+	for _, it := range items {
+		cells := row(it)
+		for i, c := range cells {
+			if s, ok := c.(string); ok {
+				cells[i] = Printable(s, 80)
+			}
+		}
+		t.AppendRow(cells)
+	}
+	t.Render()
+	return nil
+}
+
+func plain() table.Style {
+	s := table.StyleDefault
+	s.Options = table.OptionsNoBordersAndSeparators
+	s.Format.Header = text.FormatUpper
+	s.Box.PaddingLeft, s.Box.PaddingRight = "", "  "
+	return s
+}
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+// Report prints an error on stderr and returns its exit status.
+func (p *Printer) Report(err error) int {
+	e := As(err)
+	if e.Silent {
+		return e.Code.Exit()
+	}
+	if p.Machine() {
+		body := map[string]string{"code": string(e.Code), "message": e.Error()}
+		if e.Hint != "" {
+			body["hint"] = e.Hint
+		}
+		_ = encode(p.Err, map[string]any{"error": body})
+		return e.Code.Exit()
+	}
+	_, _ = fmt.Fprintf(p.Err, "semel: %s\n", strings.TrimPrefix(e.Error(), "semel: "))
+	if e.Hint != "" {
+		_, _ = fmt.Fprintf(p.Err, "try: %s\n", e.Hint)
+	}
+	return e.Code.Exit()
+}
+
+// Printable makes a string safe for a terminal: control characters are escaped, and it is cut after max runes (0 = not).
+func Printable(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range s {
+		if limit > 0 && n == limit {
+			b.WriteString("…")
+			break
+		}
+		n++
+		if r == unicode.ReplacementChar || unicode.IsControl(r) {
+			fmt.Fprintf(&b, "\\x%02x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// Terminal reports that f is a terminal that wants colours and progress.
+func Terminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Colour reports that f is a terminal and nobody asked for plain text.
+func Colour(f *os.File) bool { return os.Getenv("NO_COLOR") == "" && Terminal(f) }

@@ -1,0 +1,259 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// The exit codes of handlers (docs/worker.md).
+const (
+	exitOK          = 0
+	exitUsage       = 64 // EX_USAGE: permanent
+	exitData        = 65 // EX_DATAERR: permanent
+	exitUnavailable = 69 // EX_UNAVAILABLE: the downstream is not there
+	exitTempFail    = 75 // EX_TEMPFAIL: retry, nothing was applied
+	exitDrop        = 99
+	exitCannotRun   = 126
+	exitNotFound    = 127
+)
+
+// brokenLimit is how many configuration errors in a row end the worker.
+const brokenLimit = 3
+
+// ErrHandlerBroken is why a worker stops by itself: its handler cannot be run at all.
+var ErrHandlerBroken = errors.New("the handler cannot be run")
+
+// Exec runs a program for each message. Its methods may be called concurrently.
+type Exec struct {
+	// Argv is the program with its arguments; for a shell command: /bin/sh -c CMD.
+	Argv  []string
+	Queue string
+	// Keep is how many bytes of stdout are kept.
+	Keep int
+	// KillGrace is between SIGTERM and SIGKILL when a run is cancelled.
+	KillGrace time.Duration
+	Log       *slog.Logger
+	// Broken is called once when the handler could not be run brokenLimit times in a row.
+	Broken func(error)
+	// Guard is told of the process groups that run; nil = nobody is.
+	Guard *Guard
+
+	once    sync.Once
+	breaker *breaker
+	broken  atomic.Int32
+	base    []string
+}
+
+// Shell is the argv of a shell command.
+func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
+
+func (e *Exec) init() {
+	e.once.Do(func() {
+		e.breaker = newBreaker(e.Log)
+		// What semel tells handlers is set per attempt; anything of that name in the worker's own environment, its
+		// settings included, is not the handler's business.
+		for _, kv := range os.Environ() {
+			if !strings.HasPrefix(kv, "SEMEL_") {
+				e.base = append(e.base, kv)
+			}
+		}
+	})
+}
+
+// Run implements Runner.
+func (e *Exec) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
+	e.init()
+	if err := e.breaker.admit(); err != nil {
+		return nil, false, err
+	}
+	out := &capture{max: e.Keep}
+	code, detail, err := e.spawn(ctx, a, out)
+	result, cut := out.got()
+	return result, cut, e.outcome(ctx, code, detail, err)
+}
+
+// outcome translates the end of a process into the vocabulary of handlers.
+func (e *Exec) outcome(ctx context.Context, code int, detail string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !declared(code) {
+		e.breaker.cancelled()
+		return fmt.Errorf("handler stopped: %w", cause)
+	}
+	if code != exitCannotRun && code != exitNotFound {
+		e.broken.Store(0)
+	}
+	if code != exitUnavailable {
+		defer e.breaker.ok()
+	}
+	fail := withDetail(fmt.Errorf("handler exited %d", code), detail)
+	switch code {
+	case exitOK:
+		return nil
+	case exitTempFail:
+		return semel.NotApplied(fail)
+	case exitUsage, exitData:
+		return semel.Permanent(semel.NotApplied(fail))
+	case exitUnavailable:
+		return semel.RetryAfter(fail, e.breaker.trip(fail.Error(), 0))
+	case exitDrop:
+		if detail == "" {
+			detail = "handler exited 99"
+		}
+		return semel.Drop(detail)
+	case exitCannotRun, exitNotFound:
+		return e.cannotRun(code, withDetail(fmt.Errorf("handler exited %d", code), detailOf(detail, err)))
+	}
+	if err != nil {
+		return withDetail(err, detail)
+	}
+	return fail
+}
+
+// declared reports a code that says what became of the effect: it holds for a cancelled run, too.
+func declared(code int) bool {
+	switch code {
+	case exitOK, exitTempFail, exitUsage, exitData, exitDrop:
+		return true
+	}
+	return false
+}
+
+func detailOf(detail string, err error) string {
+	if detail == "" && err != nil {
+		return err.Error()
+	}
+	return detail
+}
+
+// cannotRun is a mistake in the configuration: nobody's attempt. The message comes back, and after some in a row the
+// worker stops, because every message would go the same way.
+func (e *Exec) cannotRun(code int, err error) error {
+	n := e.broken.Add(1)
+	e.Log.Error("the handler cannot be run", "code", code, "in_a_row", n, "err", err)
+	if n == brokenLimit && e.Broken != nil {
+		e.Broken(fmt.Errorf("%w: %d times in a row: %w", ErrHandlerBroken, n, err))
+	}
+	return semel.Deferred(err, min(100*time.Millisecond<<min(n, 8), 10*time.Second))
+}
+
+// spawn runs the process to its end. The code is its exit code, -1 when a signal ended it (err says which) or it could
+// not be started for want of something that may come back.
+func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code int, detail string, err error) {
+	stderr := &lineLog{emit: func(line string) {
+		e.Log.Info(line, "source", "handler", "key", a.Key.Raw, "attempt", a.Number)
+	}}
+	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
+	cmd.Env = e.environ(a)
+	cmd.Stdin = bytes.NewReader(a.Body)
+	cmd.Stdout, cmd.Stderr = out, stderr
+	cmd.SysProcAttr = processAttr()
+	// A process that the handler left behind may hold stdout open; it is not waited for.
+	cmd.WaitDelay = 500 * time.Millisecond
+
+	// The parent-death signal is bound to the thread that forks: it has to live as long as the child (prctl(2)). Without
+	// the lock the runtime may end the thread, and the kernel would kill a healthy handler.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return startFailure(err)
+	}
+	pid := cmd.Process.Pid
+	e.Guard.started(pid)
+	stop := e.superviseCancel(ctx, pid)
+	err = cmd.Wait()
+	stop()
+	e.Guard.ended(pid)
+	detail = stderr.flush()
+	if cmd.ProcessState == nil {
+		return -1, detail, fmt.Errorf("wait for handler: %w", err)
+	}
+	if code = cmd.ProcessState.ExitCode(); code >= 0 {
+		return code, detail, nil
+	}
+	return -1, detail, fmt.Errorf("handler ended by %s", cmd.ProcessState)
+}
+
+// superviseCancel ends the process group when ctx does: SIGTERM, grace, SIGKILL. The function it returns ends the
+// supervision; after a cancelled run it also kills what is left of the group.
+func (e *Exec) superviseCancel(ctx context.Context, pid int) (stop func()) {
+	done, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+		}
+		e.Log.Warn("stopping the handler", "pid", pid, "why", context.Cause(ctx))
+		signalGroup(pid, syscall.SIGTERM)
+		t := time.NewTimer(e.KillGrace)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+		}
+		signalGroup(pid, syscall.SIGKILL)
+	}()
+	return func() {
+		close(done)
+		<-gone
+	}
+}
+
+// startFailure classes what exec says when it cannot start a program.
+func startFailure(err error) (int, string, error) {
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return exitData, "the message's headers are too large for the environment of a process (SEMEL_HEADERS)", err
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return exitNotFound, err.Error(), err
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE),
+		errors.Is(err, syscall.ENFILE):
+		return exitTempFail, err.Error(), err // no room for another process just now
+	}
+	return exitCannotRun, err.Error(), err
+}
+
+// environ is the environment of one attempt.
+func (e *Exec) environ(a *semel.Attempt) []string {
+	env := e.base[:len(e.base):len(e.base)]
+	for _, id := range identities(e.Queue, a) {
+		env = append(env, "SEMEL_"+id.name+"="+noNUL(id.value))
+	}
+	return append(env, "SEMEL_HEADERS="+noNUL(headersJSON(a.Headers)))
+}
+
+// noNUL replaces what no environment can hold.
+func noNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
+
+// Ask makes a probe of a program: exit 0 says that the effect happened (stdout is the result), 75 that it did not, and
+// anything else that it cannot be told.
+func (e *Exec) Ask(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, error) {
+	e.init()
+	out := &capture{max: e.Keep}
+	code, detail, err := e.spawn(ctx, a, out)
+	switch code {
+	case exitOK:
+		result, _ := out.got()
+		a.SetResult(result)
+		return semel.ProbeApplied, nil
+	case exitTempFail:
+		return semel.ProbeNotApplied, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("probe exited %d", code)
+	}
+	return semel.ProbeUnknown, withDetail(err, detail)
+}

@@ -1,0 +1,302 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// HTTP posts each message to an endpoint. Its methods may be called concurrently.
+type HTTP struct {
+	URL, Queue string
+	// Keep is how many bytes of a response are kept.
+	Keep int
+	// Secret signs requests as Standard Webhooks do; nil = not.
+	Secret []byte
+	// Sqsd adds the headers of the worker daemon of Elastic Beanstalk.
+	Sqsd   bool
+	Client *http.Client
+	Log    *slog.Logger
+
+	breaker *breaker
+}
+
+// NewHTTP completes an HTTP runner: concurrency is how many requests run at once.
+func NewHTTP(h HTTP, concurrency int) *HTTP {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.MaxIdleConns = concurrency, 2*concurrency
+	// A redirected POST would become a GET, or reach an endpoint that nobody configured.
+	h.Client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+	h.breaker = newBreaker(h.Log)
+	return &h
+}
+
+// Run implements Runner.
+func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
+	if err := h.breaker.admit(); err != nil {
+		return nil, false, err
+	}
+	req, err := h.request(ctx, a)
+	if err != nil {
+		h.breaker.cancelled()
+		return nil, false, semel.Permanent(semel.NotApplied(fmt.Errorf("make request: %w", err)))
+	}
+	res, err := h.Client.Do(req)
+	if err != nil {
+		return nil, false, h.failure(ctx, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	out := &capture{max: h.Keep}
+	// A bounded part of the rest is read so that the connection can be used again.
+	_, err = io.Copy(out, io.LimitReader(res.Body, int64(h.Keep)+256<<10))
+	body, cut := out.got()
+	if err != nil {
+		// The status came, the body did not arrive whole: what the status says of the effect still holds, the result does
+		// not exist.
+		return nil, false, h.failure(ctx, fmt.Errorf("read response: %w", err))
+	}
+	return body, cut, h.outcome(res, body)
+}
+
+// failure classes a request without an answer. Only one that was never sent is certain to have had no effect.
+func (h *HTTP) failure(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		h.breaker.cancelled()
+		return fmt.Errorf("request stopped: %w", cause)
+	}
+	h.breaker.ok()
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+		return semel.NotApplied(err)
+	}
+	return err
+}
+
+// outcome translates an answer into the vocabulary of handlers (docs/worker.md has the table).
+func (h *HTTP) outcome(res *http.Response, body []byte) error {
+	reason := res.Header.Get("Semel-Reason")
+	if reason == "" {
+		reason = shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
+	}
+	fail := withDetail(fmt.Errorf("handler answered %s", res.Status), reason)
+	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
+	switch verdict := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); verdict {
+	case "":
+	case "done", "retry", "dead", "drop":
+		h.breaker.ok()
+		return override(verdict, reason, fail, after, asked)
+	default:
+		h.Log.Warn("unknown Semel-Outcome ignored", "outcome", verdict, "known", "done, retry, dead, drop")
+	}
+	return h.byStatus(res.StatusCode, fail, after, asked)
+}
+
+func override(verdict, reason string, fail error, after time.Duration, asked bool) error {
+	switch verdict {
+	case "done":
+		return nil
+	case "dead":
+		return semel.Permanent(semel.NotApplied(fail))
+	case "drop":
+		if reason == "" {
+			reason = "the handler dropped it"
+		}
+		return semel.Drop(reason)
+	}
+	if asked {
+		return semel.RetryAfter(fail, after)
+	}
+	return fail
+}
+
+func (h *HTTP) byStatus(code int, fail error, after time.Duration, asked bool) error {
+	switch code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+		return semel.Deferred(fail, h.breaker.trip(fail.Error(), after))
+	}
+	if code >= 300 && code < 400 {
+		// A redirect is never followed: like a wrong URL it is the configuration's mistake, not the message's.
+		return semel.Deferred(fail, h.breaker.trip(fail.Error(), after))
+	}
+	h.breaker.ok()
+	switch code {
+	case http.StatusConflict:
+		return semel.Deferred(fail, orElse(after, asked, time.Second))
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return semel.Deferred(fail, orElse(after, asked, 5*time.Second))
+	case http.StatusBadRequest, http.StatusGone, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusUnprocessableEntity:
+		return semel.Permanent(semel.NotApplied(fail))
+	}
+	switch {
+	case code >= 200 && code < 300:
+		return nil
+	case code == http.StatusRequestTimeout: // it may have been applied
+	case code >= 400 && code < 500:
+		fail = semel.NotApplied(fail)
+	}
+	if asked {
+		return semel.RetryAfter(fail, after)
+	}
+	return fail
+}
+
+func orElse(after time.Duration, asked bool, d time.Duration) time.Duration {
+	if asked {
+		return after
+	}
+	return d
+}
+
+// maxRetryAfter bounds what an endpoint can ask for: longer is a mistake, or an attack.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads the header: seconds, or a date.
+func retryAfter(v string, now time.Time) (time.Duration, bool) {
+	if v = strings.TrimSpace(v); v == "" {
+		return 0, false
+	}
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		if s < 0 || math.IsNaN(s) {
+			return 0, false
+		}
+		return time.Duration(min(s, maxRetryAfter.Seconds()) * float64(time.Second)), true
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter), true
+	}
+	return 0, false
+}
+
+func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.URL, bytes.NewReader(a.Body))
+	if err != nil {
+		return nil, err
+	}
+	set := func(name, value string) { req.Header.Set(name, headerValue(value)) }
+	set("User-Agent", "semel")
+	set("Content-Type", contentType(a))
+	pass(req.Header, a)
+	cloudEvent(set, h.Queue, a)
+	set("Idempotency-Key", a.EffectKey(""))
+	for _, id := range identities(h.Queue, a) {
+		if id.name != "EFFECT_KEY" {
+			set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), id.value)
+		}
+	}
+	if req.Header.Get("Traceparent") == "" {
+		set("Traceparent", newTraceparent())
+	}
+	if h.Sqsd {
+		set("X-Aws-Sqsd-Msgid", a.ID)
+		set("X-Aws-Sqsd-Queue", h.Queue)
+		set("X-Aws-Sqsd-Receive-Count", strconv.Itoa(a.Number))
+		if !a.SentAt.IsZero() {
+			set("X-Aws-Sqsd-First-Received-At", a.SentAt.UTC().Format(time.RFC3339))
+		}
+		for k, v := range a.Headers {
+			if token(k) {
+				set("X-Aws-Sqsd-Attr-"+k, v)
+			}
+		}
+	}
+	if h.Secret != nil {
+		sign(req.Header, h.Secret, a, time.Now())
+	}
+	return req, nil
+}
+
+// pass hands the sender's headers on: those of CloudEvents and of tracing as they are, all others as Semel-Header-NAME,
+// so that no sender can speak with the endpoint's Authorization, Host or Semel-* headers.
+func pass(to http.Header, a *semel.Attempt) {
+	for k, v := range a.Headers {
+		name := strings.ToLower(k)
+		switch {
+		case !token(k) || name == "content-type":
+		case strings.HasPrefix(name, "ce-"), name == "traceparent", name == "tracestate", name == "baggage":
+			to.Set(k, headerValue(v))
+		default:
+			to.Set("Semel-Header-"+k, headerValue(v))
+		}
+	}
+}
+
+// cloudEvent sets the required attributes of CloudEvents 1.0 in binary mode where the sender did not.
+func cloudEvent(set func(name, value string), queue string, a *semel.Attempt) {
+	set("Ce-Specversion", "1.0")
+	for _, c := range []struct{ name, value string }{
+		{"Ce-Id", a.ID}, {"Ce-Source", "/semel/" + queue}, {"Ce-Type", "dev.semel.message"},
+	} {
+		if a.Header(c.name) == "" {
+			set(c.name, c.value)
+		}
+	}
+	if a.Header("Ce-Time") == "" && !a.SentAt.IsZero() {
+		set("Ce-Time", a.SentAt.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func contentType(a *semel.Attempt) string {
+	if t := a.Header("content-type"); t != "" {
+		return t
+	}
+	if json.Valid(a.Body) {
+		return "application/json"
+	}
+	return "application/octet-stream"
+}
+
+// headerValue makes a value fit for an HTTP header: what is not printable ASCII is written as %XX (as CloudEvents
+// demands of its headers), and a % as %25 in such a value only.
+func headerValue(s string) string {
+	plain := true
+	for i := range len(s) {
+		plain = plain && s[i] >= 0x20 && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// token reports a legal name of an HTTP header (RFC 9110, section 5.6.2).
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return s != ""
+}
+
+// newTraceparent begins a trace (W3C Trace Context, version 00, sampled).
+func newTraceparent() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand
+	return "00-" + hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:]) + "-01"
+}

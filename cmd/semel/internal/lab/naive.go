@@ -40,7 +40,7 @@ func (w *worker) naiveOne(ctx context.Context, d *driver.Delivery) error {
 		return err
 	}
 	note("started")
-	if err := work(ctx, o); err != nil {
+	if err := work(ctx, o, d.Count > 1); err != nil {
 		return err
 	}
 	if _, err := w.rig.sql.ExecContext(ctx, insertEffect, w.effectArgs(o, d.ID, d.Count)...); err != nil {

@@ -22,6 +22,7 @@ type Send struct {
 	ID     string // the message's own id: a producer's retry has another one
 	Copy   int    // 1; 2 = the producer's retry
 	WorkMS int    // how long the handler takes for it
+	HangMS int    // how long its first delivery hangs besides
 }
 
 // Kill is one planned SIGKILL. It happens once per run, in whichever process gets there first.
@@ -102,12 +103,11 @@ func (s Scenario) sends(rng *rand.Rand, retries, slow []int) []Send {
 	all := make([]placed, 0, s.Load.Orders+len(retries))
 	for i := range s.Load.Orders {
 		work := s.Work.Min + time.Duration(rng.Float64()*span)
+		one := Send{Key: keyName(i), ID: fmt.Sprintf("m-%04d-1", i+1), Copy: 1, WorkMS: int(work.Milliseconds())}
 		if slices.Contains(slow, i) {
-			work = s.Work.SlowFor
+			one.HangMS = int(s.Work.SlowFor.Milliseconds())
 		}
-		all = append(all, placed{float64(i), Send{
-			Key: keyName(i), ID: fmt.Sprintf("m-%04d-1", i+1), Copy: 1, WorkMS: int(work.Milliseconds()),
-		}})
+		all = append(all, placed{float64(i), one})
 	}
 	for _, i := range retries {
 		again := all[i].send

@@ -161,7 +161,7 @@ func (r *runner) send(ctx context.Context) error {
 	batch := r.plan.Sends[r.sent:due]
 	messages := make([]driver.Message, len(batch))
 	for i, s := range batch {
-		body, err := json.Marshal(order{Order: s.Key, Amount: r.scenario.Load.Amount, WorkMS: s.WorkMS})
+		body, err := json.Marshal(order{Order: s.Key, Amount: r.scenario.Load.Amount, WorkMS: s.WorkMS, HangMS: s.HangMS})
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", s.Key, err)
 		}

@@ -68,7 +68,8 @@ type Load struct {
 // Work is how long the handler takes for an order.
 type Work struct {
 	Min, Max time.Duration
-	// Slow orders take SlowFor instead: longer than the visibility, to show an overrun.
+	// Slow orders hang for SlowFor at their first delivery: longer than the visibility, to show an overrun. Only at the
+	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next hand-out.
 	Slow    int
 	SlowFor time.Duration
 }

@@ -35,6 +35,7 @@ type order struct {
 	Order  string `json:"order"`
 	Amount int64  `json:"amount"`
 	WorkMS int    `json:"work_ms"`
+	HangMS int    `json:"hang_ms,omitempty"` // the first delivery only
 }
 
 // WorkerMain is a worker process: the hidden command that the runner starts. It reads its spec from standard input,
@@ -132,7 +133,7 @@ func (w *worker) apply(ctx context.Context, tx *semel.Statements, a *semel.Attem
 	if err != nil {
 		return semel.Permanent(err)
 	}
-	if err := work(ctx, o); err != nil {
+	if err := work(ctx, o, a.Redelivered); err != nil {
 		return err
 	}
 	tx.ExecRows(1, insertEffect, w.effectArgs(o, a.ID, a.Number)...)
@@ -176,8 +177,12 @@ func decodeOrder(body []byte) (order, error) {
 }
 
 // work stands for the time that a payment takes.
-func work(ctx context.Context, o order) error {
-	t := time.NewTimer(time.Duration(o.WorkMS) * time.Millisecond)
+func work(ctx context.Context, o order, redelivered bool) error {
+	ms := o.WorkMS
+	if !redelivered {
+		ms += o.HangMS
+	}
+	t := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer t.Stop()
 	select {
 	case <-t.C:

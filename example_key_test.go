@@ -1,0 +1,67 @@
+package semel_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/semel-dev/semel"
+)
+
+// The parts of a key stay apart, whatever they contain.
+func ExampleTuple() {
+	fmt.Println(semel.Tuple("order-12345", "charge"))
+	fmt.Println(semel.Tuple("a|b", "c"))
+	fmt.Println(semel.Tuple("a", "b|c"))
+	// Output:
+	// order-12345|charge
+	// a\|b|c
+	// a|b\|c
+}
+
+// The business key survives producers that send twice: both messages below charge order A-1 once.
+func ExampleKeyFromJSON() {
+	key := semel.KeyFromJSON("/order_id", "/action")
+	for _, m := range []*semel.Message{
+		{ID: "uuid-1", Body: []byte(`{"order_id":"A-1","action":"charge","sent_at":"12:00:00"}`)},
+		{ID: "uuid-2", Body: []byte(`{"action":"charge","order_id":"A-1","sent_at":"12:00:09"}`)},
+	} {
+		k, err := key(m)
+		fmt.Println(k, err)
+	}
+	_, err := key(&semel.Message{ID: "uuid-3", Body: []byte(`{"action":"charge"}`)})
+	fmt.Println(errors.Is(err, semel.ErrNoKey), err)
+	// Output:
+	// A-1|charge <nil>
+	// A-1|charge <nil>
+	// true semel: key of message "uuid-3": no value at "/order_id" in the body
+}
+
+// The same content is the same key, however it is written.
+func ExampleKeyFromBody() {
+	key := semel.KeyFromBody()
+	a, _ := key(&semel.Message{Body: []byte(`{"id": 7, "amount": 12.50}`)})
+	b, _ := key(&semel.Message{Body: []byte(`{"amount":12.5,"id":7}`)})
+	fmt.Println(a == b, a[:13])
+	// Output: true json:5ad31bd8
+}
+
+// Worker flags become key functions; a mistake is answered with its mend.
+func ExampleParseKey() {
+	key, err := semel.ParseKey("json:/order_id,/action")
+	fmt.Println(key != nil, err)
+	_, err = semel.ParseKey("json:order_id")
+	fmt.Println(err)
+	// Output:
+	// true <nil>
+	// semel: config Key: "order_id" in json:order_id is no JSON pointer (begin every pointer with /: json:/order_id,/action; perhaps "/order_id")
+}
+
+// The fingerprint notices one key with two payloads, and only where it matters.
+func ExampleFingerprintJSON() {
+	fingerprint := semel.FingerprintJSON("/amount", "/currency")
+	first, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":100,"currency":"EUR","trace":"x"}`)})
+	again, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":1e2,"currency":"EUR","trace":"y"}`)})
+	other, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":999,"currency":"EUR","trace":"x"}`)})
+	fmt.Println(first.Differs(again), first.Differs(other))
+	// Output: false true
+}

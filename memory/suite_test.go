@@ -76,3 +76,16 @@ func TestStoreSuiteAlone(t *testing.T) {
 		return semeltest.StoreSetup{Store: s, Ledger: ledger(s)}
 	})
 }
+
+func TestQueueSuite(t *testing.T) {
+	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
+		db, clock := openFake()
+		return semeltest.QueueSetup{Queue: db.Queue("orders"), Advance: clock.advance, MaxBody: 30 << 20}
+	})
+}
+
+func TestQueueSuiteRealClock(t *testing.T) {
+	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
+		return semeltest.QueueSetup{Queue: memory.NewQueue("orders", memory.WithVisibility(300*time.Millisecond))}
+	})
+}

@@ -1,0 +1,446 @@
+package semeltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// RunQueue tests a queue: what its features declare works, and what they do not declare answers
+// driver.ErrUnsupported. A queue that cannot be sent to needs QueueSetup.Send.
+func RunQueue(t *testing.T, open QueueFactory) {
+	runCases(t, queueCases(), open)
+}
+
+// CheckQueue runs the same suite and returns the failures instead of failing t. See [CheckStore].
+func CheckQueue(t testing.TB, open QueueFactory) []string {
+	return checkCases(t, queueCases(), open)
+}
+
+func queueCases() []suiteCase[QueueSetup] {
+	with := func(f func(q *queueBench)) func(testing.TB, QueueSetup) {
+		return func(t testing.TB, s QueueSetup) { f(newQueueBench(t, s)) }
+	}
+	return []suiteCase[QueueSetup]{
+		{"messages arrive as they were sent", with(testArrives)},
+		{"a delivery is nobody else's", with(testExclusive)},
+		{"ack", with(testAck)},
+		{"retry and defer", with(testRetry)},
+		{"FM27 visibility ends", with(testFM27Expiry)},
+		{"FM18 stale receipts", with(testFM18Stale)},
+		{"extend", with(testExtend)},
+		{"delays", with(testDelays)},
+		{"outcomes are positional", with(testPositional)},
+		{"batch limits", with(testBatchLimits)},
+		{"FM61 dead letters", with(testFM61Letters)},
+		{"letter box", with(testLetterBox)},
+		{"closing letters", with(testCloseLetter)},
+		{"ordered groups", with(testGroups)},
+		{"a group waits for its head", with(testGroupHead)},
+		{"receive waits", with(testReceiveWaits)},
+		{"receive is cancelled", with(testReceiveCancelled)},
+		{"many receivers", with(testManyReceivers)},
+		{"bodies", with(testBodies)},
+		{"inspection", with(testInspection)},
+		{"a done context settles nothing by halves", with(testDoneSettle)},
+	}
+}
+
+// queueBench is a queue with what the cases need around it.
+type queueBench struct {
+	QueueSetup
+	t testing.TB
+	f driver.QueueFeatures
+}
+
+func newQueueBench(t testing.TB, s QueueSetup) *queueBench {
+	t.Helper()
+	q := &queueBench{QueueSetup: s, t: t, f: s.Queue.Features()}
+	if q.Send == nil {
+		sender, ok := s.Queue.(driver.Sender)
+		if !ok {
+			t.Fatal("the queue is no driver.Sender: give the suite a QueueSetup.Send")
+		}
+		q.Send = sender.Send
+	}
+	if q.f.Name == "" || q.f.Kind == "" {
+		t.Errorf("features name no queue or kind: %+v", q.f)
+	}
+	return q
+}
+
+func (q *queueBench) ctx() context.Context { return q.t.Context() }
+
+func (q *queueBench) send(ms ...driver.Message) {
+	q.t.Helper()
+	if err := q.Send(q.ctx(), ms...); err != nil {
+		q.t.Fatalf("send of %d messages: %v", len(ms), err)
+	}
+}
+
+// sendN sends n messages with the ids and bodies m-0, m-1, ...
+func (q *queueBench) sendN(n int) []string {
+	q.t.Helper()
+	var ids []string
+	var ms []driver.Message
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("m-%d", i))
+		ms = append(ms, driver.Message{ID: ids[i], Body: []byte(ids[i])})
+	}
+	q.send(ms...)
+	return ids
+}
+
+// receive receives n messages; it moves the clock in small steps while nothing comes.
+func (q *queueBench) receive(n int) []driver.Delivery {
+	q.t.Helper()
+	var all []driver.Delivery
+	for deadline := time.Now().Add(30 * time.Second); len(all) < n; {
+		wait := 5 * time.Second
+		if q.Advance != nil {
+			wait = 20 * time.Millisecond
+		}
+		d := q.poll(n-len(all), wait)
+		all = append(all, d...)
+		if time.Now().After(deadline) {
+			q.t.Fatalf("received %d messages of %d", len(all), n)
+		}
+		if len(d) == 0 && q.Advance != nil {
+			q.Advance(time.Second)
+		}
+	}
+	return all
+}
+
+// poll receives once and waits no longer than d.
+func (q *queueBench) poll(limit int, d time.Duration) []driver.Delivery {
+	q.t.Helper()
+	ctx, cancel := context.WithTimeout(q.ctx(), d)
+	defer cancel()
+	if m := q.f.MaxBatch; m > 0 {
+		limit = min(limit, m)
+	}
+	ds, err := q.Queue.Receive(ctx, limit)
+	if err != nil && ctx.Err() == nil {
+		q.t.Fatalf("receive: %v", err)
+	}
+	if len(ds) > limit {
+		q.t.Errorf("receive of at most %d answered %d deliveries", limit, len(ds))
+	}
+	return ds
+}
+
+// nothing wants that no message can be received now.
+func (q *queueBench) nothing(why string) {
+	q.t.Helper()
+	if d := q.poll(1, 60*time.Millisecond); len(d) > 0 {
+		q.t.Fatalf("received message %q, but %s", d[0].ID, why)
+	}
+}
+
+// visible is how long a delivery is kept.
+func (q *queueBench) visible(d driver.Delivery) time.Duration {
+	if q.Visibility > 0 {
+		return q.Visibility
+	}
+	return d.Visible
+}
+
+// pass lets time pass on the queue's clock.
+func (q *queueBench) pass(d time.Duration) {
+	if q.Advance != nil {
+		q.Advance(d)
+		return
+	}
+	time.Sleep(d)
+}
+
+func (q *queueBench) settle(ss ...driver.Settlement) {
+	q.t.Helper()
+	settle(q.t, q.Queue, ss...)
+}
+
+func (q *queueBench) ackAll(ds []driver.Delivery) {
+	q.t.Helper()
+	for _, d := range ds {
+		q.settle(driver.Settlement{Receipt: d.Receipt})
+	}
+}
+
+func idsOf(ds []driver.Delivery) []string {
+	var ids []string
+	for _, d := range ds {
+		ids = append(ids, d.ID)
+	}
+	sort.Strings(ids)
+	return ids
+}
+
+func testArrives(q *queueBench) {
+	sent := driver.Message{
+		ID: "order-1", Body: []byte("{\"n\":1}\x00\xff"), Headers: map[string]string{"Content-Type": "application/json", "x-empty": ""},
+	}
+	q.send(sent)
+	d := q.receive(1)[0]
+	if d.ID != sent.ID || !bytes.Equal(d.Body, sent.Body) || d.Header("content-type") != "application/json" {
+		q.t.Errorf("received %+v, sent %+v", d.Message, sent)
+	}
+	if d.Queue != q.f.Name || d.Delay != 0 || d.SentAt.IsZero() || d.Receipt == nil {
+		q.t.Errorf("queue %q (wanted %q), delay %v, sent at %v, receipt %v", d.Queue, q.f.Name, d.Delay, d.SentAt, d.Receipt)
+	}
+	if want := map[bool]int{true: 1}[q.f.Counts]; d.Count != want {
+		q.t.Errorf("count is %d, wanted %d", d.Count, want)
+	}
+	if q.f.Extends && d.Visible <= 0 {
+		q.t.Errorf("the queue extends visibility, but Visible is %v", d.Visible)
+	}
+	q.settle(driver.Settlement{Receipt: d.Receipt})
+	q.send(driver.Message{Body: []byte("no id")}, driver.Message{Body: []byte("no id")})
+	if ds := q.receive(2); ds[0].ID == "" || ds[0].ID == ds[1].ID {
+		q.t.Errorf("messages sent without an ID arrived with %q and %q", ds[0].ID, ds[1].ID)
+	}
+}
+
+func testExclusive(q *queueBench) {
+	ids := q.sendN(5)
+	ds := q.receive(5)
+	if got := idsOf(ds); !slices.Equal(got, ids) {
+		q.t.Errorf("received %v, sent %v", got, ids)
+	}
+	q.nothing("all messages are in flight")
+	receipts := map[any]bool{}
+	for _, d := range ds {
+		receipts[d.Receipt] = true // panics when receipts are not comparable
+	}
+	if len(receipts) != len(ds) {
+		q.t.Errorf("%d deliveries have %d receipts", len(ds), len(receipts))
+	}
+}
+
+func testAck(q *queueBench) {
+	q.sendN(2)
+	ds := q.receive(2)
+	q.ackAll(ds)
+	// A repeated ack is harmless whatever it answers; a queue that has forgotten the message may say Lost.
+	if out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: ds[0].Receipt}); err != nil || out[0] == driver.Unknown {
+		q.t.Errorf("a repeated ack answered %v, %v", out, err)
+	}
+	q.pass(q.visible(ds[0]) + 50*time.Millisecond)
+	q.nothing("all messages were acked")
+}
+
+func testRetry(q *queueBench) {
+	for i, a := range []driver.Action{driver.Retry, driver.Defer} {
+		q.send(driver.Message{ID: fmt.Sprint("m-", i)})
+		d := q.receive(1)[0]
+		q.settle(driver.Settlement{Receipt: d.Receipt, Action: a})
+		d = q.receive(1)[0]
+		if q.f.Counts && d.Count != 2 {
+			q.t.Errorf("%v: count is %d on the second hand-off, wanted 2", a, d.Count)
+		}
+		if q.f.Delays {
+			after := q.visible(d) / 2
+			q.settle(driver.Settlement{Receipt: d.Receipt, Action: a, After: after})
+			q.nothing(fmt.Sprintf("it was settled with %v after %v", a, after))
+			q.pass(after)
+			d = q.receive(1)[0]
+		}
+		q.settle(driver.Settlement{Receipt: d.Receipt})
+	}
+}
+
+func testFM27Expiry(q *queueBench) {
+	q.sendN(3)
+	ds := q.receive(3)
+	if q.visible(ds[0]) == 0 {
+		return // no visibility timeout
+	}
+	q.pass(q.visible(ds[0]) + 20*time.Millisecond)
+	again := q.receive(3)
+	if got, want := idsOf(again), idsOf(ds); !slices.Equal(got, want) {
+		q.t.Errorf("after the visibility ended %v came back, wanted %v", got, want)
+	}
+	if q.f.Counts && again[0].Count != 2 {
+		q.t.Errorf("count is %d, wanted 2", again[0].Count)
+	}
+	q.ackAll(again)
+}
+
+// testFM18Stale settles with receipts whose messages were handed out again: the answer agrees with what happened.
+func testFM18Stale(q *queueBench) {
+	for _, a := range []driver.Action{driver.Ack, driver.Retry, driver.Defer} {
+		q.send(driver.Message{ID: "stale-" + a.String()})
+		old := q.receive(1)[0]
+		q.settle(driver.Settlement{Receipt: old.Receipt, Action: driver.Retry})
+		d := q.receive(1)[0]
+		out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: old.Receipt, Action: a})
+		if err != nil {
+			q.t.Fatalf("%v with a stale receipt: %v", a, err)
+		}
+		if out[0] == driver.Lost {
+			q.nothing("a lost settlement changes nothing: the message is in flight")
+			if out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt}); err != nil || out[0] != driver.Applied {
+				q.t.Errorf("%v with a stale receipt took the message from its holder: ack answered %v, %v", a, out, err)
+			}
+		} else { // the broker cannot tell: the message is wherever the settlement put it
+			_, _ = q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt})
+			for _, d := range q.poll(1, 100*time.Millisecond) {
+				q.settle(driver.Settlement{Receipt: d.Receipt})
+			}
+		}
+	}
+}
+
+func testExtend(q *queueBench) {
+	q.sendN(2)
+	ds := q.receive(2)
+	out, err := q.Queue.Extend(q.ctx(), 4*q.visible(ds[0]), ds[0].Receipt)
+	if !q.f.Extends {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			q.t.Errorf("extend answered %v, %v, wanted ErrUnsupported: it is not declared", out, err)
+		}
+		return
+	}
+	if err != nil || len(out) != 1 || out[0] != driver.Applied {
+		q.t.Fatalf("extend answered %v, %v, wanted applied", out, err)
+	}
+	q.pass(q.visible(ds[0]) + 20*time.Millisecond)
+	d := q.receive(1)[0]
+	if d.ID != ds[1].ID {
+		q.t.Errorf("message %q came back, although its visibility was extended", d.ID)
+	}
+	q.nothing("the other one was extended")
+	q.settle(driver.Settlement{Receipt: ds[0].Receipt}, driver.Settlement{Receipt: d.Receipt})
+	if out, err := q.Queue.Extend(q.ctx(), time.Minute, ds[0].Receipt); err == nil && out[0] == driver.Applied {
+		q.t.Errorf("the extension of an acked delivery answered %v", out)
+	}
+	if out, err := q.Queue.Extend(q.ctx(), time.Minute); err != nil || len(out) != 0 {
+		q.t.Errorf("extend of nothing answered %v, %v", out, err)
+	}
+}
+
+func testDelays(q *queueBench) {
+	delay := 400 * time.Millisecond
+	err := q.Send(q.ctx(), driver.Message{ID: "delayed", Delay: delay})
+	if !q.f.Delays {
+		if err != nil && !errors.Is(err, driver.ErrUnsupported) {
+			q.t.Errorf("send with a delay answered %v, wanted ErrUnsupported: it is not declared", err)
+		}
+		return
+	}
+	if err != nil {
+		q.t.Fatalf("send with a delay: %v", err)
+	}
+	q.send(driver.Message{ID: "at once"})
+	d := q.receive(1)[0]
+	if d.ID != "at once" {
+		q.t.Fatalf("received %q before its delay was over", d.ID)
+	}
+	q.settle(driver.Settlement{Receipt: d.Receipt})
+	q.nothing("its delay is not over")
+	q.pass(delay)
+	if d := q.receive(1)[0]; d.ID != "delayed" || d.Delay != 0 {
+		q.t.Errorf("received %q with delay %v", d.ID, d.Delay)
+	}
+}
+
+func testPositional(q *queueBench) {
+	q.sendN(4)
+	ds := q.receive(4)
+	q.settle(driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Retry})
+	again := q.receive(1)[0]
+	var ss []driver.Settlement
+	for _, d := range ds {
+		ss = append(ss, driver.Settlement{Receipt: d.Receipt})
+	}
+	out, err := q.Queue.Settle(q.ctx(), ss...)
+	if err != nil || len(out) != len(ss) {
+		q.t.Fatalf("settle answered %v, %v", out, err)
+	}
+	for i, o := range out {
+		if stale := i == 1; !stale && o != driver.Applied {
+			q.t.Errorf("item %d answered %v, wanted applied", i, o)
+		}
+	}
+	if out[1] == driver.Lost {
+		q.settle(driver.Settlement{Receipt: again.Receipt})
+	}
+	q.nothing("all messages were acked")
+	if out, err := q.Queue.Settle(q.ctx()); err != nil || len(out) != 0 {
+		q.t.Errorf("settle of nothing answered %v, %v", out, err)
+	}
+}
+
+func testBatchLimits(q *queueBench) {
+	n := 250
+	q.sendN(n)
+	limit := q.f.MaxBatch
+	if limit == 0 {
+		limit = 100
+	}
+	got := map[string]int{}
+	for len(got) < n {
+		ds := q.receive(1)
+		ds = append(ds, q.poll(limit-1, time.Second)...)
+		var ss []driver.Settlement
+		for _, d := range ds {
+			got[d.ID]++
+			ss = append(ss, driver.Settlement{Receipt: d.Receipt})
+		}
+		q.settle(ss...)
+	}
+	for id, c := range got {
+		if c != 1 {
+			q.t.Errorf("message %q was handed out %d times", id, c)
+		}
+	}
+}
+
+func testManyReceivers(q *queueBench) {
+	const n = 300
+	q.sendN(n)
+	var mu sync.Mutex
+	got := map[string]int{}
+	ctx, stop := context.WithTimeout(q.ctx(), 60*time.Second)
+	defer stop()
+	together(q.t, 6, func(int) error {
+		for ctx.Err() == nil {
+			ds, err := q.Queue.Receive(ctx, 7)
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("receive: %w", err)
+			}
+			var ss []driver.Settlement
+			for _, d := range ds {
+				ss = append(ss, driver.Settlement{Receipt: d.Receipt})
+			}
+			if out, err := q.Queue.Settle(q.ctx(), ss...); err != nil || slices.Contains(out, driver.Unknown) {
+				return fmt.Errorf("settle answered %v: %w", out, err)
+			}
+			mu.Lock()
+			for _, d := range ds {
+				got[d.ID]++
+			}
+			if len(got) == n {
+				stop()
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
+	for id, c := range got {
+		if c != 1 {
+			q.t.Errorf("message %q was handed out %d times while it was visible to nobody else", id, c)
+		}
+	}
+	if len(got) != n {
+		q.t.Errorf("%d messages of %d were received", len(got), n)
+	}
+}

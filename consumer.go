@@ -167,6 +167,7 @@ func (r *runner) loop(ctx context.Context) error {
 		done    = ctx.Done()
 	)
 	defer timer.Stop()
+	r.wg.Go(func() { r.sweep(r.receiving) })
 	for {
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {

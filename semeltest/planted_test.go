@@ -1,0 +1,218 @@
+package semeltest_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// clock is a clock that moves when it is told to.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+	db *memory.DB
+}
+
+func openFake() (*memory.DB, *clock) {
+	c := &clock{at: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}
+	c.db = memory.Open(memory.WithClock(func() time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.at
+	}))
+	return c.db, c
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	c.at = c.at.Add(d)
+	c.mu.Unlock()
+	c.db.Wake()
+}
+
+func ledger(s *memory.Store) *semeltest.Ledger {
+	return &semeltest.Ledger{
+		Buffer: func(c driver.Committer) any {
+			var e *memory.Effects
+			c.Offers(&e)
+			return e
+		},
+		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
+		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
+		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
+			var x *memory.Tx
+			tx.As(&x)
+			return x.Append("ledger", id)
+		},
+		Count: func(_ context.Context, id string) (n int, err error) {
+			for _, r := range s.Tables().Rows("ledger") {
+				if r.Value == id {
+					n++
+				}
+			}
+			return n, nil
+		},
+	}
+}
+
+// planted is memory's store with a bug. Its fields are the places where bugs sit; nil does the right thing.
+type planted struct {
+	*memory.Store
+	claim  func(s *planted, ctx context.Context, c []driver.Claim) ([]driver.Grant, error)
+	extend func(s *planted, ctx context.Context, d time.Duration, h []driver.Hold) ([]driver.Outcome, error)
+	finish func(s *planted, ctx context.Context, f []driver.Finish) ([]driver.Outcome, error)
+	commit func(s *planted, ctx context.Context, w []driver.Work) ([]driver.Outcome, error)
+	begin  func(s *planted, ctx context.Context, c []driver.Claim) (driver.Tx, []driver.Grant, error)
+	grant  func(s *planted, c driver.Claim, g *driver.Grant)
+	sweep  func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error)
+	clock  *clock
+
+	mu     sync.Mutex
+	purges uint64
+	seen   map[driver.Key]driver.Hold
+}
+
+func (s *planted) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	if s.claim != nil {
+		return s.claim(s, ctx, c)
+	}
+	g, err := s.Store.Claim(ctx, c...)
+	if s.grant != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i := range g {
+			s.grant(s, c[i], &g[i])
+		}
+	}
+	return g, err
+}
+
+func (s *planted) Extend(ctx context.Context, d time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	if s.extend != nil {
+		return s.extend(s, ctx, d, h)
+	}
+	return s.Store.Extend(ctx, d, h...)
+}
+
+func (s *planted) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	if s.finish != nil {
+		return s.finish(s, ctx, f)
+	}
+	return s.Store.Finish(ctx, f...)
+}
+
+func (s *planted) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	if s.commit != nil {
+		return s.commit(s, ctx, w)
+	}
+	return s.Store.Commit(ctx, w...)
+}
+
+func (s *planted) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	if s.begin != nil {
+		return s.begin(s, ctx, c)
+	}
+	return s.Store.Begin(ctx, c...)
+}
+
+func (s *planted) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+	if s.sweep != nil {
+		return s.sweep(s, ctx, horizon, limit)
+	}
+	return s.Store.Sweep(ctx, horizon, limit)
+}
+
+// current is the hold that the record of k has now.
+func (s *planted) current(ctx context.Context, k driver.Key) driver.Hold {
+	r, _, _ := s.Record(ctx, k)
+	return r.Hold()
+}
+
+// forged carries out writes with the record's own hold where use says so: a store that does not compare.
+func (s *planted) forged(ctx context.Context, f []driver.Finish, use func(mine, theirs driver.Hold) bool) ([]driver.Outcome, error) {
+	g := make([]driver.Finish, len(f))
+	for i := range f {
+		g[i] = f[i]
+		if cur := s.current(ctx, f[i].Hold.Key); use(f[i].Hold, cur) {
+			g[i].Hold = cur
+		}
+	}
+	return s.Store.Finish(ctx, g...)
+}
+
+// leakyTx commits an unfinished record for every claim that it holds.
+type leakyTx struct {
+	driver.Tx
+	s      *planted
+	claims []driver.Claim
+}
+
+func (t *leakyTx) Rollback(ctx context.Context) error {
+	if err := t.Tx.Rollback(ctx); err != nil {
+		return err
+	}
+	_, err := t.s.Store.Claim(ctx, t.claims...)
+	return err
+}
+
+// each commits works one by one, after a change.
+func (s *planted) each(ctx context.Context, w []driver.Work, change func(*driver.Work)) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(w))
+	for i := range w {
+		x := w[i]
+		change(&x)
+		o, err := s.Store.Commit(ctx, x)
+		if err != nil {
+			return nil, &driver.ItemError{Index: i, Err: err}
+		}
+		out[i] = o[0]
+	}
+	return out, nil
+}
+
+// fresh is a store on the same clock that has forgotten everything.
+func (c *clock) fresh() *memory.Store {
+	return memory.Open(memory.WithClock(func() time.Time {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.at
+	})).Store()
+}
+
+// TestPlantedBugs plants one bug at a time into a right store: the suite has to notice each.
+func TestPlantedBugs(t *testing.T) {
+	for _, b := range append([]bug{{name: "none", make: func(*planted) {}}}, bugs()...) {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			failures := semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+				db, clock := openFake()
+				s := &planted{Store: db.Store(), clock: clock, seen: map[driver.Key]driver.Hold{}}
+				b.make(s)
+				setup := semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: ledger(s.Store)}
+				if b.name != "tokens restart after a purge (FM12)" {
+					setup.Queue = db.Queue("orders")
+				}
+				return setup
+			})
+			if b.in == "" {
+				if len(failures) > 0 {
+					t.Errorf("the suite fails a right store: %s", strings.Join(failures, "\n"))
+				}
+				return
+			}
+			for _, f := range failures {
+				if strings.HasPrefix(f, b.in) {
+					t.Logf("caught: %s (and %d more)", f, len(failures)-1)
+					return
+				}
+			}
+			t.Errorf("%q did not notice: %d failures elsewhere: %s", b.in, len(failures), strings.Join(failures, "\n"))
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
@@ -87,5 +88,44 @@ func TestQueueSuite(t *testing.T) {
 func TestQueueSuiteRealClock(t *testing.T) {
 	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
 		return semeltest.QueueSetup{Queue: memory.NewQueue("orders", memory.WithVisibility(300*time.Millisecond))}
+	})
+}
+
+func txHandler(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+	return semel.InTx(func(ctx context.Context, e *memory.Effects, a *semel.Attempt) error {
+		return fn(ctx, func(id string) error { e.Append("ledger", id); return nil }, a)
+	})
+}
+
+// openHandler is the same in an open transaction (modes B and C).
+func openHandler(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+	return semel.InTx(func(ctx context.Context, tx *memory.Tx, a *semel.Attempt) error {
+		return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
+	})
+}
+
+func TestPairSuite(t *testing.T) {
+	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+		db := memory.Open(memory.WithVisibility(time.Second))
+		return semeltest.PairSetup{
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()), Tx: txHandler,
+		}
+	})
+}
+
+// TestPairSuiteApart runs queue and store that do not join.
+func TestPairSuiteApart(t *testing.T) {
+	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+		q, s := memory.NewQueue("orders", memory.WithVisibility(time.Second)), memory.NewStore()
+		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: ledger(s), Tx: txHandler}
+	})
+}
+
+func TestPairSuiteOpen(t *testing.T) {
+	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+		db := memory.Open(memory.WithVisibility(time.Second))
+		return semeltest.PairSetup{
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()), Tx: openHandler,
+		}
 	})
 }

@@ -1,0 +1,362 @@
+package semeltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// PairSetup is a queue with a store, as a consumer uses them.
+type PairSetup struct {
+	// Queue has to be a driver.Sender and a driver.QueueInspector; Extends, Delays and Counts are needed for the cases
+	// that use them. Its visibility should be a second or two, because lost deliveries are waited for.
+	Queue driver.Queue
+	Store driver.Store
+	// Visibility is the queue's, and Config.Visibility. Defaults to 2 s.
+	Visibility time.Duration
+	// Ledger counts the effects of Tx from outside. Both nil: the cases with joined effects are left out.
+	Ledger *Ledger
+	// Tx makes a transactional handler (semel.InTx with the store's own type) of fn: add does one effect for id.
+	Tx func(fn func(ctx context.Context, add func(id string) error, a *semel.Attempt) error) semel.Handler
+}
+
+// PairFactory opens an empty queue and an empty store.
+type PairFactory func(t testing.TB) PairSetup
+
+// RunPair tests a queue and a store together, under the real consumer: every message takes effect once, whatever is
+// delivered twice, fails, stops or gets lost.
+func RunPair(t *testing.T, open PairFactory) { runCases(t, pairCases(), open) }
+
+// CheckPair runs the same suite and returns the failures instead of failing t. See [CheckStore].
+func CheckPair(t testing.TB, open PairFactory) []string { return checkCases(t, pairCases(), open) }
+
+func pairCases() []suiteCase[PairSetup] {
+	with := func(f func(p *pair)) func(testing.TB, PairSetup) {
+		return func(t testing.TB, s PairSetup) { f(newPair(t, s)) }
+	}
+	return []suiteCase[PairSetup]{
+		{"every message once, with duplicates", with(testPairDuplicates)},
+		{"failing handlers", with(testPairFailing)},
+		{"FM6 panics", with(testFM6Panics)},
+		{"FM61 dead letters", with(testPairDead)},
+		{"FM51 mismatches", with(testFM51Mismatch)},
+		{"keys that are missing", with(testPairUnkeyed)},
+		{"FM64 a drain gives back", with(testFM64Drain)},
+		{"many consumers", with(testPairMany)},
+		{"joined effects", with(testPairJoined)},
+		{"joined effects under faults", with(testPairJoinedFaults)},
+		{"FM34 outage", with(testFM34Outage)},
+	}
+}
+
+// pair runs consumers and keeps a ledger of its own.
+type pair struct {
+	PairSetup
+	t   testing.TB
+	box driver.LetterBox
+
+	mu      sync.Mutex
+	runs    map[string]int // started, by key
+	effects map[string]int // returned nil, by key
+}
+
+func newPair(t testing.TB, s PairSetup) *pair {
+	t.Helper()
+	_, sends := s.Queue.(driver.Sender)
+	_, shows := s.Queue.(driver.QueueInspector)
+	if !sends || !shows {
+		t.Fatal("the queue has to be a driver.Sender and a driver.QueueInspector")
+	}
+	if s.Visibility == 0 {
+		s.Visibility = 2 * time.Second
+	}
+	p := &pair{PairSetup: s, t: t, runs: map[string]int{}, effects: map[string]int{}}
+	p.box, _ = s.Queue.(driver.LetterBox)
+	return p
+}
+
+// message is one message of a key; id differs for every copy that a producer sends.
+func message(id, key, body string) driver.Message {
+	return driver.Message{ID: id, Body: []byte(body), Headers: map[string]string{"key": key}}
+}
+
+func (p *pair) send(ms ...driver.Message) {
+	p.t.Helper()
+	if err := p.Queue.(driver.Sender).Send(p.t.Context(), ms...); err != nil {
+		p.t.Fatalf("send: %v", err)
+	}
+}
+
+// config is a consumer whose key is the header "key".
+func (p *pair) config(h semel.Handler) semel.Config {
+	return semel.Config{
+		Queue: p.Queue, Store: p.Store, Handler: h, Consumer: "pair",
+		Key: func(m *semel.Message) (string, error) {
+			if k := m.Header("key"); k != "" {
+				return k, nil
+			}
+			return "", semel.ErrNoKey
+		},
+		Visibility: p.Visibility, Grace: 5 * time.Second,
+		Backoff: semel.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond},
+	}
+}
+
+// count is a handler's effect on the ledger of this suite.
+func (p *pair) count(in map[string]int, key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in[key]++
+	return in[key]
+}
+
+// handler counts runs and effects around f, which gets the number of the run of its key.
+func (p *pair) handler(f func(ctx context.Context, a *semel.Attempt, run int) error) semel.HandlerFunc {
+	return func(ctx context.Context, a *semel.Attempt) error {
+		if err := f(ctx, a, p.count(p.runs, a.Key.Raw)); err != nil {
+			return err
+		}
+		p.count(p.effects, a.Key.Raw)
+		return nil
+	}
+}
+
+// started is a running consumer.
+type started struct {
+	c    *semel.Consumer
+	stop context.CancelFunc
+	done chan error
+}
+
+func (p *pair) start(cfg semel.Config) *started {
+	p.t.Helper()
+	c, err := semel.New(cfg)
+	if err != nil {
+		p.t.Fatalf("new consumer: %v", err)
+	}
+	ctx, stop := context.WithCancel(p.t.Context())
+	s := &started{c: c, stop: stop, done: make(chan error, 1)}
+	go func() { s.done <- c.Run(ctx) }()
+	return s
+}
+
+// halt drains consumers and waits for them.
+func (p *pair) halt(ss ...*started) {
+	p.t.Helper()
+	for _, s := range ss {
+		s.stop()
+	}
+	for _, s := range ss {
+		select {
+		case err := <-s.done:
+			if err != nil {
+				p.t.Errorf("run: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			p.t.Fatal("a consumer does not stop")
+		}
+	}
+}
+
+// empty waits until nothing is left to deliver.
+func (p *pair) empty() {
+	p.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context())
+		if err == nil && st.Empty() {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("after a minute the queue still holds %+v (%v)", st, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// once wants exactly one effect of each of n keys.
+func (p *pair) once(n int, from map[string]int) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(from) != n {
+		p.t.Errorf("%d keys took effect, wanted %d", len(from), n)
+	}
+	for k, c := range from {
+		if c != 1 {
+			p.t.Errorf("key %q took effect %d times, wanted once", k, c)
+		}
+	}
+}
+
+// letters wants letters of these kinds and keys, in any order.
+func (p *pair) letters(want ...string) {
+	p.t.Helper()
+	if p.box == nil {
+		return
+	}
+	ls, err := p.box.Letters(p.t.Context(), 0)
+	if err != nil {
+		p.t.Fatalf("letters: %v", err)
+	}
+	got := map[string]bool{}
+	for _, l := range ls {
+		got[string(l.Kind)+" "+l.Key.Raw] = true
+	}
+	if len(ls) != len(want) {
+		p.t.Errorf("there are %d letters (%v), wanted %v", len(ls), got, want)
+	}
+	for _, w := range want {
+		if !got[w] {
+			p.t.Errorf("there is no letter %q among %v", w, got)
+		}
+	}
+}
+
+// sendDuplicates sends n keys, a fifth of them twice or thrice, mixed.
+func (p *pair) sendDuplicates(n int) int {
+	p.t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	var ms []driver.Message
+	for i := range n {
+		for c := range 1 + max(0, r.IntN(10)-7) {
+			key := fmt.Sprintf("key-%d", i)
+			ms = append(ms, message(fmt.Sprintf("%s-copy-%d", key, c), key, "body of "+key))
+		}
+	}
+	r.Shuffle(len(ms), func(i, j int) { ms[i], ms[j] = ms[j], ms[i] })
+	p.send(ms...)
+	return len(ms)
+}
+
+func testPairDuplicates(p *pair) {
+	const n = 200
+	sent := p.sendDuplicates(n)
+	s := p.start(p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil })))
+	p.empty()
+	p.halt(s)
+	p.once(n, p.effects)
+	p.letters()
+	if got := s.c.Summary(); got.Effects != n || got.Replayed != int64(sent-n) {
+		p.t.Errorf("sent %d messages of %d keys, the summary says %+v", sent, n, got)
+	}
+}
+
+// testPairFailing lets a third of the keys fail once, in every way that is retried.
+func testPairFailing(p *pair) {
+	const n = 90
+	p.sendDuplicates(n)
+	s := p.start(p.config(p.handler(func(_ context.Context, a *semel.Attempt, run int) error {
+		var i int
+		_, _ = fmt.Sscanf(a.Key.Raw, "key-%d", &i)
+		if run > 1 {
+			return nil
+		}
+		switch i % 9 {
+		case 0:
+			return errors.New("failed")
+		case 1:
+			return semel.NotApplied(errors.New("failed before the effect"))
+		case 2:
+			return semel.Deferred(errors.New("busy"), time.Millisecond)
+		case 3:
+			return semel.RetryAfter(errors.New("failed"), time.Millisecond)
+		}
+		return nil
+	})))
+	p.empty()
+	p.halt(s)
+	p.once(n, p.effects)
+	p.letters()
+	for k, c := range p.runs {
+		if c > 2 {
+			p.t.Errorf("key %q ran %d times", k, c)
+		}
+	}
+}
+
+func testFM6Panics(p *pair) {
+	p.send(message("m-1", "panics", "x"), message("m-2", "fine", "x"))
+	s := p.start(p.config(p.handler(func(_ context.Context, a *semel.Attempt, run int) error {
+		if a.Key.Raw == "panics" && run < 3 {
+			panic("on purpose")
+		}
+		return nil
+	})))
+	p.empty()
+	p.halt(s)
+	p.once(2, p.effects)
+}
+
+// testPairDead gives up on a key at once, on another after all attempts; their duplicates run nothing.
+func testPairDead(p *pair) {
+	if !p.Queue.Features().DeadLetters {
+		p.t.Log("left out: the queue keeps no dead letters")
+		return
+	}
+	p.send(message("m-1", "hopeless", "x"), message("m-2", "exhausted", "x"), message("m-3", "fine", "x"))
+	cfg := p.config(p.handler(func(_ context.Context, a *semel.Attempt, _ int) error {
+		switch a.Key.Raw {
+		case "hopeless":
+			return semel.Permanent(errors.New("no hope"))
+		case "exhausted":
+			return errors.New("failed")
+		}
+		return nil
+	}))
+	cfg.MaxAttempts = 3
+	s := p.start(cfg)
+	p.empty()
+	p.letters("dead hopeless", "dead exhausted")
+	p.send(message("m-4", "hopeless", "x"), message("m-5", "exhausted", "x"))
+	p.empty()
+	p.halt(s)
+	p.once(1, p.effects)
+	p.letters("dead hopeless", "dead exhausted")
+	if p.runs["hopeless"] != 1 || p.runs["exhausted"] != 3 {
+		p.t.Errorf("runs are %v, wanted hopeless once and exhausted three times", p.runs)
+	}
+}
+
+func testFM51Mismatch(p *pair) {
+	cfg := p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil }))
+	cfg.Fingerprint = func(m *semel.Message) (semel.Fingerprint, error) {
+		return semel.Fingerprint("body" + string(m.Body)), nil
+	}
+	s := p.start(cfg)
+	p.send(message("m-1", "k", "pay 10"))
+	p.empty()
+	p.send(message("m-2", "k", "pay 1000"), message("m-3", "k", "pay 10"))
+	p.empty()
+	p.halt(s)
+	p.once(1, p.effects)
+	if p.Queue.Features().DeadLetters {
+		p.letters("mismatch k")
+	}
+	if got := s.c.Summary(); got.Mismatched != 1 || got.Replayed != 1 {
+		p.t.Errorf("the summary says %+v, wanted one mismatch and one replay", got)
+	}
+}
+
+func testPairUnkeyed(p *pair) {
+	if !p.Queue.Features().DeadLetters {
+		p.t.Log("left out: the queue keeps no dead letters")
+		return
+	}
+	p.send(driver.Message{ID: "m-1", Body: []byte("no key")}, message("m-2", "k", "x"), message("m-3", strings.Repeat("k", 5000), "x"))
+	s := p.start(p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil })))
+	p.empty()
+	p.halt(s)
+	p.once(1, p.effects)
+	if ls, err := p.box.Letters(p.t.Context(), 0); p.box != nil && (err != nil || len(ls) != 2) {
+		p.t.Errorf("there are %d letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
+	}
+}

@@ -67,7 +67,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 		return nil, &SchemaError{Path: path, Have: have, Want: schemaVersion}
 	}
 	db := &DB{
-		path: path, o: o, now: time.Now, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
+		path: path, o: o, now: o.clock, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
 		sweeping: make(chan struct{}, 1),
 	}
 	if err := db.connect(ctx); err != nil {

@@ -24,11 +24,14 @@ type Options struct {
 	MaxTx time.Duration
 	// ReceiveBytes bounds the bodies of one Receive; it always answers at least one message. Defaults to 64 MiB.
 	ReceiveBytes int64
-	// CacheBytes is the page cache of the writing connection. Defaults to 64 MiB.
+	// CacheBytes is the page cache of the writing connection. Defaults to 16 MiB: the operating system caches the rest, and
+	// SQLite walks over the whole cache in many commits.
 	CacheBytes int64
 	// Checkpoint is the length of the write-ahead log, in pages, from which a commit carries it over into the database.
 	// Defaults to 20,000 (80 MB), the least that keeps batched writes fast.
 	Checkpoint int
+
+	clock func() time.Time // tests; defaults to time.Now
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -56,7 +59,10 @@ func (o Options) withDefaults() (Options, error) {
 		o.ReceiveBytes = 64 << 20
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = 64 << 20
+		o.CacheBytes = 16 << 20
+	}
+	if o.clock == nil {
+		o.clock = time.Now
 	}
 	if o.Checkpoint == 0 {
 		o.Checkpoint = 20000

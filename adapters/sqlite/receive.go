@@ -127,7 +127,7 @@ func (t *txn) landFlights(row *queueRow, enough int) error {
 		if moved >= int64(enough) {
 			return nil // the next Receive goes on: one transaction stays short
 		}
-		n, err := t.s.exec(sqlToTimed, row.id, f.until, f.hold, 1, f.hand, f.first, f.last)
+		n, err := t.s.exec(sqlToTimed, row.id, f.until, f.hold, int64(1), f.hand, f.first, f.last)
 		if err != nil {
 			return err
 		}

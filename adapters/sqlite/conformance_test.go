@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// fakeClock is a clock that moves when it is told to.
+type fakeClock struct{ at atomic.Int64 }
+
+func newClock() *fakeClock {
+	c := &fakeClock{}
+	c.at.Store(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *fakeClock) now() time.Time          { return time.Unix(0, c.at.Load()) }
+func (c *fakeClock) advance(d time.Duration) { c.at.Add(int64(d)) }
+
+// openFor opens a database with a ledger for a suite.
+func openFor(t testing.TB, o Options) *DB {
+	t.Helper()
+	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func ledger(db *DB) *semeltest.Ledger {
+	return &semeltest.Ledger{
+		Buffer: func(c driver.Committer) any {
+			var e *driver.Statements
+			c.Offers(&e)
+			return e
+		},
+		Add:    func(e any, id string) { e.(*driver.Statements).Exec("INSERT INTO ledger (id) VALUES ($1)", id) },
+		Refuse: func(e any) { e.(*driver.Statements).ExecRows(1, "UPDATE ledger SET id = id WHERE 1 = 0") },
+		AddTx: func(ctx context.Context, tx driver.Tx, id string) error {
+			var x *sql.Tx
+			tx.As(&x)
+			_, err := x.ExecContext(ctx, "INSERT INTO ledger (id) VALUES ($1)", id)
+			return err
+		},
+		Count: func(ctx context.Context, id string) (n int, err error) {
+			err = db.SQL().QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = ?", id).Scan(&n)
+			return n, err
+		},
+	}
+}
+
+func TestStoreSuite(t *testing.T) {
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		c := newClock()
+		db := openFor(t, Options{clock: c.now})
+		return semeltest.StoreSetup{Store: db.Store(), Advance: c.advance, Queue: db.Queue("orders"), Ledger: ledger(db)}
+	})
+}
+
+// TestStoreSuiteRealClock uses short leases and real waits.
+func TestStoreSuiteRealClock(t *testing.T) {
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		db := openFor(t, Options{})
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db)}
+	})
+}
+
+func TestQueueSuite(t *testing.T) {
+	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
+		c := newClock()
+		db := openFor(t, Options{clock: c.now})
+		return semeltest.QueueSetup{Queue: db.Queue("orders"), Advance: c.advance, MaxBody: 30 << 20}
+	})
+}
+
+func TestQueueSuiteRealClock(t *testing.T) {
+	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
+		db := openFor(t, Options{Visibility: 500 * time.Millisecond})
+		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: 500 * time.Millisecond}
+	})
+}
+
+func TestPairSuite(t *testing.T) {
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		db := openFor(t, Options{Visibility: 2 * time.Second})
+		return semeltest.PairSetup{
+			Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db),
+			Tx: func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+				return semel.InTx(func(ctx context.Context, e *semel.Statements, a *semel.Attempt) error {
+					return fn(ctx, func(id string) error { e.Exec("INSERT INTO ledger (id) VALUES (?)", id); return nil }, a)
+				})
+			},
+		}
+	})
+}
+
+// TestPairSuiteOpen runs the handlers in open transactions (modes B and C).
+func TestPairSuiteOpen(t *testing.T) {
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		db := openFor(t, Options{Visibility: 2 * time.Second})
+		return semeltest.PairSetup{
+			Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db),
+			Tx: func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+				return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
+					return fn(ctx, func(id string) error {
+						_, err := tx.ExecContext(ctx, "INSERT INTO ledger (id) VALUES (?)", id)
+						return err
+					}, a)
+				})
+			},
+		}
+	})
+}

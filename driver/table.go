@@ -117,7 +117,7 @@ func DecideExtend(r Record, h Hold, lease time.Duration, now time.Time) (after R
 // DecideFinish decides the end of an attempt. The returned record is to be stored when changed is true; an Applied
 // answer without a change is the repetition of an applied write.
 func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, changed bool) {
-	if r.State == Absent || !r.mine(f.Hold) {
+	if r.State == Absent || !r.mine(f.Hold) || f.Final < Complete || f.Final > Park {
 		return r, Lost, false
 	}
 	target := [...]State{Absent, Completed, FailedState, Released, Uncertain}[f.Final]
@@ -225,10 +225,15 @@ func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after R
 		if r.State != FailedState {
 			return r, Lost, false
 		}
-		changed = !r.Disposed
+		if r.Disposed {
+			return r, Applied, false
+		}
 		r.Disposed, r.UpdatedAt = true, now
-		return r, Applied, changed
+		return r, Applied, true
 	case ForceRelease:
+		if r.State == Released && r.Spent && r.Nonce == (Nonce{}) {
+			return r, Applied, false // repeated: only a forced release leaves a record that nobody owns
+		}
 		if r.State != InProgress {
 			return r, Lost, false
 		}
@@ -243,6 +248,9 @@ func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after R
 }
 
 func (r Record) resolve(op Operation, now time.Time) (Record, Outcome, bool) {
+	if op.As != Completed && op.As != FailedState && op.As != Released {
+		return r, Lost, false
+	}
 	if r.State == op.As {
 		return r, Applied, false
 	}
@@ -258,15 +266,13 @@ func (r Record) resolve(op Operation, now time.Time) (Record, Outcome, bool) {
 	case Released:
 		// The person vouches for the absence of the effect: the strictest policy may run it once more (I2').
 		r.Unknown, r.Spent, r.RetryAt, r.Takeovers = false, true, now, 0
-	default:
-		return r, Lost, false
 	}
 	return r, Applied, true
 }
 
 func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	switch {
-	case r.State == Released && r.Generation == op.Generation+1:
+	case r.State == Released && op.Generation > 0 && r.Generation == op.Generation+1:
 		return r, Applied, false // repeated after a crash before the message was sent again
 	case r.State == FailedState:
 	case r.State == Completed && op.NewGeneration:

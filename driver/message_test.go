@@ -1,0 +1,87 @@
+package driver
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestHeader(t *testing.T) {
+	m := Message{Headers: map[string]string{"Content-Type": "a", "X-Key": "upper", "x-key": "lower", "ce-id": "1"}}
+	for name, want := range map[string]string{
+		"Content-Type": "a", "content-type": "a", "CONTENT-TYPE": "a", "x-key": "lower", "X-Key": "upper", "X-KEY": "upper",
+		"CE-ID": "1", "ce_id": "", "": "", "content-typ": "",
+	} {
+		for range 20 { // two spellings must not depend on the order of the map
+			if got := m.Header(name); got != want {
+				t.Fatalf("header %q is %q, wanted %q", name, got, want)
+			}
+		}
+	}
+}
+
+// TestFM54KeyHash: no two ways to split a text into consumer, tenant and key meet.
+func TestFM54KeyHash(t *testing.T) {
+	seen := map[[32]byte]Key{}
+	const text = "ab|c\x00d"
+	for i := range len(text) + 1 {
+		for j := i; j <= len(text); j++ {
+			k := Key{Consumer: text[:i], Tenant: text[i:j], Raw: text[j:]}
+			if other, ok := seen[k.Hash()]; ok {
+				t.Errorf("%q and %q have one hash", k, other)
+			}
+			seen[k.Hash()] = k
+		}
+	}
+}
+
+// TestFM79LetterID: a second failure after a redrive is another letter, a repeated publication is not.
+func TestFM79LetterID(t *testing.T) {
+	k := Key{Consumer: "c", Tenant: "t", Raw: "r"}
+	ids := map[string]string{}
+	for name, id := range map[string]string{
+		"dead 1":      LetterID(LetterDead, k, 1, ""),
+		"dead 2":      LetterID(LetterDead, k, 2, ""),
+		"uncertain 1": LetterID(LetterUncertain, k, 1, ""),
+		"mismatch a":  LetterID(LetterMismatch, k, 1, "rcp1a"),
+		"mismatch b":  LetterID(LetterMismatch, k, 1, "rcp1b"),
+		"other key":   LetterID(LetterDead, Key{Consumer: "c", Tenant: "tr"}, 1, ""),
+	} {
+		if twin, ok := ids[id]; ok {
+			t.Errorf("%s and %s are one letter", name, twin)
+		}
+		ids[id] = name
+	}
+	if LetterID(LetterDead, k, 1, "rcp1a") != LetterID(LetterDead, k, 1, "") {
+		t.Error("a dead letter's id depends on the fingerprint")
+	}
+	if LetterID(LetterMismatch, k, 1, "rcp1a") != LetterID(LetterMismatch, k, 2, "rcp1a") {
+		t.Error("a mismatch letter's id depends on the token")
+	}
+}
+
+func TestNames(t *testing.T) {
+	for s := Absent; s <= Uncertain; s++ {
+		if got, ok := ParseState(s.String()); !ok || got != s {
+			t.Errorf("state %v is read as %v, %v", s, got, ok)
+		}
+		if s.Terminal() != (s == Completed || s == FailedState || s == Uncertain) {
+			t.Errorf("Terminal of %v is %v", s, s.Terminal())
+		}
+	}
+	if _, ok := ParseState("completed"); ok {
+		t.Error("a state in lower case was read")
+	}
+	cause := errors.New("cause")
+	if err := error(&ItemError{Index: 3, Err: cause}); !errors.Is(err, cause) || err.Error() != "item 3 refused: cause" {
+		t.Errorf("item error: %v", err)
+	}
+}
+
+func TestStatements(t *testing.T) {
+	var s Statements
+	s.Exec("a", 1)
+	s.ExecRows(2, "b", 3, 4)
+	if len(s.List) != 2 || s.List[0].Rows != -1 || s.List[1].Rows != 2 || len(s.List[1].Args) != 2 || s.List[1].SQL != "b" {
+		t.Errorf("statements: %+v", s.List)
+	}
+}

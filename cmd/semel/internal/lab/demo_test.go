@@ -1,14 +1,177 @@
 package lab
 
 import (
+	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 )
 
-func TestScratch(t *testing.T) {
-	v, err := demo(t, DemoOptions{Seed: 42, Report: "/tmp/demo.html", Keep: true})
+// TestFM03_DemoBreaksAndHolds is the demo end to end with real processes: crash after the effect (FM 3), after the
+// completion (FM 4), after the claim (FM 5), the producer's second copy (FM 28), buffered deliveries that overrun
+// (FM 27).
+func TestFM03_DemoBreaksAndHolds(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "demo.html")
+	o := DemoOptions{
+		Orders: 60, Workers: 2, Kills: 3, Seed: 11, Visibility: time.Second, Report: report,
+	}
+	v, err := demo(t, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = WriteText(os.Stdout, v, true, 100)
+	if len(v.Runs) != 2 || !v.OK() {
+		t.Fatalf("verdict %+v", v)
+	}
+	off, on := v.Runs[0], v.Runs[1]
+	t.Logf("off %+v", off)
+	t.Logf("on  %+v", on)
+	if off.Guard != GuardOff || off.Sent != 60 || off.Effects != 60+off.Duplicated || off.Lost != 0 ||
+		off.DamageMinor != int64(off.Duplicated)*100_000 || off.Kills != 3 {
+		t.Errorf("guard off: %+v", off)
+	}
+	if on.Guard != GuardOn || on.Sent != 60 || on.Effects != 60 || on.Duplicated != 0 || on.Lost != 0 || on.DamageMinor != 0 {
+		t.Errorf("guard on: %+v", on)
+	}
+	// Each of the producer's retries was skipped at least once, and nothing was swept under the rug.
+	if retries := v.Story.Scenario.Load.Retries; on.Replayed < retries || on.Dead != 0 || on.Parked != 0 {
+		t.Errorf("guard on: %d replayed of %d retries, %d dead, %d parked", on.Replayed, retries, on.Dead, on.Parked)
+	}
+	if on.Kills < 4 {
+		t.Errorf("guard on: only %d kills", on.Kills)
+	}
+	doubled := map[string]Double{}
+	for _, d := range v.Story.Runs[0].Doubles {
+		doubled[d.Key] = d
+	}
+	for _, k := range v.Story.Scenario.Plan(11, GuardOff).Kills {
+		if k.Key != "" && doubled[k.Key].Cause != CauseKilled {
+			t.Errorf("%s was to break by a kill after the effect: %+v", k.Key, doubled[k.Key])
+		}
+	}
+	for i, tale := range v.Story.Runs {
+		f := tale.Flow
+		if sum := f.Charged + f.Doubled + f.Skipped + f.Deferred + f.Cut + f.Other; sum != v.Runs[i].Delivered {
+			t.Errorf("run %d: the parts sum up to %d of %d deliveries", i, sum, v.Runs[i].Delivered)
+		}
+		if f.Charged+f.Doubled != v.Runs[i].Effects {
+			t.Errorf("run %d: the picture shows %d charges, the ledger has %d", i, f.Charged+f.Doubled, v.Runs[i].Effects)
+		}
+	}
+	if info, err := os.Stat(report); err != nil || info.Size() < 20_000 {
+		t.Errorf("report: %v, %v", info, err)
+	}
+	if v.Kept != "" {
+		t.Errorf("kept %s", v.Kept)
+	}
+}
+
+func TestDemoKeeps(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	v, err := demo(t, DemoOptions{Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 500 * time.Millisecond, Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !v.OK() || v.Runs[0].Kills != 0 || v.Runs[0].Duplicated != 1 {
+		t.Errorf("a retry alone must double an order: %+v", v.Runs)
+	}
+	for _, g := range []string{"off", "on"} {
+		if _, err := os.Stat(filepath.Join(v.Kept, g, "demo.db")); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := openRig(t.Context(), filepath.Join(v.Kept, "on", "demo.db"), queueName, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.close() }()
+	rows, err := readLedger(t.Context(), r.sql)
+	if err != nil || len(rows) != 4 {
+		t.Errorf("%d rows in the kept ledger, %v", len(rows), err)
+	}
+}
+
+func TestDemoReportsAWorkerThatCannotStart(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	_, err := RunDemo(t.Context(), DemoOptions{Orders: 2, Workers: 1, Kills: -1, Command: []string{"/nonexistent/semel"}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "start worker 1") {
+		t.Errorf("got %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A program that is no worker: it must be an error not an endless restart.
+	_, err = RunDemo(t.Context(), DemoOptions{
+		Orders: 2, Workers: 1, Kills: -1, Command: []string{exe, "-test.run=^$"},
+	}, nil)
+	if err == nil || !strings.Contains(err.Error(), "worker 1 ended although it was not told to") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "semel-demo-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestDemoStopsWhenTold(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var pids []int
+	_, err = RunDemo(ctx, DemoOptions{
+		Seed: 5, Command: []string{exe}, Env: []string{workerEnv + "=1"},
+	}, func(string) {
+		pids = spawned(t, tmp)
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if len(pids) < 3 {
+		t.Fatalf("only %d workers were started", len(pids))
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("worker process %d is left behind", pid)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "semel-demo-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// spawned reads the process ids of all workers that were started below a temporary folder.
+func spawned(t *testing.T, tmp string) (pids []int) {
+	t.Helper()
+	dirs, _ := filepath.Glob(filepath.Join(tmp, "semel-demo-*", "*"))
+	for _, dir := range dirs {
+		entries, err := readJournals(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, e := range entries {
+			if e.Kind == noteSpawn {
+				pids = append(pids, e.PID)
+			}
+		}
+	}
+	return pids
+}
+
+// alive tells whether a process runs; one that only waits to be collected does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	after := stat[strings.LastIndexByte(string(stat), ')')+1:]
+	return len(after) > 1 && after[1] != 'Z' && after[1] != 'X'
 }

@@ -33,6 +33,7 @@ type slot struct {
 	stdin        io.Closer
 	running      bool
 	stopping     bool
+	started      time.Time
 	startAt      time.Time // when to start again
 }
 
@@ -69,7 +70,7 @@ func (f *fleet) spawn(s *slot) error {
 	if err != nil {
 		return fmt.Errorf("encode the spec of worker %d: %w", s.worker, err)
 	}
-	cmd := exec.Command(f.command[0], f.command[1:]...)
+	cmd := exec.Command(f.command[0], f.command[1:]...) //nolint:noctx // the fleet ends its processes, and waits for them
 	cmd.Env = append(os.Environ(), f.env...)
 	cmd.Stderr = &f.stderr
 	cmd.SysProcAttr = dieWithParent()
@@ -80,7 +81,7 @@ func (f *fleet) spawn(s *slot) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start worker %d: %w", s.worker, err)
 	}
-	s.cmd, s.stdin, s.running = cmd, stdin, true
+	s.cmd, s.stdin, s.running, s.started = cmd, stdin, true, time.Now()
 	f.log.add(Entry{Kind: noteSpawn, Worker: s.worker, Life: s.life, PID: cmd.Process.Pid})
 	// A worker that dies at once breaks the pipe; its exit tells.
 	_, _ = stdin.Write(append(spec, '\n'))
@@ -91,10 +92,13 @@ func (f *fleet) spawn(s *slot) error {
 	return nil
 }
 
-// kill sends SIGKILL from outside.
-func (f *fleet) kill(worker int) bool {
+// warmUp is how long a process lives before it is killed from outside: one that has not begun to work proves nothing.
+const warmUp = 250 * time.Millisecond
+
+// kill sends SIGKILL from outside. It answers false when there is no process to kill yet.
+func (f *fleet) kill(worker int, now time.Time) bool {
 	s := f.slots[worker-1]
-	if !s.running {
+	if !s.running || now.Sub(s.started) < warmUp {
 		return false
 	}
 	f.log.add(Entry{Kind: noteKill, Worker: worker, Life: s.life, PID: s.cmd.Process.Pid, Step: Outside})

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -13,6 +14,15 @@ const workerEnv = "SEMEL_LAB_TEST_WORKER"
 func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) == "1" {
 		os.Exit(WorkerMain(nil))
+	}
+	if os.Getenv("SEMEL_LAB_TEST_PARENT") == "1" {
+		exe, _ := os.Executable()
+		_ = os.Unsetenv("SEMEL_LAB_TEST_PARENT")
+		_, err := RunDemo(context.Background(), DemoOptions{
+			Seed: 5, Command: []string{exe}, Env: []string{workerEnv + "=1"},
+		}, nil)
+		fmt.Println(err)
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

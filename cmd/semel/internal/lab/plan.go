@@ -47,7 +47,7 @@ func (s Scenario) Plan(seed uint64, g Guard) Plan {
 	// Spread out, so that not all workers are held up at once.
 	var slow []int
 	for i := range s.Work.Slow {
-		from := 0.08 + 0.6*float64(i)/float64(s.Work.Slow)
+		from := 0.08 + 0.65*float64(i)/float64(max(1, s.Work.Slow-1))
 		slow = append(slow, pick.take(1, from, from+0.15)...)
 	}
 	p := Plan{Seed: seed, Guard: g, Sends: s.sends(rng, retries, slow)}

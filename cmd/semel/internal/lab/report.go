@@ -147,7 +147,7 @@ func headline(p page) (title, lead string) {
 	s := p.Story.Scenario
 	switch {
 	case p.Off != nil && p.On != nil && p.OK():
-		title = fmt.Sprintf("%s charged twice. With the guard: none.", plural(len(p.Off.Doubles), "order was", "orders were"))
+		title = fmt.Sprintf("%s charged more than once. With the guard, none.", plural(len(p.Off.Doubles), "order was", "orders were"))
 	case p.On != nil && p.On.Run.Verdict == Broken:
 		title = "The guard did not hold."
 	case p.Off != nil && p.Off.Run.Verdict == Held:

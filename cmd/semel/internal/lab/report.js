@@ -15,6 +15,7 @@
     const scroll = $(".scroll", fig), svg = $("svg", scroll), end = +fig.dataset.end;
     const spans = $$("[data-a]", svg).map((el) => [el, +el.dataset.a, +el.dataset.b]);
     const marks = $$("[data-x]", svg).map((el) => [el, +el.dataset.x]);
+    const labels = $$("[data-room]", svg).map((el) => [el, el.dataset.room - el.dataset.x]);
     let scale = 0, fitted = true;
     const fit = () => (scroll.clientWidth - 18) / end;
     const start = () => Math.max(fit(), 760 / end);
@@ -25,6 +26,7 @@
         el.setAttribute("width", Math.max((b - a) * scale, 1.5).toFixed(1));
       }
       for (const [el, x] of marks) el.setAttribute("transform", `translate(${(x * scale).toFixed(1)})`);
+      for (const [el, room] of labels) el.style.display = room * scale < 66 ? "none" : "";
       svg.setAttribute("width", Math.ceil(end * scale + 16));
     };
     // zoom keeps the time under px where it is.

@@ -190,7 +190,7 @@ func (r *runner) look(ctx context.Context) (effects int, stats driver.QueueStats
 func (r *runner) killOutside(effects int) {
 	keep := r.outside[:0]
 	for _, k := range r.outside {
-		if effects < k.AtEffects || !r.fleet.kill(k.Worker) {
+		if effects < k.AtEffects || !r.fleet.kill(k.Worker, time.Now()) {
 			keep = append(keep, k)
 		}
 	}

@@ -129,7 +129,7 @@ func flow(spans []*Span) (f Flow) {
 	return f
 }
 
-// why explains the second charge of an order.
+// why explains the extra charges of an order; the cause is that of the first one.
 func (h *history) why(key string, visibility time.Duration) (DoubleCause, string) {
 	var charged []*Span
 	for _, s := range h.spans {
@@ -141,9 +141,23 @@ func (h *history) why(key string, visibility time.Duration) (DoubleCause, string
 	if len(charged) < 2 {
 		return CauseUnknown, "its events are missing"
 	}
-	again := charged[1]
-	for _, first := range charged {
-		if first == again || first.Message != again.Message {
+	cause, reasons := CauseUnknown, []string{}
+	for i := range charged[1:] {
+		c, reason := again(charged[:i+1], charged[i+1], visibility)
+		if i == 0 {
+			cause = c
+		}
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return cause, strings.Join(reasons, "; ")
+}
+
+// again explains one extra charge by the charges before it.
+func again(before []*Span, extra *Span, visibility time.Duration) (DoubleCause, string) {
+	for _, first := range before {
+		if first.Message != extra.Message {
 			continue
 		}
 		if first.Cut {
@@ -151,8 +165,8 @@ func (h *history) why(key string, visibility time.Duration) (DoubleCause, string
 		}
 		// Two workers had the same delivery: the older one held it past its visibility.
 		old := first
-		if again.From < first.From {
-			old = again
+		if extra.From < first.From {
+			old = extra
 		}
 		if took := old.RunTo - old.RunFrom; took > float64(visibility.Milliseconds()) {
 			return CauseOverrun, fmt.Sprintf("worker %d took %s, the visibility is %s", old.Worker, seconds(took), visibility)
@@ -160,7 +174,7 @@ func (h *history) why(key string, visibility time.Duration) (DoubleCause, string
 		return CauseOverrun, fmt.Sprintf("it waited in the buffer of worker %d for %s, the visibility is %s",
 			old.Worker, seconds(old.RunFrom-old.From), visibility)
 	}
-	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", charged[0].Message, again.Message)
+	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", before[0].Message, extra.Message)
 }
 
 func seconds(ms float64) string { return fmt.Sprintf("%.1f s", ms/1000) }

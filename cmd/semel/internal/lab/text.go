@@ -85,7 +85,7 @@ func (p *printer) table(runs []Run) {
 	row("workers killed (SIGKILL)", number(func(r Run) int { return r.Kills }))
 	row("duplicates skipped", number(func(r Run) int { return r.Replayed }))
 	row("charges in the ledger", number(func(r Run) int { return r.Effects }))
-	row("charged more than once", harm(func(r Run) int { return r.Duplicated }))
+	row("duplicate charges", harm(func(r Run) int { return r.Duplicated }))
 	row("lost", harm(func(r Run) int { return r.Lost }))
 	row("money charged too much", func(r Run) (string, string) {
 		return Money(r.DamageMinor, r.Currency), badIf(r.DamageMinor > 0)
@@ -108,13 +108,20 @@ func (p *printer) tale(t Tale) {
 	}
 	p.wrap(p.style(red, "guard off"), 9, offText(t))
 	for _, c := range []DoubleCause{CauseKilled, CauseOverrun, CauseProducer} {
-		for _, d := range t.Doubles {
-			if d.Cause == c {
-				p.wrap("         ", 9, fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
-				break
-			}
+		if d, ok := example(t.Doubles, c); ok {
+			p.wrap("         ", 9, fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
 		}
 	}
+}
+
+// example picks the plainest order of a cause: the one with the fewest charges.
+func example(ds []Double, c DoubleCause) (best Double, ok bool) {
+	for _, d := range ds {
+		if d.Cause == c && (!ok || d.Charges < best.Charges) {
+			best, ok = d, true
+		}
+	}
+	return best, ok
 }
 
 func offText(t Tale) string {

@@ -1,0 +1,141 @@
+package semeltest
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// queueBench is a queue with what the cases need around it.
+type queueBench struct {
+	QueueSetup
+	t testing.TB
+	f driver.QueueFeatures
+}
+
+func newQueueBench(t testing.TB, s QueueSetup) *queueBench {
+	t.Helper()
+	q := &queueBench{QueueSetup: s, t: t, f: s.Queue.Features()}
+	if q.Send == nil {
+		sender, ok := s.Queue.(driver.Sender)
+		if !ok {
+			t.Fatal("the queue is no driver.Sender: give the suite a QueueSetup.Send")
+		}
+		q.Send = sender.Send
+	}
+	if q.f.Name == "" || q.f.Kind == "" {
+		t.Errorf("features name no queue or kind: %+v", q.f)
+	}
+	return q
+}
+
+func (q *queueBench) ctx() context.Context { return q.t.Context() }
+
+func (q *queueBench) send(ms ...driver.Message) {
+	q.t.Helper()
+	if err := q.Send(q.ctx(), ms...); err != nil {
+		q.t.Fatalf("send of %d messages: %v", len(ms), err)
+	}
+}
+
+// sendN sends n messages with the ids and bodies m-0, m-1, ...
+func (q *queueBench) sendN(n int) []string {
+	q.t.Helper()
+	var ids []string
+	var ms []driver.Message
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("m-%d", i))
+		ms = append(ms, driver.Message{ID: ids[i], Body: []byte(ids[i])})
+	}
+	q.send(ms...)
+	return ids
+}
+
+// receive receives n messages; it moves the clock in small steps while nothing comes.
+func (q *queueBench) receive(n int) []driver.Delivery {
+	q.t.Helper()
+	var all []driver.Delivery
+	wait, patience := 5*time.Second, 30*time.Second
+	if q.Advance != nil {
+		wait, patience = 20*time.Millisecond, 4*time.Second
+	}
+	for deadline := time.Now().Add(patience); len(all) < n; {
+		d := q.poll(n-len(all), wait)
+		all = append(all, d...)
+		if time.Now().After(deadline) {
+			q.t.Fatalf("received %d messages of %d", len(all), n)
+		}
+		if len(d) == 0 && q.Advance != nil {
+			q.Advance(time.Second)
+		}
+	}
+	return all
+}
+
+// poll receives once and waits no longer than d.
+func (q *queueBench) poll(limit int, d time.Duration) []driver.Delivery {
+	q.t.Helper()
+	ctx, cancel := context.WithTimeout(q.ctx(), d)
+	defer cancel()
+	if m := q.f.MaxBatch; m > 0 {
+		limit = min(limit, m)
+	}
+	ds, err := q.Queue.Receive(ctx, limit)
+	if err != nil && ctx.Err() == nil {
+		q.t.Fatalf("receive: %v", err)
+	}
+	if len(ds) > limit {
+		q.t.Errorf("receive of at most %d answered %d deliveries", limit, len(ds))
+	}
+	return ds
+}
+
+// nothing wants that no message can be received now.
+func (q *queueBench) nothing(why string) {
+	q.t.Helper()
+	if d := q.poll(1, 60*time.Millisecond); len(d) > 0 {
+		q.t.Fatalf("received message %q, but %s", d[0].ID, why)
+	}
+}
+
+// visible is how long a delivery is kept.
+func (q *queueBench) visible(d driver.Delivery) time.Duration {
+	if q.Visibility > 0 {
+		return q.Visibility
+	}
+	return d.Visible
+}
+
+// pass lets time pass on the queue's clock.
+func (q *queueBench) pass(d time.Duration) {
+	if q.Advance != nil {
+		q.Advance(d)
+		return
+	}
+	time.Sleep(d)
+}
+
+func (q *queueBench) settle(ss ...driver.Settlement) {
+	q.t.Helper()
+	settle(q.t, q.Queue, ss...)
+}
+
+func (q *queueBench) ackAll(ds []driver.Delivery) {
+	q.t.Helper()
+	for _, d := range ds {
+		q.settle(driver.Settlement{Receipt: d.Receipt})
+	}
+}
+
+func idsOf(ds []driver.Delivery) []string {
+	var ids []string
+	for _, d := range ds {
+		ids = append(ids, d.ID)
+	}
+	sort.Strings(ids)
+	return ids
+}

@@ -38,7 +38,7 @@ func claim(key string) driver.Claim {
 	return driver.Claim{Key: driver.Key{Consumer: "c", Raw: key}, Nonce: nonce(), Lease: time.Minute}
 }
 
-func exec(t *testing.T, db *DB, query string, args ...any) {
+func exec_(t *testing.T, db *DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.SQL().ExecContext(t.Context(), query, args...); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func TestOneMessageEndToEnd(t *testing.T) {
 	db := open(t)
-	exec(t, db, "CREATE TABLE ledger (id TEXT)")
+	exec_(t, db, "CREATE TABLE ledger (id TEXT)")
 	q, s := db.Queue("orders"), db.Store()
 	ctx := context.Background()
 	if err := q.Send(ctx, driver.Message{ID: "m1", Body: []byte("hi"), Headers: map[string]string{"A": "b"}}); err != nil {

@@ -1,0 +1,318 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// The test binary runs itself again as a worker process: the mode and the file come by the environment.
+const (
+	envMode = "SEMEL_SQLITE_CHILD"
+	envPath = "SEMEL_SQLITE_PATH"
+)
+
+func TestMain(m *testing.M) {
+	mode, path := os.Getenv(envMode), os.Getenv(envPath)
+	if mode == "" {
+		os.Exit(m.Run())
+	}
+	if err := runChild(context.Background(), mode, path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// child prepares a process of this binary.
+func child(t *testing.T, mode, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envMode+"="+mode, envPath+"="+path)
+	return cmd
+}
+
+func runChild(ctx context.Context, mode, path string) (err error) {
+	db, err := Open(ctx, path, Options{Visibility: 300 * time.Millisecond})
+	if mode == "readonly" {
+		if err == nil {
+			err = db.Queue("q").Send(ctx, driver.Message{ID: "1"})
+		}
+		if err == nil {
+			return errors.New("wrote to a read-only file")
+		}
+		fmt.Println(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch mode {
+	case "open":
+	case "send":
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it
+		err = db.Queue("q").Send(ctx, driver.Message{ID: "x", Body: []byte(fmt.Sprint(time.Now().UnixNano()))})
+	case "work", "tx":
+		err = work(ctx, db, mode == "tx")
+	case "hog":
+		for i := 0; err == nil; i++ {
+			_, err = db.Store().Claim(ctx, claim(fmt.Sprintf("hog-%d-%d", os.Getpid(), i)))
+		}
+	default:
+		err = fmt.Errorf("mode %q is unknown", mode)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// work is a small consumer: receive, claim, one guarded write. It runs until it is killed.
+func work(ctx context.Context, db *DB, inTx bool) error {
+	q, s := db.Queue("q"), db.Store()
+	for {
+		ds, err := q.Receive(ctx, 1+rand.IntN(20))
+		if err != nil {
+			return err
+		}
+		if inTx {
+			err = workTx(ctx, q, s, ds)
+		} else {
+			err = workCommit(ctx, q, s, ds)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func claimFor(d *driver.Delivery) driver.Claim {
+	c := claim(d.ID)
+	c.Lease, c.DeliveryID = 250*time.Millisecond, d.ID
+	return c
+}
+
+func workCommit(ctx context.Context, q *Queue, s *Store, ds []driver.Delivery) error {
+	var works []driver.Work
+	var rest []driver.Settlement
+	for i := range ds { // one by one: more places to be killed at, and twins in a batch need no care
+		g, err := s.Claim(ctx, claimFor(&ds[i]))
+		if err != nil {
+			return err
+		}
+		if s, ok := settlement(&ds[i], &g[0]); ok {
+			rest = append(rest, s)
+			continue
+		}
+		st := &driver.Statements{}
+		st.Exec("INSERT INTO ledger (id) VALUES ($1)", ds[i].ID)
+		works = append(works, driver.Work{
+			Finish: driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour}, Effects: st,
+			Ack:  &driver.Settlement{Receipt: ds[i].Receipt},
+			Emit: []driver.Message{{Queue: "out", ID: "out-" + ds[i].ID}},
+		})
+	}
+	if _, err := s.Commit(ctx, works...); err != nil {
+		return err
+	}
+	_, err := q.Settle(ctx, rest...)
+	return err
+}
+
+func workTx(ctx context.Context, q *Queue, s *Store, ds []driver.Delivery) error {
+	for i := range ds {
+		x, g, err := s.Begin(ctx, claimFor(&ds[i]))
+		if err != nil {
+			return err
+		}
+		if st, ok := settlement(&ds[i], &g[0]); ok {
+			if _, err := q.Settle(ctx, st); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := addTx(ctx, x, ds[i].ID); err != nil {
+			return err
+		}
+		err = x.Commit(ctx, driver.Work{
+			Finish: driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour},
+			Ack:    &driver.Settlement{Receipt: ds[i].Receipt},
+			Emit:   []driver.Message{{Queue: "out", ID: "out-" + ds[i].ID}},
+		})
+		if err != nil && !errors.Is(err, driver.ErrNotCommitted) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settlement says what becomes of a delivery that is not to be run.
+func settlement(d *driver.Delivery, g *driver.Grant) (driver.Settlement, bool) {
+	switch g.Verdict {
+	case driver.Acquired:
+		return driver.Settlement{}, false
+	case driver.Busy:
+		return driver.Settlement{Receipt: d.Receipt, Action: driver.Defer, After: g.Wait}, true
+	default:
+		return driver.Settlement{Receipt: d.Receipt, Action: driver.Ack}, true
+	}
+}
+
+// TestFM4_FM5_KilledWorkers kills worker processes with SIGKILL at random moments, in claims, in commits and in
+// synchronous transactions. The ledger is the judge: every effect once, every emitted message once, nothing left.
+func TestFM4_FM5_KilledWorkers(t *testing.T) {
+	const messages, kills = 3000, 40
+	path := filepath.Join(t.TempDir(), "semel.db")
+	db := openAt(t, path, Options{})
+	ctx := t.Context()
+	exec_(t, db, "CREATE TABLE ledger (id TEXT)")
+	q := db.Queue("q")
+	rnd := rand.New(rand.NewPCG(7, 7))
+	var list []driver.Message
+	for i := range messages {
+		list = append(list, driver.Message{ID: fmt.Sprintf("m%05d", i)})
+		if rnd.IntN(5) == 0 {
+			list = append(list, driver.Message{ID: fmt.Sprintf("m%05d", rnd.IntN(i+1))})
+		}
+	}
+	modes := []string{"work", "work", "tx"}
+	workers := make([]*exec.Cmd, len(modes))
+	start := func(i int) {
+		t.Helper()
+		workers[i] = child(t, modes[i], path)
+		workers[i].Stderr = os.Stderr
+		if err := workers[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill := func(i int) { _ = workers[i].Process.Kill(); _ = workers[i].Wait() }
+	for i := range workers {
+		start(i)
+	}
+	defer func() {
+		for i := range workers {
+			kill(i)
+		}
+	}()
+	for k := range kills { // messages come while workers die
+		if err := q.Send(ctx, list[k*len(list)/kills:(k+1)*len(list)/kills]...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond)
+		i := rnd.IntN(len(workers))
+		kill(i)
+		start(i)
+	}
+	waitFor(t, 30*time.Second, func() bool { return must(q.Stats(ctx))(t).Empty() })
+	if n := count(t, db, "SELECT count(*) FROM ledger"); n != messages {
+		t.Errorf("%d effects for %d messages", n, messages)
+	}
+	if n := count(t, db, "SELECT count(DISTINCT id) FROM ledger"); n != messages {
+		t.Errorf("%d distinct effects for %d messages", n, messages)
+	}
+	if n := count(t, db, "SELECT count(*) FROM semel_record WHERE state = 3"); n != messages {
+		t.Errorf("%d completed records for %d messages", n, messages)
+	}
+	if n := must(db.Queue("out").Stats(ctx))(t).Visible; n != messages {
+		t.Errorf("%d emitted messages for %d messages", n, messages)
+	}
+	if n := count(t, db, "SELECT count(*) FROM semel_flight") + count(t, db, "SELECT count(*) FROM semel_timed"); n != 0 {
+		t.Errorf("%d rows are left of the queue", n)
+	}
+	var verdict string
+	if err := db.SQL().QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("integrity: %s, %v", verdict, err)
+	}
+}
+
+func waitFor(t *testing.T, limit time.Duration, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !cond(); {
+		if time.Now().After(end) {
+			t.Fatalf("condition does not hold after %v", limit)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// TestWakeAcrossProcesses: a message that another process sends wakes a blocked Receive in far less than 100 ms.
+func TestWakeAcrossProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	db := openAt(t, path, Options{})
+	best := time.Hour
+	for range 3 { // the machine may be busy: the best of three
+		sender := child(t, "send", path)
+		stdin, err := sender.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sender.Start(); err != nil {
+			t.Fatal(err)
+		}
+		type got struct {
+			d   []driver.Delivery
+			at  time.Time
+			err error
+		}
+		c := make(chan got, 1)
+		go func() {
+			d, err := db.Queue("q").Receive(context.Background(), 1)
+			c <- got{d, time.Now(), err}
+		}()
+		waitFor(t, 5*time.Second, func() bool { return db.watch.queues() != nil })
+		time.Sleep(20 * time.Millisecond)
+		if err := stdin.Close(); err != nil {
+			t.Fatal(err)
+		}
+		g := <-c
+		if g.err != nil || len(g.d) != 1 {
+			t.Fatalf("received %v, %v", g.d, g.err)
+		}
+		var sent int64
+		if _, err := fmt.Sscan(string(g.d[0].Body), &sent); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, g.at.Sub(time.Unix(0, sent)))
+		if err := sender.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Queue("q").Settle(t.Context(), driver.Settlement{Receipt: g.d[0].Receipt}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("woken %v after the sender began to send", best)
+	if best > 100*time.Millisecond {
+		t.Errorf("woken after %v, want less than 100 ms", best)
+	}
+}
+
+// TestFM68_BusyNeighbour: a process that writes all the time does not keep another one's heartbeats out.
+func TestFM68_BusyNeighbour(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	db := openAt(t, path, Options{})
+	ctx := t.Context()
+	g := must(db.Store().Claim(ctx, claim("k")))(t)
+	hog := child(t, "hog", path)
+	if err := hog.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hog.Process.Kill(); _ = hog.Wait() }()
+	waitFor(t, 10*time.Second, func() bool { return count(t, db, "SELECT count(*) FROM semel_record") > 50 })
+	worst := time.Duration(0)
+	for range 200 {
+		begin := time.Now()
+		if out := must(db.Store().Extend(ctx, time.Minute, g[0].Hold))(t); out[0] != driver.Applied {
+			t.Fatal(out)
+		}
+		worst = max(worst, time.Since(begin))
+	}
+	t.Logf("slowest of 200 heartbeats: %v", worst)
+	if worst > 2*time.Second {
+		t.Errorf("a heartbeat took %v", worst)
+	}
+}

@@ -154,14 +154,6 @@ func (w *Work) TakeoverPolicy() semel.Takeover {
 	return map[string]semel.Takeover{"resume": semel.Resume, "probe": semel.Probe, "once": semel.Once}[w.Takeover]
 }
 
-// HorizonOr is the horizon, which is the retention unless another one is given.
-func (w *Work) HorizonOr() time.Duration {
-	if w.Horizon > 0 {
-		return time.Duration(w.Horizon)
-	}
-	return time.Duration(w.Retention)
-}
-
 // Explain turns an error about the consumer's configuration into one that names the flag.
 func Explain(err error) error {
 	if e := (*semel.ConfigError)(nil); errors.As(err, &e) {

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding"
 	"reflect"
 	"strings"
 	"time"
@@ -42,7 +43,6 @@ type Work struct {
 	MaxAttempts int      `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range    `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
 	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
-	Horizon     Duration `conf:"horizon" yaml:"horizon" help:"how late a duplicate may come; abandoned claims are parked after it (default: the retention)"`
 	ResultMax   Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
 
 	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
@@ -118,4 +118,21 @@ func Bind(fs *pflag.FlagSet, w *Work) {
 // EnvName is the environment variable of a setting.
 func EnvName(name string) string {
 	return "SEMEL_OPT_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// Map is the settings by name, durations and sizes as text: what JSON output shows.
+func (w *Work) Map() (map[string]any, error) {
+	out := map[string]any{}
+	for _, f := range fields(w) {
+		v := f.value.Interface()
+		if t, ok := v.(encoding.TextMarshaler); ok {
+			b, err := t.MarshalText()
+			if err != nil {
+				return nil, err
+			}
+			v = string(b)
+		}
+		out[f.name] = v
+	}
+	return out, nil
 }

@@ -26,6 +26,17 @@ type Source struct {
 	Environ []string
 	// Known are names beside the worker's that may appear in the environment (flags of other commands).
 	Known []string
+	// Worker: the command takes every setting of the worker. Other commands take those that mean the same to all: a
+	// limit of deliveries is not a limit of lines.
+	Worker bool
+}
+
+// shared are the settings of the worker that other commands take from environment and file, too.
+var shared = []string{"queue", "store", "consumer", "visibility", "retention"}
+
+// takes reports whether the command takes a flag's value from environment and file.
+func (s Source) takes(name string) bool {
+	return s.Worker || slices.Contains(shared, name) || !slices.Contains(Keys(), name)
 }
 
 // Apply sets every flag that was not given on the command line from the environment, else from the file. Names of the
@@ -66,7 +77,7 @@ func Apply(flags *pflag.FlagSet, src Source) (command []string, err error) {
 	}
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !ko.Exists(f.Name) {
+		if f.Changed || !ko.Exists(f.Name) || !src.takes(f.Name) {
 			return
 		}
 		if err := flags.Set(f.Name, text(ko.Get(f.Name))); err != nil {

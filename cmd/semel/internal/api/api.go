@@ -1,0 +1,154 @@
+// Package api is the HTTP API of semel serve: sending messages, and the guard for programs that only want that.
+// docs/http-api.md is its contract.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Server answers requests. Queue or Store may be nil: the paths that need them are then not there.
+type Server struct {
+	Queue driver.Queue
+	Store driver.Store
+	// Consumer is the scope of keys of requests that name none.
+	Consumer string
+	// MaxBody bounds the body of a request, in bytes.
+	MaxBody int64
+	// Retention is how long records are kept.
+	Retention time.Duration
+	Log       *slog.Logger
+}
+
+// opTimeout bounds what one request waits for queue or store.
+const opTimeout = 15 * time.Second
+
+// Handler is the whole API. Requests that a browser sends from another site's page are refused: the API has no
+// password, and whoever can reach it may use it.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", s.ready)
+	if s.Queue != nil {
+		mux.HandleFunc("POST /enqueue", s.enqueue)
+	}
+	if s.Store != nil {
+		mux.HandleFunc("POST /v1/claim", s.claim)
+		mux.HandleFunc("POST /v1/extend", s.extend)
+		mux.HandleFunc("POST /v1/complete", s.complete)
+		mux.HandleFunc("POST /v1/release", s.release)
+	}
+	mux.HandleFunc("/", s.unknown)
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusForbidden, "cross_origin", "a page of another site may not do this")
+	}))
+	return guard.Handler(recoverer(s.Log, mux))
+}
+
+// paths are what the API offers, with the method of each.
+var paths = map[string]string{
+	"/enqueue": "POST", "/v1/claim": "POST", "/v1/extend": "POST", "/v1/complete": "POST", "/v1/release": "POST",
+	"/livez": "GET", "/readyz": "GET",
+}
+
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+	if method, ok := paths[r.URL.Path]; ok && r.Method != method {
+		w.Header().Set("Allow", method)
+		fail(w, http.StatusMethodNotAllowed, "method_not_allowed", r.URL.Path+" takes "+method)
+		return
+	}
+	fail(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
+}
+
+// ready is 200 when queue and store answer.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), opTimeout)
+	defer cancel()
+	var errs []error
+	if i, ok := s.Queue.(driver.QueueInspector); ok {
+		_, err := i.Stats(ctx)
+		errs = append(errs, err)
+	}
+	if i, ok := s.Store.(driver.RecordInspector); ok {
+		_, _, err := i.Record(ctx, driver.Key{Consumer: s.Consumer, Raw: "readyz"})
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.unavailable(w, "ready", err)
+		return
+	}
+	reply(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+// body reads a JSON object into v; it answers the request itself when it cannot.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) bool {
+	b, ok := s.read(w, r)
+	if !ok {
+		return false
+	}
+	if err := decode(b, v); err != nil {
+		fail(w, http.StatusBadRequest, "bad_json", err.Error())
+		return false
+	}
+	return true
+}
+
+func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		fail(w, http.StatusRequestEntityTooLarge, "too_large", "the body is larger than "+sizeText(s.MaxBody))
+		return nil, false
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, "bad_body", "the body did not arrive whole: "+err.Error())
+		return nil, false
+	}
+	return b, true
+}
+
+// unavailable says that queue or store did not answer: the outcome is not known, and the same request may be repeated.
+func (s *Server) unavailable(w http.ResponseWriter, what string, err error) {
+	s.Log.Error("request failed", "what", what, "err", err)
+	w.Header().Set("Retry-After", "1")
+	fail(w, http.StatusServiceUnavailable, "unavailable", what+": "+err.Error())
+}
+
+type apiError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func fail(w http.ResponseWriter, status int, code, message string) {
+	reply(w, status, map[string]apiError{"error": {Code: code, Message: message}})
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // the client is gone
+}
+
+func recoverer(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				log.Error("request panicked", "path", r.URL.Path, "panic", v)
+				fail(w, http.StatusInternalServerError, "internal", "the server made a mistake; it is in its log")
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}

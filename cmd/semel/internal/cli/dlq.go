@@ -1,0 +1,372 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// letter is what is printed of a letter (contract section 7).
+type letter struct {
+	ID              string            `json:"id"`
+	Kind            string            `json:"kind"`
+	Key             string            `json:"key"`
+	Consumer        string            `json:"consumer"`
+	Queue           string            `json:"queue"`
+	Attempts        int               `json:"attempts"`
+	Reason          string            `json:"reason"`
+	Generation      uint32            `json:"generation"`
+	Token           uint64            `json:"token"`
+	MessageID       string            `json:"message_id"`
+	Group           string            `json:"group,omitempty"`
+	FirstReceivedAt string            `json:"first_received_at,omitempty"`
+	DeadAt          string            `json:"dead_at,omitempty"`
+	BodyBytes       int               `json:"body_bytes"`
+	Headers         map[string]string `json:"headers,omitempty"`
+	Body            *string           `json:"body,omitempty"`
+	BodyBase64      string            `json:"body_base64,omitempty"`
+}
+
+func letterOf(l driver.Letter) letter {
+	return letter{
+		ID: l.ID, Kind: string(l.Kind), Key: l.Key.Raw, Consumer: l.Key.Consumer, Queue: l.Message.Queue, Attempts: l.Attempts,
+		Reason: l.Reason, Generation: l.Generation, Token: l.Token, MessageID: l.Message.ID, Group: l.Message.Group,
+		FirstReceivedAt: rfc3339(l.FirstReceived), DeadAt: rfc3339(l.DeadAt), BodyBytes: len(l.Message.Body),
+	}
+}
+
+// dlqFlags are shared by the commands on letters.
+type dlqFlags struct{ queue, store string }
+
+// open opens the letters of a queue, with the store of their records.
+func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, letters.Box, error) {
+	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
+	fail := func(err error) (*open.Set, letters.Box, error) {
+		_ = set.Close()
+		return nil, letters.Box{}, err
+	}
+	q, err := set.Queue(ctx, f.queue)
+	if err != nil {
+		return fail(err)
+	}
+	if f.store == "" {
+		f.store = f.queue
+	}
+	st, err := set.Store(ctx, f.store)
+	if err != nil {
+		return fail(err)
+	}
+	box, err := letters.NewBox(q, st)
+	if err != nil {
+		return fail(output.Usage("%w", err))
+	}
+	return set, box, nil
+}
+
+func (a *app) dlqCommand() *cobra.Command {
+	f := &dlqFlags{}
+	c := group("dlq", "Dead letters: ls, show, redrive, discard",
+		`Letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
+key with two payloads) and uncertain (nobody knows whether the effect happened; see semel records resolve).`,
+		a.dlqLs(f), a.dlqShow(f), a.dlqRedrive(f), a.dlqDiscard(f))
+	c.PersistentFlags().StringVar(&f.queue, "queue", "", "URL of the queue")
+	c.PersistentFlags().StringVar(&f.store, "store", "", "URL of the record store (default: the queue's)")
+	return c
+}
+
+func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
+	var limit int
+	var kind string
+	c := &cobra.Command{
+		Use: "ls --queue URL", Short: "List letters, oldest first", Args: noArgs,
+		Example: "  semel dlq ls --queue 'sqlite:shop.db?queue=orders' -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if limit < 0 {
+				return output.Usage("--limit must not be negative")
+			}
+			if err := checkKind(kind); err != nil {
+				return err
+			}
+			set, box, err := f.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, set)
+			ls, err := box.Letters.Letters(cmd.Context(), 0)
+			if err != nil {
+				return err
+			}
+			var all []letter
+			for _, l := range ls {
+				if limit > 0 && len(all) == limit {
+					break
+				}
+				if kind == "" || kind == string(l.Kind) {
+					all = append(all, letterOf(l))
+				}
+			}
+			head := []string{"id", "kind", "key", "attempts", "dead at", "bytes", "reason"}
+			return output.List(a.p, all, head, func(l letter) []any {
+				return []any{l.ID, l.Kind, l.Key, l.Attempts, l.DeadAt, l.BodyBytes, l.Reason}
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch or uncertain")
+	return c
+}
+
+func checkKind(kind string) error {
+	switch driver.LetterKind(kind) {
+	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain:
+		return nil
+	}
+	return output.Usage("--kind %q is unknown (known: dead, mismatch, uncertain)", kind)
+}
+
+func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
+	var body bool
+	c := &cobra.Command{
+		Use: "show ID --queue URL", Short: "Show one letter with its message", Args: oneArg("letter id"),
+		Example: "  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body > body.json",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			set, box, err := f.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, set)
+			l, err := theLetter(cmd.Context(), box, args[0])
+			if err != nil {
+				return err
+			}
+			if body {
+				_, err := a.p.Out.Write(l.Message.Body)
+				return err
+			}
+			v := letterOf(l)
+			v.Headers = l.Message.Headers
+			v.Body, v.BodyBase64 = textOr64(l.Message.Body)
+			return a.p.Object(v, func(w io.Writer) error { return textLetter(w, v) })
+		},
+	}
+	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
+	return c
+}
+
+func theLetter(ctx context.Context, box letters.Box, id string) (driver.Letter, error) {
+	l, ok, err := box.Letters.Letter(ctx, id)
+	if err == nil && !ok {
+		return l, output.NotFound("there is no letter %q in queue %s", id, box.Name).WithHint("semel dlq ls")
+	}
+	return l, err
+}
+
+func textLetter(w io.Writer, l letter) error {
+	body := l.BodyBase64
+	if l.Body != nil {
+		body = *l.Body
+	}
+	lines := [][2]string{
+		{"id", l.ID}, {"kind", l.Kind}, {"key", l.Key}, {"consumer", l.Consumer}, {"queue", l.Queue},
+		{"attempts", fmt.Sprint(l.Attempts)}, {"reason", l.Reason}, {"message", l.MessageID}, {"first seen", l.FirstReceivedAt},
+		{"dead at", l.DeadAt},
+	}
+	for k, v := range l.Headers {
+		lines = append(lines, [2]string{"header", k + ": " + v})
+	}
+	lines = append(lines, [2]string{"body", body})
+	for _, line := range lines {
+		if line[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], output.Printable(line[1], 4000)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchFlags are those of verbs that act on many letters.
+type batchFlags struct {
+	all, yes, dry bool
+	kind          string
+	most          int
+	rate          float64
+}
+
+func (b *batchFlags) bind(c *cobra.Command) {
+	destructive(c, &b.yes, &b.dry)
+	c.Flags().BoolVar(&b.all, "all", false, "every letter")
+	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch or uncertain")
+	c.Flags().IntVar(&b.most, "max", 0, "at most so many (0: all)")
+	c.Flags().Float64Var(&b.rate, "rate", 0, "letters per second (0: as fast as possible)")
+}
+
+// pick returns the letters that are meant.
+func (b *batchFlags) pick(ctx context.Context, box letters.Box, ids []string) ([]driver.Letter, error) {
+	switch {
+	case b.all == (len(ids) > 0):
+		return nil, output.Usage("which letters? give ids, or --all").WithHint("semel dlq ls")
+	case b.most < 0 || b.rate < 0:
+		return nil, output.Usage("--max and --rate must not be negative")
+	case b.kind != "" && !b.all:
+		return nil, output.Usage("--kind goes with --all")
+	}
+	if err := checkKind(b.kind); err != nil {
+		return nil, err
+	}
+	var out []driver.Letter
+	if b.all {
+		all, err := box.Letters.Letters(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			if b.kind == "" || b.kind == string(l.Kind) {
+				out = append(out, l)
+			}
+		}
+	}
+	for _, id := range ids {
+		l, err := theLetter(ctx, box, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	if b.most > 0 && len(out) > b.most {
+		out = out[:b.most]
+	}
+	return out, nil
+}
+
+func (a *app) dlqRedrive(f *dlqFlags) *cobra.Command {
+	var b batchFlags
+	var mode string
+	var newGeneration bool
+	keep := config.Duration(semel.DefaultRetention)
+	c := &cobra.Command{
+		Use: "redrive (ID… | --all) --queue URL", Short: "Send letters again, under the keys that they had",
+		Long: `redrive reopens the record of each letter's key, sends its message again under a new message id and the same key, and
+deletes the letter, in this order: after a crash say it again. Completed keys are dropped, never run again.
+  --mode skip    (default) a key whose effect may have happened runs with the same effect key, after the probe if there is one
+  --mode verify  as skip, but such a key is left alone unless its policy is probe
+  --mode rerun   you vouch that the effect did not happen: nothing is probed
+Mismatch letters belong to a key with another payload, and uncertain ones need a decision: both are left alone.`,
+		Example: `  semel dlq redrive --all --kind dead --rate 10 --queue 'sqlite:shop.db?queue=orders'
+  semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			m := letters.Mode(mode)
+			switch m {
+			case letters.Skip, letters.Verify, letters.Rerun:
+			default:
+				return output.Usage("--mode %q is unknown (known: skip, verify, rerun)", mode)
+			}
+			if newGeneration && m != letters.Rerun {
+				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
+			}
+			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: time.Duration(keep), DryRun: b.dry, By: whoami()}
+			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
+				return box.Redrive(ctx, l, o)
+			})
+		},
+	}
+	b.bind(c)
+	c.Flags().StringVar(&mode, "mode", "skip", "skip, verify or rerun")
+	c.Flags().BoolVar(&newGeneration, "new-generation", false, "with rerun: run completed keys again, under a new effect key")
+	c.Flags().Var(&keep, "retention", "how long the record is kept")
+	return c
+}
+
+func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
+	var b batchFlags
+	c := &cobra.Command{
+		Use: "discard (ID… | --all) --queue URL", Short: "Delete letters for good; later duplicates are just acknowledged",
+		Example: "  semel dlq discard --all --kind mismatch --dry-run --queue 'sqlite:shop.db?queue=orders'",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			o := letters.Options{DryRun: b.dry, By: whoami()}
+			return a.onLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
+				return box.Discard(ctx, l, o)
+			})
+		},
+	}
+	b.bind(c)
+	return c
+}
+
+// onLetters does something to many letters, at a rate, and prints what became of each. It goes on after a refusal, and
+// exits 3 when there was any; an error ends it.
+func (a *app) onLetters(
+	ctx context.Context, f *dlqFlags, b batchFlags, ids []string, what string,
+	act func(context.Context, letters.Box, driver.Letter) (letters.Result, error),
+) (err error) {
+	set, box, err := f.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, set)
+	ls, err := b.pick(ctx, box, ids)
+	if err != nil {
+		return err
+	}
+	if len(ls) == 0 {
+		a.p.Notef("queue %s has no such letters", box.Name)
+	}
+	if !b.dry && len(ls) > 0 {
+		if err := a.confirm(b.yes, fmt.Sprintf("%s %d letters of queue %s", what, len(ls), box.Name)); err != nil {
+			return err
+		}
+	}
+	var results []letters.Result
+	refused := 0
+	began := time.Now()
+	for i, l := range ls {
+		if b.rate > 0 {
+			if err = sleepUntil(ctx, began.Add(time.Duration(float64(i)/b.rate*float64(time.Second)))); err != nil {
+				break
+			}
+		}
+		var r letters.Result
+		if r, err = act(ctx, box, l); err != nil {
+			break
+		}
+		if r.Outcome == letters.Refused {
+			refused++
+		}
+		results = append(results, r)
+	}
+	head := []string{"id", "key", "outcome", "message", "why"}
+	perr := output.List(a.p, results, head, func(r letters.Result) []any {
+		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != letters.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %d of %d letters done: %w", what, len(results), len(ls), err)
+	case perr != nil:
+		return perr
+	case refused > 0:
+		return output.Negative("%d of %d letters were left alone (see why)", refused, len(ls))
+	}
+	return nil
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/worker"
+	"github.com/semel-dev/semel/driver"
+)
+
+// finding is the outcome of one check.
+type finding struct {
+	Check  string `json:"check"`
+	Level  string `json:"level"` // ok, warning, danger
+	Detail string `json:"detail"`
+	Try    string `json:"try,omitempty"`
+}
+
+// diagnosis is what doctor prints.
+type diagnosis struct {
+	Verdict   string         `json:"verdict"` // ok, warnings, dangerous
+	Guarantee string         `json:"guarantee,omitempty"`
+	Promise   *semel.Promise `json:"promise,omitempty"`
+	Findings  []finding      `json:"findings"`
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	w := config.Default()
+	var horizon config.Duration
+	c := &cobra.Command{
+		Use:   "doctor --queue URL [the flags of work]",
+		Short: "Check a worker's settings and say exactly what they guarantee (exit 3 when they are dangerous)",
+		Example: `  semel doctor --config worker.yaml
+  semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d --horizon 7d`,
+		Annotations: map[string]string{"settings": "worker"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.Command = a.argv(args, &w)
+			return a.doctor(cmd.Context(), w, time.Duration(horizon))
+		},
+	}
+	config.Bind(c.Flags(), &w)
+	c.Flags().Var(&horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
+	return c
+}
+
+func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration) (err error) {
+	given := w.Exec != "" || w.HTTP != "" || len(w.Command) > 0
+	if !given {
+		w.Exec = "true" // the queue and the store can be checked without a handler
+	}
+	if err := w.Check(); err != nil {
+		return err
+	}
+	set := open.New(open.Options{MustExist: true, Visibility: time.Duration(w.Visibility)})
+	defer closing(&err, set)
+	queue, store, err := openPair(ctx, set, w)
+	if err != nil {
+		return err
+	}
+	x := &exam{w: w, horizon: horizon, q: queue.Features(), s: store.Features(), handler: given}
+	x.all()
+	cfg, err := semelConfig(w, queue, store)
+	if err != nil {
+		return err
+	}
+	cfg.Handler = semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
+	if w.Effects == "sql" {
+		cfg.Handler = worker.Statements(nil)
+	}
+	if w.Probe != "" {
+		cfg.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeUnknown, nil }
+	}
+	d := diagnosis{Findings: x.found}
+	if p, err := semel.Guarantee(cfg); err != nil {
+		if x.worst() != "dangerous" {
+			return config.Explain(err)
+		}
+	} else {
+		d.Promise, d.Guarantee = &p, p.String()
+	}
+	d.Verdict = x.worst()
+	if err := a.p.Object(d, d.text); err != nil {
+		return err
+	}
+	if d.Verdict == "dangerous" {
+		return output.Negative("these settings are dangerous").WithHint("mend what is marked danger")
+	}
+	return nil
+}
+
+func (d diagnosis) text(w io.Writer) error {
+	for _, f := range d.Findings {
+		if _, err := fmt.Fprintf(w, "%-8s %-12s %s\n", f.Level, f.Check, f.Detail); err != nil {
+			return err
+		}
+		if f.Try != "" {
+			if _, err := fmt.Fprintf(w, "%-8s %-12s try: %s\n", "", "", f.Try); err != nil {
+				return err
+			}
+		}
+	}
+	if d.Guarantee == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nguarantee: %s\n", d.Guarantee)
+	return err
+}
+
+// exam is the list of checks.
+type exam struct {
+	w       config.Work
+	horizon time.Duration
+	q       driver.QueueFeatures
+	s       driver.StoreFeatures
+	handler bool
+	found   []finding
+}
+
+func (x *exam) note(level, check, try, format string, args ...any) {
+	x.found = append(x.found, finding{Check: check, Level: level, Detail: fmt.Sprintf(format, args...), Try: try})
+}
+
+const (
+	levelOK      = "ok"
+	levelWarning = "warning"
+	levelDanger  = "danger"
+)
+
+func (x *exam) worst() string {
+	out := "ok"
+	for _, f := range x.found {
+		switch f.Level {
+		case levelDanger:
+			return "dangerous"
+		case levelWarning:
+			out = "warnings"
+		}
+	}
+	return out
+}
+
+func (x *exam) all() {
+	x.durability()
+	x.times()
+	x.retention()
+	x.key()
+	x.effects()
+	x.program()
+}
+
+func (x *exam) durability() {
+	if !x.q.Durable {
+		x.note(levelWarning, "queue", "--queue 'sqlite:orders.db?queue=orders'", "messages are lost with the process: for development only")
+	} else {
+		x.note(levelOK, "queue", "", "%s (%s) keeps messages when processes die", x.q.Name, x.q.Kind)
+	}
+	if !x.s.Durable {
+		x.note(levelWarning, "store", "--store 'sqlite:orders.db'", "records are lost with the process: for development only")
+	} else {
+		x.note(levelOK, "store", "", "%s (%s) keeps records when processes die", x.s.Name, x.s.Kind)
+	}
+	if !x.q.DeadLetters {
+		x.note(levelDanger, "letters", "a queue that keeps letters", "queue %s keeps no letters: a message that fails for good would be lost", x.q.Name)
+	}
+}
+
+func (x *exam) times() {
+	visible, limit := time.Duration(x.w.Visibility), time.Duration(x.w.MaxRuntime)
+	if x.w.Timeout > 0 {
+		limit = time.Duration(x.w.Timeout)
+	}
+	lease := visible / 10 * 9
+	switch {
+	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
+		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most", limit, x.q.MaxVisible)
+	case limit > visible && !x.q.Extends:
+		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", limit*10/9, lease),
+			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again", limit, visible)
+	case visible < 2*time.Second:
+		x.note(levelWarning, "visibility", "--visibility 30s", "%s leaves the heartbeat %s: a short pause of the process loses the lease",
+			visible, lease/3)
+	case limit > visible:
+		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", visible, lease/3, limit)
+	default:
+		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", visible, limit)
+	}
+	if kill := time.Duration(x.w.KillGrace); x.handler && x.w.HTTP == "" && kill >= lease {
+		x.note(levelDanger, "kill-grace", fmt.Sprintf("--kill-grace %s", (lease/3).Round(time.Second)),
+			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over", kill, lease)
+	}
+}
+
+func (x *exam) retention() {
+	keep := time.Duration(x.w.Retention)
+	need, why := x.horizon, "--horizon"
+	if x.q.Retention > need {
+		need, why = x.q.Retention, "how long the queue keeps messages"
+	}
+	switch {
+	case need > 0 && keep < need:
+		x.note(levelDanger, "retention", fmt.Sprintf("--retention %s", config.Duration(need)),
+			"records are kept for %s, duplicates come within %s (%s): a late one would run again", x.w.Retention, config.Duration(need), why)
+	case need > 0:
+		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", x.w.Retention, config.Duration(need), why)
+	case keep < 24*time.Hour:
+		x.note(levelWarning, "retention", "--retention 14d", "records are kept for %s: a duplicate that comes later runs again", x.w.Retention)
+	default:
+		x.note(levelOK, "retention", "", "records are kept for %s; give --horizon to compare it with how late duplicates come", x.w.Retention)
+	}
+}
+
+func (x *exam) key() {
+	switch {
+	case x.w.Key == "id":
+		x.note(levelWarning, "key", "--key json:/order_id or another field of the message, or have producers set idempotency-key",
+			"where messages carry no idempotency-key, the key is the broker's id: a producer that sends twice makes two keys")
+	default:
+		x.note(levelOK, "key", "", "%s", x.w.Key)
+	}
+	if x.w.OnMissingKey == "unprotected" {
+		x.note(levelWarning, "key", "--on-missing-key fail", "messages without a key run unprotected, as often as they come")
+	}
+	if x.w.Fingerprint == "none" && !strings.HasPrefix(x.w.Key, "json:") && x.w.Key != "body" {
+		x.note(levelWarning, "fingerprint", "--fingerprint body", "none: a second payload under one key would be taken for a duplicate and dropped")
+	}
+}
+
+func (x *exam) effects() {
+	switch {
+	case x.w.Effects == "sql":
+		x.note(levelOK, "effects", "", "statements commit with the record: exactly once")
+	case x.w.Takeover == "once":
+		x.note(levelOK, "effects", "", "a run of unknown outcome is parked for a person")
+	case x.w.Takeover == "probe":
+		x.note(levelOK, "effects", "", "a run of unknown outcome is probed before it is repeated")
+	default:
+		x.note(levelOK, "effects", "", "exactly once where the downstream deduplicates on the effect key (SEMEL_EFFECT_KEY, Idempotency-Key)")
+	}
+}
+
+func (x *exam) program() {
+	switch {
+	case x.w.HTTP != "":
+		u, err := url.Parse(x.w.HTTP)
+		if err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+			x.note(levelWarning, "handler", "https://…", "%s is reached without encryption", u.Host)
+		}
+	case len(x.w.Command) > 0:
+		if _, err := exec.LookPath(x.w.Command[0]); err != nil {
+			x.note(levelDanger, "handler", "give its path", "%s cannot be run: %v", x.w.Command[0], err)
+		}
+	}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

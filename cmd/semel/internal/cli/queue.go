@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// queueStats is what is printed of a queue.
+type queueStats struct {
+	Queue         string  `json:"queue"`
+	Visible       int64   `json:"visible"`
+	InFlight      int64   `json:"in_flight"`
+	Delayed       int64   `json:"delayed"`
+	Letters       int64   `json:"letters"`
+	OldestSeconds float64 `json:"oldest_seconds"`
+}
+
+func statsOf(ctx context.Context, q driver.Queue) (queueStats, error) {
+	i, ok := q.(driver.QueueInspector)
+	if !ok {
+		return queueStats{}, output.Usage("queue %s cannot be inspected", q.Features().Name)
+	}
+	s, err := i.Stats(ctx)
+	if err != nil {
+		return queueStats{}, fmt.Errorf("read queue %s: %w", q.Features().Name, err)
+	}
+	return queueStats{
+		Queue: q.Features().Name, Visible: s.Visible, InFlight: s.InFlight, Delayed: s.Delayed, Letters: s.Letters,
+		OldestSeconds: s.Oldest.Seconds(),
+	}, nil
+}
+
+var statsHeader = []string{"queue", "visible", "in flight", "delayed", "letters", "oldest"}
+
+func (s queueStats) row() []any {
+	return []any{
+		s.Queue, s.Visible, s.InFlight, s.Delayed, s.Letters,
+		(time.Duration(s.OldestSeconds * float64(time.Second))).Round(time.Second).String(),
+	}
+}
+
+func (a *app) queueCommand() *cobra.Command {
+	var url string
+	c := group("queue", "Queues: create, ls, stats, peek, purge", "",
+		a.queueCreate(&url), a.queueLs(&url), a.queueStats(&url), a.queuePeek(&url), a.queuePurge(&url))
+	c.PersistentFlags().StringVar(&url, "queue", "", "URL of the queue")
+	return c
+}
+
+func (a *app) queueCreate(url *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "create --queue URL", Short: "Make the database of a queue, where it is not there", Args: noArgs,
+		Example: "  semel queue create --queue 'sqlite:shop.db?queue=orders'",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			set := open.New(open.Options{OneShot: true})
+			defer closing(&err, set)
+			q, err := set.Queue(cmd.Context(), *url)
+			if err != nil {
+				return err
+			}
+			if c, ok := q.(interface{ Create(context.Context) error }); ok {
+				if err := c.Create(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			name := q.Features().Name
+			return a.p.Object(map[string]string{"queue": name}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "queue %s is ready\n", name)
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) queueLs(url *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "ls --queue URL", Short: "List the queues of a database", Args: noArgs,
+		Example: "  semel queue ls --queue sqlite:shop.db -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx := cmd.Context()
+			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
+			defer closing(&err, set)
+			names, err := set.Queues(ctx, "queue", *url)
+			if err != nil {
+				return err
+			}
+			t, err := open.Parse("queue", *url)
+			if err != nil {
+				return err
+			}
+			var all []queueStats
+			for _, name := range names {
+				q, err := set.QueueOf(ctx, t, name)
+				if err != nil {
+					return err
+				}
+				s, err := statsOf(ctx, q)
+				if err != nil {
+					return err
+				}
+				all = append(all, s)
+			}
+			return output.List(a.p, all, statsHeader, queueStats.row)
+		},
+	}
+}
+
+func (a *app) queueStats(url *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "stats --queue URL", Short: "Count what a queue holds", Args: noArgs,
+		Example: "  semel queue stats --queue 'sqlite:shop.db?queue=orders' -o json",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
+			defer closing(&err, set)
+			q, err := a.existing(cmd.Context(), set, *url)
+			if err != nil {
+				return err
+			}
+			s, err := statsOf(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if a.p.Format == output.Text {
+				return output.List(a.p, []queueStats{s}, statsHeader, queueStats.row)
+			}
+			return a.p.Object(s, nil)
+		},
+	}
+}
+
+// existing opens a queue that must be there; for a queue that nothing was ever sent to it is an error (exit 3).
+func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
+	q, err := set.Queue(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	names, err := set.Queues(ctx, "queue", url)
+	if err != nil {
+		return nil, err
+	}
+	name := q.Features().Name
+	if slices.Contains(names, name) {
+		return q, nil
+	}
+	e := output.NotFound("there is no queue %q", name)
+	if len(names) == 0 {
+		return nil, e.WithHint("semel send makes one; this database has none yet")
+	}
+	return nil, e.WithHint("--queue '…?queue=%s' (this database has: %s)", names[0], join(names))
+}
+
+// peeked is what is printed of a message.
+type peeked struct {
+	ID         string            `json:"id"`
+	Group      string            `json:"group,omitempty"`
+	SentAt     string            `json:"sent_at,omitempty"`
+	Count      int               `json:"count"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Body       *string           `json:"body,omitempty"`
+	BodyBase64 string            `json:"body_base64,omitempty"`
+	BodyBytes  int               `json:"body_bytes"`
+}
+
+func (a *app) queuePeek(url *string) *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use: "peek --queue URL", Short: "Show messages without receiving them", Args: noArgs,
+		Example: "  semel queue peek --queue 'sqlite:shop.db?queue=orders' --limit 3 -o jsonl",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if limit < 1 {
+				return output.Usage("--limit must be 1 or more")
+			}
+			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
+			defer closing(&err, set)
+			q, err := a.existing(cmd.Context(), set, *url)
+			if err != nil {
+				return err
+			}
+			i, ok := q.(driver.QueueInspector)
+			if !ok {
+				return output.Usage("queue %s cannot be inspected", q.Features().Name)
+			}
+			ds, err := i.Peek(cmd.Context(), limit)
+			if err != nil {
+				return fmt.Errorf("peek: %w", err)
+			}
+			all := make([]peeked, len(ds))
+			for k, d := range ds {
+				all[k] = peeked{
+					ID: d.ID, Group: d.Group, SentAt: rfc3339(d.SentAt), Count: d.Count, Headers: d.Headers, BodyBytes: len(d.Body),
+				}
+				all[k].Body, all[k].BodyBase64 = textOr64(d.Body)
+			}
+			return output.List(a.p, all, []string{"id", "group", "sent", "count", "bytes", "body"}, func(m peeked) []any {
+				body := m.BodyBase64
+				if m.Body != nil {
+					body = *m.Body
+				}
+				return []any{m.ID, m.Group, m.SentAt, m.Count, m.BodyBytes, body}
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 10, "messages to show")
+	return c
+}
+
+func (a *app) queuePurge(url *string) *cobra.Command {
+	var yes, dry bool
+	c := &cobra.Command{
+		Use: "purge --queue URL", Short: "Remove every message of a queue (letters and records stay)", Args: noArgs,
+		Example: "  semel queue purge --queue 'sqlite:shop.db?queue=orders' --dry-run",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx := cmd.Context()
+			set := open.New(open.Options{OneShot: true, MustExist: true})
+			defer closing(&err, set)
+			q, err := a.existing(ctx, set, *url)
+			if err != nil {
+				return err
+			}
+			s, err := statsOf(ctx, q)
+			if err != nil {
+				return err
+			}
+			n := s.Visible + s.InFlight + s.Delayed
+			if !dry {
+				if err := a.confirm(yes, fmt.Sprintf("remove all %d messages of queue %s for good", n, s.Queue)); err != nil {
+					return err
+				}
+				if n, err = q.(driver.QueueInspector).Purge(ctx); err != nil {
+					return fmt.Errorf("purge: %w", err)
+				}
+			}
+			return a.p.Object(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s %d messages of queue %s\n", verb(dry, "purge", "purged"), n, s.Queue)
+				return err
+			})
+		},
+	}
+	destructive(c, &yes, &dry)
+	return c
+}
+
+// destructive adds the flags of every verb that cannot be undone.
+func destructive(c *cobra.Command, yes, dry *bool) {
+	c.Flags().BoolVarP(yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(dry, "dry-run", false, "only say what would be done")
+}
+
+func verb(dry bool, would, did string) string {
+	if dry {
+		return "would " + would
+	}
+	return did
+}
+
+func rfc3339(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// textOr64 gives bytes as a string where they are text, else in base64; empty bytes are an empty text.
+func textOr64(b []byte) (*string, string) {
+	if utf8.Valid(b) {
+		s := string(b)
+		return &s, ""
+	}
+	return nil, base64.StdEncoding.EncodeToString(b)
+}
+
+func join(names []string) string {
+	out := ""
+	for i, n := range names {
+		if i > 0 {
+			out += ", "
+		}
+		out += n
+	}
+	return out
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+var resolutions = map[string]driver.State{
+	"completed": driver.Completed, "retry": driver.Released, "failed": driver.FailedState,
+}
+
+func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
+	var as, result string
+	var yes, dry bool
+	keep := config.Duration(semel.DefaultRetention)
+	c := &cobra.Command{
+		Use:   "resolve KEY --as completed|retry|failed --store URL",
+		Short: "Decide about a key whose outcome nobody knows",
+		Long: `resolve ends an UNCERTAIN key, after a look at the downstream:
+  completed  the effect happened: duplicates are answered with --result
+  retry      it did not: the message is sent again from its letter, and runs with the same effect key
+  failed     it is not to run any more
+The record is changed first, then the message is sent, then the letter deleted; after a crash say it again.`,
+		Example: "  semel records resolve order-12345 --as completed --result '{\"charge\":\"ch_1\"}' --store 'sqlite:shop.db?queue=orders'",
+		Args:    oneArg("key"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, ok := resolutions[as]
+			if !ok {
+				return output.Usage("--as %q is unknown (known: completed, retry, failed)", as).WithHint("%s --help", cmd.CommandPath())
+			}
+			if cmd.Flags().Changed("result") && state != driver.Completed {
+				return output.Usage("--result goes with --as completed only")
+			}
+			return a.resolve(cmd, f, args[0], as, state, []byte(result), time.Duration(keep), yes, dry)
+		},
+	}
+	destructive(c, &yes, &dry)
+	c.Flags().StringVar(&as, "as", "", "completed, retry or failed")
+	c.Flags().StringVar(&result, "result", "", "with completed: what duplicates are answered with")
+	c.Flags().Var(&keep, "retention", "how long the record is kept")
+	return c
+}
+
+func (a *app) resolve(
+	cmd *cobra.Command, f *recordFlags, key, as string, state driver.State, result []byte, keep time.Duration, yes, dry bool,
+) (err error) {
+	ctx := cmd.Context()
+	l, err := f.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, l.set)
+	r, err := l.find(ctx, key)
+	if err != nil {
+		return err
+	}
+	box, err := l.box(ctx, r.Key.Consumer, driver.LetterID(driver.LetterUncertain, r.Key, r.Token, ""))
+	if err != nil {
+		return err
+	}
+	sent := ""
+	if r.State != driver.Uncertain && r.State != state {
+		return notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
+	}
+	if !dry {
+		if err := a.confirm(yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
+			return err
+		}
+		if sent, err = box.Resolve(ctx, r, state, result, keep, whoami()); err != nil {
+			return notUncertain(err)
+		}
+	}
+	v := map[string]any{"key": key, "as": as, "message_id": sent, "dry_run": dry}
+	return a.p.Object(v, func(w io.Writer) error {
+		text := fmt.Sprintf("%s key %s as %s", verb(dry, "resolve", "resolved"), key, as)
+		if sent != "" {
+			text += ", and sent its message again as " + sent
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}
+
+func notUncertain(err error) error {
+	e := (*letters.NotUncertainError)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	n := output.Negative("%w", err)
+	switch e.State {
+	case driver.FailedState:
+		return n.WithHint("semel dlq redrive")
+	case driver.InProgress:
+		return n.WithHint("wait for its lease to end, or semel records release %s", e.Key)
+	default:
+		return n
+	}
+}

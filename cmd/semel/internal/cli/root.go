@@ -1,0 +1,254 @@
+// Package cli is the command line: one file a command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/worker"
+)
+
+// app is what all commands share.
+type app struct {
+	p     *output.Printer
+	in    io.Reader
+	stdin *os.File // nil when in is not a file
+	log   *slog.Logger
+
+	configFile, logLevel, logFormat string
+	verbose                         bool
+
+	// command is the handler's argv from the configuration file.
+	command []string
+}
+
+// Main runs the command line and returns the exit status. A second SIGINT or SIGTERM ends the process at once.
+func Main(args []string, in io.Reader, out, errs io.Writer) int {
+	if len(args) == 1 && args[0] == worker.GuardArg {
+		if err := worker.ServeGuard(in, out); err != nil {
+			return 1
+		}
+		return 0
+	}
+	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
+	a.stdin, _ = in.(*os.File)
+	ctx, stop := a.signals()
+	defer stop()
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = &output.Error{Code: output.CodeInterrupted, Err: errors.New("interrupted")}
+	}
+	return a.p.Report(err)
+}
+
+// guessFormat finds -o before the flags are parsed, so that errors of parsing come in the format that was asked for.
+func guessFormat(args []string) output.Format {
+	f := output.Text
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return f
+		case (arg == "-o" || arg == "--output") && i+1 < len(args):
+			_ = f.Set(args[i+1])
+		case strings.HasPrefix(arg, "-o"):
+			_ = f.Set(strings.TrimPrefix(strings.TrimPrefix(arg, "-o"), "="))
+		case strings.HasPrefix(arg, "--output="):
+			_ = f.Set(strings.TrimPrefix(arg, "--output="))
+		}
+	}
+	return f
+}
+
+// signals returns a context that ends with the first SIGINT or SIGTERM; the second exits the process.
+func (a *app) signals() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-done:
+			return
+		case <-c:
+		}
+		cancel()
+		select {
+		case <-done:
+		case <-c:
+			os.Exit(a.p.Report(&output.Error{Code: output.CodeInterrupted, Err: errors.New("interrupted twice: stopped at once")}))
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		close(done)
+		cancel()
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "semel",
+		Short: "Exactly-once effects for message handlers in any language",
+		Long: `semel consumes messages, and makes each take effect exactly once: duplicates are answered from records,
+crashed runs are taken over, failures become letters, and nothing is lost.
+
+Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then defaults.
+Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not exist, 4 unreachable, 130 interrupted.`,
+		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
+  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --exec 'python3 charge.py' --until-empty
+  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders'`,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
+		Args:              noArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	f := root.PersistentFlags()
+	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
+	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
+	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error; logs go to stderr")
+	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
+	root.AddCommand(
+		a.workCommand(), a.sendCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.serveCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+	)
+	root.InitDefaultCompletionCmd()
+	return root
+}
+
+// prepare runs before every command: settings from environment and file, then the logger.
+func (a *app) prepare(cmd *cobra.Command) error {
+	src := config.Source{File: a.configFile, Known: allFlags(cmd.Root()), Worker: cmd.Annotations["settings"] == "worker"}
+	command, err := config.Apply(cmd.Flags(), src)
+	if err != nil {
+		return err
+	}
+	a.command = command
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil || strings.ContainsAny(a.logLevel, "+-") {
+		return output.Usage("--log-level %q is unknown (known: debug, info, warn, error)", a.logLevel)
+	}
+	switch a.logFormat {
+	case "json":
+		a.log = slog.New(slog.NewJSONHandler(a.p.Err, &slog.HandlerOptions{Level: level}))
+	case "text":
+		file, ok := a.p.Err.(*os.File)
+		a.log = slog.New(tint.NewHandler(a.p.Err, &tint.Options{
+			Level: level, TimeFormat: "15:04:05.000", NoColor: !ok || !output.Colour(file),
+		}))
+	default:
+		return output.Usage("--log-format %q is unknown (known: text, json)", a.logFormat)
+	}
+	return nil
+}
+
+// allFlags lists the names of the flags of all commands.
+func allFlags(root *cobra.Command) []string {
+	var out []string
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		add := func(f *pflag.Flag) { out = append(out, f.Name) }
+		c.Flags().VisitAll(add)
+		c.PersistentFlags().VisitAll(add)
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// flagError makes pflag's errors ours: they name the flag, and say where the list is.
+func flagError(cmd *cobra.Command, err error) error {
+	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
+		return output.Usage("--%s: %w", e.GetFlag().Name, e.Unwrap()).WithHint("%s --help", cmd.CommandPath())
+	}
+	return output.Usage("%w", err).WithHint("%s --help", cmd.CommandPath())
+}
+
+// noArgs refuses arguments; for a command with subcommands it says that there is no such command.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		e := output.Usage("unknown command %q for %q", args[0], cmd.CommandPath())
+		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+			return e.WithHint("%s %s", cmd.CommandPath(), s[0])
+		}
+		return e.WithHint("%s --help", cmd.CommandPath())
+	}
+	return output.Usage("%s takes no argument %q", cmd.CommandPath(), args[0]).WithHint("%s --help", cmd.CommandPath())
+}
+
+// oneArg wants exactly one argument.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return output.Usage("%s wants one %s, got %d arguments", cmd.CommandPath(), what, len(args)).
+				WithHint("%s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// group makes a command that only has subcommands.
+func group(use, short, long string, subs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return output.Usage("%s wants a command", cmd.CommandPath()).WithHint("%s --help", cmd.CommandPath())
+		},
+	}
+	c.AddCommand(subs...)
+	return c
+}
+
+// confirm asks on the terminal unless yes; without a terminal it refuses.
+func (a *app) confirm(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if a.stdin == nil || !output.Terminal(a.stdin) {
+		return output.Usage("%s needs a confirmation, and stdin is no terminal", question).WithHint("--yes, or --dry-run to look first")
+	}
+	_, _ = fmt.Fprintf(a.p.Err, "%s? [y/N] ", question)
+	var answer string
+	_, _ = fmt.Fscanln(a.in, &answer)
+	if answer = strings.ToLower(answer); answer == "y" || answer == "yes" {
+		return nil
+	}
+	return output.Failed("not confirmed: nothing was changed")
+}
+
+// closing adds the error of closing to that of the work.
+func closing(err *error, c io.Closer) {
+	if cerr := c.Close(); cerr != nil && *err == nil {
+		*err = cerr
+	}
+}

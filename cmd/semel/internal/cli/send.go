@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/source"
+	"github.com/semel-dev/semel/driver"
+)
+
+// sendBytes bounds the bodies of one batch.
+const sendBytes = 16 << 20
+
+type sendOptions struct {
+	queue     string
+	envelope  bool
+	synthetic source.Synthetic
+	rate      float64
+	batch     int
+	headers   []string
+	group     string
+	delay     config.Duration
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	var o sendOptions
+	c := &cobra.Command{
+		Use:   "send --queue URL [FILE | - | --n N]",
+		Short: "Send messages: lines of a file, envelopes, or made-up ones",
+		Long: `send makes one message of each line; the line is the body, byte for byte. With --envelope each line is a JSON
+object {id, group, headers, delay_ms, body | body_base64}. With --n it makes messages up: {"id":"<uuid>","work":1…1000},
+each with its id in the header idempotency-key. Messages without an id get a UUIDv7.`,
+		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
+  echo '{"order_id":7}' | semel send --queue 'sqlite:shop.db?queue=orders' --header idempotency-key=order-7
+  semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3 --poison-every 50`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return output.Usage("send takes one file, got %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("seed") && o.synthetic.Seed == 0 {
+				o.synthetic.Seed = rand.Uint64N(1 << 53) // fits a JSON number
+			}
+			return a.send(cmd, o, args)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.queue, "queue", "", "URL of the queue")
+	f.BoolVar(&o.envelope, "envelope", false, "each line is a JSON envelope")
+	f.StringArrayVar(&o.headers, "header", nil, "NAME=VALUE for every message (may be repeated)")
+	f.StringVar(&o.group, "group", "", "ordered group of every message")
+	f.Var(&o.delay, "delay", "not deliverable before this")
+	f.IntVar(&o.synthetic.N, "n", 0, "make up so many messages")
+	f.Float64Var(&o.rate, "rate", 0, "messages per second (0: as fast as possible)")
+	f.IntVar(&o.batch, "batch-size", 100, "messages of one call")
+	f.IntVar(&o.synthetic.PoisonCount, "poison-count", 0, `that many carry "poison":true, at random places`)
+	f.IntVar(&o.synthetic.PoisonEvery, "poison-every", 0, "every so-manieth is poison (overrides --poison-count)")
+	f.Float64Var(&o.synthetic.Duplicates, "duplicate-rate", 0, "this share of the messages (0 to 1) is sent twice")
+	f.BoolVar(&o.synthetic.SameKey, "same-key", false, "all are one message, sent --n times")
+	f.Uint64Var(&o.synthetic.Seed, "seed", 0, "makes the same messages again (default: drawn, and printed)")
+	return c
+}
+
+// sent is the summary of a send.
+type sent struct {
+	Sent       int     `json:"sent"`
+	Unconfirm  int     `json:"unconfirmed,omitempty"`
+	Duplicates int     `json:"duplicates"`
+	Poison     int     `json:"poison"`
+	Bytes      int64   `json:"bytes"`
+	ElapsedMS  int64   `json:"elapsed_ms"`
+	Seed       *uint64 `json:"seed,omitempty"`
+}
+
+func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error) {
+	ctx := cmd.Context()
+	common, err := o.common()
+	if err != nil {
+		return err
+	}
+	if err := o.check(cmd, args); err != nil {
+		return err
+	}
+	set := open.New(open.Options{OneShot: true})
+	defer closing(&err, set)
+	queue, err := set.Queue(ctx, o.queue)
+	if err != nil {
+		return err
+	}
+	sender, ok := queue.(driver.Sender)
+	if !ok {
+		return output.Usage("--queue: queue %s takes no messages from here", queue.Features().Name)
+	}
+	if most := queue.Features().MaxBatch; most > 0 && o.batch > most {
+		return output.Usage("--batch-size %d: queue %s takes %d at most", o.batch, queue.Features().Name, most)
+	}
+	src, made, done, err := a.messages(o, args, common)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s := &sending{app: a, o: o, q: sender, began: time.Now()}
+	err = s.run(ctx, src)
+	s.sum.ElapsedMS = time.Since(s.began).Milliseconds()
+	if made != nil {
+		s.sum.Poison, s.sum.Duplicates, s.sum.Seed = made.Poison, made.Doubled, &o.synthetic.Seed
+	}
+	if perr := s.report(); perr != nil && err == nil {
+		err = perr
+	}
+	return err
+}
+
+func (o *sendOptions) common() (source.Common, error) {
+	c := source.Common{Group: o.group, Delay: time.Duration(o.delay)}
+	for _, h := range o.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return c, output.Usage("--header %q: want NAME=VALUE", h)
+		}
+		if c.Headers == nil {
+			c.Headers = map[string]string{}
+		}
+		c.Headers[name] = value
+	}
+	return c, nil
+}
+
+func (o *sendOptions) check(cmd *cobra.Command, args []string) error {
+	switch {
+	case o.batch < 1:
+		return output.Usage("--batch-size must be 1 or more")
+	case o.rate < 0 || o.rate > 1e6:
+		return output.Usage("--rate must be between 0 and 1000000")
+	}
+	if cmd.Flags().Changed("n") {
+		if len(args) > 0 || o.envelope {
+			return output.Usage("--n makes messages up: it goes with neither a file nor --envelope")
+		}
+		if err := o.synthetic.Check(); err != nil {
+			return output.Usage("%w", err)
+		}
+		return nil
+	}
+	for _, name := range []string{"poison-count", "poison-every", "duplicate-rate", "same-key", "seed"} {
+		if cmd.Flags().Changed(name) {
+			return output.Usage("--%s is for made-up messages: it needs --n", name)
+		}
+	}
+	return nil
+}
+
+// messages opens the source; made is set for made-up ones.
+func (a *app) messages(o sendOptions, args []string, c source.Common) (src source.Source, made *source.Made, done func(), err error) {
+	if o.synthetic.N > 0 {
+		made = o.synthetic.New(c)
+		return made, made, func() {}, nil
+	}
+	in, done := a.in, func() {}
+	if len(args) == 1 && args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, nil, nil, output.Usage("open the file to send: %w", err)
+		}
+		in, done = f, func() { _ = f.Close() }
+	} else if len(args) == 0 && a.stdin != nil && output.Terminal(a.stdin) {
+		return nil, nil, nil, output.Usage("nothing to send: give a file, - for stdin, or --n").WithHint("semel send --help")
+	}
+	if o.envelope {
+		return source.NewEnvelopes(in, c), nil, done, nil
+	}
+	return source.NewLines(in, c), nil, done, nil
+}
+
+// sending is one send: batches, paced.
+type sending struct {
+	*app
+	o     sendOptions
+	q     driver.Sender
+	began time.Time
+	sum   sent
+}
+
+func (s *sending) run(ctx context.Context, src source.Source) error {
+	size := s.o.batch
+	if s.o.rate > 0 {
+		// Small batches keep the pace even: ten a second at least.
+		size = min(size, max(1, int(s.o.rate/10)))
+	}
+	for {
+		batch, err := gather(src, size)
+		if len(batch) > 0 {
+			if err := s.pace(ctx); err != nil {
+				return s.stopped(err)
+			}
+			if err := s.flush(ctx, batch); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return s.pace(ctx) // N messages at rate R take N/R
+		case err != nil:
+			return s.stopped(err)
+		}
+	}
+}
+
+// gather takes up to size messages, fewer when they are large.
+func gather(src source.Source, size int) (batch []driver.Message, err error) {
+	for bytes := 0; len(batch) < size && bytes < sendBytes; {
+		m, err := src.Next()
+		if err != nil {
+			return batch, err
+		}
+		bytes += len(m.Body)
+		batch = append(batch, m)
+	}
+	return batch, nil
+}
+
+// pace waits until the next message is due.
+func (s *sending) pace(ctx context.Context) error {
+	if s.o.rate <= 0 {
+		return ctx.Err()
+	}
+	due := s.began.Add(time.Duration(float64(s.sum.Sent) / s.o.rate * float64(time.Second)))
+	t := time.NewTimer(time.Until(due))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
+	if err := s.q.Send(ctx, batch...); err != nil {
+		s.sum.Unconfirm = len(batch)
+		return output.Failed("send: %w; %d messages were sent before, and any of these %d may have been", err, s.sum.Sent, len(batch)).
+			WithHint("send the rest again: messages with the same idempotency-key take effect once")
+	}
+	s.sum.Sent += len(batch)
+	for _, m := range batch {
+		s.sum.Bytes += int64(len(m.Body))
+		if s.p.Format == output.JSONL {
+			if err := s.p.Object(map[string]string{"id": m.ID}, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *sending) stopped(err error) error {
+	return fmt.Errorf("stopped after %d messages were sent: %w", s.sum.Sent, err)
+}
+
+func (s *sending) report() error {
+	if s.p.Format == output.JSONL { // the ids were printed as they were sent
+		return nil
+	}
+	return s.p.Object(s.sum, func(w io.Writer) error {
+		text := fmt.Sprintf("sent %d", s.sum.Sent)
+		if s.sum.Duplicates > 0 {
+			text += fmt.Sprintf(", %d of them duplicates", s.sum.Duplicates)
+		}
+		if s.sum.Poison > 0 {
+			text += fmt.Sprintf(", %d poison", s.sum.Poison)
+		}
+		if s.sum.Seed != nil {
+			text += fmt.Sprintf(" (seed %d)", *s.sum.Seed)
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	})
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/api"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+type serveOptions struct {
+	queue, store, consumer, listen string
+	maxBody                        config.Size
+	retention, grace               config.Duration
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	o := serveOptions{maxBody: 1 << 20, retention: config.Duration(semel.DefaultRetention), grace: config.Duration(10 * time.Second)}
+	c := &cobra.Command{
+		Use: "serve --queue URL [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs that only want that", Args: noArgs,
+		Long: `serve offers POST /enqueue (a JSON body, Idempotency-Key honoured), the guard (/v1/claim, /v1/extend, /v1/complete,
+/v1/release), /livez and /readyz. It has no password: it listens on the loopback address unless told otherwise.
+SIGINT or SIGTERM lets requests under way end, and exits 0.`,
+		Example: `  semel serve --queue 'sqlite:shop.db?queue=orders' --listen 127.0.0.1:8080
+  curl -H 'Idempotency-Key: order-7' -d '{"order_id":7}' http://127.0.0.1:8080/enqueue
+  curl -d '{"key":"order-7","lease_ms":30000}' http://127.0.0.1:8080/v1/claim`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.queue, "queue", "", "URL of the queue")
+	f.StringVar(&o.store, "store", "", "URL of the record store (default: the queue's)")
+	f.StringVar(&o.consumer, "consumer", "", "scope of the keys of the guard (default: the queue's name)")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address and port; port 0 picks a free one")
+	f.Var(&o.maxBody, "max-body", "largest body of a request")
+	f.Var(&o.retention, "retention", "how long records of the guard are kept")
+	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
+	return c
+}
+
+func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return output.Usage("--listen %q: %w", o.listen, err).WithHint("--listen 127.0.0.1:8080")
+	}
+	if o.maxBody < 1 {
+		return output.Usage("--max-body must be 1 byte or more")
+	}
+	set := open.New(open.Options{})
+	defer closing(&err, set)
+	queue, err := set.Queue(ctx, o.queue)
+	if err != nil {
+		return err
+	}
+	if o.store == "" {
+		o.store = o.queue
+	}
+	store, err := set.Store(ctx, o.store)
+	if err != nil {
+		return err
+	}
+	if o.consumer == "" {
+		o.consumer = queue.Features().Name
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return output.Failed("--listen %s: %w", o.listen, err).WithHint("another port, or :0 for a free one")
+	}
+	if !loopback(host) {
+		a.log.Warn("whoever can reach this address may send messages and claim keys: there is no password", "listen", o.listen)
+	}
+	s := &api.Server{
+		Queue: queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: time.Duration(o.retention), Log: a.log,
+	}
+	return a.serveOn(ctx, l, s, time.Duration(o.grace))
+}
+
+func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace time.Duration) error {
+	srv := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+	}
+	address := "http://" + l.Addr().String()
+	if err := a.p.Object(map[string]string{"listening": address, "queue": s.Queue.Features().Name}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "listening on %s\n", address)
+		return err
+	}); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := srv.Shutdown(stop); err != nil {
+		return fmt.Errorf("requests under way did not end within %s: %w", grace, err)
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file has the two reasons for a worker to stop by itself.
+
+const emptyEvery = 50 * time.Millisecond
+
+func tick(ctx context.Context, t *time.Ticker) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// watchEmpty stops the worker when the queue has nothing visible, in flight or delayed. Twice in a row, because a
+// message that is being given back may for a moment be in none of the three on queues that count approximately.
+func (s *shift) watchEmpty(ctx context.Context) {
+	q, _ := s.queue.(driver.QueueInspector)
+	t := time.NewTicker(emptyEvery)
+	defer t.Stop()
+	for empty := 0; tick(ctx, t); {
+		st, err := q.Stats(ctx)
+		switch {
+		case err != nil:
+			if ctx.Err() == nil {
+				s.log.Warn("cannot tell whether the queue is empty", "err", err)
+			}
+			empty = 0
+		case st.Empty():
+			empty++
+		default:
+			empty = 0
+		}
+		if empty == 2 {
+			s.stop(errEmpty)
+			return
+		}
+	}
+}
+
+// idleWatch knows when something came last, and what runs.
+type idleWatch struct {
+	mu      sync.Mutex
+	last    time.Time
+	running int
+}
+
+func (i *idleWatch) events() semel.Events {
+	note := func(change int) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.last = time.Now()
+		i.running += change
+	}
+	return semel.Events{
+		Delivery: func(e semel.Event) {
+			if e.Kind == semel.EventReceived {
+				note(0)
+			}
+		},
+		Attempt: func(e semel.Event) {
+			switch e.Kind {
+			case semel.EventStarted:
+				note(1)
+			case semel.EventEnded:
+				note(-1)
+			default:
+			}
+		},
+	}
+}
+
+func (i *idleWatch) since() time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.running > 0 {
+		return 0
+	}
+	return time.Since(i.last)
+}
+
+// watchIdle stops the worker when nothing came for --idle-timeout and nothing runs.
+func (s *shift) watchIdle(ctx context.Context) {
+	limit := time.Duration(s.w.IdleTimeout)
+	s.idle.mu.Lock()
+	if s.idle.last.IsZero() {
+		s.idle.last = time.Now()
+	}
+	s.idle.mu.Unlock()
+	for {
+		left := limit - s.idle.since()
+		if left <= 0 {
+			s.stop(errIdle)
+			return
+		}
+		t := time.NewTimer(max(left, 10*time.Millisecond))
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/story"
+	"github.com/semel-dev/semel/cmd/semel/internal/worker"
+	"github.com/semel-dev/semel/driver"
+)
+
+func (a *app) workCommand() *cobra.Command {
+	w := config.Default()
+	c := &cobra.Command{
+		Use:   "work --queue URL (--exec CMD | --http URL | -- PROG ARG…)",
+		Short: "Consume a queue, each message's effect exactly once",
+		Long: `work consumes messages and calls the handler for each: once per key, however often the message comes.
+The first SIGINT or SIGTERM drains (running handlers may finish within --grace) and exits 0; the second exits 130.
+
+A handler process gets the body on stdin and SEMEL_KEY, SEMEL_EFFECT_KEY and so on in its environment. Exit status:
+0 done (stdout is the result), 75 retry, 64/65 dead letter, 69 downstream unavailable, 99 drop, anything else retry.`,
+		Example: `  semel work --queue 'sqlite:shop.db?queue=orders' --exec 'python3 charge.py'
+  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id,/action --http http://127.0.0.1:9000/orders
+  semel work --queue 'sqlite:shop.db?queue=orders' --effects sql --until-empty -o json -- python3 effects.py`,
+		Annotations: map[string]string{"settings": "worker"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				return output.Usage("work takes no argument %q", args[0]).WithHint("put the handler after --: semel work … -- %s", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.Command = a.argv(args, &w)
+			return a.work(cmd.Context(), w)
+		},
+	}
+	config.Bind(c.Flags(), &w)
+	return c
+}
+
+// argv is the program to run: that of the command line; that of the file where no flag asks for another handler.
+func (a *app) argv(args []string, w *config.Work) []string {
+	if len(args) > 0 {
+		return args
+	}
+	if w.Exec != "" || w.HTTP != "" {
+		return nil
+	}
+	return a.command
+}
+
+func (a *app) work(ctx context.Context, w config.Work) (err error) {
+	if err := w.Check(); err != nil {
+		return err
+	}
+	set := open.New(open.Options{Visibility: time.Duration(w.Visibility)})
+	defer closing(&err, set)
+	queue, store, err := openPair(ctx, set, w)
+	if err != nil {
+		return err
+	}
+	if w.UntilEmpty {
+		if _, ok := queue.(driver.QueueInspector); !ok {
+			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
+		}
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s := &shift{app: a, w: w, queue: queue, store: store, stop: stop, began: time.Now()}
+	return s.run(ctx)
+}
+
+func openPair(ctx context.Context, set *open.Set, w config.Work) (driver.Queue, driver.Store, error) {
+	queue, err := set.Queue(ctx, w.Queue)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := set.Store(ctx, w.StoreURL())
+	if err != nil {
+		return nil, nil, err
+	}
+	return queue, store, nil
+}
+
+// shift is one run of the worker.
+type shift struct {
+	*app
+	w     config.Work
+	queue driver.Queue
+	store driver.Store
+	stop  context.CancelCauseFunc
+	began time.Time
+	idle  idleWatch
+}
+
+// Reasons for a worker to stop by itself, beside the handler's being broken.
+var (
+	errIdle  = errors.New("idle")
+	errEmpty = errors.New("the queue is empty")
+)
+
+func (s *shift) run(ctx context.Context) (err error) {
+	cfg, err := semelConfig(s.w, s.queue, s.store)
+	if err != nil {
+		return err
+	}
+	journal, err := s.observe(&cfg)
+	if err != nil {
+		return err
+	}
+	if journal != nil {
+		defer closing(&err, journal)
+	}
+	guard, err := s.handler(&cfg)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, guard)
+	c, err := semel.New(cfg)
+	if err != nil {
+		return config.Explain(err)
+	}
+	s.p.Notef("guarantee: %s", c.Guarantee())
+	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
+	ended := s.background(background)
+	runErr := c.Run(ctx)
+	endBackground()
+	ended()
+	if err := s.report(c.Summary()); err != nil {
+		return err
+	}
+	return s.verdict(ctx, runErr)
+}
+
+// semelConfig is the consumer that the settings describe, but for its handler and observers.
+func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, error) {
+	key, err := semel.ParseKey(w.Key)
+	if err != nil {
+		return semel.Config{}, config.Explain(err)
+	}
+	fp, err := w.FingerprintFunc()
+	if err != nil {
+		return semel.Config{}, config.Explain(err)
+	}
+	return semel.Config{
+		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp,
+		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(),
+		Concurrency: w.Concurrency, Batch: w.Batch,
+		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
+		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
+		Backoff:   semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
+		Retention: time.Duration(w.Retention), ResultMax: int(w.ResultMax), Limit: w.Limit,
+	}, nil
+}
+
+// observe wires the journal, the idle watch and the log.
+func (s *shift) observe(cfg *semel.Config) (io.Closer, error) {
+	var all []semel.Events
+	var journal *story.Journal
+	if s.w.Events != "" {
+		j, err := story.OpenJournal(s.w.Events)
+		if err != nil {
+			return nil, output.Usage("--events: %w", err)
+		}
+		journal = j
+		all = append(all, semel.Observe(j.Add))
+	}
+	if s.w.IdleTimeout > 0 {
+		all = append(all, s.idle.events())
+	}
+	if len(all) > 0 {
+		cfg.Events = semel.Tee(all...)
+	}
+	cfg.Logger = s.log
+	if !s.verbose && !s.log.Enabled(context.Background(), slog.LevelDebug) {
+		cfg.Logger = quieter(s.log)
+	}
+	if journal == nil {
+		return nil, nil //nolint:nilnil // no journal was asked for
+	}
+	return journal, nil
+}
+
+// handler makes the handler that the settings describe. The guard it starts is to be closed.
+func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
+	keep := int(s.w.ResultMax)
+	if s.w.Effects == "sql" {
+		keep = worker.EffectsKeep
+	}
+	name := s.queue.Features().Name
+	var r worker.Runner
+	var guard *worker.Guard
+	if s.w.HTTP != "" {
+		h := worker.HTTP{URL: s.w.HTTP, Queue: name, Keep: keep, Sqsd: s.w.Compat == "sqsd", Log: s.log}
+		if s.w.WebhookSecretFile != "" {
+			secret, err := worker.ReadSecret(s.w.WebhookSecretFile)
+			if err != nil {
+				return nil, output.Usage("--webhook-secret-file: %w", err)
+			}
+			h.Secret = secret
+		}
+		r = worker.NewHTTP(h, s.w.Concurrency)
+	}
+	if s.w.HTTP == "" || s.w.Probe != "" {
+		argv, err := worker.GuardArgv()
+		if err != nil {
+			return nil, err
+		}
+		if guard, err = worker.StartGuard(argv...); err != nil {
+			return nil, err
+		}
+	}
+	program := func(argv []string, keep int) *worker.Exec {
+		return &worker.Exec{
+			Argv: argv, Queue: name, Keep: keep, KillGrace: time.Duration(s.w.KillGrace), Log: s.log, Broken: s.stop, Guard: guard,
+		}
+	}
+	if s.w.HTTP == "" {
+		argv := s.w.Command
+		if s.w.Exec != "" {
+			argv = worker.Shell(s.w.Exec)
+		}
+		r = program(argv, keep)
+	}
+	if s.w.Probe != "" {
+		cfg.Probe = program(worker.Shell(s.w.Probe), int(s.w.ResultMax)).Ask
+	}
+	if s.w.Effects == "sql" {
+		cfg.Handler = worker.Statements(r)
+	} else {
+		cfg.Handler = worker.Plain(r, s.log)
+	}
+	return guard, nil
+}
+
+// background starts what goes on beside consuming; the function it returns waits for its end.
+func (s *shift) background(ctx context.Context) (wait func()) {
+	var running []chan struct{}
+	start := func(f func(context.Context)) {
+		done := make(chan struct{})
+		running = append(running, done)
+		go func() {
+			defer close(done)
+			f(ctx)
+		}()
+	}
+	if s.w.IdleTimeout > 0 {
+		start(s.watchIdle)
+	}
+	if s.w.UntilEmpty {
+		start(s.watchEmpty)
+	}
+	return func() {
+		for _, done := range running {
+			<-done
+		}
+	}
+}
+
+// report prints the summary: what a program reads on stdout, what a person reads on stderr.
+func (s *shift) report(sum semel.Summary) error {
+	if s.p.Machine() {
+		return s.p.Object(sum, nil)
+	}
+	s.p.Notef("received %d, effects %d, replayed %d, retried %d, dead %d, uncertain %d, dropped %d, mismatched %d, "+
+		"busy %d, taken over %d, fenced %d, rejected %d, in %s",
+		sum.Received, sum.Effects, sum.Replayed, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
+		sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, time.Since(s.began).Round(time.Millisecond))
+	return nil
+}
+
+// verdict is the worker's exit: a drain is a success, whoever asked for it.
+func (s *shift) verdict(ctx context.Context, runErr error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, worker.ErrHandlerBroken) {
+		return output.Usage("%w", cause).WithHint("check the command, its path and its permissions; the messages are still in the queue")
+	}
+	if runErr == nil || errors.Is(runErr, context.Canceled) {
+		return nil
+	}
+	if stuck := (*semel.HandlerStuckError)(nil); errors.As(runErr, &stuck) {
+		return output.Failed("%w", runErr).WithHint("their claims last until their leases end; then others take over")
+	}
+	return fmt.Errorf("work: %w", runErr)
+}
+
+// quieter is a logger for what needs a person: what happens to each message is left to --verbose.
+func quieter(l *slog.Logger) *slog.Logger { return slog.New(minLevel{l.Handler(), slog.LevelWarn}) }
+
+type minLevel struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= h.level && h.Handler.Enabled(ctx, l)
+}
+
+func (h minLevel) WithAttrs(a []slog.Attr) slog.Handler {
+	return minLevel{h.Handler.WithAttrs(slices.Clip(a)), h.level}
+}
+
+func (h minLevel) WithGroup(name string) slog.Handler {
+	return minLevel{h.Handler.WithGroup(name), h.level}
+}

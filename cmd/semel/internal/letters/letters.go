@@ -1,0 +1,309 @@
+// Package letters redrives, discards and resolves letters, in the order that survives a crash between any two steps
+// (protocol section 2, operator): the record first, then the message, then the letter.
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// Mode says what a redrive does with keys whose effect may have happened, or surely did.
+type Mode string
+
+// The modes. All of them drop the letter of a completed key, but for Rerun with NewGeneration.
+const (
+	// Skip reopens failed keys; what is in doubt stays in doubt, and the handler runs with the same effect key.
+	Skip Mode = "skip"
+	// Verify is Skip for keys without doubt; a key with doubt is redriven only where a probe will be asked first.
+	Verify Mode = "verify"
+	// Rerun vouches that the effect did not happen: nothing is probed.
+	Rerun Mode = "rerun"
+)
+
+// Box is a queue whose letters can be worked on, with the store of their records.
+type Box struct {
+	Name    string
+	Letters driver.LetterBox
+	Sender  driver.Sender
+	Records driver.RecordInspector
+	Operate driver.Operator
+}
+
+// NewBox asserts what working on letters needs.
+func NewBox(q driver.Queue, s driver.Store) (Box, error) {
+	b := Box{Name: q.Features().Name}
+	var ok [4]bool
+	b.Letters, ok[0] = q.(driver.LetterBox)
+	b.Sender, ok[1] = q.(driver.Sender)
+	b.Records, ok[2] = s.(driver.RecordInspector)
+	b.Operate, ok[3] = s.(driver.Operator)
+	for i, what := range []string{"keeps no letters", "takes no messages", "shows no records", "takes no operations"} {
+		if !ok[i] {
+			where := "queue " + b.Name
+			if i > 1 {
+				where = "store " + s.Features().Name
+			}
+			return b, fmt.Errorf("%s %s: %w", where, what, driver.ErrUnsupported)
+		}
+	}
+	return b, nil
+}
+
+// Outcome says what became of one letter.
+type Outcome string
+
+// The outcomes.
+const (
+	Redriven Outcome = "redriven" // the record was reopened, the message sent, the letter deleted
+	Dropped  Outcome = "dropped"  // the key is completed: the letter was deleted, nothing sent
+	Stale    Outcome = "stale"    // the record went on without it: the letter was deleted, nothing sent
+	Disposed Outcome = "discarded"
+	Refused  Outcome = "refused" // nothing was changed; Why says what to do instead
+)
+
+// Result is what became of one letter.
+type Result struct {
+	ID      string  `json:"id"`
+	Key     string  `json:"key"`
+	Outcome Outcome `json:"outcome"`
+	// MessageID is the id of the message that was sent.
+	MessageID string `json:"message_id,omitempty"`
+	Why       string `json:"why,omitempty"`
+	DryRun    bool   `json:"dry_run,omitempty"`
+}
+
+// Options of a redrive.
+type Options struct {
+	Mode          Mode // "" = Verify for keys with doubt whose policy is probe, else Skip
+	NewGeneration bool
+	Keep          time.Duration
+	DryRun        bool
+	By            string // who, for the record's reason
+}
+
+// Redrive sends the message of a letter again under the key that it had. Every step can be repeated: after a crash the
+// same call goes on where it stopped.
+func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, error) {
+	res := Result{ID: l.ID, Key: l.Key.Raw, DryRun: o.DryRun}
+	r, there, err := b.record(ctx, l.Key)
+	if err != nil {
+		return res, err
+	}
+	switch {
+	case !there && l.Kind == driver.LetterUncertain && o.Mode != Rerun:
+		return refuse(res, "its record is gone, and its effect may have happened; --mode rerun when it surely did not"), nil
+	case !there:
+		// No record: it was never made (an unusable key), or it was purged. The message goes as a new one.
+		res.Why = "the key has no record: sent as a new message"
+	case l.Kind == driver.LetterMismatch:
+		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
+			"(semel dlq show %s)", r.State, l.ID), nil
+	case r.State == driver.Uncertain:
+		return refuse(res, "nobody knows whether its effect happened: look at the downstream, then semel records resolve %q "+
+			"--as completed|retry|failed", l.Key.Raw), nil
+	default:
+		if done, err := b.reopen(ctx, l, r, o, &res); done || err != nil {
+			return res, err
+		}
+	}
+	return b.sendAgain(ctx, l, o, res)
+}
+
+// reopen makes the record ready for another run; done tells that nothing is to be sent.
+func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Options, res *Result) (done bool, err error) {
+	rerun := o.Mode == Rerun && o.NewGeneration && r.State == driver.Completed
+	if r.State == driver.Completed && !rerun {
+		res.Outcome, res.Why = Dropped, "the key is completed"
+		return true, b.remove(ctx, l, o)
+	}
+	if r.Unknown && r.State == driver.FailedState && o.Mode == Verify && r.Takeover != driver.Probe {
+		*res = refuse(*res, "its effect may have happened (%d moments of doubt) and its policy is %s, so no worker asks first; look, "+
+			"then --mode skip to run it with the same effect key, or --mode rerun when it surely did not happen",
+			r.Uncertainty, r.Takeover)
+		return true, nil
+	}
+	if rerun && r.Token != l.Token {
+		l.Token = 0 // a deliberate re-run is of the record as it is
+		l.Generation = r.Generation
+	}
+	if l.Token != 0 && r.Token != l.Token {
+		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", r.State)
+		return true, b.remove(ctx, l, o)
+	}
+	if o.DryRun {
+		return false, nil
+	}
+	after, out, err := b.Operate.Operate(ctx, driver.Operation{
+		Kind: driver.Redrive, Key: l.Key, Token: l.Token, Generation: l.Generation, Keep: o.Keep,
+		Verified: o.Mode == Rerun, NewGeneration: rerun, Reason: "redriven by " + o.By,
+	})
+	switch {
+	case err != nil:
+		return true, fmt.Errorf("redrive key %q: %w", l.Key.Raw, err)
+	case out == driver.Applied:
+		return false, nil
+	}
+	// It changed between the look and the operation.
+	if l.Token != 0 && after.Token != l.Token || after.State == driver.Completed {
+		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", after.State)
+		return true, b.remove(ctx, l, o)
+	}
+	*res = refuse(*res, "its record is %s: wait until it is FAILED", after.State)
+	return true, nil
+}
+
+func (b Box) sendAgain(ctx context.Context, l driver.Letter, o Options, res Result) (Result, error) {
+	m, err := Again(l)
+	if err != nil {
+		return refuse(res, "%s", err), nil
+	}
+	res.Outcome, res.MessageID = Redriven, m.ID
+	if o.DryRun {
+		return res, nil
+	}
+	if err := b.Sender.Send(ctx, m); err != nil {
+		return res, fmt.Errorf("send the message of letter %s again: %w", l.ID, err)
+	}
+	return res, b.remove(ctx, l, o)
+}
+
+func (b Box) remove(ctx context.Context, l driver.Letter, o Options) error {
+	if o.DryRun {
+		return nil
+	}
+	if err := b.Letters.DeleteLetter(ctx, l.ID); err != nil {
+		return fmt.Errorf("delete letter %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+func refuse(r Result, format string, args ...any) Result {
+	r.Outcome, r.Why = Refused, fmt.Sprintf(format, args...)
+	return r
+}
+
+// record reads the record of a letter; a letter about an unusable key has none.
+func (b Box) record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+	if k.Raw == "" {
+		return driver.Record{}, false, nil
+	}
+	r, ok, err := b.Records.Record(ctx, k)
+	if err != nil {
+		return r, false, fmt.Errorf("read record of key %q: %w", k.Raw, err)
+	}
+	return r, ok && r.State != driver.Absent, nil
+}
+
+// The headers of a message that was sent again.
+const (
+	headerKey        = "idempotency-key"
+	headerGeneration = "semel-generation"
+)
+
+// Again is a letter's message made ready to be sent again: under a new broker id, which is the same when the same
+// letter is sent again after a crash, and under the key that it had. Where the key was the broker's id, the id travels
+// in the header idempotency-key from now on.
+func Again(l driver.Letter) (driver.Message, error) {
+	m := l.Message
+	m.Headers = maps.Clone(m.Headers)
+	if m.Headers == nil {
+		m.Headers = map[string]string{}
+	}
+	m.SentAt, m.Delay = time.Time{}, 0
+	m.ID = "redrive-" + l.ID // a second failure of the key makes another letter, whose id has its token
+	m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
+	before, err := semel.KeyByID(&l.Message)
+	if err != nil || before != l.Key.Raw {
+		return m, nil // the key is made from the content or from other headers, which stay as they are
+	}
+	if after, err := semel.KeyByID(&m); err == nil && after == before {
+		return m, nil
+	}
+	m.Headers[headerKey] = l.Message.ID
+	if after, err := semel.KeyByID(&m); err != nil || after != before {
+		return m, errors.New("its key cannot be carried to a new message id")
+	}
+	return m, nil
+}
+
+// Discard decides that a letter's message is not to run any more: later duplicates are just acknowledged.
+func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, error) {
+	res := Result{ID: l.ID, Key: l.Key.Raw, Outcome: Disposed, DryRun: o.DryRun}
+	r, there, err := b.record(ctx, l.Key)
+	if err != nil {
+		return res, err
+	}
+	switch {
+	case !there || l.Kind == driver.LetterMismatch:
+		// There is no record of this payload: the letter is all there is.
+	case r.State == driver.Uncertain && r.Token == l.Token:
+		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil
+	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
+		_, out, err := b.Operate.Operate(ctx, driver.Operation{
+			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By,
+		})
+		if err != nil {
+			return res, fmt.Errorf("discard key %q: %w", l.Key.Raw, err)
+		}
+		if out != driver.Applied {
+			return refuse(res, "its record changed meanwhile: look again"), nil
+		}
+	case r.State == driver.Released && r.Token == l.Token:
+		return refuse(res, "it was redriven, and its message may not have been sent yet: repeat the redrive"), nil
+	case r.Token != l.Token:
+		res.Why = "the record went on without it"
+	}
+	return res, b.remove(ctx, l, o)
+}
+
+// Resolve ends an uncertain key as a person decided; for a retry its message is sent again from the letter. Each step
+// can be repeated. The letter may be absent: then its message is still in the queue.
+func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, result []byte, keep time.Duration, by string) (
+	sent string, err error,
+) {
+	id := driver.LetterID(driver.LetterUncertain, r.Key, r.Token, "")
+	after, out, err := b.Operate.Operate(ctx, driver.Operation{
+		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: keep,
+		Reason: "resolved by " + by,
+	})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("resolve key %q: %w", r.Key.Raw, err)
+	case out != driver.Applied:
+		return "", &NotUncertainError{Key: r.Key.Raw, State: after.State}
+	}
+	l, ok, err := b.Letters.Letter(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("read letter %s: %w", id, err)
+	}
+	if !ok {
+		return "", nil
+	}
+	if as == driver.Released {
+		m, err := Again(l)
+		if err != nil {
+			return "", fmt.Errorf("letter %s: %w", id, err)
+		}
+		if err := b.Sender.Send(ctx, m); err != nil {
+			return "", fmt.Errorf("send the message of letter %s again: %w", id, err)
+		}
+		sent = m.ID
+	}
+	return sent, b.remove(ctx, l, Options{})
+}
+
+// NotUncertainError reports that a key has nothing to resolve.
+type NotUncertainError struct {
+	Key   string
+	State driver.State
+}
+
+func (e *NotUncertainError) Error() string {
+	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
+}

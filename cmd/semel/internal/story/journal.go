@@ -1,0 +1,184 @@
+// Package story writes what happened to messages, and tells it again: the events file of a worker, and the story of one
+// key in sentences.
+package story
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// Line is one event in an events file: a JSON object a line. Fields that do not apply are absent.
+type Line struct {
+	At        time.Time `json:"at"`
+	Kind      string    `json:"kind"`
+	Worker    string    `json:"worker"`
+	Consumer  string    `json:"consumer,omitempty"`
+	Tenant    string    `json:"tenant,omitempty"`
+	Key       string    `json:"key,omitempty"`
+	MessageID string    `json:"message_id,omitempty"`
+	Attempt   int       `json:"attempt,omitempty"`
+	Token     uint64    `json:"token,omitempty"`
+	Count     int       `json:"count,omitempty"`
+	Decision  string    `json:"decision,omitempty"`
+	Cause     string    `json:"cause,omitempty"`
+	Action    string    `json:"action,omitempty"`
+	Outcome   string    `json:"outcome,omitempty"`
+	Lease     bool      `json:"lease,omitempty"`
+	Takeover  bool      `json:"takeover,omitempty"`
+	Unknown   bool      `json:"unknown,omitempty"`
+	AfterMS   int64     `json:"after_ms,omitempty"`
+	VisibleMS int64     `json:"visible_ms,omitempty"`
+	ElapsedMS float64   `json:"elapsed_ms,omitempty"`
+	Error     string    `json:"error,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+}
+
+func lineOf(worker string, e semel.Event) Line {
+	l := Line{
+		At: e.At.UTC(), Kind: string(e.Kind), Worker: worker, Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: e.Key.Raw,
+		MessageID: e.MessageID, Attempt: e.Attempt, Token: e.Token, Count: e.Count, Decision: string(e.Decision),
+		Cause: string(e.Cause), Lease: e.Lease, Takeover: e.Takeover, Unknown: e.Unknown,
+		AfterMS: e.After.Milliseconds(), VisibleMS: e.Visible.Milliseconds(),
+		ElapsedMS: float64(e.Elapsed.Microseconds()) / 1000, Reason: e.Reason,
+	}
+	switch e.Kind {
+	case semel.EventSettled:
+		l.Action, l.Outcome = e.Action.String(), e.Outcome.String()
+	case semel.EventExtended:
+		l.Outcome = e.Outcome.String()
+	default:
+	}
+	if e.Err != nil {
+		l.Error = e.Err.Error()
+	}
+	return l
+}
+
+// Journal appends events to a file. Several workers may append to one file: each write is whole lines. Add never
+// blocks on the disk; what the disk has not taken yet waits in memory.
+type Journal struct {
+	f      *os.File
+	worker string
+
+	mu      sync.Mutex
+	pending []semel.Event
+	closed  bool
+	kick    chan struct{}
+	done    chan struct{}
+	err     error
+}
+
+// OpenJournal opens or makes the file.
+func OpenJournal(path string) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	j := &Journal{f: f, worker: fmt.Sprintf("%s:%d", host, os.Getpid()), kick: make(chan struct{}, 1), done: make(chan struct{})}
+	go j.write()
+	return j, nil
+}
+
+// Add records an event.
+func (j *Journal) Add(e semel.Event) {
+	j.mu.Lock()
+	if !j.closed {
+		j.pending = append(j.pending, e)
+	}
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (j *Journal) write() {
+	defer close(j.done)
+	for {
+		<-j.kick
+		j.mu.Lock()
+		batch, closed := j.pending, j.closed
+		j.pending = nil
+		j.mu.Unlock()
+		if err := j.append(batch); err != nil && j.err == nil {
+			j.err = err
+		}
+		if closed {
+			return
+		}
+	}
+}
+
+// append writes a batch in chunks of whole lines.
+func (j *Journal) append(batch []semel.Event) error {
+	var buf []byte
+	for i, e := range batch {
+		b, err := json.Marshal(lineOf(j.worker, e))
+		if err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+		buf = append(append(buf, b...), '\n')
+		if len(buf) < 256<<10 && i < len(batch)-1 {
+			continue
+		}
+		if _, err := j.f.Write(buf); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+		buf = buf[:0]
+	}
+	return nil
+}
+
+// Close writes what is left and closes the file. It returns the first error of all writes.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	j.closed = true
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+	<-j.done
+	return errors.Join(j.err, j.f.Close())
+}
+
+// Read calls each with the lines of an events file, in order. A last line that was cut off by a crash is passed over;
+// any other line that cannot be read is an error.
+func Read(path string, each func(Line)) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	r := bufio.NewReaderSize(f, 64<<10)
+	for n := 1; ; n++ {
+		b, err := r.ReadBytes('\n')
+		whole := err == nil
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if len(b) == 0 {
+			return nil
+		}
+		var l Line
+		if err := json.Unmarshal(b, &l); err != nil {
+			if !whole {
+				return nil
+			}
+			return fmt.Errorf("%s:%d: not a line of an events file: %w", path, n, err)
+		}
+		each(l)
+	}
+}

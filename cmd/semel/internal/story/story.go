@@ -1,0 +1,270 @@
+package story
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Sentence is one step of a key's story.
+type Sentence struct {
+	At   time.Time `json:"at"`
+	Text string    `json:"text"`
+	// Doubt: from here on nobody could know whether an effect happened; the effect may have happened once more.
+	Doubt bool `json:"doubt,omitempty"`
+}
+
+// Story is what is known of one key.
+type Story struct {
+	Key       string     `json:"key"`
+	Consumer  string     `json:"consumer"`
+	State     string     `json:"state"`
+	Sentences []Sentence `json:"sentences"`
+	// Verdict is the end of the story in one sentence; Advice is what to do, "" = nothing.
+	Verdict string `json:"verdict"`
+	Advice  string `json:"advice,omitempty"`
+	// ExtraEffects bounds how often the effect may have happened beyond the first, for a plain handler.
+	ExtraEffects int `json:"extra_effects_at_most"`
+}
+
+// Tell makes the story of a key from its record and its events, in any order.
+func Tell(r driver.Record, events []Line) Story {
+	sort.SliceStable(events, func(i, j int) bool { return events[i].At.Before(events[j].At) })
+	s := Story{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String()}
+	add := func(at time.Time, doubt bool, format string, args ...any) {
+		if !at.IsZero() {
+			s.Sentences = append(s.Sentences, Sentence{At: at.UTC(), Text: fmt.Sprintf(format, args...), Doubt: doubt})
+		}
+	}
+	if r.State != driver.Absent {
+		add(r.CreatedAt, false, "The key was claimed for the first time%s.", byMessage(r.Deliveries))
+	}
+	for _, e := range events {
+		if text, doubt := sentence(e); text != "" {
+			add(e.At, doubt, "%s", text)
+		}
+	}
+	s.ending(r, add)
+	sort.SliceStable(s.Sentences, func(i, j int) bool { return s.Sentences[i].At.Before(s.Sentences[j].At) })
+	s.Verdict, s.Advice = verdict(r)
+	if r.State != driver.Absent {
+		s.ExtraEffects = extra(r)
+	}
+	return s
+}
+
+// ending adds what the record says of its own present.
+func (s *Story) ending(r driver.Record, add func(time.Time, bool, string, ...any)) {
+	switch r.State {
+	case driver.InProgress:
+		add(r.UpdatedAt, false, "Attempt %d (token %d) claimed the key or last extended its lease, which lasts until %s.",
+			r.Attempt, r.Token, stamp(r.LeaseUntil))
+	case driver.Released:
+		add(r.UpdatedAt, r.Unknown, "Attempt with token %d gave the key back%s; it may be retried from %s.",
+			r.Token, because(r.Reason), stamp(r.RetryAt))
+	case driver.Completed:
+		how := ""
+		if r.Reason != "" {
+			how = ": " + r.Reason
+		}
+		add(r.CompletedAt, false, "Attempt %d (token %d) completed the key%s.", r.Attempt, r.Token, how)
+	case driver.FailedState:
+		add(r.UpdatedAt, false, "The key failed for good after %s%s.", count(r.Failures, "failed run"), because(r.Reason))
+	case driver.Uncertain:
+		add(r.UpdatedAt, true, "The key was parked%s.", because(r.Reason))
+	case driver.Absent:
+	}
+	if r.Generation > 1 {
+		s.Sentences = append(s.Sentences, Sentence{At: r.CreatedAt.UTC(),
+			Text: fmt.Sprintf("Since then the key was redriven %s: this is generation %d.", times(int(r.Generation)-1), r.Generation)})
+	}
+}
+
+func byMessage(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", by message %s", ids[0])
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ", because " + reason
+}
+
+// sentence tells one event; "" for those that are no step of the story.
+func sentence(e Line) (text string, doubt bool) {
+	who := "Worker " + e.Worker
+	switch e.Kind {
+	case "received":
+		if e.Count > 1 {
+			return fmt.Sprintf("%s received message %s, for the %s time.", who, e.MessageID, ordinal(e.Count)), false
+		}
+		return fmt.Sprintf("%s received message %s.", who, e.MessageID), false
+	case "started":
+		switch {
+		case e.Takeover:
+			return fmt.Sprintf("%s took the key over from a worker that went without a word, and started attempt %d (token %d): "+
+				"the interrupted run may have had its effect.", who, e.Attempt, e.Token), false
+		case e.Unknown:
+			return fmt.Sprintf("%s started attempt %d (token %d) although an earlier run may have had its effect.",
+				who, e.Attempt, e.Token), false
+		}
+		return fmt.Sprintf("%s started attempt %d (token %d).", who, e.Attempt, e.Token), false
+	case "ended":
+		if e.Error != "" {
+			return fmt.Sprintf("Attempt %d failed after %s: %s.", e.Attempt, ms(e.ElapsedMS), e.Error), false
+		}
+		return fmt.Sprintf("Attempt %d returned after %s.", e.Attempt, ms(e.ElapsedMS)), false
+	case "doubt":
+		return fmt.Sprintf("From here on nobody can know whether attempt %d had its effect%s: it may have happened once more.",
+			e.Attempt, because(firstOf(e.Reason, e.Error))), true
+	case "extended":
+		if e.Outcome == "lost" && e.Lease {
+			return fmt.Sprintf("%s lost its lease: its run is cancelled and writes nothing.", who), false
+		}
+	case "settled":
+		if e.Outcome != "applied" {
+			return fmt.Sprintf("%s could not %s message %s (%s): it will come again.", who, e.Action, e.MessageID, e.Outcome), false
+		}
+	case "decided":
+		return decided(e, who), false
+	}
+	return "", false
+}
+
+func decided(e Line, who string) string {
+	cause := map[string]string{
+		"redelivery": "a redelivery", "producer_duplicate": "a second message with the same key",
+		"raced_local": "its twin ran in the same process",
+	}[e.Cause]
+	if cause != "" {
+		cause = " (" + cause + ")"
+	}
+	switch e.Decision {
+	case "executed":
+		return fmt.Sprintf("Its effect is recorded: attempt %d completed the key.", e.Attempt)
+	case "replayed":
+		return fmt.Sprintf("Message %s was a duplicate%s: it was acknowledged without a run, the stored result stands.", e.MessageID, cause)
+	case "busy_deferred":
+		return fmt.Sprintf("Message %s came while somebody else had the key%s: it was given back for %s.", e.MessageID, cause,
+			time.Duration(e.AfterMS)*time.Millisecond)
+	case "retried":
+		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(firstOf(e.Reason, e.Error)))
+	case "dead_lettered":
+		return fmt.Sprintf("Message %s became a dead letter%s.", e.MessageID, because(firstOf(e.Reason, e.Error)))
+	case "mismatched":
+		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and became a letter.", e.MessageID)
+	case "parked_uncertain":
+		return fmt.Sprintf("Message %s was parked as a letter%s: a person decides.", e.MessageID, because(firstOf(e.Reason, e.Error)))
+	case "fenced":
+		return fmt.Sprintf("%s had lost the key to another one meanwhile: it wrote nothing and acknowledged nothing.", who)
+	case "dropped":
+		return fmt.Sprintf("The handler dropped message %s on purpose%s.", e.MessageID, because(e.Reason))
+	case "expired":
+		return fmt.Sprintf("Message %s was let go: its visibility ended first.", e.MessageID)
+	case "given_back":
+		return fmt.Sprintf("Message %s was given back unstarted.", e.MessageID)
+	}
+	return ""
+}
+
+// verdict is the end of the story, and what to do.
+func verdict(r driver.Record) (text, advice string) {
+	doubts := "no moment of doubt: the effect happened once"
+	if n := extra(r); n > 0 {
+		doubts = fmt.Sprintf("%s: a handler whose downstream does not deduplicate on the effect key may have had its effect "+
+			"up to %s more", count(n, "moment of doubt"), times(n))
+	}
+	switch r.State {
+	case driver.Absent:
+		return "There is no record of this key: it never came, or its record was purged after its retention.", ""
+	case driver.InProgress:
+		return fmt.Sprintf("A worker has it until %s; %s.", stamp(r.LeaseUntil), soFar(r)),
+			"wait; a claim whose worker is surely dead: semel records release"
+	case driver.Released:
+		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), ""
+	case driver.Completed:
+		return fmt.Sprintf("It is completed, with %s.", doubts), ""
+	case driver.FailedState:
+		if r.Disposed {
+			return "It failed for good and its letter was discarded: duplicates are just acknowledged.", ""
+		}
+		return fmt.Sprintf("It failed for good; %s.", soFar(r)), "semel dlq redrive, or semel dlq discard"
+	case driver.Uncertain:
+		return "Nobody knows whether its effect happened.",
+			"look at the downstream, then semel records resolve KEY --as completed|retry|failed"
+	}
+	return "", ""
+}
+
+func soFar(r driver.Record) string {
+	if n := extra(r); n > 0 {
+		return fmt.Sprintf("earlier runs may have had their effect (%s)", count(n, "moment of doubt"))
+	}
+	return "no earlier run can have had an effect"
+}
+
+// extra bounds the effects beyond that of the completing run in plain claim mode: the recorded U-events, and one for
+// each final failure (protocol section 11, I10; a failed run that was to be retried is a U-event itself, unless it
+// declared that nothing was applied).
+func extra(r driver.Record) int {
+	n := r.Uncertainty + max(int(r.Generation)-1, 0)
+	if r.State == driver.FailedState {
+		n++
+	}
+	return n
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func ms(v float64) string {
+	return time.Duration(v * float64(time.Millisecond)).Round(time.Millisecond / 10).String()
+}
+
+func firstOf(s ...string) string {
+	for _, v := range s {
+		if strings.TrimSpace(v) != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if rest, ok := strings.CutPrefix(what, "moment"); ok {
+		return fmt.Sprintf("%d moments%s", n, rest)
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func times(n int) string {
+	switch n {
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func ordinal(n int) string {
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+	case n%10 == 1:
+		return fmt.Sprintf("%dst", n)
+	case n%10 == 2:
+		return fmt.Sprintf("%dnd", n)
+	case n%10 == 3:
+		return fmt.Sprintf("%drd", n)
+	}
+	return fmt.Sprintf("%dth", n)
+}

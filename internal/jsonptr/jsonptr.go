@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel/internal/canonjson"
 )
 
+// Why a pointer leads to no value.
 var (
 	// ErrNotFound: the pointer leads to no value of the text.
 	ErrNotFound = errors.New("no such value")

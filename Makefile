@@ -1,0 +1,88 @@
+# Everything here needs Go and nothing else, but: race needs a C compiler (the race detector does), and lint and the
+# tests/ module fetch what they pin through the Go module proxy, once.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# Arguments for every `go test`, e.g. make test TESTFLAGS='-run FM51 -v'.
+TESTFLAGS ?=
+# Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
+DEMOFLAGS ?=
+
+# Modules outside of the workspace (go.work says why); those inside are "work".
+OUTSIDE := $(patsubst %/go.mod,%,$(wildcard tests/go.mod bench/go.mod))
+LINTER := $(CURDIR)/bin/golangci-lint
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the binary: bin/semel
+	$(GO) build -o bin/ ./cmd/semel
+
+.PHONY: test-quick
+test-quick: ## Vet and the short tests of all workspace modules: needs nothing but Go
+	$(GO) vet work
+	$(GO) test -short $(TESTFLAGS) work
+
+.PHONY: test
+test: ## All tests: the workspace in shuffled order, then the tests/ module (real processes, oracles)
+	$(GO) vet work
+	$(GO) test -shuffle=on -timeout 15m $(TESTFLAGS) work
+	cd tests && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -shuffle=on -timeout 15m $(TESTFLAGS) ./...
+	cd tools && GOWORK=off $(GO) test -shuffle=on $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## The tests of the core under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target of the core for FUZZTIME (10s) each
+	@for pkg in $$($(GO) list ./...); do \
+		for name in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
+			echo "fuzz $$pkg $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $${FUZZTIME:-10s} "$$pkg"; \
+		done; \
+	done
+
+.PHONY: lint
+lint: $(LINTER) ## The linters, for every module
+	$(LINTER) config verify
+	@failed=; \
+	lint() { echo "lint $$1"; (cd "$$1" && $(LINTER) run ./...) || failed="$$failed $$1"; }; \
+	for dir in $$($(GO) list -m -f '{{.Dir}}'); do lint "$$dir"; done; \
+	export GOWORK=off; \
+	for dir in $(OUTSIDE) tools; do lint "$$dir"; done; \
+	if [ -n "$$failed" ]; then echo "lint failed in:$$failed"; exit 1; fi
+
+.PHONY: check
+check: ## The core requires no module, links inside of the repository lead somewhere; warns of long files
+	cd tools && GOWORK=off $(GO) build -o ../bin/repocheck ./repocheck
+	bin/repocheck .
+
+# The linter is built from the version that tools/go.mod pins.
+$(LINTER): tools/go.mod tools/go.sum
+	cd tools && GOWORK=off $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: fmt
+fmt: $(LINTER) ## Format all Go files
+	$(LINTER) fmt
+
+.PHONY: bench
+bench: ## The Go benchmarks of all workspace modules; bench/ has the comparisons with raw engines and peers
+	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) work
+
+.PHONY: demo
+demo: build ## The main job: real worker processes, killed, with the guard off and on; writes demo.html
+	bin/semel demo $(DEMOFLAGS)
+
+.PHONY: docs
+docs: check ## Check the docs: links, and that the examples in them that are Go tests pass
+	$(GO) test -run '^Example' work
+
+.PHONY: verify
+verify: test race lint docs ## Everything that .ci/run does, one after the other

@@ -1,0 +1,396 @@
+// Package realinput runs the binary on real webhook payloads: some 330 GitHub webhooks of the npm package
+// @octokit/webhooks-examples, each sent three times in shuffled order, consumed by three worker processes on one SQLite
+// file, one of them killed with SIGKILL while it works. The verdict comes from what the handlers left behind.
+package realinput
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/adapters/sqlite"
+)
+
+const npmPackage = "@octokit/webhooks-examples@7.6.1"
+
+// payloads fetches the examples from the npm registry: one compact JSON document each, distinct by content.
+func payloads(t *testing.T) []string {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("SKIPPED, NOT PASSED: npm is not installed, so the real payloads cannot be fetched")
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", npmPackage)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED, NOT PASSED: the npm registry is out of reach: %v: %s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("npm pack left %v: %v", found, err)
+	}
+	var hooks []struct {
+		Examples []json.RawMessage `json:"examples"`
+	}
+	if err := json.Unmarshal(fromTarball(t, found[0], "package/api.github.com/index.json"), &hooks); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var out []string
+	for _, h := range hooks {
+		for _, e := range h.Examples {
+			line := compact(t, e)
+			if !seen[line] {
+				seen[line] = true
+				out = append(out, line)
+			}
+		}
+	}
+	if len(out) < 250 {
+		t.Fatalf("only %d distinct payloads: the package has changed", len(out))
+	}
+	return out
+}
+
+// compact writes a document with sorted names and without spaces: its content, independently of semel's own code.
+func compact(t *testing.T, raw []byte) string {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func fromTarball(t *testing.T, path, name string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if h.Name == name {
+			b, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+	}
+}
+
+// binary builds semel once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "semel-realinput-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "semel")
+	cmd := exec.Command("go", "build", "-o", path, ".")
+	cmd.Dir = filepath.Join("..", "..", "cmd", "semel") // its own module: the tests are outside the workspace
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build semel: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := binary(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// event is a line of an events file.
+type event struct {
+	Event, Kind string
+	Key         string `json:"key"`
+	Decision    string `json:"decision"`
+}
+
+// scene is one run: a file, three workers, one kill.
+type scene struct {
+	t        *testing.T
+	dir, db  string
+	semel    string
+	distinct int
+}
+
+func newScene(t *testing.T, lines []string) *scene {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{t: t, dir: t.TempDir(), semel: path, distinct: len(lines)}
+	s.db = filepath.Join(s.dir, "hooks.db")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("shuffle seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	all := append(append(append([]string(nil), lines...), lines...), lines...)
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	file := filepath.Join(s.dir, "hooks.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run("send", "--queue", s.url(), file)
+	return s
+}
+
+func (s *scene) url() string { return "sqlite://" + s.db + "?queue=hooks" }
+
+func (s *scene) run(args ...string) []byte {
+	s.t.Helper()
+	cmd := exec.Command(s.semel, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("semel %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return out
+}
+
+// work lets three workers empty the queue; the first is killed when a fifth of the effects are there.
+func (s *scene) work(handler string, effects func() int, extra ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	var cmds []*exec.Cmd
+	for i := range 3 {
+		args := append([]string{"work", "--queue", s.url(), "--key", "body", "--exec", handler, "--until-empty",
+			"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json",
+			"--events", filepath.Join(s.dir, fmt.Sprintf("events-%d.jsonl", i))}, extra...)
+		cmd := exec.CommandContext(ctx, s.semel, args...)
+		log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("worker-%d.log", i)))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		cmd.Stderr = log
+		defer log.Close()
+		if err := cmd.Start(); err != nil {
+			s.t.Fatal(err)
+		}
+		cmds = append(cmds, cmd)
+	}
+	for effects() < s.distinct/5 && ctx.Err() == nil {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := cmds[0].Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmds[0].Wait(); !errors.As(err, &exit) {
+		s.t.Fatalf("the killed worker had ended by itself (%v): the run shows nothing", err)
+	}
+	for i, cmd := range cmds[1:] {
+		if err := cmd.Wait(); err != nil {
+			log, _ := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("worker-%d.log", i+1)))
+			s.t.Fatalf("worker %d: %v\n%s", i+1, err, tail(log))
+		}
+	}
+}
+
+func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
+
+// decisions counts the ends of deliveries over all workers, the killed one included.
+func (s *scene) decisions() map[string]int {
+	s.t.Helper()
+	n := map[string]int{}
+	for i := range 3 {
+		f, err := os.Open(filepath.Join(s.dir, fmt.Sprintf("events-%d.jsonl", i)))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			var e event
+			if json.Unmarshal(sc.Bytes(), &e) == nil && e.Decision != "" {
+				n[e.Decision]++
+			}
+		}
+		f.Close()
+	}
+	return n
+}
+
+func (s *scene) records() []map[string]any {
+	s.t.Helper()
+	var out []map[string]any
+	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--store", s.url(), "-o", "jsonl")), []byte("\n")) {
+		var r map[string]any
+		if err := json.Unmarshal(line, &r); err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// settled checks what every run must show: a completed record per payload, nothing left to deliver, no letter.
+func (s *scene) settled() {
+	s.t.Helper()
+	rs := s.records()
+	if len(rs) != s.distinct {
+		s.t.Errorf("%d records of %d payloads", len(rs), s.distinct)
+	}
+	for _, r := range rs {
+		if r["state"] != "COMPLETED" {
+			s.t.Errorf("record %v is %v", r["key"], r["state"])
+		}
+	}
+	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.url(), "-o", "jsonl")); len(out) > 0 {
+		s.t.Errorf("letters: %s", out)
+	}
+	d := s.decisions()
+	s.t.Logf("decisions of %d deliveries sent: %v", 3*s.distinct, d)
+	if d["replayed"] < s.distinct {
+		s.t.Errorf("only %d of about %d duplicates were replayed", d["replayed"], 2*s.distinct)
+	}
+}
+
+func (s *scene) script(body string) string {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "handler.sh")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nset -e\n"+body), 0o700); err != nil { //nolint:gosec // it is to be run
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+// TestKeyedEffect: the handler's effect is a file named by SEMEL_EFFECT_KEY, as a downstream that deduplicates would.
+func TestKeyedEffect(t *testing.T) {
+	s := newScene(t, payloads(t))
+	out := filepath.Join(s.dir, "effects")
+	if err := os.Mkdir(out, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	count := func() int { f, _ := filepath.Glob(out + "/*.done"); return len(f) }
+	h := s.script(fmt.Sprintf("cat > %s/$SEMEL_EFFECT_KEY.$$\nmv %[1]s/$SEMEL_EFFECT_KEY.$$ %[1]s/$SEMEL_EFFECT_KEY.done\necho ok\n", out))
+	s.work(h, count)
+	s.settled()
+	if n := count(); n != s.distinct {
+		t.Errorf("%d effects of %d payloads", n, s.distinct)
+	}
+	seen := map[string]bool{}
+	files, _ := filepath.Glob(out + "/*.done")
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := compact(t, b); seen[c] {
+			t.Errorf("one payload has two effects: %s", f)
+		} else {
+			seen[c] = true
+		}
+	}
+}
+
+// TestStatementEffect: the handler prints its effect as SQL, which commits with the record.
+func TestStatementEffect(t *testing.T) {
+	s := newScene(t, payloads(t))
+	db, err := sqlite.Open(t.Context(), s.db, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.SQL().Exec(`CREATE TABLE effects (key TEXT NOT NULL, worker INTEGER NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		if err := db.SQL().QueryRow(`SELECT count(*) FROM effects`).Scan(&n); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			t.Fatal(err)
+		}
+		return n
+	}
+	h := s.script(`cat > /dev/null
+printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",%d],"rows":1}\n' "$SEMEL_EFFECT_KEY" $PPID
+`)
+	s.work(h, count, "--effects", "sql")
+	s.settled()
+	var keys int
+	if err := db.SQL().QueryRow(`SELECT count(DISTINCT key) FROM effects`).Scan(&keys); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != s.distinct || keys != s.distinct {
+		t.Errorf("%d effects of %d keys, of %d payloads", n, keys, s.distinct)
+	}
+}
+
+// TestNakedEffect: the handler appends to a file and nothing deduplicates that. Every extra effect has to be explained
+// by the record: effects ≤ 1 + uncertainty events + failed runs.
+func TestNakedEffect(t *testing.T) {
+	s := newScene(t, payloads(t))
+	out := filepath.Join(s.dir, "effects.log")
+	read := func() map[string]int {
+		b, err := os.ReadFile(out)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		n := map[string]int{}
+		for _, k := range strings.Fields(string(b)) {
+			n[k]++
+		}
+		return n
+	}
+	h := s.script(fmt.Sprintf("cat > /dev/null\necho \"$SEMEL_KEY\" >> %s\nsleep 0.02\n", out))
+	s.work(h, func() int { return len(read()) })
+	s.settled()
+	effects := read()
+	if len(effects) != s.distinct {
+		t.Errorf("effects of %d keys, of %d payloads", len(effects), s.distinct)
+	}
+	extra := 0
+	for _, r := range s.records() {
+		key := r["key"].(string)
+		doubts, _ := r["uncertainty_events"].(float64)
+		failures, _ := r["failures"].(float64)
+		n := effects[key]
+		if n > 1+int(doubts)+int(failures) {
+			t.Errorf("key %s: %d effects, %v uncertainty events, %v failed runs", key, n, doubts, failures)
+		}
+		if n > 1 {
+			extra++
+			story := s.run("records", "explain", key, "--store", s.url(), "--events", filepath.Join(s.dir, "events-0.jsonl"),
+				"--events", filepath.Join(s.dir, "events-1.jsonl"), "--events", filepath.Join(s.dir, "events-2.jsonl"))
+			t.Logf("%s", story)
+			if !bytes.Contains(story, []byte("taken over")) && !bytes.Contains(story, []byte("doubt")) {
+				t.Errorf("the story of %s does not explain its %d effects", key, n)
+			}
+		}
+	}
+	t.Logf("%d keys with an extra effect", extra)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 )
@@ -43,6 +44,9 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 			return 1
 		}
 		return 0
+	}
+	if len(args) > 0 && args[0] == lab.HiddenCommand {
+		return lab.WorkerMain(args[1:])
 	}
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
 	a.stdin, _ = in.(*os.File)
@@ -132,7 +136,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
 	root.AddCommand(
-		a.workCommand(), a.sendCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.demoCommand(), a.workCommand(), a.sendCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
 		a.serveCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

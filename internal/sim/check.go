@@ -1,0 +1,385 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// This file is the history checker: the invariants of protocol section 11, checked at every step against what the
+// checker itself remembers, not against what the engine believes.
+
+// Violation is an invariant that did not hold.
+type Violation struct {
+	Invariant string
+	Seed      uint64
+	// At is the operation of a planted crash point, -1 for none, and Fault what was planted there.
+	At     int
+	Fault  string
+	Mutant string
+	Key    int
+	Detail string
+	// Trace is the numbered history of the key.
+	Trace string
+}
+
+func (v *Violation) String() string {
+	s := fmt.Sprintf("%s violated in seed %d", v.Invariant, v.Seed)
+	if v.At >= 0 {
+		s += fmt.Sprintf(" (%s at operation %d)", v.Fault, v.At)
+	}
+	if v.Mutant != "" {
+		s += " under the mutant " + v.Mutant
+	}
+	return s + ": " + v.Detail
+}
+
+// effectID is what a keyed downstream remembers.
+type effectID struct {
+	raw   int
+	epoch uint32
+}
+
+// keyState is what the checker and the outside world know of one key.
+type keyState struct {
+	effects int
+	seen    [8]effectID
+	nseen   int
+	fence   uint64 // the resource's
+	barrier uint64 // set by a probe
+
+	u, f, redrives, resolves int // U-events, recorded failures, reopenings
+	token                    uint64
+	completed                uint32 // generation+1 that was completed
+	terminal                 bool
+	ruled                    bool // policy is set
+	policy                   driver.Takeover
+	result                   []byte
+	runs, refusals, solo     int
+	returned, probed         bool
+	resolvedDone             bool
+	completedAt              time.Duration
+
+	beliefToken uint64
+	beliefUntil time.Duration
+}
+
+func (k *keyState) reset() { *k = keyState{} }
+
+// writer says who wrote a record.
+type writer uint8
+
+const (
+	byClaim writer = iota
+	byExtend
+	byFinish
+	byOperator
+	bySweep
+)
+
+func (w *world) fail(invariant string, key int, format string, args ...any) {
+	if w.vio != nil {
+		return
+	}
+	w.vio = &Violation{
+		Invariant: invariant, Seed: w.seed, At: w.at, Mutant: mutantNames[w.mut], Key: key, Detail: fmt.Sprintf(format, args...),
+	}
+	if w.at >= 0 {
+		w.vio.Fault = w.atKind.String()
+	}
+	if w.tr != nil {
+		w.tr.add(w, key, "*** %s: %s", invariant, w.vio.Detail)
+	}
+}
+
+// onClaim checks a decided claim: I3, I5, I8, I11, I12.
+func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver.Grant) {
+	if w.failedOver {
+		return
+	}
+	k := w.business(w.row(c.Key.Raw))
+	ks := &w.keys[k]
+	switch {
+	case g.Verdict == driver.Acquired && after.Key != c.Key:
+		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)
+	case before.State == driver.InProgress && before.Nonce == c.Nonce:
+		if g.Verdict != driver.Acquired || g.Hold.Token != before.Token || g.Attempt != before.Attempt {
+			w.fail("I8", k, "a repeated claim with the same nonce was answered %v with token %d instead of token %d", g.Verdict, g.Hold.Token, before.Token)
+		}
+		// That it renews is judged by I5: nobody may take over from a worker that believes in its lease.
+	case g.Verdict == driver.Acquired:
+		if g.Hold.Token <= ks.token {
+			w.fail("I3", k, "token %d was handed out after token %d", g.Hold.Token, ks.token)
+		}
+		ks.token = g.Hold.Token
+		if before.State == driver.InProgress {
+			w.stats.Takeovers++
+			if ks.beliefToken == before.Token && ks.beliefUntil > w.now && !w.jumped && !w.forced {
+				w.fail("I5", k, "token %d was taken over while its worker believed in its lease for another %v", before.Token, ks.beliefUntil-w.now)
+			}
+		}
+	case g.Verdict == driver.Replay:
+		if before.State != driver.Completed || !bytes.Equal(g.Result, ks.result) || before.Fingerprint.Differs(c.Fingerprint) {
+			w.fail("I11", k, "a duplicate was answered from a record in state %v with another result or payload", before.State)
+		}
+	}
+}
+
+// believe notes until when workers believe in their leases (I5).
+func (w *world) believe(k *worker, r *request) {
+	for i := range r.grants {
+		if g := &r.grants[i]; g.Err == nil && g.Verdict == driver.Acquired {
+			w.believeIn(&g.Hold, k.global(r.sent)+lease-guard)
+		}
+	}
+}
+
+func (w *world) believeOn(k *worker, r *request) {
+	for i, o := range r.outcomes {
+		if o == driver.Applied {
+			w.believeIn(&r.holds[i], k.global(r.sent)+lease-guard)
+		}
+	}
+}
+
+func (w *world) believeIn(h *driver.Hold, until time.Duration) {
+	ks := &w.keys[w.business(w.row(h.Key.Raw))]
+	if h.Token >= ks.beliefToken {
+		ks.beliefToken, ks.beliefUntil = h.Token, until
+	}
+}
+
+// onGuarded checks an accepted write of a worker: I7.
+func (w *world) onGuarded(before *driver.Record, h *driver.Hold) {
+	if before.Token != h.Token || before.Nonce != h.Nonce {
+		w.fail("I7", w.business(w.row(h.Key.Raw)), "a write of token %d, nonce %x was accepted on a record of token %d, nonce %x",
+			h.Token, h.Nonce[0], before.Token, before.Nonce[0])
+	}
+}
+
+// onWrite checks a change of a record: I6, I9, I18, I21; and keeps the ledger of doubts.
+func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
+	if w.failedOver || w.vio != nil {
+		return
+	}
+	k := w.business(row)
+	ks := &w.keys[k]
+	if before.State == driver.Completed && by != byOperator {
+		w.fail("I9", k, "a completed record was changed to %v", after.State)
+		return
+	}
+	ks.u += max(after.Uncertainty-before.Uncertainty, 0)
+	ks.f += max(after.Failures-before.Failures, 0)
+	if !ks.ruled {
+		ks.ruled, ks.policy = true, after.Takeover
+	}
+	if by == byOperator && after.State == driver.Released {
+		if after.Generation > before.Generation {
+			ks.redrives++
+		} else {
+			ks.resolves++
+		}
+		ks.returned, ks.solo = false, 0
+	}
+	if after.State == before.State || !after.State.Terminal() {
+		return
+	}
+	ks.terminal = true
+	switch after.State {
+	case driver.Completed:
+		w.onCompleted(k, after, by)
+	case driver.FailedState, driver.Uncertain:
+		if by == byFinish && !ks.returned && ks.solo == 0 && !w.faulted && strings.Contains(after.Reason, "without a word") {
+			w.fail("I21", k, "became %v, but its handler never returned and never ran alone: %s", after.State, after.Reason)
+		}
+	}
+}
+
+func (w *world) onCompleted(k int, after *driver.Record, by writer) {
+	ks := &w.keys[k]
+	if ks.completed == after.Generation+1 {
+		w.fail("I6", k, "generation %d was completed twice", after.Generation)
+	}
+	ks.completed = after.Generation + 1
+	ks.result, ks.completedAt = after.Result, w.now
+	if by == byOperator {
+		ks.resolvedDone = true
+		return
+	}
+	if ks.effects == 0 && !strings.HasPrefix(after.Reason, "dropped") && !ks.probed {
+		w.fail("I18", k, "was completed without an effect")
+	}
+}
+
+// happened counts an effect and checks its bound: I2, I2', I4, I10, I22.
+func (w *world) happened(k, msg int, token uint64) {
+	ks := &w.keys[k]
+	ks.effects++
+	if w.tr != nil {
+		w.tr.add(w, k, "effect %d of k%d happens, by token %d", ks.effects, k, token)
+	}
+	if w.failedOver {
+		return
+	}
+	if ks.effects == 1 {
+		w.checkOrder(k)
+		return
+	}
+	probing := w.sc.probeTells && w.sc.takeover[0] == driver.Probe && w.sc.effect == plain
+	switch {
+	case w.sc.effect == keyed || w.sc.effect == inTx:
+		w.fail("I2", k, "took effect %d times", ks.effects)
+	case ks.policy == driver.Once && ks.effects > 1+ks.resolves:
+		w.fail("I2'", k, "took effect %d times under once, %d resolutions", ks.effects, ks.resolves)
+	case ks.policy == driver.Probe && probing && ks.effects > 1+ks.resolves:
+		w.fail("I2", k, "took effect %d times although the probe tells, %d resolutions", ks.effects, ks.resolves)
+	case ks.effects > 1+ks.u+ks.f+ks.redrives:
+		w.fail("I10", k, "took effect %d times, with %d uncertainty events, %d recorded failures, %d redrives", ks.effects, ks.u, ks.f, ks.redrives)
+	}
+}
+
+// checkOrder is I22: the first effects of a group come in the order of its messages. A key that reached an end without
+// an effect does not hold the others up.
+func (w *world) checkOrder(k int) {
+	group := 0
+	for i := range w.q.msgs {
+		m := &w.q.msgs[i]
+		if m.key != k || m.keyless {
+			continue
+		}
+		group = m.group
+		if group == 0 {
+			return
+		}
+		for j := range i {
+			e := &w.q.msgs[j]
+			if e.group == group && e.key != k && !e.keyless && w.keys[e.key].effects == 0 && !w.keys[e.key].terminal {
+				w.fail("I22", k, "took effect before k%d, which is before it in group %d", e.key, group)
+				return
+			}
+		}
+		return
+	}
+}
+
+// checkAck is I1, I11 and I14 at the moment when a message is removed.
+func (w *world) checkAck(m *qmsg, a driver.Action) {
+	if w.failedOver {
+		return
+	}
+	if m.keyless {
+		if !w.sc.unkeyed && a != driver.Dead {
+			w.fail("I1", m.key, "m%d without a key was acked without a letter", m.id)
+		}
+		return
+	}
+	ks := &w.keys[m.key]
+	rec := w.recordOf(m)
+	if rec.Fingerprint.Differs(fpText[m.fp]) {
+		if w.q.letter(driver.LetterID(driver.LetterMismatch, keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
+			w.fail("I11", m.key, "m%d with another payload was acked without a letter", m.id)
+		}
+		return
+	}
+	switch {
+	case ks.redrives+ks.resolves > 0 && ks.terminal:
+		// Reopened by a person, who sent another copy: the final check judges.
+	case !rec.State.Terminal():
+		w.fail("I1", m.key, "m%d was acked (%v) while its record is %v", m.id, a, rec.State)
+	default:
+		w.checkLetter(m.key, rec, "at the ack")
+	}
+}
+
+// checkLetter is I19 for one record: a letter exists, or was disposed of.
+func (w *world) checkLetter(k int, rec *driver.Record, when string) {
+	kind := driver.LetterDead
+	switch {
+	case rec.State == driver.FailedState && !rec.Disposed:
+	case rec.State == driver.Uncertain:
+		kind = driver.LetterUncertain
+	default:
+		return
+	}
+	for i := range w.q.letters {
+		if l := &w.q.letters[i]; l.alive && l.key == k && l.Kind == kind && l.Token == rec.Token {
+			return
+		}
+	}
+	w.fail("I19", k, "%s: %v with token %d, and there is no %s letter of that token", when, rec.State, rec.Token, kind)
+}
+
+func (w *world) recordOf(m *qmsg) *driver.Record {
+	best := &w.st.recs[m.key]
+	for _, i := range [...]int{m.key, m.key + rows, maxKeys + m.id%rowIDs, maxKeys + m.id%rowIDs + rows} {
+		if (w.mut == mutBuckets || w.mut == mutTwoRecords || i == m.key) && w.st.recs[i].State > best.State {
+			best = &w.st.recs[i]
+		}
+	}
+	return best
+}
+
+// onPurge is I13, and forgets the key.
+func (w *world) onPurge(row int) {
+	k := w.business(row)
+	ks := &w.keys[k]
+	live := w.pending > 0
+	for i := range w.q.msgs {
+		live = live || (!w.q.msgs[i].gone && w.q.msgs[i].key == k)
+	}
+	if live && w.wave == 0 && !w.failedOver {
+		w.fail("I13", k, "was purged while copies of its messages exist")
+	}
+	token := ks.token
+	ks.reset()
+	ks.token = token
+}
+
+// checkCounts: every run is accounted for in the summary (contract section 4).
+func (w *world) checkCounts(k *worker) {
+	c := k.m.Counts()
+	if sum := c.Effects + c.Retried + c.Dead + c.Uncertain + c.Fenced + c.Dropped + c.Unprotected; c.Executed != sum && w.sc.mode != machine.Open {
+		w.fail("summary", -1, "worker %d: %d runs, %d accounted for: %+v", k.id, c.Executed, sum, c)
+	}
+}
+
+// finalChecks are made when everything has settled: nothing is lost, every end is there.
+func (w *world) finalChecks() {
+	if w.failedOver {
+		return
+	}
+	for i := range w.sc.workers {
+		if k := &w.workers[i]; k.m != nil {
+			w.checkCounts(k)
+		}
+	}
+	var seen [maxKeys]bool
+	for i := range w.q.msgs {
+		m := &w.q.msgs[i]
+		if m.keyless || seen[m.key] {
+			continue
+		}
+		seen[m.key] = true
+		rec := w.recordOf(m)
+		if !rec.State.Terminal() {
+			w.fail("I1", m.key, "lost: all messages are gone, and the record is %v", rec.State)
+			return
+		}
+		w.checkLetter(m.key, rec, "at the end")
+		if w.vio != nil {
+			return
+		}
+		if rec.State == driver.Completed && !w.faulted && w.sc.people == 0 {
+			for j := range w.q.letters {
+				if l := &w.q.letters[j]; l.alive && l.key == m.key && l.Kind != driver.LetterMismatch && l.Token == rec.Token {
+					w.fail("I19", m.key, "at the end: a live letter %s for a completed key", l.ID[:6])
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// mutant is a known way to get the protocol wrong (section 12). It is planted between the machine and the model, or in
+// the model; the machine is never touched.
+type mutant uint8
+
+const (
+	noMutant mutant = iota
+	mutCompleteBlind
+	mutAckBusy
+	mutReleaseBlind
+	mutPurgeEarly
+	mutAckFirst
+	mutOwnClaimDuplicate
+	mutReleaseUnanswered
+	mutTokenRestarts
+	mutRowSurvives
+	mutGroupOrder
+	mutNoUncertainLetter
+	mutLetterID
+	mutReleaseForgets
+	mutNoNonce
+	mutFirstSwallows
+	mutClaimAtPrefetch
+	mutOwnClaimKeepsLease
+	mutTwoRecords
+	mutBuckets
+	mutMarkFirst
+	mutInDoubtIgnored
+	mutRollbackTag
+	mutPolicyWeakened
+	mutants
+)
+
+var mutantNames = [...]string{
+	noMutant:              "",
+	mutCompleteBlind:      "complete without token compare",
+	mutAckBusy:            "ack of a busy duplicate",
+	mutReleaseBlind:       "blind release",
+	mutPurgeEarly:         "purge before the horizon",
+	mutAckFirst:           "ack first",
+	mutOwnClaimDuplicate:  "own timed-out claim taken for a duplicate",
+	mutReleaseUnanswered:  "release after an unanswered complete",
+	mutTokenRestarts:      "token restarts after release or purge",
+	mutRowSurvives:        "record row survives its failed batch item",
+	mutGroupOrder:         "group handled in key order",
+	mutNoUncertainLetter:  "uncertain acked without a letter",
+	mutLetterID:           "letter id without the token",
+	mutReleaseForgets:     "release forgets that the handler ran",
+	mutNoNonce:            "token compared without nonce after a lost suffix",
+	mutFirstSwallows:      "first of a batch swallows another fingerprint",
+	mutClaimAtPrefetch:    "claim at prefetch",
+	mutOwnClaimKeepsLease: "own-nonce claim does not renew",
+	mutTwoRecords:         "two records for two identities",
+	mutBuckets:            "bucketed records at roll-over",
+	mutMarkFirst:          "mark before the effect",
+	mutInDoubtIgnored:     "commit in doubt ignored",
+	mutRollbackTag:        "commit answered ROLLBACK taken for a commit",
+	mutPolicyWeakened:     "rolling deploy weakens the policy",
+}
+
+const prefetched = "claimed at prefetch"
+
+// bias turns a scenario towards what a mutant needs.
+func (w *world) bias() {
+	sc := &w.sc
+	if w.mut == mutNoNonce {
+		sc.mode, sc.effect, sc.cfg.Mode = machine.Separate, plain, machine.Separate
+		sc.nfaults = 2
+		sc.faults[0] = fault{kind: failover, when: w.between(0, lease), length: w.between(20*1e6, lease)}
+		sc.faults[1] = fault{kind: stallHere, at: w.n(40)}
+	}
+}
+
+// arrivalsMutated rewrites deliveries on their way to the machine.
+func (w *world) arrivalsMutated(r *request) {
+	switch w.mut {
+	case mutAckFirst:
+		for i := range r.arrivals {
+			m := &w.q.msgs[r.arrivals[i].Receipt.(*receipt).msg]
+			if !m.gone {
+				w.checkAck(m, driver.Ack)
+				m.gone = true
+				w.q.live--
+			}
+		}
+	case mutGroupOrder:
+		for i, j := 0, len(r.arrivals)-1; i < j; i, j = i+1, j-1 {
+			r.arrivals[i], r.arrivals[j] = r.arrivals[j], r.arrivals[i]
+		}
+	case mutFirstSwallows:
+		for i := range r.arrivals {
+			for j := range i {
+				if r.arrivals[i].Key == r.arrivals[j].Key {
+					r.arrivals[i].Fingerprint = r.arrivals[j].Fingerprint
+				}
+			}
+		}
+	case mutTwoRecords:
+		for i := range r.arrivals {
+			if a := &r.arrivals[i]; a.KeyErr == nil && a.Count > 1 {
+				a.Key.Raw = a.ID // a redelivery is known by its delivery
+			}
+		}
+	case mutClaimAtPrefetch:
+		for i := range r.arrivals {
+			a := &r.arrivals[i]
+			if a.KeyErr != nil {
+				continue
+			}
+			c := driver.Claim{Key: a.Key, Nonce: w.nonce(), Fingerprint: a.Fingerprint, DeliveryID: a.ID, Lease: lease, Takeover: w.sc.takeover[r.worker]}
+			row := w.row(c.Key.Raw)
+			if w.st.held[row] != 0 {
+				continue
+			}
+			after, g, changed := driver.DecideClaim(w.st.recs[row], c, w.storeNow(), w.st.drawn+1)
+			w.onClaim(&w.st.recs[row], &after, &c, &g)
+			if changed && w.vio == nil {
+				w.st.drawn = max(w.st.drawn, after.Token)
+				if g.Verdict == driver.Acquired {
+					after.Reason = prefetched
+				}
+				w.st.write(w, row, &after, byClaim)
+			}
+		}
+	}
+}
+
+// releaseUnanswered is a worker that takes an unanswered COMPLETE for a failure and gives the key back.
+func (w *world) releaseUnanswered(r *request) {
+	for i := range r.works {
+		f := r.works[i].Finish
+		if f.Final != driver.Complete {
+			continue
+		}
+		f.Final, f.Ran = driver.Release, driver.Unstarted
+		row := w.row(f.Hold.Key.Raw)
+		if after, _, changed := driver.DecideFinish(w.st.recs[row], f, w.storeNow()); changed {
+			w.st.write(w, row, &after, byFinish)
+		}
+	}
+}
+
+// survive leaves the row of a failed item behind as if it had been done.
+func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) {
+	after, _, changed := driver.DecideFinish(rec, driver.Finish{Hold: hold, Final: driver.Complete, Keep: keep}, w.storeNow())
+	if changed {
+		s.write(w, row, &after, byFinish)
+	}
+}

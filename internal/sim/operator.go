@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// act is what a person does with one letter: steps that can be repeated from the start after an interruption.
+type act struct {
+	letter int
+	kind   driver.OperationKind
+	as     driver.State
+	edited bool
+	step   int
+}
+
+// act does a person's next step, or picks a letter to begin with.
+func (w *world) act(ref int) {
+	if ref < 0 {
+		w.pickAct()
+		return
+	}
+	a := &w.acts[ref]
+	l := &w.q.letters[a.letter]
+	if a.step > 0 && w.chance(150) {
+		a.step = 0 // interrupted: somebody begins again
+		w.push(w.now+w.between(time.Millisecond, time.Second), evAct, -1, ref)
+		return
+	}
+	switch a.step {
+	case 0:
+		if !w.operate(a, l) {
+			w.q.closeLetter(w, l.ID) // the letter is not the record's any more
+			w.pending--
+			return
+		}
+		if a.kind == driver.Discard || (a.kind == driver.Resolve && a.as != driver.Released) {
+			a.step++ // nothing to send
+		}
+	case 1:
+		m := w.q.msgs[l.msg]
+		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.now, nil, 0
+		w.q.nextID++
+		if a.edited {
+			m.fp = 2
+		}
+		w.q.add(w, m)
+	case 2:
+		w.q.closeLetter(w, l.ID)
+		w.pending--
+		return
+	}
+	a.step++
+	w.push(w.now+w.between(time.Millisecond, 50*time.Millisecond), evAct, -1, ref)
+}
+
+func (w *world) pickAct() {
+	alive := 0
+	for i := range w.q.letters {
+		if l := &w.q.letters[i]; l.alive && l.key >= 0 && l.Kind != driver.LetterMismatch {
+			alive++
+		}
+	}
+	if alive == 0 {
+		if w.chance(150) {
+			w.forceRelease()
+		}
+		w.pending--
+		return
+	}
+	n := w.n(alive)
+	for i := range w.q.letters {
+		l := &w.q.letters[i]
+		if !l.alive || l.key < 0 || l.Kind == driver.LetterMismatch {
+			continue
+		}
+		if n--; n < 0 {
+			a := act{letter: i, kind: driver.Redrive}
+			switch {
+			case l.Kind == driver.LetterUncertain:
+				a.kind, a.as = driver.Resolve, w.judgeLetter(l)
+			case w.chance(250):
+				a.kind = driver.Discard
+			default:
+				a.edited = w.chance(200)
+			}
+			w.acts = append(w.acts, a)
+			w.act(len(w.acts) - 1)
+			return
+		}
+	}
+}
+
+// judgeLetter is a person who looks at the world before deciding.
+func (w *world) judgeLetter(l *qletter) driver.State {
+	if w.keys[l.key].effects > 0 {
+		return driver.Completed
+	}
+	if w.chance(300) {
+		return driver.FailedState
+	}
+	return driver.Released
+}
+
+// operate is the record's part of an act; false = Lost.
+func (w *world) operate(a *act, l *qletter) bool {
+	op := driver.Operation{
+		Kind: a.kind, Key: l.Key, Token: l.Token, Generation: l.Generation, As: a.as, Keep: keep, Reason: "by a person",
+	}
+	if a.edited {
+		op.Fingerprint = fpText[2]
+	}
+	row := w.row(l.Key.Raw)
+	if w.st.held[row] != 0 {
+		return a.kind != driver.Redrive && w.operateNow(row, &op)
+	}
+	return w.operateNow(row, &op)
+}
+
+func (w *world) operateNow(row int, op *driver.Operation) bool {
+	after, o, changed := driver.DecideOperate(w.st.recs[row], *op, w.storeNow(), w.st.drawn+1)
+	if w.tr != nil {
+		w.tr.add(w, w.business(row), "operator: act %d on %s, token %d, as %v: %v", op.Kind, op.Key.Raw, op.Token, op.As, o)
+	}
+	if changed {
+		w.st.drawn = max(w.st.drawn, after.Token)
+		w.st.write(w, row, &after, byOperator)
+	}
+	return o == driver.Applied
+}
+
+// forceRelease takes a claim away from its holder.
+func (w *world) forceRelease() {
+	for i := range w.st.recs {
+		if w.st.recs[i].State == driver.InProgress && w.st.held[i] == 0 {
+			w.forced = true
+			w.operateNow(i, &driver.Operation{Kind: driver.ForceRelease, Key: w.st.recs[i].Key, Keep: keep, Reason: "by force"})
+			return
+		}
+	}
+}

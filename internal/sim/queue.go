@@ -1,0 +1,261 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// queue is the modelled broker: visibility, receipts, counts, groups, delays, letters.
+type queue struct {
+	msgs    []qmsg
+	live    int // messages that are not gone
+	nextID  int
+	waiting []int // receives that found nothing
+	letters []qletter
+}
+
+type qmsg struct {
+	id, key, fp, group int
+	keyless            bool
+	gone               bool
+	visibleAt          time.Duration
+	rc                 *receipt // of the latest hand-off
+	count              int
+}
+
+type receipt struct {
+	msg  int
+	busy bool // the claim was answered Busy (a mutant looks at it)
+}
+
+type qletter struct {
+	driver.Letter
+	msg   int
+	key   int // -1: it has none
+	alive bool
+	sent  time.Duration // when the settlement that published it was sent
+}
+
+func (q *queue) reset() {
+	q.msgs, q.waiting, q.letters = q.msgs[:0], q.waiting[:0], q.letters[:0]
+	q.live, q.nextID = 0, 0
+}
+
+var (
+	groupText = []string{"", "g1", "g2"}
+	fpText    = []driver.Fingerprint{"r001-a", "r001-b", "r001-c"}
+)
+
+func (q *queue) send(w *world, s *spec) {
+	q.nextID = max(q.nextID, s.id+1)
+	q.add(w, qmsg{id: s.id, key: s.key, fp: s.fp, group: s.group, keyless: s.keyless, visibleAt: w.now + s.delay})
+}
+
+func (q *queue) add(w *world, m qmsg) {
+	q.msgs = append(q.msgs, m)
+	q.live++
+	if w.tr != nil {
+		w.tr.add(w, m.key, "m%d is sent: key k%d, payload %d, group %d, keyless %v", m.id, m.key, m.fp, m.group, m.keyless)
+	}
+	q.kick(w)
+}
+
+// kick lets waiting receives look again.
+func (q *queue) kick(w *world) {
+	for _, ref := range q.waiting {
+		r := w.reqs.all[ref]
+		r.due = w.now
+		w.push(w.now, evApply, -1, ref)
+	}
+	q.waiting = q.waiting[:0]
+}
+
+// receive hands out what is visible; false = nothing is, and the request waits.
+func (q *queue) receive(w *world, k *worker, r *request) bool {
+	ref := w.refOf(r)
+	for i, o := range q.waiting {
+		if o == ref {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			break
+		}
+	}
+	var blocked [3]bool
+	next := r.until
+	first := -1
+	for i := range q.msgs {
+		m := &q.msgs[i]
+		if m.gone {
+			continue
+		}
+		if m.group > 0 && blocked[m.group] {
+			continue
+		}
+		switch {
+		case m.visibleAt > w.now:
+			next = min(next, m.visibleAt)
+			blocked[m.group] = true
+			continue
+		case len(r.arrivals) < r.max && !w.chance(100):
+			q.handOut(w, k, r, i)
+		default:
+			blocked[m.group] = true
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	if len(r.arrivals) == 0 && first >= 0 {
+		q.handOut(w, k, r, first)
+	}
+	if len(r.arrivals) > 0 || w.now >= r.until {
+		w.arrivalsMutated(r)
+		return true
+	}
+	q.waiting = append(q.waiting, ref)
+	r.due = next
+	w.push(next, evApply, -1, ref)
+	return false
+}
+
+func (q *queue) handOut(w *world, k *worker, r *request, i int) {
+	m := &q.msgs[i]
+	rc := w.rcpts.next()
+	*rc = receipt{msg: i}
+	m.rc = rc
+	m.count++
+	m.visibleAt = w.now + visible
+	a := machine.Arrival{Key: keyOf(m.key), Fingerprint: fpText[m.fp]}
+	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
+	if m.keyless {
+		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
+	}
+	r.arrivals = append(r.arrivals, a)
+	if w.tr != nil {
+		w.tr.add(w, m.key, "queue: m%d goes to worker %d, hand-off %d", m.id, k.id, m.count)
+	}
+}
+
+func (q *queue) settleAll(w *world, r *request) {
+	for i := range r.sets {
+		u := w.doubt(r)
+		if u == 1 {
+			r.outcomes = append(r.outcomes, driver.Unknown)
+			continue
+		}
+		o := q.settle(w, &r.sets[i], r)
+		if w.vio != nil {
+			return
+		}
+		if u == 2 {
+			o = driver.Unknown
+		}
+		r.outcomes = append(r.outcomes, o)
+	}
+}
+
+// settle ends one delivery.
+func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcome {
+	rc := s.Receipt.(*receipt)
+	m := &q.msgs[rc.msg]
+	action, letter := s.Action, s.Letter
+	switch {
+	case w.mut == mutAckBusy && action == driver.Defer && rc.busy:
+		action = driver.Ack
+	case w.mut == mutNoUncertainLetter && action == driver.Dead && letter.Kind == driver.LetterUncertain:
+		action, letter = driver.Ack, nil
+	}
+	stale := m.gone || m.rc != rc
+	if stale && !w.sc.staleOK {
+		if w.tr != nil {
+			w.tr.add(w, m.key, "queue: %v of m%d by worker %d is refused: the receipt is old%s", action, m.id, r.worker, lateMark(r))
+		}
+		return driver.Lost
+	}
+	if w.tr != nil {
+		w.tr.add(w, m.key, "queue: %v of m%d by worker %d, after %v, stale %v%s", action, m.id, r.worker, s.After, stale, lateMark(r))
+	}
+	if s.Close != "" {
+		q.closeLetter(w, s.Close)
+	}
+	if letter != nil {
+		q.putLetter(w, letter, rc.msg, w.workers[r.worker].global(r.sent))
+	}
+	if m.gone {
+		return driver.Applied
+	}
+	switch action {
+	case driver.Ack, driver.Dead:
+		w.checkAck(m, action)
+		m.gone = true
+		q.live--
+	default:
+		m.visibleAt = w.now + s.After
+		if !stale {
+			m.rc = nil
+		}
+	}
+	q.kick(w)
+	return driver.Applied
+}
+
+func (q *queue) prolong(w *world, r *request) {
+	for _, receipt := range r.receipts {
+		rc := receiptOf(receipt)
+		m := &q.msgs[rc.msg]
+		if m.gone || (m.rc != rc && !w.sc.staleOK) {
+			r.outcomes = append(r.outcomes, driver.Lost)
+			continue
+		}
+		if w.doubt(r) == 0 {
+			m.visibleAt = w.now + visible
+			r.outcomes = append(r.outcomes, driver.Applied)
+		} else {
+			r.outcomes = append(r.outcomes, driver.Unknown)
+		}
+	}
+}
+
+func receiptOf(v any) *receipt { return v.(*receipt) }
+
+func (q *queue) letter(id string) *qletter {
+	for i := range q.letters {
+		if q.letters[i].ID == id {
+			return &q.letters[i]
+		}
+	}
+	return nil
+}
+
+// putLetter publishes a letter; an id twice is one letter. Some brokers remember the id of a letter that was deleted.
+func (q *queue) putLetter(w *world, l *driver.Letter, msg int, sent time.Duration) {
+	c := *l
+	if w.mut == mutLetterID && c.Kind != driver.LetterMismatch {
+		c.ID = driver.LetterID(c.Kind, c.Key, 0, "")
+	}
+	if o := q.letter(c.ID); o != nil {
+		if !o.alive && !w.sc.dedupDead {
+			o.Letter, o.alive, o.msg, o.sent = c, true, msg, sent
+		}
+		return
+	}
+	key := -1
+	if c.Key.Raw != "" {
+		key = q.msgs[msg].key
+	}
+	q.letters = append(q.letters, qletter{Letter: c, msg: msg, key: key, alive: true, sent: sent})
+	w.stats.Letters++
+	if w.tr != nil {
+		w.tr.add(w, q.msgs[msg].key, "queue: letter %s of kind %s, token %d: %s", c.ID[:6], c.Kind, c.Token, c.Reason)
+	}
+}
+
+func (q *queue) closeLetter(w *world, id string) {
+	if l := q.letter(id); l != nil && l.alive {
+		l.alive = false
+		if w.tr != nil {
+			w.tr.add(w, l.key, "queue: letter %s is deleted", id[:6])
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// run is one call of a handler or of the probe.
+type run struct {
+	item   *machine.Item
+	worker int
+	inc    uint32
+	ref    int
+	key    int // -1: unprotected
+	msg    int
+	hold   driver.Hold
+	job    machine.Job
+	raw    int // the record's index
+
+	ignores bool // its cancellation
+	kills   int  // 1 = before the effect, 2 = after it
+	applies bool // it has an effect before it fails
+	result  machine.Result
+	did     bool // the effect happened, was staged or collected
+	over    bool
+	alone   bool
+	at      time.Duration // when it returns
+}
+
+// startRun calls a handler: what it will do is drawn now.
+func (w *world) startRun(k *worker, a *machine.Action) {
+	r := w.runs.next()
+	rc := a.Item.Receipt.(*receipt)
+	m := &w.q.msgs[rc.msg]
+	*r = run{item: a.Item, worker: k.id, inc: k.inc, ref: w.runs.n - 1, key: m.key, msg: rc.msg, hold: a.Job.Hold, job: a.Job}
+	if a.Job.Unprotected {
+		r.key = -1
+	} else {
+		r.raw = rawIndex(a.Job.Hold.Key.Raw)
+	}
+	a.Item.Shell = r
+	if w.tr != nil {
+		w.tr.add(w, m.key, "worker %d calls the %s of k%d (m%d): token %d, attempt %d, unknown %v",
+			k.id, map[bool]string{false: "handler", true: "probe"}[a.Job.Probe], m.key, m.id, r.hold.Token, a.Job.Attempt, a.Job.Unknown)
+	}
+	if a.Job.Probe {
+		w.push(w.now+w.between(time.Millisecond, 20*time.Millisecond), evReturn, k.id, r.ref)
+		r.at = w.now
+		return
+	}
+	w.stats.Runs++
+	w.countAlone(k, r)
+	k.running++
+	w.planRun(r)
+	if w.boundary(k, r) {
+		return
+	}
+	d := w.between(0, 30*time.Millisecond)
+	tail := w.between(0, 10*time.Millisecond)
+	switch {
+	case r.key >= 0 && w.sc.conduct[r.key] == conductLong:
+		d += w.between(0, 3*lease)
+	case w.chance(w.sc.slow):
+		if d += w.between(0, 2*lease); w.chance(500) {
+			d, tail = tail, d
+		}
+	}
+	r.ignores = w.chance(200)
+	r.at = w.now + d + tail
+	w.push(w.now+d, evEffect, k.id, r.ref)
+	w.push(r.at, evReturn, k.id, r.ref)
+}
+
+// countAlone keeps which runs had their process to themselves (I21).
+func (w *world) countAlone(k *worker, r *run) {
+	r.alone = true
+	for i := range w.runs.n {
+		if o := w.runs.all[i]; o != r && o.worker == k.id && !o.over && !o.job.Probe {
+			r.alone = false
+			if o.alone {
+				o.alone = false
+				if o.key >= 0 {
+					w.keys[o.key].solo--
+				}
+			}
+		}
+	}
+	if r.alone && r.key >= 0 {
+		w.keys[r.key].solo++
+	}
+}
+
+// planRun draws how a run ends.
+func (w *world) planRun(r *run) {
+	r.result = machine.Result{Class: machine.OK}
+	r.applies = true
+	if r.key < 0 {
+		return
+	}
+	ks := &w.keys[r.key]
+	ks.runs++
+	early := ks.runs <= w.sc.times[r.key]
+	fail := func(c machine.Class) {
+		r.result = machine.Result{Class: c, Err: errHandler}
+		r.applies = w.chance(500)
+		if w.sc.effect == inTx {
+			r.result.NotApplied = true
+		} else if !r.applies {
+			r.result.NotApplied = w.chance(500)
+		}
+		if w.chance(300) {
+			r.result.HasAfter, r.result.After = true, w.between(0, time.Second)
+		}
+	}
+	switch w.sc.conduct[r.key] {
+	case conductFailsFirst:
+		if early {
+			fail(machine.Failed)
+		}
+	case conductFails:
+		fail(machine.Failed)
+	case conductPermanent:
+		fail(machine.Permanent)
+	case conductKillsFirst:
+		if early {
+			r.kills = 1 + w.n(2)
+		}
+	case conductKills:
+		r.kills = 1 + w.n(2)
+	case conductDefersFirst:
+		if early {
+			r.applies = false
+			r.result = machine.Result{Class: machine.Deferred, NotApplied: true, HasAfter: true, After: w.between(0, time.Second), Err: errHandler}
+		}
+	case conductDrops:
+		r.applies = false
+		r.result = machine.Result{Class: machine.Dropped, Err: errHandler}
+	}
+	if r.result.Class == machine.OK {
+		r.result.Value = resultOf(r.ref)
+	}
+}
+
+// results are the values that runs return: different runs, different results.
+var results = func() (b [1024][]byte) {
+	for i := range b {
+		b[i] = []byte{byte(i >> 8), byte(i)}
+	}
+	return b
+}()
+
+func resultOf(ref int) []byte { return results[ref%len(results)] }
+
+// runEffect is the moment when a handler changes the world, if it gets that far.
+func (w *world) runEffect(r *run) {
+	if r.over || r.did {
+		return
+	}
+	k := &w.workers[r.worker]
+	if r.kills == 1 {
+		w.kill(k, r)
+		return
+	}
+	if r.applies {
+		w.effect(r)
+		if w.vio != nil {
+			return
+		}
+	}
+	if r.kills == 2 {
+		w.kill(k, r)
+	}
+}
+
+func (w *world) kill(k *worker, r *run) {
+	if w.tr != nil {
+		w.tr.add(w, r.key, "the handler of k%d kills its process", r.key)
+	}
+	k.crash()
+}
+
+// effect applies the effect of a run to the world as the scenario has it.
+func (w *world) effect(r *run) {
+	r.did = true
+	w.stats.Effects++
+	if r.key < 0 {
+		return
+	}
+	ks := &w.keys[r.key]
+	switch w.sc.effect {
+	case plain:
+		if r.hold.Token < ks.barrier {
+			w.refuse(r, "by the probe's barrier")
+			return
+		}
+		w.happened(r.key, r.msg, r.hold.Token)
+	case keyed:
+		id := effectID{raw: r.raw, epoch: r.hold.Epoch}
+		for _, o := range ks.seen[:ks.nseen] {
+			if o == id {
+				return
+			}
+		}
+		if ks.nseen < len(ks.seen) {
+			ks.seen[ks.nseen] = id
+			ks.nseen++
+		}
+		w.happened(r.key, r.msg, r.hold.Token)
+	case fenced:
+		if r.hold.Token < ks.fence || r.hold.Token < ks.barrier {
+			w.refuse(r, "by the resource: its fence is higher")
+			return
+		}
+		ks.fence = r.hold.Token
+		w.happened(r.key, r.msg, r.hold.Token)
+	case inTx:
+		if r.job.InTx && !w.st.stage(w, r) {
+			w.refuse(r, "because its transaction is gone")
+		}
+	}
+}
+
+func (w *world) refuse(r *run, why string) {
+	if w.tr != nil {
+		w.tr.add(w, r.key, "the effect of k%d with token %d is refused %s", r.key, r.hold.Token, why)
+	}
+	r.did = false
+	r.result = machine.Result{Class: machine.Failed, NotApplied: true, Err: errRefusedBy}
+	r.applies = false
+}
+
+// cancelRun ends the context of a run. It may obey, or not.
+func (w *world) cancelRun(r *run, c machine.Cause) {
+	if r.over || r.item == nil {
+		return
+	}
+	if w.tr != nil {
+		w.tr.add(w, r.key, "the run of k%d with token %d is cancelled (cause %d)", r.key, r.hold.Token, c)
+	}
+	if r.ignores || r.job.Probe {
+		return
+	}
+	at := w.now + w.between(0, 5*time.Millisecond)
+	if at >= r.at {
+		return
+	}
+	r.at = at
+	if !r.did || w.chance(500) {
+		r.result = machine.Result{Class: machine.Failed, Err: errHandler, NotApplied: w.sc.effect == inTx}
+	}
+	r.applies = r.applies && r.did
+	w.push(at, evReturn, r.worker, r.ref)
+}
+
+// runReturn tells the machine how a run ended.
+func (w *world) runReturn(r *run, at time.Duration) {
+	k := &w.workers[r.worker]
+	if r.over || (!r.job.Probe && at < r.at) {
+		return
+	}
+	r.over = true
+	if r.job.Probe {
+		w.probe(k, r)
+		return
+	}
+	k.running--
+	if !r.did && r.applies && r.result.Class == machine.OK {
+		r.result = machine.Result{Class: machine.Failed, Err: errHandler}
+	}
+	if r.key >= 0 {
+		w.keys[r.key].returned = true
+	}
+	if w.sc.effect == inTx && r.did && !r.job.InTx {
+		r.result.Effects = r
+	}
+	if w.tr != nil {
+		w.tr.add(w, r.key, "the run of k%d with token %d returns class %d, effect %v, certainly not applied %v", r.key, r.hold.Token, r.result.Class, r.did, r.result.NotApplied)
+	}
+	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
+}
+
+// probe asks the world. One that tells also keeps older tokens out from then on.
+func (w *world) probe(k *worker, r *run) {
+	ks := &w.keys[r.key]
+	res := machine.Result{Probe: machine.ProbeUnknown}
+	switch {
+	case !w.sc.probeTells:
+		if w.chance(300) {
+			break
+		}
+		fallthrough
+	default:
+		if ks.effects > 0 {
+			res.Probe, res.Value = machine.ProbeApplied, resultOf(r.ref)
+			ks.probed = true
+		} else {
+			res.Probe = machine.ProbeNotApplied
+			if w.sc.probeTells {
+				ks.barrier = max(ks.barrier, r.hold.Token)
+			}
+		}
+	}
+	if w.tr != nil {
+		w.tr.add(w, r.key, "the probe of k%d answers %d", r.key, res.Probe)
+	}
+	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: res})
+}

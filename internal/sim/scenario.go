@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+const (
+	maxKeys    = 6
+	maxWorkers = 3
+	maxFaults  = 3
+
+	lease    = 3 * time.Second
+	visible  = lease * 10 / 9
+	guard    = lease / 10
+	keep     = time.Hour        // covers every copy of a message (law 10)
+	settleBy = 40 * time.Minute // after the last fault: I17
+)
+
+// effectKind says how the outside world treats effects.
+type effectKind uint8
+
+const (
+	plain  effectKind = iota // every effect counts
+	keyed                    // deduplicated on the effect key
+	fenced                   // the resource compares tokens
+	inTx                     // commits with the record
+)
+
+// conduct is how the handler of a key behaves.
+type conduct uint8
+
+const (
+	conductOK conduct = iota
+	conductFailsFirst
+	conductFails
+	conductPermanent
+	conductKillsFirst
+	conductKills
+	conductDefersFirst
+	conductDrops
+	conductRefusedFirst // its effects are refused at the commit
+	conductRefused
+	conductLong
+)
+
+// spec is a message that a producer sends.
+type spec struct {
+	id      int // of the message: copies share it
+	key     int
+	fp      int
+	group   int // 0 = none
+	at      time.Duration
+	delay   time.Duration
+	keyless bool
+}
+
+// scenario is what a seed draws: the configuration, the workload and the faults.
+type scenario struct {
+	mode    machine.Mode
+	effect  effectKind
+	workers int
+	cfg     machine.Config
+	// takeover and probes are each worker's; a restart after a drain takes the next ones (a rolling deploy).
+	takeover   [maxWorkers]driver.Takeover
+	probes     [maxWorkers]bool
+	deploy     driver.Takeover
+	probeTells bool // the probe can tell, and refuses older tokens afterwards
+	unkeyed    bool // messages without a key run unprotected, else they become letters
+
+	staleOK, txWaits, dedupDead, wave2 bool
+
+	keys    int
+	specs   []spec
+	conduct [maxKeys]conduct
+	times   [maxKeys]int // the n of conduct*First
+
+	faults  [maxFaults]fault
+	nfaults int
+	flaky   int // per mille of requests that go wrong while faults last
+	slow    int // per mille of runs that outlast a lease
+	people  int // operators' acts
+}
+
+// draw fills in a scenario. calm leaves all faults out: the base of crash points.
+func (sc *scenario) draw(w *world, calm bool) {
+	specs := sc.specs[:0]
+	*sc = scenario{}
+	sc.mode = machine.Mode(w.pick(50, 20, 30))
+	switch sc.mode {
+	case machine.Separate:
+		sc.effect = effectKind(w.pick(50, 15, 15, 20))
+	case machine.Joined:
+		sc.effect = effectKind(w.pick(25, 10, 10, 55))
+	default:
+		sc.effect = inTx
+	}
+	sc.workers = 1 + w.pick(20, 55, 25)
+	sc.drawConfig(w)
+	sc.staleOK, sc.txWaits, sc.dedupDead = w.chance(500), w.chance(500), w.chance(500)
+	sc.wave2 = w.chance(60)
+	sc.unkeyed = w.chance(500)
+	sc.drawWork(w, specs)
+	sc.people = w.pick(40, 20, 20, 20)
+	if calm {
+		return
+	}
+	sc.slow = [...]int{0, 50, 300}[w.pick(50, 30, 20)]
+	sc.flaky = [...]int{0, 30, 150}[w.pick(60, 25, 15)]
+	sc.nfaults = w.pick(10, 40, 30, 20)
+	for i := range sc.nfaults {
+		sc.faults[i].draw(w)
+	}
+}
+
+func (sc *scenario) drawConfig(w *world) {
+	batch := 1 + w.n(4)
+	conc := 1 + w.n(3)
+	sc.cfg = machine.Config{
+		Concurrency: conc, Batch: batch, Lanes: 1 + w.n(2), InHand: conc + w.n(batch+1),
+		Lease: lease, Visibility: visible, Guard: guard, MaxRuntime: 4 * lease,
+		Grace: lease / 2, HardStop: lease / 3,
+		MaxAttempts: 1 + w.n(4), BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
+		Keep: keep, ResultMax: 1024, Extends: w.chance(900), Orders: true, Mode: sc.mode, JoinedAck: w.chance(500),
+	}
+	if w.chance(200) {
+		sc.cfg.Timeout = lease / time.Duration(1+w.n(6))
+	}
+	if sc.mode == machine.Open {
+		sc.cfg.InHand = batch * sc.cfg.Lanes
+	}
+	policy := driver.Takeover(w.pick(50, 25, 25))
+	sc.deploy = policy
+	if w.chance(250) {
+		sc.deploy = driver.Takeover(w.n(3))
+	}
+	for i := range sc.takeover {
+		sc.takeover[i] = policy
+		sc.probes[i] = policy == driver.Probe
+	}
+	sc.probeTells = w.chance(700)
+}
+
+// drawWork draws keys, their conduct and the messages with their duplicates.
+func (sc *scenario) drawWork(w *world, specs []spec) {
+	sc.keys = 2 + w.n(maxKeys-1)
+	for k := range sc.keys {
+		c := conductOK
+		if w.chance(350) {
+			c = conduct(1 + w.n(int(conductLong)))
+		}
+		if (c == conductRefused || c == conductRefusedFirst) && sc.effect != inTx {
+			c = conductFails
+		}
+		sc.conduct[k], sc.times[k] = c, 1+w.n(2)
+	}
+	groups := w.pick(60, 25, 15) // keys share so many groups
+	ids := 0
+	var group [maxKeys]int
+	for k := range sc.keys {
+		if groups > 0 {
+			group[k] = 1 + w.n(groups)
+		}
+		s := spec{id: ids, key: k, group: group[k], at: time.Duration(w.n(100)) * time.Millisecond}
+		if w.chance(50) {
+			s.delay = time.Duration(w.n(2000)) * time.Millisecond
+		}
+		ids++
+		specs = append(specs, s)
+	}
+	for range w.n(4) {
+		s := specs[w.n(len(specs))]
+		s.delay = 0
+		s.at += time.Duration(w.n(5000)) * time.Millisecond
+		switch w.pick(40, 35, 15, 10) {
+		case 0: // the broker's own copy
+		case 1: // the producer sent it again
+			s.id = ids
+			ids++
+		case 2: // the same key with another payload
+			s.id, s.fp = ids, s.fp^1
+			ids++
+		case 3:
+			s = spec{id: ids, key: s.key, at: s.at, keyless: true}
+			ids++
+		}
+		specs = append(specs, s)
+	}
+	sc.specs = specs
+}

@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options say what to simulate.
+type Options struct {
+	// Seeds is the number of seeds with random faults, from First on.
+	Seeds int
+	First uint64
+	// CrashPoints also runs a set of base schedules again and again, with one fault planted at every single operation.
+	CrashPoints bool
+	// Mutants also looks for every planted mutant.
+	Mutants bool
+	// Workers is the number of goroutines. Defaults to the number of CPUs.
+	Workers int
+	// Budget bounds the whole run in real time. Defaults to none.
+	Budget time.Duration
+	// Progress is told now and then how far it is; nil = nobody is.
+	Progress func(string)
+}
+
+// Report is what a run of the simulator found.
+type Report struct {
+	Seeds       int
+	CrashPoints int
+	Stats
+	Elapsed    time.Duration
+	Violations []Violation
+	Mutants    []MutantResult
+}
+
+// OK reports that the engine held and every mutant was found.
+func (r *Report) OK() bool {
+	for _, m := range r.Mutants {
+		if !m.Found {
+			return false
+		}
+	}
+	return len(r.Violations) == 0
+}
+
+// MutantResult tells whether a planted mutant was found.
+type MutantResult struct {
+	Name      string
+	Found     bool
+	Seed      uint64
+	Invariant string
+	Tried     int // seeds until it was found
+	Elapsed   time.Duration
+	Detail    string
+}
+
+const (
+	basesOfCrashPoints = 150
+	seedsPerMutant     = 400_000
+	maxViolations      = 10
+)
+
+// Run simulates as Options say. It returns early when ctx is done or the budget is spent, with what it has.
+func Run(ctx context.Context, o Options) Report {
+	if o.Workers <= 0 {
+		o.Workers = runtime.NumCPU()
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Budget)
+		defer cancel()
+	}
+	began := time.Now()
+	p := &pool{ctx: ctx, o: o}
+	if o.Mutants {
+		p.findMutants()
+	}
+	if o.CrashPoints {
+		p.crashPoints()
+	}
+	p.seeds()
+	p.report.Elapsed = time.Since(began)
+	return p.report
+}
+
+// Replay simulates one seed and prints its history, and its verdict.
+func Replay(seed uint64, out io.Writer) error {
+	w := newWorld()
+	w.tr = &trace{}
+	v := w.simulate(seed, noMutant, false, -1, 0)
+	if err := w.tr.write(out, -1); err != nil {
+		return fmt.Errorf("print the history of seed %d: %w", seed, err)
+	}
+	verdict := "no invariant is violated"
+	if v != nil {
+		verdict = v.String()
+	}
+	if _, err := fmt.Fprintln(out, verdict); err != nil {
+		return fmt.Errorf("print the verdict of seed %d: %w", seed, err)
+	}
+	return nil
+}
+
+// explain runs a violation's seed again, with its history written down.
+func (w *world) explain(v *Violation, mut mutant, calm bool, kind faultKind) {
+	w.tr = &trace{}
+	again := w.simulate(v.Seed, mut, calm, v.At, kind)
+	var b strings.Builder
+	key := v.Key
+	_ = w.tr.write(&b, key) // a strings.Builder never fails
+	if again == nil || again.Detail != v.Detail {
+		b.WriteString("(the history above is not the violating one: the simulator is not deterministic)\n")
+	}
+	v.Trace = b.String()
+	w.tr = nil
+}
+
+type pool struct {
+	ctx    context.Context
+	o      Options
+	mu     sync.Mutex
+	report Report
+}
+
+// parallel runs job(world, i) for i in [0, n) on all workers, until the context is done or job answers false.
+func (p *pool) parallel(n int, job func(w *world, i int) bool) int {
+	var next, done atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for range p.o.Workers {
+		wg.Go(func() {
+			w := newWorld()
+			for !stop.Load() && p.ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					break
+				}
+				if !job(w, i) {
+					stop.Store(true)
+				}
+				done.Add(1)
+			}
+			p.mu.Lock()
+			p.report.Stats.add(&w.stats)
+			p.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return int(done.Load())
+}
+
+func (p *pool) violation(v *Violation) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.report.Violations = append(p.report.Violations, *v)
+	return len(p.report.Violations) < maxViolations
+}
+
+func (p *pool) seeds() {
+	const chunk = 20_000
+	for from := 0; from < p.o.Seeds && p.ctx.Err() == nil; from += chunk {
+		p.report.Seeds += p.parallel(min(chunk, p.o.Seeds-from), func(w *world, i int) bool {
+			seed := p.o.First + uint64(from+i)
+			if v := w.simulate(seed, noMutant, false, -1, 0); v != nil {
+				w.explain(v, noMutant, false, 0)
+				return p.violation(v)
+			}
+			return true
+		})
+		p.o.Progress(fmt.Sprintf("%d seeds, %d violations", p.report.Seeds, len(p.report.Violations)))
+		if len(p.report.Violations) >= maxViolations {
+			return
+		}
+	}
+}
+
+// crashPoints plants one fault of each kind at every operation of base schedules.
+func (p *pool) crashPoints() {
+	var points atomic.Int64
+	p.parallel(basesOfCrashPoints, func(w *world, i int) bool {
+		seed := p.o.First + uint64(i)
+		if v := w.simulate(seed, noMutant, true, -1, 0); v != nil {
+			w.explain(v, noMutant, true, 0)
+			return p.violation(v)
+		}
+		for at := range w.ops {
+			for kind := range pointKinds {
+				if p.ctx.Err() != nil {
+					return false
+				}
+				points.Add(1)
+				if v := w.simulate(seed, noMutant, true, at, kind); v != nil {
+					w.explain(v, noMutant, true, kind)
+					if !p.violation(v) {
+						return false
+					}
+				}
+			}
+		}
+		return true
+	})
+	p.report.CrashPoints = int(points.Load())
+	p.o.Progress(fmt.Sprintf("%d crash points, %d violations", p.report.CrashPoints, len(p.report.Violations)))
+}
+
+// findMutants looks for each mutant until an invariant is violated.
+func (p *pool) findMutants() {
+	for mut := noMutant + 1; mut < mutants; mut++ {
+		began := time.Now()
+		res := MutantResult{Name: mutantNames[mut]}
+		var mu sync.Mutex
+		res.Tried = p.parallel(seedsPerMutant, func(w *world, i int) bool {
+			v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
+			if v == nil {
+				return true
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !res.Found || v.Seed < res.Seed {
+				res.Found, res.Seed, res.Invariant, res.Detail = true, v.Seed, v.Invariant, v.Detail
+			}
+			return false
+		})
+		res.Elapsed = time.Since(began)
+		p.report.Mutants = append(p.report.Mutants, res)
+		p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
+	}
+}
+
+func (s *Stats) add(o *Stats) {
+	s.Messages += o.Messages
+	s.Deliveries += o.Deliveries
+	s.Events += o.Events
+	s.Runs += o.Runs
+	s.Effects += o.Effects
+	s.Crashes += o.Crashes
+	s.Stalls += o.Stalls
+	s.Drains += o.Drains
+	s.Lost += o.Lost
+	s.Late += o.Late
+	s.Takeovers += o.Takeovers
+	s.Letters += o.Letters
+	s.Operations += o.Operations
+}

@@ -1,0 +1,420 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+const (
+	rowIDs = 24               // records named by a message id: only a mutant makes them
+	rows   = maxKeys + rowIDs // records by index
+	all    = 2 * rows         // twice: one mutant keeps two buckets
+)
+
+// store is the modelled record store: driver.Decide* behind one lock.
+type store struct {
+	recs    [all]driver.Record
+	version [all]uint32
+	held    [all]int // by which open transaction, +1
+	drawn   uint64
+	txs     []*stx
+	ntx     int
+
+	jump      time.Duration // of its clock
+	downUntil time.Duration
+	snap      [all]driver.Record
+	snapDrawn uint64
+}
+
+func (s *store) reset() {
+	for i := range s.recs {
+		if s.recs[i].State != driver.Absent {
+			s.recs[i] = driver.Record{}
+		}
+		s.version[i], s.held[i] = 0, 0
+	}
+	s.drawn, s.ntx, s.jump, s.downUntil = 0, 0, 0, 0
+}
+
+var epoch = time.Unix(1_700_000_000, 0)
+
+func (w *world) storeNow() time.Time { return epoch.Add(w.now + w.st.jump) }
+
+func (w *world) storeDown() bool { return w.now < w.st.downUntil }
+
+// Keys have the text forms k0, k1, … and, where a mutant takes the message id for the key, m0, m1, ….
+var keyText, idText = texts('k', maxKeys), texts('m', 256)
+
+func texts(c byte, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%c%d", c, i)
+	}
+	return out
+}
+
+func keyOf(k int) driver.Key { return driver.Key{Consumer: "sim", Raw: keyText[k]} }
+
+// rawIndex is the row of a key.
+func rawIndex(raw string) int {
+	n := 0
+	for i := 1; i < len(raw); i++ {
+		n = 10*n + int(raw[i]-'0')
+	}
+	if raw[0] == 'm' {
+		return maxKeys + n%rowIDs
+	}
+	return n
+}
+
+// row is where a key's record is.
+func (w *world) row(raw string) int {
+	i := rawIndex(raw)
+	if w.mut == mutBuckets && (w.now/(2*lease))%2 == 1 {
+		i += rows
+	}
+	return i
+}
+
+// business is the key behind a row.
+func (w *world) business(row int) int {
+	if row %= rows; row < maxKeys {
+		return row
+	}
+	for i := range w.q.msgs {
+		if m := &w.q.msgs[i]; m.id%rowIDs == row-maxKeys {
+			return m.key
+		}
+	}
+	return 0
+}
+
+// apply performs a request; false = it waits for a row that a transaction holds.
+func (s *store) apply(w *world, r *request) bool {
+	if s.mustWait(w, r) {
+		if w.sc.txWaits {
+			if r.until == 0 {
+				r.until = w.now + lease/3
+			}
+			if w.now < r.until {
+				r.due = w.now + 20*time.Millisecond
+				w.push(r.due, evApply, -1, w.refOf(r))
+				return false
+			}
+			r.err = errTimeout
+			return true
+		}
+	}
+	switch r.kind {
+	case machine.ActClaim:
+		s.claimAll(w, r)
+	case machine.ActExtend:
+		s.extendAll(w, r)
+	case machine.ActFinish:
+		if w.sc.effect == inTx || w.sc.mode == machine.Joined {
+			s.commit(w, r)
+		} else {
+			s.finishAll(w, r)
+		}
+	case machine.ActBegin:
+		s.begin(w, r)
+	case machine.ActCommit:
+		s.commitTx(w, r)
+	case machine.ActRollback:
+		s.rollbackTx(w, r)
+	}
+	return true
+}
+
+func (s *store) mustWait(w *world, r *request) bool {
+	if s.ntx == 0 || r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+		return false
+	}
+	for i := range r.claims {
+		if s.heldBy(w, r.claims[i].Key.Raw) {
+			return true
+		}
+	}
+	for i := range r.works {
+		if s.heldBy(w, r.works[i].Finish.Hold.Key.Raw) {
+			return true
+		}
+	}
+	for i := range r.holds {
+		if s.heldBy(w, r.holds[i].Key.Raw) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *store) heldBy(w *world, raw string) bool { return s.held[w.row(raw)] != 0 }
+
+// doubt draws what a partial answer says of an item: 0 = the truth, 1 = not applied and unknown, 2 = applied and
+// unknown.
+func (w *world) doubt(r *request) int {
+	if r.fate != partialAnswer {
+		return 0
+	}
+	return w.n(3)
+}
+
+func (s *store) claimAll(w *world, r *request) {
+	for i := range r.claims {
+		c := &r.claims[i]
+		u := w.doubt(r)
+		if u == 1 {
+			r.grants = append(r.grants, driver.Grant{Err: errTimeout})
+			continue
+		}
+		var g driver.Grant
+		if s.heldBy(w, c.Key.Raw) {
+			g = s.busyHeld(w, c)
+		} else {
+			g = s.claim(w, c)
+		}
+		if w.vio != nil {
+			return
+		}
+		if w.tr != nil {
+			w.tr.add(w, w.business(w.row(c.Key.Raw)), "store: claim %s by worker %d, nonce %x: %v, token %d, attempt %d, takeovers %d, unknown %v, wait %v%s",
+				c.Key.Raw, r.worker, c.Nonce[0], g.Verdict, g.Hold.Token, g.Attempt, g.Takeovers, g.Unknown, g.Wait, lateMark(r))
+		}
+		if u == 2 {
+			g = driver.Grant{Err: errTimeout}
+		}
+		r.grants = append(r.grants, g)
+	}
+}
+
+func lateMark(r *request) string {
+	if r.late {
+		return " (the sender was told that it timed out)"
+	}
+	return ""
+}
+
+func (s *store) busyHeld(w *world, c *driver.Claim) driver.Grant {
+	h := s.recs[w.row(c.Key.Raw)].Hold()
+	h.Key = c.Key
+	return driver.Grant{Verdict: driver.Busy, Hold: h, Takeover: c.Takeover, Wait: 100 * time.Millisecond}
+}
+
+func (s *store) claim(w *world, c *driver.Claim) driver.Grant {
+	i := w.row(c.Key.Raw)
+	before := &s.recs[i]
+	after, g, changed := s.decide(w, i, c)
+	w.onClaim(before, &after, c, &g)
+	if changed && w.vio == nil {
+		s.write(w, i, &after, byClaim)
+	}
+	return g
+}
+
+// decide is driver.DecideClaim with the mutants of the claim table.
+func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.Grant, bool) {
+	before := &s.recs[i]
+	claim := *c
+	switch w.mut {
+	case mutPolicyWeakened:
+		if before.State == driver.InProgress && before.Nonce != c.Nonce {
+			weak := *before
+			weak.Takeover = c.Takeover
+			if w.sc.deploy < weak.Takeover {
+				weak.Takeover = w.sc.deploy
+			}
+			after, g, changed := driver.DecideClaim(weak, claim, w.storeNow(), s.drawn+1)
+			s.drawn = max(s.drawn, after.Token)
+			return after, g, changed
+		}
+	case mutOwnClaimDuplicate:
+		if before.State == driver.InProgress && before.Nonce == c.Nonce {
+			return *before, driver.Grant{Verdict: driver.Replay, Hold: before.Hold()}, false
+		}
+	case mutOwnClaimKeepsLease:
+		if before.State == driver.InProgress && before.Nonce == c.Nonce {
+			_, g, _ := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
+			return *before, g, false
+		}
+	case mutTokenRestarts:
+		after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), 0)
+		return after, g, changed
+	case mutClaimAtPrefetch:
+		if before.State == driver.InProgress && before.Reason == prefetched && w.now <= w.st.leaseEnd(before) {
+			mine := *before
+			mine.Nonce, mine.Reason = c.Nonce, ""
+			after, g, _ := driver.DecideClaim(mine, claim, w.storeNow(), 0)
+			return after, g, true
+		}
+	}
+	after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
+	if changed {
+		s.drawn = max(s.drawn, after.Token)
+	}
+	if w.mut == mutMarkFirst && g.Verdict == driver.Acquired && changed {
+		after.State, after.RetainUntil = driver.Completed, w.storeNow().Add(keep)
+	}
+	return after, g, changed
+}
+
+func (s *store) leaseEnd(r *driver.Record) time.Duration { return r.LeaseUntil.Sub(epoch) - s.jump }
+
+func (s *store) write(w *world, i int, after *driver.Record, by writer) {
+	w.onWrite(i, &s.recs[i], after, by)
+	s.recs[i] = *after
+	s.version[i]++
+}
+
+func (s *store) extendAll(w *world, r *request) {
+	for i := range r.holds {
+		h := &r.holds[i]
+		u := w.doubt(r)
+		if u == 1 {
+			r.outcomes = append(r.outcomes, driver.Unknown)
+			continue
+		}
+		row := w.row(h.Key.Raw)
+		after, o := driver.DecideExtend(s.recs[row], *h, lease, w.storeNow())
+		if o == driver.Applied {
+			w.onGuarded(&s.recs[row], h)
+			s.write(w, row, &after, byExtend)
+		}
+		if w.tr != nil {
+			w.tr.add(w, w.business(row), "store: extend %s token %d: %v%s", h.Key.Raw, h.Token, o, lateMark(r))
+		}
+		if u == 2 {
+			o = driver.Unknown
+		}
+		r.outcomes = append(r.outcomes, o)
+	}
+}
+
+func (s *store) finishAll(w *world, r *request) {
+	for i := range r.works {
+		f := &r.works[i].Finish
+		u := w.doubt(r)
+		if u == 1 {
+			r.outcomes = append(r.outcomes, driver.Unknown)
+			continue
+		}
+		row := w.row(f.Hold.Key.Raw)
+		after, o, changed := s.decideFinish(w, row, f)
+		if changed {
+			w.onGuarded(&s.recs[row], &f.Hold)
+			s.write(w, row, &after, byFinish)
+		}
+		if w.tr != nil {
+			w.tr.add(w, w.business(row), "store: %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
+		}
+		if w.vio != nil {
+			return
+		}
+		if u == 2 {
+			o = driver.Unknown
+		}
+		r.outcomes = append(r.outcomes, o)
+	}
+}
+
+// decideFinish is driver.DecideFinish with the mutants of the guarded writes.
+func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record, driver.Outcome, bool) {
+	before := &s.recs[row]
+	g := *f
+	switch {
+	case w.mut == mutCompleteBlind && f.Final == driver.Complete && before.State == driver.InProgress,
+		w.mut == mutReleaseBlind && f.Final == driver.Release && before.State == driver.InProgress:
+		g.Hold = before.Hold()
+	case w.mut == mutNoNonce && f.Hold.Token == before.Token:
+		g.Hold.Nonce = before.Nonce
+	case w.mut == mutReleaseForgets && f.Final == driver.Release:
+		g.Ran = driver.Unstarted
+	}
+	after, o, changed := driver.DecideFinish(*before, g, w.storeNow())
+	if w.mut == mutTokenRestarts && changed && after.State == driver.Released {
+		after.Token = 0
+	}
+	return after, o, changed
+}
+
+// commit is mode A2: all works in one write, each guarded; refused effects take the whole call back.
+func (s *store) commit(w *world, r *request) {
+	for i := range r.works {
+		wk := &r.works[i]
+		row := w.row(wk.Finish.Hold.Key.Raw)
+		_, _, changed := s.decideFinish(w, row, &wk.Finish)
+		if e, ok := wk.Effects.(*run); ok && changed && w.refuses(e) {
+			r.err = &driver.ItemError{Index: i, Err: errRefusedBy}
+			if w.tr != nil {
+				w.tr.add(w, e.key, "store: the effects of k%d are refused; nothing of the call is written%s", e.key, lateMark(r))
+			}
+			if w.mut == mutRowSurvives {
+				s.survive(w, row, s.recs[row], wk.Finish.Hold)
+			}
+			return
+		}
+	}
+	for i := range r.works {
+		wk := &r.works[i]
+		f := &wk.Finish
+		row := w.row(f.Hold.Key.Raw)
+		after, o, changed := s.decideFinish(w, row, f)
+		if w.tr != nil {
+			w.tr.add(w, w.business(row), "store: commit %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
+		}
+		r.outcomes = append(r.outcomes, o)
+		if !changed {
+			continue
+		}
+		w.onGuarded(&s.recs[row], &f.Hold)
+		if e, ok := wk.Effects.(*run); ok {
+			w.happened(e.key, e.msg, e.hold.Token)
+		}
+		s.write(w, row, &after, byFinish)
+		if w.vio != nil {
+			return
+		}
+		if ack := &r.acks[i]; ack.Receipt != nil {
+			w.q.settle(w, ack, r)
+		}
+		if w.vio != nil {
+			return
+		}
+	}
+}
+
+// refuses tells whether the database refuses a run's effects; it is asked once a commit.
+func (w *world) refuses(e *run) bool {
+	ks := &w.keys[e.key]
+	switch w.sc.conduct[e.key] {
+	case conductRefused:
+		return true
+	case conductRefusedFirst:
+		ks.refusals++
+		return ks.refusals <= w.sc.times[e.key]
+	}
+	return false
+}
+
+// sweep purges what is past its retention.
+func (s *store) sweep(w *world) {
+	now := w.storeNow()
+	if w.mut == mutPurgeEarly {
+		now = now.Add(keep)
+	}
+	for i := range s.recs {
+		if s.recs[i].State == driver.Absent || s.held[i] != 0 {
+			continue
+		}
+		switch after, v := driver.DecideSweep(s.recs[i], now, 2*keep); v {
+		case driver.SweepPurge:
+			w.onPurge(i)
+			s.recs[i] = driver.Record{}
+			s.version[i]++
+		case driver.SweepStrand:
+			s.write(w, i, &after, bySweep)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// trace is the readable history of one simulation.
+type trace struct {
+	lines []line
+	hash  hash.Hash // when only equality matters
+}
+
+type line struct {
+	key  int // -1: it concerns all
+	text string
+}
+
+// add writes a line. Callers check for nil first, so that nothing is formatted when nobody reads it.
+func (t *trace) add(w *world, key int, format string, args ...any) {
+	text := fmt.Sprintf("%10.3fs  ", w.now.Seconds()) + fmt.Sprintf(format, args...)
+	if t.hash != nil {
+		_, _ = io.WriteString(t.hash, text+"\n") // a hash never fails
+		return
+	}
+	t.lines = append(t.lines, line{key, text})
+}
+
+// write prints the lines of a key, or all for -1, numbered.
+func (t *trace) write(out io.Writer, key int) error {
+	n := 0
+	for _, l := range t.lines {
+		if key >= 0 && l.key >= 0 && l.key != key {
+			continue
+		}
+		n++
+		if _, err := fmt.Fprintf(out, "%4d %s\n", n, l.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trace) answer(w *world, k *worker, r *request, ev *machine.Event) {
+	if ev.Err != nil {
+		t.add(w, -1, "worker %d: %s of %d answers: %v", k.id, actionNames[r.kind], len(r.items), ev.Err)
+	}
+}
+
+var actionNames = [...]string{
+	machine.ActReceive: "receive", machine.ActClaim: "claim", machine.ActRun: "run", machine.ActCancel: "cancel",
+	machine.ActFinish: "finish", machine.ActSettle: "settle", machine.ActExtend: "extend", machine.ActProlong: "prolong",
+	machine.ActBegin: "begin", machine.ActCommit: "commit", machine.ActRollback: "roll back", machine.ActNote: "note",
+	machine.ActStop: "stop",
+}

@@ -1,0 +1,371 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// worker is the shell around one machine: what package semel does with goroutines, with events.
+type worker struct {
+	world        *world
+	id           int
+	m            *machine.Machine
+	inc          uint32 // incarnation: events of an earlier one are void
+	bootAt       time.Duration
+	stalledUntil time.Duration
+	wakeAt       time.Duration // of the one wake-up that counts
+	deployed     bool
+	running      int
+	actions      []machine.Action
+	open         [2]int // the transaction of each lane; -1 = none
+}
+
+var (
+	errTimeout   = errors.New("timed out")
+	errRefused   = errors.New("connection refused")
+	errNoKey     = errors.New("no key")
+	errRefusedBy = errors.New("refused by the database")
+	errHandler   = errors.New("handler failed")
+)
+
+// request is one operation on its way to the model and back.
+type request struct {
+	ref    int
+	kind   machine.ActionKind
+	worker int
+	inc    uint32
+	lane   int
+	max    int
+	sent   time.Duration
+	items  []*machine.Item
+
+	claims   []driver.Claim
+	works    []driver.Work
+	sets     []driver.Settlement
+	acks     []driver.Settlement // of works, as they were when they were sent
+	holds    []driver.Hold
+	receipts []any
+	tx       int
+
+	arrivals []machine.Arrival
+	grants   []driver.Grant
+	outcomes []driver.Outcome
+	err      error
+
+	fate    fate
+	late    bool // applied after its sender was told that it failed
+	waiting bool // a receive that found nothing, or a write that waits for a row
+	due     time.Duration
+	until   time.Duration // a wait ends
+	crash   bool          // its worker dies when it has been applied
+	slow    time.Duration
+}
+
+// fate is what the network does with a request.
+type fate uint8
+
+const (
+	fine fate = iota
+	lostRequest
+	lostAnswer
+	lateRequest
+	partialAnswer
+)
+
+func (k *worker) boot() {
+	w := k.world
+	k.inc++
+	k.bootAt = w.now - time.Second
+	k.stalledUntil, k.wakeAt, k.running = 0, 0, 0
+	k.open = [2]int{-1, -1}
+	cfg := w.sc.cfg
+	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
+	if k.deployed {
+		cfg.Takeover, cfg.Probes = w.sc.deploy, w.sc.deploy == driver.Probe
+	}
+	cfg.Nonce = w.nonce
+	k.m = machine.New(cfg)
+	if w.tr != nil {
+		w.tr.add(w, -1, "worker %d starts: mode %v, policy %v, concurrency %d, batch %d", k.id, cfg.Mode, cfg.Takeover, cfg.Concurrency, cfg.Batch)
+	}
+	k.step(&machine.Event{Kind: machine.Wake})
+}
+
+// clock is the worker's own monotonic clock.
+func (k *worker) clock() time.Duration { return k.world.now - k.bootAt }
+
+// global turns a reading of the worker's clock into the world's.
+func (k *worker) global(t time.Duration) time.Duration { return t + k.bootAt }
+
+func (k *worker) wake(at time.Duration) {
+	if k.m == nil || at < k.wakeAt {
+		return
+	}
+	k.wakeAt = 0
+	k.step(&machine.Event{Kind: machine.Wake})
+}
+
+func (k *worker) step(ev *machine.Event) {
+	w, inc := k.world, k.inc
+	k.actions = k.m.Step(k.clock(), ev, k.actions[:0])
+	for i := range k.actions {
+		k.perform(&k.actions[i])
+		if k.inc != inc || w.vio != nil {
+			return // it died on the way
+		}
+	}
+	next := k.m.Next()
+	if next > 1<<60 {
+		return
+	}
+	if next = k.global(next); k.wakeAt == 0 || next < k.wakeAt {
+		k.wakeAt = next
+		w.push(next, evWake, k.id, 0)
+	}
+}
+
+func (k *worker) perform(a *machine.Action) {
+	w := k.world
+	switch a.Kind {
+	case machine.ActRun:
+		w.startRun(k, a)
+	case machine.ActCancel:
+		if r, ok := a.Item.Shell.(*run); ok {
+			w.cancelRun(r, a.Cause)
+		}
+	case machine.ActStop:
+		k.stop(a.Stuck)
+	case machine.ActNote:
+	default:
+		k.send(a)
+	}
+}
+
+// stop ends a worker that drained; it comes back with the next deployment.
+func (k *worker) stop(stuck int) {
+	w := k.world
+	if w.tr != nil {
+		w.tr.add(w, -1, "worker %d stops, %d handlers stuck", k.id, stuck)
+	}
+	if stuck == 0 {
+		w.checkCounts(k)
+	}
+	k.die()
+	k.deployed = true
+	w.push(w.now+w.between(10*time.Millisecond, time.Second), evBoot, k.id, 0)
+}
+
+// die takes everything that is in the worker's memory away. What it sent may still arrive.
+func (k *worker) die() {
+	w := k.world
+	k.inc++
+	k.m = nil
+	for i := range w.runs.n {
+		if r := w.runs.all[i]; r.worker == k.id && !r.over {
+			r.over = true
+		}
+	}
+	k.running = 0
+	for _, t := range k.open {
+		if t >= 0 {
+			// The server notices that the connection is gone.
+			w.pushEvent(event{at: w.now + w.between(time.Millisecond, 50*time.Millisecond), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
+		}
+	}
+}
+
+func (k *worker) crash() {
+	w := k.world
+	if k.m == nil {
+		return
+	}
+	w.stats.Crashes++
+	w.faulted = true
+	if w.tr != nil {
+		w.tr.add(w, -1, "worker %d is killed", k.id)
+	}
+	k.die()
+	w.push(w.now+w.between(time.Millisecond, lease), evBoot, k.id, 0)
+}
+
+func (k *worker) stall() {
+	w := k.world
+	w.stats.Stalls++
+	k.stalledUntil = w.now + w.between(lease, 3*lease)
+	if w.tr != nil {
+		w.tr.add(w, -1, "worker %d is stopped until %v", k.id, k.stalledUntil)
+	}
+}
+
+// send puts an action on its way.
+func (k *worker) send(a *machine.Action) {
+	w := k.world
+	r := w.reqs.next()
+	r.ref = w.reqs.n - 1
+	r.kind, r.worker, r.inc, r.lane, r.max, r.sent = a.Kind, k.id, k.inc, a.Lane, a.Max, k.clock()
+	r.items, r.claims, r.works, r.sets, r.holds, r.receipts = a.Items, a.Claims, a.Works, a.Settlements, a.Holds, a.Receipts
+	r.acks, r.arrivals, r.grants, r.outcomes, r.err = r.acks[:0], r.arrivals[:0], r.grants[:0], r.outcomes[:0], nil
+	r.fate, r.late, r.waiting, r.crash, r.slow, r.until = fine, false, false, false, 0, 0
+	r.tx = -1
+	if a.Kind == machine.ActCommit || a.Kind == machine.ActRollback {
+		r.tx = k.open[a.Lane]
+	}
+	for i := range r.works {
+		if ack := r.works[i].Ack; ack != nil {
+			r.acks = append(r.acks, *ack)
+		} else {
+			r.acks = append(r.acks, driver.Settlement{})
+		}
+	}
+	ref := w.reqs.n - 1
+	w.plan(k, r)
+	if k.inc != r.inc {
+		return // killed before it was sent
+	}
+	out, back := w.latency(), w.latency()
+	r.slow = back
+	if r.kind == machine.ActReceive {
+		// Receives are not lost: a receive that fails hands nothing out.
+		r.due = w.now + out
+		r.until = w.now + 20*time.Second
+		w.push(r.due, evApply, k.id, ref)
+		return
+	}
+	timeout := w.now + lease/3
+	switch r.fate {
+	case lostRequest:
+		r.err = errTimeout
+		w.push(timeout, evAnswer, k.id, ref)
+		if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+			w.dropTx(k, r)
+		}
+		return
+	case lateRequest:
+		r.err, r.late = errTimeout, true
+		w.pending++
+		w.push(timeout, evAnswer, k.id, ref)
+		r.due = timeout + w.between(0, 3*lease)
+		w.push(r.due, evApply, k.id, ref)
+		return
+	case lostAnswer:
+		r.err, r.late = errTimeout, true
+		w.pending++
+		w.push(timeout, evAnswer, k.id, ref)
+	}
+	r.due = w.now + out
+	w.push(r.due, evApply, k.id, ref)
+}
+
+// latency is how long one way takes.
+func (w *world) latency() time.Duration {
+	return time.Duration(1+w.rng.IntN(4000)) * time.Microsecond
+}
+
+// dropTx: the server never hears of this transaction's end; it rolls back when the connection is given up.
+func (w *world) dropTx(k *worker, r *request) {
+	if t := r.tx; t >= 0 {
+		w.pushEvent(event{at: w.now + w.between(time.Millisecond, lease/2), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
+	}
+}
+
+// apply lets a request reach the model.
+func (w *world) apply(r *request, at time.Duration) {
+	if at != r.due {
+		return
+	}
+	k := &w.workers[r.worker]
+	alive := k.inc == r.inc
+	switch r.kind {
+	case machine.ActReceive:
+		if !alive {
+			return
+		}
+		if !w.q.receive(w, k, r) {
+			return // waits
+		}
+	case machine.ActSettle:
+		w.q.settleAll(w, r)
+	case machine.ActProlong:
+		w.q.prolong(w, r)
+	default:
+		if w.sc.nfaults > 0 && w.storeDown() {
+			r.err = errRefused
+			if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+				w.dropTx(k, r)
+			}
+		} else if !w.st.apply(w, r) {
+			return // waits for a row
+		}
+	}
+	if w.vio != nil {
+		return
+	}
+	if r.kind == machine.ActBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
+		w.dropTx(k, r) // nobody will use it
+	}
+	if r.late {
+		w.pending--
+		return // the answer was given already, or nobody waits for it
+	}
+	if r.crash && alive {
+		k.crash()
+		return
+	}
+	if alive {
+		w.push(w.now+r.slow, evAnswer, k.id, w.refOf(r))
+	}
+}
+
+func (w *world) refOf(r *request) int { return r.ref }
+
+// answer tells the machine.
+func (k *worker) answer(r *request) {
+	w := k.world
+	ev := machine.Event{Lane: r.lane, Items: r.items, Sent: r.sent, Err: r.err}
+	grants, outcomes := r.grants, r.outcomes
+	if r.late {
+		grants, outcomes = nil, nil
+	}
+	switch r.kind {
+	case machine.ActReceive:
+		ev.Kind, ev.Arrivals, ev.Items, ev.Sent = machine.Received, r.arrivals, nil, k.clock()
+		w.stats.Deliveries += int64(len(r.arrivals))
+	case machine.ActClaim:
+		ev.Kind, ev.Grants = machine.Claimed, grants
+		if r.err == nil {
+			w.believe(k, r)
+		}
+	case machine.ActFinish:
+		ev.Kind, ev.Outcomes = machine.Finished, outcomes
+		if w.mut == mutReleaseUnanswered && r.err != nil {
+			w.releaseUnanswered(r)
+		}
+	case machine.ActSettle:
+		ev.Kind, ev.Outcomes = machine.Settled, outcomes
+	case machine.ActExtend:
+		ev.Kind, ev.Outcomes = machine.Extended, outcomes
+		if r.err == nil {
+			w.believeOn(k, r)
+		}
+	case machine.ActProlong:
+		ev.Kind, ev.Outcomes = machine.Prolonged, outcomes
+	case machine.ActBegin:
+		ev.Kind, ev.Grants = machine.Begun, grants
+		if r.err == nil && !r.late {
+			k.open[r.lane] = r.tx
+		}
+	case machine.ActCommit:
+		ev.Kind = machine.Committed
+		k.open[r.lane] = -1
+	case machine.ActRollback:
+		ev.Kind = machine.RolledBack
+		k.open[r.lane] = -1
+	}
+	if w.tr != nil {
+		w.tr.answer(w, k, r, &ev)
+	}
+	k.step(&ev)
+}

@@ -73,9 +73,8 @@ type planted struct {
 	sweep  func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error)
 	clock  *clock
 
-	mu     sync.Mutex
-	purges uint64
-	seen   map[driver.Key]driver.Hold
+	mu   sync.Mutex
+	seen map[driver.Key]driver.Hold
 }
 
 func (s *planted) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -104,7 +103,7 @@ func randomRequest(r *rand.Rand, kind int, c *cell, p *past) request {
 	case 2:
 		f := &driver.Finish{
 			Hold: hold, Final: pick(r, driver.Complete, driver.Fail, driver.Release, driver.Release, driver.Release, driver.Park),
-			Ran: driver.Ran(r.IntN(3)), Refund: r.IntN(4) == 0, RetryAfter: pick(r, 0, 0, short, time.Duration(retry)),
+			Ran: driver.Ran(r.IntN(3)), Refund: r.IntN(4) == 0, RetryAfter: pick(r, 0, 0, short, retry),
 			Keep: keep, Result: []byte{byte(r.Uint32())}, Reason: own + strconv.Itoa(r.IntN(100)),
 		}
 		return request{finish: f}

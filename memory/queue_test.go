@@ -1,0 +1,288 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+func send(t *testing.T, q *memory.Queue, ms ...driver.Message) {
+	t.Helper()
+	if err := q.Send(context.Background(), ms...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive(t *testing.T, q *memory.Queue, limit int) []driver.Delivery {
+	t.Helper()
+	d, err := q.Receive(context.Background(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func settleOne(t *testing.T, q *memory.Queue, s driver.Settlement) driver.Outcome {
+	t.Helper()
+	out, err := q.Settle(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out[0]
+}
+
+// TestReceiveInVirtualTime: a waiting Receive comes back at the very moment when something is due.
+func TestReceiveInVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.NewQueue("q", memory.WithVisibility(10*time.Second))
+		begin := time.Now()
+		at := func(want time.Duration, what string) {
+			t.Helper()
+			if got := time.Since(begin); got != want {
+				t.Errorf("%s came after %v, wanted %v", what, got, want)
+			}
+		}
+		send(t, q, driver.Message{ID: "a"}, driver.Message{ID: "b", Delay: 25 * time.Second})
+		d := receive(t, q, 1)[0]
+		at(0, "the first message")
+		d = receive(t, q, 1)[0]
+		at(10*time.Second, "the same after its visibility")
+		if out, err := q.Extend(t.Context(), 30*time.Second, d.Receipt); err != nil || out[0] != driver.Applied {
+			t.Fatal(out, err)
+		}
+		if d = receive(t, q, 1)[0]; d.ID != "b" {
+			t.Errorf("received %q, wanted b", d.ID)
+		}
+		at(25*time.Second, "the delayed message")
+		d = receive(t, q, 1)[0] // b again, before a, which was extended until 40 s
+		at(35*time.Second, "the delayed message after its visibility")
+		settleOne(t, q, driver.Settlement{Receipt: d.Receipt})
+		d = receive(t, q, 1)[0]
+		at(40*time.Second, "the extended message")
+		go func() { // a waiter knows of 50 s; the retry is due before
+			time.Sleep(time.Second)
+			settleOne(t, q, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry, After: 2 * time.Second})
+		}()
+		d = receive(t, q, 1)[0]
+		at(43*time.Second, "the retried message")
+		settleOne(t, q, driver.Settlement{Receipt: d.Receipt})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if d, err := q.Receive(ctx, 1); len(d) > 0 || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an empty queue answered %v, %v", d, err)
+		}
+		at(48*time.Second, "the deadline")
+	})
+}
+
+// TestEveryWaiterIsWoken: as many waiters as there are messages come back, and those whose context ends at the same
+// moment leave their turn to others.
+func TestEveryWaiterIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 50 {
+			q := memory.NewQueue("q")
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			got := 0
+			ctx, cancel := context.WithCancel(t.Context())
+			for i := range 8 {
+				wg.Go(func() {
+					c := t.Context()
+					if i%2 == 0 {
+						c = ctx // cancelled while the messages come
+					}
+					d, _ := q.Receive(c, 1)
+					mu.Lock()
+					got += len(d)
+					mu.Unlock()
+				})
+			}
+			synctest.Wait()
+			go cancel()
+			send(t, q, make([]driver.Message, 4)...)
+			synctest.Wait()
+			send(t, q, make([]driver.Message, 4)...)
+			wg.Wait() // a lost signal would leave one of the uncancelled waiting for ever
+			if got < 4 {
+				t.Fatalf("%d messages were received", got)
+			}
+		}
+	})
+}
+
+func TestReceipts(t *testing.T) {
+	db, clock := openFake()
+	q := db.Queue("q")
+	send(t, q, driver.Message{ID: "m"})
+	first := receive(t, q, 1)[0]
+	clock.advance(time.Minute)
+	// Its visibility is over, but nobody else has it: the receipt still counts.
+	if out, err := q.Extend(t.Context(), time.Minute, first.Receipt); err != nil || out[0] != driver.Applied {
+		t.Fatal(out, err)
+	}
+	clock.advance(2 * time.Minute)
+	second := receive(t, q, 1)[0]
+	for _, a := range []driver.Action{driver.Ack, driver.Retry, driver.Defer} {
+		if o := settleOne(t, q, driver.Settlement{Receipt: first.Receipt, Action: a}); o != driver.Lost {
+			t.Errorf("%v with a stale receipt answered %v", a, o)
+		}
+	}
+	retry := driver.Settlement{Receipt: second.Receipt, Action: driver.Retry, After: time.Second}
+	for range 2 {
+		if o := settleOne(t, q, retry); o != driver.Applied {
+			t.Errorf("retry answered %v", o)
+		}
+	}
+	if o := settleOne(t, q, driver.Settlement{Receipt: second.Receipt}); o != driver.Lost {
+		t.Errorf("an ack after the retry answered %v", o)
+	}
+	clock.advance(time.Second)
+	third := receive(t, q, 1)[0]
+	if third.Count != 3 {
+		t.Errorf("count is %d", third.Count)
+	}
+	settleOne(t, q, driver.Settlement{Receipt: third.Receipt})
+	// The place of the acked message is used again: no old receipt reaches the new message.
+	send(t, q, driver.Message{ID: "another"})
+	d := receive(t, q, 1)[0]
+	for i, old := range []driver.Delivery{first, second, third} {
+		_ = settleOne(t, q, driver.Settlement{Receipt: old.Receipt, Action: driver.Retry})
+		if out, err := q.Extend(t.Context(), time.Hour, old.Receipt); err != nil || out[0] != driver.Lost {
+			t.Errorf("receipt %d extends another message: %v, %v", i, out, err)
+		}
+	}
+	if s, err := q.Stats(t.Context()); err != nil || s.InFlight != 1 || d.Count != 1 {
+		t.Errorf("stats %+v, %v; count %d", s, err, d.Count)
+	}
+}
+
+func TestBadSettlements(t *testing.T) {
+	q, foreign := memory.NewQueue("q"), memory.NewQueue("foreign")
+	send(t, q, driver.Message{ID: "m"})
+	send(t, foreign, driver.Message{ID: "m"})
+	d, f := receive(t, q, 1)[0], receive(t, foreign, 1)[0]
+	for name, s := range map[string]driver.Settlement{
+		"foreign receipt": {Receipt: f.Receipt}, "no receipt": {}, "text": {Receipt: "x"},
+		"no letter": {Receipt: d.Receipt, Action: driver.Dead}, "letter without ID": {Receipt: d.Receipt, Action: driver.Dead, Letter: &driver.Letter{}},
+		"unknown action": {Receipt: d.Receipt, Action: 9},
+	} {
+		if out, err := q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}, s); err == nil {
+			t.Errorf("%s: answered %v", name, out)
+		}
+	}
+	if _, err := q.Extend(t.Context(), time.Second, f.Receipt); err == nil {
+		t.Error("a foreign receipt was extended")
+	}
+	if _, err := q.Receive(t.Context(), 0); err == nil {
+		t.Error("Receive of no message answered no error")
+	}
+	if s, err := q.Stats(t.Context()); err != nil || s.InFlight != 1 {
+		t.Errorf("a refused call settled something: %+v, %v", s, err)
+	}
+}
+
+// modelMessage is a message in the oracle of TestQueueModel.
+type modelMessage struct {
+	id, group string
+	due       time.Duration
+	receipt   any
+}
+
+// TestQueueModel drives the queue and a list of messages side by side: at every moment exactly those are handed out
+// that are due, and of each group only the first.
+func TestQueueModel(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	db, clock := openFake()
+	q := db.Queue("q")
+	var model []*modelMessage
+	now := time.Duration(0)
+	remove := func(m *modelMessage) { model = slices.DeleteFunc(model, func(x *modelMessage) bool { return x == m }) }
+	for step := range 5000 {
+		var held []*modelMessage
+		for _, m := range model {
+			if m.receipt != nil {
+				held = append(held, m)
+			}
+		}
+		after := time.Duration(r.IntN(20)) * time.Second
+		switch k := r.IntN(10); {
+		case k < 3:
+			m := &modelMessage{id: fmt.Sprint(step), due: now + after}
+			if r.IntN(2) == 0 {
+				m.group = fmt.Sprint("g", r.IntN(4))
+			}
+			model = append(model, m)
+			send(t, q, driver.Message{ID: m.id, Group: m.group, Delay: after})
+		case k < 5:
+			now += after
+			clock.advance(after)
+		case k < 8 && len(held) > 0:
+			m := held[r.IntN(len(held))]
+			s := driver.Settlement{Receipt: m.receipt, Action: driver.Action(r.IntN(3)), After: after}
+			if o := settleOne(t, q, s); o != driver.Applied {
+				t.Fatalf("seed %d, step %d: %v answered %v", seed, step, s.Action, o)
+			}
+			if m.receipt, m.due = nil, now+after; s.Action == driver.Ack {
+				remove(m)
+			}
+		case k == 8 && len(held) > 0:
+			m := held[r.IntN(len(held))]
+			if out, err := q.Extend(t.Context(), after, m.receipt); err != nil || out[0] != driver.Applied {
+				t.Fatalf("seed %d, step %d: extend answered %v, %v", seed, step, out, err)
+			}
+			m.due = now + after
+		default:
+			compareDeliverable(t, q, model, now, fmt.Sprintf("seed %d, step %d", seed, step))
+		}
+	}
+}
+
+// compareDeliverable receives everything that is due and compares it with the model.
+func compareDeliverable(t *testing.T, q *memory.Queue, model []*modelMessage, now time.Duration, where string) {
+	t.Helper()
+	want, byID, seen := []string{}, map[string]*modelMessage{}, map[string]bool{}
+	for _, m := range model {
+		byID[m.id] = m
+		if first := m.group == "" || !seen[m.group]; first && m.due <= now {
+			want = append(want, m.id)
+		}
+		seen[m.group] = true
+	}
+	s, err := q.Stats(t.Context())
+	if err != nil || s.Visible+s.InFlight+s.Delayed != int64(len(model)) {
+		t.Fatalf("%s: stats %+v, %v, the model has %d messages", where, s, err, len(model))
+	}
+	var got []string
+	if len(want) > 0 {
+		for _, d := range receive(t, q, 10_000) {
+			got = append(got, d.ID)
+			byID[d.ID].receipt, byID[d.ID].due = d.Receipt, now+30*time.Second
+		}
+	}
+	sort.Strings(want)
+	sort.Strings(got)
+	if !slices.Equal(got, want) && len(want) > 0 {
+		t.Fatalf("%s: received %v, the model has %v", where, got, want)
+	}
+	moment, end := context.WithTimeout(t.Context(), 100*time.Microsecond)
+	defer end()
+	if d, err := q.Receive(moment, 1); len(d) > 0 || err == nil {
+		t.Fatalf("%s: received %v, %v when nothing was due", where, d, err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d, err := q.Receive(done, 1); len(d) > 0 || err == nil {
+		t.Fatalf("%s: a done Receive answered %v, %v", where, d, err)
+	}
+}

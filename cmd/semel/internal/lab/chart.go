@@ -202,18 +202,27 @@ func details(s *Span) string {
 	return strings.Join(lines, "\n")
 }
 
-// leaveOut drops plain deliveries when there are too many to draw.
+// leaveOut drops plain deliveries when there are too many to draw, evenly over the picture.
 func (c *chart) leaveOut() {
-	over := len(c.Bars) - maxDrawn
-	if over <= 0 {
+	plain := func(b bar) bool { return b.Class == "charge" && len(b.Beats) == 0 && !b.Over }
+	many := 0
+	for _, b := range c.Bars {
+		if plain(b) {
+			many++
+		}
+	}
+	drop := min(len(c.Bars)-maxDrawn, many)
+	if drop <= 0 {
 		return
 	}
-	kept := c.Bars[:0]
+	kept, seen := c.Bars[:0], 0
 	for _, b := range c.Bars {
-		if over > 0 && b.Class == "charge" && len(b.Beats) == 0 && !b.Over {
-			over--
-			c.LeftOut++
-			continue
+		if plain(b) {
+			seen++
+			if seen*drop/many > (seen-1)*drop/many {
+				c.LeftOut++
+				continue
+			}
 		}
 		kept = append(kept, b)
 	}

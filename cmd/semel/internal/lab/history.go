@@ -59,13 +59,21 @@ type Lane struct {
 type history struct {
 	lanes []*Lane
 	spans []*Span // by From
-	sent  map[string]float64
+	byKey map[string][]*Span
+	sent  map[string][]sentAt // by key
 	end   float64
+}
+
+// sentAt is one message that the queue accepted.
+type sentAt struct {
+	Message string
+	AtMS    float64
+	Copy    int
 }
 
 // readHistory puts the entries of a run into lanes and spans.
 func readHistory(res result) *history {
-	h := &history{sent: map[string]float64{}}
+	h := &history{sent: map[string][]sentAt{}, byKey: map[string][]*Span{}}
 	ms := func(at int64) float64 { return float64(at-res.began.UnixMicro()) / 1000 }
 	type life struct{ worker, life int }
 	processes := map[life]*Process{}
@@ -77,7 +85,7 @@ func readHistory(res result) *history {
 		p := processes[id]
 		switch e.Kind {
 		case noteSent:
-			h.sent[e.Message] = at
+			h.sent[e.Key] = append(h.sent[e.Key], sentAt{Message: e.Message, AtMS: at, Copy: e.Count})
 		case noteSpawn:
 			if p == nil {
 				p = h.process(e.Worker, e.Life)
@@ -183,6 +191,9 @@ func (h *history) finish(res result) {
 		}
 		return 0
 	})
+	for _, s := range h.spans {
+		h.byKey[s.Key] = append(h.byKey[s.Key], s)
+	}
 	charges := map[string]int{}
 	for _, e := range res.effects {
 		charges[e.Key]++
@@ -195,7 +206,7 @@ func (h *history) finish(res result) {
 
 // charged finds the delivery that made an effect: the last one of this process and message whose handler had begun.
 func (h *history) charged(e Effect, at float64) (best *Span) {
-	for _, s := range h.spans {
+	for _, s := range h.byKey[e.Key] {
 		if s.PID == e.PID && s.Life == e.Life && s.Worker == e.Worker && s.Message == e.Message &&
 			s.Ran() && s.RunFrom <= at+1 {
 			best = s

@@ -132,8 +132,8 @@ func flow(spans []*Span) (f Flow) {
 // why explains the extra charges of an order; the cause is that of the first one.
 func (h *history) why(key string, visibility time.Duration) (DoubleCause, string) {
 	var charged []*Span
-	for _, s := range h.spans {
-		if s.Key == key && s.Charge > 0 {
+	for _, s := range h.byKey[key] {
+		if s.Charge > 0 {
 			charged = append(charged, s)
 		}
 	}
@@ -192,27 +192,18 @@ func (l Line) Seconds() float64 { return l.AtMS / 1000 }
 // About tells what happened to one order, in order of time.
 func (t *Tale) About(key string) []Line {
 	var out []Line
-	for _, s := range t.history.spans {
-		if s.Key == key {
-			out = append(out, s.lines()...)
+	for _, m := range t.history.sent[key] {
+		text := "the producer sends " + m.Message
+		if m.Copy > 1 {
+			text = "the producer, not having seen the answer, sends it again as " + m.Message
 		}
+		out = append(out, Line{AtMS: m.AtMS, Text: text, Tone: "quiet"})
 	}
-	for message, at := range t.history.sent {
-		if len(out) > 0 && t.sends(key, message) {
-			text := "the producer sends " + message
-			if strings.HasSuffix(message, "-2") {
-				text = "the producer, not having seen the answer, sends it again as " + message
-			}
-			out = append(out, Line{AtMS: at, Text: text, Tone: "quiet"})
-		}
+	for _, s := range t.history.byKey[key] {
+		out = append(out, s.lines()...)
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
 	return out
-}
-
-// sends tells whether a message is one of this key's.
-func (t *Tale) sends(key, message string) bool {
-	return slices.ContainsFunc(t.history.spans, func(s *Span) bool { return s.Key == key && s.Message == message })
 }
 
 func (s *Span) lines() []Line {

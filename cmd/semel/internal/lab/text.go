@@ -56,8 +56,8 @@ func (p *printer) headline(v Verdict) {
 	}
 	s := v.Story.Scenario
 	p.line("")
-	p.line("  %s  %d orders of %s, %d worker processes, seed %d", p.style(bold, "semel demo"), s.Load.Orders,
-		Money(s.Load.Amount, s.Load.Currency), s.Workers.Count, v.Story.Seed)
+	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), plural(s.Load.Orders, "order", "orders"),
+		Money(s.Load.Amount, s.Load.Currency), plural(s.Workers.Count, "worker process", "worker processes"), v.Story.Seed)
 	p.line("")
 }
 

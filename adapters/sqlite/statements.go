@@ -49,6 +49,9 @@ func parse(sql string) (*parsed, error) {
 			case second == "" || second == "TEMP" || second == "TEMPORARY":
 				second = word
 			}
+			if verb == "CREATE" && second == "TRIGGER" { // the statements in it would need a parser of their own
+				return nil, fmt.Errorf("CREATE TRIGGER cannot be an effect: make it when the application starts")
+			}
 			out.WriteString(l.text)
 		case tokenParam:
 			index, err := p.param(l.text)
@@ -71,9 +74,6 @@ func parse(sql string) (*parsed, error) {
 	}
 	if what, ok := refused[verb]; ok {
 		return nil, fmt.Errorf("%s is %s: the effects run inside semel's own transaction", verb, what)
-	}
-	if verb == "CREATE" && second == "TRIGGER" {
-		return nil, fmt.Errorf("CREATE TRIGGER cannot be an effect: make it when the application starts")
 	}
 	p.counts = verb == "INSERT" || verb == "UPDATE" || verb == "DELETE" || verb == "REPLACE"
 	p.sql = out.String()

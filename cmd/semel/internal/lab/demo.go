@@ -152,9 +152,12 @@ func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (Verdict
 	return v, nil
 }
 
-// repeatCommand is the command line that makes the same schedule again.
+// repeatCommand is the command line that makes the same schedule again. o is resolved (withDefaults).
 func repeatCommand(o DemoOptions) string {
 	cmd := fmt.Sprintf("semel demo --seed %d", o.Seed)
+	if o.Kills == 0 {
+		o.Kills = -1 // resolved: none
+	}
 	for _, f := range []struct {
 		name       string
 		value, def int
@@ -162,6 +165,9 @@ func repeatCommand(o DemoOptions) string {
 		if f.value != f.def {
 			cmd += fmt.Sprintf(" --%s %d", f.name, f.value)
 		}
+	}
+	if o.Visibility != 2*time.Second {
+		cmd += " --visibility " + o.Visibility.String()
 	}
 	return cmd
 }

@@ -141,3 +141,25 @@ func TestDemoOptionsDefaults(t *testing.T) {
 		t.Errorf("%d kills although none were asked for", n)
 	}
 }
+
+func TestRepeatCommand(t *testing.T) {
+	for _, c := range []struct {
+		o    DemoOptions
+		want string
+	}{
+		{DemoOptions{Seed: 7}, "semel demo --seed 7"},
+		{
+			DemoOptions{Seed: 7, Orders: 50, Workers: 2, Kills: 1, Visibility: time.Second},
+			"semel demo --seed 7 --orders 50 --workers 2 --kills 1 --visibility 1s",
+		},
+		{DemoOptions{Seed: 7, Kills: -1}, "semel demo --seed 7 --kills -1"},
+	} {
+		o, err := c.o.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := repeatCommand(o); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -60,6 +60,11 @@ func (m *Machine) pumpStop() {
 func (m *Machine) stop(stuck int) {
 	if !m.stopped {
 		m.stopped = true
+		for it := m.head; it != nil; it = it.next {
+			if it.ran && it.phase != phSettling {
+				m.counts.Fenced++ // it ran, and nobody heard how it ended: its lease ends by itself
+			}
+		}
 		m.act(Action{Kind: ActStop, Stuck: stuck})
 	}
 }

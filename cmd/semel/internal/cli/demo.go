@@ -34,7 +34,7 @@ with the guard on and none was lost; 3 otherwise.`,
 	f := c.Flags()
 	f.IntVar(&o.Orders, "orders", 200, "number of orders")
 	f.IntVar(&o.Workers, "workers", 3, "number of worker processes")
-	f.IntVar(&o.Kills, "kills", 4, "kills that both runs share; -1 for none")
+	f.IntVar(&o.Kills, "kills", 4, "kills that both runs share")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
 	f.DurationVar(&o.Visibility, "visibility", 2*time.Second, "visibility timeout of the queue")
 	f.StringVar(&o.Report, "report", "demo.html", "HTML report with a timeline; empty for none")
@@ -43,6 +43,9 @@ with the guard on and none was lost; 3 otherwise.`,
 }
 
 func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
+	if o.Kills == 0 {
+		o.Kills = -1 // the option's zero value is its default
+	}
 	progress, done := a.progress()
 	v, err := lab.RunDemo(ctx, o, progress)
 	done()

@@ -2,7 +2,6 @@ package semel
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"slices"
 
@@ -33,11 +32,9 @@ func fingerprint(id [driver.FingerprintRecipe]byte, sum [sha256.Size]byte) Finge
 func FingerprintBody() FingerprintFunc {
 	c, id := new(content), recipe("body")
 	return func(m *Message) (Fingerprint, error) {
-		sum, isJSON := c.sum(m.Body)
-		if isJSON {
-			return fingerprint(id, sum), nil
-		}
-		return fingerprint(id, sha256.Sum256(append([]byte("raw:"), sum[:]...))), nil
+		// Bytes without a canonical form are no canonical form: the two kinds of sums cannot meet.
+		sum, _ := c.sum(m.Body)
+		return fingerprint(id, sum), nil
 	}
 }
 
@@ -72,7 +69,8 @@ func FingerprintJSON(pointers ...string) FingerprintFunc {
 	}
 }
 
-// appendFields appends every field with its length, so that no two lists of fields give the same bytes.
+// appendFields appends every field behind a byte that canonical JSON never contains, so that no two lists of fields give
+// the same bytes.
 func appendFields(b, body []byte, ptrs []jsonptr.Pointer) ([]byte, bool) {
 	for i, p := range ptrs {
 		find := p.FindValid
@@ -88,12 +86,9 @@ func appendFields(b, body []byte, ptrs []jsonptr.Pointer) ([]byte, bool) {
 			return b, false
 		}
 		b = append(b, fieldValue)
-		at := len(b)
-		b = append(b, make([]byte, 8)...)
 		if b, err = canonjson.Append(b, raw); err != nil {
 			return b, false
 		}
-		binary.BigEndian.PutUint64(b[at:], uint64(len(b)-at-8))
 	}
 	return b, true
 }

@@ -41,6 +41,7 @@ func TestFM51_FingerprintsDiffer(t *testing.T) {
 		{"json:/amount", `{"amount":null}`, `{}`},
 		{"json:/a,/b", `{"a":1}`, `{"b":1}`},
 		{"json:/a,/b", `{"a":"x","b":"y"}`, `{"a":"xy","b":""}`},
+		{"json:/a,/b", `{"a":1,"b":23}`, `{"a":12,"b":3}`},
 		{"json:/amount", `pay 100`, `pay 101`},
 		{"json:/amount", `{"amount":100`, `{"amount":100}`},
 		{"json:/amount", `{"amount":1,"amount":2}`, `{"amount":1}`},

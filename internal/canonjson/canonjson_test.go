@@ -135,6 +135,8 @@ func TestNumbers(t *testing.T) {
 		"123456789012345678901234": "1.23456789012345678901234e+23",
 		"1e400":                    "1e+400", "-1E+400": "-1e+400", "1e-400": "1e-400",
 		"2.2250738585072014e-308": "2.2250738585072014e-308",
+		// Below the normal range too, where doubles end in 0.
+		"1.0000000000000000001e-400": "1.0000000000000000001e-400", "4.9406564584124654e-324": "4.9406564584124654e-324",
 	} {
 		got := canon(t, src)
 		if got != want {
@@ -272,6 +274,10 @@ func TestRejects(t *testing.T) {
 	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
 	if got := canon(t, deep); got != deep {
 		t.Error("nesting at the limit changed")
+	}
+	wide := "[" + strings.Repeat("[{}],", 3*MaxDepth) + "[]]"
+	if got := canon(t, wide); got != wide {
+		t.Error("many shallow values are taken for deep ones")
 	}
 }
 

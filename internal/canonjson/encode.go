@@ -213,11 +213,7 @@ func (e *Encoder) order(first, body int) bool {
 	ms := e.members[first:]
 	sorted := true
 	for i := 1; i < len(ms) && sorted; i++ {
-		c := e.compare(ms[i-1], ms[i])
-		if c == 0 {
-			return false
-		}
-		sorted = c < 0
+		sorted = e.compare(ms[i-1], ms[i]) < 0
 	}
 	if sorted {
 		return true

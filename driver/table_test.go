@@ -87,7 +87,12 @@ func TestDecideClaim(t *testing.T) {
 		{"released, not due", inState(Released, notDue), claim(other), live, Busy, Released, false, func(_ Record, g Grant) bool {
 			return g.Wait == time.Hour-10*time.Second
 		}},
-		{"released, its own spent nonce", inState(Released), claim(mine), live, Busy, Released, false, nil},
+		{"released, its own spent nonce", inState(Released), claim(mine), live, Busy, Released, false, func(_ Record, g Grant) bool {
+			return g.Wait == 0
+		}},
+		{"released, its own spent nonce, not due", inState(Released, notDue), claim(mine), live, Busy, Released, false, func(_ Record, g Grant) bool {
+			return g.Wait == time.Hour-10*time.Second
+		}},
 		{"released, policy gets stricter", inState(Released), claim(other, by(Once)), live, Acquired, InProgress, true, func(r Record, _ Grant) bool {
 			return r.Takeover == Once
 		}},
@@ -111,6 +116,9 @@ func TestDecideClaim(t *testing.T) {
 		}},
 		{"expired", inState(InProgress), claim(other), expired, Acquired, InProgress, true, func(r Record, g Grant) bool {
 			return r.Token == drawn && r.Unknown && r.Uncertainty == 1 && r.Takeovers == 1 && r.Attempt == 2 && g.Unknown && g.Takeovers == 1
+		}},
+		{"expired, the same delivery", inState(InProgress, func(r *Record) { r.Beat = 5 }), claim(other, func(c *Claim) { c.DeliveryID = "d-1" }), expired, Acquired, InProgress, true, func(r Record, g Grant) bool {
+			return g.Redelivery && r.Beat == 0 && len(r.Deliveries) == 1
 		}},
 		{"expired under probe", inState(InProgress, under(Probe)), claim(other), expired, Acquired, InProgress, true, func(_ Record, g Grant) bool {
 			return g.Takeover == Probe && g.Unknown

@@ -236,19 +236,20 @@ func TestOperateFields(t *testing.T) {
 	unsure := func(r *Record) { r.Unknown, r.Uncertainty, r.Attempt, r.Takeovers = true, 2, 5, 1 }
 	r = do(inState(FailedState, unsure), operate(Redrive))
 	if r.Generation != 2 || r.Epoch != 0 || r.Attempt != 0 || r.Failures != 0 || r.Takeovers != 0 || !r.Unknown || r.Uncertainty != 2 ||
-		r.Token != 7 || !r.RetainUntil.Equal(now.Add(24*time.Hour)) || r.Fingerprint != fpA {
+		r.Token != 7 || !r.RetainUntil.Equal(now.Add(24*time.Hour)) || r.Fingerprint != fpA || !r.Spent || r.Reason != "operator" {
 		t.Errorf("redriven: %+v", r)
 	}
-	r = do(inState(FailedState, unsure), operate(Redrive, func(o *Operation) { o.Verified, o.Fingerprint = true, fpB }))
-	if r.Unknown || r.Fingerprint != fpB {
+	disposed := func(r *Record) { r.Disposed = true }
+	r = do(inState(FailedState, unsure, disposed), operate(Redrive, func(o *Operation) { o.Verified, o.Fingerprint = true, fpB }))
+	if r.Unknown || r.Disposed || r.Fingerprint != fpB {
 		t.Errorf("FM81 redriven with an edited letter, verified: %+v", r)
 	}
-	r = do(inState(Completed), operate(Redrive, func(o *Operation) { o.NewGeneration = true }))
-	if r.Generation != 2 || r.Epoch != 1 || r.Result != nil || !r.CompletedAt.IsZero() {
+	r = do(inState(Completed, unsure), operate(Redrive, func(o *Operation) { o.NewGeneration = true }))
+	if r.Generation != 2 || r.Epoch != 1 || r.Unknown || r.Result != nil || !r.CompletedAt.IsZero() {
 		t.Errorf("rerun: %+v", r)
 	}
 	r = do(inState(InProgress), operate(ForceRelease, func(o *Operation) { o.Token = 0 }))
-	if r.Token != drawn || r.Nonce == mine || !r.Unknown || r.Uncertainty != 1 || !r.RetryAt.Equal(now) {
+	if r.Reason != "operator" || !r.RetainUntil.Equal(now.Add(24*time.Hour)) || r.Token != drawn || r.Nonce == mine || !r.Unknown || r.Uncertainty != 1 || !r.RetryAt.Equal(now) {
 		t.Errorf("force-released: %+v", r)
 	}
 	if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {

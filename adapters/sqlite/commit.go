@@ -29,12 +29,17 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 		return nil, err
 	}
 	out := make([]driver.Outcome, len(w))
-	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, out) })
+	hashes := workHashes(w)
+	err := s.db.write(ctx, 2*len(w), func(t *txn) error { return t.commit(w, hashes, out) })
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)
 	}
 	s.db.settled(w, out)
 	return out, nil
+}
+
+func workHashes(w []driver.Work) [][]byte {
+	return hashes(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
 }
 
 // checkWorks refuses what this store cannot write, before anything is written.
@@ -76,10 +81,10 @@ func (s *Store) checkWork(w *driver.Work) error {
 
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion was written
 // now writes anything else.
-func (t *txn) commit(w []driver.Work, out []driver.Outcome) error {
+func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
 	acks := map[*Queue][]*driver.Settlement{}
 	for i := range w {
-		o, fresh, err := t.finish(&w[i].Finish)
+		o, fresh, err := t.finish(&w[i].Finish, hashes[i])
 		if err != nil {
 			return fmt.Errorf("key %q: %w", w[i].Finish.Hold.Key.Raw, err)
 		}

@@ -11,8 +11,9 @@ import (
 const (
 	letterColumns = `l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
   l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body`
-	sqlLetters = "SELECT " + letterColumns + ` FROM semel_letter l JOIN semel_queue q ON q.id = l.queue WHERE q.name = ?
-  ORDER BY l.seq LIMIT ?`
+	// sqlLetters walks in the order of writing: sorting would hold all bodies in memory.
+	sqlLetters = "SELECT " + letterColumns + ` FROM semel_letter l
+  WHERE +l.queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY l.seq LIMIT ?`
 	sqlLetter = "SELECT " + letterColumns + ` FROM semel_letter l JOIN semel_queue q ON q.id = l.queue WHERE q.name = ?
   AND l.id = ?`
 	// 1 queue, then letterColumns

@@ -55,6 +55,8 @@ type receipt struct {
 	hand int64
 	// run: the message was in semel_stream when it was handed out.
 	run bool
+	// long: its body is in semel_body.
+	long bool
 	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
 	settled atomic.Uint32
 }

@@ -14,7 +14,7 @@ const (
 	sqlFlightsOver  = "SELECT hand, first, last, until, hold FROM semel_flight WHERE hand >= ? AND hand <= ? AND until <= ?"
 	sqlFlightDelete = "DELETE FROM semel_flight WHERE hand = ?"
 	// 1 hand 2 first 3 last 4 rest 5 until 6 hold
-	sqlFlightInsert = "INSERT INTO semel_flight (hand, first, last, rest, until, hold) VALUES (?, ?, ?, ?, ?, ?)"
+	sqlFlightInsert = "INSERT INTO semel_flight (hand, first, last, rest, parted, until, hold) VALUES (?, ?, ?, ?, 0, ?, ?)"
 
 	// sqlToTimed gives messages of semel_stream a time of their own; they were handed out once.
 	// 1 queue 2 until 3 hold 4 held 5 hand 6 first 7 last
@@ -113,10 +113,10 @@ func (t *txn) receive(q *Queue, limit int) ([]driver.Delivery, error) {
 // landFlights ends runs whose visibility is over: what is left of them gets a time of its own, in the past. Their
 // receipts stay good until the messages are handed out again.
 func (t *txn) landFlights(row *queueRow, enough int) error {
-	type flight struct{ hand, first, last, until, hold int64 }
-	var over []flight
+	type landing struct{ hand, first, last, until, hold int64 }
+	var over []landing
 	err := t.s.query(func(v []sqldriver.Value) error {
-		over = append(over, flight{integer(v[0]), integer(v[1]), integer(v[2]), integer(v[3]), integer(v[4])})
+		over = append(over, landing{integer(v[0]), integer(v[1]), integer(v[2]), integer(v[3]), integer(v[4])})
 		return nil
 	}, sqlFlightsOver, row.low(), row.high(), t.micros())
 	if err != nil {
@@ -234,7 +234,7 @@ func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 			return nil, err
 		}
 		rc := &receipts[len(out)]
-		rc.q, rc.pos, rc.hand, rc.run = h.q, c.pos, hand, !first
+		rc.q, rc.pos, rc.hand, rc.run, rc.long = h.q, c.pos, hand, !first, !c.inline
 		c.Receipt = rc
 		out = append(out, c.Delivery)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -93,6 +94,37 @@ func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
 	return r, err
 }
 
+// findStep is how many records one statement reads. Fewer are asked for by naming the last one again.
+const findStep = 16
+
+// sqlRecordsByHash reads findStep records. The driver describes the columns of every answer anew, which costs as much as
+// reading several rows.
+var sqlRecordsByHash = "SELECT " + recordColumns + " FROM semel_record WHERE hash IN (?" + strings.Repeat(", ?", findStep-1) + ")"
+
+// findAll reads the records of some of the claims.
+func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]driver.Record, error) {
+	out := make(map[driver.Key]driver.Record, len(which))
+	add := func(v []sqldriver.Value) error {
+		r, err := scanRecord(v)
+		out[r.Key] = r
+		return err
+	}
+	if len(which) == 1 {
+		return out, t.s.query(add, sqlRecordByHash, hashes[which[0]])
+	}
+	args := make([]sqldriver.Value, findStep)
+	for len(which) > 0 {
+		for i := range args {
+			args[i] = hashes[which[min(i, len(which)-1)]]
+		}
+		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
+			return nil, err
+		}
+		which = which[min(findStep, len(which)):]
+	}
+	return out, nil
+}
+
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
@@ -168,6 +200,18 @@ func plain(s string) bool {
 		}
 	}
 	return true
+}
+
+// hashes computes the hashes of the keys of items, in the caller's goroutine: the writing one is the busy one.
+func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
+	out := make([][]byte, len(items))
+	all := make([]byte, 0, hashSize*len(items))
+	for i := range items {
+		h := key(&items[i]).Hash()
+		all = append(all, h[:hashSize]...)
+		out[i] = all[hashSize*i : hashSize*(i+1) : hashSize*(i+1)]
+	}
+	return out
 }
 
 // hash16 is the hash of a key as it is stored.

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	sqlFlight      = "SELECT first, last, rest FROM semel_flight WHERE hand = ?"
+	sqlFlight      = "SELECT first, last, rest, parted FROM semel_flight WHERE hand = ?"
 	sqlFlightRest  = "UPDATE semel_flight SET rest = ? WHERE hand = ?"
+	sqlFlightPart  = "UPDATE semel_flight SET parted = 1 WHERE hand = ?"
 	sqlFlightUntil = "UPDATE semel_flight SET until = ?, hold = ? WHERE hand = ?"
 	sqlRunHas      = "SELECT pos FROM semel_stream WHERE pos BETWEEN ? AND ?"
 	sqlBodyDelete  = "DELETE FROM semel_body WHERE pos BETWEEN ? AND ?"
@@ -110,6 +111,14 @@ func (t *txn) letters(row *queueRow, s *driver.Settlement) error {
 	return nil
 }
 
+// flight is a row of semel_flight.
+type flight struct{ first, last, rest, parted int64 }
+
+func (t *txn) flight(hand int64) (f flight, ok bool, err error) {
+	ok, err = t.s.one([]*int64{&f.first, &f.last, &f.rest, &f.parted}, sqlFlight, hand)
+	return f, ok, err
+}
+
 // settleRuns removes messages of runs. What is acknowledged together mostly was received together: neighbours go with
 // one statement.
 func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out []driver.Outcome) error {
@@ -118,10 +127,10 @@ func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out 
 	for len(acks) > 0 {
 		hand := at(acks[0]).hand
 		n := 1
-		for n < len(acks) && at(acks[n]).hand == hand && at(acks[n]).pos-at(acks[n-1]).pos <= 1 {
+		for n < len(acks) && at(acks[n]).hand == hand {
 			n++
 		}
-		if err := t.settleRun(row, hand, acks[:n], s, out); err != nil {
+		if err := t.settleFlight(row, hand, acks[:n], s, out); err != nil {
 			return err
 		}
 		acks = acks[n:]
@@ -129,47 +138,80 @@ func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out 
 	return nil
 }
 
-// settleRun removes neighbours of one hand-off; acks are in the order of their positions.
-func (t *txn) settleRun(row *queueRow, hand int64, acks []int, s []*driver.Settlement, out []driver.Outcome) error {
+// settleFlight removes messages of one hand-off; acks are in the order of their positions.
+func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Settlement, out []driver.Outcome) error {
 	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
-	var start, end, rest int64
-	flying, err := t.s.one([]*int64{&start, &end, &rest}, sqlFlight, hand)
+	f, flying, err := t.flight(hand)
 	if err != nil {
 		return err
 	}
-	first, last := at(acks[0]).pos, at(acks[len(acks)-1]).pos
-	var present map[int64]bool // nil: all of them
-	if flying && rest != end-start+1 {
-		present = map[int64]bool{}
-		err := t.s.query(func(v []sqldriver.Value) error {
-			present[integer(v[0])] = true
-			return nil
-		}, sqlRunHas, first, last)
-		if err != nil {
-			return err
+	removed := int64(0)
+	for len(acks) > 0 {
+		n, long := 1, at(acks[0]).long
+		for n < len(acks) && at(acks[n]).pos-at(acks[n-1]).pos <= 1 {
+			long = long || at(acks[n]).long
+			n++
 		}
+		first, last := at(acks[0]).pos, at(acks[n-1]).pos
+		if !flying || f.parted != 0 {
+			gone, err := t.settleParted(row, flying, acks[:n], s, out)
+			if err != nil {
+				return err
+			}
+			removed += gone
+		} else {
+			// The run is ours and nothing was given back: what is not there any more, this receipt has removed before.
+			gone, err := t.s.exec(sqlStreamDelete, first, last)
+			if err != nil {
+				return err
+			}
+			removed += gone
+			for _, i := range acks[:n] {
+				out[i] = driver.Applied
+			}
+		}
+		if long {
+			if err := t.deleteBodies(acks[:n], s, out); err != nil {
+				return err
+			}
+		}
+		acks = acks[n:]
 	}
-	if flying {
-		n, err := t.s.exec(sqlStreamDelete, first, last)
-		if err != nil {
-			return err
-		}
-		if _, err := t.s.exec(sqlBodyDelete, first, last); err != nil {
-			return err
-		}
-		if err := t.flightRest(hand, rest-n); err != nil {
-			return err
-		}
+	if !flying || removed == 0 {
+		return nil
 	}
+	return t.flightRest(hand, f.rest-removed)
+}
+
+// settleParted removes messages of a run that is over, or that some messages have left.
+func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.Settlement, out []driver.Outcome) (removed int64, err error) {
 	for k, i := range acks {
-		rc := at(i)
-		switch {
-		case k > 0 && rc == at(acks[k-1]): // the same receipt twice in one call
+		rc := s[i].Receipt.(*receipt)
+		if k > 0 && rc == s[acks[k-1]].Receipt.(*receipt) { // the same receipt twice in one call
 			out[i] = out[acks[k-1]]
-		case flying && (present == nil || present[rc.pos]):
+			continue
+		}
+		n := int64(0)
+		if flying {
+			if n, err = t.s.exec(sqlStreamDelete, rc.pos, rc.pos); err != nil {
+				return removed, err
+			}
+		}
+		if n == 1 {
+			removed++
 			out[i] = driver.Applied
-		default:
-			if out[i], err = t.settleOne(row, s[i], rc); err != nil {
+		} else if out[i], err = t.settleOne(row, s[i], rc); err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// deleteBodies removes the long bodies of messages that are gone.
+func (t *txn) deleteBodies(acks []int, s []*driver.Settlement, out []driver.Outcome) error {
+	for _, i := range acks {
+		if rc := s[i].Receipt.(*receipt); rc.long && out[i] == driver.Applied {
+			if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
 				return err
 			}
 		}
@@ -216,8 +258,10 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 	if _, err := t.s.exec(sqlTimedDelete, rc.pos); err != nil {
 		return driver.Unknown, err
 	}
-	if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
-		return driver.Unknown, err
+	if rc.long {
+		if _, err := t.s.exec(sqlBodyDelete, rc.pos, rc.pos); err != nil {
+			return driver.Unknown, err
+		}
 	}
 	if group != "" {
 		if _, err := t.s.exec(sqlGroupNext, row.id, group); err != nil {
@@ -229,8 +273,7 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 
 // leaveRun gives one message of a run a time of its own; false when the receipt's run is over or the message left it.
 func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held bool) (bool, error) {
-	var first, last, rest int64
-	flying, err := t.s.one([]*int64{&first, &last, &rest}, sqlFlight, rc.hand)
+	f, flying, err := t.flight(rc.hand)
 	if !flying || err != nil {
 		return false, err
 	}
@@ -247,7 +290,10 @@ func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held boo
 	if _, err := t.s.exec(sqlStreamDelete, rc.pos, rc.pos); err != nil {
 		return false, err
 	}
-	return true, t.flightRest(rc.hand, rest-1)
+	if _, err := t.s.exec(sqlFlightPart, rc.hand); err != nil {
+		return false, err
+	}
+	return true, t.flightRest(rc.hand, f.rest-1)
 }
 
 // Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
@@ -313,16 +359,15 @@ func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]dri
 
 // extendRun extends a run when members are all that is left of it.
 func (t *txn) extendRun(hand int64, visible time.Duration, members map[int64]bool) (bool, error) {
-	var first, last, rest int64
-	flying, err := t.s.one([]*int64{&first, &last, &rest}, sqlFlight, hand)
-	if !flying || rest != int64(len(members)) || err != nil {
+	f, flying, err := t.flight(hand)
+	if !flying || f.rest != int64(len(members)) || err != nil {
 		return false, err
 	}
 	all := true
 	err = t.s.query(func(v []sqldriver.Value) error {
 		all = all && members[integer(v[0])]
 		return nil
-	}, sqlRunHas, first, last)
+	}, sqlRunHas, f.first, f.last)
 	if !all || err != nil {
 		return false, err
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,50 +27,65 @@ func (s *Store) Features() driver.StoreFeatures {
 // driver.ErrNotCommitted, that it is unknown whether it was.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	out := make([]driver.Grant, len(c))
-	hashes := make([][]byte, len(c))
-	for i := range c {
-		hashes[i] = hash16(&c[i].Key)
-	}
-	err := s.db.write(ctx, len(c), func(t *txn) (err error) {
-		for i := range c {
-			if out[i], err = t.claim(&c[i], hashes[i]); err != nil {
-				return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
-			}
-		}
-		return nil
-	})
+	hashes := hashes(c, func(c *driver.Claim) *driver.Key { return &c.Key })
+	err := s.db.write(ctx, len(c), func(t *txn) error { return t.claims(c, hashes, out) })
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	return out, nil
 }
 
-// claim decides one claim. Most keys are new, so the insert comes first: it is the guarded write for "no record".
-func (t *txn) claim(c *driver.Claim, hash []byte) (driver.Grant, error) {
+// claims decides claims in their order. Most keys are new, so the inserts come first: they are the guarded write for "no
+// record". Those that have one are read together and decided by the table.
+func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) error {
+	var old []int
+	for i := range c {
+		drawn, err := t.draw()
+		if err != nil {
+			return err
+		}
+		after, g, _ := driver.DecideClaim(driver.Record{}, c[i], t.now, uint64(drawn))
+		fresh, err := t.insert(&after, hashes[i])
+		if err != nil {
+			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
+		}
+		if !fresh {
+			old = append(old, i)
+			continue
+		}
+		out[i] = g
+		t.use(drawn)
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	found, err := t.findAll(hashes, old)
+	if err != nil {
+		return err
+	}
+	for _, i := range old {
+		if out[i], err = t.claimOld(&c[i], found); err != nil {
+			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
+		}
+	}
+	return nil
+}
+
+// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice.
+func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]driver.Record) (driver.Grant, error) {
+	r, ok := found[c.Key]
+	if !ok {
+		return driver.Grant{}, errors.New("its hash is that of another key")
+	}
 	drawn, err := t.draw()
 	if err != nil {
 		return driver.Grant{}, err
-	}
-	after, g, _ := driver.DecideClaim(driver.Record{}, *c, t.now, uint64(drawn))
-	fresh, err := t.insert(&after, hash)
-	if err != nil {
-		return g, err
-	}
-	if fresh {
-		t.use(drawn)
-		if t.tokens != nil {
-			err = t.touch(after.Token) // a reserved token may be of a block that a sweep knows already
-		}
-		return g, err
-	}
-	r, err := t.find(c.Key, hash)
-	if err != nil {
-		return g, err
 	}
 	after, g, changed := driver.DecideClaim(r, *c, t.now, uint64(drawn))
 	if !changed {
 		return g, nil
 	}
+	found[c.Key] = after
 	t.use(int64(after.Token))
 	return g, t.store(r.Token, &after)
 }
@@ -77,9 +93,10 @@ func (t *txn) claim(c *driver.Claim, hash []byte) (driver.Grant, error) {
 // Extend renews leases in one transaction.
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(h))
+	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
 	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
 		for i := range h {
-			if out[i], err = t.extend(&h[i], lease); err != nil {
+			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
 			}
 		}
@@ -91,11 +108,10 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	return out, nil
 }
 
-func (t *txn) extend(h *driver.Hold, lease time.Duration) (driver.Outcome, error) {
+func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.Outcome, error) {
 	if !checkToken(h.Token) {
 		return driver.Lost, nil
 	}
-	hash := hash16(&h.Key)
 	n, err := t.s.exec(sqlExtend, int64(lease), micro(t.now.Add(lease)), t.micros(), int64(h.Token), h.Nonce[:],
 		int64(h.Generation), hash)
 	if err != nil {
@@ -118,9 +134,10 @@ func (t *txn) extend(h *driver.Hold, lease time.Duration) (driver.Outcome, error
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(f))
+	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
 		for i := range f {
-			if out[i], _, err = t.finish(&f[i]); err != nil {
+			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
 				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
 			}
 		}
@@ -133,11 +150,10 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 }
 
 // finish decides one end of an attempt; changed is false when nothing was written now.
-func (t *txn) finish(f *driver.Finish) (o driver.Outcome, changed bool, err error) {
+func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed bool, err error) {
 	if !checkToken(f.Hold.Token) {
 		return driver.Lost, false, nil
 	}
-	hash := hash16(&f.Hold.Key)
 	if f.Final == driver.Complete {
 		n, err := t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
 			int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hash)

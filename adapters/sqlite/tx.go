@@ -190,7 +190,9 @@ func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, gr
 		return nil, grants, again, errors.Join(explain(db.path, err), x.tx.Rollback())
 	}
 	keep = true
+	x.mu.Lock() // expire reads timer
 	x.timer = time.AfterFunc(db.o.MaxTx, x.expire)
+	x.mu.Unlock()
 	return x, grants, false, nil
 }
 
@@ -340,7 +342,7 @@ func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
 			return err
 		}
 	}
-	if err := x.t.commit(w, out); err != nil {
+	if err := x.t.commit(w, workHashes(w), out); err != nil {
 		return err
 	}
 	for i, o := range out {

@@ -71,12 +71,13 @@ CREATE TABLE semel_stream (
 
 -- A run of semel_stream that was handed out and is not settled yet.
 CREATE TABLE semel_flight (
-  hand  INTEGER PRIMARY KEY,             -- queue id << 44 | number of the hand-off
-  first INTEGER NOT NULL,
-  last  INTEGER NOT NULL,                -- positions, inclusive
-  rest  INTEGER NOT NULL,                -- messages of the run that are still in semel_stream
-  until INTEGER NOT NULL,                -- visible to others after it
-  hold  INTEGER NOT NULL                 -- the visibility that was asked for
+  hand   INTEGER PRIMARY KEY,            -- queue id << 44 | number of the hand-off
+  first  INTEGER NOT NULL,
+  last   INTEGER NOT NULL,               -- positions, inclusive
+  rest   INTEGER NOT NULL,               -- messages of the run that are still in semel_stream
+  parted INTEGER NOT NULL,               -- 1: some were given back or extended singly, and are in semel_timed
+  until  INTEGER NOT NULL,               -- visible to others after it
+  hold   INTEGER NOT NULL                -- the visibility that was asked for
 ) STRICT;
 
 -- Messages with a time of their own: delayed, given back, extended, or of an ordered group.

@@ -65,3 +65,26 @@ func ExampleFingerprintJSON() {
 	fmt.Println(first.Differs(again), first.Differs(other))
 	// Output: false true
 }
+
+// The two routes of one upload give one key.
+func ExampleKeyFromS3() {
+	key := semel.KeyFromS3()
+	for _, body := range []string{
+		`{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"in"},
+			"object":{"key":"my+report.csv","versionId":"V1","sequencer":"0055AED6"}}}]}`,
+		`{"detail-type":"Object Created","source":"aws.s3","detail":{"bucket":{"name":"in"},
+			"object":{"key":"my report.csv","version-id":"V1","sequencer":"0055AED6"}}}`,
+	} {
+		fmt.Println(key(&semel.Message{Body: []byte(body)}))
+	}
+	// Output:
+	// in|my report.csv|V1 <nil>
+	// in|my report.csv|V1 <nil>
+}
+
+// The parts of a key come back out of its text form.
+func ExampleSplitTuple() {
+	parts, err := semel.SplitTuple(`a\|b|c`)
+	fmt.Printf("%q %v\n", parts, err)
+	// Output: ["a|b" "c"] <nil>
+}

@@ -181,7 +181,7 @@ func (x *exam) times() {
 	if x.w.Timeout > 0 {
 		limit = time.Duration(x.w.Timeout)
 	}
-	lease := visible / 10 * 9
+	lease := x.w.Lease()
 	switch {
 	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
 		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most", limit, x.q.MaxVisible)
@@ -196,8 +196,8 @@ func (x *exam) times() {
 	default:
 		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", visible, limit)
 	}
-	if kill := time.Duration(x.w.KillGrace); x.handler && x.w.HTTP == "" && kill >= lease {
-		x.note(levelDanger, "kill-grace", fmt.Sprintf("--kill-grace %s", (lease/3).Round(time.Second)),
+	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && kill >= lease {
+		x.note(levelDanger, "kill-grace", fmt.Sprintf("--kill-grace %s", lease/3),
 			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over", kill, lease)
 	}
 }

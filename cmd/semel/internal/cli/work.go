@@ -223,7 +223,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 	}
 	program := func(argv []string, keep int) *worker.Exec {
 		return &worker.Exec{
-			Argv: argv, Queue: name, Keep: keep, KillGrace: time.Duration(s.w.KillGrace), Log: s.log, Broken: s.stop, Guard: guard,
+			Argv: argv, Queue: name, Keep: keep, KillGrace: s.w.KillGraceOr(), Log: s.log, Broken: s.stop, Guard: guard,
 		}
 	}
 	if s.w.HTTP == "" {

@@ -127,7 +127,6 @@ func (w *Work) checkNumbers() error {
 		{"max-runtime", w.MaxRuntime <= 0, "use a positive duration"},
 		{"retention", w.Retention <= 0, "use a positive duration"},
 		{"grace", w.Grace < Duration(10*time.Millisecond), "use 10ms or more"},
-		{"kill-grace", w.KillGrace < Duration(10*time.Millisecond), "use 10ms or more"},
 		{"result-max", w.ResultMax < 1, "use 1 byte or more"},
 	} {
 		if c.bad {

@@ -39,7 +39,7 @@ type Work struct {
 	Timeout     Duration `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
 	MaxRuntime  Duration `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
 	Grace       Duration `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
-	KillGrace   Duration `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process"`
+	KillGrace   Duration `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
 	MaxAttempts int      `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range    `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
 	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
@@ -60,11 +60,23 @@ func Default() Work {
 		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume",
 		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch,
 		Visibility: Duration(semel.DefaultVisibility), MaxRuntime: Duration(semel.DefaultMaxRuntime),
-		Grace: Duration(semel.DefaultGrace), KillGrace: Duration(5 * time.Second),
+		Grace:       Duration(semel.DefaultGrace),
 		MaxAttempts: semel.DefaultMaxAttempts,
 		Backoff:     Range{Duration(semel.DefaultBackoffMin), Duration(semel.DefaultBackoffMax)},
 		Retention:   Duration(semel.DefaultRetention), ResultMax: Size(semel.DefaultResultMax),
 	}
+}
+
+// Lease is how long a claim lasts without a heartbeat: 0.9 of the visibility.
+func (w *Work) Lease() time.Duration { return time.Duration(w.Visibility) / 10 * 9 }
+
+// KillGraceOr is the kill grace; unless one is given it ends well before the lease does, so that a cancelled handler is
+// gone when another worker takes over.
+func (w *Work) KillGraceOr() time.Duration {
+	if w.KillGrace > 0 {
+		return time.Duration(w.KillGrace)
+	}
+	return min(5*time.Second, w.Lease()/3)
 }
 
 // field is one setting of Work.

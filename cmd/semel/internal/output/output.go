@@ -101,7 +101,11 @@ func List[T any](p *Printer, items []T, header []string, row func(T) []any) erro
 		cells := row(it)
 		for i, c := range cells {
 			if s, ok := c.(string); ok {
-				cells[i] = Printable(s, 80)
+				limit := 80
+				if i == len(cells)-1 { // reasons stand last
+					limit = 240
+				}
+				cells[i] = Printable(s, limit)
 			}
 		}
 		t.AppendRow(cells)
@@ -148,7 +152,7 @@ func (p *Printer) Report(err error) int {
 	return e.Code.Exit()
 }
 
-// Printable makes a string safe for a terminal: control characters are escaped, and it is cut after max runes (0 = not).
+// Printable makes a string safe for a terminal: control characters are escaped, and it is cut after limit runes (0 = not).
 func Printable(s string, limit int) string {
 	var b strings.Builder
 	n := 0

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/semel-dev/semel/adapters/sqlite"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"semel": main}) }
+
+// TestScripts runs testdata/script: every command, with its exit codes. Beside testscript's own commands there are:
+//
+//	exits N PROG ARG…        runs a program that must exit N
+//	eventually FILE REGEXP   waits until a file matches
+//	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("SEMEL_SKIP", "")
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "eventually": eventually, "sql": runSQL,
+		},
+		RequireUniqueNames: true,
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits N PROG ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		e := (*exec.ExitError)(nil)
+		if !errors.As(err, &e) {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: eventually FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	path := ts.MkAbs(args[0])
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(path)
+		if err == nil && re.Match(b) {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s does not match %q: %v\n%s", args[0], args[1], err, b)
+		}
+	}
+}
+
+func runSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql DB STATEMENT")
+	}
+	ctx := context.Background()
+	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	ts.Check(err)
+	defer func() { ts.Check(db.Close()) }()
+	rows, err := db.SQL().QueryContext(ctx, args[1])
+	ts.Check(err)
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var v any
+		ts.Check(rows.Scan(&v))
+		_, err := ts.Stdout().Write([]byte(text(v) + "\n"))
+		ts.Check(err)
+	}
+	ts.Check(rows.Err())
+}
+
+func text(v any) string {
+	switch x := v.(type) {
+	case int64:
+		return strconv.FormatInt(x, 10)
+	case string:
+		return x
+	case []byte:
+		return string(x)
+	}
+	return "?"
+}
+
+// TestScriptsAreRun keeps a misspelt folder from passing as no tests.
+func TestScriptsAreRun(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("found %d scripts: %v", len(files), err)
+	}
+}

@@ -117,6 +117,11 @@ func (m *Machine) onClaimed(ev *Event) {
 				l.claimAt = m.now + delay(it.tries)
 				it.tries++
 			}
+			if m.alone == it {
+				it.phase = phHeld
+				m.ready.pushFront([]*Item{it})
+				break
+			}
 			it.phase = phQueued
 			again = append(again, it)
 		default:
@@ -124,13 +129,14 @@ func (m *Machine) onClaimed(ev *Event) {
 			it.tries = 0
 			m.granted(it, &ev.Grants[i], ev.Sent)
 		}
-	}
-	if len(again) > 0 {
-		l.claims.pushFront(again)
-		m.claimable += len(again)
-		if m.draining {
-			m.drainItems()
+		if m.alone == it && it.phase != phRunning && it.phase != phTx {
+			m.alone = nil
 		}
+	}
+	l.claims.pushFront(again)
+	m.claimable += len(again)
+	if m.draining {
+		m.drainItems()
 	}
 }
 
@@ -237,6 +243,9 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	case g.Unknown && g.Takeover == driver.Probe && !m.cfg.Probes:
 		// The record was made by a worker that has a probe; this one cannot ask, and must not weaken it (FM82).
 		m.park(it, "the outcome of an earlier run is unknown, and this worker has no probe")
+	case m.alone == it:
+		m.busy++
+		m.run(it)
 	case g.Takeovers >= 2:
 		// It may have killed its process twice: it runs alone, so that it takes no others with it (FM83).
 		it.phase = phReady
@@ -255,18 +264,42 @@ func (m *Machine) mustProbe(it *Item) bool {
 }
 
 // startReady starts the run of one that has to be alone, when it is: no handler runs, no claim is under way that would
-// start one.
+// start one. Else it waits without a claim, because a neighbour that kills the process would be charged to it: only
+// runs that were alone count towards its death (law 12).
 func (m *Machine) startReady() {
-	for m.ready.len() > 0 && m.quiet() {
-		it := m.ready.pop()
-		if it.leaseEnd <= m.now {
+	for m.ready.len() > 0 {
+		it := m.ready.items[m.ready.at]
+		switch {
+		case it.phase == phReady && m.quiet():
+			m.ready.pop()
+			m.alone = it
+			m.run(it)
+		case it.phase == phReady:
+			m.ready.pop()
 			m.busy--
-			m.fenced(it)
-			continue
+			it.suspect = true
+			m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
+				driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+			it.work.Ack = nil // it stays in hand
+		case m.quiet() && (!m.down || m.now >= m.downAt) && m.now >= m.lanes[it.lane].claimAt:
+			m.ready.pop()
+			m.claimAlone(it)
+		default:
+			return
 		}
-		m.alone = it
-		m.run(it)
 	}
+}
+
+// claimAlone claims a key that waited for quiet; until it has run nothing else starts.
+func (m *Machine) claimAlone(it *Item) {
+	m.alone = it
+	m.busy++
+	it.phase = phClaiming
+	it.refs++
+	l := &m.lanes[it.lane]
+	items, claims := l.claimBuf.take(1)
+	l.claiming = true
+	m.act(Action{Kind: ActClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
 }
 
 func (m *Machine) quiet() bool {

@@ -198,6 +198,15 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 
 // durable: the end of the attempt is in the store. What remains is to tell the queue.
 func (m *Machine) durable(it *Item, recovered bool) {
+	if it.suspect {
+		it.suspect, it.work, it.leaseEnd = false, driver.Work{}, 0
+		it.phase = phHeld
+		m.ready.push(it)
+		if m.draining {
+			m.drainItems()
+		}
+		return
+	}
 	m.countFinished(it)
 	if recovered {
 		it.settlement.Close = driver.LetterID(driver.LetterUncertain, it.Key, it.hold.Token, "")

@@ -223,6 +223,9 @@ func (m *Machine) expire(it *Item) {
 
 // dequeue takes an unstarted item out of its lane's queue.
 func (m *Machine) dequeue(it *Item) {
+	if it.phase == phHeld {
+		m.ready.remove(it)
+	}
 	if it.phase == phQueued {
 		m.lanes[it.lane].claims.remove(it)
 		m.lanes[it.lane].tx.queue.remove(it)

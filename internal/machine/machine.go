@@ -269,7 +269,7 @@ const (
 	phHeld            // received; waits for its group, its twin or a slot
 	phQueued          // in its lane's claim queue
 	phClaiming        // in a claim flush
-	phReady           // claimed; waits to run alone
+	phReady           // claimed; has to run alone
 	phRunning         // the handler or the probe runs
 	phTx              // in the lane's open transaction, run or waiting to run
 	phFinishing       // in the finish queue or flush
@@ -306,6 +306,7 @@ type Item struct {
 	group    *group
 
 	condemned *Result // Open: failed inside a transaction; claim it, then record this
+	suspect   bool    // it may kill its process: waits unclaimed until it can run alone
 	solo      bool    // Open: claimed durably, runs in a transaction of its own
 
 	work       driver.Work
@@ -355,8 +356,8 @@ type Machine struct {
 	leaders    map[driver.Key]*Item
 	groups     map[string]*group
 	lanes      []lane
-	ready      deque // claimed, to be run alone
-	alone      *Item // runs alone: nothing else starts
+	ready      deque // to be run alone: just claimed, or waiting unclaimed for quiet
+	alone      *Item // claims or runs alone: nothing else starts
 
 	receiving bool
 	receiveAt time.Duration

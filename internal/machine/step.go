@@ -89,7 +89,7 @@ func (m *Machine) Next() time.Duration {
 		if l.finishes.len() > 0 && !l.finishing {
 			due(l.doneAt)
 		}
-		if l.claims.len()+l.tx.queue.len() > 0 && !l.claiming {
+		if l.claims.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
 			due(l.claimAt)
 		}
 	}

@@ -190,6 +190,7 @@ func (w *world) secondWave() {
 		}
 		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.now, nil, 0
 		w.q.nextID++
+		w.keys[m.key].purged = false
 		w.q.add(w, m)
 	}
 }

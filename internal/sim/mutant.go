@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 )
@@ -37,31 +39,33 @@ const (
 	mutants
 )
 
-var mutantNames = [...]string{
-	noMutant:              "",
-	mutCompleteBlind:      "complete without token compare",
-	mutAckBusy:            "ack of a busy duplicate",
-	mutReleaseBlind:       "blind release",
-	mutPurgeEarly:         "purge before the horizon",
-	mutAckFirst:           "ack first",
-	mutOwnClaimDuplicate:  "own timed-out claim taken for a duplicate",
-	mutReleaseUnanswered:  "release after an unanswered complete",
-	mutTokenRestarts:      "token restarts after release or purge",
-	mutRowSurvives:        "record row survives its failed batch item",
-	mutGroupOrder:         "group handled in key order",
-	mutNoUncertainLetter:  "uncertain acked without a letter",
-	mutLetterID:           "letter id without the token",
-	mutReleaseForgets:     "release forgets that the handler ran",
-	mutNoNonce:            "token compared without nonce after a lost suffix",
-	mutFirstSwallows:      "first of a batch swallows another fingerprint",
-	mutClaimAtPrefetch:    "claim at prefetch",
-	mutOwnClaimKeepsLease: "own-nonce claim does not renew",
-	mutTwoRecords:         "two records for two identities",
-	mutBuckets:            "bucketed records at roll-over",
-	mutMarkFirst:          "mark before the effect",
-	mutInDoubtIgnored:     "commit in doubt ignored",
-	mutRollbackTag:        "commit answered ROLLBACK taken for a commit",
-	mutPolicyWeakened:     "rolling deploy weakens the policy",
+// catalogue names the mutants, and the invariants of which each must violate one: found by another, it would be an
+// accident of the simulator.
+var catalogue = [...]struct{ name, breaks string }{
+	noMutant:              {"", ""},
+	mutCompleteBlind:      {"complete without token compare", "I7 I10 I11"},
+	mutAckBusy:            {"ack of a busy duplicate", "I1 I14"},
+	mutReleaseBlind:       {"blind release", "I7 I10"},
+	mutPurgeEarly:         {"purge before the horizon", "I13 I2 I10"},
+	mutAckFirst:           {"ack first", "I1"},
+	mutOwnClaimDuplicate:  {"own timed-out claim taken for a duplicate", "I1 I8"},
+	mutReleaseUnanswered:  {"release after an unanswered complete", "I10 I2"},
+	mutTokenRestarts:      {"token restarts after release or purge", "I3"},
+	mutRowSurvives:        {"record row survives its failed batch item", "I18"},
+	mutGroupOrder:         {"group handled in key order", "I22"},
+	mutNoUncertainLetter:  {"uncertain acked without a letter", "I19 I1"},
+	mutLetterID:           {"letter id without the token", "I19"},
+	mutReleaseForgets:     {"release forgets that the handler ran", "I10 I2 I2'"},
+	mutNoNonce:            {"token compared without nonce after a lost suffix", "I7"},
+	mutFirstSwallows:      {"first of a batch swallows another fingerprint", "I11"},
+	mutClaimAtPrefetch:    {"claim at prefetch", "I21"},
+	mutOwnClaimKeepsLease: {"own-nonce claim does not renew", "I5"},
+	mutTwoRecords:         {"two records for two identities", "I2 I10 I2' I6"},
+	mutBuckets:            {"bucketed records at roll-over", "I2 I10 I2' I6"},
+	mutMarkFirst:          {"mark before the effect", "I18 I1"},
+	mutInDoubtIgnored:     {"commit in doubt ignored", "I2"},
+	mutRollbackTag:        {"commit answered ROLLBACK taken for a commit", "I1"},
+	mutPolicyWeakened:     {"rolling deploy weakens the policy", "I2' I2"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -152,4 +156,14 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 	if changed {
 		s.write(w, row, &after, byFinish)
 	}
+}
+
+// breaks reports that an invariant is one of those that a mutant must violate.
+func (m mutant) breaks(invariant string) bool {
+	for _, s := range strings.Fields(catalogue[m].breaks) {
+		if s == invariant {
+			return true
+		}
+	}
+	return false
 }

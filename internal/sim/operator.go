@@ -23,6 +23,10 @@ func (w *world) act(ref int) {
 	}
 	a := &w.acts[ref]
 	l := &w.q.letters[a.letter]
+	if a.step == 0 && w.st.held[w.row(l.Key.Raw)] != 0 {
+		w.push(w.now+20*time.Millisecond, evAct, -1, ref) // the row is locked by a transaction
+		return
+	}
 	if a.step > 0 && w.chance(150) {
 		a.step = 0 // interrupted: somebody begins again
 		w.push(w.now+w.between(time.Millisecond, time.Second), evAct, -1, ref)
@@ -31,9 +35,14 @@ func (w *world) act(ref int) {
 	switch a.step {
 	case 0:
 		if !w.operate(a, l) {
-			w.q.closeLetter(w, l.ID) // the letter is not the record's any more
-			w.pending--
-			return
+			if w.st.recs[w.row(l.Key.Raw)].State.Terminal() {
+				w.q.closeLetter(w, l.ID) // the letter is not the record's any more
+				w.pending--
+				return
+			}
+			// The record is open: perhaps this very act opened it before it was interrupted, and a delivery whose message
+			// is gone has claimed it since. One copy too many does no harm, one too few is a loss.
+			break
 		}
 		if a.kind == driver.Discard || (a.kind == driver.Resolve && a.as != driver.Released) {
 			a.step++ // nothing to send
@@ -111,11 +120,7 @@ func (w *world) operate(a *act, l *qletter) bool {
 	if a.edited {
 		op.Fingerprint = fpText[2]
 	}
-	row := w.row(l.Key.Raw)
-	if w.st.held[row] != 0 {
-		return a.kind != driver.Redrive && w.operateNow(row, &op)
-	}
-	return w.operateNow(row, &op)
+	return w.operateNow(w.row(l.Key.Raw), &op)
 }
 
 func (w *world) operateNow(row int, op *driver.Operation) bool {

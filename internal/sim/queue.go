@@ -132,6 +132,7 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
 	}
 	r.arrivals = append(r.arrivals, a)
+	w.flying++
 	if w.tr != nil {
 		w.tr.add(w, m.key, "queue: m%d goes to worker %d, hand-off %d", m.id, k.id, m.count)
 	}

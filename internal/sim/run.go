@@ -51,6 +51,9 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 		return
 	}
 	w.stats.Runs++
+	if r.key >= 0 {
+		w.keys[r.key].started = r.hold.Token
+	}
 	w.countAlone(k, r)
 	k.running++
 	w.planRun(r)

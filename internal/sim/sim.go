@@ -61,7 +61,7 @@ type MutantResult struct {
 
 const (
 	basesOfCrashPoints = 150
-	seedsPerMutant     = 400_000
+	seedsPerMutant     = 100_000
 	maxViolations      = 10
 )
 
@@ -215,11 +215,11 @@ func (p *pool) crashPoints() {
 func (p *pool) findMutants() {
 	for mut := noMutant + 1; mut < mutants; mut++ {
 		began := time.Now()
-		res := MutantResult{Name: mutantNames[mut]}
+		res := MutantResult{Name: catalogue[mut].name}
 		var mu sync.Mutex
 		res.Tried = p.parallel(seedsPerMutant, func(w *world, i int) bool {
 			v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
-			if v == nil {
+			if v == nil || !mut.breaks(v.Invariant) {
 				return true
 			}
 			mu.Lock()

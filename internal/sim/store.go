@@ -163,6 +163,7 @@ func (w *world) doubt(r *request) int {
 }
 
 func (s *store) claimAll(w *world, r *request) {
+	w.claimer = r.worker
 	for i := range r.claims {
 		c := &r.claims[i]
 		u := w.doubt(r)

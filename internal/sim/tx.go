@@ -28,6 +28,7 @@ func (s *store) begin(w *world, r *request) {
 	t.gen++
 	t.open = true
 	t.items = t.items[:0]
+	w.claimer = r.worker
 	for i := range r.claims {
 		c := &r.claims[i]
 		row := w.row(c.Key.Raw)

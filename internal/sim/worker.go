@@ -163,6 +163,12 @@ func (k *worker) die() {
 	w := k.world
 	k.inc++
 	k.m = nil
+	for i := range w.keys {
+		ks := &w.keys[i]
+		if ks.grantedTo == k.id && ks.granted > ks.started && w.now-ks.grantedAt <= 10*time.Millisecond {
+			ks.brushed = true
+		}
+	}
 	for i := range w.runs.n {
 		if r := w.runs.all[i]; r.worker == k.id && !r.over {
 			r.over = true
@@ -183,7 +189,6 @@ func (k *worker) crash() {
 		return
 	}
 	w.stats.Crashes++
-	w.faulted = true
 	if w.tr != nil {
 		w.tr.add(w, -1, "worker %d is killed", k.id)
 	}
@@ -195,6 +200,7 @@ func (k *worker) stall() {
 	w := k.world
 	w.stats.Stalls++
 	k.stalledUntil = w.now + w.between(lease, 3*lease)
+	w.push(k.stalledUntil, evWake, k.id, 0)
 	if w.tr != nil {
 		w.tr.add(w, -1, "worker %d is stopped until %v", k.id, k.stalledUntil)
 	}
@@ -300,6 +306,7 @@ func (w *world) apply(r *request, at time.Duration) {
 			return // waits for a row
 		}
 	}
+	r.due = -1
 	if w.vio != nil {
 		return
 	}
@@ -311,6 +318,9 @@ func (w *world) apply(r *request, at time.Duration) {
 		return // the answer was given already, or nobody waits for it
 	}
 	if r.crash && alive {
+		if r.kind == machine.ActReceive {
+			w.flying -= len(r.arrivals)
+		}
 		k.crash()
 		return
 	}
@@ -333,6 +343,7 @@ func (k *worker) answer(r *request) {
 	case machine.ActReceive:
 		ev.Kind, ev.Arrivals, ev.Items, ev.Sent = machine.Received, r.arrivals, nil, k.clock()
 		w.stats.Deliveries += int64(len(r.arrivals))
+		w.flying -= len(r.arrivals)
 	case machine.ActClaim:
 		ev.Kind, ev.Grants = machine.Claimed, grants
 		if r.err == nil {
@@ -363,6 +374,11 @@ func (k *worker) answer(r *request) {
 	case machine.ActRollback:
 		ev.Kind = machine.RolledBack
 		k.open[r.lane] = -1
+	}
+	if w.mut == mutAckBusy {
+		for i := range ev.Grants {
+			r.items[i].Receipt.(*receipt).busy = ev.Grants[i].Verdict == driver.Busy
+		}
 	}
 	if w.tr != nil {
 		w.tr.answer(w, k, r, &ev)

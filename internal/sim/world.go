@@ -31,7 +31,9 @@ type world struct {
 	st      store
 	q       queue
 	keys    [maxKeys]keyState
+	claimer int // the worker whose claim is being decided
 	acts    []act
+	flying  int // deliveries on their way to a worker
 	pending int // sends, people's acts and late requests still to come
 
 	ops                        int // operations so far: the boundaries of crash points
@@ -41,9 +43,9 @@ type world struct {
 	jumped, failedOver, forced bool
 	wave                       int
 
-	vio   *Violation
-	tr    *trace
-	stats Stats
+	vio       *Violation
+	tr        *trace
+	stats     Stats
 	maxEvents int64
 }
 
@@ -207,7 +209,9 @@ func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultK
 		e := w.pop()
 		w.now = max(w.now, e.at)
 		w.stats.Events++
-		if w.maxEvents > 0 && w.stats.Events > w.maxEvents { break }
+		if w.maxEvents > 0 && w.stats.Events > w.maxEvents {
+			break
+		}
 		w.handle(&e)
 		if w.now > w.limit {
 			w.fail("I17", w.stuckKey(), "not settled %v after the last fault", settleBy)
@@ -236,7 +240,11 @@ func (w *world) reset(seed uint64, mut mutant, calm bool, at int, kind faultKind
 		w.keys[i].reset()
 	}
 	w.acts = w.acts[:0]
-	w.pending, w.ops, w.wave = 0, 0, 0
+	for i := range w.workers {
+		k := &w.workers[i]
+		k.inc, k.m, k.deployed, k.wakeAt, k.stalledUntil, k.running = 0, nil, false, 0, 0, 0
+	}
+	w.pending, w.flying, w.ops, w.wave = 0, 0, 0, 0
 	w.faulted, w.jumped, w.failedOver, w.forced = at >= 0, false, false, false
 	w.vio = nil
 }
@@ -271,8 +279,8 @@ func (w *world) handle(e *event) {
 	if e.worker >= 0 {
 		wk := &w.workers[e.worker]
 		if wk.inc != e.inc && e.kind != evApply {
-			if r := w.reqs.all[max(e.ref, 0)]; e.kind == evAnswer && r.kind == machine.ActBegin && r.tx >= 0 {
-				w.dropTx(wk, r) // who began it is gone
+			if e.kind == evAnswer {
+				w.answerNobody(wk, w.reqs.all[e.ref])
 			}
 			return
 		}
@@ -310,9 +318,19 @@ func (w *world) handle(e *event) {
 	}
 }
 
+// answerNobody is what remains of an answer whose worker is gone.
+func (w *world) answerNobody(k *worker, r *request) {
+	switch {
+	case r.kind == machine.ActBegin && r.tx >= 0:
+		w.dropTx(k, r)
+	case r.kind == machine.ActReceive:
+		w.flying -= len(r.arrivals)
+	}
+}
+
 // settledAll reports that no worker has anything in hand and none is about to.
 func (w *world) settledAll() bool {
-	if w.pending > 0 || w.q.live > 0 {
+	if w.pending > 0 || w.q.live > 0 || w.flying > 0 {
 		return false
 	}
 	for i := range w.sc.workers {

@@ -38,7 +38,6 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	}
 	out := make([]driver.Outcome, len(w))
 	now := s.db.clock()
-	s.begin()
 	defer s.end()
 	for i := range w {
 		if !refusable {
@@ -98,8 +97,6 @@ func (s *Store) checkWork(w *driver.Work) error {
 	}
 	return nil
 }
-
-func (s *Store) begin() { s.undo = s.undo[:0] }
 
 // end drops what the scratch points to.
 func (s *Store) end() {

@@ -53,9 +53,9 @@ func TestReceiveInVirtualTime(t *testing.T) {
 			}
 		}
 		send(t, q, driver.Message{ID: "a"}, driver.Message{ID: "b", Delay: 25 * time.Second})
-		d := receive(t, q, 1)[0]
+		receive(t, q, 1)
 		at(0, "the first message")
-		d = receive(t, q, 1)[0]
+		d := receive(t, q, 1)[0]
 		at(10*time.Second, "the same after its visibility")
 		if out, err := q.Extend(t.Context(), 30*time.Second, d.Receipt); err != nil || out[0] != driver.Applied {
 			t.Fatal(out, err)
@@ -108,16 +108,63 @@ func TestEveryWaiterIsWoken(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			go cancel()
 			send(t, q, make([]driver.Message, 4)...)
+			cancel() // those who were signalled may see this first
 			synctest.Wait()
-			send(t, q, make([]driver.Message, 4)...)
-			wg.Wait() // a lost signal would leave one of the uncancelled waiting for ever
-			if got < 4 {
-				t.Fatalf("%d messages were received", got)
+			mu.Lock()
+			if got != 4 {
+				t.Fatalf("%d messages of 4 were received, although four waiters stayed", got)
 			}
+			mu.Unlock()
+			send(t, q, make([]driver.Message, 4)...)
+			wg.Wait()
 		}
 	})
+}
+
+// TestJoinedAckWakes: a waiting Receive notices what a commit made deliverable: the next of a group, an emitted message.
+func TestJoinedAckWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open()
+		q, s := db.Queue("q"), db.Store()
+		send(t, q, driver.Message{ID: "1", Group: "g"}, driver.Message{ID: "2", Group: "g"})
+		d := receive(t, q, 1)[0]
+		got := make(chan string)
+		go func() {
+			for range 2 {
+				got <- receive(t, q, 1)[0].ID
+			}
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		w := driver.Work{Finish: complete(acquire(t, s, "1")), Ack: &driver.Settlement{Receipt: d.Receipt}}
+		if _, err := s.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if id := <-got; id != "2" || time.Since(begin) > 0 {
+			t.Errorf("received %q after %v", id, time.Since(begin))
+		}
+		w = driver.Work{Finish: complete(acquire(t, s, "22")), Emit: []driver.Message{{ID: "3", Queue: "q"}}}
+		if _, err := s.Commit(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if id := <-got; id != "3" || time.Since(begin) > 0 {
+			t.Errorf("received %q after %v", id, time.Since(begin))
+		}
+	})
+}
+
+// TestStatsOfGroups: followers count as visible or delayed by their own time.
+func TestStatsOfGroups(t *testing.T) {
+	db, clock := openFake()
+	q := db.Queue("q")
+	send(t, q, driver.Message{Group: "g"}, driver.Message{Group: "g"}, driver.Message{Group: "g", Delay: time.Minute})
+	for _, want := range []driver.QueueStats{{Visible: 2, Delayed: 1}, {Visible: 3, Oldest: time.Minute}} {
+		if s, err := q.Stats(t.Context()); err != nil || s != want {
+			t.Errorf("stats are %+v, %v, wanted %+v", s, err, want)
+		}
+		clock.advance(time.Minute)
+	}
 }
 
 func TestReceipts(t *testing.T) {

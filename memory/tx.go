@@ -174,7 +174,6 @@ func (t *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 		}
 	}
 	now := s.db.clock()
-	s.begin()
 	defer s.end()
 	var err error
 	if s.undo, err = s.db.tables.apply(t.staged, s.undo); err != nil {

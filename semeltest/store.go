@@ -44,6 +44,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM72 rollback leaves no record", testFM72Rollback},
 		{"FM69 conflict row that is not completed", testFM69Conflicts},
 		{"FM70 commit, then the claims again", testFM70CommitRepeated},
+		{"transactions join acks", testTxJoins},
 		{"transactions and late writes", testTxLateWrite},
 	}
 }

@@ -150,23 +150,19 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	ks := keys(3, "again-%d")
 	tx, cs, gs := begin(t, tr, ks...)
 	s.Ledger.addTx(t, tx, ks...)
-	twin := make(chan driver.Verdict, 1)
-	go func() { // it may be told Busy, or wait for the transaction
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		g, err := retryClaim(ctx, tr, driver.Claim{Key: ks[0], Nonce: newNonce(), Lease: long})
-		if err != nil {
-			g.Verdict = 0
+	twins := make(chan driver.Verdict, 2)
+	go twinClaim(t, tr, ks[0], twins)
+	go twinBegin(t, tr, ks[1], twins)
+	waiting := 2
+	for moment := time.After(50 * time.Millisecond); waiting > 0 && moment != nil; {
+		select {
+		case v := <-twins:
+			if waiting--; v == driver.Acquired || v == driver.Replay {
+				t.Fatalf("a twin was told %v while the transaction is open", v)
+			}
+		case <-moment:
+			moment = nil
 		}
-		twin <- g.Verdict
-	}()
-	select {
-	case v := <-twin:
-		if v == driver.Acquired || v == driver.Replay {
-			t.Fatalf("a twin was told %v while the transaction is open", v)
-		}
-		twin <- v
-	case <-time.After(50 * time.Millisecond):
 	}
 	w := make([]driver.Work, len(gs))
 	for i, g := range gs {
@@ -175,8 +171,10 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	if err := tx.Commit(t.Context(), w...); err != nil {
 		t.Fatalf("commit: %v", err)
 	}
-	if v := <-twin; v == driver.Acquired {
-		t.Errorf("the twin acquired a committed key")
+	for range waiting {
+		if v := <-twins; v == driver.Acquired {
+			t.Errorf("a twin acquired a committed key")
+		}
 	}
 	again, err := tr.Claim(t.Context(), cs...)
 	if err != nil {
@@ -193,6 +191,77 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 		_ = tx.Rollback(t.Context())
 	}
 	s.Ledger.counts(t, 1, ks...)
+}
+
+// twinClaim claims a key that a transaction holds. It may be told Busy, or wait for the transaction; 0 = no verdict.
+func twinClaim(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	g, _ := retryClaim(ctx, tr, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
+	told <- g.Verdict
+}
+
+// twinBegin does the same in a transaction of its own.
+func twinBegin(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tx, g, err := tr.Begin(ctx, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
+	if tx != nil {
+		_ = tx.Rollback(ctx)
+	}
+	if err != nil {
+		told <- 0
+		return
+	}
+	told <- g[0].Verdict
+}
+
+// testTxJoins commits an ack and an emitted message with a transaction, and rolls others back.
+func testTxJoins(t testing.TB, s StoreSetup) {
+	tr, ok := transactor(t, s)
+	if !ok {
+		return
+	}
+	_, ds, ok := joined(t, s, 2)
+	if !ok {
+		return
+	}
+	work := func(g driver.Grant, d driver.Delivery) driver.Work {
+		w := driver.Work{Finish: complete(g), Ack: &driver.Settlement{Receipt: d.Receipt}}
+		if tr.Features().Emits {
+			w.Emit = []driver.Message{{ID: "emitted-for-" + d.ID, Queue: s.Queue.Features().Name}}
+		}
+		return w
+	}
+	ks := []driver.Key{{Consumer: "joined", Raw: ds[0].ID}, {Consumer: "joined", Raw: ds[1].ID}}
+	tx, _, gs := begin(t, tr, ks[0])
+	s.Ledger.addTx(t, tx, ks[0])
+	if err := tx.Commit(t.Context(), work(gs[0], ds[0])); err != nil {
+		t.Fatalf("commit: %v", err)
+	}
+	tx, _, gs = begin(t, tr, ks[1])
+	s.Ledger.addTx(t, tx, ks[1])
+	foreign := work(gs[0], ds[1])
+	foreign.Finish.Hold.Key.Raw = "nobody claimed this"
+	if err := tx.Commit(t.Context(), work(gs[0], ds[1]), foreign); err == nil {
+		t.Error("a commit with the work of a key that the transaction does not hold answered no error")
+	}
+	s.Ledger.counts(t, 1, ks[0])
+	s.Ledger.counts(t, 0, ks[1])
+	left := []driver.Settlement{{Receipt: ds[1].Receipt}} // still in flight
+	if tr.Features().Emits {
+		d := receiveAll(t, s.Queue, 1)[0]
+		if d.ID != "emitted-for-"+ds[0].ID {
+			t.Errorf("received %q, wanted what the committed work emitted", d.ID)
+		}
+		left = append(left, driver.Settlement{Receipt: d.Receipt})
+	}
+	settle(t, s.Queue, left...)
+	if qi, ok := s.Queue.(driver.QueueInspector); ok {
+		if st, err := qi.Stats(t.Context()); err != nil || !st.Empty() {
+			t.Errorf("the queue holds %+v (%v), wanted nothing", st, err)
+		}
+	}
 }
 
 // testTxLateWrite lets the interrupted holder of a key complete it while a transaction takes it over: one of the two

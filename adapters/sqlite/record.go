@@ -74,12 +74,24 @@ func scanRecord[V any](v []V) (driver.Record, error) {
 	if r.State > driver.Uncertain {
 		return r, fmt.Errorf("record %q: state %d is unknown", r.Key.Raw, r.State)
 	}
-	if d := text(any(v[27])); d != "" {
-		if err := json.Unmarshal([]byte(d), &r.Deliveries); err != nil {
-			return r, fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
+	var err error
+	if r.Deliveries, err = readDeliveries(text(any(v[27]))); err != nil {
+		err = fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
+	}
+	return r, err
+}
+
+func readDeliveries(s string) (ids []string, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	if id, ok := strings.CutPrefix(s, `["`); ok { // one plain id, as deliveries writes it
+		if id, ok = strings.CutSuffix(id, `"]`); ok && plain(id) {
+			return []string{id}, nil
 		}
 	}
-	return r, nil
+	err = json.Unmarshal([]byte(s), &ids)
+	return ids, err
 }
 
 // find reads the record of a key; the absent record when there is none.

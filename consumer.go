@@ -94,7 +94,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		c.running = false
 		c.mu.Unlock()
 	}()
-	return newRunner(c, ctx).loop(ctx)
+	return newRunner(ctx, c).loop(ctx)
 }
 
 // runner is one Run: the owner of the machine and the goroutines that perform its actions.
@@ -116,13 +116,12 @@ type runner struct {
 	handlers sync.WaitGroup
 	jobs     chan order
 	workers  int
-	idle     int // workers without a job, as the owner counts
 	open     []openTx
 	seed     [64 * 16]byte
 	seeded   int
 }
 
-func newRunner(c *Consumer, ctx context.Context) *runner {
+func newRunner(ctx context.Context, c *Consumer) *runner {
 	r := &runner{Consumer: c, began: time.Now(), signal: make(chan struct{}, 1)}
 	r.io, r.stopIO = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.receiving, r.stopReceiving = context.WithCancel(ctx)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ type doConfig struct {
 	takeover    Takeover
 	probe       ProbeFunc
 	wait        bool
-	logger      *slog.Logger
 }
 
 // WithLease sets how long the claim lasts without a heartbeat; it is extended every third of it while the function

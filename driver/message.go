@@ -40,7 +40,7 @@ func (m *Message) Header(name string) string {
 }
 
 func foldEqual(a, b string) bool {
-	for i := 0; i < len(a); i++ {
+	for i := range len(a) {
 		x, y := a[i], b[i]
 		if 'A' <= x && x <= 'Z' {
 			x += 'a' - 'A'

@@ -199,6 +199,7 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 // durable: the end of the attempt is in the store. What remains is to tell the queue.
 func (m *Machine) durable(it *Item, recovered bool) {
 	if it.suspect {
+		m.suspects--
 		it.suspect, it.work, it.leaseEnd = false, driver.Work{}, 0
 		it.phase = phHeld
 		m.ready.push(it)
@@ -246,6 +247,10 @@ func (m *Machine) countFinished(it *Item) {
 // fenced: somebody else owns the record, or our own deadline passed without an answer. Nothing more is written: no
 // ack, no release (law 2).
 func (m *Machine) fenced(it *Item) {
+	if it.suspect {
+		m.suspects--
+		it.suspect = false
+	}
 	if it.ran {
 		m.counts.Fenced++
 	}

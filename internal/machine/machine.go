@@ -357,6 +357,7 @@ type Machine struct {
 	groups     map[string]*group
 	lanes      []lane
 	ready      deque // to be run alone: just claimed, or waiting unclaimed for quiet
+	suspects   int   // whose claims are being given up
 	alone      *Item // claims or runs alone: nothing else starts
 
 	receiving bool

@@ -118,11 +118,11 @@ func (m *Machine) pump() {
 	if m.stopped {
 		return
 	}
+	m.startReady()
 	m.pumpSettles()
 	for i := range m.lanes {
 		m.pumpFinishes(i)
 	}
-	m.startReady()
 	for i := range m.lanes {
 		m.pumpTx(i)
 		m.pumpClaims(i)

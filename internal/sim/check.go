@@ -75,6 +75,9 @@ type keyState struct {
 	beliefUntil time.Duration
 }
 
+// waits: its first effect may still come, and no end of it has been recorded.
+func (k *keyState) waits() bool { return k.effects == 0 && !k.terminal && !k.purged }
+
 func (k *keyState) reset() { *k = keyState{} }
 
 // writer says who wrote a record.
@@ -267,7 +270,7 @@ func (w *world) checkOrder(k int) {
 		}
 		for j := range i {
 			e := &w.q.msgs[j]
-			if e.group == group && e.key != k && !e.keyless && w.keys[e.key].effects == 0 && !w.keys[e.key].terminal {
+			if e.group == group && e.key != k && !e.keyless && w.keys[e.key].waits() {
 				w.fail("I22", k, "took effect before k%d, which is before it in group %d", e.key, group)
 				return
 			}

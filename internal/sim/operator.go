@@ -35,13 +35,14 @@ func (w *world) act(ref int) {
 	switch a.step {
 	case 0:
 		if !w.operate(a, l) {
-			if w.st.recs[w.row(l.Key.Raw)].State.Terminal() {
-				w.q.closeLetter(w, l.ID) // the letter is not the record's any more
+			if rec := &w.st.recs[w.row(l.Key.Raw)]; rec.State == driver.Completed || rec.Disposed {
+				w.q.closeLetter(w, l.ID) // nothing is left to do
 				w.pending--
 				return
 			}
-			// The record is open: perhaps this very act opened it before it was interrupted, and a delivery whose message
-			// is gone has claimed it since. One copy too many does no harm, one too few is a loss.
+			// Not the record's letter any more, and no end that stands: perhaps this very act opened the record before it
+			// was interrupted, and a delivery whose message is gone has claimed it since, or failed it and could not write
+			// its letter. The message is sent again: one copy too many does no harm, one too few is a loss.
 			break
 		}
 		if a.kind == driver.Discard || (a.kind == driver.Resolve && a.as != driver.Released) {

@@ -165,7 +165,7 @@ func (k *worker) die() {
 	k.m = nil
 	for i := range w.keys {
 		ks := &w.keys[i]
-		if ks.grantedTo == k.id && ks.granted > ks.started && w.now-ks.grantedAt <= 10*time.Millisecond {
+		if ks.grantedTo == k.id && ks.granted > ks.started && w.now-ks.grantedAt <= 15*time.Millisecond {
 			ks.brushed = true
 		}
 	}

@@ -155,7 +155,12 @@ func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code 
 		e.Log.Info(line, "source", "handler", "key", a.Key.Raw, "attempt", a.Number)
 	}}
 	cmd := exec.Command(e.Argv[0], e.Argv[1:]...)
+	run := e.Guard.starting()
+	defer e.Guard.ended(run)
 	cmd.Env = e.environ(a)
+	if run != "" {
+		cmd.Env = append(cmd.Env, runVariable+"="+run)
+	}
 	cmd.Stdin = bytes.NewReader(a.Body)
 	cmd.Stdout, cmd.Stderr = out, stderr
 	cmd.SysProcAttr = processAttr()
@@ -170,11 +175,10 @@ func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code 
 		return startFailure(err)
 	}
 	pid := cmd.Process.Pid
-	e.Guard.started(pid)
+	e.Guard.started(run, pid)
 	stop := e.superviseCancel(ctx, pid)
 	err = cmd.Wait()
 	stop()
-	e.Guard.ended(pid)
 	detail = stderr.flush()
 	if cmd.ProcessState == nil {
 		return -1, detail, fmt.Errorf("wait for handler: %w", err)

@@ -2,31 +2,42 @@ package worker
 
 import (
 	"bufio"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // GuardArg is the hidden argument that makes this program a guard (see [Guard]).
 const GuardArg = "__guard"
 
-// Guard ends handlers whose worker died: a small process of its own that knows which process groups run, and kills them
-// when its worker goes without a word. It closes what the parent-death signal leaves open: that one reaches the handler
+// Guard ends handlers whose worker died: a small process of its own that knows which handlers run, and kills them when
+// its worker goes without a word. It closes what the parent-death signal leaves open: that one reaches the handler
 // process alone, not what the handler started (the command of a shell, say), and exists on Linux only.
+//
+// A handler is told to the guard before it is forked, by the name of its run, which it and all that it starts carry in
+// their environment: so there is no moment at which a handler runs that the guard does not know. Where processes cannot
+// be found by their environment, the process group stands in, which is told right after the fork.
 //
 // The nil Guard does nothing.
 type Guard struct {
-	cmd *exec.Cmd
-	mu  sync.Mutex
-	in  io.WriteCloser
+	cmd  *exec.Cmd
+	name string
+	last atomic.Uint64
+	mu   sync.Mutex
+	in   io.WriteCloser
 }
+
+// runVariable names the run that a process belongs to.
+const runVariable = "SEMEL_RUN"
 
 // StartGuard starts the guard of this process. argv is the program that calls [ServeGuard].
 func StartGuard(argv ...string) (*Guard, error) {
@@ -49,20 +60,33 @@ func StartGuard(argv ...string) (*Guard, error) {
 		_ = in.Close()
 		return nil, errors.Join(fmt.Errorf("start guard: no answer: %w", err), cmd.Wait())
 	}
-	return &Guard{cmd: cmd, in: in}, nil
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: crypto/rand
+	return &Guard{cmd: cmd, in: in, name: hex.EncodeToString(b[:])}, nil
 }
 
-func (g *Guard) started(pid int) { g.tell('+', pid) }
-func (g *Guard) ended(pid int)   { g.tell('-', pid) }
+// starting announces a run and returns its name, for the environment; "" for the nil Guard.
+func (g *Guard) starting() string {
+	if g == nil {
+		return ""
+	}
+	run := fmt.Sprintf("%s.%d", g.name, g.last.Add(1))
+	g.tell("+ %s 0\n", run)
+	return run
+}
 
-func (g *Guard) tell(what byte, pid int) {
+// started adds the process group of a run; ended forgets the run.
+func (g *Guard) started(run string, pid int) { g.tell("+ %s %d\n", run, pid) }
+func (g *Guard) ended(run string)            { g.tell("- %s 0\n", run) }
+
+func (g *Guard) tell(format string, args ...any) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// One short write is one whole message in a pipe. A guard that is gone cannot be told; the parent-death signal stays.
-	_, _ = fmt.Fprintf(g.in, "%c%d\n", what, pid)
+	_, _ = fmt.Fprintf(g.in, format, args...)
 }
 
 // Close ends the guard; handlers that still run are killed.
@@ -76,31 +100,55 @@ func (g *Guard) Close() error {
 	return errors.Join(err, g.cmd.Wait())
 }
 
-// ServeGuard is the guard process: it reads +PID and -PID from in, one a line, and at its end kills the process groups
-// that are left. The worker's death closes in.
+// ServeGuard is the guard process: it reads "+ RUN GROUP" and "- RUN 0", one a line, and at the end of in kills what is
+// left. The worker's death closes in.
 func ServeGuard(in io.Reader, ready io.Writer) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	if _, err := fmt.Fprintln(ready, "ready"); err != nil {
 		return fmt.Errorf("guard: %w", err)
 	}
-	running := map[int]bool{}
+	running := map[string]int{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		line := lines.Text()
-		pid, err := strconv.Atoi(strings.TrimLeft(line, "+-"))
-		if err != nil || pid <= 1 {
-			continue
+		var what, run string
+		var group int
+		if _, err := fmt.Sscan(lines.Text(), &what, &run, &group); err != nil {
+			continue // the last line may be cut off
 		}
-		if strings.HasPrefix(line, "+") {
-			running[pid] = true
-		} else {
-			delete(running, pid)
+		switch what {
+		case "+":
+			running[run] = group
+		case "-":
+			delete(running, run)
 		}
 	}
-	for pid := range running {
-		signalGroup(pid, syscall.SIGKILL)
+	if len(running) > 0 {
+		killRuns(running)
 	}
 	return lines.Err()
+}
+
+// killRuns kills the groups, then every process that carries the name of one of the runs, until there is none left: a
+// process may fork while its siblings are killed.
+func killRuns(running map[string]int) {
+	for _, group := range running {
+		if group > 1 {
+			signalGroup(group, syscall.SIGKILL)
+		}
+	}
+	for quiet := 0; quiet < 3; time.Sleep(2 * time.Millisecond) {
+		pids := processesOf(running)
+		if len(pids) > 0 {
+			quiet = 0
+		} else {
+			quiet++
+		}
+		for _, pid := range pids {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill()
+			}
+		}
+	}
 }
 
 // GuardArgv is how this program is started as a guard.

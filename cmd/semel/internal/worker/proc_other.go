@@ -18,3 +18,6 @@ func signalGroup(pid int, _ syscall.Signal) {
 		_ = p.Kill()
 	}
 }
+
+// processesOf: processes cannot be found by their environment here; their groups stand in.
+func processesOf(map[string]int) []int { return nil }

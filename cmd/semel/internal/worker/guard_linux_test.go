@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestFM67_HandlerDiesWithItsWorker kills a worker with SIGKILL while its handler runs: with the parent-death signal
+// alone the handler process dies, with the guard everything that it started as well.
+func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	for _, mode := range []string{"alone", "guarded"} {
+		t.Run(mode, func(t *testing.T) {
+			dir := t.TempDir()
+			pids := filepath.Join(dir, "pids")
+			// The shell (first line) starts a grandchild (second line) and waits.
+			script := fmt.Sprintf(`echo $$ > %[1]s; sleep 30 & echo $! >> %[1]s; echo ready >> %[1]s; wait; echo late > %[2]s`, pids, filepath.Join(dir, "late"))
+			cmd := exec.Command(os.Args[0], "victim", mode, script)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			running := awaitPids(t, pids)
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			want := running[:1]
+			if mode == "guarded" {
+				want = running
+			} else {
+				defer func() { _ = syscall.Kill(running[1], syscall.SIGKILL) }()
+			}
+			for _, pid := range want {
+				awaitDeath(t, pid)
+			}
+		})
+	}
+}
+
+func awaitPids(t *testing.T, path string) (pids []int) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		b, _ := os.ReadFile(path)
+		lines := strings.Fields(string(b))
+		if len(lines) == 3 {
+			for _, l := range lines[:2] {
+				pid, err := strconv.Atoi(l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids = append(pids, pid)
+			}
+			return pids
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the handler did not start: %q", b)
+		}
+	}
+}
+
+// awaitDeath waits until a process is gone, or a zombie that nobody has collected yet.
+func awaitDeath(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return
+		}
+		if _, after, ok := strings.Cut(string(b), ") "); ok && strings.HasPrefix(after, "Z") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("process %d outlives its worker: %s", pid, b)
+		}
+	}
+}

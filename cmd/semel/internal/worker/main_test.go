@@ -1,0 +1,44 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// The test binary is also the guard, and a worker to be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case GuardArg:
+			if err := ServeGuard(os.Stdin, os.Stdout); err != nil {
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "victim":
+			victim(os.Args[2] == "guarded", os.Args[3])
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// victim runs one handler until it is killed.
+func victim(guarded bool, script string) {
+	e := &Exec{Argv: Shell(script), Keep: 100, KillGrace: time.Second, Log: slog.New(slog.DiscardHandler)}
+	if guarded {
+		g, err := StartGuard(os.Args[0], GuardArg)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		e.Guard = g
+	}
+	_, _, err := e.Run(context.Background(), &semel.Attempt{})
+	fmt.Println("ended", err)
+	os.Exit(0)
+}

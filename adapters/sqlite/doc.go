@@ -25,6 +25,9 @@
 // be read by anybody. Times are microseconds since 1970 in UTC. The application's own tables belong in the same file:
 // that is what makes effects and record one transaction.
 //
+// A transaction of a reader that stays open keeps the write-ahead log from being reset, and the log grows meanwhile: read
+// in short transactions.
+//
 // The clock of the host decides expiry (protocol law 7): processes that share a file share a host. The file must be on
 // a local disk, as SQLite demands of WAL mode.
 package sqlite

@@ -104,9 +104,9 @@ func TestFM72_ClaimWithoutWork(t *testing.T) {
 
 // TestFM68_LongTransaction: it is rolled back after MaxTx, and others write again.
 func TestFM68_LongTransaction(t *testing.T) {
-	db := openFor(t, Options{MaxTx: 50 * time.Millisecond})
+	db := openFor(t, Options{MaxTx: 300 * time.Millisecond})
 	s, ctx := db.Store(), t.Context()
-	if db.Store().Features().MaxTx != 50*time.Millisecond {
+	if db.Store().Features().MaxTx != 300*time.Millisecond {
 		t.Error("the bound is not declared")
 	}
 	x, g := begin(t, s, claim("slow"))
@@ -186,7 +186,7 @@ func TestBeginCommitsWhatAcquiresNothing(t *testing.T) {
 // TestBeginTimesOut: another process holds the lock.
 func TestBeginTimesOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")
-	db := openAt(t, path, Options{BusyTimeout: 30 * time.Millisecond})
+	db := openAt(t, path, Options{BusyTimeout: 200 * time.Millisecond})
 	other := openAt(t, path, Options{})
 	x, _ := begin(t, other.Store(), claim("k"))
 	_, _, err := db.Store().Begin(t.Context(), claim("j"))

@@ -1,8 +1,9 @@
 // Command sqlite measures the SQLite adapter against SQLite itself, in one interleaved run: only the ratio counts, the
 // figures move with the machine.
 //
-//	raw      conditional inserts (INSERT … ON CONFLICT DO NOTHING of a 16-byte key), -batch per transaction, one caller
-//	         through database/sql: what the engine can do
+//	raw      conditional inserts (INSERT … ON CONFLICT DO NOTHING) of the messages' ids into a hand-written inbox table,
+//	         -batch per transaction, one caller through database/sql: what SQLite can do
+//	raw16    the same with 16-byte keys in a clustered table, the leanest there is
 //	adapter  receive, claim, commit (effect row, record, ack in one file), -batch per call, -workers callers
 //	consumer the same through semel.New, with a handler that queues its effect
 //	claim    claims and completions alone, one key per call, -callers callers
@@ -68,7 +69,7 @@ func main() {
 	flag.IntVar(&c.body, "body", 300, "bytes of a message body")
 	flag.Float64Var(&c.dup, "dup", 0.2, "share of messages that are sent twice, at random distance")
 	flag.StringVar(&c.dir, "dir", "", "directory of the databases (default: a temporary one)")
-	only := flag.String("only", "raw,adapter,consumer,claim", "shapes to run")
+	only := flag.String("only", "raw,raw16,adapter,consumer,claim", "shapes to run")
 	gate := flag.Float64("gate", 0, "least median ratio of the adapter shape; 0 = none")
 	flag.Parse()
 	if err := run(context.Background(), c, *only, *gate); err != nil {

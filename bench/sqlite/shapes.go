@@ -19,7 +19,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-var shapes = []shape{{"raw", raw}, {"adapter", adapter}, {"claim", claims}}
+var shapes = []shape{{"raw", raw}, {"raw16", raw16}, {"adapter", adapter}, {"consumer", consumer}, {"claim", claims}}
 
 // cpu is the processor time of this process so far.
 func cpu() time.Duration {
@@ -30,16 +30,45 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// raw inserts n distinct 16-byte keys under the same durability: WAL, synchronous=FULL, the same checkpoint length.
+// raw is the hand-written inbox table: n conditional inserts of the messages' ids.
 func raw(ctx context.Context, c config, path string) (n int, u usage, err error) {
+	keys := make([]any, c.n)
+	for i := range keys {
+		keys[i] = newID()
+	}
+	return inserts(ctx, c, path, keys, "CREATE TABLE ledger (id TEXT PRIMARY KEY, at INTEGER NOT NULL)")
+}
+
+// raw16 is the leanest conditional insert there is: 16 random bytes in a clustered table.
+func raw16(ctx context.Context, c config, path string) (n int, u usage, err error) {
+	keys := make([]any, c.n)
+	for i := range keys {
+		k := make([]byte, 16)
+		if _, err := rand.Read(k); err != nil {
+			return 0, u, err
+		}
+		keys[i] = k
+	}
+	return inserts(ctx, c, path, keys, "CREATE TABLE ledger (id BLOB PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID")
+}
+
+// newID is a random UUID, as producers make them.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return fmt.Sprintf("%x-%x-4%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// inserts writes keys under the same durability as the adapter: WAL, synchronous=FULL, the same checkpoint length.
+func inserts(ctx context.Context, c config, path string, keys []any, table string) (n int, u usage, err error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"+
-		"&_pragma=wal_autocheckpoint(20000)&_pragma=cache_size(-65536)&_txlock=immediate")
+		"&_pragma=wal_autocheckpoint(20000)&_pragma=cache_size(-16384)&_txlock=immediate")
 	if err != nil {
 		return 0, u, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(ctx, "CREATE TABLE ledger (id BLOB PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID"); err != nil {
+	if _, err := db.ExecContext(ctx, table); err != nil {
 		return 0, u, err
 	}
 	stmt, err := db.PrepareContext(ctx, "INSERT INTO ledger (id, at) VALUES (?, ?) ON CONFLICT DO NOTHING")
@@ -47,10 +76,6 @@ func raw(ctx context.Context, c config, path string) (n int, u usage, err error)
 		return 0, u, err
 	}
 	defer func() { err = errors.Join(err, stmt.Close()) }()
-	keys := make([]byte, 16*c.n)
-	if _, err := rand.Read(keys); err != nil {
-		return 0, u, err
-	}
 	stop := stopwatch()
 	for n < c.n {
 		tx, err := db.BeginTx(ctx, nil)
@@ -59,7 +84,7 @@ func raw(ctx context.Context, c config, path string) (n int, u usage, err error)
 		}
 		inTx := tx.StmtContext(ctx, stmt)
 		for end := min(n+c.batch, c.n); n < end; n++ {
-			if _, err := inTx.ExecContext(ctx, keys[16*n:16*n+16], n); err != nil {
+			if _, err := inTx.ExecContext(ctx, keys[n], n); err != nil {
 				return n, u, errors.Join(err, tx.Rollback())
 			}
 		}
@@ -95,8 +120,8 @@ func open(ctx context.Context, c config, path string) (*sqlite.DB, int, error) {
 	body := []byte(`{"data":"` + strings.Repeat("x", max(c.body-11, 0)) + `"}`)
 	rnd := mrand.New(mrand.NewPCG(1, 2))
 	var list []driver.Message
-	for i := range c.n {
-		m := driver.Message{ID: fmt.Sprintf("0190f3a2-0000-7000-8000-%012d", i), Body: body}
+	for range c.n {
+		m := driver.Message{ID: newID(), Body: body}
 		list = append(list, m)
 		if rnd.Float64() < c.dup {
 			m.ID = list[rnd.IntN(len(list))].ID

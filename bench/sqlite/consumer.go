@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// consumer works the queue off with one semel consumer whose handler queues its effect (mode A2): the whole engine
+// around the adapter. Concurrency is ten batches, so that one can be received and one committed while others run.
+func consumer(ctx context.Context, c config, path string) (n int, u usage, err error) {
+	db, total, err := open(ctx, c, path)
+	if err != nil {
+		return 0, u, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var settled atomic.Int64
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	worker, err := semel.New(semel.Config{
+		Queue: db.Queue("orders"), Store: db.Store(),
+		Concurrency: 10 * c.batch, Batch: c.batch,
+		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
+			tx.Exec("INSERT INTO ledger (id, at) VALUES ($1, $2)", a.Message.ID, int64(1))
+			return nil
+		}),
+		Events: semel.Events{Delivery: func(e semel.Event) {
+			if e.Kind == semel.EventSettled && e.Action == driver.Ack && settled.Add(1) == int64(total) {
+				stop()
+			}
+		}},
+	})
+	if err != nil {
+		return 0, u, err
+	}
+	watch := stopwatch()
+	if err := worker.Run(ctx); err != nil {
+		return 0, u, err
+	}
+	u = watch()
+	return c.n, u, check(context.WithoutCancel(ctx), db.SQL(), "ledger", c.n)
+}

@@ -1,0 +1,407 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+// shop is a queue whose messages were all handled once, and failed.
+type shop struct {
+	t     *testing.T
+	db    *memory.DB
+	q     *memory.Queue
+	fault *faulty
+}
+
+// faulty fails the n-th call of Operate, Send and DeleteLetter together, after or before it did its work.
+type faulty struct {
+	*memory.Queue
+	*memory.Store
+	calls, failAt int
+	after         bool
+}
+
+var errCrash = errors.New("crash")
+
+func (f *faulty) step(do func() error) error {
+	f.calls++
+	if f.calls == f.failAt && !f.after {
+		return errCrash
+	}
+	err := do()
+	if f.calls == f.failAt {
+		return errCrash
+	}
+	return err
+}
+
+func (f *faulty) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
+	err = f.step(func() (err error) { r, o, err = f.Store.Operate(ctx, op); return err })
+	return r, o, err
+}
+
+func (f *faulty) Send(ctx context.Context, m ...driver.Message) error {
+	return f.step(func() error { return f.Queue.Send(ctx, m...) })
+}
+
+func (f *faulty) DeleteLetter(ctx context.Context, id string) error {
+	return f.step(func() error { return f.Queue.DeleteLetter(ctx, id) })
+}
+
+func open(t *testing.T) *shop {
+	db := memory.Open()
+	return &shop{t: t, db: db, q: db.Queue("q"), fault: &faulty{Queue: db.Queue("q"), Store: db.Store()}}
+}
+
+func (s *shop) box() Box {
+	return Box{Name: "q", Letters: s.fault, Sender: s.fault, Records: s.db.Store(), Operate: s.fault}
+}
+
+// work handles what is in the queue until it is empty, and returns the effect keys of the runs that returned nil.
+func (s *shop) work(change func(*semel.Config), h func(a *semel.Attempt) error) (effects []string) {
+	s.t.Helper()
+	cfg := semel.Config{
+		Queue: s.q, Store: s.db.Store(), MaxAttempts: 1, Concurrency: 1, Batch: 1,
+		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+			err := h(a)
+			if err == nil {
+				effects = append(effects, a.EffectKey(""))
+			}
+			return err
+		}),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := semel.New(cfg)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if st, err := s.q.Stats(s.t.Context()); err != nil || st.Empty() {
+			break
+		}
+		if time.Now().After(end) {
+			s.t.Fatal("the queue does not get empty")
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		s.t.Fatal(err)
+	}
+	return effects
+}
+
+func (s *shop) send(m ...semel.Message) {
+	s.t.Helper()
+	if err := s.q.Send(s.t.Context(), m...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shop) letters() []driver.Letter {
+	s.t.Helper()
+	ls, err := s.q.Letters(s.t.Context(), 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return ls
+}
+
+func (s *shop) record(key string) driver.Record {
+	s.t.Helper()
+	r, _, err := s.db.Store().Record(s.t.Context(), semel.Key{Consumer: "q", Raw: key})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+func permanent(*semel.Attempt) error { return semel.Permanent(errors.New("no")) }
+func fails(*semel.Attempt) error     { return errors.New("perhaps") }
+func works(*semel.Attempt) error     { return nil }
+func once(c *semel.Config)           { c.Takeover = semel.Once }
+
+// crashes repeats act with a crash at every step, before it and after it, until it gets through without one; every
+// repetition is complete by itself.
+func crashes(t *testing.T, prepare func(*shop), act func(*shop) error, check func(t *testing.T, s *shop)) {
+	t.Helper()
+	for _, after := range []bool{false, true} {
+		for at := 1; ; at++ {
+			s := open(t)
+			prepare(s)
+			s.fault.calls, s.fault.failAt, s.fault.after = 0, at, after
+			err := act(s)
+			if s.fault.calls < at {
+				if at < 3 {
+					t.Fatalf("only %d steps: the test sees nothing", at-1)
+				}
+				break
+			}
+			if !errors.Is(err, errCrash) {
+				t.Fatalf("step %d: %v", at, err)
+			}
+			s.fault.failAt = 0
+			if err := act(s); err != nil {
+				t.Fatalf("step %d (after: %v), again: %v", at, after, err)
+			}
+			t.Run(fmt.Sprintf("crash %d after %v", at, after), func(t *testing.T) { check(t, s) })
+		}
+	}
+}
+
+// redriveAll redrives every letter that is there; with no letter left there is nothing to do.
+func redriveAll(s *shop) error {
+	for _, l := range s.letters() {
+		if _, err := s.box().Redrive(s.t.Context(), l, Options{Mode: Skip, Keep: time.Hour, By: "test"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestFM61_RedriveSurvivesEveryCrash: whatever step a redrive stops at, saying it again gives one effect, under the
+// effect key that the failed run had, and leaves no letter.
+func TestFM61_RedriveSurvivesEveryCrash(t *testing.T) {
+	for name, m := range map[string]semel.Message{
+		"key is the broker's id": {ID: "broker|id"},
+		"key is a header":        {ID: "1", Headers: map[string]string{"Idempotency-Key": "k"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := ""
+			crashes(t, func(s *shop) {
+				s.t = t
+				s.send(m)
+				s.work(nil, func(a *semel.Attempt) error { first = a.EffectKey(""); return permanent(a) })
+			}, redriveAll, func(t *testing.T, s *shop) {
+				s.t = t
+				if ls := s.letters(); len(ls) > 0 {
+					t.Errorf("letters are left: %+v", ls)
+				}
+				if got := s.work(nil, works); len(got) != 1 || got[0] != first {
+					t.Errorf("effects %v, want one with %s", got, first)
+				}
+			})
+		})
+	}
+}
+
+// TestFM78_ResolveToRetrySendsAgain: the message of an uncertain key was acked long ago; whatever step the resolution
+// stops at, saying it again runs the message once.
+func TestFM78_ResolveToRetrySendsAgain(t *testing.T) {
+	crashes(t, func(s *shop) {
+		s.send(semel.Message{ID: "k"})
+		s.work(once, fails)
+	}, func(s *shop) error {
+		_, err := s.box().Resolve(s.t.Context(), s.record("k"), driver.Released, nil, time.Hour, "test")
+		return err
+	}, func(t *testing.T, s *shop) {
+		s.t = t
+		if got := s.work(once, works); len(got) != 1 {
+			t.Errorf("effects %v", got)
+		}
+		if ls := s.letters(); len(ls) > 0 {
+			t.Errorf("letters are left: %+v", ls)
+		}
+	})
+}
+
+// TestFM80_DiscardedStaysDiscarded: whatever step a discard stops at, a late duplicate brings nothing back.
+func TestFM80_DiscardedStaysDiscarded(t *testing.T) {
+	for after := range 2 {
+		for at := 1; at <= 2; at++ {
+			s := open(t)
+			s.send(semel.Message{ID: "k"})
+			s.work(nil, permanent)
+			discard := func() error {
+				for _, l := range s.letters() {
+					if _, err := s.box().Discard(t.Context(), l, Options{By: "test"}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			s.fault.failAt, s.fault.after = at, after == 1
+			if err := discard(); !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			if err := discard(); err != nil {
+				t.Fatal(err)
+			}
+			s.send(semel.Message{ID: "k"})
+			if got := s.work(nil, works); len(got) > 0 || len(s.letters()) > 0 {
+				t.Errorf("came back: effects %v, letters %v", got, s.letters())
+			}
+		}
+	}
+}
+
+// TestFM79_SecondFailureIsAnotherLetter: a key that fails again after a redrive has a letter again, and the stale letter
+// of its first failure, should it still be there, is dropped and not sent.
+func TestFM79_SecondFailureIsAnotherLetter(t *testing.T) {
+	s := open(t)
+	s.send(semel.Message{ID: "k"})
+	s.work(nil, permanent)
+	stale := s.letters()[0]
+	if err := redriveAll(s); err != nil {
+		t.Fatal(err)
+	}
+	s.work(nil, permanent)
+	if ls := s.letters(); len(ls) != 1 || ls[0].ID == stale.ID {
+		t.Fatalf("letters %+v", ls)
+	}
+	if err := s.q.PutLetter(t.Context(), stale); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.box().Redrive(t.Context(), stale, Options{Mode: Skip})
+	if err != nil || r.Outcome != Stale {
+		t.Errorf("%+v %v", r, err)
+	}
+	if st, _ := s.q.Stats(t.Context()); st.Visible != 0 || len(s.letters()) != 1 {
+		t.Errorf("%+v, %d letters", st, len(s.letters()))
+	}
+}
+
+func TestRedriveModes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		mode   Mode
+		config func(*semel.Config)
+		want   Outcome
+		why    string
+		doubt  bool
+	}{
+		{"skip keeps the doubt", Skip, nil, Redriven, "", true},
+		{"verify leaves doubt without a probe alone", Verify, nil, Refused, "no worker asks first", true},
+		{"verify redrives where a probe asks", Verify, probing, Redriven, "", true},
+		{"rerun lifts the doubt", Rerun, nil, Redriven, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := open(t)
+			s.send(semel.Message{ID: "k"})
+			retried := func(cfg *semel.Config) {
+				cfg.MaxAttempts, cfg.Backoff = 2, semel.Backoff{Min: time.Millisecond, Max: time.Millisecond}
+				if c.config != nil {
+					c.config(cfg)
+				}
+			}
+			s.work(retried, fails)
+			l := s.letters()[0]
+			dry, err := s.box().Redrive(t.Context(), l, Options{Mode: c.mode, DryRun: true})
+			if err != nil || dry.Outcome != c.want || len(s.letters()) != 1 || s.fault.calls != 0 {
+				t.Errorf("dry run: %+v %v, %d calls", dry, err, s.fault.calls)
+			}
+			r, err := s.box().Redrive(t.Context(), l, Options{Mode: c.mode, Keep: time.Hour})
+			if err != nil || r.Outcome != c.want || !strings.Contains(r.Why, c.why) {
+				t.Errorf("%+v %v", r, err)
+			}
+			if got := s.record("k"); got.Unknown != c.doubt {
+				t.Errorf("record %+v", got)
+			}
+		})
+	}
+}
+
+func probing(c *semel.Config) {
+	c.Takeover = semel.Probe
+	c.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeNotApplied, nil }
+}
+
+// A completed key is dropped, and run again only on purpose: with another effect key.
+func TestRedriveCompleted(t *testing.T) {
+	s := open(t)
+	s.send(semel.Message{ID: "k"})
+	first := s.work(nil, works)
+	letter := driver.Letter{
+		ID: "l", Kind: driver.LetterDead, Key: semel.Key{Consumer: "q", Raw: "k"}, Generation: 1, Token: 1, Message: semel.Message{ID: "k", Queue: "q"},
+	}
+	put := func() {
+		if err := s.q.PutLetter(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	for _, o := range []Options{{Mode: Skip}, {Mode: Verify}, {Mode: Rerun}} {
+		r, err := s.box().Redrive(t.Context(), letter, o)
+		if err != nil || r.Outcome != Dropped || len(s.letters()) != 0 {
+			t.Errorf("%+v: %+v %v", o, r, err)
+		}
+		put()
+	}
+	r, err := s.box().Redrive(t.Context(), letter, Options{Mode: Rerun, NewGeneration: true, Keep: time.Hour})
+	if err != nil || r.Outcome != Redriven {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if again := s.work(nil, works); len(again) != 1 || again[0] == first[0] {
+		t.Errorf("effects %v, then %v", first, again)
+	}
+}
+
+func TestRedriveRefusals(t *testing.T) {
+	s := open(t)
+	s.send(semel.Message{ID: "1", Headers: map[string]string{"idempotency-key": "k"}, Body: []byte("one")},
+		semel.Message{ID: "2", Headers: map[string]string{"idempotency-key": "k"}, Body: []byte("two")}, semel.Message{ID: "u"})
+	s.work(func(c *semel.Config) { c.Fingerprint, c.Takeover = semel.FingerprintBody(), semel.Once }, func(a *semel.Attempt) error {
+		if a.ID == "u" {
+			return fails(a)
+		}
+		return nil
+	})
+	ls := s.letters()
+	if len(ls) != 2 {
+		t.Fatalf("letters %+v", ls)
+	}
+	for _, l := range ls {
+		r, err := s.box().Redrive(t.Context(), l, Options{Mode: Rerun})
+		if err != nil || r.Outcome != Refused || r.Why == "" {
+			t.Errorf("%s: %+v %v", l.Kind, r, err)
+		}
+		d, err := s.box().Discard(t.Context(), l, Options{})
+		if want := map[driver.LetterKind]Outcome{driver.LetterMismatch: Disposed, driver.LetterUncertain: Refused}[l.Kind]; err != nil || d.Outcome != want {
+			t.Errorf("%s: %+v %v", l.Kind, d, err)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	for _, as := range []driver.State{driver.Completed, driver.FailedState} {
+		s := open(t)
+		s.send(semel.Message{ID: "k"})
+		s.work(once, fails)
+		for range 2 { // it can be repeated
+			if sent, err := s.box().Resolve(t.Context(), s.record("k"), as, []byte("r"), time.Hour, "test"); err != nil || sent != "" {
+				t.Fatalf("%s: %q %v", as, sent, err)
+			}
+		}
+		s.send(semel.Message{ID: "k"})
+		if got := s.work(once, works); len(got) > 0 || s.record("k").State != as || len(s.letters()) > 0 {
+			t.Errorf("%s: effects %v, record %s, letters %v", as, got, s.record("k").State, s.letters())
+		}
+		wrong := (*NotUncertainError)(nil)
+		if _, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, 0, "test"); !errors.As(err, &wrong) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestNewBox(t *testing.T) {
+	db := memory.Open()
+	if _, err := NewBox(db.Queue("q"), db.Store()); err != nil {
+		t.Error(err)
+	}
+	if _, err := NewBox(struct{ driver.Queue }{db.Queue("q")}, db.Store()); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}

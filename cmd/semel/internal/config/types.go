@@ -21,7 +21,8 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // ParseDuration is time.ParseDuration with days (d) as the first unit. Negative durations are refused.
 func ParseDuration(s string) (time.Duration, error) {
 	days, rest := 0.0, s
-	if n, after, ok := strings.Cut(s, "d"); ok {
+	n, after, inDays := strings.Cut(s, "d")
+	if inDays {
 		v, err := strconv.ParseFloat(n, 64)
 		if err != nil {
 			return 0, fmt.Errorf("%q is not a duration (like 500ms, 30s, 15m, 14d)", s)
@@ -29,7 +30,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		days, rest = v, after
 	}
 	var d time.Duration
-	if rest != "" || days == 0 {
+	if rest != "" || !inDays {
 		v, err := time.ParseDuration(rest)
 		if err != nil {
 			return 0, fmt.Errorf("%q is not a duration (like 500ms, 30s, 15m, 14d)", s)
@@ -40,7 +41,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	if total < 0 || total >= math.MaxInt64 || math.IsNaN(total) {
 		return 0, fmt.Errorf("%q is negative or too long for a duration", s)
 	}
-	if days == 0 {
+	if !inDays {
 		return d, nil
 	}
 	return time.Duration(total), nil

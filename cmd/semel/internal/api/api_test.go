@@ -296,7 +296,7 @@ func TestOutage(t *testing.T) {
 func TestPanicIsAnswered(t *testing.T) {
 	h := recoverer(slog.New(slog.DiscardHandler), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") }))
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	if w.Code != 500 {
 		t.Errorf("%d", w.Code)
 	}

@@ -128,7 +128,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
@@ -160,7 +160,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		a.log = slog.New(slog.NewJSONHandler(a.p.Err, &slog.HandlerOptions{Level: level}))
 	case "text":
 		file, ok := a.p.Err.(*os.File)
-		a.log = slog.New(tint.NewHandler(a.p.Err, &tint.Options{
+		a.log = slog.New(tint.NewTextHandler(a.p.Err, &tint.Options{
 			Level: level, TimeFormat: "15:04:05.000", NoColor: !ok || !output.Colour(file),
 		}))
 	default:

@@ -44,7 +44,7 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
   echo '{"order_id":7}' | semel send --queue 'sqlite:shop.db?queue=orders' --header idempotency-key=order-7
   semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3 --poison-every 50`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return output.Usage("send takes one file, got %d", len(args))
 			}

@@ -62,7 +62,7 @@ type Outcome string
 const (
 	Redriven Outcome = "redriven" // the record was reopened, the message sent, the letter deleted
 	Dropped  Outcome = "dropped"  // the key is completed: the letter was deleted, nothing sent
-	Stale    Outcome = "stale"    // the record went on without it: the letter was deleted, nothing sent
+	Stale    Outcome = "stale"    // the record went on without it to its end: the letter was deleted, nothing sent
 	Disposed Outcome = "discarded"
 	Refused  Outcome = "refused" // nothing was changed; Why says what to do instead
 )
@@ -133,8 +133,7 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 		l.Generation = r.Generation
 	}
 	if l.Token != 0 && r.Token != l.Token {
-		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", r.State)
-		return true, b.remove(ctx, l, o)
+		return b.wentOn(ctx, l, r, o, res)
 	}
 	if o.DryRun {
 		return false, nil
@@ -151,11 +150,23 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 	}
 	// It changed between the look and the operation.
 	if l.Token != 0 && after.Token != l.Token || after.State == driver.Completed {
-		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", after.State)
-		return true, b.remove(ctx, l, o)
+		return b.wentOn(ctx, l, after, o, res)
 	}
 	*res = refuse(*res, "its record is %s: wait until it is FAILED", after.State)
 	return true, nil
+}
+
+// wentOn decides about a letter whose record has a newer attempt. Where that came to an end that stands there is nothing
+// left to do. Else perhaps this very redrive had opened the record before it was interrupted, and a delivery whose
+// message is gone has claimed it since, or failed it and could not write its letter: the message is sent again. One copy
+// too many does no harm, one too few is a loss.
+func (b Box) wentOn(ctx context.Context, l driver.Letter, r driver.Record, o Options, res *Result) (done bool, err error) {
+	if r.State == driver.Completed || r.Disposed {
+		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", r.State)
+		return true, b.remove(ctx, l, o)
+	}
+	res.Why = fmt.Sprintf("the record is %s with a newer attempt: sent again in case that one has no message", r.State)
+	return false, nil
 }
 
 func (b Box) sendAgain(ctx context.Context, l driver.Letter, o Options, res Result) (Result, error) {
@@ -167,10 +178,21 @@ func (b Box) sendAgain(ctx context.Context, l driver.Letter, o Options, res Resu
 	if o.DryRun {
 		return res, nil
 	}
-	if err := b.Sender.Send(ctx, m); err != nil {
-		return res, fmt.Errorf("send the message of letter %s again: %w", l.ID, err)
+	if _, err := b.send(ctx, l); err != nil {
+		return res, err
 	}
 	return res, b.remove(ctx, l, o)
+}
+
+func (b Box) send(ctx context.Context, l driver.Letter) (id string, err error) {
+	m, err := Again(l)
+	if err != nil {
+		return "", fmt.Errorf("letter %s: %w", l.ID, err)
+	}
+	if err := b.Sender.Send(ctx, m); err != nil {
+		return "", fmt.Errorf("send the message of letter %s again: %w", l.ID, err)
+	}
+	return m.ID, nil
 }
 
 func (b Box) remove(ctx context.Context, l driver.Letter, o Options) error {
@@ -218,18 +240,23 @@ func Again(l driver.Letter) (driver.Message, error) {
 	m.SentAt, m.Delay = time.Time{}, 0
 	m.ID = "redrive-" + l.ID // a second failure of the key makes another letter, whose id has its token
 	m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
-	before, err := semel.KeyByID(&l.Message)
-	if err != nil || before != l.Key.Raw {
-		return m, nil // the key is made from the content or from other headers, which stay as they are
-	}
-	if after, err := semel.KeyByID(&m); err == nil && after == before {
-		return m, nil
+	if keyByID(l.Message) != l.Key.Raw || keyByID(m) == l.Key.Raw {
+		return m, nil // the key is made from the content or from headers, which stay as they are
 	}
 	m.Headers[headerKey] = l.Message.ID
-	if after, err := semel.KeyByID(&m); err != nil || after != before {
+	if keyByID(m) != l.Key.Raw {
 		return m, errors.New("its key cannot be carried to a new message id")
 	}
 	return m, nil
+}
+
+// keyByID is the default key of a message; "" when it has none.
+func keyByID(m driver.Message) string {
+	k, err := semel.KeyByID(&m)
+	if err != nil {
+		return ""
+	}
+	return k
 }
 
 // Discard decides that a letter's message is not to run any more: later duplicates are just acknowledged.
@@ -256,46 +283,70 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		}
 	case r.State == driver.Released && r.Token == l.Token:
 		return refuse(res, "it was redriven, and its message may not have been sent yet: repeat the redrive"), nil
-	case r.Token != l.Token:
-		res.Why = "the record went on without it"
+	case r.Token != l.Token && r.State != driver.Completed && !r.Disposed:
+		// The newer attempt may be one without a message (see wentOn). Only where it has a letter of its own nothing hangs
+		// on this one.
+		_, ok, err := b.Letters.Letter(ctx, driver.LetterID(l.Kind, l.Key, r.Token, ""))
+		if err != nil {
+			return res, fmt.Errorf("read letter: %w", err)
+		}
+		if !ok {
+			return refuse(res, "the record is %s with a newer attempt, which may have no message: redrive it, then discard what comes of it",
+				r.State), nil
+		}
+		res.Why = "a newer letter of the key stands"
 	}
 	return res, b.remove(ctx, l, o)
 }
 
 // Resolve ends an uncertain key as a person decided; for a retry its message is sent again from the letter. Each step
-// can be repeated. The letter may be absent: then its message is still in the queue.
+// can be repeated. The letter may be absent: then its message is still in the queue. It returns the id of the message
+// that was sent, "" = none.
 func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, result []byte, keep time.Duration, by string) (
-	sent string, err error,
+	string, error,
 ) {
-	id := driver.LetterID(driver.LetterUncertain, r.Key, r.Token, "")
 	after, out, err := b.Operate.Operate(ctx, driver.Operation{
 		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: keep,
 		Reason: "resolved by " + by,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("resolve key %q: %w", r.Key.Raw, err)
-	case out != driver.Applied:
+	}
+	ls, err := b.uncertain(ctx, r.Key)
+	if err != nil {
+		return "", err
+	}
+	if out != driver.Applied && (as != driver.Released || len(ls) == 0 || after.State == driver.Completed) {
 		return "", &NotUncertainError{Key: r.Key.Raw, State: after.State}
 	}
-	l, ok, err := b.Letters.Letter(ctx, id)
+	// Applied, now or before; or this very resolution was interrupted, and a delivery whose message is gone has claimed
+	// the key since: as with a redrive the message is sent again.
+	sent := ""
+	for _, l := range ls {
+		if as == driver.Released {
+			if sent, err = b.send(ctx, l); err != nil {
+				return "", err
+			}
+		}
+		if err := b.remove(ctx, l, Options{}); err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// uncertain lists the uncertain letters of a key: one, unless an earlier resolution was interrupted.
+func (b Box) uncertain(ctx context.Context, k driver.Key) (out []driver.Letter, err error) {
+	all, err := b.Letters.Letters(ctx, 0)
 	if err != nil {
-		return "", fmt.Errorf("read letter %s: %w", id, err)
+		return nil, fmt.Errorf("read letters: %w", err)
 	}
-	if !ok {
-		return "", nil
-	}
-	if as == driver.Released {
-		m, err := Again(l)
-		if err != nil {
-			return "", fmt.Errorf("letter %s: %w", id, err)
+	for _, l := range all {
+		if l.Kind == driver.LetterUncertain && l.Key == k {
+			out = append(out, l)
 		}
-		if err := b.Sender.Send(ctx, m); err != nil {
-			return "", fmt.Errorf("send the message of letter %s again: %w", id, err)
-		}
-		sent = m.ID
 	}
-	return sent, b.remove(ctx, l, Options{})
+	return out, nil
 }
 
 // NotUncertainError reports that a key has nothing to resolve.

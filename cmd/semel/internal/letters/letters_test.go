@@ -248,8 +248,8 @@ func TestFM80_DiscardedStaysDiscarded(t *testing.T) {
 	}
 }
 
-// TestFM79_SecondFailureIsAnotherLetter: a key that fails again after a redrive has a letter again, and the stale letter
-// of its first failure, should it still be there, is dropped and not sent.
+// TestFM79_SecondFailureIsAnotherLetter: a key that fails again after a redrive has a letter again. The stale letter of
+// its first failure, should it still be there, harms nothing: it is gone after a redrive, and the newer one stands.
 func TestFM79_SecondFailureIsAnotherLetter(t *testing.T) {
 	s := open(t)
 	s.send(semel.Message{ID: "k"})
@@ -259,18 +259,62 @@ func TestFM79_SecondFailureIsAnotherLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.work(nil, permanent)
-	if ls := s.letters(); len(ls) != 1 || ls[0].ID == stale.ID {
+	ls := s.letters()
+	if len(ls) != 1 || ls[0].ID == stale.ID {
 		t.Fatalf("letters %+v", ls)
 	}
-	if err := s.q.PutLetter(t.Context(), stale); err != nil {
-		t.Fatal(err)
+	for _, again := range []func(context.Context, driver.Letter, Options) (Result, error){s.box().Redrive, s.box().Discard} {
+		if err := s.q.PutLetter(t.Context(), stale); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := again(t.Context(), stale, Options{Mode: Skip}); err != nil || r.Outcome == Refused {
+			t.Errorf("%+v %v", r, err)
+		}
+		if got := s.work(nil, works); len(got) > 0 || len(s.letters()) != 1 || s.letters()[0].ID != ls[0].ID {
+			t.Errorf("effects %v, letters %+v", got, s.letters())
+		}
 	}
-	r, err := s.box().Redrive(t.Context(), stale, Options{Mode: Skip})
-	if err != nil || r.Outcome != Stale {
-		t.Errorf("%+v %v", r, err)
+}
+
+// A redrive or a resolution that is interrupted before the message was sent leaves an open record. When a delivery whose
+// message is gone claims it then, and is never heard of again, only the letter has the message: said again, the verb
+// must send it.
+func TestInterruptedThenClaimed(t *testing.T) {
+	resolve := func(s *shop) error {
+		_, err := s.box().Resolve(t.Context(), s.record("k"), driver.Released, nil, time.Hour, "test")
+		return err
 	}
-	if st, _ := s.q.Stats(t.Context()); st.Visible != 0 || len(s.letters()) != 1 {
-		t.Errorf("%+v, %d letters", st, len(s.letters()))
+	for name, c := range map[string]struct {
+		fail func(s *shop)
+		act  func(s *shop) error
+	}{
+		"redrive": {func(s *shop) { s.work(nil, permanent) }, redriveAll},
+		"resolve": {func(s *shop) { s.work(once, fails) }, resolve},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			s.send(semel.Message{ID: "k"})
+			c.fail(s)
+			s.fault.failAt, s.fault.after = s.fault.calls+1, true
+			if err := c.act(s); !errors.Is(err, errCrash) || s.record("k").State != driver.Released {
+				t.Fatalf("%v, %s", err, s.record("k").State)
+			}
+			g, err := s.db.Store().Claim(t.Context(), driver.Claim{Key: s.record("k").Key, Nonce: driver.Nonce{1}, Lease: time.Millisecond})
+			if err != nil || g[0].Verdict != driver.Acquired {
+				t.Fatalf("%+v %v", g, err)
+			}
+			if r, err := s.box().Discard(t.Context(), s.letters()[0], Options{}); err != nil || r.Outcome != Refused {
+				t.Errorf("discard: %+v %v", r, err)
+			}
+			s.fault.failAt = 0
+			if err := c.act(s); err != nil {
+				t.Fatal(err)
+			}
+			// Under the policy once the lost claim is a new doubt: the message is parked again, not lost.
+			if got := s.work(nil, works); len(got)+len(s.letters()) != 1 {
+				t.Errorf("effects %v, letters %+v", got, s.letters())
+			}
+		})
 	}
 }
 

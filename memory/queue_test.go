@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,39 +84,59 @@ func TestReceiveInVirtualTime(t *testing.T) {
 	})
 }
 
-// TestEveryWaiterIsWoken: as many waiters as there are messages come back, and those whose context ends at the same
-// moment leave their turn to others.
-func TestEveryWaiterIsWoken(t *testing.T) {
+// TestSignalsArePassedOn: a waiter whose context ends in the moment in which it is signalled leaves its turn to the
+// next.
+//
+//  1. two wait; 2. Send locks; 3. the first one's context ends, and it blocks on the lock; 4. Send signals the first
+//     waiter, and unlocks; 5. the first goes home without the message.
+func TestSignalsArePassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for range 50 {
-			q := memory.NewQueue("q")
-			var wg sync.WaitGroup
-			var mu sync.Mutex
-			got := 0
-			ctx, cancel := context.WithCancel(t.Context())
-			for i := range 8 {
-				wg.Go(func() {
-					c := t.Context()
-					if i%2 == 0 {
-						c = ctx // cancelled while the messages come
-					}
-					d, _ := q.Receive(c, 1)
-					mu.Lock()
-					got += len(d)
-					mu.Unlock()
-				})
-			}
-			synctest.Wait()
-			send(t, q, make([]driver.Message, 4)...)
-			cancel() // those who were signalled may see this first
-			synctest.Wait()
-			mu.Lock()
-			if got != 4 {
-				t.Fatalf("%d messages of 4 were received, although four waiters stayed", got)
-			}
-			mu.Unlock()
-			send(t, q, make([]driver.Message, 4)...)
-			wg.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		during := func() {}
+		q := memory.NewQueue("q", memory.WithClock(func() time.Time { // called under the lock
+			during()
+			return time.Now()
+		}))
+		got := make(chan string, 2)
+		for _, c := range []context.Context{ctx, t.Context()} {
+			go func() {
+				for _, d := range receiveWith(c, q) {
+					got <- d.ID
+				}
+			}()
+			synctest.Wait() // they wait in this order
+		}
+		during = func() { during = func() {}; cancel() }
+		send(t, q, driver.Message{ID: "m"})
+		synctest.Wait()
+		if len(got) != 1 {
+			t.Errorf("%d messages were received, although one waiter stayed", len(got))
+		}
+	})
+}
+
+func receiveWith(ctx context.Context, q *memory.Queue) []driver.Delivery {
+	d, _ := q.Receive(ctx, 1)
+	return d
+}
+
+// TestWaitersLearnOfNewTimes: a waiting Receive that sleeps until a far time wakes for a nearer one that came up since.
+func TestWaitersLearnOfNewTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := memory.NewQueue("q", memory.WithVisibility(10*time.Second))
+		send(t, q, driver.Message{ID: "far", Delay: time.Hour})
+		begin := time.Now()
+		got := make(chan string)
+		for range 2 { // one gets it, the other waits for the end of its visibility
+			go func() { got <- receive(t, q, 1)[0].ID }()
+		}
+		synctest.Wait()
+		send(t, q, driver.Message{ID: "near"})
+		if id := <-got; id != "near" {
+			t.Fatalf("received %q", id)
+		}
+		if id := <-got; id != "near" || time.Since(begin) != 10*time.Second {
+			t.Errorf("received %q after %v, wanted the one whose visibility ended after 10 s", id, time.Since(begin))
 		}
 	})
 }
@@ -164,6 +183,18 @@ func TestStatsOfGroups(t *testing.T) {
 			t.Errorf("stats are %+v, %v, wanted %+v", s, err, want)
 		}
 		clock.advance(time.Minute)
+	}
+}
+
+// TestStatsSeeTime: what became visible by the passing of time is counted so, before anybody receives.
+func TestStatsSeeTime(t *testing.T) {
+	db, clock := openFake()
+	q := db.Queue("q")
+	send(t, q, driver.Message{}, driver.Message{Delay: time.Second})
+	receive(t, q, 1)
+	clock.advance(time.Minute)
+	if s, err := q.Stats(t.Context()); err != nil || s.Visible != 2 || s.InFlight+s.Delayed != 0 {
+		t.Errorf("stats are %+v, %v, wanted two visible", s, err)
 	}
 }
 

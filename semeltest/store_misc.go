@@ -64,6 +64,15 @@ func testFM12Tokens(t testing.TB, s StoreSetup) {
 		if err != nil || more || got != (driver.Swept{Purged: 1}) {
 			t.Fatalf("sweep answered %+v, more %v, %v; wanted one record purged", got, more, err)
 		}
+		if tr, ok := s.Store.(driver.Transactor); ok {
+			tx, _, gs := begin(t, tr, k)
+			if gs[0].Hold.Token <= g.Hold.Token {
+				t.Errorf("token %d was handed out in a transaction after token %d", gs[0].Hold.Token, g.Hold.Token)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatalf("rollback: %v", err)
+			}
+		}
 	}
 }
 

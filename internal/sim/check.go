@@ -166,6 +166,16 @@ func (w *world) believeIn(h *driver.Hold, until time.Duration) {
 	}
 }
 
+// checkStart is I5 where it matters most: a run that begins within its worker's own deadline still holds its record.
+func (w *world) checkStart(r *run) {
+	rec := &w.st.recs[w.row(r.hold.Key.Raw)]
+	if r.job.InTx || w.jumped || w.forced || w.failedOver || rec.Token == r.hold.Token {
+		return
+	}
+	w.fail("I5", r.key, "token %d begins to run, in the belief that its lease lasts another %v, but the record is %v with token %d",
+		r.hold.Token, r.job.Deadline-w.workers[r.worker].clock(), rec.State, rec.Token)
+}
+
 // onGuarded checks an accepted write of a worker: I7.
 func (w *world) onGuarded(before *driver.Record, h *driver.Hold) {
 	if before.Token != h.Token || before.Nonce != h.Nonce {
@@ -193,7 +203,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	if by == byOperator && after.State == driver.Released {
 		if after.Generation > before.Generation {
 			ks.redrives++
-		} else {
+		} else if before.State == driver.Uncertain {
 			ks.resolves++
 		}
 		ks.returned, ks.solo = false, 0

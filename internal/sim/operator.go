@@ -66,6 +66,11 @@ func (w *world) act(ref int) {
 }
 
 func (w *world) pickAct() {
+	if w.chance(100) {
+		w.forceRelease()
+		w.pending--
+		return
+	}
 	alive := 0
 	for i := range w.q.letters {
 		if l := &w.q.letters[i]; l.alive && l.key >= 0 && l.Kind != driver.LetterMismatch {
@@ -73,9 +78,6 @@ func (w *world) pickAct() {
 		}
 	}
 	if alive == 0 {
-		if w.chance(150) {
-			w.forceRelease()
-		}
 		w.pending--
 		return
 	}

@@ -53,6 +53,7 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 	w.stats.Runs++
 	if r.key >= 0 {
 		w.keys[r.key].started = r.hold.Token
+		w.checkStart(r)
 	}
 	w.countAlone(k, r)
 	k.running++

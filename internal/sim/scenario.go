@@ -11,6 +11,7 @@ const (
 	maxKeys    = 6
 	maxWorkers = 3
 	maxFaults  = 3
+	maxEvents  = 100_000 // a seed takes some hundred
 
 	lease    = 3 * time.Second
 	visible  = lease * 10 / 9

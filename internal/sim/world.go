@@ -43,10 +43,9 @@ type world struct {
 	jumped, failedOver, forced bool
 	wave                       int
 
-	vio       *Violation
-	tr        *trace
-	stats     Stats
-	maxEvents int64
+	vio   *Violation
+	tr    *trace
+	stats Stats
 }
 
 // Stats counts what happened in simulations.
@@ -199,6 +198,7 @@ func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultK
 	w.sc.draw(w, calm)
 	w.bias()
 	w.begin()
+	n := 0
 	for w.vio == nil {
 		if len(w.heap) == 0 {
 			if !w.settledAll() {
@@ -209,8 +209,8 @@ func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultK
 		e := w.pop()
 		w.now = max(w.now, e.at)
 		w.stats.Events++
-		if w.maxEvents > 0 && w.stats.Events > w.maxEvents {
-			break
+		if n++; n > maxEvents {
+			w.fail("I17", w.stuckKey(), "%d events and no end: something spins", n)
 		}
 		w.handle(&e)
 		if w.now > w.limit {

@@ -47,6 +47,9 @@ func NewHTTP(h HTTP, concurrency int) *HTTP {
 	return &h
 }
 
+// idempotencyKey is deliberately not in the canonical spelling; see request.
+const idempotencyKey = "idempotency-key"
+
 // Run implements Runner.
 func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
 	if err := h.breaker.admit(); err != nil {
@@ -193,7 +196,10 @@ func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, er
 	set("Content-Type", contentType(a))
 	pass(req.Header, a)
 	cloudEvent(set, h.Queue, a)
-	set("Idempotency-Key", a.EffectKey(""))
+	// In this spelling, which is the same header to every endpoint: net/http sends a POST again by itself when a connection
+	// breaks after the request and it finds the canonical name. An attempt is one request; repeating it is the engine's
+	// decision, which counts it, and which policy once forbids.
+	req.Header[idempotencyKey] = []string{a.EffectKey("")}
 	for _, id := range identities(h.Queue, a) {
 		if id.name != "EFFECT_KEY" {
 			set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), id.value)

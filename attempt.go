@@ -36,7 +36,8 @@ type Attempt struct {
 func (a *Attempt) SetResult(b []byte) { a.result = b }
 
 // Emit sends messages together with the record: all of them or none, and only if this attempt wins. It needs a store
-// that keeps an outbox or is the queue's own database; otherwise the run fails for good with an error that says so.
+// that keeps an outbox or is the queue's own database, a message that has a key, and a queue that each emitted message
+// names; otherwise the run fails for good with an error that says so.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,

@@ -44,7 +44,8 @@ type Config struct {
 	Tenant func(m *Message) string
 	// Key is what must take effect once. Defaults to KeyByID.
 	Key KeyFunc
-	// AllowUnkeyed runs messages without a key unprotected, and counts them. Defaults to false: they become letters.
+	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx. Defaults to false: they become
+	// letters.
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
 	Fingerprint FingerprintFunc

@@ -44,6 +44,10 @@ func New(cfg Config) (*Consumer, error) {
 	c.transactor, _ = cfg.Store.(driver.Transactor)
 	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
 	c.tx, _ = cfg.Handler.(transactional)
+	if c.tx != nil && cfg.AllowUnkeyed {
+		return nil, &ConfigError{"AllowUnkeyed", "is set, and the effects of an InTx handler commit with a record, which a " +
+			"message without a key has not", "use a HandlerFunc, or let such messages become letters"}
+	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
 	case c.tx != nil && c.transactor != nil && c.tx.open(c.transactor):

@@ -100,7 +100,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		}
 	}
 	err := r.guarded(ctx, a, r.handle)
-	return r.resultOf(ctx, a, err)
+	return r.resultOf(x, ctx, a, err)
 }
 
 // effectsFor makes what an InTx handler works on: a buffer, or the lane's open transaction.
@@ -122,11 +122,10 @@ func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context
 }
 
 // resultOf translates what a handler returned into the machine's terms.
-func (r *runner) resultOf(ctx *runContext, a *Attempt, err error) machine.Result {
+func (r *runner) resultOf(x *order, ctx *runContext, a *Attempt, err error) machine.Result {
 	if err == nil {
-		if len(a.emit) > 0 && !r.emits() {
-			return machine.Result{Class: machine.Permanent, Err: fmt.Errorf(
-				"the handler emitted messages, and store %s keeps no outbox", r.store.Name)}
+		if err := r.checkEmitted(x, a); err != nil {
+			return machine.Result{Class: machine.Permanent, Err: err}
 		}
 		res := machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
 		if r.mode != machine.Open {
@@ -153,6 +152,22 @@ func (r *runner) resultOf(ctx *runContext, a *Attempt, err error) machine.Result
 		res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
 	}
 	return res
+}
+
+// checkEmitted refuses messages that no write could send. Repeating the run would not mend that, and only repeat what
+// else it does.
+func (r *runner) checkEmitted(x *order, a *Attempt) error {
+	for i := range a.emit {
+		switch {
+		case x.job.Unprotected:
+			return errors.New("the handler emitted messages, and a message without a key has no record to commit them with")
+		case !r.emits():
+			return fmt.Errorf("the handler emitted messages, and store %s keeps no outbox", r.store.Name)
+		case a.emit[i].Queue == "":
+			return fmt.Errorf("the handler emitted messages, and message %d names no queue", i)
+		}
+	}
+	return nil
 }
 
 // probe asks whether the effect of an earlier run happened.

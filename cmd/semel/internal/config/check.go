@@ -166,6 +166,9 @@ func Explain(err error) error {
 
 // flagOf spells a field of semel.Config as its flag: MaxRuntime is max-runtime.
 func flagOf(field string) string {
+	if field == "AllowUnkeyed" {
+		return "on-missing-key"
+	}
 	var b strings.Builder
 	for i, r := range field {
 		if i > 0 && r >= 'A' && r <= 'Z' {

@@ -171,7 +171,7 @@ func moreBugs() []bug {
 				return out, nil
 			}
 		}},
-		{"tokens restart after a purge (FM12)", "FM12", func(s *planted) {
+		{"tokens restart after a purge (FM12)", "FM12 tokens survive a purge", func(s *planted) {
 			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int) (driver.Swept, bool, error) {
 				swept, more, err := s.Store.Sweep(ctx, horizon, limit)
 				if left, _ := s.Records(ctx, driver.RecordFilter{}); swept.Purged > 0 && len(left) == 0 {

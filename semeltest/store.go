@@ -32,6 +32,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM55 hostile keys", testFM55HostileKeys},
 		{"FM32 unanswered writes are repeated", testFM32Repeats},
 		{"FM12 tokens survive a purge", testFM12Tokens},
+		{"FM12 tokens of transactions survive it too", testFM12TxTokens},
 		{"a done context", testDoneContext},
 		{"FM58 results up to the limit", testFM58Results},
 		{"delivery ids are bounded", testDeliveryIDs},

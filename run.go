@@ -67,16 +67,38 @@ func (r *runner) execute(a *machine.Action) {
 }
 
 func (r *runner) work() {
-	defer r.handlers.Done()
+	returned := false
+	defer func() {
+		if !returned {
+			go r.work() // the handler ended this goroutine (runtime.Goexit, as FailNow of a test does): another serves on
+			return
+		}
+		r.handlers.Done()
+	}()
 	for o := range r.jobs {
-		h := o.item.Shell.(*handle)
-		x := &execution{ctx: runContext{parent: r.io}}
-		h.attach(&x.ctx)
-		result := r.runOne(&o, x)
+		r.serve(&o)
+	}
+	returned = true
+}
+
+// errGoexit is the failure of a handler that never returned.
+var errGoexit = errors.New("the handler ended its goroutine")
+
+// serve runs one order and answers it, whatever the handler does.
+func (r *runner) serve(o *order) {
+	h := o.item.Shell.(*handle)
+	x := &execution{ctx: runContext{parent: r.io}}
+	h.attach(&x.ctx)
+	result := machine.Result{Class: machine.Failed, NotApplied: r.tx != nil, Err: errGoexit}
+	if o.job.Probe {
+		result.Probe = machine.ProbeUnknown
+	}
+	defer func() {
 		h.attach(nil)
 		x.ctx.end(context.Canceled) // as a returned call's context is
 		r.post(machine.Event{Kind: machine.Ran, Item: o.item, Result: result})
-	}
+	}()
+	result = r.runOne(o, x)
 }
 
 func (r *runner) runOne(x *order, run *execution) machine.Result {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -149,6 +150,7 @@ func perform[T any](
 	}
 	runCtx, stop := context.WithCancelCause(ctx)
 	beat := o.heartbeat(runCtx, stop, g.Hold, sent)
+	defer stop(nil) // fn may end this goroutine: the claim must not be extended for ever
 	raw, known, err := runOnce(runCtx, o, g, a, fn, &value)
 	stop(nil)
 	last := beat()
@@ -175,8 +177,13 @@ func perform[T any](
 func runOnce[T any](
 	ctx context.Context, o *once, g driver.Grant, a *Attempt, fn func(context.Context, *Attempt) (T, error), value *T,
 ) (raw []byte, known bool, err error) {
-	if g.Unknown && g.Takeover == Probe && o.probe != nil {
-		answer, err := o.probe(ctx, a)
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	if g.Unknown && g.Takeover == Probe {
+		answer, err := o.ask(ctx, a)
 		switch {
 		case err != nil || answer == ProbeUnknown:
 			return nil, false, errors.Join(ErrUncertain, err)
@@ -185,11 +192,6 @@ func runOnce[T any](
 			return a.result, true, err
 		}
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v}
-		}
-	}()
 	v, err := fn(ctx, a)
 	*value = v
 	if err != nil {
@@ -203,6 +205,20 @@ func runOnce[T any](
 		return nil, false, &unstorableError{err}
 	}
 	return raw, false, nil
+}
+
+// ask asks the probe; its panic is an error. Without one nobody can tell: the record was made by a caller that has one,
+// and this call must not weaken it (FM82).
+func (o *once) ask(ctx context.Context, a *Attempt) (answer ProbeResult, err error) {
+	if o.probe == nil {
+		return ProbeUnknown, errors.New("the outcome of an earlier run is unknown, and this call has no probe")
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			answer, err = ProbeUnknown, &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return o.probe(ctx, a)
 }
 
 // unstorableError: the run succeeded, and its result cannot be stored.

@@ -219,7 +219,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	g := &it.grant
 	it.leaseAt, it.leaseEnd = sent, sent+m.cfg.Lease-m.cfg.Guard
 	m.scanBy(it.leaseEnd)
-	if g.Takeovers > 0 {
+	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
 		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "taken over from a run that ended without a word"})
 	}

@@ -46,6 +46,9 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 			k.id, map[bool]string{false: "handler", true: "probe"}[a.Job.Probe], m.key, m.id, r.hold.Token, a.Job.Attempt, a.Job.Unknown)
 	}
 	if a.Job.Probe {
+		if w.boundary(k, r) {
+			return
+		}
 		w.push(w.now+w.between(time.Millisecond, 20*time.Millisecond), evReturn, k.id, r.ref)
 		r.at = w.now
 		return
@@ -287,6 +290,10 @@ func (w *world) runReturn(r *run, at time.Duration) {
 
 // probe asks the world. One that tells also keeps older tokens out from then on.
 func (w *world) probe(k *worker, r *run) {
+	if r.kills > 0 {
+		w.kill(k, r)
+		return
+	}
 	ks := &w.keys[r.key]
 	res := machine.Result{Probe: machine.ProbeUnknown}
 	switch {

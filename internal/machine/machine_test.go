@@ -1,0 +1,378 @@
+package machine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+var errBoom = errors.New("boom")
+
+func TestClaimsOnlyForFreeSlotsAndInBatches(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency = 2 })
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
+	if a := r.claim(nil); len(a.Claims) != 2 {
+		t.Fatalf("claimed %d keys for 2 slots (law 1)", len(a.Claims))
+	}
+	r.none(machine.ActClaim, "both slots are taken")
+	r.ran("a", machine.Result{})
+	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "c" {
+		t.Fatalf("claimed %v for the slot that became free", a.Claims)
+	}
+	// While a finish is under way the next ones gather.
+	r.ran("b", machine.Result{})
+	r.ran("c", machine.Result{})
+	if n := r.has(machine.ActFinish); n != 1 {
+		t.Fatalf("%d finish flushes at once", n)
+	}
+	if a := r.finish(driver.Applied); len(a.Works) != 1 {
+		t.Fatalf("first flush has %d works", len(a.Works))
+	}
+	if a := r.finish(driver.Applied); len(a.Works) != 2 {
+		t.Fatalf("second flush has %d works, want the 2 that gathered", len(a.Works))
+	}
+}
+
+func TestOneDeliveryFromFetchToSettle(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.ran("a", machine.Result{Value: []byte("done")})
+	r.none(machine.ActSettle, "nothing is acked before the record is complete (law 1)")
+	a := r.finish(driver.Applied)
+	if f := a.Works[0].Finish; f.Final != driver.Complete || string(f.Result) != "done" || f.Hold.Token != 1 {
+		t.Fatalf("finish %+v", f)
+	}
+	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Ack || s.Receipt != "m-a" {
+		t.Fatalf("settlement %+v", s)
+	}
+	if n := r.m.Counts(); n.Executed != 1 || n.Effects != 1 || r.m.InHand() != 0 {
+		t.Fatalf("counts %+v, in hand %d", n, r.m.InHand())
+	}
+}
+
+func TestFM15_TwinWaitsForItsTwin(t *testing.T) {
+	r := newRig(t, nil)
+	same, other := message("2", "a"), message("3", "a")
+	first := message("1", "a")
+	first.Fingerprint, same.Fingerprint, other.Fingerprint = "r001x", "r001x", "r001y"
+	r.receive(first, same, other)
+	if a := r.claim(nil); len(a.Claims) != 1 {
+		t.Fatalf("%d claims for one key in one process", len(a.Claims))
+	}
+	r.ran("a", machine.Result{})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Receipt != "2" {
+		t.Fatalf("settled %+v: only the twin with the same payload is done", a.Settlements)
+	}
+	r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Mismatch })
+	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Dead || s.Letter.Kind != driver.LetterMismatch {
+		t.Fatalf("the twin with another payload was settled with %+v", s)
+	}
+}
+
+func TestFM15_TwinAsksTheStoreWhenItsTwinFailed(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"), message("2", "a"))
+	r.claim(nil)
+	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+	r.finish(driver.Applied)
+	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Retry {
+		t.Fatalf("settlement %+v", s)
+	}
+	if a := r.claim(nil); a.Claims[0].DeliveryID != "2" {
+		t.Fatalf("claim %+v", a.Claims[0])
+	}
+}
+
+func TestFM16_BusyIsDeferredNeverAcked(t *testing.T) {
+	for count, least := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 50: time.Minute} {
+		r := newRig(t, nil)
+		m := message("1", "a")
+		m.Count = count
+		r.receive(m)
+		r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, 2*time.Second })
+		if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Defer || s.After < least || s.After > time.Minute {
+			t.Errorf("hand-off %d: %v after %v, want defer after at least %v (law 6)", count, s.Action, s.After, least)
+		}
+	}
+}
+
+func TestFM60_GroupStopsAtAFailure(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), message("3", "c"))
+	if a := r.claim(nil); len(a.Claims) != 2 || a.Claims[0].Key.Raw != "a" || a.Claims[1].Key.Raw != "c" {
+		t.Fatalf("claimed %+v: only the head of a group is claimed (law 13)", a.Claims)
+	}
+	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	if s := r.settle(driver.Applied).Settlements[0]; s.Receipt != "2" || s.Action != driver.Defer {
+		t.Fatalf("the follower was settled with %+v", s)
+	}
+	r.none(machine.ActClaim, "a stopped group stays stopped")
+}
+
+func TestGroupGoesOnAfterASuccess(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
+	r.claim(nil)
+	r.ran("a", machine.Result{})
+	r.finish(driver.Applied)
+	r.none(machine.ActClaim, "the next of a group waits until the first is settled")
+	r.settle(driver.Applied)
+	if a := r.claim(nil); a.Claims[0].Key.Raw != "b" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+}
+
+func TestBusyHeadOfAGroupIsKeptInHand(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
+	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, 2*time.Second })
+	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Receipt != "2" {
+		t.Fatalf("settled %+v", a.Settlements)
+	}
+	r.pass(time.Second)
+	r.none(machine.ActClaim, "it is busy for two seconds")
+	r.pass(3 * time.Second)
+	if a := r.claim(nil); a.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+}
+
+func TestFM31_UnansweredClaimIsRepeatedWithItsNonce(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	a := r.take(machine.ActClaim)
+	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errBoom})
+	r.pass(time.Second)
+	b := r.claim(nil)
+	if a.Claims[0].Nonce != b.Claims[0].Nonce {
+		t.Fatal("the claim was repeated with another nonce (law 5)")
+	}
+	r.ran("a", machine.Result{Class: machine.Failed, NotApplied: true, Err: errBoom})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	r.receive(message("1", "a"))
+	if c := r.claim(nil); c.Claims[0].Nonce == a.Claims[0].Nonce {
+		t.Fatal("a released nonce is spent (law 5)")
+	}
+}
+
+func TestFM34_StoreDownPausesPollingAndResumesHalfOpen(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"), message("2", "b"))
+	a := r.take(machine.ActClaim)
+	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errBoom})
+	r.receive() // the poll that was under way comes back empty
+	for range 5 {
+		r.pass(4 * time.Second)
+		p := r.take(machine.ActClaim)
+		if len(p.Claims) != 1 {
+			t.Fatalf("the breaker is half open: %d claims", len(p.Claims))
+		}
+		r.step(machine.Event{Kind: machine.Claimed, Items: p.Items, Err: errBoom})
+		r.none(machine.ActReceive, "polling is paused (law 8)")
+		for r.has(machine.ActProlong) > 0 {
+			v := r.take(machine.ActProlong)
+			out := make([]driver.Outcome, len(v.Items))
+			for i := range out {
+				out[i] = driver.Applied
+			}
+			r.step(machine.Event{Kind: machine.Prolonged, Items: v.Items, Outcomes: out, Sent: r.now})
+		}
+	}
+	if r.m.InHand() != 2 {
+		t.Fatalf("%d in hand: deliveries are kept and their visibility renewed (law 8)", r.m.InHand())
+	}
+	r.pass(4 * time.Second)
+	r.claim(nil)
+	r.claim(nil)
+	if r.has(machine.ActRun) != 2 || r.has(machine.ActReceive) != 1 {
+		t.Fatal("it did not resume")
+	}
+}
+
+func TestFM35_UnansweredFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.ran("a", machine.Result{})
+	first := r.take(machine.ActFinish)
+	hold := first.Works[0].Finish.Hold
+	last := time.Duration(0)
+	for a := first; ; a = r.take(machine.ActFinish) {
+		if a.Works[0].Finish.Hold != hold || a.Works[0].Finish.Final != driver.Complete {
+			t.Fatalf("the repeated write is another one: %+v", a.Works[0].Finish)
+		}
+		last = r.now
+		r.step(machine.Event{Kind: machine.Finished, Items: a.Items, Err: errBoom})
+		for r.has(machine.ActExtend) > 0 {
+			e := r.take(machine.ActExtend)
+			r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Sent: r.now, Err: errBoom})
+		}
+		if r.m.InHand() == 0 {
+			break
+		}
+		r.pass(3300 * time.Millisecond)
+	}
+	if last < time.Second+lease-guard {
+		t.Fatalf("it gave up at %v, before its own deadline", last)
+	}
+	r.none(machine.ActSettle, "nobody knows: no ack, no release (law 4)")
+	r.none(machine.ActFinish, "nobody knows: no ack, no release (law 4)")
+	if n := r.m.Counts(); n.Fenced != 1 || n.Effects != 0 {
+		t.Fatalf("counts %+v", n)
+	}
+}
+
+func TestFM1_LostLeaseCancelsAndWritesNothing(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.pass(lease / 2)
+	e := r.take(machine.ActExtend)
+	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Lost}, Sent: r.now})
+	if a := r.take(machine.ActCancel); a.Cause != machine.CauseFenced {
+		t.Fatalf("cause %d", a.Cause)
+	}
+	r.ran("a", machine.Result{})
+	r.none(machine.ActFinish, "the loser of a compare-and-swap writes nothing (law 2)")
+	r.none(machine.ActSettle, "the loser does not ack (law 2)")
+	if r.m.InHand() != 0 {
+		t.Fatal("it is still in hand")
+	}
+}
+
+func TestFM9_LeaseIsBelievedFromBeforeTheRequest(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	a := r.take(machine.ActClaim)
+	sent := r.now
+	r.now += 4 * time.Second
+	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Grants: []driver.Grant{r.acquired(a.Claims[0])}, Sent: sent})
+	if d := r.take(machine.ActRun).Job.Deadline; d != sent+lease-guard {
+		t.Fatalf("deadline %v, want %v (law 7)", d, sent+lease-guard)
+	}
+	// No extension is answered: at its own deadline the machine stops the run.
+	r.pass(lease)
+	if c := r.take(machine.ActCancel); c.Cause != machine.CauseFenced {
+		t.Fatalf("cause %d", c.Cause)
+	}
+}
+
+func TestFM36_SlowClaimIsGivenBackUnstarted(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	a := r.take(machine.ActClaim)
+	sent := r.now
+	r.now += lease
+	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Grants: []driver.Grant{r.acquired(a.Claims[0])}, Sent: sent})
+	r.none(machine.ActRun, "its deadline has passed")
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted {
+		t.Fatalf("finish %+v", f)
+	}
+}
+
+func TestFM8_MaxRuntimeEndsTheExtensions(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.MaxRuntime = 20 * time.Second })
+	r.begin("a")
+	extended := time.Duration(0)
+	for range 60 {
+		r.pass(time.Second)
+		for r.has(machine.ActExtend) > 0 {
+			e := r.take(machine.ActExtend)
+			extended = r.now
+			r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Applied}, Sent: r.now})
+		}
+	}
+	if c := r.take(machine.ActCancel); c.Cause != machine.CauseTimeout {
+		t.Fatalf("cause %d", c.Cause)
+	}
+	if extended < 15*time.Second || extended > 22*time.Second {
+		t.Fatalf("last extension at %v, the run may take 20 s", extended)
+	}
+	r.none(machine.ActFinish, "a key is never released while its handler runs (law 11)")
+}
+
+func TestTimeoutIsAFailure(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Timeout = 2 * time.Second })
+	r.begin("a")
+	r.pass(2 * time.Second)
+	if c := r.take(machine.ActCancel); c.Cause != machine.CauseTimeout {
+		t.Fatalf("cause %d", c.Cause)
+	}
+	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.MaybeApplied || f.Refund {
+		t.Fatalf("finish %+v", f)
+	}
+}
+
+func TestFM58_ResultThatIsTooLargeIsNotStored(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.ran("a", machine.Result{Value: make([]byte, 9)})
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Complete || f.Result != nil || f.Reason == "" {
+		t.Fatalf("finish %+v", f)
+	}
+}
+
+func TestBackoffStaysInItsBounds(t *testing.T) {
+	for failures := range 70 {
+		r := newRig(t, func(c *machine.Config) { c.MaxAttempts = 100 })
+		r.receive(message("1", "a"))
+		r.claim(func(_ string, g *driver.Grant) { g.Failures = failures })
+		r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+		f := r.finish(driver.Applied).Works[0].Finish
+		most := r.cfg.BackoffMax
+		if failures < 4 {
+			most = r.cfg.BackoffMin << failures
+		}
+		if f.RetryAfter < most/2 || f.RetryAfter > most {
+			t.Errorf("after %d failures: %v, want %v to %v", failures, f.RetryAfter, most/2, most)
+		}
+		if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Retry || s.After != f.RetryAfter {
+			t.Errorf("settlement %+v", s)
+		}
+	}
+}
+
+func TestLastAttemptBecomesALetter(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	r.claim(func(_ string, g *driver.Grant) { g.Failures = 2 })
+	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Fail {
+		t.Fatalf("finish %+v", f)
+	}
+	s := r.settle(driver.Applied).Settlements[0]
+	if s.Action != driver.Dead || s.Letter.ID != driver.LetterID(driver.LetterDead, s.Letter.Key, 1, "") {
+		t.Fatalf("settlement %+v", s)
+	}
+}
+
+func TestFM27_UnstartedDeliveryPastItsVisibilityIsDropped(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Extends = 1, false })
+	r.receive(message("1", "a"), message("2", "b"))
+	r.claim(nil)
+	r.pass(visible)
+	if r.m.InHand() != 1 {
+		t.Fatalf("%d in hand: the one that waits has expired", r.m.InHand())
+	}
+	r.open = nil
+	r.step(machine.Event{})
+	r.none(machine.ActSettle, "nothing is written for it")
+}
+
+func TestRecoveredCompletionClosesItsLetter(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.ran("a", machine.Result{})
+	a := r.finish(driver.Recovered)
+	s := r.settle(driver.Applied).Settlements[0]
+	if want := driver.LetterID(driver.LetterUncertain, a.Works[0].Finish.Hold.Key, 1, ""); s.Action != driver.Ack || s.Close != want {
+		t.Fatalf("settlement %+v (late truth wins)", s)
+	}
+}

@@ -1,0 +1,406 @@
+package machine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+func TestFM64_DrainGivesBackWhatHasNotStarted(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency = 1 })
+	r.receive(message("1", "a"), message("2", "b"))
+	r.claim(nil)
+	r.step(machine.Event{Kind: machine.Drain})
+	if s := r.settle(driver.Applied).Settlements; len(s) != 1 || s[0].Receipt != "2" || s[0].Action != driver.Defer || s[0].After != 0 {
+		t.Fatalf("settled %+v", s)
+	}
+	r.receive(message("3", "c")) // it was on its way
+	if s := r.settle(driver.Applied).Settlements; s[0].Receipt != "3" || s[0].Action != driver.Defer {
+		t.Fatalf("settled %+v", s)
+	}
+	r.none(machine.ActCancel, "what runs may end within the grace period")
+	r.ran("a", machine.Result{})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	if a := r.take(machine.ActStop); a.Stuck != 0 {
+		t.Fatalf("%d stuck", a.Stuck)
+	}
+	r.none(machine.ActReceive, "it drains")
+}
+
+func TestFM64_DrainCancelsThenGivesUp(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.step(machine.Event{Kind: machine.Drain})
+	r.receive()
+	r.pass(r.cfg.Grace)
+	if a := r.take(machine.ActCancel); a.Cause != machine.CauseDraining {
+		t.Fatalf("cause %d", a.Cause)
+	}
+	r.none(machine.ActStop, "it may obey")
+	r.pass(r.cfg.HardStop)
+	if a := r.take(machine.ActStop); a.Stuck != 1 {
+		t.Fatalf("%d stuck", a.Stuck)
+	}
+	r.none(machine.ActFinish, "a key is never released while its handler runs (law 11)")
+	if n := r.m.Counts(); n.Executed != 1 || n.Fenced != 1 {
+		t.Fatalf("counts %+v", n)
+	}
+}
+
+func TestFM64_CancelledByTheDrainSpendsNoAttempt(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.step(machine.Event{Kind: machine.Drain})
+	r.pass(r.cfg.Grace)
+	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || !f.Refund || f.Ran != driver.MaybeApplied {
+		t.Fatalf("finish %+v", f)
+	}
+}
+
+// suspects are keys whose runs ended twice without a word.
+func suspects(keys ...string) func(string, *driver.Grant) {
+	return func(key string, g *driver.Grant) {
+		for _, k := range keys {
+			if k == key {
+				g.Takeovers, g.Attempt, g.Unknown = 2, 3, true
+			}
+		}
+	}
+}
+
+func TestFM83_SuspectRunsAlone(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
+	r.claim(suspects("a"))
+	if r.has(machine.ActRun) != 2 {
+		t.Fatalf("%d runs, want the two others", r.has(machine.ActRun))
+	}
+	// It does not wait with a claim: a neighbour that kills the process would be charged to it.
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted || f.Hold.Key.Raw != "a" {
+		t.Fatalf("finish %+v", f)
+	}
+	r.none(machine.ActSettle, "it stays in hand")
+	r.receive(message("4", "d"))
+	r.ran("b", machine.Result{})
+	r.none(machine.ActClaim, "nothing is claimed while a suspect waits for quiet")
+	r.ran("c", machine.Result{})
+	if a := r.claim(suspects("a")); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+	r.none(machine.ActClaim, "it runs alone")
+	r.ran("a", machine.Result{})
+	if a := r.claim(nil); a.Claims[0].Key.Raw != "d" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+}
+
+func TestFM83_TwoSuspectsOfOneFlushRunOneAfterTheOther(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"), message("2", "b"))
+	r.claim(suspects("a", "b"))
+	r.none(machine.ActRun, "neither may be charged with the other's death")
+	r.finish(driver.Applied)
+	first := r.claim(suspects("a", "b"))
+	if len(first.Claims) != 1 || r.has(machine.ActRun) != 1 {
+		t.Fatalf("%d claims, %d runs", len(first.Claims), r.has(machine.ActRun))
+	}
+	r.ran(first.Claims[0].Key.Raw, machine.Result{})
+	if second := r.claim(suspects("a", "b")); len(second.Claims) != 1 || second.Claims[0].Key == first.Claims[0].Key {
+		t.Fatalf("claimed %+v", second.Claims)
+	}
+}
+
+func TestFM83_SuspectThatIsAloneAnywayRunsAtOnce(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	r.claim(suspects("a"))
+	r.none(machine.ActFinish, "it is alone")
+	r.ran("a", machine.Result{})
+}
+
+func TestFM83_ExhaustedByTakeoversIsUncertain(t *testing.T) {
+	r := newRig(t, nil)
+	r.receive(message("1", "a"))
+	r.claim(func(_ string, g *driver.Grant) { g.Takeovers, g.Attempt, g.Unknown = 5, 6, true })
+	r.none(machine.ActRun, "its attempts are spent")
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
+		t.Fatalf("finish %+v (law 12)", f)
+	}
+}
+
+func TestFM3_OnceIsParkedUnlessCertainlyNotApplied(t *testing.T) {
+	for _, c := range []struct {
+		res  machine.Result
+		want driver.Final
+	}{
+		{machine.Result{Class: machine.Failed, Err: errBoom}, driver.Park},
+		{machine.Result{Class: machine.Permanent, Err: errBoom}, driver.Park},
+		{machine.Result{Class: machine.Failed, NotApplied: true, Err: errBoom}, driver.Release},
+		{machine.Result{Class: machine.Permanent, NotApplied: true, Err: errBoom}, driver.Fail},
+	} {
+		r := newRig(t, func(c *machine.Config) { c.Takeover = driver.Once })
+		r.begin("a")
+		r.ran("a", c.res)
+		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != c.want {
+			t.Errorf("%+v: %v, want %v", c.res, f.Final, c.want)
+		}
+		if s := r.settle(driver.Applied).Settlements[0]; c.want == driver.Park && (s.Action != driver.Dead || s.Letter.Kind != driver.LetterUncertain) {
+			t.Errorf("%+v: settled with %+v", c.res, s)
+		}
+	}
+}
+
+func TestFM82_StricterPolicyOfTheRecordRules(t *testing.T) {
+	for policy, why := range map[driver.Takeover]string{driver.Once: "once", driver.Probe: "there is no probe to ask"} {
+		r := newRig(t, nil) // resume, no probe
+		r.receive(message("1", "a"))
+		r.claim(func(_ string, g *driver.Grant) { g.Takeover, g.Unknown = policy, true })
+		r.none(machine.ActRun, why)
+		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
+			t.Errorf("%v: %+v", policy, f)
+		}
+	}
+}
+
+func probing(c *machine.Config) { c.Takeover, c.Probes = driver.Probe, true }
+
+func unknown(_ string, g *driver.Grant) { g.Unknown, g.Takeovers = true, 1 }
+
+func TestFM3_ProbeIsAskedBeforeARunThatFollowsADoubt(t *testing.T) {
+	for answer, want := range map[machine.ProbeAnswer]driver.Final{
+		machine.ProbeApplied: driver.Complete, machine.ProbeUnknown: driver.Park,
+	} {
+		r := newRig(t, probing)
+		r.receive(message("1", "a"))
+		r.claim(unknown)
+		if a := r.ran("a", machine.Result{Probe: answer, Value: []byte("seen")}); !a.Job.Probe {
+			t.Fatal("it ran without asking")
+		}
+		r.none(machine.ActRun, "the probe decided")
+		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != want || (want == driver.Complete && string(f.Result) != "seen") {
+			t.Errorf("answer %d: %+v", answer, f)
+		}
+	}
+	r := newRig(t, probing)
+	r.receive(message("1", "a"))
+	r.claim(unknown)
+	r.ran("a", machine.Result{Probe: machine.ProbeNotApplied})
+	if a := r.ran("a", machine.Result{}); a.Job.Probe {
+		t.Fatal("asked twice")
+	}
+}
+
+func TestFM2_NoRunBeginsAfterTheDeadline(t *testing.T) {
+	r := newRig(t, probing)
+	r.receive(message("1", "a"))
+	r.claim(unknown)
+	r.now += lease // the process was stopped; the first thing that it sees is the probe's answer
+	r.ran("a", machine.Result{Probe: machine.ProbeNotApplied})
+	r.none(machine.ActRun, "the lease may be another's by now")
+}
+
+func TestRefusedEffectsAreExcludedAndTheRestIsSentAgain(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Mode = machine.Joined })
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"), message("4", "d"))
+	r.claim(nil)
+	r.ran("d", machine.Result{})
+	for _, k := range []string{"a", "b", "c"} {
+		r.ran(k, machine.Result{})
+	}
+	r.finish(driver.Applied)
+	a := r.take(machine.ActFinish)
+	if len(a.Works) != 3 || a.Works[1].Finish.Hold.Key.Raw != "b" || a.Works[1].Ack == nil {
+		t.Fatalf("works %+v", a.Works)
+	}
+	r.step(machine.Event{Kind: machine.Finished, Items: a.Items, Err: &driver.ItemError{Index: 1, Err: errBoom}})
+	r.none(machine.ActRun, "a batch that is sent again runs no handler again (protocol section 3)")
+	again := r.finish(driver.Applied)
+	final := map[string]driver.Final{}
+	for _, w := range again.Works {
+		final[w.Finish.Hold.Key.Raw] = w.Finish.Final
+	}
+	if final["a"] != driver.Complete || final["c"] != driver.Complete || final["b"] != driver.Release {
+		t.Fatalf("sent again: %v", final)
+	}
+	r.none(machine.ActSettle, "acks commit with the records")
+}
+
+// openMode is modes B and C.
+func openMode(c *machine.Config) { c.Mode = machine.Open }
+
+// beginTx answers the open begin.
+func (r *rig) beginTx(change func(key string, g *driver.Grant)) machine.Action {
+	r.t.Helper()
+	a := r.take(machine.ActBegin)
+	grants := make([]driver.Grant, len(a.Claims))
+	for i, c := range a.Claims {
+		grants[i] = r.acquired(c)
+		if change != nil {
+			change(c.Key.Raw, &grants[i])
+		}
+	}
+	items := append([]*machine.Item(nil), a.Items...)
+	r.step(machine.Event{Kind: machine.Begun, Items: items, Grants: grants, Sent: r.now})
+	return a
+}
+
+func TestFM70_UnansweredCommitRepeatsTheClaims(t *testing.T) {
+	r := newRig(t, openMode)
+	r.receive(message("1", "a"))
+	nonce := r.beginTx(nil).Claims[0].Nonce
+	r.ran("a", machine.Result{})
+	c := r.take(machine.ActCommit)
+	r.step(machine.Event{Kind: machine.Committed, Items: c.Items, Err: errBoom})
+	r.none(machine.ActRun, "nobody knows whether it was committed (FM33)")
+	r.pass(time.Second)
+	if a := r.beginTx(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay }); a.Claims[0].Nonce != nonce {
+		t.Fatal("asked with another nonce")
+	}
+	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Ack {
+		t.Fatalf("settlement %+v", s)
+	}
+	if n := r.m.Counts(); n.Effects != 1 || n.Replayed != 0 || n.Executed != 1 {
+		t.Fatalf("counts %+v: the commit was ours", n)
+	}
+}
+
+func TestFM72_FailedItemIsExcludedAndRecorded(t *testing.T) {
+	r := newRig(t, openMode)
+	r.receive(message("1", "a"), message("2", "b"))
+	if a := r.beginTx(nil); len(a.Claims) != 2 {
+		t.Fatalf("%d claims", len(a.Claims))
+	}
+	r.ran("a", machine.Result{})
+	r.ran("b", machine.Result{Class: machine.Failed, Err: errBoom})
+	r.none(machine.ActCommit, "an item failed")
+	r.take(machine.ActRollback)
+	r.step(machine.Event{Kind: machine.RolledBack})
+	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "b" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.NotApplied {
+		t.Fatalf("finish %+v: its effects were rolled back", f)
+	}
+	if a := r.beginTx(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
+		t.Fatalf("the rest runs again: %+v", a.Claims)
+	}
+	r.ran("a", machine.Result{})
+	if c := r.take(machine.ActCommit); len(c.Works) != 1 || c.Works[0].Finish.Hold.Key.Raw != "a" {
+		t.Fatalf("commit %+v", c.Works)
+	}
+}
+
+func TestRedeliveryIsClaimedDurablyAndRunsInATransactionOfItsOwn(t *testing.T) {
+	r := newRig(t, openMode)
+	again := message("1", "a")
+	again.Count = 2
+	r.receive(again, message("2", "b"))
+	b := r.beginTx(nil)
+	if len(b.Claims) != 1 || b.Claims[0].Key.Raw != "b" {
+		t.Fatalf("begun with %+v", b.Claims)
+	}
+	if c := r.claim(nil); c.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", c.Claims)
+	}
+	r.ran("b", machine.Result{})
+	r.none(machine.ActRun, "the one with a past waits for a transaction of its own")
+	c := r.take(machine.ActCommit)
+	r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
+	if a := r.beginTx(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
+		t.Fatalf("begun with %+v", a.Claims)
+	}
+	r.ran("a", machine.Result{})
+}
+
+func TestMemberWithAPastIsClaimedDurablyFirst(t *testing.T) {
+	r := newRig(t, openMode)
+	r.receive(message("1", "a"), message("2", "b"))
+	r.beginTx(func(key string, g *driver.Grant) {
+		if key == "a" {
+			g.Failures = 1
+		}
+	})
+	r.none(machine.ActRun, "the attempt of a would not be counted if it killed the process")
+	r.take(machine.ActRollback)
+	r.step(machine.Event{Kind: machine.RolledBack})
+	if c := r.claim(nil); len(c.Claims) != 1 || c.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", c.Claims)
+	}
+	if b := r.beginTx(nil); len(b.Claims) != 1 || b.Claims[0].Key.Raw != "b" {
+		t.Fatalf("begun with %+v", b.Claims)
+	}
+}
+
+func TestNothingIsExtendedInsideATransaction(t *testing.T) {
+	r := newRig(t, openMode)
+	again := message("1", "a")
+	again.Count = 2
+	r.receive(again)
+	c := r.claim(nil) // durably: its attempt counts even if it kills the process
+	if a := r.beginTx(nil); a.Claims[0].Nonce != c.Claims[0].Nonce {
+		t.Fatal("the claim inside carries another nonce")
+	}
+	r.pass(2 * lease)
+	r.none(machine.ActExtend, "the row is locked by ourselves")
+	r.none(machine.ActCancel, "the transaction keeps others out")
+	r.ran("a", machine.Result{})
+	r.take(machine.ActCommit)
+}
+
+func TestSteadyStateAllocatesOnlyFlushes(t *testing.T) {
+	// 256 messages in flushes of 64: what is allocated is per flush, not per message.
+	const n, batch = 256, 64
+	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InHand = batch, batch, batch })
+	arrivals := make([]machine.Arrival, batch)
+	names := make([]string, batch)
+	for i := range arrivals {
+		names[i] = string(rune('A'+i/26)) + string(rune('a'+i%26))
+		arrivals[i] = message(names[i], names[i])
+	}
+	events := make([]machine.Event, 0, batch)
+	grants, outcomes := make([]driver.Grant, batch), make([]driver.Outcome, batch)
+	var next []machine.Action
+	round := func() {
+		for done := 0; done < n; {
+			events = events[:0]
+			for i := range r.open {
+				a := &r.open[i]
+				switch a.Kind {
+				case machine.ActReceive:
+					events = append(events, machine.Event{Kind: machine.Received, Arrivals: arrivals[:min(a.Max, batch)], Sent: r.now})
+				case machine.ActClaim:
+					for i := range a.Claims {
+						grants[i] = r.acquired(a.Claims[i])
+					}
+					events = append(events, machine.Event{Kind: machine.Claimed, Items: a.Items, Claims: a.Claims, Grants: grants[:len(a.Items)], Sent: r.now})
+				case machine.ActRun:
+					events = append(events, machine.Event{Kind: machine.Ran, Item: a.Item})
+				case machine.ActFinish:
+					for i := range a.Items {
+						outcomes[i] = driver.Applied
+					}
+					events = append(events, machine.Event{Kind: machine.Finished, Items: a.Items, Works: a.Works, Outcomes: outcomes[:len(a.Items)]})
+				case machine.ActSettle:
+					done += len(a.Items)
+					for i := range a.Items {
+						outcomes[i] = driver.Applied
+					}
+					events = append(events, machine.Event{Kind: machine.Settled, Items: a.Items, Settlements: a.Settlements, Outcomes: outcomes[:len(a.Items)]})
+				}
+			}
+			if len(events) == 0 {
+				t.Fatal("nothing left to do")
+			}
+			next = r.m.Steps(r.now, events, next[:0])
+			r.open, next = next, r.open
+		}
+	}
+	round()
+	if per := testing.AllocsPerRun(20, round) / n; per > 0.1 {
+		t.Errorf("%.2f allocations per message", per)
+	}
+}

@@ -30,6 +30,9 @@ type Attempt struct {
 	tx     any
 	result []byte
 	emit   []Message
+	// called: a middleware called the handler before; that call emitted emit[emitFrom:emitTo].
+	called           bool
+	emitFrom, emitTo int
 }
 
 // SetResult stores what every later duplicate of this key is answered with. The bytes are kept, not copied.

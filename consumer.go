@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,13 +59,15 @@ func New(cfg Config) (*Consumer, error) {
 	if c.mode != machine.Open && c.joins {
 		c.mode = machine.Joined
 	}
-	c.handle = chain(cfg.Middleware, cfg.Handler)
+	c.handle = cfg.Handler.Handle
+	if len(cfg.Middleware) > 0 {
+		c.handle = chain(cfg.Middleware, c.innermost)
+	}
 	return c, nil
 }
 
 // chain wraps a handler in its middleware, the first outermost.
-func chain(mw []Middleware, h Handler) func(context.Context, *Attempt) error {
-	next := h.Handle
+func chain(mw []Middleware, next func(context.Context, *Attempt) error) func(context.Context, *Attempt) error {
 	for i := len(mw) - 1; i >= 0; i-- {
 		around, inner := mw[i], next
 		next = func(ctx context.Context, a *Attempt) error {
@@ -72,6 +75,32 @@ func chain(mw []Middleware, h Handler) func(context.Context, *Attempt) error {
 		}
 	}
 	return next
+}
+
+// innermost calls the handler for a middleware, which may call it again (to retry at once, say) or make a success of its
+// failure. Only what a successful call queued counts, and of several the last.
+func (c *Consumer) innermost(ctx context.Context, a *Attempt) error {
+	ok, from := false, len(a.emit)
+	fresh := func() {
+		if c.tx != nil && c.mode != machine.Open {
+			a.tx = c.tx.buffer(c.committer)
+		}
+	}
+	if a.called {
+		fresh()
+		a.emit = slices.Delete(a.emit, a.emitFrom, a.emitTo)
+		from = len(a.emit)
+	}
+	defer func() {
+		if !ok {
+			a.emit = a.emit[:from]
+			fresh()
+		}
+		a.called, a.emitFrom, a.emitTo = true, from, len(a.emit)
+	}()
+	err := c.cfg.Handler.Handle(ctx, a)
+	ok = err == nil
+	return err
 }
 
 // Summary counts what this consumer did so far. It may be called at any time.

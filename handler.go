@@ -22,7 +22,8 @@ type HandlerFunc func(ctx context.Context, a *Attempt) error
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, a *Attempt) error { return f(ctx, a) }
 
-// Middleware is called around every run, transactional ones too.
+// Middleware is called around every run, transactional ones too. It may call next again: what the former call queued or
+// emitted is dropped then, as is that of a call that failed. What a handler did in an open transaction stays done.
 type Middleware func(ctx context.Context, a *Attempt, next func(context.Context) error) error
 
 // InTx makes a handler whose effects commit together with the idempotency record. The type of tx picks the mode:

@@ -55,9 +55,10 @@ type Config struct {
 	// Probe is asked before every run that follows a doubt, when Takeover is Probe (where it is required).
 	Probe ProbeFunc
 
-	// Concurrency is the number of handlers that run at once. Defaults to 16.
+	// Concurrency is the number of handlers that run at once, 100,000 at most. Defaults to 16.
 	Concurrency int
-	// Batch bounds how many items one round trip to the queue or store carries. Defaults to 100.
+	// Batch bounds how many items one round trip to the queue or store carries, 100,000 at most. Defaults to
+	// 100.
 	Batch int
 	// Committers is the number of claims and commits under way at once, sharded by key. Defaults to 1.
 	Committers int

@@ -23,6 +23,9 @@ const (
 	DefaultBackoffMax  = 5 * time.Minute
 )
 
+// maxInHand bounds Concurrency and Batch: memory for what they allow is set aside when Run begins.
+const maxInHand = 100_000
+
 // hardStop is how long a handler may ignore its cancellation at the end of the grace period before Run gives up on it.
 const hardStop = 5 * time.Second
 
@@ -78,8 +81,8 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		bad  bool
 		mend string
 	}{
-		{"Concurrency", c.Concurrency < 1, "use 1 or more"},
-		{"Batch", c.Batch < 1, "use 1 or more"},
+		{"Concurrency", c.Concurrency < 1 || c.Concurrency > maxInHand, "use 1 to 100000"},
+		{"Batch", c.Batch < 1 || c.Batch > maxInHand, "use 1 to 100000"},
 		{"Committers", c.Committers < 1 || c.Committers > 64, "use 1 to 64"},
 		{"Visibility", c.Visibility < 100*time.Millisecond, "use 100 ms or more"},
 		{"Timeout", c.Timeout < 0, "use 0 for none"},

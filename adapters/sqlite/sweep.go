@@ -172,6 +172,9 @@ func (w *sweep) apply(purge, strand []int64) error {
 			return err
 		}
 		w.sum.Purged += int(n)
+		if n > 0 && token > t.purged {
+			t.purged, t.dirty = token, true
+		}
 	}
 	for _, token := range strand {
 		var r driver.Record

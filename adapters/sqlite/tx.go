@@ -216,6 +216,15 @@ func (x *transaction) claim(c []driver.Claim) ([]driver.Grant, bool, error) {
 		if drawn <= int64(before.Token) {
 			return nil, true, nil // others drew meanwhile, and this key went on
 		}
+		if before.State == driver.Absent {
+			// Its record may have been purged, with a token that was drawn after these were reserved (FM12).
+			if err := x.t.load(); err != nil {
+				return nil, false, err
+			}
+			if drawn <= x.t.purged {
+				return nil, true, nil
+			}
+		}
 		after, g, changed := driver.DecideClaim(before, c[i], x.t.now, uint64(drawn))
 		grants[i] = g
 		if !changed {

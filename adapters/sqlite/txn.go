@@ -20,6 +20,7 @@ type txn struct {
 	loaded              bool // the row of semel_state
 	dirty               bool
 	token, clock, swept int64
+	purged              int64
 	tokens              *reservation // set in synchronous transactions: where tokens come from
 
 	queues map[string]*queueRow
@@ -54,7 +55,8 @@ func (t *txn) load() error {
 	if t.loaded {
 		return nil
 	}
-	ok, err := t.s.one([]*int64{&t.token, &t.clock, &t.swept}, "SELECT token, clock, swept FROM semel_state WHERE one = 1")
+	ok, err := t.s.one([]*int64{&t.token, &t.clock, &t.swept, &t.purged},
+		"SELECT token, clock, swept, purged FROM semel_state WHERE one = 1")
 	if err != nil {
 		return err
 	}
@@ -172,7 +174,8 @@ func (t *txn) flush() error {
 		return nil
 	}
 	t.clock = max(t.clock, t.micros())
-	_, err := t.s.exec("UPDATE semel_state SET token = ?, clock = ?, swept = ? WHERE one = 1", t.token, t.clock, t.swept)
+	_, err := t.s.exec("UPDATE semel_state SET token = ?, clock = ?, swept = ?, purged = ? WHERE one = 1",
+		t.token, t.clock, t.swept, t.purged)
 	t.dirty = false
 	return err
 }

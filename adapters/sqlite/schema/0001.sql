@@ -6,9 +6,10 @@ CREATE TABLE semel_state (
   schema INTEGER NOT NULL,   -- version of this schema
   token  INTEGER NOT NULL,   -- the last token that was drawn; survives every purge
   clock  INTEGER NOT NULL,   -- a later reading below it means that the clock stepped back
-  swept  INTEGER NOT NULL    -- blocks of tokens below it have a row in semel_block
+  swept  INTEGER NOT NULL,   -- blocks of tokens below it have a row in semel_block
+  purged INTEGER NOT NULL    -- the greatest token of a purged record
 ) STRICT;
-INSERT INTO semel_state (one, schema, token, clock, swept) VALUES (1, 1, 0, 0, 0);
+INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1, 0, 0, 0, 0);
 
 -- One idempotency record per key, for all modes.
 CREATE TABLE semel_record (

@@ -8,6 +8,8 @@ SHELL := bash
 GO ?= go
 # Arguments for every `go test`, e.g. make test TESTFLAGS='-run FM51 -v'.
 TESTFLAGS ?=
+# Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
+BENCHFLAGS ?=
 # Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
 DEMOFLAGS ?=
 
@@ -73,8 +75,13 @@ fmt: $(LINTER) ## Format all Go files
 	$(LINTER) fmt
 
 .PHONY: bench
-bench: ## The Go benchmarks of all workspace modules; bench/ has the comparisons with raw engines and peers
-	$(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) work
+bench: ## Engine on the memory adapters (ns, allocations), SQLite against raw SQLite (ratios in one interleaved run)
+	$(GO) test -run '^$$' -bench 'Engine|Machine' -benchmem -benchtime 100000x -count 3 . ./internal/machine
+	cd bench && GOWORK=off $(GO) run ./sqlite $(BENCHFLAGS)
+
+.PHONY: real-input
+real-input: ## Real webhooks of an npm package through three worker processes, one killed; says so when npm is out of reach
+	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
 
 .PHONY: demo
 demo: build ## The main job: real worker processes, killed, with the guard off and on; writes demo.html
@@ -85,4 +92,8 @@ docs: check ## Check the docs: links, and that the examples in them that are Go 
 	$(GO) test -run '^Example' work
 
 .PHONY: verify
-verify: test race lint docs ## Everything that .ci/run does, one after the other
+verify: ## The simulator: a million schedules, every crash point, the planted mistakes
+	$(GO) run ./cmd/semel verify --seeds 1000000
+
+.PHONY: ci
+ci: test race lint docs ## Everything that .ci/run does, one after the other

@@ -4,7 +4,8 @@
 // (internal/sim) against modelled ones, so that what is simulated is what runs.
 //
 // Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go, finish.go and settle.go (one delivery's
-// life, top to bottom), lease.go (heartbeat and deadlines), group.go (ordering and twins), stop.go (drain), tx.go (modes B and C).
+// life, top to bottom), lease.go (heartbeat and deadlines), group.go (ordering and twins), solo.go (keys that kill
+// their process), stop.go (drain), tx.go (modes B and C).
 package machine
 
 import (
@@ -404,72 +405,3 @@ func (m *Machine) Running() int { return m.running }
 
 // InHand is the number of deliveries in hand.
 func (m *Machine) InHand() int { return m.inHand }
-
-// deque is a queue of items that can also be pushed to at the front.
-type deque struct {
-	items []*Item
-	at    int
-}
-
-func (d *deque) len() int { return len(d.items) - d.at }
-
-func (d *deque) push(it *Item) {
-	if d.at > 64 && 2*d.at > len(d.items) {
-		d.items, d.at = d.items[:copy(d.items, d.items[d.at:])], 0
-	}
-	d.items = append(d.items, it)
-}
-
-// pushFront puts items back in their order.
-func (d *deque) pushFront(its []*Item) {
-	if d.at >= len(its) {
-		d.at -= len(its)
-		copy(d.items[d.at:], its)
-		return
-	}
-	n := make([]*Item, 0, len(its)+d.len()+8)
-	n = append(n, its...)
-	d.items, d.at = append(n, d.items[d.at:]...), 0
-}
-
-func (d *deque) pop() *Item {
-	it := d.items[d.at]
-	d.items[d.at] = nil
-	d.at++
-	return it
-}
-
-func (d *deque) remove(it *Item) {
-	for i := d.at; i < len(d.items); i++ {
-		if d.items[i] == it {
-			d.items = append(d.items[:i], d.items[i+1:]...)
-			return
-		}
-	}
-}
-
-// buffer is what one kind of flush is made of. There is one such flush at a time, so its slices serve again, but not
-// after an error: an adapter that gave up on its context may still be reading them.
-type buffer[T any] struct {
-	items []*Item
-	parts []T
-}
-
-// take hands out empty slices with room for n.
-func (b *buffer[T]) take(n int) ([]*Item, []T) {
-	items, parts := b.items[:0], b.parts[:0]
-	b.items, b.parts = nil, nil
-	if cap(items) < n || cap(parts) < n {
-		items, parts = make([]*Item, 0, n), make([]T, 0, n)
-	}
-	return items, parts
-}
-
-// put takes them back when the flush was answered without an error.
-func (b *buffer[T]) put(items []*Item, parts []T, err error) {
-	if err == nil {
-		clear(items)
-		clear(parts)
-		b.items, b.parts = items, parts
-	}
-}

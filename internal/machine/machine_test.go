@@ -203,7 +203,7 @@ func TestFM35_UnansweredFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	r.ran("a", machine.Result{})
 	first := r.take(machine.ActFinish)
 	hold := first.Works[0].Finish.Hold
-	last := time.Duration(0)
+	var last time.Duration
 	for a := first; ; a = r.take(machine.ActFinish) {
 		if a.Works[0].Finish.Hold != hold || a.Works[0].Finish.Final != driver.Complete {
 			t.Fatalf("the repeated write is another one: %+v", a.Works[0].Finish)

@@ -150,7 +150,7 @@ func jitter(n driver.Nonce, d time.Duration) time.Duration {
 // laneOf shards by key, so that lanes never wait for each other's rows (FNV-1a).
 func laneOf(raw string, lanes int) int {
 	h := uint32(2166136261)
-	for i := 0; i < len(raw); i++ {
+	for i := range len(raw) {
 		h = (h ^ uint32(raw[i])) * 16777619
 	}
 	return int(h % uint32(lanes))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/machine"
 )
 
 // This file is the history checker: the invariants of protocol section 11, checked at every step against what the
@@ -239,7 +238,7 @@ func (w *world) onCompleted(k int, after *driver.Record, by writer) {
 }
 
 // happened counts an effect and checks its bound: I2, I2', I4, I10, I22.
-func (w *world) happened(k, msg int, token uint64) {
+func (w *world) happened(k int, token uint64) {
 	ks := &w.keys[k]
 	ks.effects++
 	if w.tr != nil {
@@ -268,13 +267,12 @@ func (w *world) happened(k, msg int, token uint64) {
 // checkOrder is I22: the first effects of a group come in the order of its messages. A key that reached an end without
 // an effect does not hold the others up.
 func (w *world) checkOrder(k int) {
-	group := 0
 	for i := range w.q.msgs {
 		m := &w.q.msgs[i]
 		if m.key != k || m.keyless {
 			continue
 		}
-		group = m.group
+		group := m.group
 		if group == 0 {
 			return
 		}
@@ -360,52 +358,4 @@ func (w *world) onPurge(row int) {
 	token := ks.token
 	ks.reset()
 	ks.token, ks.purged = token, true
-}
-
-// checkCounts: every run is accounted for in the summary (contract section 4).
-func (w *world) checkCounts(k *worker) {
-	c := k.m.Counts()
-	if sum := c.Effects + c.Retried + c.Dead + c.Uncertain + c.Fenced + c.Dropped + c.Unprotected; c.Executed != sum && w.sc.mode != machine.Open {
-		w.fail("summary", -1, "worker %d: %d runs, %d accounted for: %+v", k.id, c.Executed, sum, c)
-	}
-}
-
-// finalChecks are made when everything has settled: nothing is lost, every end is there.
-func (w *world) finalChecks() {
-	if w.failedOver {
-		return
-	}
-	for i := range w.sc.workers {
-		if k := &w.workers[i]; k.m != nil {
-			w.checkCounts(k)
-		}
-	}
-	var seen [maxKeys]bool
-	for i := range w.q.msgs {
-		m := &w.q.msgs[i]
-		if m.keyless || seen[m.key] {
-			continue
-		}
-		seen[m.key] = true
-		rec := w.recordOf(m)
-		if rec.State == driver.Absent && w.keys[m.key].purged {
-			continue // it was settled, and forgotten in time
-		}
-		if !rec.State.Terminal() {
-			w.fail("I1", m.key, "lost: all messages are gone, and the record is %v", rec.State)
-			return
-		}
-		w.checkLetter(m.key, rec, "at the end")
-		if w.vio != nil {
-			return
-		}
-		if rec.State == driver.Completed && !w.faulted && w.sc.people == 0 {
-			for j := range w.q.letters {
-				if l := &w.q.letters[j]; l.alive && l.key == m.key && l.Kind != driver.LetterMismatch && l.Token == rec.Token {
-					w.fail("I19", m.key, "at the end: a live letter %s for a completed key", l.ID[:6])
-					return
-				}
-			}
-		}
-	}
 }

@@ -202,7 +202,7 @@ func (w *world) effect(r *run) {
 			w.refuse(r, "by the probe's barrier")
 			return
 		}
-		w.happened(r.key, r.msg, r.hold.Token)
+		w.happened(r.key, r.hold.Token)
 	case keyed:
 		id := effectID{raw: r.raw, epoch: r.hold.Epoch}
 		for _, o := range ks.seen[:ks.nseen] {
@@ -214,14 +214,14 @@ func (w *world) effect(r *run) {
 			ks.seen[ks.nseen] = id
 			ks.nseen++
 		}
-		w.happened(r.key, r.msg, r.hold.Token)
+		w.happened(r.key, r.hold.Token)
 	case fenced:
 		if r.hold.Token < ks.fence || r.hold.Token < ks.barrier {
 			w.refuse(r, "by the resource: its fence is higher")
 			return
 		}
 		ks.fence = r.hold.Token
-		w.happened(r.key, r.msg, r.hold.Token)
+		w.happened(r.key, r.hold.Token)
 	case inTx:
 		if r.job.InTx && !w.st.stage(w, r) {
 			w.refuse(r, "because its transaction is gone")

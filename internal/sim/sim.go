@@ -60,7 +60,7 @@ type MutantResult struct {
 }
 
 const (
-	basesOfCrashPoints = 150
+	basesOfCrashPoints = 600
 	seedsPerMutant     = 100_000
 	maxViolations      = 10
 )

@@ -215,52 +215,6 @@ func (s *store) claim(w *world, c *driver.Claim) driver.Grant {
 	return g
 }
 
-// decide is driver.DecideClaim with the mutants of the claim table.
-func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.Grant, bool) {
-	before := &s.recs[i]
-	claim := *c
-	switch w.mut {
-	case mutPolicyWeakened:
-		if before.State == driver.InProgress && before.Nonce != c.Nonce {
-			weak := *before
-			weak.Takeover = c.Takeover
-			if w.sc.deploy < weak.Takeover {
-				weak.Takeover = w.sc.deploy
-			}
-			after, g, changed := driver.DecideClaim(weak, claim, w.storeNow(), s.drawn+1)
-			s.drawn = max(s.drawn, after.Token)
-			return after, g, changed
-		}
-	case mutOwnClaimDuplicate:
-		if before.State == driver.InProgress && before.Nonce == c.Nonce {
-			return *before, driver.Grant{Verdict: driver.Replay, Hold: before.Hold()}, false
-		}
-	case mutOwnClaimKeepsLease:
-		if before.State == driver.InProgress && before.Nonce == c.Nonce {
-			_, g, _ := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
-			return *before, g, false
-		}
-	case mutTokenRestarts:
-		after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), 0)
-		return after, g, changed
-	case mutClaimAtPrefetch:
-		if before.State == driver.InProgress && before.Reason == prefetched && w.now <= w.st.leaseEnd(before) {
-			mine := *before
-			mine.Nonce, mine.Reason = c.Nonce, ""
-			after, g, _ := driver.DecideClaim(mine, claim, w.storeNow(), 0)
-			return after, g, true
-		}
-	}
-	after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
-	if changed {
-		s.drawn = max(s.drawn, after.Token)
-	}
-	if w.mut == mutMarkFirst && g.Verdict == driver.Acquired && changed {
-		after.State, after.RetainUntil = driver.Completed, w.storeNow().Add(keep)
-	}
-	return after, g, changed
-}
-
 func (s *store) leaseEnd(r *driver.Record) time.Duration { return r.LeaseUntil.Sub(epoch) - s.jump }
 
 func (s *store) write(w *world, i int, after *driver.Record, by writer) {
@@ -320,26 +274,6 @@ func (s *store) finishAll(w *world, r *request) {
 	}
 }
 
-// decideFinish is driver.DecideFinish with the mutants of the guarded writes.
-func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record, driver.Outcome, bool) {
-	before := &s.recs[row]
-	g := *f
-	switch {
-	case w.mut == mutCompleteBlind && f.Final == driver.Complete && before.State == driver.InProgress,
-		w.mut == mutReleaseBlind && f.Final == driver.Release && before.State == driver.InProgress:
-		g.Hold = before.Hold()
-	case w.mut == mutNoNonce && f.Hold.Token == before.Token:
-		g.Hold.Nonce = before.Nonce
-	case w.mut == mutReleaseForgets && f.Final == driver.Release:
-		g.Ran = driver.Unstarted
-	}
-	after, o, changed := driver.DecideFinish(*before, g, w.storeNow())
-	if w.mut == mutTokenRestarts && changed && after.State == driver.Released {
-		after.Token = 0
-	}
-	return after, o, changed
-}
-
 // commit is mode A2: all works in one write, each guarded; refused effects take the whole call back.
 func (s *store) commit(w *world, r *request) {
 	for i := range r.works {
@@ -371,7 +305,7 @@ func (s *store) commit(w *world, r *request) {
 		}
 		w.onGuarded(&s.recs[row], &f.Hold)
 		if e, ok := wk.Effects.(*run); ok {
-			w.happened(e.key, e.msg, e.hold.Token)
+			w.happened(e.key, e.hold.Token)
 		}
 		s.write(w, row, &after, byFinish)
 		if w.vio != nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/semel-dev/semel/driver"
@@ -85,7 +86,7 @@ func (s *store) stage(w *world, r *run) bool {
 	return false
 }
 
-func (s *store) endTx(w *world, t *stx, gen uint32) {
+func (s *store) endTx(t *stx, gen uint32) {
 	if t.open && t.gen == gen {
 		t.open = false
 		for i := range s.held {
@@ -110,7 +111,7 @@ func (s *store) rollbackTx(w *world, r *request) {
 			}
 		}
 	}
-	s.endTx(w, t, t.gen)
+	s.endTx(t, t.gen)
 }
 
 var errSerialization = fmt.Errorf("could not serialize: %w", driver.ErrNotCommitted)
@@ -125,7 +126,7 @@ func (s *store) commitTx(w *world, r *request) {
 		return
 	}
 	t := s.txs[r.tx]
-	defer s.endTx(w, t, t.gen)
+	defer s.endTx(t, t.gen)
 	if r.fate == partialAnswer {
 		r.err = errSerialization
 	}
@@ -135,7 +136,7 @@ func (s *store) commitTx(w *world, r *request) {
 		}
 	}
 	for i := range r.works {
-		it := t.item(w, &r.works[i].Finish)
+		it := t.item(&r.works[i].Finish)
 		if it == nil {
 			r.err = errSerialization
 			continue
@@ -150,20 +151,20 @@ func (s *store) commitTx(w *world, r *request) {
 		w.tr.add(w, -1, "store: transaction %d of worker %d commits: %v%s", r.tx, r.worker, r.err, lateMark(r))
 	}
 	if r.err != nil {
-		if w.mut == mutRollbackTag && r.err == errSerialization {
+		if w.mut == mutRollbackTag && errors.Is(r.err, errSerialization) {
 			r.err = nil // COMMIT answered ROLLBACK, and nobody looked at the tag
 		}
 		return
 	}
 	for i := range r.works {
-		s.commitItem(w, r, i, t.item(w, &r.works[i].Finish))
+		s.commitItem(w, r, i, t.item(&r.works[i].Finish))
 		if w.vio != nil {
 			return
 		}
 	}
 }
 
-func (t *stx) item(w *world, f *driver.Finish) *txItem {
+func (t *stx) item(f *driver.Finish) *txItem {
 	raw := rawIndex(f.Hold.Key.Raw)
 	for i := range t.items {
 		if t.items[i].row%rows == raw {
@@ -184,7 +185,7 @@ func (s *store) commitItem(w *world, r *request, i int, it *txItem) {
 	// The last run of the item in this transaction is the one whose effects count: earlier ones were rolled back with
 	// their transaction.
 	if n := len(it.runs); n > 0 {
-		w.happened(it.runs[n-1].key, it.runs[n-1].msg, after.Token)
+		w.happened(it.runs[n-1].key, after.Token)
 	}
 	s.write(w, it.row, &after, byFinish)
 	if w.tr != nil {

@@ -246,7 +246,7 @@ func (k *worker) send(a *machine.Action) {
 		r.err = errTimeout
 		w.push(timeout, evAnswer, k.id, ref)
 		if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
-			w.dropTx(k, r)
+			w.dropTx(r)
 		}
 		return
 	case lateRequest:
@@ -271,7 +271,7 @@ func (w *world) latency() time.Duration {
 }
 
 // dropTx: the server never hears of this transaction's end; it rolls back when the connection is given up.
-func (w *world) dropTx(k *worker, r *request) {
+func (w *world) dropTx(r *request) {
 	if t := r.tx; t >= 0 {
 		w.pushEvent(event{at: w.now + w.between(time.Millisecond, lease/2), kind: evEndTx, worker: -1, ref: int32(t), inc: w.st.txs[t].gen})
 	}
@@ -300,7 +300,7 @@ func (w *world) apply(r *request, at time.Duration) {
 		if w.sc.nfaults > 0 && w.storeDown() {
 			r.err = errRefused
 			if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
-				w.dropTx(k, r)
+				w.dropTx(r)
 			}
 		} else if !w.st.apply(w, r) {
 			return // waits for a row
@@ -311,7 +311,7 @@ func (w *world) apply(r *request, at time.Duration) {
 		return
 	}
 	if r.kind == machine.ActBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
-		w.dropTx(k, r) // nobody will use it
+		w.dropTx(r) // nobody will use it
 	}
 	if r.late {
 		w.pending--

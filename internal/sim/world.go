@@ -280,7 +280,7 @@ func (w *world) handle(e *event) {
 		wk := &w.workers[e.worker]
 		if wk.inc != e.inc && e.kind != evApply {
 			if e.kind == evAnswer {
-				w.answerNobody(wk, w.reqs.all[e.ref])
+				w.answerNobody(w.reqs.all[e.ref])
 			}
 			return
 		}
@@ -312,17 +312,17 @@ func (w *world) handle(e *event) {
 	case evFault:
 		w.timedFault(&w.sc.faults[e.ref])
 	case evEndTx:
-		w.st.endTx(w, w.st.txs[e.ref], uint32(e.inc))
+		w.st.endTx(w.st.txs[e.ref], e.inc)
 	case evSweep:
 		w.st.sweep(w)
 	}
 }
 
 // answerNobody is what remains of an answer whose worker is gone.
-func (w *world) answerNobody(k *worker, r *request) {
+func (w *world) answerNobody(r *request) {
 	switch {
 	case r.kind == machine.ActBegin && r.tx >= 0:
-		w.dropTx(k, r)
+		w.dropTx(r)
 	case r.kind == machine.ActReceive:
 		w.flying -= len(r.arrivals)
 	}

@@ -148,7 +148,11 @@ func (s *Store) prepare(ctx context.Context, c []driver.Claim) error {
 	if err != nil {
 		return err
 	}
-	s.db.lock <- struct{}{}
+	select {
+	case s.db.lock <- struct{}{}:
+	case <-s.db.closing: // Close keeps the turn
+		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
+	}
 	s.db.tx.tokens = fresh
 	<-s.db.lock
 	return nil

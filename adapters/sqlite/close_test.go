@@ -1,0 +1,42 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Close keeps the turn to write for good: a Begin that was about to take it must not wait for it.
+func TestCloseDuringBegin(t *testing.T) {
+	const callers = 8
+	for round := range 40 {
+		db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{}, callers)
+		for i := range callers {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				if tx, _, err := db.Store().Begin(ctx, claim(fmt.Sprintf("k%d", i))); err == nil && tx != nil {
+					_ = tx.Rollback(ctx)
+				}
+				done <- struct{}{}
+			}()
+		}
+		time.Sleep(time.Duration(round) * 20 * time.Microsecond)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		for range callers {
+			select {
+			case <-done:
+			case <-time.After(20 * time.Second):
+				t.Fatalf("round %d: Begin hangs after Close", round)
+			}
+		}
+	}
+}

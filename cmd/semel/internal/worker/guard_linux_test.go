@@ -22,8 +22,10 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()
 			pids := filepath.Join(dir, "pids")
-			// The shell (first line) starts a grandchild (second line) and waits.
-			script := fmt.Sprintf(`echo $$ > %[1]s; sleep 30 & echo $! >> %[1]s; echo ready >> %[1]s; wait; echo late > %[2]s`, pids, filepath.Join(dir, "late"))
+			// The shell (first line) starts a grandchild in a session of its own (second line) and waits: the signal to the
+			// process group does not reach that one.
+			script := fmt.Sprintf(`echo $$ > %[1]s; setsid sh -c 'echo $$ >> %[1]s; echo ready >> %[1]s; exec sleep 30' & wait; echo late > %[2]s`,
+				pids, filepath.Join(dir, "late"))
 			cmd := exec.Command(os.Args[0], "victim", mode, script)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

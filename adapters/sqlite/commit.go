@@ -101,7 +101,10 @@ func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) err
 			}
 		}
 		if err := t.send(w[i].Emit); err != nil {
-			return err
+			if environmental(err) {
+				return err
+			}
+			return &driver.ItemError{Index: i, Err: fmt.Errorf("emit: %w", err)}
 		}
 		if w[i].Ack != nil {
 			q := w[i].Ack.Receipt.(*receipt).q
@@ -154,13 +157,8 @@ func (s *session) effect(st *driver.Statement) error {
 	if len(st.Args) != u.parsed.args {
 		return fmt.Errorf("%d arguments for %d placeholders", len(st.Args), u.parsed.args)
 	}
-	u.values = u.values[:0]
-	for _, i := range u.order {
-		v, err := bindValue(st.Args[i])
-		if err != nil {
-			return fmt.Errorf("argument %d: %w", i+1, err)
-		}
-		u.values = append(u.values, v)
+	if err := u.convert(st.Args); err != nil {
+		return err
 	}
 	var before, after int64
 	if st.Rows >= 0 && !u.counts {
@@ -182,6 +180,27 @@ func (s *session) effect(st *driver.Statement) error {
 	}
 	if n != int64(st.Rows) {
 		return fmt.Errorf("changed %d rows, must change %d", n, st.Rows)
+	}
+	return nil
+}
+
+// convert makes values of a handler's arguments. A panic of their own methods (Value, MarshalJSON) is an error of this
+// item: it happens in the writing goroutine, long after the handler returned.
+func (u *userStatement) convert(args []any) (err error) {
+	at := 0
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("argument %d: type %T panicked: %v", at+1, args[at], v)
+		}
+	}()
+	u.values = u.values[:0]
+	for _, i := range u.order {
+		at = i
+		v, err := bindValue(args[i])
+		if err != nil {
+			return fmt.Errorf("argument %d: %w", i+1, err)
+		}
+		u.values = append(u.values, v)
 	}
 	return nil
 }

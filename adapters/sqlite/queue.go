@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -112,6 +113,9 @@ func (t *txn) send(m []driver.Message) error {
 }
 
 func (t *txn) accept(q *queueRow, m *driver.Message) error {
+	if err := checkHeaders(m.Headers); err != nil {
+		return err
+	}
 	headers, err := headersJSON(m.Headers)
 	if err != nil {
 		return err
@@ -158,6 +162,17 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	_, err = t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
 		int64(len(m.Body)), headers, body)
 	return err
+}
+
+// checkHeaders refuses what headersJSON would not keep exactly: two headers that differ would come back as one, and keys
+// are made of headers.
+func checkHeaders(h map[string]string) error {
+	for k, v := range h {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("header %q: %q is not UTF-8: encode it (percent or base64), or put it into the body", k, v)
+		}
+	}
+	return nil
 }
 
 func headersJSON(h map[string]string) (any, error) {

@@ -142,6 +142,7 @@ func (m *Machine) onFinished(ev *Event) {
 	var again []*Item
 	for i, it := range ev.Items {
 		it.refs--
+		it.kept = it.kept || ev.Err != nil
 		o := driver.Unknown
 		if ev.Err == nil || i < len(ev.Outcomes) {
 			o = ev.Outcomes[i]
@@ -188,6 +189,7 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 	rest := make([]*Item, 0, len(ev.Items)-1)
 	for i, it := range ev.Items {
 		it.refs--
+		it.kept = true
 		if i != e.Index {
 			rest = append(rest, it)
 		}

@@ -285,7 +285,8 @@ type Item struct {
 
 	lane  int
 	phase phase
-	refs  int // answers that still name it
+	refs  int  // answers that still name it
+	kept  bool // an adapter that gave up may still be reading what it points to: never used again
 	ended bool
 
 	nonce driver.Nonce

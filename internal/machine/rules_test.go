@@ -350,3 +350,23 @@ func TestNothingIsExtendedInsideATransaction(t *testing.T) {
 	r.ran("a", machine.Result{})
 	r.take(machine.ActCommit)
 }
+
+// TestAckOfAnUnansweredWriteIsLeftAlone: (1) a joined finish times out, and its adapter still holds the work; (2) the
+// repetition is applied, the delivery is gone; (3) the next delivery must not be written over the ack of the first.
+func TestAckOfAnUnansweredWriteIsLeftAlone(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Mode = machine.Joined })
+	r.begin("a")
+	r.ran("a", machine.Result{})
+	first := r.take(machine.ActFinish)
+	r.step(machine.Event{Kind: machine.Finished, Items: first.Items, Err: errBoom})
+	r.pass(time.Second)
+	r.finish(driver.Applied)
+	for _, key := range []string{"b", "c"} {
+		r.begin(key)
+		r.ran(key, machine.Result{})
+		r.finish(driver.Applied)
+	}
+	if ack := first.Works[0].Ack; ack.Receipt != "m-a" {
+		t.Fatalf("the ack of the unanswered write now names %v", ack.Receipt)
+	}
+}

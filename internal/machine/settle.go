@@ -130,7 +130,9 @@ func (m *Machine) unlink(it *Item) {
 func (m *Machine) retire(it *Item) {
 	if it.ended && it.refs == 0 && it.phase != phFree {
 		it.phase = phFree
-		m.limbo = append(m.limbo, it)
+		if !it.kept {
+			m.limbo = append(m.limbo, it)
+		}
 	}
 }
 

@@ -262,6 +262,7 @@ func (m *Machine) onCommitted(ev *Event) {
 	t := &m.lanes[ev.Lane].tx
 	for _, it := range t.items {
 		it.refs--
+		it.kept = it.kept || ev.Err != nil
 	}
 	if ev.Err == nil {
 		items := append([]*Item(nil), t.items...)

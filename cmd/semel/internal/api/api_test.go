@@ -110,6 +110,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		{`"` + strings.Repeat("x", 5000) + `"`, nil, 413, "too_large"},
 		{`{}`, []string{"Idempotency-Key", strings.Repeat("k", 1025)}, 400, "bad_key"},
 		{`{}`, []string{"Idempotency-Key", "a", "Idempotency-Key", "b"}, 400, "bad_key"},
+		{`{}`, []string{"Idempotency-Key", "M\xfcller"}, 400, "bad_key"},
 		{`{}`, []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403, "cross_origin"},
 	} {
 		if st, v := c.do("POST", "/enqueue", r.body, r.headers...); st != r.status || code(v) != r.code {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/source"
@@ -39,6 +40,10 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
 		if q, err := strconv.Unquote(key); err == nil && strings.HasPrefix(key, `"`) {
 			key = q
 		}
+		if !utf8.ValidString(key) { // it travels in a header, and not every queue keeps other bytes there
+			fail(w, http.StatusBadRequest, "bad_key", "Idempotency-Key: it is not UTF-8")
+			return
+		}
 		if err := semel.CheckKey(semel.Tuple(key)); err != nil {
 			fail(w, http.StatusBadRequest, "bad_key", "Idempotency-Key: "+err.Error())
 			return
@@ -48,7 +53,7 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
 		m.ID = source.NewID(time.Now())
 	}
 	for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
-		if v := r.Header.Get(name); v != "" {
+		if v := r.Header.Get(name); v != "" && utf8.ValidString(v) {
 			m.Headers[strings.ToLower(name)] = v
 		}
 	}

@@ -116,7 +116,10 @@ func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error)
 	err = s.run(ctx, src)
 	s.sum.ElapsedMS = time.Since(s.began).Milliseconds()
 	if made != nil {
-		s.sum.Poison, s.sum.Duplicates, s.sum.Seed = made.Poison, made.Doubled, &o.synthetic.Seed
+		s.sum.Seed = &o.synthetic.Seed
+		if err == nil { // else more were made than sent
+			s.sum.Poison, s.sum.Duplicates = made.Poison, made.Doubled
+		}
 	}
 	if perr := s.report(); perr != nil && err == nil {
 		err = perr
@@ -200,8 +203,9 @@ func (s *sending) run(ctx context.Context, src source.Source) error {
 		// Small batches keep the pace even: ten a second at least.
 		size = min(size, max(1, int(s.o.rate/10)))
 	}
+	in := feed(ctx, src, size)
 	for {
-		batch, err := gather(src, size)
+		batch, err := gather(ctx, in, size)
 		if len(batch) > 0 {
 			if err := s.pace(ctx); err != nil {
 				return s.stopped(err)
@@ -219,15 +223,54 @@ func (s *sending) run(ctx context.Context, src source.Source) error {
 	}
 }
 
-// gather takes up to size messages, fewer when they are large.
-func gather(src source.Source, size int) (batch []driver.Message, err error) {
-	for bytes := 0; len(batch) < size && bytes < sendBytes; {
-		m, err := src.Next()
-		if err != nil {
-			return batch, err
+// fed is what a source said.
+type fed struct {
+	m   driver.Message
+	err error
+}
+
+// feed reads a source in a goroutine, because reading from a pipe cannot be interrupted; it ends with the source, or
+// with the process.
+func feed(ctx context.Context, src source.Source, size int) <-chan fed {
+	out := make(chan fed, size)
+	go func() {
+		for {
+			m, err := src.Next()
+			select {
+			case out <- fed{m, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
 		}
-		bytes += len(m.Body)
-		batch = append(batch, m)
+	}()
+	return out
+}
+
+// linger is how long a batch that is not full waits for the next message: a pipe that trickles is sent as it comes.
+const linger = 5 * time.Millisecond
+
+// gather waits for a message and takes up to size of them, fewer when they are large or slow to come.
+func gather(ctx context.Context, in <-chan fed, size int) (batch []driver.Message, err error) {
+	var slow <-chan time.Time
+	for bytes := 0; len(batch) < size && bytes < sendBytes; {
+		select {
+		case f := <-in:
+			if f.err != nil {
+				return batch, f.err
+			}
+			bytes += len(f.m.Body)
+			batch = append(batch, f.m)
+		case <-slow:
+			return batch, nil
+		case <-ctx.Done():
+			return batch, ctx.Err()
+		}
+		if slow == nil {
+			slow = time.After(linger)
+		}
 	}
 	return batch, nil
 }

@@ -134,7 +134,13 @@ func (s *shift) run(ctx context.Context) (err error) {
 	s.p.Notef("guarantee: %s", c.Guarantee())
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background)
+	quiet := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
+			s.log.Info("draining: what runs may end, a second signal ends it at once", "grace", s.w.Grace.String())
+		}
+	})
 	runErr := c.Run(ctx)
+	quiet()
 	endBackground()
 	ended()
 	if err := s.report(c.Summary()); err != nil {
@@ -268,16 +274,15 @@ func (s *shift) background(ctx context.Context) (wait func()) {
 	}
 }
 
-// report prints the summary: what a program reads on stdout, what a person reads on stderr.
+// report prints the summary.
 func (s *shift) report(sum semel.Summary) error {
-	if s.p.Machine() {
-		return s.p.Object(sum, nil)
-	}
-	s.p.Notef("received %d, effects %d, replayed %d, retried %d, dead %d, uncertain %d, dropped %d, mismatched %d, "+
-		"busy %d, taken over %d, fenced %d, rejected %d, in %s",
-		sum.Received, sum.Effects, sum.Replayed, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
-		sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, time.Since(s.began).Round(time.Millisecond))
-	return nil
+	return s.p.Object(sum, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, retried %d, dead %d, uncertain %d, dropped %d, "+
+			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, in %s\n",
+			sum.Received, sum.Effects, sum.Replayed, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
+			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, time.Since(s.began).Round(time.Millisecond))
+		return err
+	})
 }
 
 // verdict is the worker's exit: a drain is a success, whoever asked for it.

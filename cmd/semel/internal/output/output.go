@@ -45,14 +45,12 @@ type Printer struct {
 	Out, Err io.Writer
 }
 
-// Machine reports that a program reads stdout.
-func (p *Printer) Machine() bool { return p.Format == JSON || p.Format == JSONL }
+// machine reports that a program reads stdout, and then stderr as well.
+func (p *Printer) machine() bool { return p.Format == JSON || p.Format == JSONL }
 
-// Notef writes progress or advice for a person to stderr; -o none silences it.
+// Notef writes progress or advice for a person to stderr.
 func (p *Printer) Notef(format string, args ...any) {
-	if p.Format != None {
-		_, _ = fmt.Fprintf(p.Err, format+"\n", args...)
-	}
+	_, _ = fmt.Fprintf(p.Err, format+"\n", args...)
 }
 
 // Object prints one value: as JSON, or by text.
@@ -137,7 +135,7 @@ func (p *Printer) Report(err error) int {
 	if e.Silent {
 		return e.Code.Exit()
 	}
-	if p.Machine() {
+	if p.machine() {
 		body := map[string]string{"code": string(e.Code), "message": e.Error()}
 		if e.Hint != "" {
 			body["hint"] = e.Hint

@@ -157,7 +157,7 @@ const (
 type Finish struct {
 	Hold   Hold
 	Final  Final
-	Ran    Ran  // Release
+	Ran    Ran  // Release, Fail: MaybeApplied leaves a doubt in the record
 	Refund bool // Release: neither attempt nor failure is counted (busy downstream, drain)
 	// RetryAfter delays the next attempt of a release.
 	RetryAfter time.Duration

@@ -136,6 +136,9 @@ func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, c
 		r.Result, r.CompletedAt, r.Unknown = f.Result, now, false
 	case Fail:
 		r.Failures++
+		if f.Ran == MaybeApplied {
+			r.markUnknown()
+		}
 	case Park:
 		r.RetainUntil = time.Time{}
 		r.markUnknown()

@@ -297,3 +297,20 @@ func TestDecideSweep(t *testing.T) {
 		}
 	}
 }
+
+// A last run that may have had its effect leaves its doubt: a redrive under the policy Probe has to ask first.
+func TestFailRemembersDoubt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	c := Claim{Key: Key{Consumer: "c", Raw: "k"}, Nonce: Nonce{1}, Lease: time.Minute, Takeover: Probe}
+	r, g, _ := DecideClaim(Record{}, c, now, 1)
+	for ran, doubt := range map[Ran]bool{Unstarted: false, NotApplied: false, MaybeApplied: true} {
+		failed, o, _ := DecideFinish(r, Finish{Hold: g.Hold, Final: Fail, Ran: ran, Keep: time.Hour}, now)
+		if o != Applied || failed.Unknown != doubt || (failed.Uncertainty == 1) != doubt {
+			t.Errorf("ran %d: %s, unknown %v, %d uncertainty events", ran, o, failed.Unknown, failed.Uncertainty)
+		}
+		again, o, _ := DecideOperate(failed, Operation{Kind: Redrive, Key: c.Key, Token: g.Hold.Token, Generation: 1}, now, 2)
+		if o != Applied || again.Unknown != doubt {
+			t.Errorf("ran %d: the redriven record has unknown %v", ran, again.Unknown)
+		}
+	}
+}

@@ -238,7 +238,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		if g.Unknown {
 			m.park(it, reason)
 		} else {
-			m.bury(it, reason)
+			m.bury(it, reason, driver.Unstarted)
 		}
 	case g.Unknown && g.Takeover == driver.Probe && !m.cfg.Probes:
 		// The record was made by a worker that has a probe; this one cannot ask, and must not weaken it (FM82).

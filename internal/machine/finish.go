@@ -31,13 +31,13 @@ func (m *Machine) judge(it *Item, r *Result) {
 	case it.grant.Takeover == driver.Once && !r.NotApplied:
 		m.park(it, "the run failed and nobody knows whether its effect happened: "+reasonOf(r))
 	case r.Class == Permanent:
-		m.bury(it, reasonOf(r))
+		m.bury(it, reasonOf(r), ranOf(r))
 	case it.cancelled == CauseDraining && r.Class == Failed:
 		m.release(it, r, 0, true, driver.Defer, Note{Decision: Retried, Reason: "cancelled: the worker stops"})
 	case r.Class == Deferred:
 		m.release(it, r, r.After, true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
 	case it.grant.Failures+1 >= m.cfg.MaxAttempts:
-		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.cfg.MaxAttempts))
+		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.cfg.MaxAttempts), ranOf(r))
 	default:
 		after := m.backoff(it.grant.Failures, it.nonce)
 		if r.HasAfter {
@@ -71,29 +71,47 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 }
 
 func (m *Machine) complete(it *Item, r *Result) {
+	f := m.completion(r)
+	m.finish(it, f, driver.Settlement{Action: driver.Ack}, Note{Decision: Executed, Reason: f.Reason})
+	it.work.Effects, it.work.Emit = r.Effects, r.Emit
+}
+
+// completion is the end of a successful run.
+func (m *Machine) completion(r *Result) driver.Finish {
 	f := driver.Finish{Final: driver.Complete, Result: r.Value}
 	if m.cfg.ResultMax > 0 && len(r.Value) > m.cfg.ResultMax {
 		// The effect happened: a result that cannot be stored must not make it happen again (FM58).
 		f.Result, f.Reason = nil, fmt.Sprintf("result of %d bytes was not stored: more than %d", len(r.Value), m.cfg.ResultMax)
 	}
-	m.finish(it, f, driver.Settlement{Action: driver.Ack}, Note{Decision: Executed, Reason: f.Reason})
-	it.work.Effects, it.work.Emit = r.Effects, r.Emit
+	return f
 }
 
 func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n Note) {
-	f := driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
-	if r.NotApplied {
-		f.Ran = driver.NotApplied
-	} else {
-		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "the run failed after it had begun: " + f.Reason})
-	}
+	f := driver.Finish{Final: driver.Release, Ran: ranOf(r), Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
+	m.noteDoubt(it, f.Ran, f.Reason)
 	n.After = after
 	m.finish(it, f, driver.Settlement{Action: a, After: after}, n)
 }
 
-// bury fails the key for good; its letter follows.
-func (m *Machine) bury(it *Item, reason string) {
-	m.finish(it, driver.Finish{Final: driver.Fail, Reason: reason},
+// ranOf tells whether a failed run may have had its effect.
+func ranOf(r *Result) driver.Ran {
+	if r.NotApplied {
+		return driver.NotApplied
+	}
+	return driver.MaybeApplied
+}
+
+func (m *Machine) noteDoubt(it *Item, ran driver.Ran, reason string) {
+	if ran == driver.MaybeApplied {
+		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "the run failed after it had begun: " + reason})
+	}
+}
+
+// bury fails the key for good; its letter follows. A last run that may have had its effect leaves its doubt in the
+// record: a redrive has to probe.
+func (m *Machine) bury(it *Item, reason string, ran driver.Ran) {
+	m.noteDoubt(it, ran, reason)
+	m.finish(it, driver.Finish{Final: driver.Fail, Ran: ran, Reason: reason},
 		driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterDead, reason)},
 		Note{Decision: DeadLettered, Reason: reason})
 }

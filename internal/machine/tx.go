@@ -191,8 +191,9 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 		m.rollback(lane)
 		return
 	}
-	n := Note{Decision: Executed}
-	f := driver.Finish{Final: driver.Complete, Hold: it.hold, Keep: m.cfg.Keep, Result: r.Value}
+	f := m.completion(r)
+	f.Hold, f.Keep = it.hold, m.cfg.Keep
+	n := Note{Decision: Executed, Reason: f.Reason}
 	if r.Class == Dropped {
 		n = Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
 		f.Result, f.Reason = nil, "dropped: "+reasonOf(r)

@@ -36,6 +36,12 @@ const brokenLimit = 3
 // ErrHandlerBroken is why a worker stops by itself: its handler cannot be run at all.
 var ErrHandlerBroken = errors.New("the handler cannot be run")
 
+// errNoRoom: the system has no room for another process or file just now. Nothing was run, and it is nobody's attempt.
+var errNoRoom = errors.New("the handler cannot be started now")
+
+// noRoomPause is after how long a message is tried again that there was no room for.
+const noRoomPause = 2 * time.Second
+
 // Exec runs a program for each message. Its methods may be called concurrently.
 type Exec struct {
 	// Argv is the program with its arguments; for a shell command: /bin/sh -c CMD.
@@ -87,6 +93,10 @@ func (e *Exec) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) 
 
 // outcome translates the end of a process into the vocabulary of handlers.
 func (e *Exec) outcome(ctx context.Context, code int, detail string, err error) error {
+	if errors.Is(err, errNoRoom) {
+		e.breaker.cancelled()
+		return semel.Deferred(err, noRoomPause)
+	}
 	if cause := context.Cause(ctx); cause != nil && !declared(code) {
 		e.breaker.cancelled()
 		return fmt.Errorf("handler stopped: %w", cause)
@@ -225,7 +235,8 @@ func startFailure(err error) (int, string, error) {
 		return exitNotFound, err.Error(), err
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE),
 		errors.Is(err, syscall.ENFILE):
-		return exitTempFail, err.Error(), err // no room for another process just now
+		// No code of a handler: a probe's 75 would say that the effect did not happen.
+		return -1, "", fmt.Errorf("%w: %w", errNoRoom, err)
 	}
 	return exitCannotRun, err.Error(), err
 }

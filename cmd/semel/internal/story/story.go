@@ -210,16 +210,9 @@ func soFar(r driver.Record) string {
 	return "no earlier run can have had an effect"
 }
 
-// extra bounds the effects beyond that of the completing run in plain claim mode: the recorded U-events, and one for
-// each final failure (protocol section 11, I10; a failed run that was to be retried is a U-event itself, unless it
-// declared that nothing was applied).
-func extra(r driver.Record) int {
-	n := r.Uncertainty + max(int(r.Generation)-1, 0)
-	if r.State == driver.FailedState {
-		n++
-	}
-	return n
-}
+// extra bounds the effects beyond that of the completing run in plain claim mode: every run that may have had its effect
+// without being the one that completed the key left a U-event (protocol section 11, I10).
+func extra(r driver.Record) int { return r.Uncertainty }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

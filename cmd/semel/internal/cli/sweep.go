@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/user"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
+	var yes, dry bool
+	keep := config.Duration(semel.DefaultRetention)
+	c := &cobra.Command{
+		Use: "release KEY --store URL", Short: "Take a claim away from its worker, so that the next delivery runs", Args: oneArg("key"),
+		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: whatever it still writes is refused. Its
+effect may have happened, which the record remembers. A claim ends by itself when its lease does: release is for not
+waiting.`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ctx := cmd.Context()
+			l, err := f.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, l.set)
+			r, err := l.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			op, ok := l.store.(driver.Operator)
+			if !ok {
+				return output.Usage("store %s takes no operations", l.store.Features().Name)
+			}
+			if r.State != driver.InProgress {
+				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).
+					WithHint("semel records explain %s", args[0])
+			}
+			if !dry {
+				q := fmt.Sprintf("take key %s away from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
+				if err := a.confirm(yes, q); err != nil {
+					return err
+				}
+				after, out, err := op.Operate(ctx, driver.Operation{
+					Kind: driver.ForceRelease, Key: r.Key, Keep: time.Duration(keep), Reason: "released by " + whoami(),
+				})
+				if err != nil {
+					return fmt.Errorf("release key %q: %w", args[0], err)
+				}
+				if out != driver.Applied {
+					return output.Negative("key %q is %s by now", args[0], after.State)
+				}
+				r = after
+			}
+			v := recordOf(r)
+			return a.p.Object(v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s key %s\n", verb(dry, "release", "released"), args[0])
+				return err
+			})
+		},
+	}
+	destructive(c, &yes, &dry)
+	c.Flags().Var(&keep, "retention", "how long the record is kept")
+	return c
+}
+
+func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
+	var yes, dry bool
+	horizon, limit := config.Duration(semel.DefaultRetention), 0
+	c := &cobra.Command{
+		Use: "sweep --store URL", Short: "Remove records past their retention; park claims abandoned for longer than the horizon", Args: noArgs,
+		Long: "sweep does now what every worker does once a minute.",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx := cmd.Context()
+			l, err := f.open(ctx, false)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, l.set)
+			sw, ok := l.store.(driver.Sweeper)
+			if !ok {
+				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
+			}
+			var total driver.Swept
+			if dry {
+				total, err = l.wouldSweep(ctx, time.Duration(horizon))
+			} else if err = a.confirm(yes, "remove the records that are past their retention"); err == nil {
+				total, err = sweepAll(ctx, sw, time.Duration(horizon), limit)
+			}
+			if err != nil {
+				return err
+			}
+			v := map[string]any{"purged": total.Purged, "stranded": total.Stranded, "dry_run": dry}
+			return a.p.Object(v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s %d records, %s %d abandoned claims\n", verb(dry, "purge", "purged"), total.Purged,
+					verb(dry, "park", "parked"), total.Stranded)
+				return err
+			})
+		},
+	}
+	destructive(c, &yes, &dry)
+	c.Flags().Var(&horizon, "horizon", "claims abandoned for longer are parked")
+	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	return c
+}
+
+func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, limit int) (total driver.Swept, err error) {
+	for {
+		step := 1000
+		if limit > 0 {
+			step = min(step, limit-total.Purged-total.Stranded)
+		}
+		n, more, err := sw.Sweep(ctx, horizon, step)
+		total.Purged += n.Purged
+		total.Stranded += n.Stranded
+		if err != nil {
+			return total, fmt.Errorf("sweep: %w", err)
+		}
+		if !more || limit > 0 && total.Purged+total.Stranded >= limit {
+			return total, nil
+		}
+	}
+}
+
+// wouldSweep counts by the same decision that the store makes.
+func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration) (n driver.Swept, err error) {
+	all, err := l.insp.Records(ctx, driver.RecordFilter{})
+	now := time.Now()
+	for _, r := range all {
+		switch _, v := driver.DecideSweep(r, now, horizon); v {
+		case driver.SweepPurge:
+			n.Purged++
+		case driver.SweepStrand:
+			n.Stranded++
+		case driver.SweepKeep:
+		}
+	}
+	return n, err
+}
+
+// whoami names the person for the record's reason.
+func whoami() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "operator"
+}

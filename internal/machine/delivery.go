@@ -228,8 +228,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		m.judge(it, it.condemned)
 	case m.draining || it.leaseEnd <= m.now:
 		// Too late to start: the store answered slowly (FM36), or the worker stops.
-		m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-			driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+		m.releaseUnstarted(it, GivenBack)
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
 	case g.Failures+max(0, g.Takeovers-2) >= m.cfg.MaxAttempts:
@@ -320,8 +319,7 @@ func (m *Machine) onRan(it *Item, r *Result) {
 	case ProbeNotApplied:
 		if it.cancelled != NoCause || it.lost || it.leaseEnd <= m.now || m.draining {
 			// No run begins after the machine's own deadline, whatever woke it up first (FM2).
-			m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-				driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+			m.releaseUnstarted(it, GivenBack)
 			break
 		}
 		it.grant.Unknown = false

@@ -57,10 +57,11 @@ func reasonOf(r *Result) string {
 // judgeUnkeyed settles a run without protection: the broker's redelivery is all there is.
 func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 	m.counts.Unprotected++
-	switch r.Class {
-	case OK, Dropped:
+	switch {
+	case r.Class == OK || r.Class == Dropped:
 		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
-	case Permanent:
+	case r.Class == Permanent, r.Class == Failed && it.Count >= m.cfg.MaxAttempts:
+		// There is no record to count attempts in: the broker's count has to do.
 		l := m.letter(it, driver.LetterDead, reasonOf(r))
 		l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
@@ -213,7 +214,9 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 		}
 	}
 	m.lanes[ev.Lane].finishes.pushFront(rest)
-	m.judge(ev.Items[e.Index], &Result{Class: Failed, NotApplied: true, Err: fmt.Errorf("effects refused: %w", e.Err)})
+	it := ev.Items[e.Index]
+	// Collected effects were not written, for certain. A handler without them had its effect elsewhere.
+	m.judge(it, &Result{Class: Failed, NotApplied: it.work.Effects != nil, Err: fmt.Errorf("effects refused: %w", e.Err)})
 }
 
 // durable: the end of the attempt is in the store. What remains is to tell the queue.

@@ -215,6 +215,11 @@ func (m *Machine) cancel(it *Item, c Cause) {
 // written.
 func (m *Machine) expire(it *Item) {
 	m.dequeue(it)
+	if it.holds() {
+		m.leaveTwin(it)
+		m.releaseUnstarted(it, Expired)
+		return
+	}
 	m.counts.Returned++
 	it.note = Note{Decision: Expired}
 	m.decide(it)

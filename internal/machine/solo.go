@@ -39,8 +39,7 @@ func (m *Machine) giveUpClaim(it *Item) {
 	m.busy--
 	m.suspects++
 	it.suspect = true
-	m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-		driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+	m.releaseUnstarted(it, GivenBack)
 	it.work.Ack = nil
 }
 

@@ -19,6 +19,10 @@ func (m *Machine) drainItems() {
 		case phHeld, phQueued:
 			m.dequeue(it)
 			m.leaveTwin(it)
+			if it.holds() {
+				m.releaseUnstarted(it, GivenBack)
+				continue
+			}
 			// A claim that was not answered may be ours: then the next one finds it busy until its lease ends, and the
 			// delivery need not come back before.
 			after := m.cfg.Lease
@@ -29,10 +33,18 @@ func (m *Machine) drainItems() {
 		case phReady:
 			m.ready.remove(it)
 			m.busy--
-			m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-				driver.Settlement{Action: driver.Defer}, Note{Decision: GivenBack})
+			m.releaseUnstarted(it, GivenBack)
 		}
 	}
+}
+
+// holds tells that an unstarted item has a durable claim: it waits for a transaction of its own.
+func (it *Item) holds() bool { return it.solo && it.leaseEnd > 0 }
+
+// releaseUnstarted gives a claim and its delivery back: the run never began.
+func (m *Machine) releaseUnstarted(it *Item, d Decision) {
+	m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
+		driver.Settlement{Action: driver.Defer}, Note{Decision: d})
 }
 
 // graceOver cancels what still runs; the second time it gives up on what ignores that.

@@ -1,7 +1,5 @@
 package machine
 
-import "github.com/semel-dev/semel/driver"
-
 // This file lets a key run alone that may have killed its process (law 12).
 
 // startReady starts the run of one that has to be alone, when it is: no handler runs, no claim is under way that would

@@ -9,7 +9,8 @@ import (
 )
 
 // consumer works the queue off with one semel consumer whose handler queues its effect (mode A2): the whole engine
-// around the adapter. Concurrency is ten batches, so that one can be received and one committed while others run.
+// around the adapter. Concurrency is ten batches, so that some can be received and some committed while others run; four
+// committers let the group commit of the adapter carry more than one batch, as eight callers do in the adapter shape.
 func consumer(ctx context.Context, c config, path string) (n int, u usage, err error) {
 	db, total, err := open(ctx, c, path)
 	if err != nil {
@@ -20,7 +21,7 @@ func consumer(ctx context.Context, c config, path string) (n int, u usage, err e
 	defer stop()
 	worker, err := semel.New(semel.Config{
 		Queue: db.Queue("orders"), Store: db.Store(),
-		Concurrency: 10 * c.batch, Batch: c.batch,
+		Concurrency: 10 * c.batch, Batch: c.batch, Committers: 4,
 		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
 			tx.Exec("INSERT INTO ledger (id, at) VALUES ($1, $2)", a.Message.ID, int64(1))
 			return nil

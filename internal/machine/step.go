@@ -223,7 +223,7 @@ func (m *Machine) probing() bool {
 }
 
 func (m *Machine) room() int {
-	n := min(m.cfg.InHand-m.inHand, m.cfg.Batch)
+	n := min(m.cfg.InHand-m.inHand, m.cfg.Batch*m.cfg.Lanes)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))
 	}

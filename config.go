@@ -57,8 +57,8 @@ type Config struct {
 
 	// Concurrency is the number of handlers that run at once, 100,000 at most. Defaults to 16.
 	Concurrency int
-	// Batch bounds how many items one round trip to the queue or store carries, 100,000 at most. Defaults to
-	// 100.
+	// Batch bounds how many items one claim, commit or settlement carries, 100,000 at most; one Receive fetches up to a
+	// batch for every committer. Defaults to 100.
 	Batch int
 	// Committers is the number of claims and commits under way at once, sharded by key. Defaults to 1.
 	Committers int

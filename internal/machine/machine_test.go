@@ -376,3 +376,19 @@ func TestRecoveredCompletionClosesItsLetter(t *testing.T) {
 		t.Fatalf("settlement %+v (late truth wins)", s)
 	}
 }
+
+// FM19: an ack that is never answered is repeated, then given up and counted: the record answers the redelivery.
+func TestFM19_SettlingGivesUp(t *testing.T) {
+	r := newRig(t, nil)
+	r.begin("a")
+	r.ran("a", machine.Result{})
+	r.finish(driver.Applied)
+	tries := 0
+	for ; r.m.InHand() > 0 && tries < 100; tries++ {
+		r.settle(driver.Unknown)
+		r.pass(4 * time.Second)
+	}
+	if c := r.m.Counts(); r.m.InHand() != 0 || tries < 2 || c.SettleFails != 1 || c.Effects != 1 {
+		t.Fatalf("%d in hand after %d tries, %+v", r.m.InHand(), tries, c)
+	}
+}

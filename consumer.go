@@ -188,6 +188,15 @@ func (r *runner) post(ev machine.Event) {
 	}
 }
 
+// collect takes what arrived, and leaves the slice of the events before for what comes.
+func (r *runner) collect(done []machine.Event) []machine.Event {
+	r.inboxMu.Lock()
+	defer r.inboxMu.Unlock()
+	arrived := r.inbox
+	r.inbox = done[:0]
+	return arrived
+}
+
 // loop is the owner: it steps the machine with everything that arrived since the last step, performs what it says, and
 // sleeps until something happens.
 func (r *runner) loop(ctx context.Context) error {
@@ -211,10 +220,7 @@ func (r *runner) loop(ctx context.Context) error {
 		clear(actions)
 		clear(events)
 		r.publish()
-		r.inboxMu.Lock()
-		events, r.inbox = r.inbox, events[:0]
-		r.inboxMu.Unlock()
-		if len(events) > 0 {
+		if events = r.collect(events); len(events) > 0 {
 			continue
 		}
 		timer.Reset(max(r.m.Next()-r.now(), 0))
@@ -226,9 +232,7 @@ func (r *runner) loop(ctx context.Context) error {
 			r.stopReceiving()
 			r.post(machine.Event{Kind: machine.Drain})
 		}
-		r.inboxMu.Lock()
-		events, r.inbox = r.inbox, events[:0]
-		r.inboxMu.Unlock()
+		events = r.collect(events)
 	}
 }
 
@@ -293,11 +297,7 @@ func (r *runner) perform(a *machine.Action) {
 }
 
 func (r *runner) async(a machine.Action, f func(machine.Action)) {
-	r.wg.Add(1)
-	go func() {
-		defer r.wg.Done()
-		f(a)
-	}()
+	r.wg.Go(func() { f(a) })
 }
 
 var causes = [...]error{machine.CauseFenced: ErrFenced, machine.CauseTimeout: ErrTimeout, machine.CauseDraining: ErrDraining}

@@ -57,10 +57,8 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 // rejectKey makes a letter of a message that has no usable key: it cannot be protected, and it must not be lost.
 func (m *Machine) rejectKey(it *Item) {
 	m.counts.Rejected++
-	l := m.letter(it, driver.LetterDead, "key_invalid: "+it.KeyErr.Error())
+	l := m.keylessLetter(it, "key_invalid: "+it.KeyErr.Error())
 	l.Key.Raw = ""
-	// There is no key and no token to name the letter by: the message id tells two such messages apart.
-	l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
 	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l},
 		Note{Decision: DeadLettered, Reason: l.Reason})
 }

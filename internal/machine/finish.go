@@ -62,8 +62,7 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
 	case r.Class == Permanent, r.Class == Failed && it.Count >= m.cfg.MaxAttempts:
 		// There is no record to count attempts in: the broker's count has to do.
-		l := m.letter(it, driver.LetterDead, reasonOf(r))
-		l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
+		l := m.keylessLetter(it, reasonOf(r))
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
 	default:
 		m.settle(it, driver.Settlement{Action: driver.Retry, After: m.backoff(max(it.Count-1, 0), m.cfg.Nonce())},
@@ -133,6 +132,14 @@ func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *drive
 	}
 }
 
+// keylessLetter is the letter of a message without a usable key. There is no key and no token to name it by: the message
+// id tells two such messages apart.
+func (m *Machine) keylessLetter(it *Item, reason string) *driver.Letter {
+	l := m.letter(it, driver.LetterDead, reason)
+	l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
+	return l
+}
+
 // ---- finished ------------------------------------------------------------------------------------------------------
 
 func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note) {
@@ -162,10 +169,7 @@ func (m *Machine) onFinished(ev *Event) {
 	for i, it := range ev.Items {
 		it.refs--
 		it.kept = it.kept || ev.Err != nil
-		o := driver.Unknown
-		if ev.Err == nil || i < len(ev.Outcomes) {
-			o = ev.Outcomes[i]
-		}
+		o := ev.outcome(i)
 		switch o {
 		case driver.Applied, driver.Recovered, driver.Settled:
 			m.durable(it, o == driver.Recovered)
@@ -180,12 +184,7 @@ func (m *Machine) onFinished(ev *Event) {
 	}
 	// Unanswered: the same write again until there is an answer, or the lease has passed (law 4).
 	if ev.Err != nil {
-		err := fmt.Errorf("finish %d attempts: %w", len(again), ev.Err)
-		if errors.Is(ev.Err, driver.ErrNotCommitted) {
-			m.observe(Note{Kind: NoteTrouble, Err: err})
-		} else {
-			m.storeDown(err)
-		}
+		m.unwritten(fmt.Errorf("finish %d attempts: %w", len(again), ev.Err))
 	}
 	l.doneAt = m.now + delay(l.tries)
 	l.tries++

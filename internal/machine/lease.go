@@ -62,10 +62,7 @@ func (m *Machine) onExtended(ev *Event) {
 	}
 	for i, it := range ev.Items {
 		it.refs--
-		o := driver.Unknown
-		if i < len(ev.Outcomes) {
-			o = ev.Outcomes[i]
-		}
+		o := ev.outcome(i)
 		if it.ended {
 			m.retire(it)
 			continue
@@ -120,10 +117,7 @@ func (m *Machine) onProlonged(ev *Event) {
 	m.prolong = false
 	for i, it := range ev.Items {
 		it.refs--
-		o := driver.Unknown
-		if i < len(ev.Outcomes) {
-			o = ev.Outcomes[i]
-		}
+		o := ev.outcome(i)
 		if it.ended {
 			m.retire(it)
 			continue

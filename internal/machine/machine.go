@@ -96,6 +96,14 @@ type Event struct {
 	Err         error
 }
 
+// outcome answers the i-th item: Unknown when the answer does not name it.
+func (e *Event) outcome(i int) driver.Outcome {
+	if i < len(e.Outcomes) {
+		return e.Outcomes[i]
+	}
+	return driver.Unknown
+}
+
 // Class is how a run ended.
 type Class uint8
 

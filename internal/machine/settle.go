@@ -30,10 +30,7 @@ func (m *Machine) onSettled(ev *Event) {
 	var again []*Item
 	for i, it := range ev.Items {
 		it.refs--
-		o := driver.Unknown
-		if i < len(ev.Outcomes) {
-			o = ev.Outcomes[i]
-		}
+		o := ev.outcome(i)
 		if o != driver.Unknown {
 			m.settled(it, o)
 			continue

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -260,6 +261,15 @@ func (m *Machine) storeDown(err error) {
 	}
 	m.downAt = m.now + delay(m.downTries)
 	m.downTries++
+}
+
+// unwritten tells of a write that failed. One that certainly did not happen says nothing of the store's health.
+func (m *Machine) unwritten(err error) {
+	if errors.Is(err, driver.ErrNotCommitted) {
+		m.observe(Note{Kind: NoteTrouble, Err: err})
+	} else {
+		m.storeDown(err)
+	}
 }
 
 func (m *Machine) storeUp() {

@@ -250,11 +250,7 @@ func (m *Machine) requeueTx(lane int) {
 
 func (m *Machine) troubleInTx(lane int, err error) {
 	l := &m.lanes[lane]
-	if errors.Is(err, driver.ErrNotCommitted) {
-		m.observe(Note{Kind: NoteTrouble, Err: err})
-	} else {
-		m.storeDown(err)
-	}
+	m.unwritten(err)
 	l.claimAt = m.now + delay(l.tries)
 	l.tries++
 }

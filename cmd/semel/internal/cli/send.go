@@ -280,15 +280,7 @@ func (s *sending) pace(ctx context.Context) error {
 	if s.o.rate <= 0 {
 		return ctx.Err()
 	}
-	due := s.began.Add(time.Duration(float64(s.sum.Sent) / s.o.rate * float64(time.Second)))
-	t := time.NewTimer(time.Until(due))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleepUntil(ctx, s.began.Add(time.Duration(float64(s.sum.Sent)/s.o.rate*float64(time.Second))))
 }
 
 func (s *sending) flush(ctx context.Context, batch []driver.Message) error {

@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A delivery's life: received → claimed → run (this file) → finished (finish.go) → settled → gone (settle.go).
+// A delivery's life: received → claimed → run (this file) → finished → settled (finish.go) → gone (item.go).
 
 // ---- received ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the middle of a delivery's life: what becomes of a run, and its durable end in the store.
+// This file is the second half of a delivery's life: what becomes of a run, its durable end in the store, and what the
+// queue is told.
 
 // judge decides what becomes of a run. A loser of its lease writes nothing (law 2).
 func (m *Machine) judge(it *Item, r *Result) {
@@ -279,4 +280,63 @@ func (m *Machine) fenced(it *Item) {
 	it.note = Note{Decision: Fenced}
 	m.decide(it)
 	m.gone(it)
+}
+
+// ---- settled -------------------------------------------------------------------------------------------------------
+
+func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
+	s.Receipt = it.Receipt
+	it.settlement, it.note = s, n
+	m.queueSettle(it)
+}
+
+func (m *Machine) queueSettle(it *Item) {
+	it.phase, it.tries = phSettling, 0
+	m.settles.push(it)
+}
+
+func (m *Machine) onSettled(ev *Event) {
+	m.settling = false
+	if ev.Err != nil {
+		m.observe(Note{Kind: NoteTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
+	}
+	var again []*Item
+	for i, it := range ev.Items {
+		it.refs--
+		o := ev.outcome(i)
+		if o != driver.Unknown {
+			m.settled(it, o)
+			continue
+		}
+		it.tries++
+		// A lost ack costs a redelivery that is answered from the record, so giving up is safe; trying is cheaper.
+		if it.tries > settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
+			m.counts.SettleFails++
+			m.settled(it, driver.Unknown)
+			continue
+		}
+		m.settleAt = m.now + delay(it.tries)
+		again = append(again, it)
+	}
+	m.settles.pushFront(again)
+}
+
+const settleTries = 6
+
+func (m *Machine) settled(it *Item, o driver.Outcome) {
+	m.decide(it)
+	m.observe(Note{Kind: NoteSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After})
+	m.gone(it)
+}
+
+func (m *Machine) decide(it *Item) {
+	n := it.note
+	n.Kind, n.Item = NoteDecided, it
+	m.observe(n)
+}
+
+// giveBack returns an unstarted delivery at once: it spends no attempt.
+func (m *Machine) giveBack(it *Item, after time.Duration) {
+	m.counts.Returned++
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: GivenBack})
 }

@@ -3,8 +3,8 @@
 // Config.Nonce. The goroutine shell (package semel) performs its actions against real adapters, the simulator
 // (internal/sim) against modelled ones, so that what is simulated is what runs.
 //
-// Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go, finish.go and settle.go (one delivery's
-// life, top to bottom), lease.go (heartbeat and deadlines), group.go (ordering and twins), solo.go (keys that kill
+// Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go and finish.go (one delivery's life, top to
+// bottom), item.go (its bookkeeping), lease.go (heartbeat and deadlines), group.go (ordering and twins), solo.go (keys that kill
 // their process), stop.go (drain), tx.go (modes B and C).
 package machine
 

@@ -41,6 +41,8 @@ type Queue interface {
 	// Extend keeps deliveries invisible to others for the given time from now. It is best effort: the store's lease is
 	// the authority.
 	Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]Outcome, error)
+	// Features is asked by New, and may be asked again at any time. It does no I/O: what only the server knows is found
+	// out when the queue is opened.
 	Features() QueueFeatures
 }
 
@@ -56,9 +58,16 @@ type QueueFeatures struct {
 	Retention time.Duration
 	// Durable: an accepted message survives the death of every process.
 	Durable bool
+	// Caveats are sentences about this very server or configuration that weaken the promise. Each is printed among the
+	// promise's assumptions. One that says that accepted messages can be lost comes with Durable false: the adapter sets
+	// both.
+	Caveats []string
 	// Extends: Extend works. Delays: Settlement.After is honoured. Counts: Delivery.Count is kept. Orders: groups are
 	// delivered in order, a later message not before the earlier one is settled. DeadLetters: Dead keeps the letter.
 	Extends, Delays, Counts, Orders, DeadLetters bool
+	// Redrives: the broker itself moves a message away after a number of hand-offs (SQS's redrive policy, RabbitMQ's
+	// delivery limit). The engine then defers duplicates of a key in progress for longer, up to its MaxRuntime (law 6).
+	Redrives bool
 }
 
 // Sender is a queue that messages can be sent to. Send returns nil only when all messages are accepted; after an error

@@ -178,6 +178,8 @@ type Store interface {
 	Extend(ctx context.Context, lease time.Duration, h ...Hold) ([]Outcome, error)
 	// Finish ends attempts: Applied, Recovered, Lost or Unknown. Repeating an applied Finish answers Applied.
 	Finish(ctx context.Context, f ...Finish) ([]Outcome, error)
+	// Features is asked by New, and may be asked again at any time. It does no I/O: what only the server knows is found
+	// out when the store is opened.
 	Features() StoreFeatures
 }
 
@@ -187,11 +189,16 @@ type StoreFeatures struct {
 	Name, Kind string
 	// Durable: an applied write survives the death of every process. ServerClock: one clock decides expiry.
 	Durable, ServerClock bool
+	// Caveats are sentences about this very server or configuration that weaken the promise ("synchronous_commit is off:
+	// the last commits before a crash of the server can be lost"). Each is printed among the promise's assumptions. One
+	// that says that applied writes can be lost comes with Durable false: the adapter sets both.
+	Caveats []string
 	// MaxResult is the largest result in bytes; 0 = no limit.
 	MaxResult int
 	// Emits: Work.Emit commits with the record (an outbox, or a queue in the same database).
 	Emits bool
-	// MaxTx bounds a synchronous transaction (modes B and C); 0 = no bound but the lease.
+	// MaxTx bounds a synchronous transaction (modes B and C); 0 = no bound but the lease. The engine cancels a run before
+	// it has passed. A Commit that comes too late answers ErrNotCommitted; the next transaction is then smaller.
 	MaxTx time.Duration
 }
 
@@ -201,7 +208,8 @@ type Work struct {
 	// Ack settles the delivery in the same write; nil when queue and store are not one. A receipt that was handed out
 	// again is no error here, because the record decides.
 	Ack *Settlement
-	// Effects is a buffer that Committer.Offers made, or nil.
+	// Effects is a buffer that Committer.Offers made, or nil. In a Tx.Commit the effects that a batch handler queued are in
+	// the first work and belong to all works of the call.
 	Effects any
 	Emit    []Message
 }
@@ -212,8 +220,9 @@ type Committer interface {
 	Store
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
 	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
-	// an item's effects are refused, nothing of the call is committed and the error is an *ItemError that names it. Any
-	// other error means Unknown for all, unless it wraps [ErrNotCommitted].
+	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it. The
+	// others are to be committed again: one that a store had to write before (in a transaction of its own) answers Applied
+	// then. Any other error means Unknown for all, unless it wraps [ErrNotCommitted].
 	Commit(ctx context.Context, w ...Work) ([]Outcome, error)
 	// Offers reports whether the store can write effects of the kind that the pointer effects points to, and sets
 	// *effects to a new empty buffer.
@@ -235,11 +244,23 @@ type Transactor interface {
 type Tx interface {
 	// As sets *handle to the client library's transaction: **sql.Tx, *pgx.Tx.
 	As(handle any) bool
-	// Commit writes the works and commits. nil = all committed; *ItemError = rolled back, culprit named;
-	// [ErrNotCommitted] (wrapped) = certainly rolled back, run again; anything else = not known: repeat the claims.
+	// Commit writes the works and commits: records, effects, messages and acks, all of it or nothing. A claim without a work
+	// leaves no record: its item failed or did not run. Effects come after what was done through the handle; an adapter
+	// over a network sends them together with COMMIT. Since the transaction holds all claims, effects that belong to
+	// several works are written when every one of these is, and never when one is not.
+	//
+	// nil = all committed; *ItemError = rolled back, culprit named (the first work, when effects are refused that belong to
+	// all; a negative index, when nobody knows whose they were); [ErrNotCommitted] (wrapped) = certainly rolled back, run again; anything else = not known: repeat the claims.
 	Commit(ctx context.Context, w ...Work) error
 	// Rollback gives everything back, the claims included. It may be called after Commit.
 	Rollback(ctx context.Context) error
+}
+
+// TxClassifier is an optional interface of [Tx]. Transient reports that an error, which a handler got from the
+// transaction's handle, is nobody's failure (a serialization failure, a deadlock): the engine rolls back and runs the
+// handlers again, and no attempt is spent.
+type TxClassifier interface {
+	Transient(err error) bool
 }
 
 // RecordFilter selects records.

@@ -12,7 +12,7 @@ import (
 // ---- received ------------------------------------------------------------------------------------------------------
 
 func (m *Machine) onReceived(ev *Event) {
-	m.receiving = false
+	m.receiving, m.backlog = false, len(ev.Arrivals) >= m.asked
 	if ev.Err != nil {
 		m.observe(Note{Kind: NoteTrouble, Err: ev.Err})
 		m.receiveAt = m.now + delay(m.recvTries)
@@ -30,6 +30,9 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	it.Arrival = *a
 	if len(m.lanes) > 1 {
 		it.lane = laneOf(a.Key.Raw, len(m.lanes))
+		if m.cfg.Batched && m.cfg.Orders && a.Group != "" {
+			it.lane = laneOf(a.Group, len(m.lanes)) // so that one batch can take a run of it
+		}
 	}
 	if a.Visible > 0 {
 		it.visAt, it.visEnd = returned, returned+a.Visible
@@ -75,7 +78,7 @@ func (m *Machine) offer(it *Item) {
 		m.enqueue(it)
 		return
 	}
-	if first := m.leaders[it.Key]; first != nil {
+	if first := m.leaders[it.Key]; first != nil && first != it {
 		m.follow(it, first)
 		return
 	}
@@ -102,7 +105,13 @@ func (m *Machine) onClaimed(ev *Event) {
 	l.claiming = false
 	m.busy -= len(ev.Items)
 	if ev.Err != nil {
-		m.storeDown(fmt.Errorf("claim %d keys: %w", len(ev.Items), ev.Err))
+		m.unwritten(fmt.Errorf("claim %d keys: %w", len(ev.Items), ev.Err))
+		if !m.down { // else the breaker says when
+			l.claimAt = m.now + delayAfter(ev.Err, l.claimTries, ev.Items[0].nonce)
+			l.claimTries++
+		}
+	} else {
+		l.claimTries = 0
 	}
 	var again []*Item
 	for i, it := range ev.Items {
@@ -112,7 +121,7 @@ func (m *Machine) onClaimed(ev *Event) {
 			// Unanswered: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
 			if ev.Err == nil {
 				m.observe(Note{Kind: NoteTrouble, Item: it, Err: ev.Grants[i].Err})
-				l.claimAt = m.now + delay(it.tries)
+				l.claimAt = m.now + delayAfter(ev.Grants[i].Err, it.tries, it.nonce)
 				it.tries++
 			}
 			if m.alone == it {
@@ -121,6 +130,7 @@ func (m *Machine) onClaimed(ev *Event) {
 				break
 			}
 			it.phase = phQueued
+			m.scanVisibility(it)
 			again = append(again, it)
 		default:
 			m.storeUp()
@@ -205,10 +215,16 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 		m.observe(Note{Kind: NoteDecided, Item: it, Decision: BusyDeferred, Duplicate: cause(g), After: wait})
 		return
 	}
-	for n := 1; n < it.Count && wait < m.cfg.MaxRuntime; n++ {
+	// The delay doubles, so that many duplicates of a long run do not come all the time. Where hand-offs cost nothing else,
+	// a lease is enough: the run may have ended long before. Where the broker counts them, they have to be few.
+	most := m.cfg.Lease
+	if m.cfg.Redrives {
+		most = m.cfg.MaxRuntime
+	}
+	for n := 1; n < it.Count && wait < most; n++ {
 		wait *= 2
 	}
-	wait = max(min(wait, m.cfg.MaxRuntime), g.Wait)
+	wait = max(min(wait, most), g.Wait)
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
 		Note{Decision: BusyDeferred, Duplicate: cause(g), After: wait})
 }
@@ -275,9 +291,10 @@ func (m *Machine) run(it *Item) {
 
 func (m *Machine) start(it *Item) {
 	it.phase = phRunning
-	it.startedAt = m.now
+	it.startedAt, m.lastStart = m.now, m.now
 	it.cancelled = NoCause
 	m.running++
+	m.lanes[it.lane].running++
 	if m.cfg.Timeout > 0 {
 		m.scanBy(m.now + m.cfg.Timeout)
 	}
@@ -296,14 +313,21 @@ func (m *Machine) start(it *Item) {
 	m.act(Action{Kind: ActRun, Item: it, Job: j})
 }
 
-func (m *Machine) onRan(it *Item, r *Result) {
+func (m *Machine) onRan(ev *Event) {
+	it, r := ev.Item, &ev.Result
 	it.refs--
 	m.running--
-	if it.phase == phTx {
+	switch {
+	case it.phase == phTx && m.cfg.Batched:
+		m.ranBatch(ev)
+		return
+	case it.phase == phTx:
 		m.ranInTx(it, r)
 		return
 	}
+	m.lanes[it.lane].running--
 	m.busy--
+	m.took(m.now - it.startedAt)
 	if m.alone == it {
 		m.alone = nil
 	}

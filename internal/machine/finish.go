@@ -151,18 +151,23 @@ func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note)
 		it.work.Ack = &it.settlement
 	}
 	it.phase, it.tries = phFinishing, 0
-	m.lanes[it.lane].finishes.push(it)
+	m.endsSoon(it, true)
+	l := &m.lanes[it.lane]
+	l.finishes.push(it)
+	if l.gathering == 0 {
+		l.gathering = m.now
+	}
 }
 
 func (m *Machine) onFinished(ev *Event) {
 	l := &m.lanes[ev.Lane]
-	l.finishing = false
-	if ev.Err == nil {
+	l.finishing, l.trip = false, m.now-l.finishAt
+	var culprit *driver.ItemError
+	if ev.Err == nil || errors.As(ev.Err, &culprit) {
 		l.tries = 0
 		m.storeUp()
 	}
-	var culprit *driver.ItemError
-	if errors.As(ev.Err, &culprit) && culprit.Index >= 0 && culprit.Index < len(ev.Items) {
+	if culprit != nil && culprit.Index >= 0 && culprit.Index < len(ev.Items) {
 		m.excluded(ev, culprit)
 		return
 	}
@@ -187,7 +192,7 @@ func (m *Machine) onFinished(ev *Event) {
 	if ev.Err != nil {
 		m.unwritten(fmt.Errorf("finish %d attempts: %w", len(again), ev.Err))
 	}
-	l.doneAt = m.now + delay(l.tries)
+	l.doneAt = m.now + delayAfter(ev.Err, l.tries, again[0].nonce)
 	l.tries++
 	keep := again[:0]
 	for _, it := range again {
@@ -225,6 +230,7 @@ func (m *Machine) durable(it *Item, recovered bool) {
 		m.suspects--
 		it.suspect, it.work, it.leaseEnd = false, driver.Work{}, 0
 		it.phase = phHeld
+		m.endsSoon(it, false)
 		m.ready.push(it)
 		if m.draining {
 			m.drainItems()
@@ -292,6 +298,7 @@ func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
 
 func (m *Machine) queueSettle(it *Item) {
 	it.phase, it.tries = phSettling, 0
+	m.endsSoon(it, true)
 	m.settles.push(it)
 }
 

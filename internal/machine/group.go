@@ -20,7 +20,19 @@ func (m *Machine) joinGroup(it *Item) {
 	it.group, it.phase = g, phHeld
 	if g.items[0] == it {
 		m.offer(it)
+	} else {
+		m.lineUp(g, len(g.items)-1)
 	}
+}
+
+// at is the place of an item.
+func (g *group) at(it *Item) int {
+	for i, o := range g.items {
+		if o == it {
+			return i
+		}
+	}
+	return -1
 }
 
 // leaveGroup lets the next of a group go on after a success. After anything else the rest of the group that is in hand
@@ -30,11 +42,8 @@ func (m *Machine) leaveGroup(it *Item) {
 	if g == nil {
 		return
 	}
-	at := 0
-	for g.items[at] != it {
-		at++
-	}
-	if at > 0 || !succeeded(it.note.Decision) {
+	at := g.at(it)
+	if !succeeded(it.note.Decision) {
 		m.stopGroup(it)
 	}
 	it.group = nil
@@ -44,6 +53,7 @@ func (m *Machine) leaveGroup(it *Item) {
 		delete(m.groups, g.name)
 	case at == 0 && g.items[0].phase == phHeld:
 		m.offer(g.items[0])
+		m.lineUp(g, 1)
 	}
 }
 
@@ -51,18 +61,19 @@ func succeeded(d Decision) bool {
 	return d == Executed || d == Replayed || d == DroppedOnPurpose || d == Unprotected
 }
 
-// stopGroup gives back what stands behind an item in its group. None of it has been claimed.
+// stopGroup gives back what stands behind an item in its group. None of it is claimed.
 func (m *Machine) stopGroup(it *Item) {
 	g := it.group
-	at := 0
-	for g.items[at] != it {
-		at++
-	}
+	at := g.at(it)
 	rest := g.items[at+1:]
 	g.items = g.items[:at+1]
 	for _, f := range rest {
 		f.group = nil
+		if f.phase == phQueued {
+			m.dequeue(f)
+		}
 		if f.phase == phHeld { // else it is on its way back already
+			m.leaveTwin(f)
 			m.giveBack(f, 0)
 		}
 	}

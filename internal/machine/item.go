@@ -6,8 +6,78 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file keeps the items: made when a delivery comes, let go of when it ends, used again when no answer names them;
-// and what is derived from one item's nonce or key.
+// This file has the items: what is known of a delivery in hand; made when it comes, let go of when it ends, used again
+// when no answer names it; and what is derived from one item's nonce or key.
+
+type phase uint8
+
+const (
+	phFree      phase = iota
+	phHeld            // received; waits for its group, its twin or a slot
+	phQueued          // in its lane's claim queue
+	phClaiming        // in a claim flush
+	phReady           // claimed; has to run alone
+	phRunning         // the handler or the probe runs
+	phTx              // in the lane's open transaction, run or waiting to run
+	phFinishing       // in the finish queue or flush
+	phSettling        // in the settle queue or flush
+)
+
+// Item is one delivery in hand. Its exported fields never change while the shell can see it.
+type Item struct {
+	Arrival
+	// Shell is for the shell's own use; it stays when the item is used again.
+	Shell any
+
+	lane  int
+	phase phase
+	refs  int  // answers that still name it
+	kept  bool // an adapter that gave up may still be reading what it points to: never used again
+	ended bool
+
+	nonce driver.Nonce
+	asked bool // a claim with this nonce was sent and not answered
+	hold  driver.Hold
+	grant driver.Grant // verdict's numbers: attempt, failures, unknown, policy
+
+	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
+	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
+	startedAt         time.Duration
+	wakeAt            time.Duration // phHeld: claim again at
+	noExtend          bool          // its hard limit has passed: the lease ends by itself
+	cancelled         Cause
+	lost              bool // somebody else owns the record
+
+	leader   bool
+	waitsFor *Item // the twin that runs
+	twins    []*Item
+	group    *group
+
+	condemned *Result // Open: failed inside a transaction; claim it, then record this
+	suspect   bool    // it may kill its process: waits unclaimed until it can run alone
+	solo      bool    // Open: claimed durably, runs in a transaction of its own
+	behind    bool    // Batched: its group stopped before it, in the same transaction
+
+	work       driver.Work
+	settlement driver.Settlement
+	note       Note // the decision that is noted when it becomes durable
+	ran        bool // the handler ran in this attempt
+	ending     bool // counted in Machine.ending
+	tries      int  // of the present flush
+	prev, next *Item
+}
+
+// Hold names the attempt that the item holds.
+func (it *Item) Hold() driver.Hold { return it.hold }
+
+// Attempt is the number of the present run.
+func (it *Item) Attempt() int { return it.grant.Attempt }
+
+// Unknown tells that an earlier run may have had its effect.
+func (it *Item) Unknown() bool { return it.grant.Unknown }
+
+// unprotected items run without a claim: they have no key, and the configuration allows that.
+func (it *Item) unprotected() bool { return it.Unkeyed && it.KeyErr != nil }
 
 // gone lets go of an item: its twins and its group go on.
 func (m *Machine) gone(it *Item) {
@@ -18,6 +88,7 @@ func (m *Machine) gone(it *Item) {
 	if it.leader {
 		delete(m.leaders, it.Key)
 	}
+	m.endsSoon(it, false)
 	m.unlink(it)
 	m.releaseTwins(it)
 	m.leaveGroup(it)
@@ -60,6 +131,18 @@ func (m *Machine) unlink(it *Item) {
 	}
 	it.prev, it.next = nil, nil
 	m.inHand--
+}
+
+// endsSoon counts the items whose end is known and on its way out: they make room for others.
+func (m *Machine) endsSoon(it *Item, yes bool) {
+	if it.ending != yes {
+		it.ending = yes
+		if yes {
+			m.ending++
+		} else {
+			m.ending--
+		}
+	}
 }
 
 // retire puts an item up for reuse when no answer names it any more.

@@ -14,6 +14,13 @@ func (m *Machine) beat() time.Duration { return min(m.cfg.Lease, m.cfg.Visibilit
 // scanBy makes sure that deadlines are looked at no later than t.
 func (m *Machine) scanBy(t time.Duration) { m.scanAt = min(m.scanAt, t) }
 
+// scanVisibility looks at an unstarted item's visibility again: nobody did while its claim was under way.
+func (m *Machine) scanVisibility(it *Item) {
+	if it.visEnd > 0 {
+		m.scanBy(it.visEnd)
+	}
+}
+
 // elapse does what is due because time passed.
 func (m *Machine) elapse() {
 	if m.inHand > 0 && m.now >= m.beatAt {
@@ -55,7 +62,7 @@ func (m *Machine) extendLeases() {
 func (m *Machine) onExtended(ev *Event) {
 	m.extending = false
 	if ev.Err != nil {
-		m.storeDown(ev.Err)
+		m.unwritten(ev.Err)
 		m.beatAt = min(m.beatAt, m.now+delay(0)) // there is little time left to ask again
 	} else {
 		m.storeUp()

@@ -29,20 +29,26 @@ const (
 
 // Config is the machine's part of a consumer's configuration; every field is set.
 type Config struct {
-	Concurrency, Batch, Lanes, InHand int
-	Lease, Visibility, Guard          time.Duration
-	Timeout, MaxRuntime               time.Duration // Timeout 0 = none
-	Grace, HardStop                   time.Duration
-	MaxAttempts                       int
-	BackoffMin, BackoffMax            time.Duration
-	Keep                              time.Duration
-	ResultMax                         int
-	Limit                             int
-	Takeover                          driver.Takeover
-	Probes                            bool // a probe is configured
-	Extends, Orders                   bool // the queue's features
-	Mode                              Mode
-	JoinedAck                         bool // Open: the settlement commits with the transaction
+	Concurrency, Batch, Lanes int
+	// InHand bounds the deliveries in hand whose end is still to come. Those that are being finished and settled, twice
+	// Batch × Lanes of them at most, come on top: they must not keep the next ones from being fetched.
+	InHand                   int
+	Lease, Visibility, Guard time.Duration
+	// Redrives: the broker moves a message away after a number of hand-offs.
+	Redrives               bool
+	Timeout, MaxRuntime    time.Duration // Timeout 0 = none
+	Grace, HardStop        time.Duration
+	MaxAttempts            int
+	BackoffMin, BackoffMax time.Duration
+	Keep                   time.Duration
+	ResultMax              int
+	Limit                  int
+	Takeover               driver.Takeover
+	Probes                 bool // a probe is configured
+	Extends, Orders        bool // the queue's features
+	Mode                   Mode
+	JoinedAck              bool // Open: the settlement commits with the transaction
+	Batched                bool // Open: one call of the handler gets all members of a transaction
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
 	// Notes asks for ActNote actions.
@@ -67,7 +73,7 @@ const (
 	Wake       EventKind = iota // time passed
 	Received                    // Arrivals, Err
 	Claimed                     // Lane, Items, Grants, Sent, Err
-	Ran                         // Item, Result
+	Ran                         // Item, Result; Items and Results: of a batch
 	Finished                    // Lane, Items, Outcomes, Err
 	Settled                     // Items, Outcomes, Err
 	Extended                    // Items, Outcomes, Sent, Err: leases
@@ -92,8 +98,10 @@ type Event struct {
 	Grants      []driver.Grant
 	Outcomes    []driver.Outcome
 	Result      Result
-	Sent        time.Duration // when the request was sent: deadlines count from before it
-	Err         error
+	// Results are those of the members of a batch, in their order; none: it failed as a whole, and Result tells how.
+	Results []Result
+	Sent    time.Duration // when the request was sent: deadlines count from before it
+	Err     error
 }
 
 // outcome answers the i-th item: Unknown when the answer does not name it.
@@ -114,6 +122,7 @@ const (
 	Permanent       // no retry can mend it
 	Deferred        // nobody's failure: no attempt is spent
 	Dropped         // completed on purpose without effect
+	Transient       // Open: the transaction was refused, which is nobody's failure: it is repeated
 )
 
 // ProbeAnswer is what a probe said.
@@ -147,7 +156,7 @@ type ActionKind uint8
 const (
 	ActReceive  ActionKind = iota // Max
 	ActClaim                      // Lane, Items, Claims
-	ActRun                        // Item, Job
+	ActRun                        // Item, Job; Items: all that one call gets (Batched)
 	ActCancel                     // Item, Cause
 	ActFinish                     // Lane, Items, Works
 	ActSettle                     // Items, Settlements
@@ -271,74 +280,6 @@ type Counts struct {
 	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
 }
 
-type phase uint8
-
-const (
-	phFree      phase = iota
-	phHeld            // received; waits for its group, its twin or a slot
-	phQueued          // in its lane's claim queue
-	phClaiming        // in a claim flush
-	phReady           // claimed; has to run alone
-	phRunning         // the handler or the probe runs
-	phTx              // in the lane's open transaction, run or waiting to run
-	phFinishing       // in the finish queue or flush
-	phSettling        // in the settle queue or flush
-)
-
-// Item is one delivery in hand. Its exported fields never change while the shell can see it.
-type Item struct {
-	Arrival
-	// Shell is for the shell's own use; it stays when the item is used again.
-	Shell any
-
-	lane  int
-	phase phase
-	refs  int  // answers that still name it
-	kept  bool // an adapter that gave up may still be reading what it points to: never used again
-	ended bool
-
-	nonce driver.Nonce
-	asked bool // a claim with this nonce was sent and not answered
-	hold  driver.Hold
-	grant driver.Grant // verdict's numbers: attempt, failures, unknown, policy
-
-	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
-	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
-	startedAt         time.Duration
-	wakeAt            time.Duration // phHeld: claim again at
-	noExtend          bool          // its hard limit has passed: the lease ends by itself
-	cancelled         Cause
-	lost              bool // somebody else owns the record
-
-	leader   bool
-	waitsFor *Item // the twin that runs
-	twins    []*Item
-	group    *group
-
-	condemned *Result // Open: failed inside a transaction; claim it, then record this
-	suspect   bool    // it may kill its process: waits unclaimed until it can run alone
-	solo      bool    // Open: claimed durably, runs in a transaction of its own
-
-	work       driver.Work
-	settlement driver.Settlement
-	note       Note // the decision that is noted when it becomes durable
-	ran        bool // the handler ran in this attempt
-	tries      int  // of the present flush
-	prev, next *Item
-}
-
-// Hold names the attempt that the item holds.
-func (it *Item) Hold() driver.Hold { return it.hold }
-
-// Attempt is the number of the present run.
-func (it *Item) Attempt() int { return it.grant.Attempt }
-
-// Unknown tells that an earlier run may have had its effect.
-func (it *Item) Unknown() bool { return it.grant.Unknown }
-
-// unprotected items run without a claim: they have no key, and the configuration allows that.
-func (it *Item) unprotected() bool { return it.Unkeyed && it.KeyErr != nil }
-
 type lane struct {
 	claims          deque
 	claiming        bool
@@ -347,7 +288,12 @@ type lane struct {
 	claimBuf        buffer[driver.Claim]
 	finishBuf       buffer[driver.Work]
 	claimAt, doneAt time.Duration // not before
-	tries           int
+	claimTries      int           // claims (or, in Open, transactions) in a row that failed
+	tries           int           // finishes in a row that failed
+	running         int           // handlers of its items that run
+	finishAt        time.Duration // when the present finish flush was sent
+	trip            time.Duration // how long the last one took
+	gathering       time.Duration // something waits to be finished since; 0 = nothing
 	tx              txLane
 }
 
@@ -360,9 +306,13 @@ type Machine struct {
 
 	head, tail *Item // in hand, in order of arrival
 	inHand     int
-	busy       int // slots taken: claiming, ready, running
-	running    int // handlers that run
-	claimable  int // items queued for a claim
+	busy       int           // slots taken: claiming, ready, running
+	running    int           // handlers that run
+	ending     int           // items that are being finished and settled
+	pace       time.Duration // how long handlers take, a moving average
+	paced      bool          // one has returned
+	lastStart  time.Duration // of a handler
+	claimable  int           // items queued for a claim
 	leaders    map[driver.Key]*Item
 	groups     map[string]*group
 	lanes      []lane
@@ -371,6 +321,8 @@ type Machine struct {
 	alone      *Item // claims or runs alone: nothing else starts
 
 	receiving bool
+	asked     int  // deliveries, by the present receive
+	backlog   bool // the last receive brought all that was asked for
 	receiveAt time.Duration
 	recvTries int
 
@@ -384,6 +336,7 @@ type Machine struct {
 	down      bool // the store does not answer
 	downAt    time.Duration
 	downTries int
+	refusals  int // writes in a row that certainly did not happen
 
 	beatAt   time.Duration
 	scanAt   time.Duration

@@ -10,6 +10,7 @@ import (
 
 func TestFM64_DrainGivesBackWhatHasNotStarted(t *testing.T) {
 	r := newRig(t, func(c *machine.Config) { c.Concurrency = 1 })
+	r.warm()
 	r.receive(message("1", "a"), message("2", "b"))
 	r.claim(nil)
 	r.step(machine.Event{Kind: machine.Drain})
@@ -74,6 +75,7 @@ func suspects(keys ...string) func(string, *driver.Grant) {
 
 func TestFM83_SuspectRunsAlone(t *testing.T) {
 	r := newRig(t, nil)
+	r.warm()
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
 	r.claim(suspects("a"))
 	if r.has(machine.ActRun) != 2 {
@@ -368,5 +370,35 @@ func TestAckOfAnUnansweredWriteIsLeftAlone(t *testing.T) {
 	}
 	if ack := first.Works[0].Ack; ack.Receipt != "m-a" {
 		t.Fatalf("the ack of the unanswered write now names %v", ack.Receipt)
+	}
+}
+
+// Slow handlers, and those of which nothing is known yet, keep no more from other workers than they work on.
+func TestSlowHandlersFetchNothingAhead(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch = 2, 10 })
+	asked := func() int { t.Helper(); return r.take(machine.ActReceive).Max }
+	if n := asked(); n != 2 {
+		t.Fatalf("asked for %d at first, and there are 2 slots", n)
+	}
+	r.step(machine.Event{Kind: machine.Received, Arrivals: letters("a b"), Sent: r.now})
+	r.claim(nil)
+	r.none(machine.ActReceive, "both slots are taken")
+	r.pass(time.Millisecond)
+	r.ran("a", machine.Result{})
+	if n := asked(); n <= 2 {
+		t.Fatalf("asked for %d, and handlers are fast", n)
+	}
+	r.step(machine.Event{Kind: machine.Received, Arrivals: letters("c"), Sent: r.now})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	r.claim(nil)
+	asked()
+	r.pass(2 * time.Second)
+	r.ran("b", machine.Result{})
+	r.finish(driver.Applied)
+	r.settle(driver.Applied)
+	r.step(machine.Event{Kind: machine.Received, Sent: r.now})
+	if n := asked(); n != 1 {
+		t.Fatalf("asked for %d: handlers take long, and one slot is free", n)
 	}
 }

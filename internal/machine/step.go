@@ -47,7 +47,7 @@ func (m *Machine) on(ev *Event) {
 		m.onClaimed(ev)
 		m.lanes[ev.Lane].claimBuf.put(ev.Items, ev.Claims, ev.Err)
 	case Ran:
-		m.onRan(ev.Item, &ev.Result)
+		m.onRan(ev)
 	case Finished:
 		m.onFinished(ev)
 		m.lanes[ev.Lane].finishBuf.put(ev.Items, ev.Works, ev.Err)
@@ -89,9 +89,11 @@ func (m *Machine) Next() time.Duration {
 		l := &m.lanes[i]
 		if l.finishes.len() > 0 && !l.finishing {
 			due(l.doneAt)
+			due(l.gathering + m.patience(l))
 		}
 		if l.claims.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
 			due(l.claimAt)
+			due(m.lastStart + m.patience(l))
 		}
 	}
 	if m.down {
@@ -136,7 +138,7 @@ func (m *Machine) pumpSettles() {
 	if m.settling || m.settles.len() == 0 || m.now < m.settleAt {
 		return
 	}
-	n := min(m.settles.len(), m.cfg.Batch)
+	n := min(m.settles.len(), m.cfg.Batch*m.cfg.Lanes)
 	items, sets := m.settleBuf.take(n)
 	for range n {
 		it := m.settles.pop()
@@ -153,14 +155,27 @@ func (m *Machine) pumpFinishes(i int) {
 		return
 	}
 	n := min(l.finishes.len(), m.cfg.Batch)
+	if n < m.cfg.Batch && l.running > 0 && m.now < l.gathering+m.patience(l) {
+		return
+	}
 	items, works := l.finishBuf.take(n)
 	for range n {
 		it := l.finishes.pop()
 		it.refs++
 		items, works = append(items, it), append(works, it.work)
 	}
-	l.finishing = true
+	l.finishing, l.finishAt, l.gathering = true, m.now, 0
 	m.act(Action{Kind: ActFinish, Lane: i, Items: items, Works: works})
+}
+
+// patience is how long a flush waits for handlers that are about to return, so that it does not leave with the first of
+// a hundred. It is a part of what the flush itself takes, and nothing where handlers take longer than that: then there
+// is nothing to wait for.
+func (m *Machine) patience(l *lane) time.Duration {
+	if p := l.trip / 4; m.pace < p {
+		return p
+	}
+	return 0
 }
 
 // pumpClaims claims only for free slots (law 1): a delivery that waits for a slot keeps its visibility alive, not a
@@ -179,6 +194,12 @@ func (m *Machine) pumpClaims(i int) {
 	}
 	if n <= 0 {
 		return
+	}
+	if n == l.claims.len() && n < m.cfg.Batch/2 && m.receiving && m.backlog && l.finishing {
+		return // a remnant: more is on its way, and the lane is not idle
+	}
+	if n < min(l.claims.len(), m.cfg.Batch) && m.running > 0 && m.now < m.lastStart+m.patience(l) {
+		return // the slots of a batch become free one by one
 	}
 	items, claims := l.claimBuf.take(n)
 	for range n {
@@ -223,8 +244,34 @@ func (m *Machine) probing() bool {
 	return false
 }
 
+// slowRun is how long handlers (in an open transaction: those of a batch) have to take for nothing to be fetched ahead of
+// them: a fetch takes milliseconds, and what waits here is kept from other workers, which may have nothing to do.
+const (
+	slowRun   = 50 * time.Millisecond
+	slowBatch = 500 * time.Millisecond
+)
+
+// took notes how long a handler ran for one message.
+func (m *Machine) took(d time.Duration) {
+	m.pace, m.paced = m.pace+(d-m.pace)/8, true
+}
+
+// most is how many deliveries may be in hand whose end is still to come.
+func (m *Machine) most() int {
+	slow, needed := m.pace > slowRun, m.cfg.Concurrency
+	if m.cfg.Mode == Open {
+		slow, needed = m.pace*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes
+	}
+	if slow || !m.paced {
+		return min(needed, m.cfg.InHand)
+	}
+	return m.cfg.InHand
+}
+
 func (m *Machine) room() int {
-	n := min(m.cfg.InHand-m.inHand, m.cfg.Batch*m.cfg.Lanes)
+	flight := m.cfg.Batch * m.cfg.Lanes
+	most := m.most()
+	n := min(most-(m.inHand-m.ending), most+2*flight-m.inHand, flight)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))
 	}
@@ -244,10 +291,10 @@ func (m *Machine) pumpReceive() {
 			return
 		}
 		n = 1
-	case m.claimable > 0 && n < min(m.cfg.Batch, m.cfg.InHand)/2:
+	case m.claimable > 0 && n < min(m.cfg.Batch, m.most())/2:
 		return // there is work in hand: wait for a batch worth a round trip
 	}
-	m.receiving = true
+	m.receiving, m.asked = true, n
 	m.act(Action{Kind: ActReceive, Max: n})
 }
 
@@ -263,16 +310,23 @@ func (m *Machine) storeDown(err error) {
 	m.downTries++
 }
 
-// unwritten tells of a write that failed. One that certainly did not happen says nothing of the store's health.
+// unwritten tells of a write that failed. One that certainly did not happen says nothing of the store's health, unless
+// nothing else is heard of it.
 func (m *Machine) unwritten(err error) {
-	if errors.Is(err, driver.ErrNotCommitted) {
-		m.observe(Note{Kind: NoteTrouble, Err: err})
-	} else {
+	if !errors.Is(err, driver.ErrNotCommitted) || m.refusals >= maxRefusals {
 		m.storeDown(err)
+		return
 	}
+	m.refusals++
+	m.observe(Note{Kind: NoteTrouble, Err: err})
 }
 
+// maxRefusals is how many writes in a row may certainly not happen before that counts as an outage: a serialization
+// failure or a deadlock has a winner, so that something else succeeds meanwhile.
+const maxRefusals = 8
+
 func (m *Machine) storeUp() {
+	m.refusals = 0
 	if m.down {
 		m.down = false
 		m.observe(Note{Kind: NoteResumed})
@@ -281,3 +335,13 @@ func (m *Machine) storeUp() {
 
 // delay is the pause before the n-th repetition of an operation: 50 ms doubling to 3.2 s.
 func delay(n int) time.Duration { return 50 * time.Millisecond << min(n, 6) }
+
+// delayAfter is the pause before a failed write is repeated. What certainly did not happen met somebody else's write,
+// which is over soon: 5 ms doubling to 320 ms, and as much again by the nonce, so that two do not meet again.
+func delayAfter(err error, n int, nonce driver.Nonce) time.Duration {
+	if !errors.Is(err, driver.ErrNotCommitted) {
+		return delay(n)
+	}
+	d := delay(n) / 10
+	return d + jitter(nonce, d)
+}

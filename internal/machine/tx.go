@@ -10,7 +10,8 @@ import (
 // This file is modes B and C (protocol sections 4 and 5): the handlers of a batch run one after the other inside the
 // transaction that holds their claims. A failed item is excluded: everything is rolled back, the failure is recorded
 // through an ordinary claim, and the rest runs again. A delivery that came before is claimed durably first, so that
-// its attempt counts even if it kills the process, and runs in a transaction of its own.
+// its attempt counts even if it kills the process, and runs in a transaction of its own. One call of a batch handler gets
+// all members at once: batch.go.
 
 type txState uint8
 
@@ -27,6 +28,12 @@ type txLane struct {
 	state txState
 	items []*Item // members, in order of delivery
 	at    int     // the one that runs
+	// tainted is how many of the queue's first items are known to hold one that fails a batch, and taken how many of them
+	// the present transaction tries (batch.go).
+	tainted, taken int
+	refused        int            // transactions in a row that were certainly not committed, and nobody is to blame
+	claims         []driver.Claim // serve again, as those of a buffer do
+	works          []driver.Work
 }
 
 func (m *Machine) fitsTx(it *Item) bool {
@@ -48,6 +55,7 @@ func (m *Machine) pumpTx(i int) {
 	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
 		return
 	}
+	t.tainted = min(t.tainted, t.queue.len())
 	most := min(t.queue.len(), m.cfg.Batch)
 	if m.down {
 		if m.now < m.downAt {
@@ -55,6 +63,7 @@ func (m *Machine) pumpTx(i int) {
 		}
 		most = 1
 	}
+	most = t.half(most)
 	items := t.items[:0]
 	for len(items) < most {
 		it := t.queue.items[t.queue.at]
@@ -74,13 +83,14 @@ func (m *Machine) pumpTx(i int) {
 func (m *Machine) begin(i int, items []*Item) {
 	t := &m.lanes[i].tx
 	t.items = items
-	claims := make([]driver.Claim, len(items))
-	for k, it := range items {
+	claims := t.claims[:0]
+	t.claims = nil
+	for _, it := range items {
 		it.phase, it.startedAt = phTx, 0
 		it.refs++
-		claims[k] = m.claimOf(it)
+		claims = append(claims, m.claimOf(it))
 	}
-	t.state, t.at = txBeginning, 0
+	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].solo)
 	m.act(Action{Kind: ActBegin, Lane: i, Items: t.items, Claims: claims})
 }
 
@@ -96,14 +106,19 @@ func (m *Machine) onBegun(ev *Event) {
 		return
 	}
 	m.storeUp()
-	l.tries = 0
+	l.claimTries = 0
+	clear(ev.Claims)
+	t.claims = ev.Claims
+	spoiled := m.holdBehindLosers(t.items, ev.Grants)
 	members := make([]*Item, 0, len(t.items))
 	plain := true
 	for i, it := range t.items {
 		g := &ev.Grants[i]
 		switch {
+		case it.behind:
+			it.behind = false
 		case g.Err != nil:
-			l.claimAt = m.now + delay(it.tries)
+			l.claimAt = m.now + delayAfter(g.Err, it.tries, it.nonce)
 			it.tries++
 			m.enqueue(it)
 		case g.Verdict == driver.Acquired:
@@ -118,6 +133,8 @@ func (m *Machine) onBegun(ev *Event) {
 	}
 	t.items = members
 	switch {
+	case spoiled:
+		m.rollback(ev.Lane)
 	case len(members) == 0:
 		m.endTx(t)
 	case !plain:
@@ -148,49 +165,79 @@ func b2i(b bool) int {
 // runInTx runs the next member, or commits.
 func (m *Machine) runInTx(lane int) {
 	t := &m.lanes[lane].tx
-	if m.graced {
+	switch {
+	case m.graced:
 		m.rollback(lane) // the time is up: nothing else is started
-		return
+	case t.at == len(t.items):
+		m.commitTx(lane)
+	case m.cfg.Batched:
+		m.startBatch(lane)
+	default:
+		it := t.items[t.at]
+		it.refs++
+		m.startInTx(it)
+		m.act(Action{Kind: ActRun, Item: it, Job: m.txJob(it)})
 	}
-	if t.at == len(t.items) {
-		works := make([]driver.Work, len(t.items))
-		for i, it := range t.items {
-			it.refs++
-			works[i] = it.work
-		}
-		t.state = txCommitting
-		m.act(Action{Kind: ActCommit, Lane: lane, Items: t.items, Works: works})
-		return
+}
+
+func (m *Machine) txJob(it *Item) Job {
+	return Job{
+		Hold: it.hold, Attempt: it.grant.Attempt, Deadline: m.now + m.cfg.MaxRuntime, Unknown: it.grant.Unknown,
+		InTx: true, Lane: it.lane,
 	}
-	it := t.items[t.at]
+}
+
+// startInTx begins a run inside a transaction: its item's deadlines count.
+func (m *Machine) startInTx(it *Item) {
 	it.startedAt, it.cancelled = max(m.now, 1), NoCause
 	m.scanBy(m.now + m.cfg.MaxRuntime)
 	if m.cfg.Timeout > 0 {
 		m.scanBy(m.now + m.cfg.Timeout)
 	}
 	m.running++
+	m.noteStart(it)
+}
+
+func (m *Machine) noteStart(it *Item) {
 	if !it.ran {
 		it.ran = true
 		m.counts.Executed++
 	}
 	m.observe(Note{Kind: NoteStarted, Item: it, Takeover: it.grant.Takeovers > 0})
-	it.refs++
-	m.act(Action{Kind: ActRun, Item: it, Job: Job{
-		Hold: it.hold, Attempt: it.grant.Attempt, Deadline: m.now + m.cfg.MaxRuntime, Unknown: it.grant.Unknown,
-		InTx: true, Lane: lane,
-	}})
+}
+
+func (m *Machine) commitTx(lane int) {
+	t := &m.lanes[lane].tx
+	works := t.works[:0]
+	t.works = nil
+	for _, it := range t.items {
+		it.refs++
+		works = append(works, it.work)
+	}
+	t.state = txCommitting
+	m.act(Action{Kind: ActCommit, Lane: lane, Items: t.items, Works: works})
 }
 
 func (m *Machine) ranInTx(it *Item, r *Result) {
 	lane := it.lane
-	t := &m.lanes[lane].tx
 	m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
+	m.took(m.now - it.startedAt)
 	it.startedAt = 0
-	if r.Class != OK && r.Class != Dropped {
+	switch r.Class {
+	case OK, Dropped:
+		m.succeededInTx(it, r)
+		m.lanes[lane].tx.at++
+		m.runInTx(lane)
+	case Transient:
+		m.repeatTx(lane, r)
+	default:
 		m.condemn(it, r)
 		m.rollback(lane)
-		return
 	}
+}
+
+// succeededInTx prepares what is committed of a successful run.
+func (m *Machine) succeededInTx(it *Item, r *Result) {
 	f := m.completion(r)
 	f.Hold, f.Keep = it.hold, m.cfg.Keep
 	n := Note{Decision: Executed, Reason: f.Reason}
@@ -203,8 +250,26 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 	if m.cfg.JoinedAck {
 		it.work.Ack = &it.settlement
 	}
-	t.at++
-	m.runInTx(lane)
+}
+
+// repeatTx runs a transaction again that was refused while its handlers ran: nobody failed.
+func (m *Machine) repeatTx(lane int, r *Result) {
+	t := &m.lanes[lane].tx
+	err := fmt.Errorf("run %d handlers: %w: %w", len(t.items), driver.ErrNotCommitted, r.Err)
+	m.refusedTx(t, err)
+	m.troubleInTx(lane, err)
+	m.rollback(lane)
+}
+
+// refusedTx makes the next transaction smaller when one was refused twice: one that is open for longer than the store
+// allows, or whose rows others write all the time, would be refused for ever.
+func (m *Machine) refusedTx(t *txLane, err error) {
+	if !errors.Is(err, driver.ErrNotCommitted) {
+		return
+	}
+	if t.refused++; t.refused > 1 && len(t.items) > 1 {
+		t.tainted = len(t.items)
+	}
 }
 
 // condemn remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
@@ -222,7 +287,8 @@ func (m *Machine) rollback(lane int) {
 
 func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }
 
-// requeueTx puts the members of an ended transaction back, in their order; the condemned ones into the claim queue.
+// requeueTx puts the members of an ended transaction back, in their order; the condemned ones into the claim queue. Those
+// behind one of their group that does not run again with them are kept until it ended (law 13).
 func (m *Machine) requeueTx(lane int) {
 	l := &m.lanes[lane]
 	t := &l.tx
@@ -231,11 +297,16 @@ func (m *Machine) requeueTx(lane int) {
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
 		switch {
+		case m.isBehind(it):
+			it.phase, it.condemned = phHeld, nil
+			m.holdThoseBehind(it)
 		case it.solo && it.condemned != nil:
 			m.judge(it, it.condemned) // its claim is durable already
 		case !it.solo && m.fitsTx(it):
 			again = append(again, it)
+			m.scanVisibility(it)
 		default:
+			m.holdThoseBehind(it)
 			l.claims.push(it)
 			m.claimable++
 		}
@@ -251,8 +322,9 @@ func (m *Machine) requeueTx(lane int) {
 func (m *Machine) troubleInTx(lane int, err error) {
 	l := &m.lanes[lane]
 	m.unwritten(err)
-	l.claimAt = m.now + delay(l.tries)
-	l.tries++
+	// A store that begins every transaction and commits none (its disk is full) must not be asked without end.
+	l.claimAt = m.now + delayAfter(err, max(l.claimTries, l.tx.refused-1), l.tx.items[0].nonce)
+	l.claimTries++
 }
 
 func (m *Machine) onCommitted(ev *Event) {
@@ -261,22 +333,32 @@ func (m *Machine) onCommitted(ev *Event) {
 		it.refs--
 		it.kept = it.kept || ev.Err != nil
 	}
-	if ev.Err == nil {
+	var culprit *driver.ItemError
+	if ev.Err == nil || errors.As(ev.Err, &culprit) {
+		m.storeUp()
+	}
+	switch {
+	case ev.Err == nil:
 		items := append([]*Item(nil), t.items...)
 		t.items = t.items[:0]
+		t.tainted, t.refused = max(t.tainted-t.taken, 0), 0
+		clear(ev.Works)
+		t.works = ev.Works
 		m.endTx(t)
 		for _, it := range items {
 			m.durable(it, false)
 		}
 		return
-	}
-	var culprit *driver.ItemError
-	if errors.As(ev.Err, &culprit) && culprit.Index >= 0 && culprit.Index < len(t.items) {
-		m.condemn(t.items[culprit.Index], &Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", culprit.Err)})
-	} else {
+	case culprit == nil || culprit.Index >= len(t.items):
 		// Rolled back, or not known: the same claims are asked again (FM33, FM70). They wait for a commit that is still
 		// under way, and then answer: Replay with our own nonce when it went through.
+		m.refusedTx(t, ev.Err)
 		m.troubleInTx(ev.Lane, fmt.Errorf("commit %d attempts: %w", len(t.items), ev.Err))
+	case len(t.items) > 1 && (culprit.Index < 0 || m.cfg.Batched && t.items[culprit.Index].work.Effects != nil):
+		m.taint(t, fmt.Errorf("effects of a batch of %d refused: %w", len(t.items), culprit.Err)) // they may be anybody's
+	default:
+		t.tainted = 0
+		m.condemn(t.items[max(culprit.Index, 0)], &Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", culprit.Err)})
 	}
 	m.requeueTx(ev.Lane)
 }

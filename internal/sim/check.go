@@ -205,7 +205,9 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 		} else if before.State == driver.Uncertain {
 			ks.resolves++
 		}
-		ks.returned, ks.solo = false, 0
+		if after.Takeovers == 0 {
+			ks.returned, ks.solo = false, 0 // it starts afresh; a forced release keeps the runs without a word
+		}
 	}
 	if after.State == before.State || !after.State.Terminal() {
 		return

@@ -99,7 +99,7 @@ func (w *world) mood(r *request) {
 		return
 	}
 	w.faulted = true
-	r.fate = fate(1 + w.n(int(partialAnswer)))
+	r.fate = fate(1 + w.n(int(fates)-1))
 	if r.fate == lateRequest {
 		w.stats.Late++
 	} else {

@@ -36,6 +36,9 @@ const (
 	mutInDoubtIgnored
 	mutRollbackTag
 	mutPolicyWeakened
+	mutHalvesByKey
+	mutHalfSurvives
+	mutSharedBlind
 	mutants
 )
 
@@ -66,6 +69,9 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutInDoubtIgnored:     {"commit in doubt ignored", "I2"},
 	mutRollbackTag:        {"commit answered ROLLBACK taken for a commit", "I1"},
 	mutPolicyWeakened:     {"rolling deploy weakens the policy", "I2' I2"},
+	mutHalvesByKey:        {"bisect in key order", "I22"},
+	mutHalfSurvives:       {"record row survives its failed half", "I18"},
+	mutSharedBlind:        {"shared effects written though one hold was lost", "I2"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -73,6 +79,12 @@ const prefetched = "claimed at prefetch"
 // bias turns a scenario towards what a mutant needs.
 func (w *world) bias() {
 	sc := &w.sc
+	if w.mut == mutHalvesByKey {
+		for i := range sc.specs {
+			sc.specs[i].group = 1 // a failed batch with a long run of one group
+		}
+		sc.conduct[w.n(sc.keys)] = conductFailsFirst
+	}
 	if w.mut == mutNoNonce {
 		sc.mode, sc.effect, sc.cfg.Mode = machine.Separate, plain, machine.Separate
 		sc.nfaults = 2

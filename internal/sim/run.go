@@ -27,6 +27,12 @@ type run struct {
 	over    bool
 	alone   bool
 	at      time.Duration // when it returns
+
+	// The first run of a batch stands for the call: its members, in the order of their delivery and in that of their
+	// effects; whether it names the culprit; queued: its effects go with the commit; cut: it was cancelled.
+	members, order     []*run
+	items              []*machine.Item
+	names, queued, cut bool
 }
 
 // startRun calls a handler: what it will do is drawn now.
@@ -165,6 +171,10 @@ func (w *world) runEffect(r *run) {
 	if r.over || r.did {
 		return
 	}
+	if r.members != nil {
+		w.batchEffect(r)
+		return
+	}
 	k := &w.workers[r.worker]
 	if r.kills == 1 {
 		w.kill(k, r)
@@ -223,7 +233,7 @@ func (w *world) effect(r *run) {
 		ks.fence = r.hold.Token
 		w.happened(r.key, r.hold.Token)
 	case inTx:
-		if r.job.InTx && !w.st.stage(w, r) {
+		if r.job.InTx && !r.queued && !w.st.stage(w, r) {
 			w.refuse(r, "because its transaction is gone")
 		}
 	}
@@ -254,6 +264,11 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 		return
 	}
 	r.at = at
+	if r.members != nil {
+		r.cut = true
+		w.push(at, evReturn, r.worker, r.ref)
+		return
+	}
 	if !r.did || w.chance(500) {
 		r.result = machine.Result{Class: machine.Failed, Err: errHandler, NotApplied: w.sc.effect == inTx}
 	}
@@ -268,8 +283,12 @@ func (w *world) runReturn(r *run, at time.Duration) {
 		return
 	}
 	r.over = true
-	if r.job.Probe {
+	switch {
+	case r.job.Probe:
 		w.probe(k, r)
+		return
+	case r.members != nil:
+		w.batchReturn(k, r)
 		return
 	}
 	k.running--

@@ -71,6 +71,8 @@ type scenario struct {
 	probeTells bool // the probe can tell, and refuses older tokens afterwards
 	unkeyed    bool // messages without a key run unprotected, else they become letters
 
+	queued bool // a batch handler's effects go with the commit
+
 	staleOK, txWaits, dedupDead, wave2 bool
 
 	keys    int
@@ -126,11 +128,15 @@ func (sc *scenario) drawConfig(w *world) {
 		MaxAttempts: 1 + w.n(4), BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
 		Keep: keep, ResultMax: 1024, Extends: w.chance(900), Orders: true, Mode: sc.mode, JoinedAck: w.chance(500),
 	}
+	sc.cfg.Redrives = sc.cfg.JoinedAck // either way, and no draw of its own
 	if w.chance(200) {
 		sc.cfg.Timeout = lease / time.Duration(1+w.n(6))
 	}
 	if sc.mode == machine.Open {
-		sc.cfg.InHand = batch * sc.cfg.Lanes
+		if sc.cfg.Batched = w.chance(600); sc.cfg.Batched {
+			sc.cfg.Batch, sc.queued = 1+w.n(maxKeys), w.chance(500)
+		}
+		sc.cfg.InHand = sc.cfg.Batch * sc.cfg.Lanes * (1 + w.n(2))
 	}
 	policy := driver.Takeover(w.pick(50, 25, 25))
 	sc.deploy = policy

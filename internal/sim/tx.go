@@ -111,6 +111,9 @@ func (s *store) rollbackTx(w *world, r *request) {
 			}
 		}
 	}
+	if t.open && w.mut == mutHalfSurvives && len(t.items) > 1 && w.sc.cfg.Batched {
+		s.survive(w, t.items[0].row, t.items[0].rec, t.items[0].rec.Hold())
+	}
 	s.endTx(t, t.gen)
 }
 
@@ -118,8 +121,12 @@ var errSerialization = fmt.Errorf("could not serialize: %w", driver.ErrNotCommit
 
 // commitTx writes the works and commits: effects and records become visible together, or not at all.
 func (s *store) commitTx(w *world, r *request) {
+	shared := sharedEffects(r.works)
 	if r.tx < 0 || !s.txs[r.tx].open {
 		r.err = errSerialization
+		if w.mut == mutSharedBlind && shared != nil {
+			w.shareHappens(shared)
+		}
 		if w.mut == mutRollbackTag {
 			r.err = nil
 		}
@@ -127,7 +134,7 @@ func (s *store) commitTx(w *world, r *request) {
 	}
 	t := s.txs[r.tx]
 	defer s.endTx(t, t.gen)
-	if r.fate == partialAnswer {
+	if r.fate == partialAnswer || r.fate == refusedWrite {
 		r.err = errSerialization
 	}
 	for i := range t.items {
@@ -147,6 +154,13 @@ func (s *store) commitTx(w *world, r *request) {
 			}
 		}
 	}
+	if shared != nil && r.err == nil {
+		for _, e := range shared.order {
+			if r.err == nil && e.did && w.refuses(e) {
+				r.err = &driver.ItemError{Index: 0, Err: errRefusedBy} // they are everybody's
+			}
+		}
+	}
 	if w.tr != nil {
 		w.tr.add(w, -1, "store: transaction %d of worker %d commits: %v%s", r.tx, r.worker, r.err, lateMark(r))
 	}
@@ -154,7 +168,13 @@ func (s *store) commitTx(w *world, r *request) {
 		if w.mut == mutRollbackTag && errors.Is(r.err, errSerialization) {
 			r.err = nil // COMMIT answered ROLLBACK, and nobody looked at the tag
 		}
+		if w.mut == mutSharedBlind && shared != nil && errors.Is(r.err, errSerialization) {
+			w.shareHappens(shared) // one hold was lost, and what belongs to all is written nevertheless
+		}
 		return
+	}
+	if shared != nil {
+		w.shareHappens(shared)
 	}
 	for i := range r.works {
 		s.commitItem(w, r, i, t.item(&r.works[i].Finish))

@@ -20,7 +20,8 @@ type worker struct {
 	deployed     bool
 	running      int
 	actions      []machine.Action
-	open         [2]int // the transaction of each lane; -1 = none
+	open         [2]int  // the transaction of each lane; -1 = none
+	halving      [2]bool // the lane's latest batch failed, and nobody knows by whom
 }
 
 var (
@@ -73,6 +74,8 @@ const (
 	lostAnswer
 	lateRequest
 	partialAnswer
+	refusedWrite // certainly not committed: a deadlock, say
+	fates
 )
 
 func (k *worker) boot() {
@@ -80,7 +83,7 @@ func (k *worker) boot() {
 	k.inc++
 	k.bootAt = w.now - time.Second
 	k.stalledUntil, k.wakeAt, k.running = 0, 0, 0
-	k.open = [2]int{-1, -1}
+	k.open, k.halving = [2]int{-1, -1}, [2]bool{}
 	cfg := w.sc.cfg
 	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
 	if k.deployed {
@@ -131,7 +134,11 @@ func (k *worker) perform(a *machine.Action) {
 	w := k.world
 	switch a.Kind {
 	case machine.ActRun:
-		w.startRun(k, a)
+		if a.Items != nil {
+			w.startBatch(k, a)
+		} else {
+			w.startRun(k, a)
+		}
 	case machine.ActCancel:
 		if r, ok := a.Item.Shell.(*run); ok {
 			w.cancelRun(r, a.Cause)
@@ -302,6 +309,8 @@ func (w *world) apply(r *request, at time.Duration) {
 			if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
 				w.dropTx(r)
 			}
+		} else if r.fate == refusedWrite && r.kind != machine.ActRollback && r.kind != machine.ActCommit {
+			r.err = errSerialization
 		} else if !w.st.apply(w, r) {
 			return // waits for a row
 		}

@@ -40,7 +40,8 @@ func (a *Attempt) SetResult(b []byte) { a.result = b }
 
 // Emit sends messages together with the record: all of them or none, and only if this attempt wins. It needs a store
 // that keeps an outbox or is the queue's own database, a message that has a key, and a queue that each emitted message
-// names; otherwise the run fails for good with an error that says so.
+// names; otherwise the run fails for good with an error that says so. A message without ID gets one that is the same in
+// every run of this key: it follows from the key and from the message's place among the emitted.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,

@@ -55,18 +55,24 @@ type Config struct {
 	// Probe is asked before every run that follows a doubt, when Takeover is Probe (where it is required).
 	Probe ProbeFunc
 
-	// Concurrency is the number of handlers that run at once, 100,000 at most. Defaults to 16.
+	// Concurrency is the number of handlers that run at once, 100,000 at most. Only so many keys are claimed, so for full
+	// batches of fast handlers it should be Batch × Committers or more. Defaults to 16; to Batch × Committers for InTx with
+	// *Statements, because such handlers are over in no time. It does not bound handlers in open transactions (InTx with
+	// any other type, InTxBatch): of those one runs per committer.
 	Concurrency int
-	// Batch bounds how many items one claim, commit or settlement carries, 100,000 at most; one Receive fetches up to a
-	// batch for every committer. Defaults to 100.
+	// Batch bounds how many items one claim or commit carries, 100,000 at most; one Receive and one settlement carry up to
+	// a batch for every committer. Nothing is fetched ahead of slow handlers (50 ms; half a second for those of one open
+	// transaction), because what waits here is kept from other workers. Defaults to 100.
 	Batch int
-	// Committers is the number of claims and commits under way at once, sharded by key. Defaults to 1.
+	// Committers is the number of claims and commits under way at once, sharded by key; with open transactions it is the
+	// number of those. Defaults to 1.
 	Committers int
 
 	// Visibility is how long a delivery is kept from others without a heartbeat. Defaults to 30 s. The lease in the
 	// store is 0.9 of it, the heartbeat a third of the lease.
 	Visibility time.Duration
-	// Timeout cancels a run; it counts as failed. Defaults to none: the heartbeat keeps long runs alive.
+	// Timeout cancels a run; it counts as failed. Defaults to none: the heartbeat keeps long runs alive. In an open
+	// transaction (InTx with *sql.Tx or pgx.Tx) it is at most 0.9 of what the store allows one to take (its MaxTx).
 	Timeout time.Duration
 	// MaxRuntime is the hard limit of a run: it is cancelled, and its lease no longer extended. Defaults to 15 min.
 	MaxRuntime time.Duration

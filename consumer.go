@@ -26,6 +26,7 @@ type Consumer struct {
 	committer  driver.Committer
 	transactor driver.Transactor
 	tx         transactional
+	batch      batched
 	joins      bool
 	handle     func(ctx context.Context, a *Attempt) error
 
@@ -45,6 +46,11 @@ func New(cfg Config) (*Consumer, error) {
 	c.transactor, _ = cfg.Store.(driver.Transactor)
 	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
 	c.tx, _ = cfg.Handler.(transactional)
+	c.batch, _ = cfg.Handler.(batched)
+	if c.batch != nil && len(cfg.Middleware) > 0 {
+		return nil, &ConfigError{"Middleware", "is set, and it is called around the run of one message, which an InTxBatch " +
+			"handler has not", "wrap the function that is given to InTxBatch"}
+	}
 	if c.tx != nil && cfg.AllowUnkeyed {
 		return nil, &ConfigError{"AllowUnkeyed", "is set, and the effects of an InTx handler commit with a record, which a " +
 			"message without a key has not", "use a HandlerFunc, or let such messages become letters"}
@@ -150,6 +156,7 @@ type runner struct {
 	jobs     chan order
 	workers  int
 	open     []openTx
+	arrivals []machine.Arrival // of the latest receive
 	seed     [64 * 16]byte
 	seeded   int
 }

@@ -227,7 +227,10 @@ func TestFM07_LongHandlerKeepsItsLease(t *testing.T) {
 func TestFM64_DrainGivesBackAndCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cancelled atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error {
+		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+			if a.ID == "quick" { // what follows is fetched ahead
+				return nil
+			}
 			select {
 			case <-ctx.Done():
 				if errors.Is(context.Cause(ctx), semel.ErrDraining) {
@@ -238,16 +241,18 @@ func TestFM64_DrainGivesBackAndCancels(t *testing.T) {
 				return nil
 			}
 		}), func(c *semel.Config) { c.Concurrency = 2 })
+		r.send(msg("quick"))
+		r.start()
+		synctest.Wait()
 		for i := range 10 {
 			r.send(msg(fmt.Sprint(i)))
 		}
-		r.start()
 		before := time.Now()
 		s := r.after(time.Second)
 		if took := time.Since(before); took > 27*time.Second {
 			t.Fatalf("drain took %s", took)
 		}
-		if cancelled.Load() != 2 || s.Returned != 2 || s.Effects != 0 {
+		if cancelled.Load() != 2 || s.Returned != 4 || s.Effects != 1 {
 			t.Fatalf("cancelled %d, %+v", cancelled.Load(), s)
 		}
 		st, err := r.queue.Stats(context.Background())

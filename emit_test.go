@@ -3,6 +3,7 @@ package semel_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,5 +55,45 @@ func TestEmitIsNeverDropped(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEmittedIDsAreStable: another run of the same key emits the same ids, even after everything before it was rolled
+// back or forgotten; another key emits others.
+func TestEmittedIDsAreStable(t *testing.T) {
+	ids := func(key string) (ids []string) {
+		synctest.Test(t, func(t *testing.T) {
+			db := memory.Open()
+			c, err := semel.New(semel.Config{
+				Queue: db.Queue("in"), Store: db.Store(), Key: semel.KeyFromHeader("k"),
+				Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+					a.Emit(semel.Message{Queue: "out"}, semel.Message{Queue: "out", ID: "mine"}, semel.Message{Queue: "out"})
+					return nil
+				}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Queue("in").Send(t.Context(), semel.Message{Headers: map[string]string{"k": key}}); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := c.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			ds, err := db.Queue("out").Receive(t.Context(), 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range ds {
+				ids = append(ids, d.ID)
+			}
+		})
+		return ids
+	}
+	a, again, b := ids("a"), ids("a"), ids("b")
+	if len(a) != 3 || !slices.Equal(a, again) || a[0] == a[2] || a[1] != "mine" || a[0] == b[0] {
+		t.Errorf("a emitted %v, then %v, b emitted %v", a, again, b)
 	}
 }

@@ -108,6 +108,40 @@ func Deferred(err error, d time.Duration) error {
 // Drop marks a message that is dropped on purpose: the record is completed with the reason, nothing is retried.
 func Drop(reason string) error { return &outcomeError{err: errors.New(reason), drop: true} }
 
+// ItemFailed names a message of a batch whose failure err is; i is its index in the batch. A batch handler that knows
+// the culprits returns them, joined when there are several ([errors.Join]): all others run again without them, and no
+// halving is needed to find them. err may carry Permanent, RetryAfter, Deferred or Drop; when all that are named are
+// dropped, nothing failed, and the batch commits. nil when err is nil.
+func ItemFailed(i int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &itemError{index: i, err: err}
+}
+
+type itemError struct {
+	index int
+	err   error
+}
+
+func (e *itemError) Error() string { return fmt.Sprintf("message %d of the batch: %v", e.index, e.err) }
+func (e *itemError) Unwrap() error { return e.err }
+
+// namedItems calls f with every item that an error names.
+func namedItems(err error, f func(e *itemError)) {
+	switch e := any(err).(type) { // joined and wrapped errors alike
+	case nil:
+	case *itemError:
+		f(e)
+	case interface{ Unwrap() error }:
+		namedItems(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			namedItems(inner, f)
+		}
+	}
+}
+
 // wrapOutcome adds one mark to those that err carries already; nil stays nil.
 func wrapOutcome(err error, mark func(*outcomeError)) error {
 	if err == nil {

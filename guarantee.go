@@ -2,6 +2,7 @@ package semel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,11 @@ func (c *Consumer) Guarantee() Promise {
 		record = append(record, "emitted messages")
 	}
 	switch {
+	case c.batch != nil:
+		p.Mode = "B/C"
+		p.Effects = "What the handler does inside its transaction, or queues for it, takes effect exactly once per key; " +
+			"anything else it does can happen more than once."
+		p.Together = append([]string{"the batch's transaction"}, record...)
 	case c.mode == machine.Open:
 		p.Mode = "B/C"
 		p.Effects = "What the handler does inside its transaction takes effect exactly once per key; anything else it does " +
@@ -90,11 +96,13 @@ func (c *Consumer) assumptions() []string {
 	} else {
 		a = append(a, fmt.Sprintf("queue %s, records in %s", c.queue.Name, c.store.Name))
 	}
-	if !c.store.Durable {
-		a = append(a, "records are lost with the process: for development only")
-	}
-	if !c.queue.Durable {
-		a = append(a, "messages are lost with the process")
+	for _, w := range slices.Concat(
+		weaknesses(c.store.Durable, c.store.Caveats, "records are lost with the process: for development only", "records can be lost"),
+		weaknesses(c.queue.Durable, c.queue.Caveats, "messages are lost with the process", "messages can be lost"),
+	) {
+		if !slices.Contains(a, w) { // queue and records of one server say the same of it
+			a = append(a, w)
+		}
 	}
 	if !c.store.ServerClock {
 		a = append(a, "clocks only decide how often a run is taken over")
@@ -103,6 +111,17 @@ func (c *Consumer) assumptions() []string {
 		a = append(a, "messages without a key run unprotected")
 	}
 	return append(a, fmt.Sprintf("duplicates come within %s", days(c.cfg.Retention)))
+}
+
+// weaknesses are what an adapter says of its own server. One that is not durable and does not say why keeps nothing.
+func weaknesses(durable bool, caveats []string, keepsNothing, loses string) []string {
+	switch {
+	case durable:
+		return caveats
+	case len(caveats) == 0:
+		return []string{keepsNothing}
+	}
+	return append([]string{loses}, caveats...)
 }
 
 // days prints a long duration as people do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -29,7 +30,10 @@ func (r *runner) receive(a machine.Action) {
 			err = fmt.Errorf("receive from %s: %w", r.queue.Name, err)
 		}
 	}
-	arrivals := make([]machine.Arrival, len(ds))
+	// The machine has copied what it got last time: it asks for one receive at a time.
+	clear(r.arrivals)
+	arrivals := slices.Grow(r.arrivals[:0], len(ds))[:len(ds)]
+	r.arrivals = arrivals
 	for i := range ds {
 		arrivals[i].Delivery = ds[i]
 		r.identify(&arrivals[i])
@@ -182,7 +186,7 @@ func (r *runner) begin(a machine.Action) {
 	} else {
 		r.open[a.Lane] = openTx{tx: tx, cancel: cancel}
 	}
-	r.post(machine.Event{Kind: machine.Begun, Lane: a.Lane, Items: a.Items, Grants: grants, Sent: sent, Err: err})
+	r.post(machine.Event{Kind: machine.Begun, Lane: a.Lane, Items: a.Items, Claims: a.Claims, Grants: grants, Sent: sent, Err: err})
 }
 
 func (r *runner) commit(a machine.Action) {
@@ -195,7 +199,7 @@ func (r *runner) commit(a machine.Action) {
 		_ = o.tx.Rollback(ctx)
 	}
 	o.cancel()
-	r.post(machine.Event{Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Err: err})
+	r.post(machine.Event{Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Works: a.Works, Err: err})
 }
 
 func (r *runner) rollback(a machine.Action) {

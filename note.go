@@ -2,6 +2,7 @@ package semel
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -102,6 +103,9 @@ func (r *runner) log(e *Event) {
 		}
 	case EventPaused, EventTrouble, EventDoubt:
 		level = slog.LevelWarn
+		if errors.Is(e.Err, driver.ErrNotCommitted) && e.Kind == EventTrouble {
+			level = slog.LevelDebug // a serialization failure, say: it is repeated, and nobody has to look at it
+		}
 	case EventResumed:
 		level = slog.LevelInfo
 	}

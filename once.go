@@ -114,6 +114,9 @@ func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error
 		gs, err := o.store.Claim(ctx, c)
 		if err == nil && len(gs) == 1 {
 			if err = gs[0].Err; err == nil {
+				if gs[0].Verdict == driver.Acquired && time.Since(sent) > o.lease/2 && ctx.Err() == nil {
+					continue // answered slowly: the lease may have ended. The same claim again renews it (FM36)
+				}
 				if gs[0].Verdict != driver.Busy || !o.wait {
 					return gs[0], sent, nil
 				}
@@ -159,6 +162,10 @@ func perform[T any](
 	}
 	f := driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: o.retention, Result: raw}
 	d := Executed
+	if limit := o.store.Features().MaxResult; err == nil && limit > 0 && len(raw) > limit {
+		// The effect happened: a result that cannot be stored must not make it happen again (FM58).
+		f.Result, f.Reason = nil, fmt.Sprintf("result of %d bytes was not stored: the store takes %d", len(raw), limit)
+	}
 	switch {
 	case err == nil && known:
 		d = Replayed
@@ -254,13 +261,17 @@ func (o *once) heartbeat(ctx context.Context, stop context.CancelCauseFunc, h dr
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		for sleep(ctx, min(o.lease/3, max(time.Until(sent.Add(o.lease*9/10)), 0))) {
-			if time.Since(sent) >= o.lease*9/10 {
+		for {
+			left := time.Until(sent.Add(o.lease * 9 / 10))
+			if !sleep(ctx, min(o.lease/3, max(left, 0))) {
+				return
+			}
+			if left = time.Until(sent.Add(o.lease * 9 / 10)); left <= 0 {
 				stop(ErrFenced)
 				return
 			}
 			began := time.Now()
-			bounded, cancel := context.WithTimeout(ctx, o.lease/3)
+			bounded, cancel := context.WithTimeout(ctx, min(o.lease/3, left)) // no longer: the run has to be stopped in time
 			out, err := o.store.Extend(bounded, o.lease, h)
 			cancel()
 			switch {

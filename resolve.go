@@ -49,9 +49,9 @@ func (c *Config) resolve() error {
 	if c.Key == nil {
 		c.Key = KeyByID
 	}
-	fill(&c.Concurrency, DefaultConcurrency)
 	fill(&c.Batch, DefaultBatch)
 	fill(&c.Committers, 1)
+	fill(&c.Concurrency, c.concurrency())
 	fill(&c.Visibility, DefaultVisibility)
 	fill(&c.MaxRuntime, DefaultMaxRuntime)
 	fill(&c.Grace, DefaultGrace)
@@ -67,6 +67,17 @@ func (c *Config) resolve() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c.check(q)
+}
+
+// concurrency is the default of Concurrency. Claims are made for free slots only, so fewer slots than a batch has items
+// would keep batches small: handlers that queue their effects are over in no time, and get a slot for each.
+func (c *Config) concurrency() int {
+	h, tx := c.Handler.(transactional)
+	s, commits := c.Store.(driver.Committer)
+	if tx && commits && h.queued(s) {
+		return max(DefaultConcurrency, min(c.Batch*c.Committers, maxInHand))
+	}
+	return DefaultConcurrency
 }
 
 func fill[T int | time.Duration](v *T, def T) {
@@ -121,21 +132,36 @@ func (c *Config) check(q driver.QueueFeatures) error {
 // hands a message out while its claim still stands (law 3).
 func (c *Config) lease() time.Duration { return c.Visibility / 10 * 9 }
 
+// timeout is Config.Timeout; in an open transaction (modes B and C) a little less than the store keeps that open. A run
+// that takes longer is then a failure that counts, and not one of a transaction that is repeated for ever.
+func (c *Consumer) timeout() time.Duration {
+	most := c.store.MaxTx / 10 * 9
+	if c.mode != machine.Open || most <= 0 || (c.cfg.Timeout > 0 && c.cfg.Timeout < most) {
+		return c.cfg.Timeout
+	}
+	return most
+}
+
 func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 	lease := c.cfg.lease()
-	prefetch := min(c.cfg.Batch-1, c.cfg.Concurrency)
-	if c.mode == machine.Open {
-		prefetch = c.cfg.Batch * c.cfg.Committers
+	// What waits while a batch is claimed: twice what the next claims take, so that a fetch is under way meanwhile.
+	flight := c.cfg.Batch * c.cfg.Committers
+	inHand := c.cfg.Concurrency + 2*min(flight, c.cfg.Concurrency)
+	switch {
+	case c.mode == machine.Open:
+		inHand = 3 * flight // in transactions, and as above
+	case c.cfg.Batch == 1:
+		inHand = c.cfg.Concurrency // one by one: nothing is fetched ahead
 	}
 	return machine.Config{
-		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InHand: c.cfg.Concurrency + prefetch,
+		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InHand: inHand,
 		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
-		Timeout: c.cfg.Timeout, MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
+		Timeout: c.timeout(), MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
 		MaxAttempts: c.cfg.MaxAttempts, BackoffMin: c.cfg.Backoff.Min, BackoffMax: c.cfg.Backoff.Max,
 		Keep: c.cfg.Retention, ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit,
 		Takeover: c.cfg.Takeover, Probes: c.cfg.Probe != nil,
-		Extends: c.queue.Extends, Orders: c.queue.Orders,
-		Mode: c.mode, JoinedAck: c.joins, Nonce: nonce,
+		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
+		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		// Notes cost: they are made only when somebody listens.
 		Notes: c.observed(),
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"sync"
 
 	"github.com/semel-dev/semel/internal/machine"
@@ -14,8 +15,9 @@ import (
 
 // order tells a worker what to run.
 type order struct {
-	item *machine.Item
-	job  machine.Job
+	item  *machine.Item
+	items []*machine.Item // of a batch; item is the first
+	job   machine.Job
 }
 
 // execution is what one run needs, in one allocation. The user may keep pointers into it.
@@ -63,7 +65,7 @@ func (r *runner) execute(a *machine.Action) {
 		r.handlers.Add(1)
 		go r.work()
 	}
-	r.jobs <- order{item: a.Item, job: a.Job}
+	r.jobs <- order{item: a.Item, items: a.Items, job: a.Job}
 }
 
 func (r *runner) work() {
@@ -90,15 +92,20 @@ func (r *runner) serve(o *order) {
 	x := &execution{ctx: runContext{parent: r.io}}
 	h.attach(&x.ctx)
 	result := machine.Result{Class: machine.Failed, NotApplied: r.tx != nil, Err: errGoexit}
+	var each []machine.Result
 	if o.job.Probe {
 		result.Probe = machine.ProbeUnknown
 	}
 	defer func() {
 		h.attach(nil)
 		x.ctx.end(context.Canceled) // as a returned call's context is
-		r.post(machine.Event{Kind: machine.Ran, Item: o.item, Result: result})
+		r.post(machine.Event{Kind: machine.Ran, Item: o.item, Items: o.items, Result: result, Results: each})
 	}()
-	result = r.runOne(o, x)
+	if o.items != nil {
+		result, each = r.runBatch(o, x)
+	} else {
+		result = r.runOne(o, x)
+	}
 }
 
 func (r *runner) runOne(x *order, run *execution) machine.Result {
@@ -145,21 +152,38 @@ func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context
 
 // resultOf translates what a handler returned into the machine's terms.
 func (r *runner) resultOf(x *order, ctx *runContext, a *Attempt, err error) machine.Result {
-	if err == nil {
-		if err := r.checkEmitted(x, a); err != nil {
-			return machine.Result{Class: machine.Permanent, Err: err}
-		}
-		res := machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
-		if r.mode != machine.Open {
-			res.Effects = a.tx
-		}
-		return res
+	if err != nil {
+		return r.failure(x, ctx, err)
 	}
+	res := r.success(x, a)
+	if r.mode != machine.Open && res.Class == machine.OK {
+		res.Effects = a.tx
+	}
+	return res
+}
+
+// success is the result of a run that returned nil.
+func (r *runner) success(x *order, a *Attempt) machine.Result {
+	if err := r.checkEmitted(x, a); err != nil {
+		return machine.Result{Class: machine.Permanent, Err: err}
+	}
+	for i := range a.emit {
+		if a.emit[i].ID == "" {
+			// A run that is repeated emits the same id, so that whoever receives it can tell (protocol section 8).
+			a.emit[i].ID = a.EffectKey("semel-emit-" + strconv.Itoa(i))
+		}
+	}
+	return machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
+}
+
+// failure is the result of a run that returned an error.
+func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
 	res := machine.Result{Class: machine.Failed, Err: err}
 	// The effects of an InTx handler were never sent, or are rolled back: its failure is certain to have had none.
 	res.NotApplied = r.tx != nil
 	var o *outcomeError
-	if errors.As(err, &o) {
+	switch {
+	case errors.As(err, &o):
 		res.NotApplied = res.NotApplied || o.notApplied
 		res.After, res.HasAfter = o.after, o.hasAfter
 		switch {
@@ -170,8 +194,12 @@ func (r *runner) resultOf(x *order, ctx *runContext, a *Attempt, err error) mach
 		case o.busy:
 			res.Class = machine.Deferred
 		}
-	} else if cause := ctx.ended(); cause != nil && errors.Is(err, context.Canceled) {
-		res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
+	case r.transient(x, err):
+		res.Class = machine.Transient
+	default:
+		if cause := ctx.ended(); cause != nil && errors.Is(err, context.Canceled) {
+			res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
+		}
 	}
 	return res
 }

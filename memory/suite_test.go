@@ -104,11 +104,25 @@ func openHandler(fn func(ctx context.Context, add func(string) error, a *semel.A
 	})
 }
 
+// batchHandler queues the effects of a whole batch; openBatch writes them in the open transaction.
+func batchHandler(fn func(ctx context.Context, add func(string) error, batch []*semel.Attempt) error) semel.Handler {
+	return semel.InTxBatch(func(ctx context.Context, e *memory.Effects, batch []*semel.Attempt) error {
+		return fn(ctx, func(id string) error { e.Append("ledger", id); return nil }, batch)
+	})
+}
+
+func openBatch(fn func(ctx context.Context, add func(string) error, batch []*semel.Attempt) error) semel.Handler {
+	return semel.InTxBatch(func(ctx context.Context, tx *memory.Tx, batch []*semel.Attempt) error {
+		return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, batch)
+	})
+}
+
 func TestPairSuite(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()), Tx: txHandler,
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()),
+			Tx: txHandler, Batch: batchHandler,
 		}
 	})
 }
@@ -117,7 +131,7 @@ func TestPairSuite(t *testing.T) {
 func TestPairSuiteApart(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		q, s := memory.NewQueue("orders", memory.WithVisibility(time.Second)), memory.NewStore()
-		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: ledger(s), Tx: txHandler}
+		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: ledger(s), Tx: txHandler, Batch: batchHandler}
 	})
 }
 
@@ -125,7 +139,8 @@ func TestPairSuiteOpen(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()), Tx: openHandler,
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()),
+			Tx: openHandler, Batch: openBatch,
 		}
 	})
 }

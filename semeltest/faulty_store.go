@@ -155,6 +155,12 @@ func (t *faultyTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return err
 }
 
+// Transient asks the transaction itself, where it can tell.
+func (t *faultyTx) Transient(err error) bool {
+	c, ok := t.Tx.(driver.TxClassifier)
+	return ok && c.Transient(err)
+}
+
 type faultyInspector struct {
 	inner driver.RecordInspector
 	f     *Faults

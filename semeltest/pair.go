@@ -26,6 +26,8 @@ type PairSetup struct {
 	Ledger *Ledger
 	// Tx makes a transactional handler (semel.InTx with the store's own type) of fn: add does one effect for id.
 	Tx func(fn func(ctx context.Context, add func(id string) error, a *semel.Attempt) error) semel.Handler
+	// Batch makes a batch handler (semel.InTxBatch) in the same way. nil: its cases are left out.
+	Batch func(fn func(ctx context.Context, add func(id string) error, batch []*semel.Attempt) error) semel.Handler
 }
 
 // PairFactory opens an empty queue and an empty store.
@@ -53,6 +55,9 @@ func pairCases() []suiteCase[PairSetup] {
 		{"many consumers", with(testPairMany)},
 		{"joined effects", with(testPairJoined)},
 		{"joined effects under faults", with(testPairJoinedFaults)},
+		{"batches", with(testPairBatch)},
+		{"FM60 a batch is halved", with(testFM60Batch)},
+		{"batches under faults", with(testPairBatchFaults)},
 		{"FM34 outage", with(testFM34Outage)},
 	}
 }

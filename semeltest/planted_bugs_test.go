@@ -230,6 +230,24 @@ func moreBugs() []bug {
 				return &leakyTx{tx, s, c}, g, err
 			}
 		}},
+		{"a transaction forgets the effects of its batch", "transactions write the effects", func(s *planted) {
+			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
+				tx, g, err := s.Store.Begin(ctx, c...)
+				if tx == nil {
+					return nil, g, err
+				}
+				return deafTx{tx}, g, err
+			}
+		}},
+		{"the effects of a batch are written though one hold was lost", "transactions write the effects", func(s *planted) {
+			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
+				tx, g, err := s.Store.Begin(ctx, c...)
+				if tx == nil {
+					return nil, g, err
+				}
+				return hastyTx{tx, s}, g, err
+			}
+		}},
 		{"every conflict row is a duplicate (FM69)", "FM69", func(s *planted) {
 			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
 				tx, g, err := s.Store.Begin(ctx, c...)

@@ -160,6 +160,40 @@ func (t *leakyTx) Rollback(ctx context.Context) error {
 	return err
 }
 
+// deafTx forgets the queued effects of a batch.
+type deafTx struct{ driver.Tx }
+
+func (t deafTx) Commit(ctx context.Context, w ...driver.Work) error {
+	deaf := append([]driver.Work(nil), w...)
+	for i := range deaf {
+		deaf[i].Effects = nil
+	}
+	return t.Tx.Commit(ctx, deaf...)
+}
+
+// hastyTx writes the queued effects of a batch on their own, before it knows whether every hold is still there.
+type hastyTx struct {
+	driver.Tx
+	s *planted
+}
+
+func (t hastyTx) Commit(ctx context.Context, w ...driver.Work) error {
+	if len(w) > 0 && w[0].Effects != nil {
+		early := driver.Work{Effects: w[0].Effects}
+		g, err := t.s.Store.Claim(ctx, driver.Claim{
+			Key: driver.Key{Consumer: "effects", Raw: w[0].Finish.Hold.Key.Raw}, Nonce: driver.Nonce{1}, Lease: time.Minute,
+		})
+		if err != nil {
+			return err
+		}
+		early.Finish = driver.Finish{Hold: g[0].Hold, Final: driver.Complete}
+		if _, err := t.s.Store.Commit(ctx, early); err != nil {
+			return err
+		}
+	}
+	return deafTx{t.Tx}.Commit(ctx, w...)
+}
+
 // each commits works one by one, after a change.
 func (s *planted) each(ctx context.Context, w []driver.Work, change func(*driver.Work)) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(w))

@@ -46,6 +46,8 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM69 conflict row that is not completed", testFM69Conflicts},
 		{"FM70 commit, then the claims again", testFM70CommitRepeated},
 		{"transactions join acks", testTxJoins},
+		{"transactions write the effects of batches", testTxEffects},
+		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
 	}
 }

@@ -106,6 +106,11 @@ func TestPairSuite(t *testing.T) {
 					return fn(ctx, func(id string) error { e.Exec("INSERT INTO ledger (id) VALUES (?)", id); return nil }, a)
 				})
 			},
+			Batch: func(fn func(ctx context.Context, add func(string) error, batch []*semel.Attempt) error) semel.Handler {
+				return semel.InTxBatch(func(ctx context.Context, e *semel.Statements, batch []*semel.Attempt) error {
+					return fn(ctx, func(id string) error { e.Exec("INSERT INTO ledger (id) VALUES (?)", id); return nil }, batch)
+				})
+			},
 		}
 	})
 }
@@ -122,6 +127,14 @@ func TestPairSuiteOpen(t *testing.T) {
 						_, err := tx.ExecContext(ctx, "INSERT INTO ledger (id) VALUES (?)", id)
 						return err
 					}, a)
+				})
+			},
+			Batch: func(fn func(ctx context.Context, add func(string) error, batch []*semel.Attempt) error) semel.Handler {
+				return semel.InTxBatch(func(ctx context.Context, tx *sql.Tx, batch []*semel.Attempt) error {
+					return fn(ctx, func(id string) error {
+						_, err := tx.ExecContext(ctx, "INSERT INTO ledger (id) VALUES (?)", id)
+						return err
+					}, batch)
 				})
 			},
 		}

@@ -1,0 +1,296 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// sqlClaim claims keys without a record and reads the records of the others. 1 hashes 2 nonces 3 leases 4 takeovers
+// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 keep 11 wait. See semel_claim.
+const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+
+// sqlClaimOne is the same for one claim. 1 hash 2 nonce 3 lease 4 takeover 5 consumer 6 tenant 7 key 8 fingerprint
+// 9 delivery 10 wait. See semel_claim_one.
+const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+
+const (
+	// claimTries bounds how often a claim is decided anew because its record went away.
+	claimTries = 8
+	// lockedWait is the Grant.Wait of a key that an open transaction holds: nothing tells when it ends.
+	lockedWait = 100 * time.Millisecond
+	// lockedRetry is how long the parts of a claim wait, whose whole has waited for Options.LockWait already.
+	lockedRetry = 5 * time.Millisecond
+)
+
+// claiming is one call of Claim.
+type claiming struct {
+	db  *DB
+	c   []driver.Claim
+	out []driver.Grant
+	// wait is how long to wait for records that others have locked; brief: not at all, where that can be had, and
+	// locked marks the claims whose records were locked.
+	wait   time.Duration
+	brief  bool
+	locked []bool
+}
+
+// Claim decides claims: one round trip when every key is new, or has a record that answers without being changed. A key
+// that another transaction holds is waited for, Options.LockWait at most, and then Busy; it does not keep the other keys
+// of the call waiting for longer. Grant.Err is set for those whose part of the call failed.
+func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	if len(c) == 0 {
+		return nil, nil
+	}
+	if len(c) == 1 {
+		return s.claimOne(ctx, c[0])
+	}
+	w := s.claim(ctx, c, false)
+	for i := range w.out {
+		if w.out[i].Err == nil {
+			return w.out, nil
+		}
+	}
+	return nil, fmt.Errorf("claim: %w", w.out[0].Err)
+}
+
+func (s *Store) claim(ctx context.Context, c []driver.Claim, brief bool) *claiming {
+	w := &claiming{
+		db: s.db, c: c, out: make([]driver.Grant, len(c)), wait: s.db.o.LockWait, brief: brief,
+	}
+	if brief {
+		w.wait, w.locked = min(w.wait, lockedRetry), make([]bool, len(c))
+	}
+	for _, todo := range sortKeys(len(c), func(i int) *driver.Key { return &c[i].Key }).layers() {
+		for range claimTries {
+			old := w.fresh(ctx, todo, w.wait)
+			if todo = w.known(ctx, old); len(todo.index) == 0 {
+				break
+			}
+		}
+		w.fail(todo, fmt.Errorf("the record goes away whenever it is looked at: %w", driver.ErrNotCommitted))
+	}
+	return w
+}
+
+// claimed is the answer of a claim among others.
+type claimed struct {
+	driver.Grant
+	locked bool
+}
+
+// claimOne goes together with the claims of other callers. When its record is locked it waits alone.
+func (s *Store) claimOne(ctx context.Context, c driver.Claim) ([]driver.Grant, error) {
+	g, err := s.db.claims.one(ctx, c)
+	if err == nil && g.locked {
+		g.Grant = s.claim(ctx, []driver.Claim{c}, false).out[0]
+	}
+	if err == nil {
+		err = g.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return []driver.Grant{g.Grant}, nil
+}
+
+// claimGathered decides the claims of several callers, none of which waits long for a record of another.
+func (s *Store) claimGathered(ctx context.Context, c []driver.Claim) ([]claimed, error) {
+	w := s.claim(ctx, c, true)
+	out := make([]claimed, len(c))
+	for i := range out {
+		out[i] = claimed{w.out[i], w.locked[i]}
+	}
+	return out, nil
+}
+
+func (w *claiming) fail(part keyed, err error) {
+	for _, i := range part.index {
+		w.out[i] = driver.Grant{Err: err}
+	}
+}
+
+// fresh inserts records for keys that have none. It answers the claims that have to change a record, or to look again.
+// An error is that of the claims of part.
+func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) keyed {
+	var old []int
+	read := func(rows pgx.Rows) (err error) {
+		old, _, err = readClaims(rows, part, w.c, w.out, nil)
+		return err
+	}
+	var err error
+	if len(part.index) == 1 {
+		err = w.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.hashes[0], &w.c[part.index[0]], wait)...)
+	} else {
+		err = w.db.ask(ctx, "claim", read, sqlClaim, claimArgs(part, w.c, nil, wait)...)
+	}
+	switch {
+	case err == nil:
+		return part.only(old)
+	case code(err) == codeFloor:
+		return part
+	case code(err) != codeLocked:
+		w.fail(part, err)
+	case len(part.index) == 1:
+		w.busy(part)
+	default:
+		// One of them is locked, and waiting has to end: the halves tell which.
+		half := len(part.index) / 2
+		a := w.fresh(ctx, keyed{part.hashes[:half], part.index[:half]}, lockedRetry)
+		b := w.fresh(ctx, keyed{part.hashes[half:], part.index[half:]}, lockedRetry)
+		return keyed{append(a.hashes, b.hashes...), append(a.index, b.index...)}
+	}
+	return keyed{}
+}
+
+// busy answers claims whose records cannot be looked at.
+func (w *claiming) busy(part keyed) {
+	for _, i := range part.index {
+		if w.brief {
+			w.locked[i] = true
+		}
+		w.out[i] = lockedGrant(&w.c[i])
+	}
+}
+
+func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []any {
+	n := len(part.index)
+	nonces, leases, takeovers := make(uuids, n), make(int64s, n), make(int16s, n)
+	consumers, tenants, keys := make(bytess, n), make(bytess, n), make(bytess, n)
+	fingerprints, deliveries := make(bytess, n), make(bytess, n)
+	for at, i := range part.index {
+		x := &c[i]
+		nonces[at], leases[at], takeovers[at] = x.Nonce, micros(x.Lease), int16(x.Takeover)
+		consumers[at], tenants[at], keys[at] = []byte(x.Key.Consumer), []byte(x.Key.Tenant), []byte(x.Key.Raw)
+		fingerprints[at], deliveries[at] = bytesOrNull(x.Fingerprint), packDelivery(x.DeliveryID)
+	}
+	return []any{
+		part.hashes, nonces, leases, takeovers, consumers, tenants, keys, fingerprints, deliveries, keep,
+		millis(wait),
+	}
+}
+
+// uuid is a parameter. Without prepared statements pgx does not know what 16 bytes are.
+func uuid(b [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: b, Valid: true} }
+
+// claimOneArgs are the parameters of sqlClaimOne.
+func claimOneArgs(hash [16]byte, c *driver.Claim, wait time.Duration) []any {
+	return []any{
+		uuid(hash), uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), []byte(c.Key.Tenant),
+		[]byte(c.Key.Raw), bytesOrNull(c.Fingerprint), packDelivery(c.DeliveryID), millis(wait),
+	}
+}
+
+// readClaims reads the answer of sqlClaim: claims that made a record, for which it calls acquired, and those that the
+// table answers without changing one. The places of all others are old: they need a lock, or their record went away.
+func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant, acquired func(driver.Record)) (
+	old []int, now time.Time, err error,
+) {
+	var (
+		hash    uuidItem
+		token   int64
+		found   []byte
+		decided = make([]bool, len(part.index))
+		near    = 0
+	)
+	for rows.Next() {
+		if err := rows.Scan((*[16]byte)(&hash), &token, &now, &found); err != nil {
+			return nil, now, err
+		}
+		at := part.find(hash, near)
+		if at == len(part.index) {
+			return nil, now, fmt.Errorf("%w: a claim that nobody asked for", errClient)
+		}
+		near = at + 1
+		i := part.index[at]
+		var r driver.Record
+		if found != nil {
+			if decided[at] {
+				continue // read again in the savepoint that made it
+			}
+			if r, err = readRecord(found); err != nil {
+				return nil, now, err
+			}
+			if r.Key != c[i].Key {
+				out[i], decided[at] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}, true
+				continue
+			}
+		}
+		after, g, changed := driver.DecideClaim(r, c[i], now, uint64(token))
+		if changed && found != nil {
+			continue
+		}
+		if changed && acquired != nil {
+			acquired(after)
+		}
+		out[i], decided[at] = g, true
+	}
+	for at, ok := range decided {
+		if !ok {
+			old = append(old, at)
+		}
+	}
+	return old, now, rows.Err()
+}
+
+// known decides claims on keys that have a record, under a lock. It answers those whose record went away.
+func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
+	if len(part.index) == 0 {
+		return keyed{}
+	}
+	err := w.underLock(ctx, part, w.brief, &again)
+	switch {
+	case err == nil && w.brief:
+		w.busy(again) // locked, or gone
+		return keyed{}
+	case code(err) == codeLocked:
+		again = keyed{}
+		err = w.underLock(ctx, part, true, &again)
+		if err == nil {
+			w.busy(again) // locked, or gone
+			return keyed{}
+		}
+	}
+	if err != nil {
+		w.fail(part, err)
+		return keyed{}
+	}
+	return again
+}
+
+func (w *claiming) underLock(ctx context.Context, part keyed, skip bool, missing *keyed) error {
+	return w.db.underLock(ctx, part, skip, func(locked []lockedRecord) []driver.Record {
+		changes, places := decideClaims(locked, part, w.c, w.out)
+		*missing = part.only(places)
+		return changes
+	})
+}
+
+// decideClaims decides claims on locked records: changes are to be stored, the records at the places missing were not
+// there.
+func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []driver.Grant) (
+	changes []driver.Record, missing []int,
+) {
+	for at, i := range part.index {
+		l := &locked[at]
+		if l.r.State == driver.Absent {
+			missing = append(missing, at)
+			continue
+		}
+		if l.r.Key != c[i].Key {
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}
+			continue
+		}
+		after, g, changed := driver.DecideClaim(l.r, c[i], l.now, l.drawn)
+		out[i] = g
+		if changed {
+			changes = append(changes, after)
+		}
+	}
+	return changes, missing
+}

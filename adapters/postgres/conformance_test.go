@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+func TestStoreSuite(t *testing.T) {
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		db := openFor(t, Options{})
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db)}
+	})
+}
+
+// TestStoreSuiteBare does without prepared statements, as behind a pooler in transaction mode, and in a database whose
+// transactions are serializable unless they say otherwise.
+func TestStoreSuiteBare(t *testing.T) {
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		url := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
+		db := openLedger(t, url, Options{NoListen: true})
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db)}
+	})
+}
+
+type addFunc = func(ctx context.Context, add func(string) error, a *semel.Attempt) error
+
+func pairWith(t *testing.T, handler func(addFunc) semel.Handler) {
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		db := openFor(t, Options{Visibility: 2 * time.Second, MaxConns: 8})
+		return semeltest.PairSetup{Queue: db.Queue("orders"), Store: db.Store(), Ledger: ledger(db), Tx: handler}
+	})
+}
+
+const addToLedger = "INSERT INTO ledger (id) VALUES ($1)"
+
+func TestPairSuite(t *testing.T) {
+	pairWith(t, func(fn addFunc) semel.Handler {
+		return semel.InTx(func(ctx context.Context, e *semel.Statements, a *semel.Attempt) error {
+			return fn(ctx, func(id string) error { e.Exec(addToLedger, id); return nil }, a)
+		})
+	})
+}
+
+// TestPairSuiteOpen runs the handlers in open transactions (modes B and C).
+func TestPairSuiteOpen(t *testing.T) {
+	pairWith(t, func(fn addFunc) semel.Handler {
+		return semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
+			return fn(ctx, func(id string) error { _, err := tx.Exec(ctx, addToLedger, id); return err }, a)
+		})
+	})
+}
+
+func TestPairSuiteOpenSQL(t *testing.T) {
+	pairWith(t, func(fn addFunc) semel.Handler {
+		return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
+			return fn(ctx, func(id string) error { _, err := tx.ExecContext(ctx, addToLedger, id); return err }, a)
+		})
+	})
+}

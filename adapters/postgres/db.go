@@ -1,0 +1,186 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// minVersion is the oldest server: sweeps read ranges of pages (PostgreSQL 14).
+const minVersion = 140000
+
+const defaultMaxConns = 16
+
+// DB is one PostgreSQL database with queues and a record store. All methods may be called concurrently.
+type DB struct {
+	o    Options
+	name string // host and database, for people: no credentials
+	pool *pgxpool.Pool
+	// std is the same connections for handlers that take a *sql.Tx.
+	std  *sql.DB
+	info serverInfo
+
+	queues sync.Map // name → id of semel_queue
+	wake   *waker
+
+	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet. lonely is until when
+	// transactions take one claim each (see transaction.commit).
+	keep, lonely atomic.Int64
+
+	// claims and ends gather the calls of one item.
+	claims *gather[driver.Claim, claimed]
+	ends   *gather[driver.Finish, driver.Outcome]
+
+	closing chan struct{}
+	closed  sync.Once
+}
+
+// serverInfo is what Open found out about the server and the role's settings there.
+type serverInfo struct {
+	version                                int
+	standby, readOnly                      bool
+	syncCommit, fsync, fullPages, encoding string
+	schema                                 int
+	// plain: a statement alone is a transaction at read committed, so that it needs no BEGIN.
+	plain bool
+}
+
+// Open connects to the database that a connection URL (or keyword/value string) of libpq's form names, and looks at it
+// once: an unusable server, an absent database, a schema that this program does not work with (*[SchemaError]) are
+// errors here and not later. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass).
+func Open(ctx context.Context, url string, o Options) (*DB, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parse(url, o)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", shown(cfg), err)
+	}
+	db := &DB{o: o, name: shown(cfg), pool: pool, std: stdlib.OpenDBFromPool(pool), closing: make(chan struct{})}
+	if err := db.check(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", db.name, explain(err)), db.Close())
+	}
+	store := db.Store()
+	db.claims, db.ends = newGather(store.claimGathered), newGather(store.finish)
+	db.wake = newWaker(db, cfg.ConnConfig)
+	return db, nil
+}
+
+// parse reads the URL. It never prints it: it may hold a password.
+func parse(url string, o Options) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read the connection URL: %w", err) // pgx redacts the password
+	}
+	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return nil, errors.New("connection URL: default_query_exec_mode=simple_protocol lets one statement carry several; " +
+			"Try: exec, which poolers in transaction mode understand as well")
+	}
+	switch {
+	case o.MaxConns > 0:
+		cfg.MaxConns = int32(o.MaxConns)
+	case !strings.Contains(url, "pool_max_conns"):
+		cfg.MaxConns = defaultMaxConns
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "semel"
+	}
+	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error { registerArrays(c); return nil }
+	return cfg, nil
+}
+
+func shown(cfg *pgxpool.Config) string {
+	return fmt.Sprintf("%s:%d/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.Database)
+}
+
+// sqlLook asks for all that Open has to know of the server.
+const sqlLook = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
+  current_setting('transaction_read_only') = 'on', current_setting('synchronous_commit'), current_setting('fsync'),
+  current_setting('full_page_writes'), current_setting('server_encoding'), to_regclass('semel_schema') IS NOT NULL,
+  current_setting('default_transaction_isolation') = 'read committed'`
+
+// check looks at the server and refuses what cannot work.
+func (db *DB) check(ctx context.Context) error {
+	i := &db.info
+	there := false
+	err := db.pool.QueryRow(ctx, sqlLook).Scan(&i.version, &i.standby, &i.readOnly, &i.syncCommit, &i.fsync,
+		&i.fullPages, &i.encoding, &there, &i.plain)
+	if err != nil {
+		return err
+	}
+	if i.version < minVersion {
+		return fmt.Errorf("the server is PostgreSQL %d, semel needs %d or newer", i.version/10000, minVersion/10000)
+	}
+	if (i.standby || i.readOnly) && !db.o.ReadOnly {
+		return errors.New("the server is read-only (a standby, or default_transaction_read_only); Try: the primary, or " +
+			"target_session_attrs=read-write in the URL with several hosts")
+	}
+	if there {
+		if i.schema, err = schemaOf(ctx, db.pool); err != nil {
+			return err
+		}
+	}
+	if i.schema == 0 && db.o.Create && !db.o.ReadOnly {
+		if _, i.schema, err = migrate(ctx, db.pool, db.name); err != nil {
+			return err
+		}
+	}
+	if i.schema != schemaVersion {
+		return &SchemaError{Database: db.name, Have: i.schema, Want: schemaVersion}
+	}
+	return nil
+}
+
+// caveats tell what of this server weakens the promise; durable is false when a crash of the server can lose what was
+// committed.
+func (db *DB) caveats() (durable bool, list []string) {
+	durable = true
+	if db.info.fsync == "off" {
+		durable = false
+		list = append(list, "fsync is off: a crash of the server's machine can lose or damage everything")
+	}
+	if db.info.syncCommit == "off" {
+		durable = false
+		list = append(list, "synchronous_commit is off: a crash of the server can lose the last commits, and their effects, "+
+			"although their messages were acknowledged")
+	}
+	if db.info.fullPages == "off" {
+		list = append(list, "full_page_writes is off: a crash of the server's machine can damage pages")
+	}
+	return durable, list
+}
+
+// Close ends the connections. It waits for those in use, and may be called twice.
+func (db *DB) Close() error {
+	var err error
+	db.closed.Do(func() {
+		close(db.closing)
+		if db.wake != nil {
+			db.wake.close()
+		}
+		err = db.std.Close()
+		db.pool.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("close database %s: %w", db.name, err)
+	}
+	return nil
+}
+
+// Pool is the adapter's pool of connections, for the application's own tables and for tests.
+func (db *DB) Pool() *pgxpool.Pool { return db.pool }

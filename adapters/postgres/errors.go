@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// ErrClosed reports the use of a database after Close.
+var ErrClosed = errors.New("postgres: database is closed")
+
+// SchemaError reports that the database's schema is not the one that this program works with.
+type SchemaError struct {
+	Database string
+	// Have is the version in the database, 0 = it has no semel tables. Want is the version that this program works with.
+	Have, Want int
+}
+
+func (e *SchemaError) Error() string {
+	switch {
+	case e.Have > e.Want:
+		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
+			e.Database, e.Have, e.Want)
+	case e.Have == 0:
+		return fmt.Sprintf("database %s has no semel tables in its search_path; Try: semel migrate", e.Database)
+	}
+	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: semel migrate", e.Database, e.Have, e.Want)
+}
+
+// errRolledBack reports a COMMIT that the server answered with ROLLBACK: the transaction was aborted before, and no
+// error said so.
+var errRolledBack = errors.New("the server rolled the transaction back: an earlier statement of it had failed")
+
+// SQLSTATEs that the adapter acts on. Those of class SE are raised by semel's own functions.
+const (
+	codeLocked   = "55P03" // a lock was waited for in vain
+	codeGuard    = "SEM01" // a guarded write did not match every item
+	codeFloor    = "SEM02" // a token was overtaken by a purge: draw again
+	codeForeign  = "SEM03" // the handler ended the transaction
+	codeReadOnly = "25006"
+)
+
+// code answers the SQLSTATE of an error, "" when it is not the server's
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func code(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// definite reports that nothing of the transaction was committed: the server refused, or COMMIT was never sent. A
+// connection that broke, a deadline that passed, and a FATAL message (a backend that was terminated while it committed)
+// say nothing of the kind.
+func definite(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.SeverityUnlocalized == "ERROR" || (e.SeverityUnlocalized == "" && e.Severity == "ERROR")
+	}
+	return isArgs(err) || isRows(err) || errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err)
+}
+
+// notSent marks an error before anything was sent.
+func notSent(err error) error {
+	var item *driver.ItemError
+	if errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
+}
+
+// environmental reports an error that is not the fault of the statement: another transaction, the server, the disk.
+func environmental(err error) bool {
+	c := code(err)
+	if c == "" {
+		return !isRows(err) && !isArgs(err)
+	}
+	switch c {
+	case "08P01", // another number of arguments than the statement has
+		"25001", // VACUUM and its like in a transaction
+		"55000", // currval before nextval, a view that takes no rows
+		"55P02", // a setting that cannot be changed here
+		"55P04": // a new value of an enum, before it was committed
+		return false
+	case "0A000":
+		return isStale(err)
+	case "26000", "42P05":
+		return true // prepared statements got lost, see explain
+	}
+	for _, class := range []string{
+		"08", // connection
+		"25", // transaction state: read-only, aborted, timed out
+		"40", // serialization failure, deadlock
+		"53", // disk, memory, connections
+		"55", // locks
+		"57", // cancelled, shut down
+		"58", // I/O
+		"XX", // internal, corruption
+	} {
+		if strings.HasPrefix(c, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// isStale reports that a statement was prepared before somebody changed its table. The connection forgets it, so that it
+// works the next time there.
+func isStale(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "0A000" && e.Routine == "RevalidateCachedQuery"
+}
+
+// wrote translates an error of a write: what is certain not to be committed wraps driver.ErrNotCommitted.
+func wrote(err error) error {
+	if err == nil {
+		return nil
+	}
+	var item *driver.ItemError
+	if errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted) {
+		return err
+	}
+	if definite(err) {
+		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, explain(err))
+	}
+	return explain(err)
+}
+
+// explain adds to common errors of the server what to do about them.
+func explain(err error) error {
+	hint := ""
+	switch code(err) {
+	case "28P01", "28000":
+		hint = "check user and password (URL, PGPASSWORD or ~/.pgpass) and the server's pg_hba.conf"
+	case "3D000":
+		hint = "create the database, or mend its name in the URL"
+	case "42P01", "3F000":
+		hint = "a table is missing: run semel migrate, and check search_path"
+	case "42501":
+		hint = "the role lacks a privilege on semel's tables: grant it, or use the role that ran semel migrate"
+	case codeReadOnly:
+		hint = "the server is read-only (a standby, or default_transaction_read_only): use the primary"
+	case "53300":
+		hint = "the server has no connection left: lower pool_max_conns (semel's MaxConns), or raise max_connections"
+	case "53100":
+		hint = "the server's disk is full: nothing was written; free space"
+	case "26000", "42P05":
+		hint = "prepared statements got lost, as behind a pooler in transaction mode: " +
+			"add default_query_exec_mode=exec to the URL, or enable prepared statements in the pooler"
+	}
+	if hint == "" {
+		if err != nil && errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("no answer in time: %w", err)
+		}
+		return err
+	}
+	return fmt.Errorf("%w; Try: %s", err, hint)
+}

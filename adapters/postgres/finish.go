@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// sqlComplete completes attempts. 1 hashes 2 tokens 3 nonces 4 generations 5 keeps 6 results 7 reasons 8 the state
+	// that they have 9 all or none 10 wait. See semel_complete.
+	sqlComplete = "SELECT semel_complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+
+	// sqlCompleteOne completes one attempt. 1 hash 2 token 3 nonce 4 generation 5 keep 6 result 7 reason 8 the state that
+	// it has 9 wait. See semel_complete_one.
+	sqlCompleteOne = "SELECT semel_complete_one($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+
+	// sqlExtendLeases renews leases. 1 hashes 2 tokens 3 nonces 4 generations 5 lease 6 wait. See semel_extend.
+	sqlExtendLeases = "SELECT semel_extend($1, $2, $3, $4, $5, $6)"
+)
+
+// ending is one call of Extend or Finish.
+type ending struct {
+	db  *DB
+	out []driver.Outcome
+	// decide is the table's answer for item i; after is to be stored when changed.
+	decide func(i int, r driver.Record, now time.Time) (after driver.Record, o driver.Outcome, changed bool)
+	hold   func(i int) *driver.Hold
+	err    error
+	done   bool // some items have an answer
+}
+
+// Extend renews leases: one round trip when all are ours.
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	if len(h) == 0 {
+		return nil, nil
+	}
+	e := &ending{db: s.db, out: make([]driver.Outcome, len(h)), hold: func(i int) *driver.Hold { return &h[i] }}
+	e.decide = func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool) {
+		after, o := driver.DecideExtend(r, h[i], lease, now)
+		return after, o, o == driver.Applied
+	}
+	all := sortKeys(len(h), func(i int) *driver.Key { return &h[i].Key })
+	for _, part := range all.layers() {
+		args := append(holdArgs(part, e.hold), micros(lease), millis(s.db.o.LockWait))
+		e.plain(ctx, part, "extend leases", sqlExtendLeases, args)
+	}
+	if e.err != nil && !e.done {
+		return nil, fmt.Errorf("extend: %w", e.err)
+	}
+	return e.out, nil
+}
+
+// Finish ends attempts: one round trip when all complete what is theirs. After the failure of a part of the call its
+// items are Unknown.
+func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	switch len(f) {
+	case 0:
+		return nil, nil
+	case 1:
+		o, err := s.db.ends.one(ctx, f[0])
+		if err != nil {
+			return nil, fmt.Errorf("finish: %w", err)
+		}
+		return []driver.Outcome{o}, nil
+	}
+	out, err := s.finish(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("finish: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome, error) {
+	e := &ending{db: s.db, out: make([]driver.Outcome, len(f)), hold: func(i int) *driver.Hold { return &f[i].Hold }}
+	e.decide = func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool) {
+		return driver.DecideFinish(r, f[i], now)
+	}
+	all := sortKeys(len(f), func(i int) *driver.Key { return &f[i].Hold.Key })
+	for _, part := range all.layers() {
+		var completions, others []int
+		for at, i := range part.index {
+			if f[i].Final == driver.Complete {
+				completions = append(completions, at)
+			} else {
+				others = append(others, at)
+			}
+		}
+		finish := func(i int) *driver.Finish { return &f[i] }
+		for _, c := range part.only(completions).chunks(func(i int) int { return len(f[i].Result) }) {
+			if len(c.index) == 1 {
+				e.plain(ctx, c, "complete", sqlCompleteOne, completeOneArgs(c.hashes[0], &f[c.index[0]], s.db.o.LockWait))
+				continue
+			}
+			e.plain(ctx, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
+		}
+		e.careful(ctx, part.only(others), false)
+	}
+	if e.err != nil && !e.done {
+		return nil, e.err
+	}
+	return e.out, nil
+}
+
+// holdArgs are the parameters that name attempts. A token that no store handed out matches no record.
+func holdArgs(part keyed, hold func(i int) *driver.Hold) []any {
+	n := len(part.index)
+	tokens, nonces, generations := make(int64s, n), make(uuids, n), make(int32s, n)
+	for at, i := range part.index {
+		h := hold(i)
+		tokens[at], nonces[at], generations[at] = int64(h.Token), h.Nonce, int32(h.Generation)
+	}
+	return []any{part.hashes, tokens, nonces, generations}
+}
+
+// completeArgs are the parameters of sqlComplete.
+func completeArgs(part keyed, f func(i int) *driver.Finish, was driver.State, must bool, wait time.Duration) []any {
+	n := len(part.index)
+	keeps, results, reasons := make(int64s, n), make(bytess, n), make(bytess, n)
+	for at, i := range part.index {
+		x := f(i)
+		keeps[at], results[at], reasons[at] = micros(x.Keep), bytesOrNull(x.Result), bytesOrNull(x.Reason)
+	}
+	args := holdArgs(part, func(i int) *driver.Hold { return &f(i).Hold })
+	return append(args, keeps, results, reasons, int16(was), must, millis(wait))
+}
+
+// completeOneArgs are the parameters of sqlCompleteOne, for a record that is IN_PROGRESS.
+func completeOneArgs(hash [16]byte, f *driver.Finish, wait time.Duration) []any {
+	return []any{
+		uuid(hash), int64(f.Hold.Token), uuid(f.Hold.Nonce), int32(f.Hold.Generation), micros(f.Keep), bytesOrNull(f.Result),
+		bytesOrNull(f.Reason), int16(driver.InProgress), millis(wait),
+	}
+}
+
+// complete adds the statement that completes attempts whose records have the state was, all of them or none.
+func (p *pipeline) complete(part keyed, f func(i int) *driver.Finish, was driver.State, wait time.Duration) {
+	for _, c := range part.chunks(func(i int) int { return len(f(i).Result) }) {
+		p.exec("complete", sqlComplete, completeArgs(c, f, was, true, wait)...)
+	}
+}
+
+// plain runs a guarded statement, and lets the table decide what it did not match.
+func (e *ending) plain(ctx context.Context, part keyed, what, sql string, args []any) {
+	applied := make([]bool, len(part.index))
+	err := e.db.ask(ctx, what, func(rows pgx.Rows) error {
+		var hash [16]byte
+		near := 0
+		for rows.Next() {
+			if err := rows.Scan(&hash); err != nil {
+				return err
+			}
+			at := part.find(hash, near)
+			if at == len(part.index) {
+				return fmt.Errorf("%w: an item that nobody asked for", errClient)
+			}
+			near, applied[at] = at+1, true
+		}
+		return rows.Err()
+	}, sql, args...)
+	locked := code(err) == codeLocked
+	if err != nil && !locked {
+		e.err = err
+		return
+	}
+	var rest []int
+	for at, i := range part.index {
+		if err == nil && applied[at] {
+			e.out[i], e.done = driver.Applied, true
+			continue
+		}
+		rest = append(rest, at)
+	}
+	e.careful(ctx, part.only(rest), locked)
+}
+
+// careful lets the table decide items under a lock. skip leaves those Unknown whose records somebody else has locked.
+func (e *ending) careful(ctx context.Context, part keyed, skip bool) {
+	if len(part.index) == 0 {
+		return
+	}
+	out := make([]driver.Outcome, len(part.index))
+	err := e.db.underLock(ctx, part, skip, func(locked []lockedRecord) (changes []driver.Record) {
+		for at, i := range part.index {
+			l := &locked[at]
+			if l.r.State == driver.Absent && skip {
+				continue // gone, or locked
+			}
+			if l.r.Key != e.hold(i).Key {
+				out[at] = driver.Lost
+				continue
+			}
+			after, o, changed := e.decide(i, l.r, l.now)
+			if out[at] = o; changed {
+				changes = append(changes, after)
+			}
+		}
+		return changes
+	})
+	if code(err) == codeLocked && !skip {
+		e.careful(ctx, part, true)
+		return
+	}
+	if err != nil {
+		e.err = err
+		return
+	}
+	for at, i := range part.index {
+		e.out[i], e.done = out[at], true
+	}
+}

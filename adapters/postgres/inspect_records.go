@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// sqlRecord reads one record. 1 its hash, as an array
+	sqlRecord = "SELECT semel_row(r) FROM semel_record r WHERE hash = ANY ($1)"
+
+	// sqlRecords lists records, oldest first. 1 consumer (NULL = all) 2 state (0 = all) 3 limit (NULL = none)
+	sqlRecords = `SELECT semel_row(r) FROM semel_record r
+  WHERE ($1::bytea IS NULL OR consumer = $1) AND ($2::smallint = 0 OR state = $2)
+  ORDER BY created_at, token LIMIT $3::bigint`
+)
+
+// Record reads one record; ok is false when there is none.
+func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
+	rs, err := s.db.records(ctx, sqlRecord, uuids{hashOf(&k)})
+	if err != nil {
+		return driver.Record{}, false, fmt.Errorf("read record of key %q: %w", k.Raw, err)
+	}
+	if len(rs) == 0 || rs[0].Key != k {
+		return driver.Record{}, false, nil
+	}
+	return rs[0], true, nil
+}
+
+// Records lists records, oldest first.
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	var limit *int64
+	if f.Limit > 0 {
+		n := int64(f.Limit)
+		limit = &n
+	}
+	rs, err := s.db.records(ctx, sqlRecords, bytesOrNull(f.Consumer), int16(f.State), limit)
+	if err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	return rs, nil
+}
+
+func (db *DB) records(ctx context.Context, sql string, args ...any) (rs []driver.Record, err error) {
+	c, err := db.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	rows, err := c.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	rs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r driver.Record, err error) {
+		var b []byte
+		if err := row.Scan(&b); err != nil {
+			return r, err
+		}
+		return readRecord(b)
+	})
+	return rs, explain(err)
+}
+
+// Operate does an operator's act; the record returned is the one that is stored afterwards.
+func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
+	part := sortKeys(1, func(int) *driver.Key { return &op.Key })
+	err = s.db.underLock(ctx, part, false, func(locked []lockedRecord) []driver.Record {
+		l := &locked[0]
+		if l.r.Key != op.Key {
+			o = driver.Lost
+			return nil
+		}
+		var changed bool
+		if r, o, changed = driver.DecideOperate(l.r, op, l.now, l.drawn); !changed {
+			r = l.r
+			return nil
+		}
+		return []driver.Record{r}
+	})
+	if err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
+	}
+	return r, o, nil
+}

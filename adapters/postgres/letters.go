@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	letterColumns = `l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
+  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body`
+	// 1 queue name 2 limit, NULL = all
+	sqlLetters = "SELECT " + letterColumns + ` FROM semel_letter l
+  WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) ORDER BY l.seq LIMIT $2`
+	// 1 queue name 2 id
+	sqlLetter = "SELECT " + letterColumns + ` FROM semel_letter l
+  WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) AND l.id = $2`
+	// 1 queue name, then the columns
+	sqlLetterInsert = `INSERT INTO semel_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts,
+  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body)
+  SELECT q.id, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14, $15, $16, $17
+  FROM semel_queue q WHERE q.name = $1 ON CONFLICT (queue, id) DO NOTHING`
+	// 1 queue name 2 id
+	sqlLetterDelete = `DELETE FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND id = $2`
+)
+
+// addLetter adds the statement that writes a letter unless its id is there already. The queue has to exist.
+func (q *Queue) addLetter(p *pipeline, l *driver.Letter) {
+	headers, err := headersJSON(l.Message.Headers)
+	if err != nil {
+		headers = nil // a map of strings can always be written
+	}
+	body := l.Message.Body
+	if body == nil {
+		body = []byte{} // nil is NULL
+	}
+	p.exec("write a letter", sqlLetterInsert, q.name, l.ID, string(l.Kind), []byte(l.Reason), []byte(l.Key.Consumer),
+		[]byte(l.Key.Tenant), []byte(l.Key.Raw), int64(l.Generation), int64(l.Token), l.Attempts, timeOrNull(l.FirstReceived),
+		[]byte(l.Message.ID), l.Message.Queue, groupOrNull(l.Message.Group), timeOrNull(l.Message.SentAt), headers, body)
+}
+
+func groupOrNull(group string) []byte {
+	if group == "" {
+		return nil
+	}
+	return []byte(group)
+}
+
+// checkLetter refuses what the columns of a letter cannot hold.
+func checkLetter(l *driver.Letter) error {
+	for _, c := range []struct{ what, s string }{
+		{"letter id", l.ID}, {"letter kind", string(l.Kind)}, {"letter's queue", l.Message.Queue},
+	} {
+		if err := checkText(c.what, c.s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scanLetter(row scanner) (l driver.Letter, err error) {
+	var reason, consumer, tenant, key, id, group, headers []byte
+	var generation, token int64
+	var first, sent *time.Time
+	err = row.Scan(&l.ID, (*string)(&l.Kind), &reason, &consumer, &tenant, &key, &generation, &token, &l.Attempts,
+		&first, &l.DeadAt, &id, &l.Message.Queue, &group, &sent, &headers, &l.Message.Body)
+	if err != nil {
+		return l, err
+	}
+	l.Reason, l.Key = string(reason), driver.Key{Consumer: string(consumer), Tenant: string(tenant), Raw: string(key)}
+	l.Generation, l.Token = uint32(generation), uint64(token)
+	l.Message.ID, l.Message.Group = string(id), string(group)
+	if first != nil {
+		l.FirstReceived = *first
+	}
+	if sent != nil {
+		l.Message.SentAt = *sent
+	}
+	if l.Message.Headers, err = readHeaders(headers); err != nil {
+		return l, fmt.Errorf("letter %q: %w", l.ID, err)
+	}
+	return l, nil
+}
+
+// Letters lists up to limit letters (0 = all), oldest first.
+func (q *Queue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+	var most *int
+	if limit > 0 {
+		most = &limit
+	}
+	var out []driver.Letter
+	err := q.db.read(ctx, func(row scanner) error {
+		l, err := scanLetter(row)
+		out = append(out, l)
+		return err
+	}, sqlLetters, q.name, most)
+	if err != nil {
+		return nil, fmt.Errorf("list letters of queue %q: %w", q.name, err)
+	}
+	return out, nil
+}
+
+// Letter returns one letter; ok is false when there is none.
+func (q *Queue) Letter(ctx context.Context, id string) (l driver.Letter, ok bool, err error) {
+	if !isText(id) {
+		return l, false, nil // no letter has it
+	}
+	err = q.db.read(ctx, func(row scanner) (err error) {
+		l, err = scanLetter(row)
+		ok = err == nil
+		return err
+	}, sqlLetter, q.name, id)
+	if err != nil {
+		return l, false, fmt.Errorf("read letter %s: %w", id, err)
+	}
+	return l, ok, nil
+}
+
+// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
+func (q *Queue) PutLetter(ctx context.Context, l driver.Letter) error {
+	if l.ID == "" {
+		return errors.New("put letter: it has no ID")
+	}
+	err := checkLetter(&l)
+	if err == nil {
+		_, _, err = q.db.queueID(ctx, q.name, true)
+	}
+	if err == nil {
+		err = q.db.once(ctx, func(p *pipeline) error { q.addLetter(p, &l); return nil })
+	}
+	if err != nil {
+		return fmt.Errorf("put letter %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+// DeleteLetter removes a letter; one that is not there is no error.
+func (q *Queue) DeleteLetter(ctx context.Context, id string) error {
+	if !isText(id) {
+		return nil // no letter has it
+	}
+	err := q.db.once(ctx, func(p *pipeline) error { p.exec("delete", sqlLetterDelete, q.name, id); return nil })
+	if err != nil {
+		return fmt.Errorf("delete letter %s: %w", id, err)
+	}
+	return nil
+}

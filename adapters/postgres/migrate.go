@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+//go:embed schema/0001.sql
+var schema0001 string
+
+// migrations are applied in order, each once; the first makes schema 1. A published one is never edited.
+var migrations = []string{schema0001}
+
+// schemaVersion is what this program works with.
+var schemaVersion = len(migrations)
+
+// migrateLock is the advisory lock that migrating processes take in turn ("semel" in ASCII).
+const migrateLock = 0x73656d656c
+
+// sqlThere reports whether the tables are there. It reads the catalog itself: to_regclass could remember from before the
+// lock was had that they were not.
+const sqlThere = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.relname = 'semel_schema' AND n.nspname = ANY (current_schemas(false)))`
+
+// SchemaSQL is the SQL that Migrate runs on an empty database.
+func SchemaSQL() string { return strings.Join(migrations, "\n") }
+
+// Migrate brings the schema of the database up to the version of this program. It only goes forward, in one
+// transaction; several processes may call it at once, and repeating it does nothing. The error is a *[SchemaError] when
+// the tables were made by a newer semel.
+func Migrate(ctx context.Context, url string) (from, to int, err error) {
+	cfg, err := parse(url, Options{MaxConns: 1})
+	if err != nil {
+		return 0, 0, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return 0, 0, fmt.Errorf("migrate database %s: %w", shown(cfg), explain(err))
+	}
+	defer pool.Close()
+	from, to, err = migrate(ctx, pool, shown(cfg))
+	if err != nil {
+		return from, to, fmt.Errorf("migrate database %s: %w", shown(cfg), explain(err))
+	}
+	return from, to, nil
+}
+
+func migrate(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		// The lock goes with the transaction, so that this works behind a pooler too.
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
+			return err
+		}
+		there := false
+		if err := tx.QueryRow(ctx, sqlThere).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			if from, err = schemaOf(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if from > schemaVersion {
+			return &SchemaError{Database: name, Have: from, Want: schemaVersion}
+		}
+		for v := from; v < schemaVersion; v++ {
+			// Several statements at once need the simple protocol.
+			if _, err := tx.Conn().PgConn().Exec(ctx, migrations[v]).ReadAll(); err != nil {
+				return fmt.Errorf("schema %d: %w", v+1, err)
+			}
+			if _, err := tx.Exec(ctx, "UPDATE semel_schema SET version = $1", v+1); err != nil {
+				return fmt.Errorf("schema %d: %w", v+1, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return from, from, err
+	}
+	return from, schemaVersion, nil
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func schemaOf(ctx context.Context, q querier) (version int, err error) {
+	err = q.QueryRow(ctx, "SELECT version FROM semel_schema").Scan(&version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, errors.New("table semel_schema has no row")
+	}
+	return version, err
+}

@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// blameless reports that the transaction was refused for something that is in it, and nobody could be named: a deferred
+// constraint fails at COMMIT, and arguments and SQL are refused before the first statement is sent.
+func blameless(err error) bool {
+	if err == nil || !definite(err) {
+		return false
+	}
+	var item *driver.ItemError
+	if errors.As(err, &item) || code(err) == codeGuard {
+		return false
+	}
+	return errors.Is(err, errRolledBack) || !environmental(err)
+}
+
+// oneByOne writes the winners' effects statement by statement, each answered before the next is sent, so that whatever is
+// refused has a culprit: deferred constraints are checked at the end of every item. It commits, when nothing is refused
+// any more: statements that only work one after the other (a table, then its rows) end here.
+func (c *committing) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
+	last := slices.ContainsFunc(c.fresh, func(i int) bool { return sets(&c.w[i]) }) // see addWorks
+	if last {
+		if err := c.db.addRest(ctx, p, c.w, c.fresh); err != nil {
+			return notSent(err)
+		}
+	}
+	if err := p.run(ctx, conn); err != nil {
+		return err
+	}
+	for _, i := range c.fresh {
+		err := alone(ctx, conn, statements(&c.w[i]))
+		switch {
+		case err == nil:
+		case blameless(err):
+			return &driver.ItemError{Index: i, Err: err}
+		default:
+			return err
+		}
+	}
+	p = &pipeline{}
+	if !last {
+		if err := c.db.addRest(ctx, p, c.w, c.fresh); err != nil {
+			return notSent(err)
+		}
+	}
+	return c.finish(ctx, p, conn)
+}
+
+// alone runs the statements of one item.
+func alone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) error {
+	for i := range list {
+		st := &list[i]
+		tag, err := execAlone(ctx, conn, st)
+		if err == nil {
+			err = expect(st, tag)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", effectName(i, st.SQL), err)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
+		return fmt.Errorf("deferred constraint: %w", err)
+	}
+	_, err := conn.Exec(ctx, "SET CONSTRAINTS ALL DEFERRED")
+	return err
+}
+
+// execAlone runs one statement. What is wrong with its arguments is found before it is sent. It asks with Query, because
+// Exec speaks the simple protocol when there are no arguments, and there one text may carry several statements: a COMMIT
+// behind an INSERT would part the effect from its record.
+func execAlone(ctx context.Context, conn *pgxpool.Conn, st *driver.Statement) (tag pgconn.CommandTag, err error) {
+	defer catch(&err)
+	rows, err := conn.Query(ctx, st.SQL, st.Args...)
+	if err == nil {
+		rows.Close()
+		tag, err = rows.CommandTag(), rows.Err()
+	}
+	if err != nil && code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil {
+		err = &argsError{err}
+	}
+	return tag, err
+}
+
+// argsError reports arguments that could not be sent.
+type argsError struct{ error }
+
+func (e *argsError) Unwrap() error { return e.error }
+
+// panicError reports that a method of an argument (Value, MarshalJSON, …) panicked while it was sent.
+type panicError struct{ v any }
+
+func (e *panicError) Error() string { return fmt.Sprintf("a method of an argument panicked: %v", e.v) }
+
+// catch turns a panic into an error.
+func catch(err *error) {
+	if v := recover(); v != nil {
+		*err = &panicError{v}
+	}
+}
+
+// isArgs reports an error that the arguments of a statement made.
+func isArgs(err error) bool {
+	var (
+		early   pgx.ErrPreprocessingBatch
+		args    *argsError
+		paniced *panicError
+	)
+	return errors.As(err, &early) || errors.As(err, &args) || errors.As(err, &paniced)
+}
+
+// isRows reports a number of rows that was not the one that a statement must change.
+func isRows(err error) bool {
+	var e *rowsError
+	return errors.As(err, &e)
+}

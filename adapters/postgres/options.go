@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"fmt"
+	"time"
+)
+
+// Options of [Open]. The zero value is the documented default.
+type Options struct {
+	// ReadOnly opens for inspection, also on a standby: every write answers an error. Defaults to false.
+	ReadOnly bool
+	// Create makes semel's tables in a database that has none. Defaults to false: Open answers a *[SchemaError], because
+	// programs often run with a role that must not create tables.
+	Create bool
+	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.
+	Visibility time.Duration
+	// MaxConns bounds the connections to the server. Defaults to pool_max_conns of the URL, else 16. A consumer uses two
+	// for each committer, and up to four more.
+	MaxConns int
+	// PollInterval is how often a blocked Receive looks when nothing wakes it: notifications are only a hint. Defaults to
+	// 200 ms; while notifications cannot be had (behind a pooler in transaction mode) a tenth of it at first.
+	PollInterval time.Duration
+	// NoListen does without LISTEN and NOTIFY: for poolers in transaction mode. Defaults to false.
+	NoListen bool
+	// LockWait is how long a claim waits for a record that another transaction holds, before it is answered as busy.
+	// Defaults to 1 s.
+	LockWait time.Duration
+	// MaxTx bounds a synchronous transaction (modes B and C): the server ends one that is idle for longer, so that a
+	// frozen worker does not keep its keys locked. Defaults to 30 s.
+	MaxTx time.Duration
+	// ReceiveBytes bounds the bodies of one Receive; it always answers at least one message. Defaults to 64 MiB.
+	ReceiveBytes int64
+}
+
+func (o Options) withDefaults() (Options, error) {
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"Visibility", &o.Visibility, 30 * time.Second},
+		{"PollInterval", &o.PollInterval, 200 * time.Millisecond},
+		{"LockWait", &o.LockWait, time.Second},
+		{"MaxTx", &o.MaxTx, 30 * time.Second},
+	} {
+		if *d.value < 0 {
+			return o, fmt.Errorf("postgres: Options.%s is %v, must not be negative", d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if o.MaxConns < 0 || o.ReceiveBytes < 0 {
+		return o, fmt.Errorf("postgres: Options.MaxConns and ReceiveBytes must not be negative")
+	}
+	if o.ReceiveBytes == 0 {
+		o.ReceiveBytes = 64 << 20
+	}
+	return o, nil
+}

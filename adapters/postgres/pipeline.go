@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// sqlBegin says the isolation, because a database or role can have another default. The Decide functions and the
+// statements here are written for read committed.
+const sqlBegin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// pipeline is statements that go to the server in one round trip. A step that fails skips those after it.
+type pipeline struct {
+	batch pgx.Batch
+	steps []step
+	tx    pgx.Tx // after run: what begin opened
+}
+
+// step is what a statement of a pipeline means for us.
+type step struct {
+	what string
+	// item is the index of the work whose fault a refusal is; -1: nobody's.
+	item int
+	// rows and tag read the answer; both may be nil. What they return is an error of the client, after which a COMMIT that
+	// follows in the same pipeline has been sent already: it must not be used to decide.
+	rows func(pgx.Rows) error
+	tag  func(pgconn.CommandTag) error
+}
+
+// exec adds a statement whose answer does not matter.
+func (p *pipeline) exec(what, sql string, args ...any) {
+	p.add(step{what: what, item: -1}, sql, args...)
+}
+
+// query adds a statement whose rows are read.
+func (p *pipeline) query(what string, rows func(pgx.Rows) error, sql string, args ...any) {
+	p.add(step{what: what, item: -1, rows: rows}, sql, args...)
+}
+
+func (p *pipeline) add(s step, sql string, args ...any) {
+	p.steps = append(p.steps, s)
+	p.batch.Queue(sql, args...)
+}
+
+// sender is a connection or a transaction.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+func connOf(s sender) *pgx.Conn {
+	if c, ok := s.(*pgx.Conn); ok {
+		return c
+	}
+	return s.(interface{ Conn() *pgx.Conn }).Conn()
+}
+
+// run sends the pipeline and reads its answers. The error names the step; it is a *driver.ItemError when the statement of
+// an item was refused for its own fault.
+func (p *pipeline) run(ctx context.Context, c sender) (err error) {
+	if len(p.steps) == 0 {
+		return nil
+	}
+	results, err := p.send(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := results.Close(); err == nil && cerr != nil {
+			err = cerr
+		}
+		p.tx = results.Tx()
+	}()
+	for i := range p.steps {
+		s := &p.steps[i]
+		err := s.read(results)
+		if err == nil {
+			continue
+		}
+		if i == 0 && s.rows == nil && code(err) == "" && ctx.Err() == nil && !connOf(c).IsClosed() {
+			err = &argsError{err} // without prepared statements arguments are refused like this, before anything is sent
+		}
+		if s.item >= 0 && definite(err) && !environmental(err) {
+			return &driver.ItemError{Index: s.item, Err: fmt.Errorf("%s: %w", s.what, err)}
+		}
+		return fmt.Errorf("%s: %w", s.what, err)
+	}
+	return nil
+}
+
+// send sends the pipeline. A panic while arguments are encoded is an error: they are a handler's, which returned long
+// ago. The connection is in the middle of something then.
+func (p *pipeline) send(ctx context.Context, c sender) (results pgx.BatchResults, err error) {
+	defer func() {
+		if err != nil {
+			_ = connOf(c).Close(ctx)
+		}
+	}()
+	defer catch(&err)
+	return c.SendBatch(ctx, &p.batch), nil
+}
+
+func (s *step) read(results pgx.BatchResults) error {
+	if s.rows == nil {
+		tag, err := results.Exec()
+		if err == nil && s.tag != nil {
+			err = s.tag(tag)
+		}
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := s.rows(rows); err != nil {
+		return err
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// begin adds BEGIN, for a transaction that is lent to a handler. It has to be the first step.
+func (p *pipeline) begin() {
+	p.steps = append(p.steps, step{what: "begin", item: -1})
+	p.batch.BeginTx(pgx.TxOptions{BeginQuery: sqlBegin})
+}
+
+// sqlIdle bounds how long the server waits for the next round trip of a transaction. 1 milliseconds, as text
+const sqlIdle = "SELECT set_config('idle_in_transaction_session_timeout', $1, true)"
+
+// beginLong adds BEGIN of a transaction that takes several round trips, which the server ends when none comes for
+// Options.MaxTx:
+//
+//  1. A worker locks records, and is frozen before its next round trip: a stopped process, a paused machine.
+//  2. Its leases end. Its connection does not, nor do its locks.
+//  3. Without a bound its keys are busy for everybody else for as long as it is frozen.
+func (p *pipeline) beginLong(db *DB) {
+	p.exec("begin", sqlBegin)
+	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(db.o.MaxTx))))
+}
+
+// commit adds COMMIT. A server that had to roll back answers so without an error: the tag is checked.
+func (p *pipeline) commit() {
+	p.add(step{what: "commit", item: -1, tag: committed}, "COMMIT")
+}
+
+func committed(tag pgconn.CommandTag) error {
+	if tag.String() != "COMMIT" {
+		return errRolledBack
+	}
+	return nil
+}
+
+// once runs what fill adds in one transaction and one round trip. Errors are those of wrote.
+func (db *DB) once(ctx context.Context, fill func(p *pipeline) error) error {
+	p := &pipeline{}
+	p.exec("begin", sqlBegin)
+	if err := fill(p); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
+	}
+	p.commit()
+	return db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
+}
+
+// with lends a connection to fn. After an error whatever transaction is open on it is rolled back.
+func (db *DB) with(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+	c, err := db.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err = fn(c); err == nil {
+		return nil
+	}
+	reset(ctx, c.Conn())
+	return wrote(err)
+}
+
+// reset ends the transaction that is open on a connection.
+func reset(ctx context.Context, c *pgx.Conn) {
+	if c.IsClosed() || c.PgConn().TxStatus() == 'I' {
+		return
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+	defer cancel()
+	if _, err := c.Exec(end, "ROLLBACK"); err != nil {
+		_ = c.Close(end) // the server rolls back what has no connection any more
+	}
+}
+
+// rollbackWait bounds the answer to a ROLLBACK.
+const rollbackWait = 2 * time.Second
+
+// acquire takes a connection. Without one nothing was sent: the error wraps driver.ErrNotCommitted.
+func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	select {
+	case <-db.closing:
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
+	default:
+	}
+	c, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w: %w", db.name, driver.ErrNotCommitted, explain(err))
+	}
+	return c, nil
+}
+
+// errClient marks a mistake of ours in reading an answer.
+var errClient = errors.New("unexpected answer of the server")

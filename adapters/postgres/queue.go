@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// maxBatch bounds one Receive or Settle.
+const maxBatch = 1000
+
+// Queue is a queue in the database. It keeps counts, delays, ordered groups and letters.
+type Queue struct {
+	db      *DB
+	name    string
+	visible time.Duration
+}
+
+// Queue returns the queue of that name with the visibility of [Options]. It is made by the first message.
+func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
+
+// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
+// [Options]). The visibility is the receiver's, not the queue's.
+func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
+	if visible <= 0 {
+		visible = db.o.Visibility
+	}
+	return &Queue{db: db, name: name, visible: visible}
+}
+
+// Features describes the queue.
+func (q *Queue) Features() driver.QueueFeatures {
+	durable, caveats := q.db.caveats()
+	return driver.QueueFeatures{
+		Name: q.name, Kind: "postgres", MaxBatch: maxBatch, Durable: durable, Caveats: caveats,
+		Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true,
+	}
+}
+
+// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It can be used until the message is
+// handed out again, also when its visibility is over.
+type receipt struct {
+	q   *Queue
+	pos int64
+	// count is the number of the hand-off: the row must still have it.
+	count int32
+	// held is what the row says: a message that was received inside a transaction need not be marked.
+	held  bool
+	group string
+	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	settled atomic.Uint32
+}
+
+// mine checks that a receipt is of this queue.
+func (q *Queue) mine(r any) (*receipt, error) {
+	rc, ok := r.(*receipt)
+	if !ok || rc == nil || rc.q.db != q.db || rc.q.name != q.name {
+		return nil, fmt.Errorf("receipt %T is not of queue %q", r, q.name)
+	}
+	return rc, nil
+}
+
+// check refuses settlements that no queue could carry out.
+func (q *Queue) check(s *driver.Settlement) error {
+	if _, err := q.mine(s.Receipt); err != nil {
+		return err
+	}
+	if s.Action > driver.Dead {
+		return fmt.Errorf("action %d is unknown", s.Action)
+	}
+	if s.Action == driver.Dead {
+		if s.Letter == nil || s.Letter.ID == "" {
+			return errors.New("action dead needs a letter with an ID")
+		}
+		return checkLetter(s.Letter)
+	}
+	return nil
+}
+
+// isText reports that a column of type text can hold s.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+
+func checkText(what, s string) error {
+	if !isText(s) {
+		return fmt.Errorf("%s %q is not UTF-8 without NUL", what, s)
+	}
+	return nil
+}
+
+const (
+	sqlQueueID   = "SELECT id FROM semel_queue WHERE name = $1"
+	sqlQueueMake = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
+)
+
+// queueID answers the id of a queue, and makes the queue when make is set; ok is false when there is none. What it finds
+// is kept: queues are never removed. It takes a connection of its own, so that no transaction that sends holds the name.
+func (db *DB) queueID(ctx context.Context, name string, create bool) (id int32, ok bool, err error) {
+	if v, ok := db.queues.Load(name); ok {
+		return v.(int32), true, nil
+	}
+	if err := checkQueueName(name); err != nil {
+		return 0, false, err
+	}
+	for range 2 {
+		err = db.read(ctx, func(row scanner) error { ok = true; return row.Scan(&id) }, sqlQueueID, name)
+		if ok || err != nil || !create {
+			break
+		}
+		if err := db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil }); err != nil {
+			return 0, false, err
+		}
+	}
+	if ok && err == nil {
+		db.queues.Store(name, id)
+	}
+	return id, ok, err
+}
+
+func checkQueueName(name string) error {
+	if name == "" {
+		return errors.New("the queue has no name")
+	}
+	return checkText("queue name", name)
+}
+
+// queueMade makes a queue that there is not.
+func (db *DB) queueMade(ctx context.Context, name string) error {
+	_, _, err := db.queueID(ctx, name, true)
+	return err
+}
+
+// queueApart is queueMade for who holds a connection of the pool. It opens one of its own:
+//
+//  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
+//  2. Each waits for a connection to look for the queue, and none ends before it has it.
+func (db *DB) queueApart(ctx context.Context, name string) error {
+	if _, ok := db.queues.Load(name); ok {
+		return nil
+	}
+	if err := checkQueueName(name); err != nil {
+		return err
+	}
+	c, err := pgx.ConnectConfig(ctx, db.pool.Config().ConnConfig)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", db.name, explain(err))
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+		defer cancel()
+		_ = c.Close(end)
+	}()
+	var id int32
+	err = c.QueryRow(ctx, sqlQueueID, name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if _, err = c.Exec(ctx, sqlQueueMake, name); err == nil {
+			err = c.QueryRow(ctx, sqlQueueID, name).Scan(&id)
+		}
+	}
+	if err != nil {
+		return explain(err)
+	}
+	db.queues.Store(name, id)
+	return nil
+}
+
+// scanner is the current row of an answer.
+type scanner interface{ Scan(dest ...any) error }
+
+// read runs a query and calls row for each row.
+func (db *DB) read(ctx context.Context, row func(scanner) error, sql string, args ...any) error {
+	c, err := db.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	rows, err := c.Query(ctx, sql, args...)
+	if err != nil {
+		return explain(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return explain(rows.Err())
+}
+
+// Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
+func (q *Queue) Create(ctx context.Context) error {
+	if _, _, err := q.db.queueID(ctx, q.name, true); err != nil {
+		return fmt.Errorf("create queue %q: %w", q.name, err)
+	}
+	return nil
+}
+
+// Queues lists the names of the queues in the database, sorted by byte.
+func (db *DB) Queues(ctx context.Context) ([]string, error) {
+	var out []string
+	err := db.read(ctx, func(row scanner) error {
+		var name string
+		err := row.Scan(&name)
+		out = append(out, name)
+		return err
+	}, `SELECT name FROM semel_queue ORDER BY name COLLATE "C"`)
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	return out, nil
+}

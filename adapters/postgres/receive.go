@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// sqlReceive hands out messages. 1 queue id 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
+	// NULL = from its beginning 6 room for bodies
+	sqlReceive = "SELECT * FROM semel_receive($1, $2, $3, $4, $5, $6)"
+	// sqlMend shortens holds that end later than they were asked to: the server's clock stepped back. 1 queue id
+	sqlMend = `UPDATE semel_message m SET due_at = least(m.due_at, CASE WHEN m.held THEN n.t ELSE n.t + n.us * m.hold END),
+  until = least(m.until, n.t + n.us * m.hold)
+FROM (SELECT clock_timestamp() AS t, interval '1 microsecond' AS us OFFSET 0) n
+WHERE m.queue = $1 AND (m.held AND (m.due_at > n.t OR m.until > n.t + n.us * m.hold)
+  OR NOT m.held AND m.due_at > n.t + n.us * m.hold)`
+	// receiveWait bounds one look at the queue, and lingerWait what is left of it when ctx is done: what the server hands
+	// out to a connection that is closed is lost until its visibility ends.
+	receiveWait = time.Minute
+	lingerWait  = 2 * time.Second
+)
+
+// Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
+// done; then it answers ctx's error. What other processes send is noticed at once when notifications work, else within
+// Options.PollInterval.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	}
+	limit = min(limit, maxBatch)
+	for idle := 0; ; idle++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// The waiter is there before the look, so that a message that comes after it wakes us.
+		w := q.db.wake.wait(q.name)
+		out, next, err := q.take(ctx, limit)
+		if err != nil || len(out) > 0 {
+			q.db.wake.leave(w)
+			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
+				return nil, cerr
+			}
+			return out, err
+		}
+		woken, err := q.db.wake.sleep(ctx, w, idle, next)
+		if cerr := ctx.Err(); cerr != nil {
+			return nil, cerr
+		}
+		if err != nil {
+			return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
+		}
+		if woken {
+			idle = 0
+		}
+	}
+}
+
+// take hands out what is deliverable now. When there is nothing, next is how long until there may be by itself;
+// negative: not known.
+func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, next time.Duration, err error) {
+	id, ok, err := q.db.queueID(ctx, q.name, false)
+	if err != nil {
+		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
+	}
+	if !ok {
+		return nil, -1, nil
+	}
+	linger, cancel := lingering(ctx, lingerWait)
+	defer cancel()
+	f := q.db.front(id)
+	if f.mends() {
+		if err := q.db.mend(linger, id); err != nil {
+			return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
+		}
+		f.mended()
+	}
+	t := taking{q: q, id: id, limit: limit, began: time.Now()}
+	t.at, t.pos = f.begin()
+	if err := t.run(linger); err != nil {
+		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
+	}
+	return t.out, f.look(&t), nil
+}
+
+// mend shortens holds that a clock that stepped back made longer.
+func (db *DB) mend(ctx context.Context, queue int32) error {
+	return db.once(ctx, func(p *pipeline) error { p.exec("shorten holds", sqlMend, queue); return nil })
+}
+
+// taking is one look at the queue.
+type taking struct {
+	q     *Queue
+	id    int32
+	limit int
+	began time.Time
+	// at and pos are the place behind which to look, at nil = from the beginning; then that of the last message.
+	at  *time.Time
+	pos int64
+
+	out []driver.Delivery
+	// clock is the server's. next is when there will be something by itself, nil = not known.
+	clock time.Time
+	next  *time.Time
+	last  place
+
+	receipts []receipt // some at a time: one allocation for many
+	cols     receiveRow
+}
+
+// receiveRow is a row of semel_receive; the bytes that are not kept are not copied.
+type receiveRow struct {
+	pos                pgtype.Int8
+	due, sent          pgtype.Timestamptz
+	count              pgtype.Int4
+	id, group, headers pgtype.DriverBytes
+	body               []byte
+	dest               []any
+}
+
+func (t *taking) run(ctx context.Context) error {
+	c := &t.cols
+	c.dest = []any{&t.clock, &c.pos, &c.due, &c.count, &c.sent, &c.id, &c.group, &c.headers, &c.body}
+	err := t.q.db.once(ctx, func(p *pipeline) error {
+		p.query("receive", t.rows, sqlReceive, t.id, t.limit, t.q.visible.Microseconds(), t.at, t.pos, t.q.db.o.ReceiveBytes)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// The visibility began inside the statement: what the answer took is gone.
+	left := max(t.q.visible-time.Since(t.began), time.Nanosecond)
+	for i := range t.out {
+		t.out[i].Visible = left
+	}
+	return nil
+}
+
+func (t *taking) rows(rows pgx.Rows) error {
+	for rows.Next() {
+		if err := t.row(rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// row reads one row of semel_receive.
+func (t *taking) row(row scanner) error {
+	c := &t.cols
+	c.body = nil
+	if err := row.Scan(c.dest...); err != nil {
+		return err
+	}
+	if !c.pos.Valid {
+		if c.due.Valid {
+			t.next = &c.due.Time
+		}
+		return nil
+	}
+	if p := (place{c.due.Time, c.pos.Int64}); t.last.less(p) {
+		t.last = p
+	}
+	if len(t.receipts) == 0 {
+		t.receipts = make([]receipt, min(t.limit-len(t.out), 64))
+	}
+	rc := &t.receipts[0]
+	t.receipts = t.receipts[1:]
+	d := driver.Delivery{Receipt: rc, Count: int(c.count.Int32)}
+	d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
+	rc.q, rc.pos, rc.count, rc.held, rc.group = t.q, c.pos.Int64, c.count.Int32, true, d.Group
+	var err error
+	if d.Headers, err = readHeaders(c.headers); err != nil {
+		return fmt.Errorf("message %q: %w", d.ID, err)
+	}
+	if t.out == nil {
+		t.out = make([]driver.Delivery, 0, min(t.limit, 64))
+	}
+	t.out = append(t.out, d)
+	return nil
+}
+
+// lingering is a context that ends some time after ctx, and after receiveWait.
+func lingering(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	linger, cancel := context.WithTimeout(context.WithoutCancel(ctx), receiveWait)
+	stop := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(after)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-linger.Done():
+		}
+	})
+	return linger, func() { stop(); cancel() }
+}

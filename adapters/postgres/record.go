@@ -1,0 +1,316 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// hashOf is the hash of a key as it is stored: half of its SHA-256, a uuid. The raw key is compared besides (I12), so
+// that a collision is an error and not a swallowed message.
+func hashOf(k *driver.Key) (h [16]byte) {
+	full := k.Hash()
+	copy(h[:], full[:])
+	return h
+}
+
+// keyed is items of a call in the order of their hashes, which is the order in which every statement locks records.
+type keyed struct {
+	hashes uuids
+	index  []int // of the item in the call
+}
+
+// sortKeys makes the order of n items.
+func sortKeys(n int, key func(i int) *driver.Key) keyed {
+	type entry struct {
+		hash [16]byte
+		i    int
+	}
+	all := make([]entry, n)
+	for i := range all {
+		all[i] = entry{hashOf(key(i)), i}
+	}
+	slices.SortFunc(all, func(a, b entry) int {
+		if c := bytes.Compare(a.hash[:], b.hash[:]); c != 0 {
+			return c
+		}
+		return a.i - b.i
+	})
+	k := keyed{hashes: make(uuids, n), index: make([]int, n)}
+	for at, e := range all {
+		k.hashes[at], k.index[at] = e.hash, e.i
+	}
+	return k
+}
+
+func (k *keyed) add(key *driver.Key, i int) {
+	k.hashes, k.index = append(k.hashes, hashOf(key)), append(k.index, i)
+}
+
+// find answers the place of a hash, len when it is not there. near is where to look first: answers come in order.
+func (k *keyed) find(hash [16]byte, near int) int {
+	if near < len(k.hashes) && k.hashes[near] == hash {
+		return near
+	}
+	at, ok := slices.BinarySearchFunc(k.hashes, hash, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	if !ok {
+		return len(k.hashes)
+	}
+	return at
+}
+
+// only answers the items at some places.
+func (k *keyed) only(places []int) keyed {
+	part := keyed{hashes: make(uuids, len(places)), index: make([]int, len(places))}
+	for i, at := range places {
+		part.hashes[i], part.index[i] = k.hashes[at], k.index[at]
+	}
+	return part
+}
+
+// layers parts items so that no part has a key twice. There is one, unless a caller names a key twice.
+func (k keyed) layers() (parts []keyed) {
+	for {
+		var first, rest []int
+		for at := range k.hashes {
+			if at > 0 && k.hashes[at] == k.hashes[at-1] {
+				rest = append(rest, at)
+			}
+		}
+		if len(rest) == 0 {
+			return append(parts, k)
+		}
+		for at := range k.hashes {
+			if at == 0 || k.hashes[at] != k.hashes[at-1] {
+				first = append(first, at)
+			}
+		}
+		parts = append(parts, k.only(first))
+		k = k.only(rest)
+	}
+}
+
+// chunks parts items so that what size says of them does not exceed flushBytes, but for one that does alone.
+func (k keyed) chunks(size func(i int) int) (parts []keyed) {
+	if len(k.index) == 0 {
+		return nil
+	}
+	from, sum := 0, 0
+	for at, i := range k.index {
+		n := size(i)
+		if at > from && sum+n > flushBytes {
+			parts = append(parts, keyed{k.hashes[from:at], k.index[from:at]})
+			from, sum = at, 0
+		}
+		sum += n
+	}
+	return append(parts, keyed{k.hashes[from:], k.index[from:]})
+}
+
+// errCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance.
+var errCollision = errors.New("its hash is that of another key")
+
+// errPacked reports a record that semel_row wrote in another way than readRecord reads it.
+var errPacked = errors.New("unreadable record")
+
+// recordFields is how many columns semel_row has.
+const recordFields = 28
+
+// epoch is PostgreSQL's zero time.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// packed reads the binary form of a row: a count, then type, length and bytes of each field
+// (https://www.postgresql.org/docs/current/protocol-overview.html#PROTOCOL-FORMAT-CODES, record_send).
+type packed struct {
+	b   []byte
+	bad bool
+}
+
+func (p *packed) next() []byte {
+	if len(p.b) < 8 {
+		p.bad = true
+		return nil
+	}
+	n := int32(binary.BigEndian.Uint32(p.b[4:]))
+	p.b = p.b[8:]
+	if n < 0 {
+		return nil
+	}
+	if int(n) > len(p.b) {
+		p.bad = true
+		return nil
+	}
+	f := p.b[:n:n]
+	p.b = p.b[n:]
+	return f
+}
+
+func (p *packed) int() int64 {
+	switch f := p.next(); len(f) {
+	case 8:
+		return int64(binary.BigEndian.Uint64(f))
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(f)))
+	case 2:
+		return int64(int16(binary.BigEndian.Uint16(f)))
+	default:
+		p.bad = true
+		return 0
+	}
+}
+
+func (p *packed) flag() bool {
+	f := p.next()
+	p.bad = p.bad || len(f) != 1
+	return !p.bad && f[0] != 0
+}
+
+// time answers the zero time for NULL.
+func (p *packed) time() time.Time {
+	f := p.next()
+	if f == nil {
+		return time.Time{}
+	}
+	if len(f) != 8 {
+		p.bad = true
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(f)) + epoch)
+}
+
+// readRecord reads what semel_row wrote. The record shares no memory with b.
+func readRecord(b []byte) (r driver.Record, err error) {
+	if len(b) < 4 || binary.BigEndian.Uint32(b) != recordFields {
+		return r, errPacked
+	}
+	p := &packed{b: slices.Clone(b[4:])}
+	r.Token, r.State, r.Generation = uint64(p.int()), driver.State(p.int()), uint32(p.int())
+	p.bad = p.bad || copy(r.Nonce[:], p.next()) != len(r.Nonce)
+	r.LeaseUntil, r.Lease = p.time(), time.Duration(p.int())*time.Microsecond
+	r.Beat, r.Takeover, r.Unknown = uint32(p.int()), driver.Takeover(p.int()), p.flag()
+	r.UpdatedAt, r.CompletedAt, r.RetainUntil = p.time(), p.time(), p.time()
+	r.Result, r.Reason = p.next(), string(p.next())
+	r.Key = driver.Key{Consumer: string(p.next()), Tenant: string(p.next()), Raw: string(p.next())}
+	r.Fingerprint = driver.Fingerprint(p.next())
+	r.Epoch, r.Spent = uint32(p.int()), p.flag()
+	r.Attempt, r.Failures, r.Takeovers = int(p.int()), int(p.int()), int(p.int())
+	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
+	r.RetryAt, r.CreatedAt = p.time(), p.time()
+	var ok bool
+	if r.Deliveries, ok = readDeliveries(p.next()); !ok || p.bad || r.State == driver.Absent || r.State > driver.Uncertain {
+		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
+	}
+	return r, nil
+}
+
+// packDeliveries writes delivery ids one after the other, each after its length. Without any it is NULL.
+func packDeliveries(ids []string) []byte {
+	if len(ids) == 0 {
+		return nil
+	}
+	n := 0
+	for _, id := range ids {
+		n += binary.MaxVarintLen16 + len(id)
+	}
+	b := make([]byte, 0, n)
+	for _, id := range ids {
+		b = append(binary.AppendUvarint(b, uint64(len(id))), id...)
+	}
+	return b
+}
+
+func packDelivery(id string) []byte {
+	if id == "" {
+		return nil
+	}
+	return append(binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen16+len(id)), uint64(len(id))), id...)
+}
+
+func readDeliveries(b []byte) (ids []string, ok bool) {
+	for len(b) > 0 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			return nil, false
+		}
+		ids = append(ids, string(b[size:size+int(n)]))
+		b = b[size+int(n):]
+	}
+	return ids, true
+}
+
+// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+func bytesOrNull[B ~string | ~[]byte](b B) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return []byte(b)
+}
+
+// micros is a duration as it is stored. A fraction is rounded up, so that nothing that was asked for becomes nothing.
+func micros(d time.Duration) int64 {
+	n := d.Microseconds()
+	if d > time.Duration(n)*time.Microsecond {
+		n++
+	}
+	return n
+}
+
+// sqlStore writes records back. Parameters: see semel_store.
+const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+  $20, $21, $22, $23)`
+
+// store adds the statement that writes back records which are locked in the same transaction. They come in the order of
+// their hashes.
+func (p *pipeline) store(rs []driver.Record) {
+	for sum, at := 0, 0; at < len(rs); at++ {
+		if sum += len(rs[at].Result); sum > flushBytes && at > 0 {
+			p.storeSome(rs[:at])
+			rs, sum, at = rs[at:], 0, -1
+		}
+	}
+	p.storeSome(rs)
+}
+
+func (p *pipeline) storeSome(rs []driver.Record) {
+	n := len(rs)
+	if n == 0 {
+		return
+	}
+	var (
+		hashes, nonces                       = make(uuids, n), make(uuids, n)
+		tokens, leases                       = make(int64s, n), make(int64s, n)
+		leaseUntils, updated, completed      = make(stamps, n), make(stamps, n), make(stamps, n)
+		retries, retains                     = make(stamps, n), make(stamps, n)
+		generations, epochs, beats           = make(int32s, n), make(int32s, n), make(int32s, n)
+		attempts, failures, taken, uncertain = make(int32s, n), make(int32s, n), make(int32s, n), make(int32s, n)
+		states, takeovers, flags             = make(int16s, n), make(int16s, n), make(int16s, n)
+		fingerprints, deliveries             = make(bytess, n), make(bytess, n)
+		results, reasons                     = make(bytess, n), make(bytess, n)
+	)
+	for i := range rs {
+		r := &rs[i]
+		hashes[i], tokens[i], nonces[i] = hashOf(&r.Key), int64(r.Token), r.Nonce
+		leases[i], leaseUntils[i], updated[i], completed[i] = micros(r.Lease), r.LeaseUntil, r.UpdatedAt, r.CompletedAt
+		retries[i], retains[i], generations[i], epochs[i] = r.RetryAt, r.RetainUntil, int32(r.Generation), int32(r.Epoch)
+		beats[i], attempts[i], failures[i], taken[i] = int32(r.Beat), int32(r.Attempt), int32(r.Failures), int32(r.Takeovers)
+		uncertain[i], states[i], takeovers[i] = int32(r.Uncertainty), int16(r.State), int16(r.Takeover)
+		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
+		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(r.Deliveries)
+		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
+	}
+	p.exec("write records", sqlStore, hashes, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
+		generations, epochs, beats, attempts, failures, taken, uncertain, states, takeovers, flags, fingerprints, deliveries,
+		results, reasons)
+}
+
+func bit(b bool, n int16) int16 {
+	if b {
+		return n
+	}
+	return 0
+}

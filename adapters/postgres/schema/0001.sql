@@ -1,0 +1,641 @@
+-- semel's tables, schema 1. They may be read by anybody; the views semel_records, semel_messages and semel_letters are
+-- for people. Names are not qualified: they live in the first schema of the search_path of the connection URL.
+
+-- One row: the version of this schema.
+CREATE TABLE semel_schema (
+  one     int PRIMARY KEY CHECK (one = 1),
+  version int NOT NULL
+);
+INSERT INTO semel_schema (one, version) VALUES (1, 1);
+
+-- Fencing tokens: never handed out twice. CACHE 1, because a session that hands out cached numbers goes backwards.
+CREATE SEQUENCE semel_token AS bigint CACHE 1;
+
+-- One idempotency record per key, for all modes. Nothing that changes when an attempt ends is indexed, so that the end
+-- of an attempt stays in its page (HOT); fillfactor leaves the room for it.
+CREATE TABLE semel_record (
+  hash         uuid        PRIMARY KEY,              -- first 16 bytes of the SHA-256 of consumer, tenant and key
+  token        bigint      NOT NULL,                 -- of the latest attempt: the fence
+  nonce        uuid        NOT NULL,                 -- who owns the latest attempt
+  lease        bigint      NOT NULL,                 -- the lease that was asked for, in microseconds
+  lease_until  timestamptz NOT NULL,
+  created_at   timestamptz NOT NULL,
+  updated_at   timestamptz NOT NULL,
+  completed_at timestamptz,
+  retry_at     timestamptz,
+  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged
+  generation   int         NOT NULL DEFAULT 1,       -- raised by a redrive
+  epoch        int         NOT NULL DEFAULT 0,       -- deliberate re-runs of a completed key
+  beat         int         NOT NULL DEFAULT 0,       -- extensions of the lease
+  attempt      int         NOT NULL DEFAULT 1,       -- runs in this generation
+  failures     int         NOT NULL DEFAULT 0,       -- recorded failed runs in this generation
+  takeovers    int         NOT NULL DEFAULT 0,       -- runs in a row that ended without a word
+  uncertainty  int         NOT NULL DEFAULT 0,       -- moments when nobody could know the outcome
+  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  takeover     smallint    NOT NULL,                 -- 0 resume 1 probe 2 once
+  unknown      boolean     NOT NULL DEFAULT false,   -- an earlier run may have had its effect
+  spent        boolean     NOT NULL DEFAULT false,   -- the nonce was released
+  disposed     boolean     NOT NULL DEFAULT false,   -- a person discarded the letter
+  consumer     bytea       NOT NULL,                 -- bytes as they came: keys are compared byte by byte
+  tenant       bytea       NOT NULL,
+  key          bytea       NOT NULL,
+  fingerprint  bytea,
+  deliveries   bytea,                                -- ids of deliveries that acquired the key, each after its length
+  result       bytea,
+  reason       bytea
+) WITH (fillfactor = 50);
+
+-- Records in words. Bytes that are no ASCII are escaped. WITH keeps the view from being written to.
+CREATE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
+SELECT encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[state] AS state,
+  (ARRAY['resume', 'probe', 'once'])[takeover + 1] AS takeover, attempt, failures, takeovers, uncertainty, unknown,
+  disposed, generation, epoch, token, encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at,
+  updated_at, lease_until, retry_at, completed_at, retain_until
+FROM r;
+
+-- What a sweep knows of a stretch of semel_record's pages: nothing in it can be purged or parked before due.
+CREATE TABLE semel_sweep (
+  stretch bigint      PRIMARY KEY,                   -- page number / pages of a stretch
+  due     timestamptz NOT NULL,
+  again   interval    NOT NULL                       -- look again after so long, whatever is in it: room is used again
+);
+
+-- One row: the greatest token of a purged record. A claim that drew a smaller one before the purge, and inserts its
+-- record after it, would hand out a token twice (see semel_claim).
+CREATE TABLE semel_floor (
+  one    int    PRIMARY KEY CHECK (one = 1),
+  purged bigint NOT NULL
+);
+INSERT INTO semel_floor (one, purged) VALUES (1, 0);
+
+-- The functions below are the guarded writes of the plain cases, and the locks for all others, which the program decides
+-- by its table. They are functions because a plan that a session made while the tables were empty reads them from end
+-- to end for as long as the session lasts: the settings hold the plans to the primary key, and only theirs. jit is off with
+-- them: a node that is switched off is priced like hours of work, and the server would compile the claim for 60 ms each
+-- time. Arrays come sorted by hash, so that writers of the same keys lock them in one order. Where many rows pass, they
+-- are unnested in a SELECT list: in FROM each of them would be written to a store of its own first.
+
+-- A record as the program reads it, in binary form.
+CREATE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
+    r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
+    r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+$$;
+
+-- Claims keys that have no record, and answers the records of the others as they are.
+--   keep  NULL: the new records are IN_PROGRESS. Else they are COMPLETED and kept for so long (microseconds), for a
+--         transaction that completes them before anybody else can see them.
+--   wait  how long to wait for the open transaction of a twin, in milliseconds; then lock_not_available.
+-- found is NULL for a record that was made. SEM02: a record was purged whose token is not smaller than one that was
+-- drawn here; nothing is claimed, and drawing again mends it.
+CREATE FUNCTION semel_claim(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
+  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int)
+RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  low bigint; -- no token that is drawn here is smaller
+  n int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true); -- until the function returns
+  SELECT s.last_value INTO low FROM semel_token s;
+  RETURN QUERY
+    INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, completed_at,
+      retain_until, state, takeover, consumer, tenant, key, fingerprint, deliveries)
+    SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, CASE WHEN keep IS NOT NULL THEN t END,
+      t + keep * us, CASE WHEN keep IS NULL THEN 1 ELSE 3 END, u.takeover, u.consumer, u.tenant, u.key, u.fingerprint,
+      u.delivery
+    FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
+      unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
+      unnest(deliveries) AS delivery) u
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING r.hash, r.token, r.created_at, NULL::bytea;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  -- 1. A draws a token for a key. 2. B claims the same key with the next token, and completes it. 3. A sweep purges the
+  -- record. 4. A inserts: the key's tokens went backwards. Here 4 is over, so that what 3 noted is seen.
+  IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
+    SELECT FROM semel_record r, semel_floor f
+    WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
+  END IF;
+  IF n < cardinality(hashes) THEN
+    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
+      WHERE r.hash = ANY (hashes) AND r.xmin <> pg_current_xact_id()::xid;
+  END IF;
+END
+$$;
+
+-- The same for one claim: who comes alone pays for no arrays.
+CREATE FUNCTION semel_claim_one(hash uuid, nonce uuid, lease bigint, takeover smallint, consumer bytea, tenant bytea,
+  key bytea, fingerprint bytea, delivery bytea, wait int)
+RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
+AS $$
+#variable_conflict use_column
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  of := semel_claim_one.hash;
+  at := clock_timestamp();
+  INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover, consumer,
+    tenant, key, fingerprint, deliveries)
+  VALUES (of, nextval('semel_token'), semel_claim_one.nonce, semel_claim_one.lease,
+    at + semel_claim_one.lease * interval '1 microsecond', at, at, 1, semel_claim_one.takeover, semel_claim_one.consumer,
+    semel_claim_one.tenant, semel_claim_one.key, semel_claim_one.fingerprint, delivery)
+  ON CONFLICT (hash) DO NOTHING RETURNING r.token INTO drawn;
+  IF NOT FOUND THEN
+    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r WHERE r.hash = of;
+    RETURN;
+  END IF;
+  IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= drawn) THEN
+    RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
+  END IF;
+  RETURN NEXT;
+END
+$$;
+
+-- Locks records and answers them, each with the time and a token that were taken after its lock: a number drawn before
+-- it could be smaller than that of the transaction that was waited for.
+--   skip  leave out what somebody else has locked. Else wait for it, for so many milliseconds.
+CREATE FUNCTION semel_lock(hashes uuid[], skip boolean, wait int)
+RETURNS TABLE (of uuid, found bytea, at timestamptz, drawn bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
+AS $$
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  IF skip THEN
+    RETURN QUERY WITH l AS MATERIALIZED (
+      SELECT r.hash AS h, semel_row(r) AS b FROM semel_record r WHERE r.hash = ANY (hashes) ORDER BY r.hash FOR UPDATE SKIP LOCKED)
+      SELECT l.h, l.b, clock_timestamp(), nextval('semel_token') FROM l;
+  ELSE
+    RETURN QUERY WITH l AS MATERIALIZED (
+      SELECT r.hash AS h, semel_row(r) AS b FROM semel_record r WHERE r.hash = ANY (hashes) ORDER BY r.hash FOR UPDATE)
+      SELECT l.h, l.b, clock_timestamp(), nextval('semel_token') FROM l;
+  END IF;
+END
+$$;
+
+-- Completes attempts: DecideFinish for the plain case, in which the record has the state was (1 IN_PROGRESS; 3 in the
+-- transaction that claimed it) and this very attempt. Answers those that it completed.
+--   must  all have to be: else SEM01, so that nothing that follows in the transaction counts; answers nothing.
+CREATE FUNCTION semel_complete(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
+  results bytea[], reasons bytea[], was smallint, must boolean, wait int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  n int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  IF NOT must THEN
+    RETURN QUERY
+      UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
+        result = u.result, reason = u.reason, unknown = false
+      FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+        unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
+      WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+      RETURNING r.hash;
+    RETURN;
+  END IF;
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
+    result = u.result, reason = u.reason, unknown = false
+  FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+    unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
+  WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  IF n <> cardinality(hashes) THEN
+    RAISE EXCEPTION '% of % attempts hold their records', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  END IF;
+END
+$$;
+
+-- The same for one attempt, which does not have to be.
+CREATE FUNCTION semel_complete_one(hash uuid, token bigint, nonce uuid, generation int, keep bigint, result bytea,
+  reason bytea, was smallint, wait int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
+AS $$
+#variable_conflict use_variable
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + keep * interval '1 microsecond',
+    result = semel_complete_one.result, reason = semel_complete_one.reason, unknown = false
+  WHERE r.hash = semel_complete_one.hash AND r.state = was AND r.token = semel_complete_one.token
+    AND r.nonce = semel_complete_one.nonce AND r.generation = semel_complete_one.generation;
+  IF FOUND THEN
+    RETURN NEXT hash;
+  END IF;
+END
+$$;
+
+-- Renews leases: DecideExtend for the plain case. Answers those that it renewed.
+CREATE FUNCTION semel_extend(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], more bigint, wait int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  RETURN QUERY
+    UPDATE semel_record r SET lease = more, lease_until = t + more * interval '1 microsecond', updated_at = t,
+      beat = r.beat + 1
+    FROM unnest(hashes, tokens, nonces, generations) AS u (hash, token, nonce, generation)
+    WHERE r.hash = u.hash AND r.state = 1 AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+    RETURNING r.hash;
+END
+$$;
+
+-- Writes back records that semel_lock locked in this transaction. SEM01 when one is not there.
+CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
+  updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
+  epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
+  policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[])
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+  n int;
+BEGIN
+  UPDATE semel_record r SET token = u.token, nonce = u.nonce, lease = u.lease, lease_until = u.lease_until,
+    updated_at = u.updated_at, completed_at = u.completed_at, retry_at = u.retry_at, retain_until = u.retain_until,
+    generation = u.generation, epoch = u.epoch, beat = u.beat, attempt = u.attempt, failures = u.failures,
+    takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
+    unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
+    deliveries = u.deliveries, result = u.result, reason = u.reason
+  FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
+      beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons)
+    AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
+      beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason)
+  WHERE r.hash = u.hash;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  IF n <> cardinality(hashes) THEN
+    RAISE EXCEPTION '% of % records are there', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  END IF;
+END
+$$;
+
+-- Takes back the records that a transaction inserted for claims whose items failed or did not run.
+CREATE FUNCTION semel_unclaim(hashes uuid[], tokens bigint[], nonces uuid[]) RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+  n int;
+BEGIN
+  DELETE FROM semel_record r USING unnest(hashes, tokens, nonces) AS u (hash, token, nonce)
+  WHERE r.hash = u.hash AND r.token = u.token AND r.nonce = u.nonce;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  IF n <> cardinality(hashes) THEN
+    RAISE EXCEPTION '% of % claims are there to be taken back', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  END IF;
+END
+$$;
+
+-- One step of a sweep: purges what is past its retention in one stretch of pages, and locks and answers abandoned claims
+-- there, for the program to park. It locks nothing else and waits for nobody; processes that sweep at once take different
+-- stretches. Without an index on the retention, which every completion would have to move.
+--   first    the stretch to begin with
+--   pages    of a stretch; the same for ever
+--   small    a table of so many stretches is looked at as a whole each time
+--   most     how many records to purge and to answer
+--   horizon  claims are abandoned whose lease ended so long ago; NULL: none are
+-- The last row has found NULL: the stretch, how many were purged, and whether that was all. No row: no stretch is due.
+CREATE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
+RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
+  s semel_sweep%ROWTYPE;
+  low tid;
+  high tid;
+  gone bigint;
+  token bigint;
+  kept interval;
+  next timestamptz;
+  stranded bigint := 0;
+BEGIN
+  INSERT INTO semel_sweep AS w (stretch, due, again)
+    SELECT g, '-infinity', interval '1 hour'
+    FROM generate_series((SELECT coalesce(max(w.stretch) + 1, 0) FROM semel_sweep w), n - 1) g ON CONFLICT DO NOTHING;
+  SELECT w.* INTO s FROM semel_sweep w WHERE w.stretch >= first AND w.stretch < n AND (w.due <= t OR n <= small)
+    ORDER BY w.stretch LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  low := format('(%s,0)', s.stretch * pages);
+  high := format('(%s,0)', (s.stretch + 1) * pages);
+  WITH gone AS (
+    DELETE FROM semel_record r WHERE r.ctid = ANY (ARRAY (
+        SELECT o.ctid FROM semel_record o
+        WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
+        FOR UPDATE SKIP LOCKED))
+      AND r.state IN (2, 3, 4) AND r.retain_until < t
+    RETURNING r.token, r.retain_until - r.updated_at AS kept)
+  SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
+  IF gone > 0 THEN
+    UPDATE semel_floor f SET purged = greatest(f.purged, token);
+  END IF;
+  IF gone < most AND horizon IS NOT NULL THEN
+    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
+      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone
+      FOR UPDATE SKIP LOCKED;
+    GET DIAGNOSTICS stranded = ROW_COUNT;
+  END IF;
+  IF gone + stranded < most THEN
+    SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
+      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
+    kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
+    UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
+  END IF;
+  RETURN QUERY SELECT s.stretch, gone, gone + stranded < most, NULL::bytea, t;
+END
+$$;
+
+-- Open transactions of modes B and C that hold records in the state in which they are to be committed. It never keeps a
+-- row: the deferred trigger of one that was inserted and deleted is what it is for.
+CREATE TABLE semel_open (
+  xid bigint NOT NULL
+);
+
+CREATE FUNCTION semel_sealed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('semel.sealed', true) IS DISTINCT FROM NEW.xid::text THEN
+    RAISE EXCEPTION 'the transaction holds records of messages that did not run yet' USING ERRCODE = 'SEM03',
+      HINT = 'semel commits it. SET CONSTRAINTS must name its constraints here.';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER semel_open_sealed AFTER INSERT ON semel_open DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION semel_sealed();
+
+-- Opens a transaction that lends itself to handlers, and answers its id.
+--   idle    the server ends it when nothing happens in it for so many milliseconds
+--   sealed  it cannot be committed without semel_within
+CREATE FUNCTION semel_begin(idle int, sealed boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  id bigint := pg_current_xact_id()::text::bigint;
+  at tid;
+BEGIN
+  PERFORM set_config('idle_in_transaction_session_timeout', idle::text, true);
+  IF sealed THEN
+    INSERT INTO semel_open (xid) VALUES (id) RETURNING ctid INTO at;
+    DELETE FROM semel_open WHERE ctid = at;
+  END IF;
+  RETURN id;
+END
+$$;
+
+-- Fails with SEM03 unless the transaction is the one that semel_begin opened: a handler can have ended that. Lets it
+-- be committed.
+CREATE FUNCTION semel_within(id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_current_xact_id_if_assigned()::text::bigint IS DISTINCT FROM id THEN
+    RAISE EXCEPTION 'the transaction was ended by its handler' USING ERRCODE = 'SEM03';
+  END IF;
+  PERFORM set_config('semel.sealed', id::text, true);
+END
+$$;
+
+CREATE TABLE semel_queue (
+  id   int  GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL UNIQUE
+);
+
+-- Messages that are not settled. Handing out and extending change nothing that is indexed, so that they stay in their
+-- page (HOT); fillfactor leaves the room for it. A message therefore keeps its place in semel_message_due while it is in
+-- flight, and those who look for others pass by it (semel_receive).
+CREATE TABLE semel_message (
+  pos        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  queue      int         NOT NULL,
+  due_at     timestamptz NOT NULL,                   -- deliverable from then on, in this order
+  until      timestamptz,                            -- while it is held: kept from others until then
+  hold       bigint      NOT NULL DEFAULT 0,         -- the delay or visibility that was asked for, in microseconds
+  sent_at    timestamptz NOT NULL,
+  count      int         NOT NULL DEFAULT 0,         -- hand-offs so far
+  held       boolean     NOT NULL DEFAULT false,     -- the latest hand-off has not given it back
+  waits      boolean     NOT NULL DEFAULT false,     -- an earlier message of its group is not settled
+  id         bytea       NOT NULL,
+  grp        bytea,                                  -- ordered group
+  headers    bytea,                                  -- JSON
+  body       bytea       NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX semel_message_due ON semel_message (queue, due_at, pos) WHERE NOT waits;
+CREATE INDEX semel_message_group ON semel_message (queue, grp, pos) WHERE grp IS NOT NULL;
+
+-- Messages in words. Text that came as bytes is escaped where it is not ASCII; a body is so up to its first kilobyte.
+CREATE VIEW semel_messages AS
+SELECT q.name AS queue, m.pos, encode(m.id, 'escape') AS id, encode(m.grp, 'escape') AS grp,
+  CASE WHEN m.waits THEN 'waits for its group' WHEN m.held AND m.until > clock_timestamp() THEN 'in flight'
+    WHEN m.due_at > clock_timestamp() THEN 'delayed' ELSE 'ready' END AS state,
+  m.count, m.sent_at, m.due_at, CASE WHEN m.held THEN m.until END AS until, encode(m.headers, 'escape') AS headers,
+  octet_length(m.body) AS size, encode(substring(m.body FOR 1024), 'escape') AS body
+FROM semel_message m JOIN semel_queue q ON q.id = m.queue;
+
+-- The functions below write messages. They are functions for the same reason as those of records. A hand-off is named by
+-- position, count and held: all three must still be so.
+
+-- Fails unless each statement sees what was committed before it: with an older snapshot a lock does not help.
+CREATE FUNCTION semel_committed() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'messages of ordered groups need a transaction of isolation level read committed'
+      USING ERRCODE = 'feature_not_supported';
+  END IF;
+END
+$$;
+
+-- Accepts messages of ordered groups, whose advisory locks the transaction holds.
+--   delays  after sent, in microseconds; 0 = none
+--   firsts  no earlier message of the same call is of its group
+CREATE FUNCTION semel_send(queues int[], delays bigint[], sent timestamptz[], ids bytea[], headers bytea[], bodies bytea[],
+  groups bytea[], firsts boolean[])
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  PERFORM semel_committed();
+  INSERT INTO semel_message (queue, due_at, hold, sent_at, id, headers, body, grp, waits)
+  SELECT u.queue, d.due, (extract(epoch FROM d.due - t) * 1000000)::bigint, coalesce(u.sent_at, t),
+    u.id, u.headers, u.body, u.grp,
+    NOT u.first OR EXISTS (SELECT FROM semel_message m WHERE m.queue = u.queue AND m.grp = u.grp)
+  FROM unnest(queues, delays, sent, ids, headers, bodies, groups, firsts)
+      AS u (queue, delay, sent_at, id, headers, body, grp, first),
+    LATERAL (SELECT CASE u.delay WHEN 0 THEN t
+      ELSE greatest(t, coalesce(u.sent_at, t) + u.delay * interval '1 microsecond') END AS due) d;
+END
+$$;
+
+-- Hands out messages, the longest due first, and answers them with the time.
+--   visible  how long to keep them from others, in microseconds
+--   after    look only behind this place of semel_message_due; NULL: from its beginning
+--   room     bound of the bodies, in bytes; one message always fits
+-- When there is none it answers one row without pos; due_at is when there will be one by itself, NULL = not known.
+CREATE FUNCTION semel_receive(of int, most int, visible bigint, after timestamptz, after_pos bigint, room bigint)
+RETURNS TABLE (at timestamptz, pos bigint, due_at timestamptz, count int, sent_at timestamptz, id bytea, grp bytea,
+  headers bytea, body bytea)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  t timestamptz := clock_timestamp();
+  next timestamptz;
+BEGIN
+  RETURN QUERY
+    WITH found AS MATERIALIZED (
+      SELECT m.ctid AS place, octet_length(m.body) AS size FROM semel_message m
+      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (NOT m.held OR m.until <= t)
+        AND (m.due_at, m.pos) > (coalesce(after, '-infinity'), coalesce(after_pos, 0))
+      ORDER BY m.due_at, m.pos LIMIT most FOR UPDATE SKIP LOCKED),
+    fits AS (
+      SELECT f.place FROM (
+        SELECT place, size, row_number() OVER w AS nr, sum(size) OVER w AS total FROM found
+        WINDOW w AS (ROWS UNBOUNDED PRECEDING)) f
+      WHERE f.nr = 1 OR f.total <= room)
+    UPDATE semel_message m SET until = t + visible * interval '1 microsecond', hold = visible, held = true,
+      count = m.count + 1
+    FROM fits WHERE m.ctid = fits.place
+    RETURNING t, m.pos, m.due_at, m.count, m.sent_at, m.id, m.grp, m.headers, m.body;
+  IF FOUND THEN
+    RETURN;
+  END IF;
+  IF after IS NULL THEN
+    SELECT least(
+        (SELECT m.due_at FROM semel_message m WHERE m.queue = of AND NOT m.waits AND m.due_at > t
+          ORDER BY m.due_at LIMIT 1),
+        (SELECT min(m.until) FROM semel_message m WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND m.held
+            AND m.until > t))
+      INTO next;
+  END IF;
+  RETURN QUERY SELECT t, NULL::bigint, next, NULL::int, NULL::timestamptz, NULL::bytea, NULL::bytea, NULL::bytea,
+    NULL::bytea;
+END
+$$;
+
+-- Locks messages until the end of the transaction without handing them out, the longest due first.
+--   room  as in semel_receive
+CREATE FUNCTION semel_fetch(of int, most int, room bigint)
+RETURNS TABLE (pos bigint, count int, held boolean, sent_at timestamptz, id bytea, grp bytea, headers bytea, body bytea)
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+    WITH found AS MATERIALIZED (
+      SELECT m.* FROM semel_message m
+      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (NOT m.held OR m.until <= t)
+      ORDER BY m.due_at, m.pos LIMIT most FOR UPDATE SKIP LOCKED)
+    SELECT f.pos, f.count, f.held, f.sent_at, f.id, f.grp, f.headers, f.body FROM (
+      SELECT found.*, row_number() OVER w AS nr, sum(octet_length(found.body)) OVER w AS total FROM found
+      WINDOW w AS (ROWS UNBOUNDED PRECEDING)) f
+    WHERE f.nr = 1 OR f.total <= room;
+END
+$$;
+
+-- Takes messages away for good, and lets the next of each group go, whose advisory locks the transaction holds. Answers
+-- the positions of those that the hand-off still had.
+CREATE FUNCTION semel_remove(positions bigint[], counts int[], helds boolean[], name text, groups bytea[])
+RETURNS SETOF bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+    DELETE FROM semel_message m
+    USING (SELECT unnest(positions) AS pos, unnest(counts) AS count, unnest(helds) AS held) u
+    WHERE m.pos = u.pos AND m.count = u.count AND m.held = u.held RETURNING m.pos;
+  IF cardinality(groups) > 0 THEN
+    PERFORM semel_committed();
+    -- It takes its place among those that are due now: receivers look there first.
+    UPDATE semel_message m SET waits = false, due_at = greatest(m.due_at, clock_timestamp())
+    FROM semel_queue q, unnest(groups) AS g (grp),
+      LATERAL (SELECT h.pos FROM semel_message h WHERE h.queue = q.id AND h.grp = g.grp ORDER BY h.pos LIMIT 1) AS head
+    WHERE q.name = semel_remove.name AND m.pos = head.pos AND m.waits;
+  END IF;
+END
+$$;
+
+-- Gives messages back, deliverable after a while in microseconds. Answers as semel_remove.
+CREATE FUNCTION semel_return(positions bigint[], counts int[], helds boolean[], afters bigint[])
+RETURNS SETOF bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+    UPDATE semel_message m SET due_at = t + u.after * interval '1 microsecond', hold = u.after, held = false, until = NULL
+    FROM unnest(positions, counts, helds, afters) AS u (pos, count, held, after)
+    WHERE m.pos = u.pos AND m.count = u.count AND m.held = u.held RETURNING m.pos;
+END
+$$;
+
+-- Keeps messages from others for a while from now, in microseconds. Answers as semel_remove.
+CREATE FUNCTION semel_keep(positions bigint[], counts int[], visible bigint)
+RETURNS SETOF bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  RETURN QUERY
+    UPDATE semel_message m SET until = t + visible * interval '1 microsecond', hold = visible
+    FROM unnest(positions, counts) AS u (pos, count)
+    WHERE m.pos = u.pos AND m.count = u.count AND m.held RETURNING m.pos;
+END
+$$;
+
+-- Messages set aside for a person. A letter is self-contained.
+CREATE TABLE semel_letter (
+  seq            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  queue          int         NOT NULL,
+  id             text        NOT NULL,
+  kind           text        NOT NULL,               -- dead, mismatch, uncertain
+  reason         bytea       NOT NULL,
+  consumer       bytea       NOT NULL,
+  tenant         bytea       NOT NULL,
+  key            bytea       NOT NULL,
+  generation     int         NOT NULL,
+  token          bigint      NOT NULL,
+  attempts       int         NOT NULL,
+  first_received timestamptz,
+  dead_at        timestamptz NOT NULL,
+  msg_id         bytea       NOT NULL,
+  msg_queue      text        NOT NULL,
+  grp            bytea,
+  sent_at        timestamptz,
+  headers        bytea,                              -- JSON
+  body           bytea       NOT NULL,
+  UNIQUE (queue, id)
+);
+
+-- Letters in words, as semel_messages.
+CREATE VIEW semel_letters AS
+SELECT q.name AS queue, l.id, l.kind, encode(l.reason, 'escape') AS reason, encode(l.consumer, 'escape') AS consumer,
+  encode(l.tenant, 'escape') AS tenant, encode(l.key, 'escape') AS key, l.generation, l.token, l.attempts, l.first_received,
+  l.dead_at, encode(l.msg_id, 'escape') AS msg_id, l.msg_queue, encode(l.grp, 'escape') AS grp, l.sent_at,
+  encode(l.headers, 'escape') AS headers, octet_length(l.body) AS size, encode(substring(l.body FOR 1024), 'escape') AS body
+FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;

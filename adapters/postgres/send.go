@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// sendBytes bounds the bodies of one statement: the server holds its arguments in memory, several times.
+	sendBytes = 8 << 20
+	// maxBody is the largest body. A value of PostgreSQL, and a message of its protocol, ends at 1 GiB.
+	maxBody = 256 << 20
+)
+
+// Send accepts messages: all of them, or none. A message without ID gets one; one without SentAt is sent now.
+func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
+	if len(m) == 0 {
+		return nil
+	}
+	list := q.own(m)
+	err := q.db.once(ctx, func(p *pipeline) error {
+		return q.db.addSends(ctx, p, func(i int) int { return i }, list)
+	})
+	if err != nil {
+		return fmt.Errorf("send to queue %q: %w", q.name, err)
+	}
+	q.db.signal(q.name)
+	return nil
+}
+
+// own copies messages and names this queue in them.
+func (q *Queue) own(m []driver.Message) []driver.Message {
+	list := make([]driver.Message, len(m))
+	copy(list, m)
+	for i := range list {
+		list[i].Queue = q.name
+	}
+	return list
+}
+
+const (
+	// sqlSend accepts messages of no group. Its arguments are arrays, an element for each message:
+	// 1 queue 2 delay after sent_at in microseconds, 0 = none 3 sent_at, NULL = now 4 id 5 headers 6 body
+	sqlSend = `INSERT INTO semel_message (queue, due_at, hold, sent_at, id, headers, body)
+SELECT s.queue, d.due, (extract(epoch FROM d.due - n.now) * 1000000)::bigint,
+  coalesce(s.sent_at, n.now), s.id, s.headers, s.body
+FROM (SELECT clock_timestamp() AS now OFFSET 0) n,
+  unnest($1::int[], $2::bigint[], $3::timestamptz[], $4::bytea[], $5::bytea[], $6::bytea[])
+    AS s(queue, delay, sent_at, id, headers, body),
+  LATERAL (SELECT CASE s.delay WHEN 0 THEN n.now
+    ELSE greatest(n.now, coalesce(s.sent_at, n.now) + s.delay * interval '1 microsecond') END AS due) d`
+	// sqlSendOrdered accepts messages of groups, whose locks the transaction holds. The arguments of sqlSend, then
+	// 7 group 8 true for the first of its group in this statement
+	sqlSendOrdered = "SELECT semel_send($1, $2, $3, $4, $5, $6, $7, $8)"
+)
+
+// addSends adds the statements that send messages, each to the queue that it names, to a pipeline inside a transaction.
+// item says whose fault a refused message is. It may make queues first, in a transaction of its own. After the commit
+// call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
+func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m []driver.Message) error {
+	var free, ordered sendRows
+	for i := range m {
+		if err := checkMessage(&m[i]); err != nil {
+			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
+		}
+	}
+	db.addLocks(p, nil, m)
+	for i := range m {
+		queue, _, err := db.queueID(ctx, m[i].Queue, true)
+		if err != nil {
+			return fmt.Errorf("queue %q: %w", m[i].Queue, err)
+		}
+		rows := &free
+		if m[i].Group != "" {
+			rows = &ordered
+		}
+		if err := rows.add(p, queue, &m[i]); err != nil {
+			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
+		}
+	}
+	free.flush(p)
+	ordered.flush(p)
+	return nil
+}
+
+// sendRows are messages on their way into one statement, as columns.
+type sendRows struct {
+	queue                    int32s
+	delay                    int64s
+	sent                     stamps
+	id, headers, body, group bytess
+	first                    []bool
+	seen                     map[groupName]bool
+	bytes                    int
+}
+
+// groupName names an ordered group.
+type groupName struct {
+	queue int32
+	group string
+}
+
+// add appends a message; what was gathered before is flushed when it gets too much.
+func (r *sendRows) add(p *pipeline, queue int32, m *driver.Message) error {
+	headers, err := headersJSON(m.Headers)
+	if err != nil {
+		return err
+	}
+	id := m.ID
+	if id == "" {
+		if id, err = newID(); err != nil {
+			return err
+		}
+	}
+	if r.bytes > 0 && r.bytes+len(m.Body) > sendBytes {
+		r.flush(p)
+	}
+	body := m.Body
+	if body == nil {
+		body = []byte{} // nil is NULL
+	}
+	r.bytes += len(body)
+	r.queue, r.id, r.headers = append(r.queue, queue), append(r.id, []byte(id)), append(r.headers, headers)
+	r.delay, r.sent = append(r.delay, max(m.Delay, 0).Microseconds()), append(r.sent, m.SentAt)
+	r.body = append(r.body, body)
+	if m.Group == "" {
+		return nil
+	}
+	g := groupName{queue, m.Group}
+	r.group, r.first = append(r.group, []byte(m.Group)), append(r.first, !r.seen[g])
+	if r.seen == nil {
+		r.seen = map[groupName]bool{}
+	}
+	r.seen[g] = true
+	return nil
+}
+
+// flush adds the statement for what was gathered.
+func (r *sendRows) flush(p *pipeline) {
+	switch {
+	case len(r.queue) == 0:
+		return
+	case len(r.group) == 0:
+		p.exec("send", sqlSend, r.queue, r.delay, r.sent, r.id, r.headers, r.body)
+	default:
+		p.exec("send in order", sqlSendOrdered, r.queue, r.delay, r.sent, r.id, r.headers, r.body, r.group, r.first)
+	}
+	*r = sendRows{}
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// checkMessage refuses what could not be kept exactly: two headers that differ would come back as one, and keys are made
+// of headers.
+func checkMessage(m *driver.Message) error {
+	if m.Queue == "" {
+		return errors.New("it names no queue")
+	}
+	if err := checkText("queue name", m.Queue); err != nil {
+		return err
+	}
+	if len(m.Body) > maxBody {
+		return fmt.Errorf("body of %d bytes: at most %d; keep it elsewhere and send where it is", len(m.Body), maxBody)
+	}
+	return checkHeaders(m.Headers)
+}
+
+func checkHeaders(h map[string]string) error {
+	for k, v := range h {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("header %q: %q is not UTF-8: encode it (percent or base64), or put it into the body", k, v)
+		}
+	}
+	return nil
+}
+
+// headersJSON is what is kept of headers: JSON as bytes, because jsonb refuses NUL and text depends on the database's
+// encoding.
+func headersJSON(h map[string]string) ([]byte, error) {
+	if len(h) == 0 {
+		return nil, nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("write headers: %w", err)
+	}
+	return b, nil
+}
+
+func readHeaders(b []byte) (h map[string]string, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, fmt.Errorf("read headers: %w", err)
+	}
+	return h, nil
+}
+
+// newID makes an id for a message that has none: 128 random bits.
+func newID() (string, error) {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("make a message id: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}

@@ -1,0 +1,34 @@
+package postgres
+
+import "github.com/semel-dev/semel/driver"
+
+// Store keeps idempotency records. The plain case of every operation is one guarded statement, sent in one round trip;
+// whatever that does not match is decided by the driver's Decide functions while the records are locked.
+type Store struct{ db *DB }
+
+// maxResult is the largest result: a value of PostgreSQL, and a message of its protocol, ends at 1 GiB, and a replay has to
+// carry it. flushBytes bounds the results that go into one statement.
+const (
+	maxResult  = 64 << 20
+	flushBytes = 64 << 20
+)
+
+// Store returns the record store of the database; all of them are one.
+func (db *DB) Store() *Store { return &Store{db: db} }
+
+// Features describes the store. What of the server weakens its promise is in Caveats, as it was when Open looked.
+func (s *Store) Features() driver.StoreFeatures {
+	durable, caveats := s.db.caveats()
+	return driver.StoreFeatures{
+		Name: s.db.name, Kind: "postgres", Durable: durable, Caveats: caveats, ServerClock: true, Emits: true,
+		MaxTx: s.db.o.MaxTx, MaxResult: maxResult,
+	}
+}
+
+var (
+	_ driver.Transactor      = (*Store)(nil)
+	_ driver.RecordInspector = (*Store)(nil)
+	_ driver.Operator        = (*Store)(nil)
+	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.TxClassifier    = (*transaction)(nil)
+)

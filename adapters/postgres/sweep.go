@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
+// most 5 horizon. See semel_sweep_step.
+const sqlSweep = "SELECT * FROM semel_sweep_step($1, $2, $3, $4, $5)"
+
+const (
+	// sweepPages is a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep mean other pages.
+	sweepPages = 256
+	// sweepSmall is how many stretches a table has that is swept as a whole every time.
+	sweepSmall = 8
+	// sweepStep bounds what one transaction of a sweep removes, so that claims wait for some milliseconds at most.
+	sweepStep = 500
+)
+
+// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
+// horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
+// looks only at stretches of the table where something can be due: at each of them once in an hour at least. Several
+// processes may sweep at once.
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+	if limit <= 0 {
+		limit = math.MaxInt
+	}
+	w := &sweep{db: s.db, horizon: horizon}
+	for {
+		left := limit - sum.Purged - sum.Stranded
+		if left <= 0 {
+			return sum, true, nil
+		}
+		if err := w.step(ctx, min(left, sweepStep)); err != nil {
+			return sum, false, fmt.Errorf("sweep: %w", err)
+		}
+		sum.Purged += w.did.Purged
+		sum.Stranded += w.did.Stranded
+		if w.end {
+			return sum, false, nil
+		}
+	}
+}
+
+// sweep is one call of Sweep on its way through the table.
+type sweep struct {
+	db      *DB
+	horizon time.Duration
+	from    int64 // the stretch to go on with
+	end     bool  // there is no further one
+	did     driver.Swept
+}
+
+// step sweeps one stretch, or a part of it, in one transaction.
+func (w *sweep) step(ctx context.Context, most int) error {
+	var horizon *time.Duration
+	if w.horizon > 0 {
+		horizon = &w.horizon
+	}
+	var did driver.Swept
+	var park []driver.Record
+	from, end := w.from, true
+	err := w.db.with(ctx, func(conn *pgxpool.Conn) error {
+		p := &pipeline{}
+		p.beginLong(w.db)
+		p.query("sweep a stretch", func(rows pgx.Rows) error {
+			for rows.Next() {
+				var (
+					stretch int64
+					purged  *int64
+					whole   *bool
+					found   []byte
+					now     time.Time
+				)
+				if err := rows.Scan(&stretch, &purged, &whole, &found, &now); err != nil {
+					return err
+				}
+				if found == nil {
+					did.Purged, end, from = int(*purged), false, stretch
+					if *whole {
+						from++
+					}
+					continue
+				}
+				r, err := readRecord(found)
+				if err != nil {
+					return err
+				}
+				if after, v := driver.DecideSweep(r, now, w.horizon); v == driver.SweepStrand {
+					park = append(park, after)
+				}
+			}
+			return rows.Err()
+		}, sqlSweep, w.from, int32(sweepPages), int32(sweepSmall), int32(most), horizon)
+		if err := p.run(ctx, conn); err != nil {
+			return err
+		}
+		p = &pipeline{}
+		p.store(park)
+		p.commit()
+		return p.run(ctx, conn)
+	})
+	if err != nil {
+		return err
+	}
+	did.Stranded = len(park)
+	w.did, w.from, w.end = did, from, end
+	return nil
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is for programs that hold a transaction of their own: the records commit with whatever else it does. It has
+// to be at read committed, PostgreSQL's default. After an error it is aborted: roll it back.
+
+// ErrPending reports a key that is neither new nor completed: somebody runs it, or its last run failed or is unclear.
+// ClaimTx says more.
+var ErrPending = errors.New("the key has a record that is not completed")
+
+// sqlSeen claims one key as completed. 1 hash 2 nonce 3 consumer 4 tenant 5 key 6 keep 7 wait. See semel_claim.
+const sqlSeen = `SELECT found FROM semel_claim(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[0::bigint], ARRAY[0::smallint],
+  ARRAY[$3::bytea], ARRAY[$4::bytea], ARRAY[$5::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bytea], $6::bigint, $7::int)`
+
+// sqlRecordText reads one record. 1 its hash
+const sqlRecordText = "SELECT semel_row(r) FROM semel_record r WHERE hash = $1::uuid"
+
+// SeenTx is an inbox in one call: it answers true when the key was completed before. Else it records the key as completed,
+// for at least keep, with the caller's transaction: do the effects in it, and commit. A twin of the key waits for the
+// commit, for Options.LockWait at most. [ErrPending] tells that the key is in the hands of a consumer.
+func (s *Store) SeenTx(ctx context.Context, tx pgx.Tx, k driver.Key, keep time.Duration) (bool, error) {
+	return s.seen(k, keep, func(sql string, args ...any) scanner { return tx.QueryRow(ctx, sql, args...) })
+}
+
+// SeenSQLTx is SeenTx for database/sql, with any driver for PostgreSQL.
+func (s *Store) SeenSQLTx(ctx context.Context, tx *sql.Tx, k driver.Key, keep time.Duration) (bool, error) {
+	return s.seen(k, keep, func(sql string, args ...any) scanner { return tx.QueryRowContext(ctx, sql, args...) })
+}
+
+func (s *Store) seen(k driver.Key, keep time.Duration, ask func(sql string, args ...any) scanner) (bool, error) {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	hash := uuidText(hashOf(&k))
+	for range claimTries {
+		var found []byte
+		err := ask(sqlSeen, hash, uuidText(nonce), []byte(k.Consumer), []byte(k.Tenant), []byte(k.Raw), micros(keep),
+			millis(s.db.o.LockWait)).Scan(&found)
+		if isNone(err) { // this very transaction wrote the record, or it went away
+			if err = ask(sqlRecordText, hash).Scan(&found); isNone(err) {
+				continue
+			}
+		}
+		switch {
+		case err != nil:
+			return false, fmt.Errorf("look for key %q: %w", k.Raw, explain(err))
+		case found == nil:
+			return false, nil
+		}
+		return isSeen(found, k)
+	}
+	return false, fmt.Errorf("look for key %q: the record goes away whenever it is looked at: %w", k.Raw,
+		driver.ErrNotCommitted)
+}
+
+func isNone(err error) bool { return errors.Is(err, pgx.ErrNoRows) || errors.Is(err, sql.ErrNoRows) }
+
+// isSeen judges a record that was there.
+func isSeen(found []byte, k driver.Key) (bool, error) {
+	r, err := readRecord(found)
+	switch {
+	case err != nil:
+		return false, err
+	case r.Key != k:
+		return false, fmt.Errorf("key %q: %w", k.Raw, errCollision)
+	case r.State != driver.Completed:
+		return false, fmt.Errorf("key %q is %s: %w", k.Raw, r.State, ErrPending)
+	}
+	return true, nil
+}
+
+func uuidText(u [16]byte) string { return pgtype.UUID{Bytes: u, Valid: true}.String() }
+
+// ClaimTx decides claims inside the caller's transaction. What it acquires is held when that commits: complete it with
+// FinishTx before, or with Finish after.
+func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]driver.Grant, error) {
+	out := make([]driver.Grant, len(c))
+	registerArrays(tx.Conn())
+	for _, part := range sortKeys(len(c), func(i int) *driver.Key { return &c[i].Key }).layers() {
+		if len(part.index) == 0 {
+			continue
+		}
+		var old []int
+		p := &pipeline{}
+		p.query("claim", func(rows pgx.Rows) (err error) {
+			old, _, err = readClaims(rows, part, c, out, nil)
+			return err
+		}, sqlClaim, claimArgs(part, c, nil, s.db.o.LockWait)...)
+		if err := p.run(ctx, tx); err != nil {
+			return nil, fmt.Errorf("claim: %w", explain(err))
+		}
+		known := part.only(old)
+		err := s.db.inTx(ctx, tx, known, func(locked []lockedRecord) []driver.Record {
+			changes, missing := decideClaims(locked, known, c, out)
+			for _, at := range missing {
+				out[known.index[at]] = driver.Grant{Err: fmt.Errorf("the record went away: %w", driver.ErrNotCommitted)}
+			}
+			return changes
+		})
+		if err != nil {
+			return nil, fmt.Errorf("claim: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// FinishTx ends attempts inside the caller's transaction.
+func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(f))
+	registerArrays(tx.Conn())
+	for _, part := range sortKeys(len(f), func(i int) *driver.Key { return &f[i].Hold.Key }).layers() {
+		err := s.db.inTx(ctx, tx, part, func(locked []lockedRecord) (changes []driver.Record) {
+			for at, i := range part.index {
+				l := &locked[at]
+				if out[i] = driver.Lost; l.r.Key != f[i].Hold.Key {
+					continue
+				}
+				after, o, changed := driver.DecideFinish(l.r, f[i], l.now)
+				if out[i] = o; changed {
+					changes = append(changes, after)
+				}
+			}
+			return changes
+		})
+		if err != nil {
+			return nil, fmt.Errorf("finish: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// inTx is underLock inside a transaction of the caller.
+func (db *DB) inTx(ctx context.Context, tx pgx.Tx, part keyed, decide func([]lockedRecord) []driver.Record) error {
+	if len(part.index) == 0 {
+		return nil
+	}
+	locked := make([]lockedRecord, len(part.index))
+	p := &pipeline{}
+	db.addLock(p, part, false, locked)
+	if err := p.run(ctx, tx); err != nil {
+		return explain(err)
+	}
+	p = &pipeline{}
+	p.store(decide(locked))
+	return explain(p.run(ctx, tx))
+}

@@ -1,0 +1,379 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// sqlOpen opens a transaction for handlers. 1 idle time in milliseconds 2 sealed. See semel_begin.
+	sqlOpen = "SELECT semel_begin($1, $2)"
+	// sqlWithin makes sure that it is still open. 1 its id. See semel_within.
+	sqlWithin = "SELECT semel_within($1)"
+	// sqlUnclaim takes claims back. 1 hashes 2 tokens 3 nonces. See semel_unclaim.
+	sqlUnclaim = "SELECT semel_unclaim($1, $2, $3)"
+)
+
+const (
+	// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
+	sealFrom = 16
+	// loneliness is how long transactions take one claim each after one of several was refused at COMMIT and nobody could
+	// tell which.
+	loneliness = 5 * time.Second
+)
+
+// transaction is an open transaction that holds claims.
+//
+// New records of a batch are written as COMPLETED when they are claimed: nobody else sees them before COMMIT, and a
+// second version of each would cost as much as the first. What makes this safe is that only [transaction.Commit] can
+// commit: the row of semel_open has the server refuse a COMMIT of anybody else (a handler's). Records of items that
+// failed or did not run are deleted, those whose result or retention is another are written again.
+type transaction struct {
+	s    *Store
+	std  *sql.Conn
+	raw  *stdlib.Conn
+	conn *pgx.Conn
+	tx   pgx.Tx
+	id   int64
+	held []heldClaim
+	// at is the server's time when the claims were decided, began ours.
+	at, began time.Time
+
+	mu    sync.Mutex
+	ended bool
+	binds int // how often a handle was lent: once for each run of a handler
+	lent  *lentDB
+	// misuse is what a handler did that must not be committed, and during which run.
+	misuse    error
+	misuseRun int
+}
+
+// heldClaim is what the transaction acquired, with the record as it was before: a claim without a work is taken back.
+type heldClaim struct {
+	before *driver.Record // nil: there was none
+	after  driver.Record
+	// keep is set for a new record that was written as COMPLETED, to be kept for so long (microseconds).
+	keep int64
+}
+
+// OffersTx reports whether handle is a *pgx.Tx or a **sql.Tx.
+func (s *Store) OffersTx(handle any) bool {
+	switch handle.(type) {
+	case *pgx.Tx, **sql.Tx:
+		return true
+	}
+	return false
+}
+
+// Begin opens a transaction and decides the claims inside it, in one round trip when all keys are new. A key that another
+// transaction holds is waited for, Options.LockWait at most, and then Busy. What a claim changes without acquiring (an
+// expired claim under Once is parked, a lease too far ahead is cut) is committed at once, in a transaction of its own.
+// The Tx is nil when nothing was acquired. The server rolls it back when nothing happens in it for Options.MaxTx.
+//
+// Until its Commit is called nothing of it is committed, whatever error there is.
+func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	if len(c) == 0 {
+		return nil, nil, nil
+	}
+	o := &opening{s: s, c: c, out: make([]driver.Grant, len(c))}
+	o.todo = sortKeys(len(c), func(i int) *driver.Key { return &c[i].Key })
+	if len(o.todo.layers()) > 1 {
+		return nil, nil, fmt.Errorf("begin: the same key twice: %w", driver.ErrNotCommitted)
+	}
+	if time.Now().UnixNano() < s.db.lonely.Load() {
+		o.leaveOne()
+	}
+	for range claimTries {
+		x, again, err := o.try(ctx)
+		switch {
+		case err != nil:
+			return nil, nil, fmt.Errorf("begin: %w", notSent(err))
+		case again:
+			continue
+		case x == nil:
+			return nil, o.out, nil
+		}
+		return x, o.out, nil
+	}
+	return nil, nil, fmt.Errorf("begin: the records change too fast: %w", driver.ErrNotCommitted)
+}
+
+// opening is one call of Begin.
+type opening struct {
+	s    *Store
+	c    []driver.Claim
+	out  []driver.Grant
+	todo keyed // what is not answered as busy
+}
+
+// leaveOne keeps the first claim of the call.
+func (o *opening) leaveOne() {
+	var first, rest []int
+	for at, i := range o.todo.index {
+		if i == 0 {
+			first = append(first, at)
+		} else {
+			rest = append(rest, at)
+		}
+	}
+	o.busy(o.todo.only(rest))
+	o.todo = o.todo.only(first)
+}
+
+func (o *opening) busy(part keyed) {
+	for _, i := range part.index {
+		o.out[i] = lockedGrant(&o.c[i])
+	}
+}
+
+// try opens a transaction. again: something had to be done before, and was.
+func (o *opening) try(ctx context.Context) (x *transaction, again bool, err error) {
+	if len(o.todo.index) == 0 {
+		return nil, false, nil
+	}
+	t, old, err := o.open(ctx)
+	if err != nil {
+		if code(err) == codeFloor {
+			return nil, true, nil
+		}
+		if code(err) == codeLocked {
+			return nil, true, o.leaveLocked(ctx)
+		}
+		return nil, false, err
+	}
+	keepIt := false
+	defer func() {
+		if !keepIt {
+			t.end(ctx)
+		}
+	}()
+	if len(old.index) > 0 {
+		if again, err = o.known(ctx, t, old); again || err != nil {
+			return nil, again, err
+		}
+	}
+	if len(t.held) == 0 {
+		return nil, false, nil
+	}
+	keepIt = true
+	return t, false, nil
+}
+
+// open sends BEGIN and the claims of new keys. It answers the claims that the records of others have to decide under a
+// lock.
+func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err error) {
+	x = &transaction{s: o.s, held: make([]heldClaim, 0, len(o.todo.index))}
+	if err := x.connect(ctx); err != nil {
+		return nil, old, err
+	}
+	defer func() {
+		if err != nil {
+			x.end(ctx)
+		}
+	}()
+	keep := o.s.db.keep.Load()
+	if len(o.todo.index) < sealFrom {
+		keep = 0
+	}
+	var arg *int64
+	if keep > 0 {
+		arg = &keep
+	}
+	p := &pipeline{}
+	p.begin()
+	p.query("open", func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(&x.id); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}, sqlOpen, millis(o.s.db.o.MaxTx), keep > 0)
+	var places []int
+	p.query("claim", func(rows pgx.Rows) (err error) {
+		places, x.at, err = readClaims(rows, o.todo, o.c, o.out, func(r driver.Record) {
+			x.held = append(x.held, heldClaim{after: r, keep: keep})
+		})
+		return err
+	}, sqlClaim, claimArgs(o.todo, o.c, arg, o.s.db.o.LockWait)...)
+	if err := p.run(ctx, x.conn); err != nil {
+		return x, old, err // x, not nil: the deferred function ends it
+	}
+	x.tx, x.began = p.tx, time.Now()
+	return x, o.todo.only(places), nil
+}
+
+// known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
+// record went away, or a decision has to be durable whatever becomes of this transaction.
+func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
+	locked := make([]lockedRecord, len(part.index))
+	p := &pipeline{}
+	o.s.db.addLock(p, part, true, locked)
+	if err := p.run(ctx, x.conn); err != nil {
+		return false, err
+	}
+	var changes []driver.Record
+	var durable []int
+	for at, i := range part.index {
+		l := &locked[at]
+		switch {
+		case l.r.State == driver.Absent: // locked, or gone
+			o.busy(part.only([]int{at}))
+			continue
+		case l.r.Key != o.c[i].Key:
+			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, errCollision)}
+			continue
+		}
+		after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
+		o.out[i] = g
+		switch {
+		case changed && g.Verdict != driver.Acquired:
+			durable = append(durable, at)
+		case changed:
+			changes = append(changes, after)
+			x.held = append(x.held, heldClaim{before: &l.r, after: after})
+			x.at = l.now
+		}
+	}
+	if len(durable) > 0 {
+		x.end(ctx)
+		return true, o.decideNow(ctx, part.only(durable))
+	}
+	p = &pipeline{}
+	p.store(changes)
+	return false, p.run(ctx, x.conn)
+}
+
+// decideNow commits decisions that acquire nothing.
+func (o *opening) decideNow(ctx context.Context, part keyed) error {
+	return o.s.db.underLock(ctx, part, true, func(locked []lockedRecord) (changes []driver.Record) {
+		for at, i := range part.index {
+			l := &locked[at]
+			if l.r.Key != o.c[i].Key {
+				continue
+			}
+			after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
+			if changed && g.Verdict != driver.Acquired {
+				changes = append(changes, after)
+			}
+		}
+		return changes
+	})
+}
+
+// leaveLocked finds out which keys other transactions hold, and leaves them out. They were waited for already.
+func (o *opening) leaveLocked(ctx context.Context) error {
+	free, err := o.probe(ctx, o.todo)
+	o.todo = free
+	return err
+}
+
+// probe claims keys in a transaction that is rolled back, and answers those that nobody else holds.
+func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error) {
+	c, err := o.s.db.acquire(ctx)
+	if err != nil {
+		return free, err
+	}
+	p := &pipeline{}
+	p.exec("begin", sqlBegin)
+	p.exec("claim", sqlClaim, claimArgs(part, o.c, nil, lockedRetry)...)
+	p.exec("rollback", "ROLLBACK")
+	err = p.run(ctx, c)
+	reset(ctx, c.Conn())
+	c.Release()
+	switch {
+	case err == nil:
+		return part, nil
+	case code(err) != codeLocked:
+		return free, err
+	case len(part.index) == 1:
+		o.busy(part)
+		return free, nil
+	}
+	half := len(part.index) / 2
+	a, err := o.probe(ctx, keyed{part.hashes[:half], part.index[:half]})
+	if err != nil {
+		return free, err
+	}
+	b, err := o.probe(ctx, keyed{part.hashes[half:], part.index[half:]})
+	return keyed{slices.Concat(a.hashes, b.hashes), slices.Concat(a.index, b.index)}, err
+}
+
+// connect takes a connection that can be lent as pgx's and as database/sql's.
+func (x *transaction) connect(ctx context.Context) error {
+	select {
+	case <-x.s.db.closing:
+		return ErrClosed
+	default:
+	}
+	std, err := x.s.db.std.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", x.s.db.name, explain(err))
+	}
+	x.std = std
+	return std.Raw(func(c any) error {
+		raw, ok := c.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("driver connection is a %T", c)
+		}
+		x.raw, x.conn = raw, raw.Conn()
+		return nil
+	})
+}
+
+// end rolls back what is open and gives the connection back. The caller holds mu, or nobody else knows x yet.
+func (x *transaction) end(ctx context.Context) {
+	if x.ended {
+		return
+	}
+	x.ended = true
+	if x.lent != nil {
+		x.lent.close()
+	}
+	if x.conn != nil {
+		reset(ctx, x.conn)
+	}
+	_ = x.std.Close() // gives it back; the pool throws away what is closed or in a transaction
+}
+
+// Rollback gives everything back, the claims included.
+func (x *transaction) Rollback(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.end(ctx)
+	return nil
+}
+
+// Transient reports an error of the handle that is nobody's failure: a deadlock, a serialization failure, a lock that was
+// waited for in vain, a connection that broke, a server that cannot write (FM50), a transaction that the handler before it
+// had aborted already. What a statement can bring upon itself,
+// as a timeout or too much memory, is its handler's: it must not be repeated for ever.
+func (x *transaction) Transient(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	switch c := code(err); {
+	case c == "40001", c == "40P01", c == codeLocked:
+		return true
+	case c == "53100", c == "58030", c == "25006": // the disk is full, or broken; the server became a standby
+		return true
+	case isStale(err), c == "26000", c == "42P05": // a prepared statement got lost
+		return true
+	case c == "25P02": // aborted by the handler before
+		return x.misused(errAborted)
+	case c == "":
+		return x.conn.IsClosed() || x.misused(errOpen)
+	default:
+		return environmental(err) && x.conn.IsClosed()
+	}
+}

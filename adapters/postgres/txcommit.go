@@ -1,0 +1,166 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Commit writes the works and commits, in one round trip. Whatever the answer, the transaction has ended.
+func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended {
+		return fmt.Errorf("commit: %w", pgx.ErrTxClosed)
+	}
+	err := x.commit(ctx, w)
+	x.end(ctx)
+	if err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	out := make([]driver.Outcome, len(w))
+	all := make([]int, len(w))
+	for i := range w {
+		out[i], all[i] = driver.Applied, i
+		if f := &w[i].Finish; f.Final == driver.Complete {
+			x.s.db.keep.Store(micros(f.Keep))
+		}
+	}
+	x.s.db.settled(w, out)
+	x.s.db.emitted(w, all)
+	return nil
+}
+
+func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
+	if err := x.s.db.checkWorks(ctx, w, true); err != nil {
+		return err
+	}
+	works, err := x.works(w)
+	if err != nil {
+		return err
+	}
+	if err := x.recall(w); err != nil {
+		return err
+	}
+	all := make([]int, len(w))
+	for i := range w {
+		all[i] = i
+	}
+	p := &pipeline{}
+	p.exec("look whether the transaction is open", sqlWithin, x.id)
+	if err := x.addRecords(p, w, works); err != nil {
+		return err
+	}
+	if err := x.s.db.addWorks(ctx, p, w, all); err != nil {
+		return notSent(err)
+	}
+	if counts(w) {
+		if err := p.run(ctx, x.conn); err != nil {
+			return x.blame(w, wrote(err))
+		}
+		p = &pipeline{}
+	}
+	p.commit()
+	return x.blame(w, wrote(p.run(ctx, x.conn)))
+}
+
+// works finds the work of each claim, -1 where there is none. A work that this transaction does not hold is refused.
+func (x *transaction) works(w []driver.Work) ([]int, error) {
+	held := make(map[driver.Nonce]int, len(x.held))
+	works := make([]int, len(x.held))
+	for i := range x.held {
+		held[x.held[i].after.Nonce], works[i] = i, -1
+	}
+	for i := range w {
+		h := &w[i].Finish.Hold
+		at, ok := held[h.Nonce]
+		if !ok || works[at] >= 0 || x.held[at].after.Hold() != *h {
+			return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", h.Key.Raw)}
+		}
+		works[at] = i
+	}
+	return works, nil
+}
+
+// addRecords adds what becomes of the records. Each statement fails on the server unless it finds every one of them.
+func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) error {
+	now := x.at.Add(time.Since(x.began))
+	var (
+		back        keyed // new records without a work
+		tokens      int64s
+		nonces      uuids
+		stored      []driver.Record
+		plain, done keyed // completions of records that are IN_PROGRESS, and of those that were written as COMPLETED
+	)
+	for i := range x.held {
+		h := &x.held[i]
+		at := works[i]
+		if at < 0 {
+			if h.before != nil {
+				stored = append(stored, *h.before)
+				continue
+			}
+			back.hashes = append(back.hashes, hashOf(&h.after.Key))
+			tokens, nonces = append(tokens, int64(h.after.Token)), append(nonces, h.after.Nonce)
+			continue
+		}
+		f := &w[at].Finish
+		switch {
+		case f.Final != driver.Complete:
+			after, o, _ := driver.DecideFinish(h.after, *f, now)
+			if o != driver.Applied {
+				return &driver.ItemError{Index: at, Err: fmt.Errorf("the end %q cannot be written: %v", f.Final, o)}
+			}
+			stored = append(stored, after)
+		case h.keep == 0:
+			plain.add(&h.after.Key, at)
+		case h.keep != micros(f.Keep) || len(f.Result) > 0 || f.Reason != "":
+			done.add(&h.after.Key, at)
+		}
+	}
+	finish := func(i int) *driver.Finish { return &w[i].Finish }
+	if len(back.hashes) > 0 {
+		p.exec("take claims back", sqlUnclaim, back.hashes, tokens, nonces)
+	}
+	p.store(stored)
+	p.complete(plain, finish, driver.InProgress, x.s.db.o.LockWait)
+	p.complete(done, finish, driver.Completed, x.s.db.o.LockWait)
+	return nil
+}
+
+// blame names the culprit of a refused commit, where that is certain. A deferred constraint is somebody's among several
+// handlers that shared the transaction: then the next transactions take one claim each for a while, so that it can only
+// be that one's.
+func (x *transaction) blame(w []driver.Work, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case code(err) == codeForeign:
+		return errors.New(err.Error()) // what the handler committed is committed
+	case !blameless(err) && code(err) != codeGuard:
+		return err
+	}
+	culprit := -1
+	for i := range w {
+		if len(statements(&w[i])) > 0 {
+			if culprit >= 0 {
+				culprit = -1
+				break
+			}
+			culprit = i
+		}
+	}
+	if len(w) == 1 {
+		culprit = 0
+	}
+	if culprit >= 0 {
+		return &driver.ItemError{Index: culprit, Err: err}
+	}
+	x.s.db.lonely.Store(time.Now().Add(loneliness).UnixNano())
+	return err
+}

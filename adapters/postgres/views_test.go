@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// TestViewsForPeople select everything, whatever bytes there are.
+func TestViewsForPeople(t *testing.T) {
+	db := openFor(t, Options{})
+	s, q, ctx := db.Store(), db.Queue("orders"), t.Context()
+	look := func(sql string) []string {
+		rows, err := db.pool.Query(ctx, sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+			values, err := row.Values()
+			return strings.TrimSuffix(fmt.Sprintln(values...), "\n"), err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return out
+	}
+	const strange = "a\x00\xffé"
+	k := driver.Key{Consumer: "shop", Tenant: strange, Raw: strange}
+	g := mustClaim(t, s, claimOf(k, long), claimOf(driver.Key{Consumer: "shop", Raw: "running"}, long))
+	f := completion(g[0])
+	f.Result = []byte(strange)
+	if _, err := s.Finish(ctx, f); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range []driver.Message{
+		{ID: "taken", Body: []byte(strange)}, {ID: strange, Group: "g", Body: []byte("x"), Headers: map[string]string{"h": "1"}},
+		{ID: "second", Group: "g"}, {ID: "later", Delay: long},
+	} {
+		if i == 1 {
+			if ds, err := q.Receive(ctx, 1); err != nil || len(ds) != 1 {
+				t.Fatal(ds, err)
+			}
+		}
+		if err := q.Send(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	letter := driver.Letter{ID: "l", Kind: driver.LetterDead, Key: k, Reason: strange, Message: driver.Message{ID: strange, Body: []byte(strange)}}
+	if err := q.PutLetter(ctx, letter); err != nil {
+		t.Fatal(err)
+	}
+	const escaped = `a\000\377\303\251`
+	for _, x := range []struct{ sql, want string }{
+		{"SELECT consumer, tenant, key, state, result FROM semel_records WHERE state = 'COMPLETED'",
+			"[shop " + escaped + " " + escaped + " COMPLETED " + escaped + "]"},
+		{"SELECT key, state, takeover FROM semel_records WHERE state <> 'COMPLETED'", "[running IN_PROGRESS resume]"},
+		{"SELECT queue, id, state, body FROM semel_messages ORDER BY pos",
+			"[orders taken in flight " + escaped + " orders " + escaped + " ready x orders second waits for its group  orders later delayed ]"},
+		{"SELECT headers FROM semel_messages WHERE headers IS NOT NULL", `[{"h":"1"}]`},
+		{"SELECT queue, id, kind, tenant, key, reason, msg_id, size FROM semel_letters",
+			"[orders l dead " + escaped + " " + escaped + " " + escaped + " " + escaped + " 5]"},
+	} {
+		rows := look(x.sql)
+		if got := fmt.Sprint(rows); got != x.want {
+			t.Errorf("%s:\n%s, wanted\n%s", x.sql, got, x.want)
+		}
+	}
+	for view, n := range map[string]int{"records": 2, "messages": 4, "letters": 1} {
+		if rows := look("SELECT * FROM semel_" + view); len(rows) != n {
+			t.Errorf("%s has %d rows, wanted %d", view, len(rows), n)
+		}
+		if _, err := db.pool.Exec(ctx, "DELETE FROM semel_"+view); code(err) != "55000" {
+			t.Errorf("%s can be written to: %v", view, err)
+		}
+	}
+}

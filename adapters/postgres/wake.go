@@ -1,0 +1,313 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// channel is where processes tell each other of messages; a payload is the id of a queue. Schemas of one database
+	// share it: the worst of that is a look for nothing.
+	channel = "semel"
+	// 1 payloads
+	sqlNotify = "SELECT count(pg_notify('" + channel + "', p)) FROM unnest($1::text[]) AS p"
+	// notifyGap is the least time between two notifications of a process: a notification takes a lock that is the whole
+	// server's.
+	notifyGap = 5 * time.Millisecond
+	// helloWait is how long a new listener waits for its own notification, pingEvery how long it trusts a silent
+	// connection.
+	helloWait, pingEvery = 2 * time.Second, 30 * time.Second
+	// redialMin and redialMax bound the pauses between attempts to listen. deafPause follows one that worked but heard
+	// nothing: behind a pooler each leaves a connection behind that listens for nobody.
+	redialMin, redialMax, deafPause = 200 * time.Millisecond, 30 * time.Second, 10 * time.Minute
+)
+
+// waker wakes blocked receivers: those of this process directly, those of others by NOTIFY. Both are hints; receivers
+// look by themselves every Options.PollInterval. A sending transaction never contains a NOTIFY, because the server lets
+// only one such transaction commit at a time: a goroutine sends them after the commit, and what comes meanwhile goes
+// together.
+type waker struct {
+	db  *DB
+	cfg *pgx.ConnConfig
+	// fronts are what receivers know of the queues' indexes: id of the queue → *front.
+	fronts sync.Map
+	// listening: notifications of others arrive.
+	listening atomic.Bool
+	// backend is the server's process id of the listening connection.
+	backend atomic.Uint32
+
+	ctx  context.Context
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	started   bool // the listener
+	notifying bool
+	waiting   map[string]map[*waiter]bool
+	pending   map[int32]bool // queues to tell others of
+}
+
+// waiter is one Receive that looks or waits. It is registered before it looks, so that nothing that comes after the
+// look is missed.
+type waiter struct {
+	queue  string
+	signal chan struct{}
+}
+
+func newWaker(db *DB, cfg *pgx.ConnConfig) *waker {
+	w := &waker{db: db, cfg: cfg.Copy(), waiting: map[string]map[*waiter]bool{}, pending: map[int32]bool{}}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	return w
+}
+
+// close ends the listener and the notifier and waits for them.
+func (w *waker) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.stop()
+	w.done.Wait()
+}
+
+func (w *waker) wait(queue string) *waiter {
+	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting[queue] == nil {
+		w.waiting[queue] = map[*waiter]bool{}
+	}
+	w.waiting[queue][x] = true
+	return x
+}
+
+func (w *waker) leave(x *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting[x.queue], x)
+	if len(w.waiting[x.queue]) == 0 {
+		delete(w.waiting, x.queue)
+	}
+}
+
+// sleep waits until x is signalled, next has passed (negative: not known) or it is time to look anyhow. woken tells the
+// first. idle counts the looks that found nothing. x is not registered any more afterwards.
+func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Duration) (woken bool, err error) {
+	defer w.leave(x)
+	w.listen()
+	d := w.interval(idle)
+	if next >= 0 {
+		d = min(d, max(next, time.Millisecond))
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-x.signal:
+		return true, nil
+	case <-t.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.db.closing:
+		return false, ErrClosed
+	}
+}
+
+// interval is how long a receiver waits that nobody wakes. Without notifications it looks more often at first.
+func (w *waker) interval(idle int) time.Duration {
+	d := w.db.o.PollInterval
+	if w.listening.Load() {
+		return d
+	}
+	return max(min(d, d/10<<min(idle/4, 8)), time.Millisecond)
+}
+
+// signal wakes those who wait for messages of the queues, here and in other processes. Call it after the commit.
+func (db *DB) signal(queues ...string) {
+	w := db.wake
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range queues {
+		w.wakeLocal(name)
+		id, ok := db.queues.Load(name)
+		if !ok || db.o.NoListen || w.closed {
+			continue
+		}
+		w.pending[id.(int32)] = true
+		if !w.notifying {
+			w.notifying = true
+			w.done.Add(1)
+			go w.notify()
+		}
+	}
+}
+
+// wakeLocal signals every waiter of a queue; those that find nothing wait again. The lock is held.
+func (w *waker) wakeLocal(queue string) {
+	for x := range w.waiting[queue] {
+		select {
+		case x.signal <- struct{}{}:
+		default: // signalled before
+		}
+	}
+}
+
+func (w *waker) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for queue := range w.waiting {
+		w.wakeLocal(queue)
+	}
+}
+
+// notify tells other processes of queues until there is nothing left to tell.
+func (w *waker) notify() {
+	defer w.done.Done()
+	for {
+		w.mu.Lock()
+		ids := make([]string, 0, len(w.pending))
+		for id := range w.pending {
+			ids = append(ids, strconv.Itoa(int(id)))
+		}
+		clear(w.pending)
+		if len(ids) == 0 || w.closed {
+			w.notifying = false
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		_ = w.publish(ids) // it is a hint: without it the others look by themselves
+		if !w.pause(notifyGap) {
+			continue // closed
+		}
+	}
+}
+
+// publish sends notifications. Nobody waits for their commit to become durable.
+func (w *waker) publish(payloads []string) error {
+	ctx, cancel := context.WithTimeout(w.ctx, helloWait)
+	defer cancel()
+	p := &pipeline{}
+	p.exec("begin", sqlBegin)
+	p.exec("set", "SET LOCAL synchronous_commit = off")
+	p.exec("notify", sqlNotify, payloads)
+	p.commit()
+	return w.db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
+}
+
+// pause waits; false when the database is closed.
+func (w *waker) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// listen starts the listener with the first receiver that has to wait.
+func (w *waker) listen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started || w.closed || w.db.o.NoListen || w.db.o.ReadOnly {
+		return
+	}
+	w.started = true
+	w.done.Add(1)
+	go func() {
+		defer w.done.Done()
+		for pause := redialMin; w.ctx.Err() == nil; pause = min(2*pause, redialMax) {
+			switch worked, deaf := w.session(); {
+			case worked:
+				pause = redialMin
+			case deaf:
+				pause = deafPause
+			}
+			if w.listening.Swap(false) {
+				w.wakeAll() // they look more often from now on
+			}
+			if !w.pause(pause) {
+				return
+			}
+		}
+	}()
+}
+
+// session listens on a connection of its own until that fails. worked tells whether notifications arrived, deaf that they
+// do not: a pooler in transaction mode accepts LISTEN and forwards nothing.
+func (w *waker) session() (worked, deaf bool) {
+	ctx, cancel := context.WithTimeout(w.ctx, pingEvery)
+	defer cancel()
+	c, err := pgx.ConnectConfig(ctx, w.cfg)
+	if err != nil {
+		return false, false
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Second)
+		defer cancel()
+		_ = c.Close(end)
+	}()
+	if _, err := c.Exec(ctx, "LISTEN "+channel); err != nil {
+		return false, false
+	}
+	w.backend.Store(c.PgConn().PID())
+	hello := "hello " + strconv.FormatUint(uint64(c.PgConn().PID()), 10)
+	if err := w.publish([]string{hello}); err != nil {
+		return false, false
+	}
+	for wait := helloWait; ; {
+		n, err := w.next(c, wait)
+		switch {
+		case err != nil:
+			return worked, false
+		case n == nil && !worked:
+			return false, true
+		case n == nil:
+			continue
+		case n.Payload == hello:
+			worked, wait = true, pingEvery
+			w.listening.Store(true)
+			w.wakeAll() // what came before we listened
+		default:
+			w.heard(n.Payload)
+		}
+	}
+}
+
+// next answers the next notification; nil when there was none for a while and the connection still lives.
+func (w *waker) next(c *pgx.Conn, wait time.Duration) (*pgconn.Notification, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, wait)
+	defer cancel()
+	n, err := c.WaitForNotification(ctx)
+	if err == nil || w.ctx.Err() != nil || ctx.Err() == nil {
+		return n, err
+	}
+	ping, cancel := context.WithTimeout(w.ctx, helloWait)
+	defer cancel()
+	return nil, c.Ping(ping)
+}
+
+// heard wakes the waiters of the queue that a notification names.
+func (w *waker) heard(payload string) {
+	id, err := strconv.ParseInt(payload, 10, 32)
+	if err != nil {
+		return // somebody else's
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for queue := range w.waiting {
+		// A queue that was made after its receivers began to wait has no id here yet.
+		if known, ok := w.db.queues.Load(queue); !ok || known == int32(id) {
+			w.wakeLocal(queue)
+		}
+	}
+}

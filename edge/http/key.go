@@ -1,0 +1,90 @@
+package edgehttp
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/semel-dev/semel"
+)
+
+// HeaderKey is the request header that carries the key; HeaderReplayed is "true" on an answer that was stored before, as
+// Stripe's.
+const (
+	HeaderKey      = "Idempotency-Key"
+	HeaderReplayed = "Idempotent-Replayed"
+)
+
+// maxKey is the longest key in bytes, as Stripe's.
+const maxKey = 255
+
+var errNoKey = errors.New("header Idempotency-Key is missing")
+
+// keyOf reads the key. The draft makes it a string of structured fields (RFC 8941), which is quoted; most clients send it
+// bare. Both spellings are one key.
+func keyOf(r *http.Request) (string, error) {
+	values := r.Header.Values(HeaderKey)
+	switch {
+	case len(values) == 0:
+		return "", errNoKey
+	case len(values) > 1:
+		return "", errors.New("header Idempotency-Key is given more than once")
+	}
+	key := values[0]
+	if strings.HasPrefix(key, `"`) {
+		var err error
+		if key, err = unquote(key); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case key == "":
+		return "", errors.New("header Idempotency-Key is empty")
+	case len(key) > maxKey:
+		return "", fmt.Errorf("header Idempotency-Key is longer than %d bytes", maxKey)
+	}
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' {
+			return "", errors.New("header Idempotency-Key has characters other than printable ASCII")
+		}
+	}
+	return key, nil
+}
+
+// unquote reads a string of RFC 8941, section 3.3.3: backslashes escape quotes and backslashes, and nothing else.
+func unquote(s string) (string, error) {
+	malformed := errors.New(`header Idempotency-Key: malformed quoted string; want "key" or key`)
+	if len(s) < 2 || s[len(s)-1] != '"' {
+		return "", malformed
+	}
+	var b strings.Builder
+	for inner, i := s[1:len(s)-1], 0; i < len(inner); i++ {
+		switch inner[i] {
+		case '"':
+			return "", malformed
+		case '\\':
+			if i++; i == len(inner) || (inner[i] != '"' && inner[i] != '\\') {
+				return "", malformed
+			}
+		}
+		b.WriteByte(inner[i])
+	}
+	return b.String(), nil
+}
+
+// recipe names what a fingerprint of this package hashes, and how; see semel.Fingerprint.
+const recipe = "eh01"
+
+// fingerprint is of what makes a request the same one: method, target, content type and body.
+func fingerprint(r *http.Request, body []byte) semel.Fingerprint {
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	h.Write(body)
+	return semel.Fingerprint(h.Sum([]byte(recipe)))
+}

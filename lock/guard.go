@@ -1,0 +1,53 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// ErrStale reports a write with a token older than one that the resource has seen: its sender lost the lock.
+var ErrStale = errors.New("stale fencing token")
+
+// Execer is a *sql.DB, *sql.Conn or *sql.Tx.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Guard runs an UPDATE that compares the token in its WHERE clause, and answers ErrStale when it changed no row. The
+// statement has to store the token and to let only the present or a newer one through:
+//
+//	UPDATE account SET balance = $1, fence = $2 WHERE id = $3 AND fence <= $2
+//
+// No row is also what an absent row looks like: make sure that it is there.
+func Guard(ctx context.Context, db Execer, update string, args ...any) error {
+	res, err := db.ExecContext(ctx, update, args...)
+	if err != nil {
+		return fmt.Errorf("guarded update: %w", err)
+	}
+	n, err := res.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("guarded update: count rows: %w", err)
+	}
+	if n == 0 {
+		return fmt.Errorf("guarded update changed no row: %w", ErrStale)
+	}
+	return nil
+}
+
+// CheckHeader compares the token of a request with the newest that the resource has seen, and answers the newer one to be
+// stored with the resource, in the same transaction as the write. ErrStale: refuse the request (409 Conflict).
+func CheckHeader(r *http.Request, seen uint64) (token uint64, err error) {
+	v := r.Header.Get(HeaderName)
+	token, err = strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		return seen, fmt.Errorf("header %s is %q, want the number of a fencing token", HeaderName, v)
+	}
+	if token < seen {
+		return seen, fmt.Errorf("token %d, seen was %d: %w", token, seen, ErrStale)
+	}
+	return token, nil
+}

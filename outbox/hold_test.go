@@ -1,0 +1,22 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+// TestFM62HoldByOurOwnClock: a process that was frozen finds out by itself that it does not hold its messages any more,
+// before anybody tells it.
+func TestFM62HoldByOurOwnClock(t *testing.T) {
+	fresh, old, gone := &item{}, &item{}, &item{}
+	h := &hold{visible: time.Second, until: map[*item]time.Time{
+		fresh: time.Now().Add(time.Minute), old: time.Now().Add(-time.Millisecond),
+	}}
+	if !h.has(fresh) || h.has(old) || h.has(gone) {
+		t.Errorf("fresh %v, old %v, gone %v", h.has(fresh), h.has(old), h.has(gone))
+	}
+	h.visible = 0 // no visibility timeout
+	if !h.has(old) || h.has(gone) {
+		t.Errorf("without a timeout: old %v, gone %v", h.has(old), h.has(gone))
+	}
+}

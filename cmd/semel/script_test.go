@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
@@ -24,17 +26,13 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"semel": main
 //	eventually FILE REGEXP   waits until a file matches
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("SEMEL_SKIP", "")
-			return nil
-		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "eventually": eventually, "sql": runSQL,
-		},
-		RequireUniqueNames: true,
-	})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true})
+}
+
+type command = func(ts *testscript.TestScript, neg bool, args []string)
+
+func commands() map[string]command {
+	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL}
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
@@ -79,6 +77,10 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: sql DB STATEMENT")
 	}
 	ctx := context.Background()
+	if strings.HasPrefix(args[0], "postgres://") {
+		runPostgresSQL(ctx, ts, args[0], args[1])
+		return
+	}
 	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
 	ts.Check(err)
 	defer func() { ts.Check(db.Close()) }()
@@ -92,6 +94,35 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 	}
 	ts.Check(rows.Err())
+}
+
+// runPostgresSQL runs statements; the first column of every answer goes to stdout.
+func runPostgresSQL(ctx context.Context, ts *testscript.TestScript, address, statements string) {
+	if name, ok := strings.CutPrefix(statements, "@"); ok {
+		statements = ts.ReadFile(name)
+	}
+	c, err := pgx.Connect(ctx, address)
+	ts.Check(err)
+	defer func() { _ = c.Close(ctx) }()
+	results, err := c.PgConn().Exec(ctx, statements).ReadAll()
+	ts.Check(err)
+	for _, r := range results {
+		for _, row := range r.Rows {
+			if len(row) == 0 {
+				continue
+			}
+			_, err := ts.Stdout().Write(append(append([]byte{}, row[0]...), '\n'))
+			ts.Check(err)
+		}
+	}
+}
+
+// withQuery makes sure that "&queue=…" can follow.
+func withQuery(raw string) string {
+	if strings.Contains(raw, "?") {
+		return raw
+	}
+	return raw + "?application_name=semel-test"
 }
 
 func text(v any) string {
@@ -108,8 +139,10 @@ func text(v any) string {
 
 // TestScriptsAreRun keeps a misspelt folder from passing as no tests.
 func TestScriptsAreRun(t *testing.T) {
-	files, err := filepath.Glob("testdata/script/*.txtar")
-	if err != nil || len(files) < 10 {
-		t.Fatalf("found %d scripts: %v", len(files), err)
+	for dir, least := range map[string]int{"script": 20, "postgres": 8} {
+		files, err := filepath.Glob("testdata/" + dir + "/*.txtar")
+		if err != nil || len(files) < least {
+			t.Errorf("found %d scripts in testdata/%s: %v", len(files), dir, err)
+		}
 	}
 }

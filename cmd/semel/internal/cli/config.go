@@ -22,6 +22,9 @@ func (a *app) configPrint() *cobra.Command {
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(*cobra.Command, []string) error {
 			w.Command = a.argv(nil, &w)
+			if hidden := w.Redact(); len(hidden) > 0 {
+				a.p.Notef("left out: the password in %s", join(hidden))
+			}
 			m, err := w.Map()
 			if err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -27,6 +28,7 @@ The verdict comes from the ledger, not from semel's records. Exit status 0 only 
 with the guard on and none was lost; 3 otherwise.`,
 		Example: `  semel demo
   semel demo --seed 42 --orders 500 --workers 4
+  semel demo --store postgres://postgres@localhost/test
   semel demo -o json | jq '.runs[] | {guard, duplicated, lost}'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), o) },
@@ -38,6 +40,7 @@ with the guard on and none was lost; 3 otherwise.`,
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
 	f.DurationVar(&o.Visibility, "visibility", 2*time.Second, "visibility timeout of the queue")
 	f.StringVar(&o.Report, "report", "demo.html", "HTML report with a timeline; empty for none")
+	f.StringVar(&o.Store, "store", "", "postgres:// URL of a database to run it in: each run makes a schema, and drops it (default: SQLite files)")
 	f.BoolVar(&o.Keep, "keep", false, "keep the databases, to look at with semel records and semel queue")
 	return c
 }
@@ -45,6 +48,11 @@ with the guard on and none was lost; 3 otherwise.`,
 func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	if o.Kills == 0 {
 		o.Kills = -1 // the option's zero value is its default
+	}
+	if o.Store != "" {
+		if _, err := open.InSchema(o.Store, ""); err != nil {
+			return err
+		}
 	}
 	progress, done := a.progress()
 	v, err := lab.RunDemo(ctx, o, progress)

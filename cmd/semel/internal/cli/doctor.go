@@ -43,7 +43,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor --queue URL [the flags of work]",
 		Short: "Check a worker's settings and say exactly what they guarantee (exit 3 when they are dangerous)",
 		Example: `  semel doctor --config worker.yaml
-  semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d --horizon 7d`,
+  semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d --horizon 7d
+  semel doctor --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2`,
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = a.argv(args, &w)
@@ -63,13 +64,18 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration) 
 	if err := w.Check(); err != nil {
 		return err
 	}
-	set := open.New(open.Options{MustExist: true, Visibility: time.Duration(w.Visibility)})
+	set := open.New(open.Options{
+		MustExist: true, ReadOnly: true, Visibility: time.Duration(w.Visibility), Committers: w.Committers,
+	})
 	defer closing(&err, set)
 	queue, store, err := openPair(ctx, set, w)
 	if err != nil {
 		return err
 	}
 	x := &exam{w: w, horizon: horizon, q: queue.Features(), s: store.Features(), handler: given}
+	if err := x.servers(ctx, set); err != nil {
+		return err
+	}
 	x.all()
 	cfg, err := semelConfig(w, queue, store)
 	if err != nil {
@@ -133,9 +139,9 @@ func (x *exam) note(level, check, try, format string, args ...any) {
 }
 
 const (
-	levelOK      = "ok"
-	levelWarning = "warning"
-	levelDanger  = "danger"
+	levelOK      = open.OK
+	levelWarning = open.Warning
+	levelDanger  = open.Danger
 )
 
 func (x *exam) worst() string {
@@ -160,19 +166,50 @@ func (x *exam) all() {
 	x.program()
 }
 
+// servers adds what the databases say of themselves. Queue and store of one place are asked once.
+func (x *exam) servers(ctx context.Context, set *open.Set) error {
+	places := [][2]string{{"queue", x.w.Queue}}
+	if !open.SamePlace(x.w.Queue, x.w.StoreURL()) {
+		places = append(places, [2]string{"store", x.w.StoreURL()})
+	}
+	for _, p := range places {
+		facts, err := set.Examine(ctx, p[0], p[1])
+		if err != nil {
+			return err
+		}
+		for _, f := range facts {
+			x.note(f.Level, f.Check, f.Try, "%s", f.Detail)
+		}
+	}
+	return nil
+}
+
 func (x *exam) durability() {
-	if !x.q.Durable {
-		x.note(levelWarning, "queue", "--queue 'sqlite:orders.db?queue=orders'", "messages are lost with the process: for development only")
-	} else {
-		x.note(levelOK, "queue", "", "%s (%s) keeps messages when processes die", x.q.Name, x.q.Kind)
-	}
-	if !x.s.Durable {
-		x.note(levelWarning, "store", "--store 'sqlite:orders.db'", "records are lost with the process: for development only")
-	} else {
-		x.note(levelOK, "store", "", "%s (%s) keeps records when processes die", x.s.Name, x.s.Kind)
-	}
+	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
+	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
 		x.note(levelDanger, "letters", "a queue that keeps letters", "queue %s keeps no letters: a message that fails for good would be lost", x.q.Name)
+	}
+}
+
+// durable tells what is kept. A place that keeps nothing is one for development, and nobody is deceived; one that looks
+// sound and can lose what it confirmed is dangerous.
+func (x *exam) durable(check, what, name, kind string, durable bool, caveats []string) {
+	switch {
+	case !durable && len(caveats) == 0:
+		x.note(levelWarning, check, "--"+check+" 'sqlite:orders.db?queue=orders'", "%s are lost with the process: for development only", what)
+		return
+	case !durable:
+		x.note(levelDanger, check, "mend the server's settings, or the role's", "%s (%s) can lose %s that it confirmed", name, kind, what)
+	default:
+		x.note(levelOK, check, "", "%s (%s) keeps %s when processes die", name, kind, what)
+	}
+	for _, c := range caveats {
+		level := levelWarning
+		if !durable {
+			level = levelDanger
+		}
+		x.note(level, check, "", "%s", c)
 	}
 }
 
@@ -239,6 +276,8 @@ func (x *exam) key() {
 
 func (x *exam) effects() {
 	switch {
+	case x.w.Effects == "sql" && !x.s.Durable:
+		x.note(levelOK, "effects", "", "statements commit with the record, and are lost with it")
 	case x.w.Effects == "sql":
 		x.note(levelOK, "effects", "", "statements commit with the record: exactly once")
 	case x.w.Takeover == "once":

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
@@ -15,15 +14,18 @@ func (a *app) migrateCommand() *cobra.Command {
 	var show bool
 	c := &cobra.Command{
 		Use: "migrate --store URL [--print]", Short: "Create or upgrade the schema of a database", Args: noArgs,
-		Example: "  semel migrate --store sqlite:shop.db\n  semel migrate --store sqlite:shop.db --print",
+		Long: `migrate makes semel's tables in a database, or brings those of an older semel up to date, in one transaction. It may
+run in several processes at once, and again. SQLite files are also made by the first command that writes; PostgreSQL
+databases are not, because workers often have a role that must not create tables: docs/adapters.md lists its rights.`,
+		Example: `  semel migrate --store sqlite:shop.db
+  semel migrate --store postgres://owner@db.example.org/shop
+  semel migrate --store postgres:// --print`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
-				if store != "" {
-					if _, err := open.Parse("store", store); err != nil {
-						return err
-					}
+				sql, err := open.SchemaSQL(store)
+				if err != nil {
+					return err
 				}
-				sql := sqlite.SchemaSQL()
 				return a.p.Object(map[string]string{"sql": sql}, func(w io.Writer) error {
 					_, err := io.WriteString(w, sql)
 					return err
@@ -45,6 +47,6 @@ func (a *app) migrateCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&store, "store", "", "URL of the database")
-	c.Flags().BoolVar(&show, "print", false, "only print the SQL of the schema")
+	c.Flags().BoolVar(&show, "print", false, "only print the SQL that makes the schema in an empty database")
 	return c
 }

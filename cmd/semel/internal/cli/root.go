@@ -136,7 +136,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
 	root.AddCommand(
-		a.demoCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.demoCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
 		a.serveCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

@@ -285,9 +285,17 @@ func (s *sending) pace(ctx context.Context) error {
 
 func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 	if err := s.q.Send(ctx, batch...); err != nil {
+		text, hint := output.Split(err)
+		if hint != "" {
+			hint += "; then "
+		}
+		if errors.Is(err, driver.ErrNotCommitted) {
+			return output.Failed("%s; %d messages were sent before, and none of these %d was", text, s.sum.Sent, len(batch)).
+				WithHint("%ssend the rest", hint)
+		}
 		s.sum.Unconfirm = len(batch)
-		return output.Failed("send: %w; %d messages were sent before, and any of these %d may have been", err, s.sum.Sent, len(batch)).
-			WithHint("send the rest again: messages with the same idempotency-key take effect once")
+		return output.Failed("%s; %d messages were sent before, and any of these %d may have been", text, s.sum.Sent, len(batch)).
+			WithHint("%ssend the rest again: messages with the same idempotency-key take effect once", hint)
 	}
 	s.sum.Sent += len(batch)
 	for _, m := range batch {

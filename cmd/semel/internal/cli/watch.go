@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,10 +23,9 @@ func tick(ctx context.Context, t *time.Ticker) bool {
 	}
 }
 
-// watchEmpty stops the worker when the queue has nothing visible, in flight or delayed. Twice in a row, because a
+// watchEmpty calls stop when the queue has nothing visible, in flight or delayed. Twice in a row, because a
 // message that is being given back may for a moment be in none of the three on queues that count approximately.
-func (s *shift) watchEmpty(ctx context.Context) {
-	q, _ := s.queue.(driver.QueueInspector)
+func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, stop context.CancelCauseFunc) {
 	t := time.NewTicker(emptyEvery)
 	defer t.Stop()
 	for empty := 0; tick(ctx, t); {
@@ -33,7 +33,7 @@ func (s *shift) watchEmpty(ctx context.Context) {
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
-				s.log.Warn("cannot tell whether the queue is empty", "err", err)
+				log.Warn("cannot tell whether the queue is empty", "err", err)
 			}
 			empty = 0
 		case st.Empty():
@@ -42,7 +42,7 @@ func (s *shift) watchEmpty(ctx context.Context) {
 			empty = 0
 		}
 		if empty == 2 {
-			s.stop(errEmpty)
+			stop(errEmpty)
 			return
 		}
 	}

@@ -31,6 +31,7 @@ The first SIGINT or SIGTERM drains (running handlers may finish within --grace) 
 A handler process gets the body on stdin and SEMEL_KEY, SEMEL_EFFECT_KEY and so on in its environment. Exit status:
 0 done (stdout is the result), 75 retry, 64/65 dead letter, 69 downstream unavailable, 99 drop, anything else retry.`,
 		Example: `  semel work --queue 'sqlite:shop.db?queue=orders' --exec 'python3 charge.py'
+  semel work --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2 --exec 'python3 charge.py'
   semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id,/action --http http://127.0.0.1:9000/orders
   semel work --queue 'sqlite:shop.db?queue=orders' --effects sql --until-empty -o json -- python3 effects.py`,
 		Annotations: map[string]string{"settings": "worker"},
@@ -64,7 +65,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	if err := w.Check(); err != nil {
 		return err
 	}
-	set := open.New(open.Options{Visibility: time.Duration(w.Visibility)})
+	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers})
 	defer closing(&err, set)
 	queue, store, err := openPair(ctx, set, w)
 	if err != nil {
@@ -162,7 +163,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	return semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(),
-		Concurrency: w.Concurrency, Batch: w.Batch,
+		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
 		Backoff:   semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
@@ -265,7 +266,8 @@ func (s *shift) background(ctx context.Context) (wait func()) {
 		start(s.watchIdle)
 	}
 	if s.w.UntilEmpty {
-		start(s.watchEmpty)
+		q, _ := s.queue.(driver.QueueInspector)
+		start(func(ctx context.Context) { watchEmpty(ctx, q, s.log, s.stop) })
 	}
 	return func() {
 		for _, done := range running {

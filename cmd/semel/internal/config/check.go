@@ -39,8 +39,8 @@ func (w *Work) checkPlaces() error {
 	if err != nil {
 		return err
 	}
-	if (s.Scheme == "memory") != (q.Scheme == "memory") {
-		return output.Usage("--store %s and --queue %s: one is kept, the other ends with the process", w.Store, w.Queue).
+	if s.Ephemeral() != q.Ephemeral() {
+		return output.Usage("--store %s and --queue %s: one is kept, the other ends with the process", s.Shown, q.Shown).
 			WithHint("leave --store away: the records then go where the queue is")
 	}
 	return nil
@@ -121,6 +121,7 @@ func (w *Work) checkNumbers() error {
 	}{
 		{"concurrency", w.Concurrency < 1 || w.Concurrency > 10000, "use 1 to 10000"},
 		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
+		{"committers", w.Committers < 1 || w.Committers > 64, "use 1 to 64"},
 		{"max-attempts", w.MaxAttempts < 1, "use 1 or more"},
 		{"limit", w.Limit < 0, "use 0 for no limit"},
 		{"visibility", w.Visibility < Duration(100*time.Millisecond), "use 100ms or more"},
@@ -159,7 +160,7 @@ func Explain(err error) error {
 		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
 	}
 	if errors.Is(err, semel.ErrNoTx) {
-		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite URL of the database that the effects go to")
+		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite or postgres URL of the database that the effects go to")
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
 // Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
@@ -35,6 +36,7 @@ type Work struct {
 
 	Concurrency int      `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
 	Batch       int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
+	Committers  int      `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
 	Visibility  Duration `conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
 	Timeout     Duration `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
 	MaxRuntime  Duration `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
@@ -58,7 +60,7 @@ type Work struct {
 func Default() Work {
 	return Work{
 		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume",
-		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch,
+		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch, Committers: 1,
 		Visibility: Duration(semel.DefaultVisibility), MaxRuntime: Duration(semel.DefaultMaxRuntime),
 		Grace:       Duration(semel.DefaultGrace),
 		MaxAttempts: semel.DefaultMaxAttempts,
@@ -77,6 +79,21 @@ func (w *Work) KillGraceOr() time.Duration {
 		return time.Duration(w.KillGrace)
 	}
 	return min(5*time.Second, w.Lease()/3)
+}
+
+// Redact takes the passwords out of the URLs, so that the settings can be shown, and names the settings that had one.
+func (w *Work) Redact() (had []string) {
+	for _, f := range fields(w) {
+		s, ok := f.value.Addr().Interface().(*string)
+		if !ok || f.name != "queue" && f.name != "store" && f.name != "http" {
+			continue
+		}
+		if shown := open.Redact(*s); shown != *s {
+			*s = shown
+			had = append(had, f.name)
+		}
+	}
+	return had
 }
 
 // field is one setting of Work.

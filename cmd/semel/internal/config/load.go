@@ -15,6 +15,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -143,37 +144,10 @@ func envNames() []string {
 	return out
 }
 
-// suggestion is ", did you mean X?" for the nearest name, or "".
+// suggestion is " (did you mean X?)" for the nearest name, or "".
 func suggestion(name string, known []string) string {
-	best, at := "", 4
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < at {
-			best, at = k, d
-		}
+	if best := nearest.Name(name, known, 4); best != "" {
+		return fmt.Sprintf(" (did you mean %s?)", best)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// distance is the edit distance of Levenshtein.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

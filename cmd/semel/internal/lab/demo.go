@@ -2,12 +2,15 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
 // DemoOptions are the flags of `semel demo`. The zero value of everything is the default.
@@ -25,6 +28,8 @@ type DemoOptions struct {
 	Visibility time.Duration
 	// Report is where the HTML report goes. Defaults to none.
 	Report string
+	// Store is the postgres:// URL of a database, in which each run makes a schema of its own. Defaults to SQLite files.
+	Store string
 	// Keep keeps databases and events files; Verdict.Kept names the folder.
 	Keep bool
 	// Command starts a worker process. Defaults to the own binary with the argument HiddenCommand.
@@ -110,9 +115,8 @@ func demoScenario(o DemoOptions) Scenario {
 // RunDemo runs the demo, first with the guard off, then on, and writes the report when one is asked for. progress gets
 // short lines for a person; it may be nil. A *UsageError names an option that cannot be used. A verdict that is not as
 // expected is no error: see [Verdict.OK]. When ctx ends, all workers are killed and the error is its cause.
-func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (Verdict, error) {
-	o, err := o.withDefaults()
-	if err != nil {
+func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (v Verdict, err error) {
+	if o, err = o.withDefaults(); err != nil {
 		return Verdict{}, err
 	}
 	if progress == nil {
@@ -123,16 +127,33 @@ func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (Verdict
 	if err != nil {
 		return Verdict{}, fmt.Errorf("make a folder for the demo: %w", err)
 	}
-	var v Verdict
 	if o.Keep {
 		v.Kept = dir
 	} else {
 		defer func() { _ = os.RemoveAll(dir) }()
 	}
-	v.Story = &Story{Scenario: s, Seed: o.Seed, Repeat: repeatCommand(o)}
+	v.Story = &Story{Scenario: s, Seed: o.Seed, Repeat: repeatCommand(o), Place: "one SQLite file"}
+	var made *schemas
+	if o.Store != "" {
+		v.Story.Place = "one schema of a PostgreSQL database"
+		made = newSchemas(o.Store)
+		if !o.Keep {
+			defer func() { err = errors.Join(err, made.drop(ctx)) }()
+		}
+	}
 	for _, g := range []Guard{GuardOff, GuardOn} {
+		runDir := filepath.Join(dir, string(g))
+		place := filepath.Join(runDir, "demo.db")
+		if made != nil {
+			if place, err = made.make(ctx, g); err != nil {
+				return v, err
+			}
+			if o.Keep {
+				v.KeptIn = append(v.KeptIn, open.Redact(place))
+			}
+		}
 		r := &runner{
-			scenario: s, plan: s.Plan(o.Seed, g), dir: filepath.Join(dir, string(g)),
+			scenario: s, plan: s.Plan(o.Seed, g), dir: runDir, place: place,
 			command: o.Command, env: o.Env, progress: progress,
 		}
 		res, err := r.run(ctx)
@@ -168,6 +189,9 @@ func repeatCommand(o DemoOptions) string {
 	}
 	if o.Visibility != 2*time.Second {
 		cmd += " --visibility " + o.Visibility.String()
+	}
+	if o.Store != "" {
+		cmd += fmt.Sprintf(" --store '%s'", open.Redact(o.Store))
 	}
 	return cmd
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// The ledger is where the effects go: one row per charge, in the same file as queue and records, written by the
+// The ledger is where the effects go: one row per charge, in the same database as queue and records, written by the
 // handlers' own SQL. No column is unique but the row's own number: nothing stops a second charge.
 const (
 	createLedger = `CREATE TABLE IF NOT EXISTS lab_ledger (
-	id INTEGER PRIMARY KEY AUTOINCREMENT,
+	id %s,
 	order_id TEXT NOT NULL, amount INTEGER NOT NULL,
 	message_id TEXT NOT NULL, attempt INTEGER NOT NULL,
-	worker INTEGER NOT NULL, life INTEGER NOT NULL, pid INTEGER NOT NULL, at INTEGER NOT NULL)`
-	// insertEffect: ?1 order, ?2 amount, ?3 message, ?4 attempt, ?5 worker, ?6 life, ?7 pid, ?8 microseconds since 1970
+	worker INTEGER NOT NULL, life INTEGER NOT NULL, pid INTEGER NOT NULL, at BIGINT NOT NULL)`
+	// insertEffect: $1 order, $2 amount, $3 message, $4 attempt, $5 worker, $6 life, $7 pid, $8 microseconds since 1970
 	insertEffect = `INSERT INTO lab_ledger (order_id, amount, message_id, attempt, worker, life, pid, at)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 	selectEffects = `SELECT id, order_id, amount, message_id, attempt, worker, life, pid, at FROM lab_ledger ORDER BY id`
 	countEffects  = `SELECT count(*) FROM lab_ledger`
 )

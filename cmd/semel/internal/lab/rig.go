@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
 )
 
-// rig is an open queue and store with the ledger beside them: one SQLite file.
+// rig is an open queue and store with the ledger beside them: one SQLite file, or one schema of a PostgreSQL database.
 type rig struct {
 	queue labQueue
 	store labStore
@@ -19,15 +20,24 @@ type rig struct {
 	close func() error
 }
 
-func openRig(ctx context.Context, path, queue string, visibility time.Duration) (*rig, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Visibility: visibility})
+// openRig opens the place: the path of an SQLite file, or a postgres:// URL.
+func openRig(ctx context.Context, place, queue string, visibility time.Duration) (*rig, error) {
+	if strings.HasPrefix(place, "postgres://") {
+		return openPostgresRig(ctx, place, queue, visibility)
+	}
+	db, err := sqlite.Open(ctx, place, sqlite.Options{Visibility: visibility})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.SQL().ExecContext(ctx, createLedger); err != nil {
-		return nil, errors.Join(fmt.Errorf("create the ledger: %w", err), db.Close())
+	r := &rig{queue: db.Queue(queue), store: db.Store(), sql: db.SQL(), close: db.Close}
+	return r, r.makeLedger(ctx, "INTEGER PRIMARY KEY AUTOINCREMENT")
+}
+
+func (r *rig) makeLedger(ctx context.Context, id string) error {
+	if _, err := r.sql.ExecContext(ctx, fmt.Sprintf(createLedger, id)); err != nil {
+		return errors.Join(fmt.Errorf("create the ledger: %w", err), r.close())
 	}
-	return &rig{queue: db.Queue(queue), store: db.Store(), sql: db.SQL(), close: db.Close}, nil
+	return nil
 }
 
 // setAside lists what is not done and not lost: letters, and records that wait for a person.

@@ -25,7 +25,8 @@ const (
 type runner struct {
 	scenario Scenario
 	plan     Plan
-	dir      string // of this run: database, events files, markers
+	dir      string // of this run: events files, markers, the SQLite file
+	place    string // where queue, records and ledger are: a path, or a postgres:// URL
 	command  []string
 	env      []string
 	progress func(string)
@@ -65,7 +66,7 @@ func (r *runner) onThread(ctx context.Context) (res result, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return res, fmt.Errorf("make the run's folder: %w", err)
 	}
-	if r.rig, err = openRig(ctx, r.path("demo.db"), queueName, r.scenario.Workers.Visibility); err != nil {
+	if r.rig, err = openRig(ctx, r.place, queueName, r.scenario.Workers.Visibility); err != nil {
 		return res, err
 	}
 	defer func() { err = errors.Join(err, r.rig.close()) }()
@@ -96,7 +97,7 @@ func (r *runner) onThread(ctx context.Context) (res result, err error) {
 func (r *runner) spec(worker, life int) workerSpec {
 	w := r.scenario.Workers
 	return workerSpec{
-		Guard: r.plan.Guard, Database: r.path("demo.db"), Queue: queueName, Visibility: w.Visibility,
+		Guard: r.plan.Guard, Database: r.place, Queue: queueName, Visibility: w.Visibility,
 		Worker: worker, Life: life, Markers: r.dir,
 		Events: r.path(fmt.Sprintf("events-%d-%d.jsonl", worker, life)),
 		Kills:  r.plan.Kills, Concurrency: w.Concurrency, Prefetch: w.Prefetch, Grace: grace - 2*time.Second,

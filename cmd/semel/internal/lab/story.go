@@ -12,6 +12,7 @@ type Story struct {
 	Scenario Scenario
 	Seed     uint64
 	Repeat   string // the command line that makes the same schedule again
+	Place    string // where queue, records and ledger were
 	Runs     []Tale
 }
 

@@ -210,15 +210,24 @@ func (p *printer) tail(v Verdict) {
 		p.line("  repeat  %s", v.Story.Repeat)
 	}
 	if v.Kept != "" {
-		p.kept(v.Kept)
+		p.kept(v)
 	}
 	p.line("")
 }
 
 // kept tells how to look at the databases that were kept.
-func (p *printer) kept(dir string) {
+func (p *printer) kept(v Verdict) {
+	p.line("  kept    %s", v.Kept)
+	if len(v.KeptIn) == 2 {
+		off, on := v.KeptIn[0], v.KeptIn[1]
+		p.line("          semel records ls --store '%s' --limit 5", on)
+		p.line("          semel records get order-0001 --store '%s'", on)
+		p.line("          semel dlq ls --queue '%s&queue=%s'", on, queueName)
+		p.line("          semel records ls --store '%s' # none: the guard was off", off)
+		return
+	}
+	dir := v.Kept
 	db := dir + "/on/demo.db"
-	p.line("  kept    %s", dir)
 	p.line("          semel records ls --store sqlite://%s --limit 5", db)
 	p.line("          semel records get order-0001 --store sqlite://%s", db)
 	p.line("          semel dlq ls --queue 'sqlite://%s?queue=%s'", db, queueName)

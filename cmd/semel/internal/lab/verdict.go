@@ -44,6 +44,8 @@ type Verdict struct {
 	Story *Story `json:"-"`
 	// Kept is the folder of the databases and events files, "" when it was removed.
 	Kept string `json:"-"`
+	// KeptIn are the URLs of the schemas that were kept, that of the unguarded run first; nil with SQLite.
+	KeptIn []string `json:"-"`
 }
 
 // OK reports that every run showed what was expected of it: exit code 0, otherwise 3.

@@ -3,14 +3,10 @@ package open
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"time"
 
-	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/memory"
 )
 
 // Options say how a command opens what it is given.
@@ -19,21 +15,33 @@ type Options struct {
 	OneShot bool
 	// MustExist refuses to create a database.
 	MustExist bool
-	// ReadOnly opens for inspection where the file cannot be written.
+	// ReadOnly opens for inspection what cannot be written: a file without the permission, a standby.
 	ReadOnly bool
 	// Visibility of the queues; 0 = the adapter's default.
 	Visibility time.Duration
+	// Committers is how many claims and commits a worker has under way at once: databases behind a network need
+	// connections for them. 0 = the command is no worker.
+	Committers int
 }
 
-// Set opens queues and stores, one database per file, so that a queue and a store of the same URL join. Close it.
+// Database is an open place with queues and a record store. Each adapter has a file here that makes one.
+type Database interface {
+	// Queue returns the queue of that name; visible is how long its Receive keeps a message, 0 = the adapter's default.
+	Queue(name string, visible time.Duration) driver.Queue
+	Store() driver.Store
+	// Queues lists the names of the queues, sorted.
+	Queues(ctx context.Context) ([]string, error)
+	Close() error
+}
+
+// Set opens queues and stores, one database per place, so that a queue and a store of the same place join. Close it.
 type Set struct {
 	o   Options
-	dbs map[string]*sqlite.DB
-	mem *memory.DB
+	dbs map[string]Database
 }
 
 // New makes an empty set.
-func New(o Options) *Set { return &Set{o: o, dbs: map[string]*sqlite.DB{}} }
+func New(o Options) *Set { return &Set{o: o, dbs: map[string]Database{}} }
 
 // Close closes every database that was opened.
 func (s *Set) Close() error {
@@ -46,7 +54,12 @@ func (s *Set) Close() error {
 
 // Queue opens the queue of a URL. Errors are of usage (exit 2) or unreachable (exit 4).
 func (s *Set) Queue(ctx context.Context, raw string) (driver.Queue, error) {
-	t, err := s.parse("queue", raw)
+	return s.QueueAs(ctx, "queue", raw)
+}
+
+// QueueAs is Queue for a flag of another name.
+func (s *Set) QueueAs(ctx context.Context, flag, raw string) (driver.Queue, error) {
+	t, err := s.parse(flag, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -55,17 +68,11 @@ func (s *Set) Queue(ctx context.Context, raw string) (driver.Queue, error) {
 
 // QueueOf opens the queue name in the place that t names.
 func (s *Set) QueueOf(ctx context.Context, t Target, name string) (driver.Queue, error) {
-	if t.Scheme == "memory" {
-		return s.memory().Queue(name), nil
-	}
 	db, err := s.db(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	if s.o.Visibility > 0 {
-		return db.QueueWith(name, s.o.Visibility), nil
-	}
-	return db.Queue(name), nil
+	return db.Queue(name, s.o.Visibility), nil
 }
 
 // Store opens the store of a URL. Errors are as those of Queue.
@@ -73,9 +80,6 @@ func (s *Set) Store(ctx context.Context, raw string) (driver.Store, error) {
 	t, err := s.parse("store", raw)
 	if err != nil {
 		return nil, err
-	}
-	if t.Scheme == "memory" {
-		return s.memory().Store(), nil
 	}
 	db, err := s.db(ctx, t)
 	if err != nil {
@@ -90,9 +94,6 @@ func (s *Set) Queues(ctx context.Context, flag, raw string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Scheme == "memory" {
-		return nil, output.Usage("--%s: memory:// lists no queues", flag)
-	}
 	db, err := s.db(ctx, t)
 	if err != nil {
 		return nil, err
@@ -106,77 +107,47 @@ func (s *Set) parse(flag, raw string) (Target, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.Scheme == "memory" && s.o.OneShot {
+	if t.Ephemeral() && s.o.OneShot {
 		return t, output.Usage("--%s memory:// ends with the process, so this command would see nothing of it", flag).
 			WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
 	return t, nil
 }
 
-func (s *Set) memory() *memory.DB {
-	if s.mem == nil {
-		var o []memory.Option
-		if s.o.Visibility > 0 {
-			o = append(o, memory.WithVisibility(s.o.Visibility))
-		}
-		s.mem = memory.Open(o...)
-	}
-	return s.mem
-}
-
-func (s *Set) db(ctx context.Context, t Target) (*sqlite.DB, error) {
-	if db := s.dbs[t.Path]; db != nil {
+func (s *Set) db(ctx context.Context, t Target) (Database, error) {
+	if db := s.dbs[t.place]; db != nil {
 		return db, nil
 	}
-	o := sqlite.Options{MustExist: s.o.MustExist, Visibility: s.o.Visibility}
-	if s.o.ReadOnly {
-		o.ReadOnly = !writable(t.Path)
-	}
-	db, err := sqlite.Open(ctx, t.Path, o)
+	db, err := t.kind.open(ctx, t, s.o)
 	if err != nil {
-		return nil, unreachable(t, err)
+		return nil, err
 	}
-	s.dbs[t.Path] = db
+	s.dbs[t.place] = db
 	return db, nil
-}
-
-// writable reports whether the file can be written by this process; it does not change it.
-func writable(path string) bool {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	_ = f.Close()
-	return true
-}
-
-func unreachable(t Target, err error) error {
-	e := output.Unreachable("open %s: %w", t.Shown, err)
-	var schema *sqlite.SchemaError
-	switch {
-	case errors.As(err, &schema) && schema.Have > schema.Want:
-		return e.WithHint("a newer semel")
-	case errors.As(err, &schema):
-		return e.WithHint("semel migrate --store 'sqlite:%s'", t.Shown)
-	case errors.Is(err, fs.ErrNotExist):
-		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
-			"in a directory that exists")
-	case errors.Is(err, fs.ErrPermission):
-		return e.WithHint("check the permissions of the file and of its directory, which SQLite writes to as well")
-	}
-	return e
 }
 
 // Migrate brings the schema of the database that a URL names up to date.
 func Migrate(ctx context.Context, raw string) (t Target, from, to int, err error) {
-	if t, err = Parse("store", raw); err != nil {
+	if t, err = withSchema(raw); err != nil {
 		return t, 0, 0, err
 	}
-	if t.Scheme == "memory" {
-		return t, 0, 0, output.Usage("--store memory:// has no schema").WithHint("--store 'sqlite:orders.db'")
+	from, to, err = t.kind.migrate(ctx, t)
+	return t, from, to, err
+}
+
+// SchemaSQL is the SQL that makes the schema in an empty database of the URL's kind.
+func SchemaSQL(raw string) (string, error) {
+	t, err := withSchema(raw)
+	if err != nil {
+		return "", err
 	}
-	if from, to, err = sqlite.Migrate(ctx, t.Path); err != nil {
-		return t, from, to, unreachable(t, err)
+	return t.kind.schemaSQL(), nil
+}
+
+func withSchema(raw string) (Target, error) {
+	t, err := Parse("store", raw)
+	if err == nil && t.kind.migrate == nil {
+		err = output.Usage("--store %s:// has no schema", t.Scheme).WithHint("--store 'sqlite:orders.db'")
 	}
-	return t, from, to, nil
+	return t, err
 }

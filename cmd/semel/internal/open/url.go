@@ -1,18 +1,31 @@
-// Package open turns the URLs of the command line into queues and stores.
+// Package open turns the URLs of the command line into queues and stores. Each kind of database has a file of its own.
 package open
 
 import (
+	"context"
 	"net/url"
-	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// schemes are the URL schemes that this binary knows.
-var schemes = []string{"memory", "sqlite"}
+// kinds are the databases that this binary knows.
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind}
+
+// kind is what an adapter brings to the command line.
+type kind struct {
+	// schemes are its URL schemes, the usual one first.
+	schemes []string
+	// ephemeral: what is in it ends with the process.
+	ephemeral bool
+	// parse fills in what is special to the kind, and place. An error is of usage, and never shows a password.
+	parse func(flag, raw string, t *Target) error
+	open  func(ctx context.Context, t Target, o Options) (Database, error)
+	// migrate and schemaSQL are nil for a kind without a schema.
+	migrate   func(ctx context.Context, t Target) (from, to int, err error)
+	schemaSQL func() string
+}
 
 // DefaultQueue is the queue of a URL that names none.
 const DefaultQueue = "default"
@@ -23,11 +36,21 @@ type Target struct {
 	// Path is the database file (sqlite), absolute and with symbolic links resolved where it exists, so that two
 	// spellings of one file are one database.
 	Path string
-	// Shown is the path as it was given, for people.
+	// Shown is the place for people: never a password.
 	Shown string
 	// Queue is the queue's name, "" when the URL names none.
 	Queue string
+
+	// conn is the URL without our own parameters. It may hold a password: a pointer, so that nothing that prints a Target
+	// prints it.
+	conn *string
+	// place tells databases apart: two targets of one place are one database.
+	place string
+	kind  *kind
 }
+
+// Ephemeral reports that what is in it ends with the process.
+func (t Target) Ephemeral() bool { return t.kind.ephemeral }
 
 // QueueName is the name of the queue that is meant.
 func (t Target) QueueName() string {
@@ -42,40 +65,35 @@ func Parse(flag, raw string) (Target, error) {
 	if raw == "" {
 		return Target{}, output.Usage("--%s is missing", flag).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return Target{}, output.Usage("--%s %q is not a URL: %w", flag, raw, err).
-			WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
-	}
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok {
-		return Target{}, output.Usage("--%s %q has no scheme", flag, raw).WithHint("--%s 'sqlite:%s'", flag, raw)
+		return Target{}, output.Usage("--%s %q has no scheme", flag, Redact(raw)).WithHint("--%s 'sqlite:%s'", flag, Redact(raw))
 	}
 	t := Target{Scheme: strings.ToLower(scheme)}
-	if !slices.Contains(schemes, t.Scheme) {
-		return Target{}, output.Usage("--%s has the unknown URL scheme %q (known: %s)", flag, scheme,
-			strings.Join(schemes, ", ")).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+	var known []string
+	for _, k := range kinds {
+		for _, s := range k.schemes {
+			if s == t.Scheme {
+				t.kind, t.Scheme = k, k.schemes[0]
+			}
+		}
+		known = append(known, k.schemes[0])
 	}
-	if u.Fragment != "" || strings.Contains(raw, "#") {
-		return Target{}, output.Usage("--%s %q has a fragment (#…)", flag, raw).WithHint("write # in a file name as %%23")
+	if t.kind == nil {
+		return Target{}, output.Usage("--%s has the unknown URL scheme %q (known: %s)", flag, scheme, strings.Join(known, ", ")).
+			WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
-	if err := t.query(flag, u); err != nil {
+	if err := t.kind.parse(flag, raw, &t); err != nil {
 		return Target{}, err
 	}
-	if t.Scheme == "memory" {
-		if u.Host != "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
-			return Target{}, output.Usage("--%s %q: memory:// takes no path", flag, raw).WithHint("memory://?queue=NAME")
-		}
-		t.Shown = "memory"
-		return t, nil
-	}
-	return t, t.file(flag, raw, u)
+	return t, nil
 }
 
-func (t *Target) query(flag string, u *url.URL) error {
-	q, err := url.ParseQuery(u.RawQuery)
+// onlyQueue reads a query whose only parameter is the queue.
+func (t *Target) onlyQueue(flag, rawQuery string) error {
+	q, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return output.Usage("--%s: query %q: %w", flag, u.RawQuery, err)
+		return output.Usage("--%s: query %q: %w", flag, rawQuery, err)
 	}
 	names := make([]string, 0, len(q))
 	for name := range q {
@@ -86,46 +104,21 @@ func (t *Target) query(flag string, u *url.URL) error {
 		if name != "queue" {
 			return output.Usage("--%s: unknown query parameter %q (known: queue)", flag, name)
 		}
-		if len(q[name]) > 1 || q.Get(name) == "" {
-			return output.Usage("--%s: query parameter queue must be given once, and not be empty", flag)
-		}
 	}
-	t.Queue = q.Get("queue")
-	if len(t.Queue) > 200 || strings.ContainsFunc(t.Queue, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return output.Usage("--%s: queue name %q is longer than 200 bytes or has control characters", flag, t.Queue)
-	}
-	return nil
+	return t.setQueue(flag, q["queue"])
 }
 
-func (t *Target) file(flag, raw string, u *url.URL) error {
-	path := u.Path
-	switch {
-	case u.Opaque != "":
-		p, err := url.PathUnescape(u.Opaque)
-		if err != nil {
-			return output.Usage("--%s %q: %w", flag, raw, err)
-		}
-		path = p
-	case u.Host != "":
-		return output.Usage("--%s %q: two slashes start a host name", flag, raw).
-			WithHint("sqlite:%s for a relative path, sqlite:///%s for an absolute one", u.Host+u.Path, u.Host+u.Path)
+// setQueue takes the values of the parameter queue; none leaves the name empty.
+func (t *Target) setQueue(flag string, values []string) error {
+	if len(values) == 0 {
+		return nil
 	}
-	if path == "" || strings.HasSuffix(path, "/") || strings.ContainsRune(path, 0) {
-		return output.Usage("--%s %q names no file", flag, raw).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+	if len(values) > 1 || values[0] == "" {
+		return output.Usage("--%s: query parameter queue must be given once, and not be empty", flag)
 	}
-	if path == ":memory:" {
-		return output.Usage("--%s %q: a database in memory is memory://", flag, raw)
-	}
-	t.Shown = path
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return output.Usage("--%s %q: %w", flag, raw, err)
-	}
-	t.Path = abs
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		t.Path = real
-	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		t.Path = filepath.Join(dir, filepath.Base(abs))
+	t.Queue = values[0]
+	if len(t.Queue) > 200 || strings.ContainsFunc(t.Queue, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return output.Usage("--%s: queue name %q is longer than 200 bytes or has control characters", flag, t.Queue)
 	}
 	return nil
 }

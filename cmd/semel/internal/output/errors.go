@@ -5,6 +5,7 @@ package output
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code classes an error; it picks the exit status (the command line's contract, section 1).
@@ -72,7 +73,7 @@ func newError(c Code, format string, args []any) *Error {
 	return &Error{Code: c, Err: fmt.Errorf(format, args...)}
 }
 
-// As classes any error: those without a class have failed.
+// As classes any error: those without a class have failed. A mend that a library wrote behind "; Try: " becomes the hint.
 func As(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		if err.Error() == e.Error() {
@@ -80,5 +81,23 @@ func As(err error) *Error {
 		}
 		return &Error{Code: e.Code, Err: err, Hint: e.Hint, Silent: e.Silent}
 	}
+	if text, hint := Split(err); hint != "" {
+		return &Error{Code: CodeFailed, Err: &cut{text, err}, Hint: hint}
+	}
 	return &Error{Code: CodeFailed, Err: err}
 }
+
+// Split parts an error's text into what happened and how to mend it: adapters write "…; Try: …".
+func Split(err error) (text, hint string) {
+	text, hint, _ = strings.Cut(err.Error(), "; Try: ")
+	return text, hint
+}
+
+// cut is an error without its hint.
+type cut struct {
+	text string
+	err  error
+}
+
+func (c *cut) Error() string { return c.text }
+func (c *cut) Unwrap() error { return c.err }

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of guarantees in README.md")
+
+// TestReadmeGuarantees builds every combination of queue, store and handler with the real adapters, asks semel what it
+// guarantees, and compares the answers with the table in README.md.
+//
+//	go test ./cmd/semel -run TestReadmeGuarantees -update
+func TestReadmeGuarantees(t *testing.T) {
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestReadmeGuarantees needs a PostgreSQL, and -short was given")
+		t.Skip("SKIPPED, NOT PASSED: -short")
+	}
+	const readme, begin, end = "../../README.md", "<!-- guarantees: made by TestReadmeGuarantees -->\n", "<!-- end of guarantees -->\n"
+	page, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := bytes.Cut(page, []byte(begin))
+	is, tail, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		t.Fatalf("README.md has not both marks %q and %q", begin, end)
+	}
+	want := []byte(guarantees(t, places(t)))
+	if bytes.Equal(is, want) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(readme, slices.Concat(head, []byte(begin), want, []byte(end), tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("README.md says something else than semel does; run this test with -update, and read the difference. Want:\n%s", want)
+}
+
+// place is an open database, of which some kinds have two, so that a queue and a store can be apart.
+type place struct {
+	kind  string
+	queue driver.Queue
+	store driver.Store
+}
+
+func places(t *testing.T) []place {
+	t.Helper()
+	ctx := t.Context()
+	m := memory.Open()
+	all := []place{{"memory", m.Queue("orders"), m.Store()}}
+	for i := range 2 {
+		db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), fmt.Sprint(i)), sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		all = append(all, place{"SQLite", db.Queue("orders"), db.Store()})
+	}
+	for i := range 3 {
+		url, kind := server.Database(t), "PostgreSQL"
+		if i == 2 {
+			url, kind = withQuery(url)+"&synchronous_commit=off", unsafePostgres
+		}
+		db, err := postgres.Open(ctx, url, postgres.Options{Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		all = append(all, place{kind, db.Queue("orders"), db.Store()})
+	}
+	return all
+}
+
+// handlers are the ways to have an effect, in the words of the table. Several with one name must be promised the same.
+var handlers = []struct {
+	name string
+	with func(*semel.Config)
+}{
+	{"any handler, `--exec`, `--http`; policy `resume`", func(c *semel.Config) { c.Handler = nothing }},
+	{"the same, policy `probe`", func(c *semel.Config) {
+		c.Handler, c.Takeover = nothing, semel.Probe
+		c.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeUnknown, nil }
+	}},
+	{"the same, policy `once`", func(c *semel.Config) { c.Handler, c.Takeover = nothing, semel.Once }},
+	{"queued SQL: `InTx` with `*semel.Statements`, `--effects sql`", func(c *semel.Config) {
+		c.Handler = semel.InTx(func(context.Context, *semel.Statements, *semel.Attempt) error { return nil })
+	}},
+	{openTx, func(c *semel.Config) {
+		c.Handler = semel.InTx(func(context.Context, *sql.Tx, *semel.Attempt) error { return nil })
+	}},
+	{openTx, func(c *semel.Config) {
+		c.Handler = semel.InTx(func(context.Context, pgx.Tx, *semel.Attempt) error { return nil })
+	}},
+	{openTx, func(c *semel.Config) {
+		c.Handler = semel.InTx(func(context.Context, *memory.Tx, *semel.Attempt) error { return nil })
+	}},
+	{wholeBatch, func(c *semel.Config) {
+		c.Handler = semel.InTxBatch(func(context.Context, *semel.Statements, []*semel.Attempt) error { return nil })
+	}},
+	{wholeBatch, func(c *semel.Config) {
+		c.Handler = semel.InTxBatch(func(context.Context, pgx.Tx, []*semel.Attempt) error { return nil })
+	}},
+	{wholeBatch, func(c *semel.Config) {
+		c.Handler = semel.InTxBatch(func(context.Context, *sql.Tx, []*semel.Attempt) error { return nil })
+	}},
+}
+
+const (
+	openTx     = "SQL in the open transaction: `InTx` with `*sql.Tx`, `pgx.Tx`"
+	wholeBatch = "SQL for a whole batch: `InTxBatch` with any of these"
+)
+
+var nothing = semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
+
+// promised is what of a promise belongs to the handler: it must be the same wherever queue and records are.
+type promised struct{ mode, effects, lead string }
+
+// kept is what of a promise belongs to the place: it must be the same whatever the handler is.
+type kept struct{ together, lasts string }
+
+// guarantees makes the two tables whose product is every combination. It fails where a promise is no such product.
+func guarantees(t *testing.T, all []place) string {
+	t.Helper()
+	byHandler, byPlace := map[string]promised{}, map[string]kept{}
+	var names, labels []string
+	for _, h := range handlers {
+		for i, q := range all {
+			for j, s := range all {
+				label := placeLabel(q.kind, s.kind, i == j)
+				cfg := semel.Config{Queue: q.queue, Store: s.store}
+				h.with(&cfg)
+				p, err := semel.Guarantee(cfg)
+				if errors.Is(err, semel.ErrNoTx) || label == "" {
+					continue
+				}
+				if err != nil {
+					t.Fatalf("%s, %s: %v", h.name, label, err)
+				}
+				record := slices.Index(p.Together, "record")
+				here := promised{p.Mode, p.Effects, strings.Join(p.Together[:record], ", ")}
+				there := kept{strings.Join(p.Together[record:], ", "), lasts(p)}
+				if was, ok := byHandler[h.name]; !ok {
+					names = append(names, h.name)
+				} else if was != here {
+					t.Errorf("%s, %s: promised is %+v, elsewhere %+v", h.name, label, here, was)
+				}
+				if was, ok := byPlace[label]; !ok {
+					labels = append(labels, label)
+				} else if was != there {
+					t.Errorf("%s, %s: kept is %+v, for other handlers %+v", label, h.name, there, was)
+				}
+				byHandler[h.name], byPlace[label] = here, there
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| handler | mode | guarantee |\n|---|---|---|\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, byHandler[name].mode, byHandler[name].effects)
+	}
+	b.WriteString("\n| queue and records in | commits in one write | kept |\n|---|---|---|\n")
+	for _, same := range grouped(labels, byPlace) {
+		k := byPlace[same[0]]
+		fmt.Fprintf(&b, "| %s | the SQL of the handler, %s | %s |\n", strings.Join(same, "; "), k.together, k.lasts)
+	}
+	return b.String()
+}
+
+// lasts says how long what was committed stays.
+func lasts(p semel.Promise) string {
+	if p.Durable {
+		return "when processes and servers die"
+	}
+	for _, a := range p.Assumptions {
+		if strings.HasPrefix(a, "synchronous_commit is off") {
+			return "not for certain: " + a
+		}
+	}
+	return "until the process ends: for development"
+}
+
+// grouped puts places together that are promised the same.
+func grouped(labels []string, by map[string]kept) (out [][]string) {
+	for _, label := range labels {
+		i := slices.IndexFunc(out, func(g []string) bool { return by[g[0]] == by[label] })
+		if i < 0 {
+			out = append(out, nil)
+			i = len(out) - 1
+		}
+		out[i] = append(out[i], label)
+	}
+	return out
+}
+
+// unsafePostgres is the kind of a server that can lose commits.
+const unsafePostgres = "PostgreSQL, commits not waited for"
+
+// placeLabel names a pair; "" = one that nobody wants, memory beside a database.
+func placeLabel(queue, store string, same bool) string {
+	one := map[string]string{
+		"memory": "memory", "SQLite": "one SQLite file", "PostgreSQL": "one PostgreSQL database",
+		unsafePostgres: "one PostgreSQL database with `synchronous_commit = off`",
+	}
+	two := map[string]string{"SQLite": "two SQLite files", "PostgreSQL": "two PostgreSQL databases"}
+	switch {
+	case same:
+		return one[queue]
+	case queue == "memory" || store == "memory" || queue == unsafePostgres || store == unsafePostgres:
+		return ""
+	case queue == store:
+		return two[queue]
+	}
+	return queue + " and " + store
+}

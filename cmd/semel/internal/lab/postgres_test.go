@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// TestFM03_DemoOnPostgres is the demo on the other database: its naive consumer breaks in the same way, the guard holds,
+// and nothing is left behind.
+func TestFM03_DemoOnPostgres(t *testing.T) {
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestFM03_DemoOnPostgres needs a PostgreSQL, and -short was given")
+		t.Skip("SKIPPED, NOT PASSED: -short")
+	}
+	url := server.Database(t)
+	o := DemoOptions{Orders: 40, Workers: 2, Kills: 2, Seed: 11, Visibility: time.Second, Store: url}
+	v, err := demo(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Runs) != 2 || !v.OK() {
+		t.Fatalf("verdict %+v", v)
+	}
+	off, on := v.Runs[0], v.Runs[1]
+	t.Logf("off %+v", off)
+	t.Logf("on  %+v", on)
+	if off.Sent != 40 || off.Effects != 40+off.Duplicated || off.Duplicated == 0 || off.Lost != 0 {
+		t.Errorf("guard off: %+v", off)
+	}
+	if on.Sent != 40 || on.Effects != 40 || on.Duplicated != 0 || on.Lost != 0 || on.Kills < 3 {
+		t.Errorf("guard on: %+v", on)
+	}
+	if n := demoSchemas(t, url); n != 0 {
+		t.Errorf("%d schemas are left behind", n)
+	}
+	if !strings.Contains(v.Story.Repeat, "--store 'postgres://") {
+		t.Errorf("repeat: %s", v.Story.Repeat)
+	}
+}
+
+// TestDemoKeepsSchemas: --keep leaves both schemas, and says where they are.
+func TestDemoKeepsSchemas(t *testing.T) {
+	if testing.Short() {
+		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestDemoKeepsSchemas needs a PostgreSQL, and -short was given")
+		t.Skip("SKIPPED, NOT PASSED: -short")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	url := server.Database(t)
+	v, err := demo(t, DemoOptions{
+		Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 500 * time.Millisecond, Keep: true, Store: url,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.KeptIn) != 2 || demoSchemas(t, url) != 2 {
+		t.Fatalf("kept in %v, %d schemas", v.KeptIn, demoSchemas(t, url))
+	}
+	r, err := openRig(t.Context(), v.KeptIn[1], queueName, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.close() }()
+	rows, err := readLedger(t.Context(), r.sql)
+	if err != nil || len(rows) != 4 {
+		t.Errorf("%d rows in the kept ledger, %v", len(rows), err)
+	}
+	var b strings.Builder
+	if err := WriteText(&b, v, false, 80); err != nil || !strings.Contains(b.String(), "semel records ls --store 'postgres://") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+func demoSchemas(t *testing.T, url string) (n int) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(ctx) }()
+	if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'semel\\_demo\\_%'").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,46 @@
+package open
+
+import "context"
+
+// Levels of a [Fact].
+const (
+	OK      = "ok"
+	Warning = "warning"
+	Danger  = "danger"
+)
+
+// Fact is what a look at a database found, for doctor.
+type Fact struct{ Level, Check, Detail, Try string }
+
+// Examiner is an optional interface of databases that know more than the features of their adapters say.
+type Examiner interface {
+	// Examine looks at the server on behalf of a worker that would be opened with these options. An error means that it
+	// could not look.
+	Examine(ctx context.Context, o Options) ([]Fact, error)
+}
+
+// Examine looks at the place that a URL names, where its kind knows how to.
+func (s *Set) Examine(ctx context.Context, flag, raw string) ([]Fact, error) {
+	t, err := s.parse(flag, raw)
+	if err != nil {
+		return nil, err
+	}
+	db, err := s.db(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if x, ok := db.(Examiner); ok {
+		return x.Examine(ctx, s.o)
+	}
+	return nil, nil
+}
+
+// SamePlace reports that two URLs name one database, so that queue and store join.
+func SamePlace(a, b string) bool {
+	x, err := Parse("queue", a)
+	if err != nil {
+		return false
+	}
+	y, err := Parse("store", b)
+	return err == nil && x.place == y.place
+}

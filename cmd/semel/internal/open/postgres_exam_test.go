@@ -1,0 +1,83 @@
+package open
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+func TestServerFacts(t *testing.T) {
+	sound := server{version: "17.1", user: "shop", schema: "public", slots: 100, reserved: 3, used: 10, roleLimit: -1}
+	with := func(change func(*server)) server {
+		s := sound
+		change(&s)
+		return s
+	}
+	asked := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		got         Fact
+		level, says string
+	}{
+		"a primary":            {sound.role(), OK, "a primary"},
+		"a standby":            {with(func(s *server) { s.standby, s.readOnly = true, true }).role(), Danger, "a standby"},
+		"read-only sessions":   {with(func(s *server) { s.readOnly = true }).role(), Danger, "read-only"},
+		"rights":               {sound.rights(""), OK, "schema public"},
+		"no rights":            {sound.rights("UPDATE on semel_record"), Danger, "lacks UPDATE on semel_record"},
+		"connections":          {sound.connections(16, 1), OK, "up to 16, and needs 6"},
+		"a small pool":         {sound.connections(5, 1), Warning, "up to 5, and needs 6"},
+		"the last connections": {with(func(s *server) { s.used = 87 }).connections(16, 1), Warning, "the last ones"},
+		"none left":            {with(func(s *server) { s.used = 92 }).connections(16, 1), Danger, "not enough"},
+		"none for committers":  {with(func(s *server) { s.used = 85 }).connections(20, 8), Danger, "needs 20 to keep 8 committers busy"},
+		"the role's limit":     {with(func(s *server) { s.roleLimit = 5 }).connections(16, 1), Danger, "role shop may open 5"},
+		"a role without limit": {with(func(s *server) { s.roleLimit = 6 }).connections(16, 1), OK, ""},
+		"clocks":               {with(func(s *server) { s.now = asked.Add(time.Second) }).clock(asked, 2*time.Second), OK, "it is 0s off"},
+		"clocks apart":         {with(func(s *server) { s.now = asked.Add(-2 * time.Minute) }).clock(asked, 0), Warning, "it is -2m0s off"},
+	} {
+		if c.got.Level != c.level || !strings.Contains(c.got.Detail, c.says) || c.level != OK && c.got.Try == "" {
+			t.Errorf("%s: %+v, want %s and %q", name, c.got, c.level, c.says)
+		}
+	}
+}
+
+func TestWhyNotOpen(t *testing.T) {
+	target, err := Parse("queue", "postgres://shop:hunter2@h/shop?queue=a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pg := func(code, message string) error {
+		return fmt.Errorf("open database h:5432/shop: %w; Try: a mend", &pgconn.PgError{Severity: "FATAL", Code: code, Message: message})
+	}
+	for name, c := range map[string]struct {
+		err         error
+		code        output.Code
+		says, mends string
+	}{
+		"no schema":        {&postgres.SchemaError{Want: 2}, output.CodeUnreachable, "no tables of semel", "semel migrate --store 'postgres://shop@h/shop'"},
+		"an older schema":  {&postgres.SchemaError{Have: 1, Want: 2}, output.CodeUnreachable, "it has schema 1, this program needs 2", "semel migrate"},
+		"a newer schema":   {&postgres.SchemaError{Have: 3, Want: 2}, output.CodeUnreachable, "newer semel (schema 3", "a newer semel"},
+		"password":         {pg("28P01", "password authentication failed"), output.CodeUnreachable, "authentication failed", "a mend"},
+		"unknown setting":  {pg("42704", "unrecognized configuration parameter \"x\""), output.CodeUsage, "refuses a parameter of the URL", "docs/cli.md"},
+		"a pooler refuses": {pg("08P01", "unsupported startup parameter: search_path"), output.CodeUsage, "search_path", "ALTER ROLE"},
+		"another protocol": {pg("08P01", "broken"), output.CodeUnreachable, "broken", "a mend"},
+		"TLS first": {
+			errors.New("open database h:5432/shop: failed to connect to `user=shop database=shop`:\n\th:5432 (h): tls error: server refused TLS connection\n\th:5432 (h): no"),
+			output.CodeUnreachable, "open postgres://shop@h/shop: failed to connect to `user=shop database=shop`: h:5432 (h): no", "",
+		},
+	} {
+		e := output.As(unreachableServer(target, c.err))
+		if e.Code != c.code || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Hint, c.mends) || strings.Contains(e.Error(), "Try") {
+			t.Errorf("%s: %s %q, try %q", name, e.Code, e.Error(), e.Hint)
+		}
+	}
+	e := output.As(notMigrated(target, fmt.Errorf("migrate database h:5432/shop: %w", &pgconn.PgError{Code: "42501", Message: "permission denied"})))
+	if !strings.Contains(e.Hint, "GRANT CREATE") || !strings.HasPrefix(e.Error(), "open postgres://shop@h/shop: ") {
+		t.Errorf("%q, try %q", e.Error(), e.Hint)
+	}
+}

@@ -1,0 +1,131 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+var sqliteKind = &kind{
+	schemes: []string{"sqlite"}, parse: parseSQLite, open: openSQLite,
+	migrate: func(ctx context.Context, t Target) (from, to int, err error) {
+		if from, to, err = sqlite.Migrate(ctx, t.Path); err != nil {
+			err = unreachableFile(t, err)
+		}
+		return from, to, err
+	},
+	schemaSQL: sqlite.SchemaSQL,
+}
+
+func parseSQLite(flag, raw string, t *Target) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return output.Usage("--%s %q is not a URL: %w", flag, raw, err).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+	}
+	if strings.Contains(raw, "#") {
+		return output.Usage("--%s %q has a fragment (#…)", flag, raw).WithHint("write # in a file name as %%23")
+	}
+	if err := t.onlyQueue(flag, u.RawQuery); err != nil {
+		return err
+	}
+	path := u.Path
+	switch {
+	case u.Opaque != "":
+		if path, err = url.PathUnescape(u.Opaque); err != nil {
+			return output.Usage("--%s %q: %w", flag, raw, err)
+		}
+	case u.Host != "":
+		return output.Usage("--%s %q: two slashes start a host name", flag, raw).
+			WithHint("sqlite:%s for a relative path, sqlite:///%s for an absolute one", u.Host+u.Path, u.Host+u.Path)
+	}
+	if path == "" || strings.HasSuffix(path, "/") || strings.ContainsRune(path, 0) {
+		return output.Usage("--%s %q names no file", flag, raw).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+	}
+	if path == ":memory:" {
+		return output.Usage("--%s %q: a database in memory is memory://", flag, raw)
+	}
+	t.Shown = path
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return output.Usage("--%s %q: %w", flag, raw, err)
+	}
+	t.Path = abs
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		t.Path = real
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		t.Path = filepath.Join(dir, filepath.Base(abs))
+	}
+	t.place = "sqlite:" + t.Path
+	return nil
+}
+
+// sqliteDB is sqlite.DB as a Database.
+type sqliteDB struct {
+	*sqlite.DB
+	readOnly bool
+}
+
+func openSQLite(ctx context.Context, t Target, o Options) (Database, error) {
+	so := sqlite.Options{MustExist: o.MustExist, Visibility: o.Visibility, ReadOnly: o.ReadOnly && !writable(t.Path)}
+	db, err := sqlite.Open(ctx, t.Path, so)
+	if err != nil {
+		return nil, unreachableFile(t, err)
+	}
+	return sqliteDB{db, so.ReadOnly}, nil
+}
+
+func (d sqliteDB) Queue(name string, visible time.Duration) driver.Queue {
+	if visible > 0 {
+		return d.QueueWith(name, visible)
+	}
+	return d.DB.Queue(name)
+}
+
+func (d sqliteDB) Store() driver.Store { return d.DB.Store() }
+
+// Examine tells what a worker would not survive.
+func (d sqliteDB) Examine(context.Context, Options) ([]Fact, error) {
+	if !d.readOnly {
+		return nil, nil
+	}
+	return []Fact{{
+		Level: Danger, Check: "permissions", Detail: "this user cannot write to the file: no worker of this user can run",
+		Try: "chmod u+w, or run as the user that the file belongs to",
+	}}, nil
+}
+
+// writable reports whether the file can be written by this process; it does not change it.
+func writable(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	return true
+}
+
+func unreachableFile(t Target, err error) error {
+	e := output.Unreachable("open %s: %w", t.Shown, err)
+	var schema *sqlite.SchemaError
+	switch {
+	case errors.As(err, &schema) && schema.Have > schema.Want:
+		return e.WithHint("a newer semel")
+	case errors.As(err, &schema):
+		return e.WithHint("semel migrate --store 'sqlite:%s'", t.Shown)
+	case errors.Is(err, fs.ErrNotExist):
+		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
+			"in a directory that exists")
+	case errors.Is(err, fs.ErrPermission):
+		return e.WithHint("check the permissions of the file and of its directory, which SQLite writes to as well")
+	}
+	return e
+}

@@ -1,0 +1,42 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/semel-dev/semel/bench/internal/harness"
+)
+
+// line is one line of the output: what it was made on, or one measure in one round.
+type line struct {
+	About *harness.About `json:"about,omitempty"`
+	*harness.Row
+}
+
+// Read reads the lines of a run. Of several runs in one input the rounds count on, and the first tells of the machine.
+func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
+	before, last := 0, 0
+	for dec := json.NewDecoder(r); ; {
+		var l line
+		switch err := dec.Decode(&l); {
+		case errors.Is(err, io.EOF):
+			return about, rows, nil
+		case err != nil:
+			return about, nil, fmt.Errorf("read line %d: %w", len(rows)+1, err)
+		}
+		if l.About != nil {
+			if before = last; before == 0 {
+				about = *l.About
+			}
+			continue
+		}
+		if l.Row == nil {
+			return about, nil, fmt.Errorf("line %d is neither a row nor tells of a machine", len(rows)+1)
+		}
+		l.Round += before
+		last = max(last, l.Round)
+		rows = append(rows, *l.Row)
+	}
+}

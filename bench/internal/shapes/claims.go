@@ -1,0 +1,82 @@
+package shapes
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semel-dev/semel/bench/internal/harness"
+	"github.com/semel-dev/semel/driver"
+)
+
+// claimers has n callers claim and complete e.N keys, one key per call, with nothing in between: claim mode as semel.Do
+// uses it. The store gathers concurrent calls into batches. Done counts pairs, P50 is the median time of a pair.
+func claimers(ctx context.Context, e *harness.Env, s driver.Store, n int) (harness.Sample, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	times := make([]time.Duration, e.N)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	stop := e.Watch()
+	for range n {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(e.N) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				begin := time.Now()
+				if err := claimOne(ctx, s); err != nil {
+					fail(err)
+				}
+				times[i] = time.Since(begin)
+			}
+		})
+	}
+	wg.Wait()
+	return harness.Sample{Done: e.N, Usage: stop(), P50: harness.Median(times)}, context.Cause(ctx)
+}
+
+func claimOne(ctx context.Context, s driver.Store) error {
+	c := newClaim()
+	grants, err := s.Claim(ctx, c)
+	if err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	if err := acquired(&grants[0]); err != nil {
+		return err
+	}
+	out, err := s.Finish(ctx, completion(&grants[0]))
+	if err == nil && out[0] != driver.Applied {
+		err = fmt.Errorf("it is %v", out[0])
+	}
+	if err != nil {
+		return fmt.Errorf("complete: %w", err)
+	}
+	return nil
+}
+
+// newClaim claims a key that nobody had before.
+func newClaim() driver.Claim {
+	c := driver.Claim{Key: driver.Key{Consumer: "orders", Raw: newID()}, Lease: 27 * time.Second}
+	_, _ = rand.Read(c.Nonce[:]) // never fails
+	return c
+}
+
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+func acquired(g *driver.Grant) error {
+	if g.Err != nil || g.Verdict != driver.Acquired {
+		return fmt.Errorf("the claim of a new key was answered %v: %w", g.Verdict, g.Err)
+	}
+	return nil
+}
+
+func completion(g *driver.Grant) driver.Finish {
+	return driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: 14 * 24 * time.Hour}
+}

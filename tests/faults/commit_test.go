@@ -1,0 +1,142 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// sqlTerminate ends a session of a worker that is just committing, or any when it need not be.
+//
+//	$1 any
+const sqlTerminate = `SELECT count(pg_terminate_backend(pid)) FROM (
+  SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'victim'
+    AND ($1 OR state = 'active' AND query ILIKE '%commit%')
+  ORDER BY random() LIMIT 1) victim`
+
+// TestFM33_SessionTerminated terminates sessions while they commit, and now and then any. A commit takes 5 ms longer here
+// than it has to, so that many are caught: the transaction is committed, the answer is "terminating connection".
+func TestFM33_SessionTerminated(t *testing.T) {
+	inModes(t, map[string]string{"commit_delay": "5000", "commit_siblings": "0"}, func(r *rig) {
+		task := r.task()
+		task.URL += "&application_name=victim"
+		r.spawn(task)
+		r.spawn(task)
+		committing, others := 0, 0
+		for round := 0; committing < 30; round++ {
+			if r.count(`SELECT count(*) FROM semel_message`) < 100 {
+				r.send(300)
+			}
+			committing += max(0, r.count(sqlTerminate, false))
+			if round%50 == 0 {
+				others += max(0, r.count(sqlTerminate, true))
+			}
+			time.Sleep(3 * time.Millisecond)
+		}
+		r.Logf("%d sessions terminated while they committed, %d others", committing, others)
+		r.same()
+		r.held()
+	})
+}
+
+// TestFM33_CommitAnswerLost loses answers to COMMIT: the effects are there, the worker does not know. It must ask again
+// (70) and neither run the handler a second time nor give the message up.
+func TestFM33_CommitAnswerLost(t *testing.T) {
+	inModes(t, nil, func(r *rig) {
+		const losses = 20
+		p := r.proxy()
+		task := r.task()
+		task.URL = r.through(p)
+		r.spawn(task)
+		r.spawn(task)
+		for i := range losses {
+			p.LoseAnswers(server.ToClient, "COMMIT\x00", 1)
+			r.send(40)
+			r.until("a lost answer", func() bool { return p.Lost() > i })
+		}
+		r.same()
+		r.held()
+	})
+}
+
+// TestFM70_CommitUnanswered holds the answers back for longer than a lease, and then cuts: a worker that reads the
+// record while its commit is under way must not take the silence for a no.
+func TestFM70_CommitUnanswered(t *testing.T) {
+	inModes(t, nil, func(r *rig) {
+		p := r.proxy()
+		task := r.task()
+		task.URL = r.through(p)
+		r.spawn(task)
+		other := r.task()
+		r.spawn(other)
+		for _, d := range []server.Direction{server.ToClient, server.ToServer, server.ToClient | server.ToServer} {
+			r.send(600)
+			r.done(r.count(`SELECT count(*) FROM ledger`) + 50)
+			p.Stall(d)
+			time.Sleep(visibility + 500*time.Millisecond) // past the lease: time is what this is about
+			if p.Conns() == 0 {
+				r.Error("no connection was stalled")
+			}
+			p.Cut()
+			p.Stall(0)
+		}
+		r.send(100)
+		r.same()
+		r.held()
+	})
+}
+
+// TestFM34_ServerRestarts takes the server down under its workers, which have to wait and go on by themselves.
+func TestFM34_ServerRestarts(t *testing.T) {
+	inModesAlone(t, func(r *rig) {
+		r.spawn(r.task())
+		r.spawn(r.task())
+		for i, down := range []func() error{
+			func() error { return r.server.Stop(server.Immediate) },
+			r.server.Kill,
+			func() error { return r.server.Stop(server.Fast) },
+			r.server.Kill,
+		} {
+			r.send(500)
+			r.done(300*i + 100)
+			if err := down(); err != nil {
+				r.Fatal(err)
+			}
+			if i == 1 {
+				time.Sleep(visibility + time.Second) // an outage that outlives every lease
+			}
+			if err := r.server.Start(r.Context()); err != nil {
+				r.Fatal(err)
+			}
+		}
+		r.send(200)
+		r.same()
+		r.held()
+	})
+}
+
+// TestFM34_ConnectionsRefused cuts the workers off while the server goes on: what they hold is taken over by nobody but
+// another worker, and they come back.
+func TestFM34_ConnectionsRefused(t *testing.T) {
+	inModes(t, nil, func(r *rig) {
+		p := r.proxy()
+		task := r.task()
+		task.URL = r.through(p)
+		w := r.spawn(task)
+		r.send(1000)
+		for i := range 3 {
+			r.done(100 * (i + 1))
+			p.Refuse(true)
+			if p.Cut() == 0 {
+				r.Error("there was nothing to cut")
+			}
+			time.Sleep(visibility / 3 * time.Duration(i+1)) // shorter and longer than a lease
+			p.Refuse(false)
+		}
+		r.held()
+		if w.Report().Paused+w.Report().Troubles == 0 {
+			r.Error("the worker noticed nothing")
+		}
+	})
+}

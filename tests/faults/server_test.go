@@ -1,0 +1,77 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// hold keeps a transaction open that did what the statements say, for a while.
+func (r *rig) hold(d time.Duration, statements string) {
+	r.Helper()
+	c, err := pgx.Connect(r.Context(), r.url)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer c.Close(r.Context())
+	if _, err := c.Exec(r.Context(), "SET lock_timeout = 0; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; "+
+		"BEGIN; "+statements); err != nil {
+		r.Fatal(err)
+	}
+	time.Sleep(d)
+	if _, err := c.Exec(r.Context(), "ROLLBACK"); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// TestFM47_Locked has somebody else hold what the workers need: the ledger, records in progress, the row of a key that
+// nobody has claimed yet, messages. The server gives up a wait after 100 ms, and after longer than a lease.
+func TestFM47_Locked(t *testing.T) {
+	for _, timeout := range []string{"100ms", "0"} {
+		t.Run("lock_timeout="+timeout, func(t *testing.T) {
+			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
+				r.spawn(r.task())
+				r.spawn(r.task())
+				for i, statements := range []string{
+					"LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE",
+					"SELECT FROM semel_record WHERE state = 1 FOR UPDATE",
+					"UPDATE semel_message SET hold = hold WHERE pos % 3 = 0",
+					"LOCK TABLE semel_record IN SHARE MODE",
+				} {
+					r.send(400)
+					r.done(200*i + 50)
+					r.hold(300*time.Millisecond, statements)
+				}
+				r.send(200)
+				r.hold(visibility+500*time.Millisecond, "LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+				r.same()
+				r.held()
+			})
+		})
+	}
+}
+
+// TestServerTimeouts sets the server's own time limits so low that they strike.
+func TestServerTimeouts(t *testing.T) {
+	inModes(t, nil, func(r *rig) {
+		// For sessions that begin from now on.
+		for _, s := range []string{
+			"statement_timeout = '150ms'", "idle_in_transaction_session_timeout = '100ms'", "idle_session_timeout = '150ms'",
+		} {
+			r.sql("ALTER DATABASE " + r.name() + " SET " + s)
+		}
+		task := r.task()
+		r.spawn(task)
+		r.spawn(task)
+		for i := range 3 {
+			r.send(300)
+			r.done(100 * (i + 1))
+			r.hold(400*time.Millisecond, "LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+		}
+		time.Sleep(500 * time.Millisecond) // all sessions become idle, and are ended
+		r.send(100)
+		r.same()
+		r.held()
+	})
+}

@@ -1,5 +1,7 @@
-# Everything here needs Go and nothing else, but: race needs a C compiler (the race detector does), and lint and the
-# tests/ module fetch what they pin through the Go module proxy, once.
+# test-quick needs Go and nothing else. race needs a C compiler (the race detector does); lint and the modules outside of
+# the workspace fetch what they pin through the Go module proxy, once. Tests that need a PostgreSQL or Redis take the one
+# that SEMEL_TEST_POSTGRES or SEMEL_TEST_REDIS names, else the one on the usual port of this machine, else they start one
+# of their own from the installed binaries. SEMEL_SKIP=postgres,redis goes without, and says so.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,11 +12,15 @@ GO ?= go
 TESTFLAGS ?=
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
+# Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
+REPORTFLAGS ?=
+# Arguments of the campaign: messages, SIGKILLs of workers, restarts of the server, and what repeats it.
+CAMPAIGNFLAGS ?= --messages 200000 --kills 50 --restarts 10 --seed 1
 # Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
 DEMOFLAGS ?=
 
-# Modules outside of the workspace (go.work says why); those inside are "work".
-OUTSIDE := $(patsubst %/go.mod,%,$(wildcard tests/go.mod bench/go.mod))
+# Modules outside of the workspace (go.work says why); those inside are "work". Whoever adds one finds it tested.
+OUTSIDE := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
 LINTER := $(CURDIR)/bin/golangci-lint
 
 .PHONY: help
@@ -31,11 +37,13 @@ test-quick: ## Vet and the short tests of all workspace modules: needs nothing b
 	$(GO) test -short $(TESTFLAGS) work
 
 .PHONY: test
-test: ## All tests: the workspace in shuffled order, then the tests/ module (real processes, oracles)
+test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
 	$(GO) vet work
-	$(GO) test -shuffle=on -timeout 15m $(TESTFLAGS) work
-	cd tests && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -shuffle=on -timeout 15m $(TESTFLAGS) ./...
-	cd tools && GOWORK=off $(GO) test -shuffle=on $(TESTFLAGS) ./...
+	$(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) work
+	@for dir in $(OUTSIDE) tools; do \
+		echo "test $$dir"; \
+		(cd $$dir && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) ./...) || exit 1; \
+	done
 
 .PHONY: race
 race: ## The tests of the core under the race detector (needs a C compiler)
@@ -79,6 +87,23 @@ bench: ## Engine on the memory adapters (ns, allocations), SQLite against raw SQ
 	$(GO) test -run '^$$' -bench 'Engine|Machine' -benchmem -benchtime 100000x -count 3 . ./internal/machine
 	cd bench && GOWORK=off $(GO) run ./sqlite $(BENCHFLAGS)
 
+.PHONY: bench-report
+bench-report: ## Measure semel, its peers and the servers' limits in interleaved rounds; renews docs/benchmarks.md (6 min)
+	cd bench && GOWORK=off $(GO) run . -o results.jsonl $(REPORTFLAGS)
+	cd bench && GOWORK=off $(GO) run . -from results.jsonl,growth.jsonl -report ../docs/benchmarks.md
+
+.PHONY: bench-long
+bench-long: ## Measure what takes long, once: insert rates up to 3 million records (3 min)
+	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth -rounds 1 -o growth.jsonl
+
+.PHONY: bench-gate
+bench-gate: ## The same, and fails when a ratio is below its gate
+	cd bench && GOWORK=off $(GO) run . -gate $(REPORTFLAGS)
+
+.PHONY: campaign
+campaign: ## Workers killed, servers restarted, answers lost, for CAMPAIGNFLAGS; the ledger is counted at the end
+	cd tests && GOWORK=off $(GO) run ./campaign $(CAMPAIGNFLAGS)
+
 .PHONY: real-input
 real-input: ## Real webhooks of an npm package through three worker processes, one killed; says so when npm is out of reach
 	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
@@ -96,4 +121,4 @@ verify: ## The simulator: a million schedules, every crash point, the planted mi
 	$(GO) run ./cmd/semel verify --seeds 1000000
 
 .PHONY: ci
-ci: test race lint docs ## Everything that .ci/run does, one after the other
+ci: test race lint docs campaign ## Everything that .ci/run does, one after the other

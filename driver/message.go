@@ -107,6 +107,7 @@ const (
 	LetterDead      LetterKind = "dead"      // the handler gave up, or attempts ran out
 	LetterMismatch  LetterKind = "mismatch"  // the same key came with another payload
 	LetterUncertain LetterKind = "uncertain" // nobody can know whether the effect happened
+	LetterLate      LetterKind = "late"      // an older version that came behind a newer one, and must not be forgotten
 )
 
 // Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
@@ -118,8 +119,11 @@ type Letter struct {
 	Key        Key
 	Generation uint32
 	Token      uint64
-	Attempts   int
-	Message    Message
+	// Version is the version of the message, where keys have versions. A letter whose version is not the record's any more
+	// was overtaken by a newer one.
+	Version  Version
+	Attempts int
+	Message  Message
 	// FirstReceived is when the record was made, DeadAt when the letter was written (set by the queue).
 	FirstReceived, DeadAt time.Time
 }
@@ -127,22 +131,25 @@ type Letter struct {
 // LetterID derives the id of a letter: dead and uncertain letters from the key and the token of the attempt, so that
 // a second failure after a redrive is another letter; mismatch letters from the key and the fingerprint.
 func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
+	if kind == LetterMismatch {
+		return letterID(kind, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp))
+	}
+	return letterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
+}
+
+// LateLetterID derives the id of a late letter: no run of its version made it, so that no token names it.
+func LateLetterID(k Key, v Version) string { return letterID(LetterLate, k, []byte(v)) }
+
+func letterID(kind LetterKind, k Key, rest ...[]byte) string {
 	h := sha256.New()
 	var b [8]byte
-	part := func(s string) {
+	for _, s := range [...]string{string(kind), k.Consumer, k.Tenant, k.Raw} {
 		binary.BigEndian.PutUint64(b[:], uint64(len(s)))
 		h.Write(b[:])
 		h.Write([]byte(s))
 	}
-	part(string(kind))
-	part(k.Consumer)
-	part(k.Tenant)
-	part(k.Raw)
-	if kind == LetterMismatch {
-		part(string(fp))
-	} else {
-		binary.BigEndian.PutUint64(b[:], token)
-		h.Write(b[:])
+	for _, r := range rest {
+		h.Write(r)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

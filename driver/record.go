@@ -64,6 +64,8 @@ type Record struct {
 	UpdatedAt   time.Time
 	CompletedAt time.Time
 	RetainUntil time.Time // zero while IN_PROGRESS or UNCERTAIN: never purged
+	// Watermark is how far a versioned key has come; zero for other keys.
+	Watermark Watermark
 	// Deliveries are ids of deliveries that acquired the key: the first and the latest, MaxDeliveries at most.
 	Deliveries []string
 }
@@ -74,7 +76,7 @@ func (r *Record) mine(h Hold) bool {
 
 // Hold names the record's current attempt.
 func (r *Record) Hold() Hold {
-	return Hold{Key: r.Key, Generation: r.Generation, Epoch: r.Epoch, Token: r.Token, Nonce: r.Nonce}
+	return Hold{Key: r.Key, Generation: r.Generation, Epoch: r.Epoch, Token: r.Token, Nonce: r.Nonce, Version: r.Watermark.Running}
 }
 
 func (r *Record) saw(id string) bool {

@@ -67,6 +67,13 @@ type Claim struct {
 	DeliveryID string
 	Lease      time.Duration
 	Takeover   Takeover
+	// Version makes the key an entity whose messages replace each other (mode D): see [Watermark]. "" = the key takes
+	// effect once.
+	Version Version
+	// After is the version that has to be applied before this one; "" = any gap is accepted. SkipGap runs it all the same
+	// and remembers what was passed over.
+	After   Version
+	SkipGap bool
 }
 
 // Verdict answers one claim.
@@ -80,10 +87,12 @@ const (
 	Failed                      // failed for good: make sure that the letter exists, ack
 	Parked                      // uncertain: make sure that the letter exists, ack
 	Mismatch                    // the same key with another payload: letter, ack, never replay
+	Stale                       // a newer version is applied: ack
+	Late                        // an older version that must neither run nor be forgotten: letter (see LateLetterID), ack
 )
 
 func (v Verdict) String() string {
-	return [...]string{"none", "acquired", "busy", "replay", "failed", "parked", "mismatch"}[v]
+	return [...]string{"none", "acquired", "busy", "replay", "failed", "parked", "mismatch", "stale", "late"}[v]
 }
 
 // Grant answers one [Claim].
@@ -101,9 +110,11 @@ type Grant struct {
 	Uncertainty int
 	// Takeover is the policy that rules this record.
 	Takeover Takeover
-	// Wait is set with Busy: until when.
+	// Wait is set with Busy: until when. Gap: what it waits for is not a run but the version before it (Claim.After); the
+	// store cannot know how long that takes.
 	Wait time.Duration
-	// Result is set with Replay, Reason with Failed and Parked.
+	Gap  bool
+	// Result is set with Replay, Reason with Failed, Parked and Late.
 	Result []byte
 	Reason string
 	// Disposed is set with Failed when a person discarded the letter: just ack.
@@ -123,6 +134,8 @@ type Hold struct {
 	Epoch uint32
 	Token uint64
 	Nonce Nonce
+	// Version is the version of the run; "" when the key has none. It is part of the effect key.
+	Version Version
 }
 
 // Final is the state that a [Finish] writes.
@@ -165,6 +178,9 @@ type Finish struct {
 	Keep   time.Duration
 	Result []byte
 	Reason string
+	// Compensated goes with Fail: what the run had done was undone, step by step. The record's epoch is raised, so that a
+	// redrive runs under new effect keys: downstreams may have been told to refuse the old ones for ever.
+	Compensated bool
 }
 
 // Store is what every record store offers. All methods may be called concurrently; each item is decided in one atomic

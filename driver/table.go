@@ -11,11 +11,18 @@ import "time"
 // that tokens never repeat (invariant I3). The returned record is to be stored when changed is true.
 func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, g Grant, changed bool) {
 	if r.State == Absent {
+		if c.waitsForGap("") {
+			return r, Grant{Verdict: Busy, Gap: true, Hold: Hold{Key: c.Key}}, false
+		}
 		r = Record{
 			Key: c.Key, Generation: 1, Takeover: c.Takeover, Fingerprint: c.Fingerprint, CreatedAt: now,
+			Watermark: Watermark{Running: c.Version, Gap: c.gap("")},
 		}
 		r.acquire(c, now, drawn)
 		return r, r.grant(Acquired, ""), true
+	}
+	if c.Version != r.Watermark.Running {
+		return r.claimVersion(c, now, drawn)
 	}
 	if r.Fingerprint.Differs(c.Fingerprint) {
 		return r, r.grant(Mismatch, c.DeliveryID), false
@@ -133,10 +140,14 @@ func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, c
 	r.Reason = f.Reason
 	switch f.Final {
 	case Complete:
-		r.Result, r.CompletedAt, r.Unknown = f.Result, now, false
+		r.complete(f.Result, now)
 	case Fail:
 		r.Failures++
-		if f.Ran == MaybeApplied {
+		switch {
+		case f.Compensated:
+			r.Epoch++
+			r.Unknown = false
+		case f.Ran == MaybeApplied:
 			r.markUnknown()
 		}
 	case Park:
@@ -149,6 +160,11 @@ func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, c
 		return r, Recovered, true
 	}
 	return r, Applied, true
+}
+
+func (r *Record) complete(result []byte, now time.Time) {
+	r.Result, r.CompletedAt, r.Unknown = result, now, false
+	r.Watermark.apply(r.Fingerprint)
 }
 
 func (r *Record) release(f Finish, now time.Time) {
@@ -189,6 +205,10 @@ const (
 	ForceRelease
 )
 
+var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release"}
+
+func (k OperationKind) String() string { return operationNames[k] }
+
 // Operation is one operator's act on one record.
 type Operation struct {
 	Kind OperationKind
@@ -209,6 +229,8 @@ type Operation struct {
 	NewGeneration bool
 	Keep          time.Duration
 	Horizon       time.Duration
+	// By names who does it, for the audit trail.
+	By string
 }
 
 // DecideOperate decides an operator's act: Applied, Lost (another state or token; nothing changed).
@@ -263,7 +285,7 @@ func (r Record) resolve(op Operation, now time.Time) (Record, Outcome, bool) {
 	r.State, r.UpdatedAt, r.RetainUntil, r.Reason = op.As, now, now.Add(op.Keep), op.Reason
 	switch op.As {
 	case Completed:
-		r.Result, r.CompletedAt, r.Unknown = op.Result, now, false
+		r.complete(op.Result, now)
 	case FailedState:
 		r.Disposed = true // the person decided: there is nothing left to look at
 	case Released:

@@ -1,0 +1,172 @@
+package driver
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+)
+
+// This file is mode D (protocol section 6): keys whose messages carry a version and replace each other. The claims of an
+// unversioned key are in table.go.
+
+// Version orders the messages of one key: bytes that compare as the versions do. The core makes them; stores keep them
+// and never look inside. "" = the key has no versions.
+type Version string
+
+// Watermark is how far a versioned key has come.
+type Watermark struct {
+	// Running is the version of the latest run, whatever became of it; Applied the greatest that was completed, "" while
+	// there is none, and Fingerprint its payload's.
+	Running, Applied Version
+	Fingerprint      Fingerprint
+	// Gap: the latest run passed over versions that it should have waited for.
+	Gap bool
+	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most: of more, the oldest are joined. A
+	// version inside is never stale: nothing that was applied is known to contain it.
+	Skipped []Span
+}
+
+// Span is what lies between two versions, both excluded.
+type Span struct{ After, Before Version }
+
+// MaxSkipped bounds Watermark.Skipped.
+const MaxSkipped = 16
+
+// apply makes the running version the applied one.
+func (w *Watermark) apply(fp Fingerprint) {
+	if w.Running == "" {
+		return
+	}
+	if w.Gap {
+		w.Skipped = append(slices.Clone(w.Skipped), Span{After: w.Applied, Before: w.Running})
+		if n := len(w.Skipped); n > MaxSkipped {
+			w.Skipped[1].After = w.Skipped[0].After
+			w.Skipped = w.Skipped[1:]
+		}
+	}
+	w.Applied, w.Fingerprint, w.Gap = w.Running, fp, false
+}
+
+func (w *Watermark) skipped(v Version) bool {
+	return slices.ContainsFunc(w.Skipped, func(s Span) bool { return s.After < v && v < s.Before })
+}
+
+// gap tells that versions are missing between the applied one and the claimed one.
+func (c *Claim) gap(applied Version) bool { return c.After != "" && applied < c.After }
+
+func (c *Claim) waitsForGap(applied Version) bool { return !c.SkipGap && c.gap(applied) }
+
+// claimVersion decides the claim of another version than the one that ran last.
+func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Grant, bool) {
+	w := &r.Watermark
+	switch {
+	case c.Version == "" || w.Running == "":
+		// The consumer was configured otherwise when the record was made: the two cannot be compared.
+		return r, r.grant(Mismatch, c.DeliveryID), false
+	case c.Version == w.Applied:
+		if w.Fingerprint.Differs(c.Fingerprint) {
+			return r, r.grant(Mismatch, c.DeliveryID), false
+		}
+		return r, r.grant(Replay, c.DeliveryID), false
+	case c.Version < w.Applied && w.skipped(c.Version):
+		return r.late(c, "its place in the sequence was passed over")
+	case c.Version < w.Applied:
+		return r, r.grant(Stale, c.DeliveryID), false
+	}
+	older := c.Version < w.Running
+	switch r.State {
+	case InProgress:
+		left := r.LeaseUntil.Sub(now)
+		switch {
+		case left > r.Lease: // the store's clock stepped back (law 7)
+			r.LeaseUntil = now.Add(r.Lease)
+			_, g, _ := r.busy(c, r.Lease)
+			return r, g, true
+		case left >= 0:
+			return r.busy(c, left)
+		case older:
+			// Nobody knows what the newer one did: the older must not follow it (FM76).
+			return r.busy(c, r.Lease)
+		}
+	case Released:
+		if older && r.Unknown {
+			return r.busy(c, max(r.RetryAt.Sub(now), r.Lease))
+		}
+	case FailedState, Uncertain:
+		if older && r.Unknown {
+			return r.late(c, "a newer version failed and may have had its effect")
+		}
+	}
+	if c.waitsForGap(w.Applied) {
+		g := r.grant(Busy, c.DeliveryID)
+		g.Gap = true
+		return r, g, false
+	}
+	if r.State == InProgress {
+		// The older run went without a word. Its doubt is its own: this version replaces what it may have done.
+		r.Uncertainty++
+	}
+	w.Running, w.Gap = c.Version, c.gap(w.Applied)
+	r.Fingerprint = c.Fingerprint
+	r.Attempt, r.Failures, r.Takeovers, r.Unknown, r.Disposed = 0, 0, 0, false, false
+	r.acquire(c, now, drawn)
+	return r, r.grant(Acquired, ""), true
+}
+
+func (r Record) late(c Claim, why string) (Record, Grant, bool) {
+	g := r.grant(Late, c.DeliveryID)
+	g.Reason = why
+	return r, g, false
+}
+
+// AppendWatermark appends the form in which stores keep a watermark: nothing for the zero one.
+func AppendWatermark(b []byte, w *Watermark) []byte {
+	if w.Running == "" {
+		return b
+	}
+	flags := byte(0)
+	if w.Gap {
+		flags = 1
+	}
+	b = append(b, 1, flags) // the version of this form
+	put := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	put(string(w.Running))
+	put(string(w.Applied))
+	put(string(w.Fingerprint))
+	for _, s := range w.Skipped {
+		put(string(s.After))
+		put(string(s.Before))
+	}
+	return b
+}
+
+// ParseWatermark reads what AppendWatermark wrote.
+func ParseWatermark(b []byte) (w Watermark, err error) {
+	if len(b) == 0 {
+		return w, nil
+	}
+	if len(b) < 2 || b[0] != 1 {
+		return w, errors.New("watermark of a record is of an unknown form: a newer version of semel wrote it")
+	}
+	w.Gap = b[1]&1 != 0
+	b = b[2:]
+	next := func() string {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n > uint64(len(b)-size) {
+			err = errors.New("watermark of a record is cut short")
+			return ""
+		}
+		s := string(b[size : size+int(n)])
+		b = b[size+int(n):]
+		return s
+	}
+	w.Running, w.Applied, w.Fingerprint = Version(next()), Version(next()), Fingerprint(next())
+	for err == nil && len(b) > 0 {
+		w.Skipped = append(w.Skipped, Span{After: Version(next()), Before: Version(next())})
+	}
+	return w, err
+}

@@ -27,6 +27,8 @@ type Attempt struct {
 	Redelivered bool
 
 	hold   driver.Hold
+	store  driver.Store
+	failed int // recorded failed runs before this one
 	tx     any
 	result []byte
 	emit   []Message
@@ -44,6 +46,16 @@ func (a *Attempt) SetResult(b []byte) { a.result = b }
 // every run of this key: it follows from the key and from the message's place among the emitted.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
+// Last tells that a failure of this run is final: the attempts are used up, and the message becomes a letter.
+func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }
+
+// Hold names this attempt in the store, and Store is the store that keeps its record: for packages that write beside the
+// record and let it guard what they write, as package steps does. A run without protection has a nil Store.
+func (a *Attempt) Hold() driver.Hold { return a.hold }
+
+// Store is where the record of this attempt is kept. See [Attempt.Hold].
+func (a *Attempt) Store() driver.Store { return a.store }
+
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,
 // redelivery and redrive of this message's key. Steps of one handler have different names; "" is fine for the only
 // one. It never depends on a delivery id unless that is the key (protocol section 10).
@@ -57,6 +69,7 @@ func EffectKey(h driver.Hold, step string) string {
 		b = append(b, s...)
 	}
 	b = binary.BigEndian.AppendUint32(b, h.Epoch)
+	b = append(b, h.Version...) // "" when the key has none
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

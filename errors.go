@@ -76,8 +76,10 @@ type outcomeError struct {
 	notApplied bool
 	busy       bool
 	drop       bool
-	after      time.Duration
-	hasAfter   bool
+	// parked: set aside for a person. compensated: failed for good, and undone. unavailable: the downstream's failure.
+	parked, compensated, unavailable bool
+	after                            time.Duration
+	hasAfter                         bool
 }
 
 func (e *outcomeError) Error() string { return e.err.Error() }
@@ -103,6 +105,18 @@ func RetryAfter(err error, d time.Duration) error {
 // message comes back after d, and no attempt is spent.
 func Deferred(err error, d time.Duration) error {
 	return wrapOutcome(err, func(o *outcomeError) { o.busy, o.notApplied, o.after, o.hasAfter = true, true, d, true })
+}
+
+// Park marks a failure after which nobody can tell what happened: no retry, the key is set aside for a person with an
+// uncertain letter.
+func Park(err error) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.parked = true })
+}
+
+// Compensated marks a failure for good whose effects were all undone: a dead letter without doubt. A redrive runs under
+// new effect keys, because downstreams may have been told to refuse the old ones. Package steps returns it.
+func Compensated(err error) error {
+	return wrapOutcome(err, func(o *outcomeError) { o.compensated, o.permanent, o.notApplied = true, true, true })
 }
 
 // Drop marks a message that is dropped on purpose: the record is completed with the reason, nothing is retried.

@@ -146,7 +146,8 @@ func perform[T any](
 	ctx context.Context, o *once, g driver.Grant, sent time.Time, fn func(context.Context, *Attempt) (T, error),
 ) (T, Decision, error) {
 	var value T
-	a := &Attempt{Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Deadline: sent.Add(o.lease), Unknown: g.Unknown, hold: g.Hold}
+	a := &Attempt{Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Deadline: sent.Add(o.lease), Unknown: g.Unknown,
+		hold: g.Hold, store: o.store, failed: g.Failures}
 	if g.Unknown && g.Takeover == Once {
 		err := o.end(ctx, sent, driver.Finish{Hold: g.Hold, Final: driver.Park, Keep: o.retention, Reason: "the policy is once"})
 		return value, ParkedUncertain, errors.Join(fmt.Errorf("key %q: %w", a.Key.Raw, ErrUncertain), err)
@@ -244,11 +245,11 @@ func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 		f.RetryAfter, f.Refund = out.after, out.busy
 	}
 	switch {
-	case errors.Is(err, ErrUncertain), g.Takeover == Once && f.Ran != driver.NotApplied:
+	case errors.Is(err, ErrUncertain), out != nil && out.parked, g.Takeover == Once && f.Ran != driver.NotApplied:
 		f.Final = driver.Park
 		return f, ParkedUncertain
 	case out != nil && out.permanent:
-		f.Final = driver.Fail
+		f.Final, f.Compensated = driver.Fail, out.compensated
 		return f, DeadLettered
 	}
 	return f, Retried

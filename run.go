@@ -113,12 +113,12 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 	*a = Attempt{
 		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
-		Redelivered: x.item.Count > 1, hold: x.job.Hold,
+		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
 	}
 	if x.job.Unprotected {
 		// No record stands behind this run: its effect key can only come from the message id.
 		a.hold.Key = Key{Consumer: r.cfg.Consumer, Raw: "message\x00" + a.ID}
-		a.Number = max(x.item.Count, 1)
+		a.Number, a.store = max(x.item.Count, 1), nil
 	}
 	if x.job.Probe {
 		return r.probe(ctx, a)
@@ -185,10 +185,12 @@ func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
 	switch {
 	case errors.As(err, &o):
 		res.NotApplied = res.NotApplied || o.notApplied
-		res.After, res.HasAfter = o.after, o.hasAfter
+		res.After, res.HasAfter, res.Compensated = o.after, o.hasAfter, o.compensated
 		switch {
 		case o.drop:
 			res.Class = machine.Dropped
+		case o.parked:
+			res.Class = machine.Parked
 		case o.permanent:
 			res.Class = machine.Permanent
 		case o.busy:

@@ -29,10 +29,13 @@ func (m *Machine) judge(it *Item, r *Result) {
 	case r.Class == Dropped:
 		m.finish(it, driver.Finish{Final: driver.Complete, Reason: "dropped: " + reasonOf(r)},
 			driver.Settlement{Action: driver.Ack}, Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)})
-	case it.grant.Takeover == driver.Once && !r.NotApplied:
+	case it.grant.Takeover == driver.Once && !r.NotApplied && r.Class != Parked:
 		m.park(it, "the run failed and nobody knows whether its effect happened: "+reasonOf(r))
+	case r.Class == Parked:
+		m.park(it, reasonOf(r))
 	case r.Class == Permanent:
 		m.bury(it, reasonOf(r), ranOf(r))
+		it.work.Finish.Compensated = r.Compensated
 	case it.cancelled == CauseDraining && r.Class == Failed:
 		m.release(it, r, 0, true, driver.Defer, Note{Decision: Retried, Reason: "cancelled: the worker stops"})
 	case r.Class == Deferred:

@@ -73,6 +73,9 @@ func (it *Item) Hold() driver.Hold { return it.hold }
 // Attempt is the number of the present run.
 func (it *Item) Attempt() int { return it.grant.Attempt }
 
+// Failures is the number of recorded failed runs before the present one.
+func (it *Item) Failures() int { return it.grant.Failures }
+
 // Unknown tells that an earlier run may have had its effect.
 func (it *Item) Unknown() bool { return it.grant.Unknown }
 

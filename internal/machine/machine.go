@@ -122,6 +122,7 @@ const (
 	Permanent       // no retry can mend it
 	Deferred        // nobody's failure: no attempt is spent
 	Dropped         // completed on purpose without effect
+	Parked          // nobody can tell what happened: set aside for a person
 	Transient       // Open: the transaction was refused, which is nobody's failure: it is repeated
 )
 
@@ -146,7 +147,9 @@ type Result struct {
 	Effects    any
 	Emit       []driver.Message
 	Probe      ProbeAnswer
-	Err        error
+	// Compensated: Permanent, and everything that was done was undone.
+	Compensated bool
+	Err         error
 }
 
 // ActionKind names what the shell has to do.

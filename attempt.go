@@ -1,9 +1,11 @@
 package semel
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -19,7 +21,8 @@ type Attempt struct {
 	MaxAttempts int
 	// Token is the fencing token of this attempt: strictly increasing per key. A guarded resource refuses smaller ones.
 	Token uint64
-	// Deadline is when the lease ends unless it is extended; the engine extends it while the handler runs.
+	// Deadline is when the lease ends unless it is extended; the engine extends it while the handler runs. It is as it was
+	// when the run began: LeaseUntil tells the present one.
 	Deadline time.Time
 	// Unknown: an earlier run may have had its effect.
 	Unknown bool
@@ -29,6 +32,7 @@ type Attempt struct {
 	hold   driver.Hold
 	store  driver.Store
 	failed int // recorded failed runs before this one
+	lease  *leaseClock
 	tx     any
 	result []byte
 	emit   []Message
@@ -55,6 +59,46 @@ func (a *Attempt) Hold() driver.Hold { return a.hold }
 
 // Store is where the record of this attempt is kept. See [Attempt.Hold].
 func (a *Attempt) Store() driver.Store { return a.store }
+
+// LeaseUntil is the present end of the lease, by this process' own monotonic clock: the run owns its key until then, and
+// later if the heartbeat, which goes on while the handler runs, extends it again. Whatever must not reach the outside world
+// once the key may be somebody else's is bounded by it: a single request, the expiry of a delegated token. It is on the safe
+// side of what the store keeps (protocol section 1, law 7). The zero time means that no lease stands behind the run: it has
+// no key (Config.AllowUnkeyed), or it runs in an open transaction, which holds the key itself. It does not block, and may
+// be called from any goroutine, also after the run.
+func (a *Attempt) LeaseUntil() time.Time {
+	if a.lease == nil {
+		return time.Time{}
+	}
+	return a.lease.get()
+}
+
+// leaseClock is the end of a lease, as the engine last heard of it.
+type leaseClock struct {
+	began time.Time
+	until atomic.Int64 // nanoseconds since began; 0 = no lease
+}
+
+func (c *leaseClock) set(until time.Duration) { c.until.Store(int64(until)) }
+
+func (c *leaseClock) get() time.Time {
+	if until := c.until.Load(); until != 0 {
+		return c.began.Add(time.Duration(until))
+	}
+	return time.Time{}
+}
+
+// attemptKey is what a run's context answers with its attempt.
+type attemptKey struct{}
+
+// AttemptFrom returns the attempt whose run's context ctx is, or comes from: the handler's, a probe's, that of a function
+// given to Do (of nested ones the innermost). It is nil where there is none, and in a batch handler, whose context belongs
+// to many. Code that is called deep inside a handler, an http.RoundTripper say, finds its EffectKey, Token and LeaseUntil
+// with it.
+func AttemptFrom(ctx context.Context) *Attempt {
+	a, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return a
+}
 
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,
 // redelivery and redrive of this message's key. Steps of one handler have different names; "" is fine for the only

@@ -298,6 +298,8 @@ func (r *runner) perform(a *machine.Action) {
 		r.execute(a)
 	case machine.ActCancel:
 		a.Item.Shell.(*handle).cancel(causes[a.Cause])
+	case machine.ActRenewed:
+		a.Item.Shell.(*handle).renew(a.Until)
 	case machine.ActNote:
 		r.note(&a.Note)
 	}

@@ -152,8 +152,10 @@ func perform[T any](
 		err := o.end(ctx, sent, driver.Finish{Hold: g.Hold, Final: driver.Park, Keep: o.retention, Reason: "the policy is once"})
 		return value, ParkedUncertain, errors.Join(fmt.Errorf("key %q: %w", a.Key.Raw, ErrUncertain), err)
 	}
-	runCtx, stop := context.WithCancelCause(ctx)
-	beat := o.heartbeat(runCtx, stop, g.Hold, sent)
+	a.lease = &leaseClock{began: sent}
+	a.lease.set(o.believed())
+	runCtx, stop := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
+	beat := o.heartbeat(runCtx, stop, g.Hold, sent, a.lease)
 	defer stop(nil) // fn may end this goroutine: the claim must not be extended for ever
 	raw, known, err := runOnce(runCtx, o, g, a, fn, &value)
 	stop(nil)
@@ -255,19 +257,24 @@ func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 	return f, Retried
 }
 
+// believed is for how long a lease is believed to stand, from before the request that made it.
+func (o *once) believed() time.Duration { return o.lease * 9 / 10 }
+
 // heartbeat extends the lease every third of it, and cancels the run when it is lost or has passed by our own clock.
 // The returned function stops it and tells when the lease was renewed last.
-func (o *once) heartbeat(ctx context.Context, stop context.CancelCauseFunc, h driver.Hold, sent time.Time) func() time.Time {
+func (o *once) heartbeat(
+	ctx context.Context, stop context.CancelCauseFunc, h driver.Hold, sent time.Time, lease *leaseClock,
+) func() time.Time {
 	var wg sync.WaitGroup
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
 		for {
-			left := time.Until(sent.Add(o.lease * 9 / 10))
+			left := time.Until(sent.Add(o.believed()))
 			if !sleep(ctx, min(o.lease/3, max(left, 0))) {
 				return
 			}
-			if left = time.Until(sent.Add(o.lease * 9 / 10)); left <= 0 {
+			if left = time.Until(sent.Add(o.believed())); left <= 0 {
 				stop(ErrFenced)
 				return
 			}
@@ -282,6 +289,7 @@ func (o *once) heartbeat(ctx context.Context, stop context.CancelCauseFunc, h dr
 				return
 			default:
 				sent = began
+				lease.set(sent.Sub(lease.began) + o.believed())
 			}
 		}
 	}()

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/semel-dev/semel/internal/machine"
 )
@@ -28,9 +29,10 @@ type execution struct {
 
 // handle is where the owner finds the context of an item's present run. It belongs to the item and serves all its runs.
 type handle struct {
-	mu    sync.Mutex
-	ctx   *runContext
-	cause error
+	mu      sync.Mutex
+	ctx     *runContext
+	cause   error
+	renewed time.Duration // the end of the lease, when it was extended
 }
 
 // cancel ends the present run. It may come before the worker has begun.
@@ -47,8 +49,24 @@ func (h *handle) attach(ctx *runContext) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ctx = ctx
-	if h.cause != nil && ctx != nil {
+	if ctx == nil {
+		return
+	}
+	if h.cause != nil {
 		ctx.end(h.cause)
+	}
+	if h.renewed > 0 {
+		ctx.lease.set(h.renewed)
+	}
+}
+
+// renew tells the present run that its lease was extended. It may come before the worker has begun.
+func (h *handle) renew(until time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewed = until
+	if h.ctx != nil {
+		h.ctx.lease.set(until)
 	}
 }
 
@@ -59,7 +77,7 @@ func (r *runner) execute(a *machine.Action) {
 		h = &handle{}
 		a.Item.Shell = h
 	}
-	h.cause = nil // no run is attached: nobody else reads it
+	h.cause, h.renewed = nil, 0 // no run is attached: nobody else reads them
 	if r.workers < cap(r.jobs) && r.workers < r.m.Running() {
 		r.workers++
 		r.handlers.Add(1)
@@ -90,6 +108,10 @@ var errGoexit = errors.New("the handler ended its goroutine")
 func (r *runner) serve(o *order) {
 	h := o.item.Shell.(*handle)
 	x := &execution{ctx: runContext{parent: r.io}}
+	x.ctx.lease.began = r.began
+	if !o.job.Unprotected && !o.job.InTx {
+		x.ctx.lease.set(o.job.Deadline)
+	}
 	h.attach(&x.ctx)
 	result := machine.Result{Class: machine.Failed, NotApplied: r.tx != nil, Err: errGoexit}
 	var each []machine.Result
@@ -114,7 +136,9 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
+		lease: &ctx.lease,
 	}
+	ctx.attempt = a
 	if x.job.Unprotected {
 		// No record stands behind this run: its effect key can only come from the message id.
 		a.hold.Key = Key{Consumer: r.cfg.Consumer, Raw: "message\x00" + a.ID}

@@ -10,7 +10,9 @@ import (
 // costs three allocations a message. It behaves as context.WithCancelCause(parent) does; context.Cause works, and
 // contexts derived from it need no goroutine, because Value and Done come from a real one.
 type runContext struct {
-	parent context.Context
+	parent  context.Context
+	attempt *Attempt // whose run it is; nil when it is that of a batch
+	lease   leaseClock
 
 	mu    sync.Mutex
 	inner context.Context
@@ -52,4 +54,10 @@ func (c *runContext) ended() error {
 func (c *runContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
 func (c *runContext) Err() error                  { return c.made().Err() }
-func (c *runContext) Value(key any) any           { return c.made().Value(key) }
+
+func (c *runContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.attempt
+	}
+	return c.made().Value(key)
+}

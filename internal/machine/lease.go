@@ -79,6 +79,9 @@ func (m *Machine) onExtended(ev *Event) {
 		case driver.Applied:
 			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.cfg.Lease-m.cfg.Guard
 			m.scanBy(it.leaseEnd)
+			if it.phase == phRunning {
+				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})
+			}
 		case driver.Lost:
 			m.leaseLost(it)
 		}

@@ -169,6 +169,7 @@ const (
 	ActCommit                     // Lane, Items, Works
 	ActRollback                   // Lane
 	ActNote                       // Note
+	ActRenewed                    // Item, Until: the lease of its present run was extended
 	ActStop                       // Stuck: Run may return
 )
 
@@ -209,6 +210,7 @@ type Action struct {
 	Receipts    []any
 	Job         Job
 	Cause       Cause
+	Until       time.Duration
 	Note        Note
 	Stuck       int
 }

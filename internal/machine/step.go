@@ -15,7 +15,7 @@ func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
 }
 
 // Steps tells the machine what happened up to now (a monotonic reading) and appends what is to be done to out. Events
-// that are told together are flushed together. Every action but ActCancel, ActNote and ActStop is answered by exactly
+// that are told together are flushed together. Every action but ActCancel, ActRenewed, ActNote and ActStop is answered by exactly
 // one event, sooner or later.
 func (m *Machine) Steps(now time.Duration, evs []Event, out []Action) []Action {
 	m.enter(now, out)

@@ -145,7 +145,7 @@ func (k *worker) perform(a *machine.Action) {
 		}
 	case machine.ActStop:
 		k.stop(a.Stuck)
-	case machine.ActNote:
+	case machine.ActNote, machine.ActRenewed:
 	default:
 		k.send(a)
 	}

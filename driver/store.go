@@ -293,6 +293,15 @@ type RecordInspector interface {
 	Records(ctx context.Context, f RecordFilter) ([]Record, error)
 }
 
+// RecordScanner is an optional interface of stores whose records may be too many for one list.
+type RecordScanner interface {
+	// ScanRecords calls each with every record that f selects, in no particular order, and reads them in pages: neither
+	// memory nor a long transaction grows with their number. A record that exists all the time comes exactly once, one
+	// that is made or purged meanwhile at most once. An error of each ends the scan and is returned as it is. Limit bounds
+	// the calls.
+	ScanRecords(ctx context.Context, f RecordFilter, each func(Record) error) error
+}
+
 // Operator is an optional interface of stores: what a person may do to a record. See [DecideOperate].
 type Operator interface {
 	Operate(ctx context.Context, op Operation) (Record, Outcome, error)

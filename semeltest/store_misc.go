@@ -214,4 +214,5 @@ func testRecords(t testing.TB, s StoreSetup) {
 	if _, found, err := ins.Record(t.Context(), driver.Key{Consumer: "consumer-0", Raw: "1"}); found || err != nil {
 		t.Errorf("record of a key of another consumer: found %v, %v", found, err)
 	}
+	testScan(t, s.Store)
 }

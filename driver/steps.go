@@ -25,7 +25,12 @@ const (
 
 var stepStateNames = [...]string{"NONE", "REGISTERED", "STARTED", "DONE", "COMP_STARTED", "COMP_DONE", "COMPENSATING"}
 
-func (s StepState) String() string { return stepStateNames[s] }
+func (s StepState) String() string {
+	if int(s) >= len(stepStateNames) {
+		return "UNKNOWN"
+	}
+	return stepStateNames[s]
+}
 
 // Step is one row of a journal.
 type Step struct {
@@ -36,8 +41,9 @@ type Step struct {
 	Undo bool
 	Seq  int
 	// Token and Nonce are those of the attempt that wrote the row last.
-	Token  uint64
-	Nonce  Nonce
+	Token uint64
+	Nonce Nonce
+	// Result is what a finished step came to. It stays when the step is compensated.
 	Result []byte
 	// Failures counts the failed compensations; Reason is of the last one, or why the run compensates.
 	Failures  int
@@ -50,12 +56,12 @@ type StepWriteKind uint8
 
 // The writes of a journal.
 const (
-	RegisterStep  StepWriteKind = iota + 1 // before the step may run: Undo
-	StartStep                              // before an at-most-once step runs; Again after a probe said that it was not applied
+	RegisterStep  StepWriteKind = iota + 1 // before the step may run: Undo. Again: this attempt's run certainly had no effect
+	StartStep                              // before an at-most-once step runs. Again: a probe said that it was not applied
 	FinishStep                             // Result, Effects
 	CompensateRun                          // from here on backwards: Reason
 	UndoStep                               // before the compensation runs
-	FailUndo                               // the compensation failed: Reason
+	FailUndo                               // the compensation failed for the Failures-th time: Reason
 	FinishUndo                             // Effects
 )
 
@@ -66,8 +72,11 @@ type StepWrite struct {
 	Undo   bool
 	Again  bool
 	Result []byte
-	Reason string
-	// Effects is a buffer that Committer.Offers made, or nil: they commit with the row, or not at all.
+	// Failures is one more than the row's: a repeated write is known by it.
+	Failures int
+	Reason   string
+	// Effects is a buffer that Committer.Offers made, or nil: they commit with the row, or not at all. Only FinishStep and
+	// FinishUndo carry effects.
 	Effects any
 }
 
@@ -75,37 +84,40 @@ type StepWrite struct {
 type StepStore interface {
 	Store
 	// Steps reads the journal of a run, in the order of Seq. The run is named by h's Key, Epoch and Version; neither token
-	// nor nonce are compared. It reads what was committed last, never a replica.
+	// nor nonce are compared. It reads what was committed last, never a replica. A run without a journal has no rows.
 	Steps(ctx context.Context, h Hold) ([]Step, error)
 	// WriteSteps decides writes as [DecideSteps] says, all of them or none. Applied, Lost or Unknown; an error is Unknown,
 	// unless it wraps [ErrNotCommitted], or is an [ItemError], which names the write whose effects were refused. Repeating
 	// an applied write answers Applied and does nothing.
+	//
+	// Journals live as long as their record: what purges the record removes them, of all epochs and versions. Those of
+	// versions that were overtaken may be removed as soon as a newer one writes.
 	WriteSteps(ctx context.Context, h Hold, w ...StepWrite) (Outcome, error)
 }
 
 // DecideSteps decides writes of a journal: every one is guarded by the record's token and nonce. rows is the journal as
-// found, in the order of Seq. The rows in put are to be stored, and the effects of the writes that effects names (indexes
-// of w) with them; both are empty when the writes are repetitions. Any answer but Applied writes nothing.
+// found, in the order of Seq; rows that w does not name may be left out, except the run's own ("") and the one with the
+// greatest Seq. The rows in put are to be stored, and the effects of the writes that effects names (indexes of w) with
+// them; both are empty when the writes are repetitions. Any answer but Applied writes nothing.
+//
+// Lost is also the answer to a write that the journal does not allow: forward in a run that compensates, a start of a
+// step that may have run. Whoever asked has another picture of the journal than the store, and stops.
 func DecideSteps(r Record, rows []Step, h Hold, w []StepWrite, now time.Time) (put []Step, effects []int, o Outcome) {
 	if r.State != InProgress || !r.mine(h) || r.Epoch != h.Epoch {
 		return nil, nil, Lost
 	}
-	rows = slices.Clone(rows)
-	touched := map[string]bool{}
+	j := journal{hold: h, rows: slices.Clone(rows), touched: make([]bool, len(rows), len(rows)+len(w))}
 	for i := range w {
-		changed, ok := decideStep(&rows, h, &w[i])
+		changed, ok := j.decide(&w[i])
 		if !ok {
 			return nil, nil, Lost
 		}
-		if changed {
-			touched[w[i].row()] = true
-			if w[i].Effects != nil {
-				effects = append(effects, i)
-			}
+		if changed && w[i].Effects != nil {
+			effects = append(effects, i)
 		}
 	}
-	for _, s := range rows {
-		if touched[s.Name] {
+	for i, s := range j.rows {
+		if j.touched[i] {
 			s.UpdatedAt = now
 			put = append(put, s)
 		}
@@ -113,83 +125,135 @@ func DecideSteps(r Record, rows []Step, h Hold, w []StepWrite, now time.Time) (p
 	return put, effects, Applied
 }
 
-func (w *StepWrite) row() string {
-	if w.Kind == CompensateRun {
-		return ""
-	}
-	return w.Name
+// journal is the rows while writes are decided.
+type journal struct {
+	hold    Hold
+	rows    []Step
+	touched []bool
 }
 
-// decideStep decides one write. ok is false when the journal does not allow it: whoever asks stops.
-func decideStep(rows *[]Step, h Hold, w *StepWrite) (changed, ok bool) {
-	find := func(name string) int { return slices.IndexFunc(*rows, func(s Step) bool { return s.Name == name }) }
-	if (w.Name == "") != (w.Kind == CompensateRun) {
+func (j *journal) find(name string) int {
+	return slices.IndexFunc(j.rows, func(s Step) bool { return s.Name == name })
+}
+
+// decide decides one write. ok is false when the journal does not allow it: whoever asks stops.
+func (j *journal) decide(w *StepWrite) (changed, ok bool) {
+	name := w.Name
+	if (name == "") != (w.Kind == CompensateRun) {
 		return false, false
 	}
-	backwards := find("") >= 0
-	i := find(w.row())
+	if w.Effects != nil && w.Kind != FinishStep && w.Kind != FinishUndo {
+		return false, false
+	}
+	backwards := j.find("") >= 0
+	i := j.find(name)
 	var s Step
 	if i >= 0 {
-		s = (*rows)[i]
+		s = j.rows[i]
 	}
-	own := s.Token == h.Token && s.Nonce == h.Nonce
+	own := s.Token == j.hold.Token && s.Nonce == j.hold.Nonce
+	switch {
+	case w.Kind == CompensateRun:
+		changed, ok = !backwards, true
+		s.State, s.Reason = RunCompensating, w.Reason
+	case w.Kind >= UndoStep:
+		repeated := s.Undo && own && s.repeatsBackward(w)
+		changed = !repeated && backwards && s.Undo && s.backward(w, own)
+		ok = changed || repeated
+	default:
+		// Never forward again once the run compensates; that a step is registered or done already may still be repeated.
+		repeated := own && s.repeatsForward(w)
+		changed = !repeated && !backwards && s.forward(w, own)
+		ok = changed || repeated
+	}
+	if !changed {
+		return false, ok
+	}
+	s.Name, s.Token, s.Nonce = name, j.hold.Token, j.hold.Nonce
+	if i < 0 {
+		if s.Seq = 1; len(j.rows) > 0 {
+			s.Seq = j.rows[len(j.rows)-1].Seq + 1
+		}
+		j.rows, j.touched = append(j.rows, s), append(j.touched, true)
+	} else {
+		j.rows[i], j.touched[i] = s, true
+	}
+	return true, true
+}
+
+// repeatsForward tells that the attempt that wrote the row last applied a forward write before. It may have gone on since:
+// writes of one call are repeated together.
+func (s *Step) repeatsForward(w *StepWrite) bool {
 	switch w.Kind {
 	case RegisterStep:
-		if s.State != 0 {
-			return false, !backwards && (s.Undo || !w.Undo || s.State == StepRegistered)
-		}
-		if backwards {
-			return false, false // never forward again
-		}
-		s = Step{State: StepRegistered, Undo: w.Undo}
+		known := s.State >= StepRegistered && s.State <= StepDone && (s.Undo || !w.Undo)
+		return known && !(w.Again && s.State == StepStarted)
 	case StartStep:
-		switch {
-		case backwards:
-			return false, false
-		case s.State == StepStarted && own && !w.Again:
-			return false, true
-		case s.State == StepStarted && !w.Again, s.State > StepStarted:
-			return false, false
+		return s.State == StepStarted || s.State == StepDone
+	case FinishStep:
+		return s.State == StepDone
+	}
+	return false
+}
+
+// forward does a forward write to the row, which is the zero one for a step without a row; false = it is not allowed.
+func (s *Step) forward(w *StepWrite, own bool) bool {
+	switch w.Kind {
+	case RegisterStep:
+		// Again takes a start back, and only its own: of another's nobody but a probe can tell.
+		if s.State > StepRegistered && !(s.State == StepStarted && w.Again && own) {
+			return false
+		}
+		s.State, s.Undo = StepRegistered, s.Undo || w.Undo
+	case StartStep:
+		if s.State > StepStarted || s.State == StepStarted && !w.Again {
+			return false
 		}
 		s.State = StepStarted
 	case FinishStep:
-		switch {
-		case s.State == StepDone && own:
-			return false, true
-		case backwards, s.State >= StepDone:
-			return false, false
+		if s.State >= StepDone {
+			return false
 		}
 		s.State, s.Result = StepDone, w.Result
-	case CompensateRun:
-		if backwards {
-			return false, true
-		}
-		s = Step{State: RunCompensating, Reason: w.Reason}
-	case UndoStep, FailUndo, FinishUndo:
-		if !backwards || !s.Undo {
-			return false, false
-		}
-		if s.State == StepUndone {
-			return false, w.Kind == FinishUndo
-		}
-		switch w.Kind {
-		case UndoStep:
-			s.State = StepUndoing
-		case FailUndo:
-			s.Failures++
-			s.Reason = w.Reason
-		case FinishUndo:
-			s.State = StepUndone
-		}
 	default:
-		return false, false
+		return false
 	}
-	s.Name, s.Token, s.Nonce = w.row(), h.Token, h.Nonce
-	if i < 0 {
-		s.Seq = len(*rows) + 1
-		*rows = append(*rows, s)
-	} else {
-		(*rows)[i] = s
+	return true
+}
+
+// repeatsBackward tells the same of a write of a compensation.
+func (s *Step) repeatsBackward(w *StepWrite) bool {
+	switch w.Kind {
+	case UndoStep:
+		return s.State == StepUndoing || s.State == StepUndone
+	case FailUndo:
+		return w.Failures > 0 && w.Failures <= s.Failures
+	case FinishUndo:
+		return s.State == StepUndone
 	}
-	return true, true
+	return false
+}
+
+// backward does a write of a compensation to the row; false = it is not allowed, or repeats one.
+func (s *Step) backward(w *StepWrite, own bool) bool {
+	switch w.Kind {
+	case UndoStep:
+		if s.State == StepUndone {
+			return false
+		}
+		s.State = StepUndoing
+	case FailUndo:
+		if s.State != StepUndoing || !own || w.Failures != s.Failures+1 {
+			return false
+		}
+		s.Failures, s.Reason = w.Failures, w.Reason
+	case FinishUndo:
+		if s.State != StepUndoing || !own {
+			return false
+		}
+		s.State = StepUndone
+	default:
+		return false
+	}
+	return true
 }

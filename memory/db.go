@@ -113,4 +113,5 @@ var (
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.StepStore       = (*Store)(nil)
 )

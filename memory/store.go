@@ -28,6 +28,8 @@ type Store struct {
 
 	token   uint64 // the greatest that was ever handed out; a purge never lowers it
 	version uint64
+	// journals are the durable steps of runs; they go with their record.
+	journals map[driver.Key]map[runID][]driver.Step
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
@@ -40,7 +42,7 @@ type Store struct {
 
 func newStore(db *DB) *Store {
 	return &Store{
-		db: db, records: map[driver.Key]*record{}, held: map[driver.Key]*transaction{},
+		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{}, held: map[driver.Key]*transaction{},
 		sweeping: make(chan struct{}, 1),
 	}
 }
@@ -167,6 +169,9 @@ func (s *Store) insert(k driver.Key) *record {
 // remove purges a record; its place is used again, its token is not.
 func (s *Store) remove(rec *record) {
 	delete(s.records, rec.Key)
+	if len(s.journals) > 0 {
+		delete(s.journals, rec.Key)
+	}
 	if rec.older == nil {
 		s.oldest = rec.newer
 	} else {

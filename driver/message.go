@@ -113,7 +113,7 @@ const (
 // Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
 // that it can be redriven after the broker forgot the delivery.
 type Letter struct {
-	ID         string // see [LetterID]
+	ID         string // see [LetterID] and [LateLetterID]
 	Kind       LetterKind
 	Reason     string
 	Key        Key
@@ -137,8 +137,20 @@ func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
 	return letterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
 }
 
-// LateLetterID derives the id of a late letter: no run of its version made it, so that no token names it.
-func LateLetterID(k Key, v Version) string { return letterID(LetterLate, k, []byte(v)) }
+// LateLetterID derives the id of a late letter from the version and the token of the attempt that stood in its way:
+// sent again, it may come too late again, and must not be taken for the letter that is about to be deleted.
+func LateLetterID(k Key, v Version, token uint64) string {
+	return letterID(LetterLate, k, binary.BigEndian.AppendUint64(nil, token), []byte(v))
+}
+
+// MismatchLetterID derives the id of a mismatch letter of a key with versions; "" = it has none, see [LetterID]. Two
+// versions can have the same payload.
+func MismatchLetterID(k Key, fp Fingerprint, v Version) string {
+	if v == "" {
+		return LetterID(LetterMismatch, k, 0, fp)
+	}
+	return letterID(LetterMismatch, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp), []byte(v))
+}
 
 func letterID(kind LetterKind, k Key, rest ...[]byte) string {
 	h := sha256.New()

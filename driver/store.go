@@ -114,7 +114,7 @@ type Grant struct {
 	// store cannot know how long that takes.
 	Wait time.Duration
 	Gap  bool
-	// Result is set with Replay, Reason with Failed, Parked and Late.
+	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.
 	Result []byte
 	Reason string
 	// Disposed is set with Failed when a person discarded the letter: just ack.

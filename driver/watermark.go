@@ -3,16 +3,13 @@ package driver
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
 
 // This file is mode D (protocol section 6): keys whose messages carry a version and replace each other. The claims of an
 // unversioned key are in table.go.
-
-// Version orders the messages of one key: bytes that compare as the versions do. The core makes them; stores keep them
-// and never look inside. "" = the key has no versions.
-type Version string
 
 // Watermark is how far a versioned key has come.
 type Watermark struct {
@@ -22,6 +19,10 @@ type Watermark struct {
 	Fingerprint      Fingerprint
 	// Gap: the latest run passed over versions that it should have waited for.
 	Gap bool
+	// Doubt is the greatest version that may have been applied and was replaced by a newer one before anybody knew, and
+	// Dropped the latest that a person discarded; "" once a greater one is applied. Nothing older than Doubt runs any
+	// more: it could follow what it must not follow (FM76).
+	Doubt, Dropped Version
 	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most: of more, the oldest are joined. A
 	// version inside is never stale: nothing that was applied is known to contain it.
 	Skipped []Span
@@ -46,6 +47,12 @@ func (w *Watermark) apply(fp Fingerprint) {
 		}
 	}
 	w.Applied, w.Fingerprint, w.Gap = w.Running, fp, false
+	if w.Doubt <= w.Applied {
+		w.Doubt = ""
+	}
+	if w.Dropped <= w.Applied {
+		w.Dropped = ""
+	}
 }
 
 func (w *Watermark) skipped(v Version) bool {
@@ -60,64 +67,107 @@ func (c *Claim) waitsForGap(applied Version) bool { return !c.SkipGap && c.gap(a
 // claimVersion decides the claim of another version than the one that ran last.
 func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Grant, bool) {
 	w := &r.Watermark
+	v := c.Version
+	if !v.Comparable(w.Running) {
+		// The consumer was configured otherwise when the record was made: nobody can tell which of the two is newer.
+		return r, r.grant(Mismatch, c.DeliveryID), false
+	}
+	if v <= w.Applied {
+		return r.passed(c)
+	}
+	if r, g, changed, busy := r.blocked(c, now); busy {
+		return r, g, changed
+	}
 	switch {
-	case c.Version == "" || w.Running == "":
-		// The consumer was configured otherwise when the record was made: the two cannot be compared.
+	case v == w.Dropped:
+		g := r.grant(Failed, c.DeliveryID)
+		g.Reason, g.Disposed = "discarded by a person", true
+		return r, g, false
+	case v < w.Doubt || v < w.Running && (r.State == FailedState || r.State == Uncertain) && r.Unknown:
+		return r.late(c, "a newer version may have been applied, and nobody knows")
+	case c.waitsForGap(w.Applied):
+		g := r.grant(Busy, c.DeliveryID)
+		g.Gap = true
+		return r, g, false
+	}
+	r.replace(c)
+	r.acquire(c, now, drawn)
+	return r, r.grant(Acquired, ""), true
+}
+
+// passed decides the claim of a version that is not newer than the applied one.
+func (r Record) passed(c Claim) (Record, Grant, bool) {
+	w := &r.Watermark
+	switch {
+	case c.Version == w.Applied && w.Fingerprint.Differs(c.Fingerprint):
 		return r, r.grant(Mismatch, c.DeliveryID), false
 	case c.Version == w.Applied:
-		if w.Fingerprint.Differs(c.Fingerprint) {
-			return r, r.grant(Mismatch, c.DeliveryID), false
-		}
 		return r, r.grant(Replay, c.DeliveryID), false
-	case c.Version < w.Applied && w.skipped(c.Version):
+	case w.skipped(c.Version):
 		return r.late(c, "its place in the sequence was passed over")
-	case c.Version < w.Applied:
-		return r, r.grant(Stale, c.DeliveryID), false
 	}
-	older := c.Version < w.Running
+	g := r.grant(Stale, c.DeliveryID)
+	g.Reason = fmt.Sprintf("version %s already processed (current: %s)", c.Version, w.Applied)
+	return r, g, false
+}
+
+// blocked decides whether another version's run has to settle first.
+func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed, busy bool) {
+	older := c.Version < r.Watermark.Running
 	switch r.State {
 	case InProgress:
 		left := r.LeaseUntil.Sub(now)
 		switch {
 		case left > r.Lease: // the store's clock stepped back (law 7)
 			r.LeaseUntil = now.Add(r.Lease)
-			_, g, _ := r.busy(c, r.Lease)
-			return r, g, true
+			left, changed = r.Lease, true
 		case left >= 0:
-			return r.busy(c, left)
 		case older:
-			// Nobody knows what the newer one did: the older must not follow it (FM76).
-			return r.busy(c, r.Lease)
+			left = r.Lease // nobody knows what the newer one did: the older must not follow it (FM76)
+		default:
+			return r, g, false, false
 		}
+		after, g, _ = r.busy(c, left)
+		return after, g, changed, true
 	case Released:
 		if older && r.Unknown {
-			return r.busy(c, max(r.RetryAt.Sub(now), r.Lease))
-		}
-	case FailedState, Uncertain:
-		if older && r.Unknown {
-			return r.late(c, "a newer version failed and may have had its effect")
+			after, g, _ = r.busy(c, max(r.RetryAt.Sub(now), r.Lease))
+			return after, g, false, true
 		}
 	}
-	if c.waitsForGap(w.Applied) {
-		g := r.grant(Busy, c.DeliveryID)
-		g.Gap = true
-		return r, g, false
+	return r, g, false, false
+}
+
+// replace makes the claimed version the running one. What the other one leaves behind is remembered for as long as
+// something older could come.
+func (r *Record) replace(c Claim) {
+	w := &r.Watermark
+	if r.State == InProgress || r.Unknown {
+		if r.State == InProgress {
+			r.Uncertainty++ // it went without a word
+		}
+		w.Doubt = max(w.Doubt, w.Running)
 	}
-	if r.State == InProgress {
-		// The older run went without a word. Its doubt is its own: this version replaces what it may have done.
-		r.Uncertainty++
+	if r.Disposed {
+		w.Dropped = w.Running
 	}
 	w.Running, w.Gap = c.Version, c.gap(w.Applied)
 	r.Fingerprint = c.Fingerprint
-	r.Attempt, r.Failures, r.Takeovers, r.Unknown, r.Disposed = 0, 0, 0, false, false
-	r.acquire(c, now, drawn)
-	return r, r.grant(Acquired, ""), true
+	r.Attempt, r.Failures, r.Takeovers, r.Disposed = 0, 0, 0, false
+	r.Unknown = c.Version == w.Doubt // what was in doubt comes again
 }
 
 func (r Record) late(c Claim, why string) (Record, Grant, bool) {
 	g := r.grant(Late, c.DeliveryID)
-	g.Reason = why
+	g.Reason = fmt.Sprintf("version %s comes too late: %s (current: %s)", c.Version, why, r.Watermark.current())
 	return r, g, false
+}
+
+func (w *Watermark) current() string {
+	if w.Applied == "" {
+		return "none"
+	}
+	return w.Applied.String()
 }
 
 // AppendWatermark appends the form in which stores keep a watermark: nothing for the zero one.
@@ -137,6 +187,8 @@ func AppendWatermark(b []byte, w *Watermark) []byte {
 	put(string(w.Running))
 	put(string(w.Applied))
 	put(string(w.Fingerprint))
+	put(string(w.Doubt))
+	put(string(w.Dropped))
 	for _, s := range w.Skipped {
 		put(string(s.After))
 		put(string(s.Before))
@@ -165,6 +217,7 @@ func ParseWatermark(b []byte) (w Watermark, err error) {
 		return s
 	}
 	w.Running, w.Applied, w.Fingerprint = Version(next()), Version(next()), Fingerprint(next())
+	w.Doubt, w.Dropped = Version(next()), Version(next())
 	for err == nil && len(b) > 0 {
 		w.Skipped = append(w.Skipped, Span{After: Version(next()), Before: Version(next())})
 	}

@@ -17,7 +17,7 @@ func CheckStore(t testing.TB, open StoreFactory) []string {
 }
 
 func storeCases() []suiteCase[StoreSetup] {
-	return []suiteCase[StoreSetup]{
+	return append([]suiteCase[StoreSetup]{
 		{"cells", testCells},
 		{"FM43 cells after the clock stepped back", testFM43Cells},
 		{"sweep cells", testSweepCells},
@@ -49,5 +49,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}
+	}, stepCases()...)
 }

@@ -1,0 +1,371 @@
+package semeltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// stepCases test the journals of a driver.StepStore (mode E).
+func stepCases() []suiteCase[StoreSetup] {
+	with := func(f func(b *stepBench)) func(testing.TB, StoreSetup) {
+		return func(t testing.TB, s StoreSetup) {
+			st, ok := s.Store.(driver.StepStore)
+			if !ok {
+				t.Log("left out: the store is no driver.StepStore")
+				return
+			}
+			b := &stepBench{bench: newBench(t, s), st: st}
+			f(b)
+			b.bad.report(t)
+		}
+	}
+	return []suiteCase[StoreSetup]{
+		{"journals, random histories", with(testStepsRandom)},
+		{"journals are guarded", with(testStepsGuarded)},
+		{"journals, writes repeated", with(testStepsRepeated)},
+		{"journals, all writes of a call or none", with(testStepsTogether)},
+		{"journals carry effects", with(testStepsEffects)},
+		{"journals of epochs and versions", with(testStepsEpochs)},
+		{"journals go with their record", with(testStepsPurged)},
+		{"FM63 journals, the loser of a race writes nothing", with(testFM63StepsRace)},
+		{"journals, one run writes from many goroutines", with(testStepsConcurrent)},
+		{"journals of a thousand steps", with(testStepsThousand)},
+		{"journals, large results", with(testStepsLarge)},
+		{"journals, hostile names", with(testStepsNames)},
+		{"journals, a done context", with(testStepsDoneContext)},
+	}
+}
+
+// stepBench runs journals on one store.
+type stepBench struct {
+	*bench
+	st driver.StepStore
+}
+
+func (b *stepBench) claim(k driver.Key) driver.Hold {
+	b.t.Helper()
+	return mustClaim(b.t, b.st, k)[0].Hold
+}
+
+// handOver gives a key to the next attempt.
+func (b *stepBench) handOver(h driver.Hold) driver.Hold {
+	b.t.Helper()
+	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Release, Ran: driver.MaybeApplied, Keep: keep})
+	return b.claim(h.Key)
+}
+
+func (b *stepBench) write(h driver.Hold, want driver.Outcome, w ...driver.StepWrite) {
+	b.t.Helper()
+	ctx, cancel := b.call()
+	defer cancel()
+	if o, err := b.st.WriteSteps(ctx, h, w...); err != nil || o != want {
+		b.t.Fatalf("write of %s answered %v and %v, wanted %v", texts(w), o, err, want)
+	}
+}
+
+func texts(w []driver.StepWrite) string {
+	all := make([]string, len(w))
+	for i := range w {
+		all[i] = fmt.Sprintf("{kind %d, step %q}", w[i].Kind, w[i].Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func (b *stepBench) rows(h driver.Hold) []driver.Step {
+	b.t.Helper()
+	ctx, cancel := b.call()
+	defer cancel()
+	rows, err := b.st.Steps(ctx, h)
+	if err != nil {
+		b.t.Fatalf("steps of key %q: %v", h.Key.Raw, err)
+	}
+	return rows
+}
+
+// same compares a journal with what it has to be.
+func (b *stepBench) same(when string, h driver.Hold, want []driver.Step) {
+	b.t.Helper()
+	got := b.rows(h)
+	if len(got) != len(want) {
+		b.bad.add("%s: the journal has %d rows, the table says %d", when, len(got), len(want))
+		return
+	}
+	for i := range got {
+		for _, d := range diffStep(got[i], want[i]) {
+			b.bad.add("%s: row %d (%q): %s", when, i, want[i].Name, d)
+		}
+	}
+}
+
+func diffStep(got, want driver.Step) differ {
+	var d differ
+	d.eq("name", got.Name == want.Name, got.Name, want.Name)
+	d.eq("state", got.State == want.State, got.State, want.State)
+	d.eq("undo", got.Undo == want.Undo, got.Undo, want.Undo)
+	d.eq("seq", got.Seq == want.Seq, got.Seq, want.Seq)
+	d.eq("token", got.Token == want.Token, got.Token, want.Token)
+	d.eq("nonce", got.Nonce == want.Nonce, got.Nonce, want.Nonce)
+	d.eq("result", bytes.Equal(got.Result, want.Result), len(got.Result), len(want.Result))
+	d.eq("failures", got.Failures == want.Failures, got.Failures, want.Failures)
+	d.eq("reason", got.Reason == want.Reason, got.Reason, want.Reason)
+	d.eq("updated_at", !got.UpdatedAt.IsZero(), got.UpdatedAt, "a time")
+	return d
+}
+
+// seedOf draws the seed of a random test; SEMEL_SEED repeats one.
+func seedOf(t testing.TB) uint64 {
+	v := os.Getenv("SEMEL_SEED")
+	if v == "" {
+		return rand.Uint64()
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatalf("SEMEL_SEED: %v", err)
+	}
+	return n
+}
+
+// testStepsRandom writes random journals, by present and former attempts, each answer and row compared with the table.
+func testStepsRandom(b *stepBench) {
+	seed := seedOf(b.t)
+	r := rand.New(rand.NewPCG(seed, 2))
+	rounds := 40
+	if b.Advance != nil {
+		rounds = 400
+	}
+	for i := range 4 {
+		c := b.newCell(fmt.Sprintf("key %d", i))
+		old := []driver.Hold{c.held}
+		var model []driver.Step
+		next := func() {
+			b.do([]*cell{c}, []request{claimFor(long).make(c)})
+			old = append(old, c.held)
+		}
+		next()
+		for range rounds {
+			if r.IntN(10) == 0 {
+				b.do([]*cell{c}, []request{finishWith(driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied}).make(c)})
+				next()
+			}
+			h := c.held
+			if r.IntN(5) == 0 {
+				h = old[r.IntN(len(old))]
+			}
+			w := randomWrites(r, model)
+			put, _, want := driver.DecideSteps(c.model, model, h, w, b.now)
+			ctx, cancel := b.call()
+			got, err := b.st.WriteSteps(ctx, h, w...)
+			cancel()
+			if err != nil {
+				b.t.Fatalf("seed %d: write of %s: %v", seed, texts(w), err)
+			}
+			b.outcome(c, "write of "+texts(w), got, want)
+			model = mergeSteps(model, put)
+			b.same(c.name, c.held, model)
+			if b.bad.total > 0 {
+				b.bad.add("SEMEL_SEED=%d repeats it", seed)
+				return
+			}
+		}
+		b.inspect(c) // journals leave the record alone
+	}
+}
+
+func mergeSteps(rows, put []driver.Step) []driver.Step {
+	rows = slices.Clone(rows)
+	for _, p := range put {
+		if i := slices.IndexFunc(rows, func(s driver.Step) bool { return s.Name == p.Name }); i >= 0 {
+			rows[i] = p
+		} else {
+			rows = append(rows, p)
+		}
+	}
+	return rows
+}
+
+// randomWrites draws a call that mostly makes sense.
+func randomWrites(r *rand.Rand, rows []driver.Step) []driver.StepWrite {
+	w := make([]driver.StepWrite, 1+r.IntN(3)*r.IntN(2))
+	for i := range w {
+		x := &w[i]
+		*x = driver.StepWrite{
+			Kind: driver.RegisterStep + driver.StepWriteKind(r.IntN(3)), Name: "step-" + strconv.Itoa(r.IntN(4)),
+			Undo: r.IntN(3) > 0, Again: r.IntN(4) == 0,
+		}
+		back := slices.ContainsFunc(rows, func(s driver.Step) bool { return s.Name == "" })
+		if back && r.IntN(6) > 0 || r.IntN(12) == 0 {
+			x.Kind = driver.UndoStep + driver.StepWriteKind(r.IntN(3))
+		}
+		if r.IntN(25) == 0 {
+			x.Kind, x.Name = driver.CompensateRun, ""
+		}
+		switch x.Kind {
+		case driver.FinishStep:
+			x.Result = []byte(fmt.Sprintf(`{"n":%d}`, r.IntN(1000)))[:r.IntN(2)*8]
+		case driver.FailUndo:
+			if i := slices.IndexFunc(rows, func(s driver.Step) bool { return s.Name == x.Name }); i >= 0 {
+				x.Failures = rows[i].Failures + r.IntN(2)
+			}
+			x.Reason = "refused: " + strconv.Itoa(r.IntN(9))
+		case driver.CompensateRun:
+			x.Reason = "it failed"
+		}
+	}
+	return w
+}
+
+func finishOf(name string) driver.StepWrite {
+	return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: []byte(`"` + name + `"`)}
+}
+
+// testStepsGuarded writes with every other hold than the right one, and after every end of the run.
+func testStepsGuarded(b *stepBench) {
+	ks := keys(5, "guarded-steps-%d")
+	h := b.claim(ks[0])
+	for name, tweak := range map[string]func(h *driver.Hold){
+		"an older token": func(h *driver.Hold) { h.Token-- }, "a newer token": func(h *driver.Hold) { h.Token++ },
+		"another nonce": func(h *driver.Hold) { h.Nonce = newNonce() }, "another generation": func(h *driver.Hold) { h.Generation++ },
+		"another epoch": func(h *driver.Hold) { h.Epoch++ }, "another key": func(h *driver.Hold) { h.Key.Raw += "x" },
+		"another tenant": func(h *driver.Hold) { h.Key.Tenant = "other" },
+	} {
+		wrong := h
+		tweak(&wrong)
+		ctx, cancel := b.call()
+		if o, err := b.st.WriteSteps(ctx, wrong, finishOf("s")); err != nil || o != driver.Lost {
+			b.bad.add("a write with %s answered %v and %v, wanted lost", name, o, err)
+		}
+		cancel()
+	}
+	b.same("after writes of others", h, nil)
+	b.write(h, driver.Applied, finishOf("s"))
+	next := b.handOver(h)
+	b.write(h, driver.Lost, finishOf("t"))
+	b.write(h, driver.Lost, finishOf("s")) // applied once, but it is not the holder's any more
+	b.write(next, driver.Applied, finishOf("u"))
+	for i, f := range []driver.Final{driver.Complete, driver.Fail, driver.Release, driver.Park} {
+		h := b.claim(ks[1+i])
+		b.write(h, driver.Applied, finishOf("s"))
+		mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: f, Ran: driver.MaybeApplied, RetryAfter: retry, Keep: keep})
+		b.write(h, driver.Lost, finishOf("t"))
+		if rows := b.rows(h); len(rows) != 1 || rows[0].State != driver.StepDone {
+			b.bad.add("after %v the journal is %+v, wanted the one finished step", f, rows)
+		}
+	}
+}
+
+// testStepsRepeated repeats every write, as a runner does who got no answer.
+func testStepsRepeated(b *stepBench) {
+	h := b.claim(keys(1, "repeated-steps-%d")[0])
+	writes := [][]driver.StepWrite{
+		{{Kind: driver.RegisterStep, Name: "a", Undo: true}},
+		{{Kind: driver.RegisterStep, Name: "b", Undo: true}, {Kind: driver.StartStep, Name: "b"}},
+		{finishOf("a"), finishOf("c")},
+		{{Kind: driver.CompensateRun, Reason: "why"}},
+		{{Kind: driver.UndoStep, Name: "b"}},
+		{{Kind: driver.FailUndo, Name: "b", Failures: 1, Reason: "once"}},
+		{{Kind: driver.FailUndo, Name: "b", Failures: 2, Reason: "twice"}},
+		{{Kind: driver.FinishUndo, Name: "b"}},
+		{{Kind: driver.UndoStep, Name: "a"}},
+		{{Kind: driver.FinishUndo, Name: "a"}},
+	}
+	for _, w := range writes {
+		b.write(h, driver.Applied, w...)
+		before := b.rows(h)
+		for range 2 {
+			b.write(h, driver.Applied, w...)
+		}
+		b.same("after "+texts(w)+" twice more", h, before)
+	}
+	want := map[string]driver.StepState{
+		"a": driver.StepUndone, "b": driver.StepUndone, "c": driver.StepDone, "": driver.RunCompensating,
+	}
+	for _, s := range b.rows(h) {
+		if s.State != want[s.Name] {
+			b.bad.add("step %q ends as %v, wanted %v", s.Name, s.State, want[s.Name])
+		}
+		if s.Name == "b" && s.Failures != 2 {
+			b.bad.add("step b has %d failures, wanted 2: a repeated write counts once", s.Failures)
+		}
+		if s.Name == "a" && string(s.Result) != `"a"` {
+			b.bad.add("step a lost its result by its compensation: %q", s.Result)
+		}
+	}
+}
+
+// testStepsTogether mixes an allowed and a refused write in one call.
+func testStepsTogether(b *stepBench) {
+	h := b.claim(keys(1, "together-%d")[0])
+	b.write(h, driver.Applied, finishOf("a"))
+	before := b.rows(h)
+	b.write(h, driver.Lost, finishOf("b"), driver.StepWrite{Kind: driver.UndoStep, Name: "a"})
+	b.same("after a call that is refused", h, before)
+	b.write(h, driver.Applied)
+	b.same("after an empty call", h, before)
+	other := h
+	other.Nonce = newNonce()
+	b.write(other, driver.Lost)
+}
+
+// testStepsEffects commits effects with the rows that carry them: both or none, once however often it is repeated.
+func testStepsEffects(b *stepBench) {
+	c, ok := committer(b.t, b.StoreSetup)
+	if !ok {
+		return
+	}
+	effect := func(id string) any {
+		buf := b.Ledger.Buffer(c)
+		b.Ledger.Add(buf, id)
+		return buf
+	}
+	id := func(s string) driver.Key { return driver.Key{Raw: "steps-" + s} }
+	with := func(name string, e any) driver.StepWrite {
+		return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: []byte("1"), Effects: e}
+	}
+	h := b.claim(keys(1, "step-effects-%d")[0])
+	for range 3 {
+		b.write(h, driver.Applied, with("a", effect("steps-a")))
+	}
+	b.Ledger.counts(b.t, 1, id("a"))
+	refused := b.Ledger.Buffer(c)
+	b.Ledger.Add(refused, "steps-c")
+	b.Ledger.Refuse(refused)
+	before := b.rows(h)
+	for at := range 3 {
+		w := []driver.StepWrite{with("b1", effect("steps-b")), with("b2", effect("steps-b"))}
+		w = slices.Insert(w, at, with("c", refused))
+		ctx, cancel := b.call()
+		_, err := b.st.WriteSteps(ctx, h, w...)
+		cancel()
+		var item *driver.ItemError
+		if !errors.As(err, &item) || item.Index != at {
+			b.bad.add("refused effects of write %d answered %v, wanted an ItemError that names it", at, err)
+		}
+		b.same("after refused effects", h, before)
+	}
+	b.Ledger.counts(b.t, 0, id("b"), id("c"))
+	ctx, cancel := b.call()
+	defer cancel()
+	if _, err := b.st.WriteSteps(ctx, h, with("d", new(int))); err == nil {
+		b.bad.add("effects of type *int were taken")
+	}
+	b.same("after effects of a type that nobody knows", h, before)
+	b.write(h, driver.Applied, driver.StepWrite{Kind: driver.RegisterStep, Name: "e", Undo: true},
+		driver.StepWrite{Kind: driver.CompensateRun}, driver.StepWrite{Kind: driver.UndoStep, Name: "e"})
+	for range 2 {
+		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishUndo, Name: "e", Effects: effect("steps-e")})
+	}
+	b.Ledger.counts(b.t, 1, id("e"))
+	next := b.handOver(h)
+	b.write(h, driver.Lost, with("f", effect("steps-f")))
+	b.write(next, driver.Lost, with("f", effect("steps-f"))) // the run compensates
+	b.Ledger.counts(b.t, 0, id("f"))
+}

@@ -1,0 +1,243 @@
+package semeltest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// testStepsEpochs: a re-run under new effect keys has a fresh journal, and so has another version of an entity.
+func testStepsEpochs(b *stepBench) {
+	ks := keys(2, "epochs-%d")
+	h := b.claim(ks[0])
+	b.write(h, driver.Applied, finishOf("a"))
+	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Fail, Compensated: true, Keep: keep})
+	if rows := b.rows(h); len(rows) != 1 {
+		b.bad.add("the journal of the compensated epoch has %d rows, wanted 1: people look at it", len(rows))
+	}
+	if op, ok := b.st.(driver.Operator); ok {
+		r, o, err := op.Operate(b.t.Context(), driver.Operation{Kind: driver.Redrive, Key: ks[0], Token: h.Token, Generation: 1, Keep: keep})
+		if err != nil || o != driver.Applied || r.Epoch != 1 {
+			b.t.Fatalf("redrive answered %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
+		}
+		next := b.claim(ks[0])
+		b.same("in the new epoch", next, nil)
+		b.write(next, driver.Applied, finishOf("a"))
+		b.write(h, driver.Lost, finishOf("b"))
+	}
+	var last driver.Hold
+	for i, v := range []driver.Version{driver.TextVersion("1"), driver.TextVersion("2")} {
+		g, err := b.st.Claim(b.t.Context(), driver.Claim{Key: ks[1], Nonce: newNonce(), Lease: long, Version: v})
+		if err != nil || g[0].Verdict != driver.Acquired {
+			b.t.Fatalf("claim of version %d answered %+v, %v", i+1, g, err)
+		}
+		b.same("of a new version", g[0].Hold, nil)
+		b.write(g[0].Hold, driver.Applied, finishOf("a"), finishOf(fmt.Sprint("b", i)))
+		if i > 0 {
+			b.write(last, driver.Lost, finishOf("c"))
+		}
+		mustFinish(b.t, b.st, driver.Applied, complete(g[0]))
+		last = g[0].Hold
+	}
+	if rows := b.rows(last); len(rows) != 2 || rows[1].Name != "b1" {
+		b.bad.add("the journal of version 2 is %+v, wanted steps a and b1", rows)
+	}
+}
+
+// testStepsPurged: what purges a record removes its journals, so that a later run of the key begins afresh.
+func testStepsPurged(b *stepBench) {
+	sw, ok := b.st.(driver.Sweeper)
+	if !ok {
+		b.t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	ks := keys(2, "purged-steps-%d")
+	h, kept := b.claim(ks[0]), b.claim(ks[1])
+	b.write(h, driver.Applied, finishOf("a"), finishOf("b"))
+	b.write(kept, driver.Applied, finishOf("a"))
+	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Complete, Keep: short})
+	b.wait()
+	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
+		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+	}
+	b.same("of a purged record", h, nil)
+	b.same("of the key that was purged", b.claim(ks[0]), nil)
+	if rows := b.rows(kept); len(rows) != 1 {
+		b.bad.add("the journal of another key has %d rows after the sweep, wanted 1", len(rows))
+	}
+	b.write(h, driver.Lost, finishOf("c"))
+}
+
+// testFM63StepsRace: while a key changes hands, the former holder and the next write at the same time.
+func testFM63StepsRace(b *stepBench) {
+	for round := range 4 {
+		h := b.claim(keys(1, fmt.Sprintf("race-%d-", round)+"%d")[0])
+		applied := make([][]string, 8)
+		var wg sync.WaitGroup
+		hold, next := h, make(chan driver.Hold, 4)
+		for i := range applied {
+			wg.Go(func() {
+				h := hold
+				if i >= 4 {
+					h = <-next
+				}
+				for n := range 12 {
+					name := fmt.Sprintf("%d-%d", i, n)
+					o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(name))
+					if err != nil || o == driver.Unknown {
+						b.bad.add("a write during a change of hands answered %v and %v", o, err)
+						return
+					}
+					if o == driver.Lost {
+						if i >= 4 {
+							b.bad.add("a write of the present holder was lost")
+						}
+						return
+					}
+					applied[i] = append(applied[i], name)
+				}
+			})
+		}
+		h = b.handOver(h)
+		for range 4 {
+			next <- h
+		}
+		wg.Wait()
+		b.raceRows(h, applied)
+	}
+}
+
+// raceRows: what was applied is there, in order, and nothing else; the former holder's rows come first.
+func (b *stepBench) raceRows(h driver.Hold, applied [][]string) {
+	var want []string
+	for _, names := range applied {
+		want = append(want, names...)
+	}
+	rows := b.rows(h)
+	if len(rows) != len(want) {
+		b.bad.add("%d writes were applied, and the journal has %d rows", len(want), len(rows))
+	}
+	handed := false
+	for i, s := range rows {
+		handed = handed || s.Token == h.Token
+		if s.Seq != i+1 || !slices.Contains(want, s.Name) {
+			b.bad.add("row %d is %q with number %d, applied %v", i, s.Name, s.Seq, slices.Contains(want, s.Name))
+		}
+		if handed && s.Token != h.Token {
+			b.bad.add("row %q of the former holder (token %d) came behind one of token %d", s.Name, s.Token, h.Token)
+		}
+	}
+}
+
+// testStepsConcurrent writes the steps of one run from many goroutines, as a run with items does.
+func testStepsConcurrent(b *stepBench) {
+	h := b.claim(keys(1, "concurrent-%d")[0])
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 25 {
+				o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(fmt.Sprintf("%d-%d", i, n)))
+				if err != nil || o != driver.Applied {
+					b.bad.add("a write of one of many goroutines answered %v and %v", o, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	rows := b.rows(h)
+	if len(rows) != 200 {
+		b.bad.add("the journal has %d rows, wanted 200", len(rows))
+	}
+	for i, s := range rows {
+		if s.Seq != i+1 {
+			b.bad.add("row %d has number %d", i, s.Seq)
+		}
+	}
+}
+
+func testStepsThousand(b *stepBench) {
+	h := b.claim(keys(1, "thousand-steps-%d")[0])
+	var w []driver.StepWrite
+	for i := range 1000 {
+		w = append(w, finishOf(fmt.Sprintf("step-%d", i)))
+	}
+	for i := 0; i < 900; i += 100 {
+		b.write(h, driver.Applied, w[i:i+100]...)
+	}
+	for i := 900; i < 1000; i += 10 {
+		b.write(h, driver.Applied, w[i:i+10]...)
+	}
+	rows := b.rows(h)
+	if len(rows) != 1000 {
+		b.t.Fatalf("the journal has %d rows, wanted 1000", len(rows))
+	}
+	for i, s := range rows {
+		if s.Name != w[i].Name || s.Seq != i+1 || !bytes.Equal(s.Result, w[i].Result) {
+			b.t.Fatalf("row %d is %q with number %d and result %q", i, s.Name, s.Seq, s.Result)
+		}
+	}
+}
+
+// testStepsLarge stores results of many sizes and bytes.
+func testStepsLarge(b *stepBench) {
+	h := b.claim(keys(1, "large-steps-%d")[0])
+	limit := b.st.Features().MaxResult
+	for _, n := range []int{0, 1, 255, 8 << 10, 64 << 10, 1 << 20} {
+		if limit > 0 && n > limit {
+			continue
+		}
+		result := make([]byte, n)
+		for i := range result {
+			result[i] = byte(i * 7)
+		}
+		name := fmt.Sprint("size-", n)
+		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: result})
+		rows := b.rows(h)
+		if last := rows[len(rows)-1]; last.Name != name || !bytes.Equal(last.Result, result) {
+			b.bad.add("a result of %d bytes came back with %d bytes, or others", n, len(last.Result))
+		}
+	}
+}
+
+// testStepsNames writes steps whose names look alike, or like something else.
+func testStepsNames(b *stepBench) {
+	names := []string{
+		"a", "A", "a ", " a", "ä", "a\u0308", "a|b", `a\b`, "a'b", `a"b`, "a;--", "%", "_", "0", "null", "Straße", "STRASSE",
+		"日本語", "a/b", strings.Repeat("n", 512),
+	}
+	h := b.claim(keys(1, "names-%d")[0])
+	for _, n := range names {
+		b.write(h, driver.Applied, finishOf(n))
+	}
+	rows := b.rows(h)
+	if len(rows) != len(names) {
+		b.bad.add("%d steps became %d rows", len(names), len(rows))
+	}
+	for i, s := range rows {
+		if i < len(names) && s.Name != names[i] {
+			b.bad.add("step %q came back as %q", names[i], s.Name)
+		}
+	}
+}
+
+// testStepsDoneContext writes with a context that is done: an error or a definite answer, and it can be repeated.
+func testStepsDoneContext(b *stepBench) {
+	done, cancel := context.WithCancel(b.t.Context())
+	cancel()
+	h := b.claim(keys(1, "done-steps-%d")[0])
+	if o, err := b.st.WriteSteps(done, h, finishOf("a")); err == nil && o == driver.Lost {
+		b.bad.add("a write with a done context answered lost")
+	} else if errors.Is(err, driver.ErrNotCommitted) && len(b.rows(h)) > 0 {
+		b.bad.add("a write that certainly did not happen is there")
+	}
+	b.write(h, driver.Applied, finishOf("a"))
+	if rows := b.rows(h); len(rows) != 1 {
+		b.bad.add("the journal has %d rows, wanted 1", len(rows))
+	}
+}

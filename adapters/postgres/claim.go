@@ -123,12 +123,22 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 		old, _, err = readClaims(rows, part, w.c, w.out, nil)
 		return err
 	}
+	part, later := makers(part, w.c)
+	if len(part.index) == 0 {
+		return later
+	}
 	var err error
-	if len(part.index) == 1 {
+	if len(part.index) == 1 && w.c[part.index[0]].Version == "" {
 		err = w.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.hashes[0], &w.c[part.index[0]], wait)...)
 	} else {
-		err = w.db.ask(ctx, "claim", read, sqlClaim, claimArgs(part, w.c, nil, wait)...)
+		sql, args := claimQuery(part, w.c, nil, wait)
+		err = w.db.ask(ctx, "claim", read, sql, args...)
 	}
+	return w.answered(ctx, part, old, err).and(later)
+}
+
+// answered answers what is left of the claims of part after their statement.
+func (w *claiming) answered(ctx context.Context, part keyed, old []int, err error) keyed {
 	switch {
 	case err == nil:
 		return part.only(old)
@@ -143,7 +153,7 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 		half := len(part.index) / 2
 		a := w.fresh(ctx, keyed{part.hashes[:half], part.index[:half]}, lockedRetry)
 		b := w.fresh(ctx, keyed{part.hashes[half:], part.index[half:]}, lockedRetry)
-		return keyed{append(a.hashes, b.hashes...), append(a.index, b.index...)}
+		return a.and(b)
 	}
 	return keyed{}
 }
@@ -279,7 +289,11 @@ func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []dri
 	for at, i := range part.index {
 		l := &locked[at]
 		if l.r.State == driver.Absent {
-			missing = append(missing, at)
+			if g, ok := absent(&c[i]); ok {
+				out[i] = g
+			} else {
+				missing = append(missing, at)
+			}
 			continue
 		}
 		if l.r.Key != c[i].Key {

@@ -130,10 +130,10 @@ func (c *committing) run(ctx context.Context) error {
 	return err
 }
 
-// isPlain reports that every work completes a record of its own.
+// isPlain reports that every work completes a record of its own, which has no versions.
 func (c *committing) isPlain() bool {
 	for i := range c.w {
-		if c.w[i].Finish.Final != driver.Complete {
+		if f := &c.w[i].Finish; f.Final != driver.Complete || f.Hold.Version != "" {
 			return false
 		}
 	}

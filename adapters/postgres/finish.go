@@ -84,7 +84,7 @@ func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome
 	for _, part := range all.layers() {
 		var completions, others []int
 		for at, i := range part.index {
-			if f[i].Final == driver.Complete {
+			if f[i].Final == driver.Complete && f[i].Hold.Version == "" {
 				completions = append(completions, at)
 			} else {
 				others = append(others, at)

@@ -11,7 +11,7 @@ import (
 
 const (
 	letterColumns = `l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
-  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body`
+  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body, l.version`
 	// 1 queue name 2 limit, NULL = all
 	sqlLetters = "SELECT " + letterColumns + ` FROM semel_letter l
   WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) ORDER BY l.seq LIMIT $2`
@@ -20,8 +20,8 @@ const (
   WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) AND l.id = $2`
 	// 1 queue name, then the columns
 	sqlLetterInsert = `INSERT INTO semel_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts,
-  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body)
-  SELECT q.id, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14, $15, $16, $17
+  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body, version)
+  SELECT q.id, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14, $15, $16, $17, $18
   FROM semel_queue q WHERE q.name = $1 ON CONFLICT (queue, id) DO NOTHING`
 	// 1 queue name 2 id
 	sqlLetterDelete = `DELETE FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND id = $2`
@@ -39,7 +39,8 @@ func (q *Queue) addLetter(p *pipeline, l *driver.Letter) {
 	}
 	p.exec("write a letter", sqlLetterInsert, q.name, l.ID, string(l.Kind), []byte(l.Reason), []byte(l.Key.Consumer),
 		[]byte(l.Key.Tenant), []byte(l.Key.Raw), int64(l.Generation), int64(l.Token), l.Attempts, timeOrNull(l.FirstReceived),
-		[]byte(l.Message.ID), l.Message.Queue, groupOrNull(l.Message.Group), timeOrNull(l.Message.SentAt), headers, body)
+		[]byte(l.Message.ID), l.Message.Queue, groupOrNull(l.Message.Group), timeOrNull(l.Message.SentAt), headers, body,
+		bytesOrNull(l.Version))
 }
 
 func groupOrNull(group string) []byte {
@@ -62,17 +63,17 @@ func checkLetter(l *driver.Letter) error {
 }
 
 func scanLetter(row scanner) (l driver.Letter, err error) {
-	var reason, consumer, tenant, key, id, group, headers []byte
+	var reason, consumer, tenant, key, id, group, headers, version []byte
 	var generation, token int64
 	var first, sent *time.Time
 	err = row.Scan(&l.ID, (*string)(&l.Kind), &reason, &consumer, &tenant, &key, &generation, &token, &l.Attempts,
-		&first, &l.DeadAt, &id, &l.Message.Queue, &group, &sent, &headers, &l.Message.Body)
+		&first, &l.DeadAt, &id, &l.Message.Queue, &group, &sent, &headers, &l.Message.Body, &version)
 	if err != nil {
 		return l, err
 	}
 	l.Reason, l.Key = string(reason), driver.Key{Consumer: string(consumer), Tenant: string(tenant), Raw: string(key)}
 	l.Generation, l.Token = uint32(generation), uint64(token)
-	l.Message.ID, l.Message.Group = string(id), string(group)
+	l.Message.ID, l.Message.Group, l.Version = string(id), string(group), driver.Version(version)
 	if first != nil {
 		l.FirstReceived = *first
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,8 +15,11 @@ import (
 //go:embed schema/0001.sql
 var schema0001 string
 
+//go:embed schema/0002.sql
+var schema0002 string
+
 // migrations are applied in order, each once; the first makes schema 1. A published one is never edited.
-var migrations = []string{schema0001}
+var migrations = []string{schema0001, schema0002}
 
 // schemaVersion is what this program works with.
 var schemaVersion = len(migrations)
@@ -34,6 +38,9 @@ func SchemaSQL() string { return strings.Join(migrations, "\n") }
 // Migrate brings the schema of the database up to the version of this program. It only goes forward, in one
 // transaction; several processes may call it at once, and repeating it does nothing. The error is a *[SchemaError] when
 // the tables were made by a newer semel.
+//
+// Tables that are there already are changed while nobody else has a transaction open on them: it waits for a moment, and
+// gives way for a moment, so that workers that run on are never held up for long. After a minute of that it gives up.
 func Migrate(ctx context.Context, url string) (from, to int, err error) {
 	cfg, err := parse(url, Options{MaxConns: 1})
 	if err != nil {
@@ -51,7 +58,33 @@ func Migrate(ctx context.Context, url string) (from, to int, err error) {
 	return from, to, nil
 }
 
+const (
+	// changeWait is how long a table that is to be changed is waited for: whoever comes to it meanwhile waits as well.
+	changeWait = time.Second
+	// changePause is how long they have it for themselves then, changeTries how often.
+	changePause = time.Second
+	changeTries = 30
+)
+
 func migrate(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int, err error) {
+	for try := 1; ; try++ {
+		from, to, err = migrateOnce(ctx, pool, name)
+		if code(err) != codeLocked {
+			return from, to, err
+		}
+		if try == changeTries {
+			return from, to, fmt.Errorf("%w; Try: end what has the tables open for so long (SELECT * FROM pg_stat_activity), "+
+				"or stop the workers", err)
+		}
+		select {
+		case <-ctx.Done():
+			return from, to, ctx.Err()
+		case <-time.After(changePause):
+		}
+	}
+}
+
+func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int, err error) {
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		// The lock goes with the transaction, so that this works behind a pooler too.
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
@@ -68,6 +101,11 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, name string) (from, to int
 		}
 		if from > schemaVersion {
 			return &SchemaError{Database: name, Have: from, Want: schemaVersion}
+		}
+		if from > 0 {
+			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", changeWait.Milliseconds())); err != nil {
+				return err
+			}
 		}
 		for v := from; v < schemaVersion; v++ {
 			// Several statements at once need the simple protocol.

@@ -73,6 +73,33 @@ func (k *keyed) only(places []int) keyed {
 	return part
 }
 
+// split parts items into those of which yes says so and the others.
+func (k *keyed) split(yes func(i int) bool) (those, others keyed) {
+	var a, b []int
+	for at, i := range k.index {
+		if yes(i) {
+			a = append(a, at)
+		} else {
+			b = append(b, at)
+		}
+	}
+	return k.only(a), k.only(b)
+}
+
+// and merges two parts.
+func (k keyed) and(other keyed) keyed {
+	if len(other.index) == 0 {
+		return k
+	}
+	all := keyed{slices.Concat(k.hashes, other.hashes), slices.Concat(k.index, other.index)}
+	order := make([]int, len(all.index))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return bytes.Compare(all.hashes[a][:], all.hashes[b][:]) })
+	return all.only(order)
+}
+
 // layers parts items so that no part has a key twice. There is one, unless a caller names a key twice.
 func (k keyed) layers() (parts []keyed) {
 	for {
@@ -118,7 +145,7 @@ var errCollision = errors.New("its hash is that of another key")
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
 var errPacked = errors.New("unreadable record")
 
-// recordFields is how many columns semel_row has.
+// recordFields is how many columns semel_row has, and one more when the record has a watermark.
 const recordFields = 28
 
 // epoch is PostgreSQL's zero time.
@@ -185,7 +212,11 @@ func (p *packed) time() time.Time {
 
 // readRecord reads what semel_row wrote. The record shares no memory with b.
 func readRecord(b []byte) (r driver.Record, err error) {
-	if len(b) < 4 || binary.BigEndian.Uint32(b) != recordFields {
+	if len(b) < 4 {
+		return r, errPacked
+	}
+	fields := binary.BigEndian.Uint32(b)
+	if fields != recordFields && fields != recordFields+1 {
 		return r, errPacked
 	}
 	p := &packed{b: slices.Clone(b[4:])}
@@ -204,6 +235,15 @@ func readRecord(b []byte) (r driver.Record, err error) {
 	var ok bool
 	if r.Deliveries, ok = readDeliveries(p.next()); !ok || p.bad || r.State == driver.Absent || r.State > driver.Uncertain {
 		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
+	}
+	if fields > recordFields {
+		b := p.next()
+		if p.bad {
+			return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
+		}
+		if r.Watermark, err = driver.ParseWatermark(b); err != nil {
+			return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
+		}
 	}
 	return r, nil
 }
@@ -262,7 +302,7 @@ func micros(d time.Duration) int64 {
 
 // sqlStore writes records back. Parameters: see semel_store.
 const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-  $20, $21, $22, $23)`
+  $20, $21, $22, $23, $24)`
 
 // store adds the statement that writes back records which are locked in the same transaction. They come in the order of
 // their hashes.
@@ -290,7 +330,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		attempts, failures, taken, uncertain = make(int32s, n), make(int32s, n), make(int32s, n), make(int32s, n)
 		states, takeovers, flags             = make(int16s, n), make(int16s, n), make(int16s, n)
 		fingerprints, deliveries             = make(bytess, n), make(bytess, n)
-		results, reasons                     = make(bytess, n), make(bytess, n)
+		results, reasons, watermarks         = make(bytess, n), make(bytess, n), make(bytess, n)
 	)
 	for i := range rs {
 		r := &rs[i]
@@ -302,10 +342,11 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
 		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(r.Deliveries)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
+		watermarks[i] = driver.AppendWatermark(nil, &r.Watermark)
 	}
 	p.exec("write records", sqlStore, hashes, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
 		generations, epochs, beats, attempts, failures, taken, uncertain, states, takeovers, flags, fingerprints, deliveries,
-		results, reasons)
+		results, reasons, watermarks)
 }
 
 func bit(b bool, n int16) int16 {

@@ -75,6 +75,9 @@ func isSeen(found []byte, k driver.Key) (bool, error) {
 		return false, err
 	case r.Key != k:
 		return false, fmt.Errorf("key %q: %w", k.Raw, errCollision)
+	case r.Watermark.Running != "":
+		return false, fmt.Errorf("key %q has versions: Seen cannot tell whether this message is an old one; Try: ClaimTx with "+
+			"Claim.Version", k.Raw)
 	case r.State != driver.Completed:
 		return false, fmt.Errorf("key %q is %s: %w", k.Raw, r.State, ErrPending)
 	}
@@ -92,16 +95,20 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 		if len(part.index) == 0 {
 			continue
 		}
-		var old []int
-		p := &pipeline{}
-		p.query("claim", func(rows pgx.Rows) (err error) {
-			old, _, err = readClaims(rows, part, c, out, nil)
-			return err
-		}, sqlClaim, claimArgs(part, c, nil, s.db.o.LockWait)...)
-		if err := p.run(ctx, tx); err != nil {
-			return nil, fmt.Errorf("claim: %w", explain(err))
+		part, known := makers(part, c)
+		if len(part.index) > 0 {
+			var old []int
+			p := &pipeline{}
+			sql, args := claimQuery(part, c, nil, s.db.o.LockWait)
+			p.query("claim", func(rows pgx.Rows) (err error) {
+				old, _, err = readClaims(rows, part, c, out, nil)
+				return err
+			}, sql, args...)
+			if err := p.run(ctx, tx); err != nil {
+				return nil, fmt.Errorf("claim: %w", explain(err))
+			}
+			known = part.only(old).and(known)
 		}
-		known := part.only(old)
 		err := s.db.inTx(ctx, tx, known, func(locked []lockedRecord) []driver.Record {
 			changes, missing := decideClaims(locked, known, c, out)
 			for _, at := range missing {

@@ -182,7 +182,8 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		}
 	}()
 	keep := o.s.db.keep.Load()
-	if len(o.todo.index) < sealFrom {
+	part, later := makers(o.todo, o.c)
+	if len(part.index) < sealFrom || versioned(part, o.c) {
 		keep = 0
 	}
 	var arg *int64
@@ -200,17 +201,20 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		return rows.Err()
 	}, sqlOpen, millis(o.s.db.o.MaxTx), keep > 0)
 	var places []int
-	p.query("claim", func(rows pgx.Rows) (err error) {
-		places, x.at, err = readClaims(rows, o.todo, o.c, o.out, func(r driver.Record) {
-			x.held = append(x.held, heldClaim{after: r, keep: keep})
-		})
-		return err
-	}, sqlClaim, claimArgs(o.todo, o.c, arg, o.s.db.o.LockWait)...)
+	if len(part.index) > 0 {
+		sql, args := claimQuery(part, o.c, arg, o.s.db.o.LockWait)
+		p.query("claim", func(rows pgx.Rows) (err error) {
+			places, x.at, err = readClaims(rows, part, o.c, o.out, func(r driver.Record) {
+				x.held = append(x.held, heldClaim{after: r, keep: keep})
+			})
+			return err
+		}, sql, args...)
+	}
 	if err := p.run(ctx, x.conn); err != nil {
 		return x, old, err // x, not nil: the deferred function ends it
 	}
 	x.tx, x.began = p.tx, time.Now()
-	return x, o.todo.only(places), nil
+	return x, part.only(places).and(later), nil
 }
 
 // known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
@@ -228,7 +232,11 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 		l := &locked[at]
 		switch {
 		case l.r.State == driver.Absent: // locked, or gone
-			o.busy(part.only([]int{at}))
+			if g, ok := absent(&o.c[i]); ok {
+				o.out[i] = g
+			} else {
+				o.busy(part.only([]int{at}))
+			}
 			continue
 		case l.r.Key != o.c[i].Key:
 			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, errCollision)}

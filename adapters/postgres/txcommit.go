@@ -111,7 +111,7 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 		}
 		f := &w[at].Finish
 		switch {
-		case f.Final != driver.Complete:
+		case f.Final != driver.Complete || f.Hold.Version != "":
 			after, o, _ := driver.DecideFinish(h.after, *f, now)
 			if o != driver.Applied {
 				return &driver.ItemError{Index: at, Err: fmt.Errorf("the end %q cannot be written: %v", f.Final, o)}

@@ -10,7 +10,7 @@ import (
 
 const (
 	letterColumns = `l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
-  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body`
+  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body, l.version`
 	// sqlLetters walks in the order of writing: sorting would hold all bodies in memory.
 	sqlLetters = "SELECT " + letterColumns + ` FROM semel_letter l
   WHERE +l.queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY l.seq LIMIT ?`
@@ -18,8 +18,8 @@ const (
   AND l.id = ?`
 	// 1 queue, then letterColumns
 	sqlLetterInsert = `INSERT INTO semel_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts,
-  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING`
+  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body, version)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING`
 	sqlLetterDelete = "DELETE FROM semel_letter WHERE queue = ? AND id = ?"
 )
 
@@ -31,7 +31,8 @@ func (t *txn) putLetter(row *queueRow, l *driver.Letter) error {
 	}
 	_, err = t.s.exec(sqlLetterInsert, row.id, l.ID, string(l.Kind), l.Reason, l.Key.Consumer, l.Key.Tenant, l.Key.Raw,
 		int64(l.Generation), int64(l.Token), int64(l.Attempts), micro(l.FirstReceived), t.micros(), l.Message.ID,
-		l.Message.Queue, l.Message.Group, micro(l.Message.SentAt), headers, bytesOrNull(l.Message.Body))
+		l.Message.Queue, l.Message.Group, micro(l.Message.SentAt), headers, bytesOrNull(l.Message.Body),
+		bytesOrNull([]byte(l.Version)))
 	return err
 }
 
@@ -49,7 +50,7 @@ func scanLetter(v []any) (driver.Letter, error) {
 		ID: text(v[0]), Kind: driver.LetterKind(text(v[1])), Reason: text(v[2]),
 		Key:        driver.Key{Consumer: text(v[3]), Tenant: text(v[4]), Raw: text(v[5])},
 		Generation: uint32(integer(v[6])), Token: uint64(integer(v[7])), Attempts: int(integer(v[8])),
-		FirstReceived: fromMicro(integer(v[9])), DeadAt: fromMicro(integer(v[10])),
+		Version: driver.Version(blob(v[17])), FirstReceived: fromMicro(integer(v[9])), DeadAt: fromMicro(integer(v[10])),
 		Message: driver.Message{
 			ID: text(v[11]), Queue: text(v[12]), Group: text(v[13]), SentAt: fromMicro(integer(v[14])), Headers: headers,
 			Body: blob(v[16]),

@@ -19,7 +19,7 @@ const hashSize = 16
 // recordColumns in the order of scanRecord.
 const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
   completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries`
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark`
 
 const (
 	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
@@ -27,17 +27,17 @@ const (
 
 	// sqlClaimNew inserts the record that DecideClaim makes of an absent one; the constants are its zero values.
 	// 1 token 2 hash 3 nonce 4 lease_until 5 lease 6 takeover 7 updated_at 8 consumer 9 tenant 10 key 11 fingerprint
-	// 12 created_at 13 deliveries
+	// 12 created_at 13 deliveries 14 watermark
 	sqlClaimNew = `INSERT INTO semel_record (token, hash, state, generation, nonce, lease_until, lease, beat, takeover,
   unknown, updated_at, completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent,
-  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries)
-  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?)
+  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark)
+  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?, ?)
   ON CONFLICT (hash) DO NOTHING`
 
-	// sqlComplete is DecideFinish for the plain case: IN_PROGRESS, ours, Complete. No row: the table decides.
+	// sqlComplete is DecideFinish for the plain case: IN_PROGRESS, ours, Complete, no versions. No row: the table decides.
 	// 1 updated_at 2 completed_at 3 retain_until 4 result 5 reason 6 token 7 nonce 8 generation 9 hash
 	sqlComplete = `UPDATE semel_record SET state = 3, updated_at = ?, completed_at = ?, retain_until = ?, result = ?,
-  reason = ?, unknown = 0 WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ?`
+  reason = ?, unknown = 0 WHERE token = ? AND state = 1 AND nonce = ? AND generation = ? AND hash = ? AND watermark IS NULL`
 
 	// sqlExtend is DecideExtend for the plain case. 1 lease 2 lease_until 3 updated_at 4 token 5 nonce 6 generation 7 hash
 	sqlExtend = `UPDATE semel_record SET lease = ?, lease_until = ?, updated_at = ?, beat = beat + 1
@@ -46,7 +46,7 @@ const (
 	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
   beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
   fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
-  retry_at = ?, deliveries = ? WHERE token = ?`
+  retry_at = ?, deliveries = ?, watermark = ? WHERE token = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -76,12 +76,16 @@ func scanRecord[V any](v []V) (driver.Record, error) {
 	}
 	var err error
 	if r.Deliveries, err = readDeliveries(text(any(v[27]))); err != nil {
-		err = fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
+		return r, fmt.Errorf("record %q: read deliveries: %w", r.Key.Raw, err)
+	}
+	if r.Watermark, err = driver.ParseWatermark(blob(any(v[28]))); err != nil {
+		err = fmt.Errorf("record %q: %w", r.Key.Raw, err)
 	}
 	return r, err
 }
 
 func readDeliveries(s string) (ids []string, err error) {
+	s = strings.TrimPrefix(s, versionsMark)
 	if s == "" {
 		return nil, nil
 	}
@@ -141,7 +145,7 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]driver.Recor
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
 		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), deliveries(r.Deliveries))
+		micro(r.CreatedAt), deliveries(r), watermark(r))
 	return n == 1, err
 }
 
@@ -152,7 +156,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r.Deliveries), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(old))
 	if err != nil {
 		return err
 	}
@@ -190,7 +194,22 @@ func bytesOrNull(b []byte) sqldriver.Value {
 	return b
 }
 
-func deliveries(ids []string) string {
+// versionsMark is before the deliveries of a record with a watermark: a program of schema 1 that still runs must not
+// decide about it, and refuses to read this.
+const versionsMark = "versions "
+
+func deliveries(r *driver.Record) string {
+	if r.Watermark.Running != "" {
+		return versionsMark + deliveryIDs(r.Deliveries)
+	}
+	return deliveryIDs(r.Deliveries)
+}
+
+func watermark(r *driver.Record) sqldriver.Value {
+	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
+}
+
+func deliveryIDs(ids []string) string {
 	switch {
 	case len(ids) == 0:
 		return ""

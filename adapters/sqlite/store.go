@@ -44,8 +44,10 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 		if err != nil {
 			return err
 		}
-		after, g, _ := driver.DecideClaim(driver.Record{}, c[i], t.now, uint64(drawn))
-		fresh, err := t.insert(&after, hashes[i])
+		after, g, fresh := driver.DecideClaim(driver.Record{}, c[i], t.now, uint64(drawn))
+		if out[i] = g; fresh {
+			fresh, err = t.insert(&after, hashes[i])
+		}
 		if err != nil {
 			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
 		}
@@ -53,7 +55,6 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 			old = append(old, i)
 			continue
 		}
-		out[i] = g
 		t.use(drawn)
 	}
 	if len(old) == 0 {
@@ -64,16 +65,20 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 		return err
 	}
 	for _, i := range old {
-		if out[i], err = t.claimOld(&c[i], found); err != nil {
+		if out[i], err = t.claimOld(&c[i], found, out[i]); err != nil {
 			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
 		}
 	}
 	return nil
 }
 
-// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice.
-func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]driver.Record) (driver.Grant, error) {
+// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
+// the answer without a record: only a claim that waits for another version makes none (Grant.Gap).
+func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]driver.Record, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
+	if !ok && absent.Gap {
+		return absent, nil
+	}
 	if !ok {
 		return driver.Grant{}, errors.New("its hash is that of another key")
 	}
@@ -154,7 +159,7 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 	if !checkToken(f.Hold.Token) {
 		return driver.Lost, false, nil
 	}
-	if f.Final == driver.Complete {
+	if f.Final == driver.Complete && f.Hold.Version == "" {
 		n, err := t.s.exec(sqlComplete, t.micros(), t.micros(), micro(t.now.Add(f.Keep)), bytesOrNull(f.Result), f.Reason,
 			int64(f.Hold.Token), f.Hold.Nonce[:], int64(f.Hold.Generation), hash)
 		if err != nil {

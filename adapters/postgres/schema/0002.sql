@@ -1,0 +1,346 @@
+-- semel's tables, schema 2: keys with versions, journals of steps, the operators' trail. This part alone brings a database
+-- of schema 1 up to date; put it into one transaction.
+--
+-- Workers of schema 1 that are running may run on: what they call is still there and takes the same parameters. Records
+-- with versions they cannot read (see semel_row), so that they neither run nor acknowledge messages of such keys.
+UPDATE semel_schema SET version = 2;
+
+-- NULL: the key has no versions. Else how far it came, as driver.AppendWatermark writes it.
+ALTER TABLE semel_record ADD COLUMN watermark bytea;
+
+-- The version of the message; NULL: none.
+ALTER TABLE semel_letter ADD COLUMN version bytea;
+
+-- A record as the program reads it, in binary form. With a watermark it has one field more, which a program of schema 1
+-- refuses to read.
+CREATE OR REPLACE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN r.watermark IS NULL THEN
+    record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
+      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
+      r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+  ELSE
+    record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
+      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
+      r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
+      r.watermark))
+  END
+$$;
+
+-- semel_claim for calls in which some claims have versions: watermarks are those of the records to be made, NULL for
+-- claims without. The records are IN_PROGRESS.
+CREATE FUNCTION semel_claim_versions(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
+  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int)
+RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  low bigint; -- no token that is drawn here is smaller
+  n int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true); -- until the function returns
+  SELECT s.last_value INTO low FROM semel_token s;
+  RETURN QUERY
+    INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover,
+      consumer, tenant, key, fingerprint, deliveries, watermark)
+    SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, 1, u.takeover, u.consumer, u.tenant, u.key,
+      u.fingerprint, u.delivery, u.watermark
+    FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
+      unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
+      unnest(deliveries) AS delivery, unnest(watermarks) AS watermark) u
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING r.hash, r.token, r.created_at, NULL::bytea;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  -- As in semel_claim.
+  IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
+    SELECT FROM semel_record r, semel_floor f
+    WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
+  END IF;
+  IF n < cardinality(hashes) THEN
+    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
+      WHERE r.hash = ANY (hashes) AND r.xmin <> pg_current_xact_id()::xid;
+  END IF;
+END
+$$;
+
+-- Completes attempts, as before. A record with a watermark is not the plain case: completing it moves the watermark.
+CREATE OR REPLACE FUNCTION semel_complete(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
+  results bytea[], reasons bytea[], was smallint, must boolean, wait int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  n int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  IF NOT must THEN
+    RETURN QUERY
+      UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
+        result = u.result, reason = u.reason, unknown = false
+      FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+        unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
+      WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+        AND r.watermark IS NULL
+      RETURNING r.hash;
+    RETURN;
+  END IF;
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + u.keep * us,
+    result = u.result, reason = u.reason, unknown = false
+  FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
+    unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
+  WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+    AND r.watermark IS NULL;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  IF n <> cardinality(hashes) THEN
+    RAISE EXCEPTION '% of % attempts hold their records', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION semel_complete_one(hash uuid, token bigint, nonce uuid, generation int, keep bigint, result bytea,
+  reason bytea, was smallint, wait int)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
+AS $$
+#variable_conflict use_variable
+DECLARE
+  t timestamptz := clock_timestamp();
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + keep * interval '1 microsecond',
+    result = semel_complete_one.result, reason = semel_complete_one.reason, unknown = false
+  WHERE r.hash = semel_complete_one.hash AND r.state = was AND r.token = semel_complete_one.token
+    AND r.nonce = semel_complete_one.nonce AND r.generation = semel_complete_one.generation AND r.watermark IS NULL;
+  IF FOUND THEN
+    RETURN NEXT hash;
+  END IF;
+END
+$$;
+
+-- Writes back records that semel_lock locked in this transaction, with their watermarks. SEM01 when one is not there.
+CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
+  updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
+  epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
+  policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[],
+  watermarks bytea[])
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+  n int;
+BEGIN
+  UPDATE semel_record r SET token = u.token, nonce = u.nonce, lease = u.lease, lease_until = u.lease_until,
+    updated_at = u.updated_at, completed_at = u.completed_at, retry_at = u.retry_at, retain_until = u.retain_until,
+    generation = u.generation, epoch = u.epoch, beat = u.beat, attempt = u.attempt, failures = u.failures,
+    takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
+    unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
+    deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark
+  FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
+      beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons,
+      watermarks)
+    AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
+      beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason,
+      watermark)
+  WHERE r.hash = u.hash;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  IF n <> cardinality(hashes) THEN
+    RAISE EXCEPTION '% of % records are there', n, cardinality(hashes) USING ERRCODE = 'SEM01';
+  END IF;
+END
+$$;
+
+-- Journals of steps (mode E): what the run of a key wrote down of its progress. Every write is guarded by the record, whose
+-- lock it holds. epoch and version name the run.
+CREATE TABLE semel_step (
+  hash       uuid        NOT NULL,                   -- of the record
+  epoch      int         NOT NULL,
+  version    bytea       NOT NULL,
+  name       bytea       NOT NULL,                   -- '' is the run's own row
+  seq        int         NOT NULL,                   -- the order in which the rows were made, from 1
+  state      smallint    NOT NULL,                   -- 1 REGISTERED 2 STARTED 3 DONE 4 COMP_STARTED 5 COMP_DONE 6 COMPENSATING
+  undo       boolean     NOT NULL,                   -- it has a compensation
+  failures   int         NOT NULL,                   -- failed compensations
+  token      bigint      NOT NULL,
+  nonce      uuid        NOT NULL,                   -- token and nonce of the attempt that wrote the row last
+  updated_at timestamptz NOT NULL,
+  result     bytea,
+  reason     bytea,
+  PRIMARY KEY (hash, epoch, version, name)
+) WITH (fillfactor = 70);
+
+-- The trail of operators: who did what to which record, and what it was before. Lines are only added; they go with their
+-- record when it is purged.
+CREATE TABLE semel_audit (
+  seq        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  hash       uuid        NOT NULL,                   -- of the record
+  at         timestamptz NOT NULL,
+  who        bytea       NOT NULL,
+  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release
+  was        smallint    NOT NULL,                   -- states as in semel_record
+  became     smallint    NOT NULL,
+  generation int         NOT NULL,
+  verified   boolean     NOT NULL,                   -- the effect certainly had not happened
+  renewed    boolean     NOT NULL,                   -- a completed key was to run again
+  token      bigint      NOT NULL,
+  consumer   bytea       NOT NULL,
+  tenant     bytea       NOT NULL,
+  key        bytea       NOT NULL,
+  reason     bytea
+);
+CREATE INDEX semel_audit_hash ON semel_audit (hash);
+
+-- One step of a sweep, as before, with what belongs to the records that it purges.
+CREATE OR REPLACE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
+RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
+  s semel_sweep%ROWTYPE;
+  low tid;
+  high tid;
+  gone bigint;
+  token bigint;
+  kept interval;
+  next timestamptz;
+  stranded bigint := 0;
+  places tid[];
+  hashes uuid[];
+  belongings bigint;
+  bound CONSTANT int := 5000; -- steps and lines of the trail that one transaction removes
+  cut boolean := false;
+BEGIN
+  INSERT INTO semel_sweep AS w (stretch, due, again)
+    SELECT g, '-infinity', interval '1 hour'
+    FROM generate_series((SELECT coalesce(max(w.stretch) + 1, 0) FROM semel_sweep w), n - 1) g ON CONFLICT DO NOTHING;
+  SELECT w.* INTO s FROM semel_sweep w WHERE w.stretch >= first AND w.stretch < n AND (w.due <= t OR n <= small)
+    ORDER BY w.stretch LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  low := format('(%s,0)', s.stretch * pages);
+  high := format('(%s,0)', (s.stretch + 1) * pages);
+  SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
+    SELECT o.ctid AS place, o.hash FROM semel_record o
+    WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
+    FOR UPDATE SKIP LOCKED) c;
+  -- A record's steps and trail go with it: a key that came back would find its old steps done. Where there are very many
+  -- of them, fewer records go at once.
+  LOOP
+    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
+      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
+    EXIT WHEN belongings <= bound OR cardinality(places) = 1;
+    cut := true;
+    places := places[1:cardinality(places) / 2];
+    hashes := hashes[1:cardinality(hashes) / 2];
+  END LOOP;
+  IF belongings > 0 THEN
+    DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
+    DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
+  END IF;
+  WITH gone AS (
+    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4) AND r.retain_until < t
+    RETURNING r.token, r.retain_until - r.updated_at AS kept)
+  SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
+  IF gone > 0 THEN
+    UPDATE semel_floor f SET purged = greatest(f.purged, token);
+  END IF;
+  IF gone < most AND NOT cut AND horizon IS NOT NULL THEN
+    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
+      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone
+      FOR UPDATE SKIP LOCKED;
+    GET DIAGNOSTICS stranded = ROW_COUNT;
+  END IF;
+  IF gone + stranded < most AND NOT cut THEN
+    SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
+      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
+    kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
+    UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
+  END IF;
+  RETURN QUERY SELECT s.stretch, gone, gone + stranded < most AND NOT cut, NULL::bytea, t;
+END
+$$;
+
+-- The first two words of a watermark: the version that ran last and the one that was applied last.
+CREATE FUNCTION semel_watermark(b bytea) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  place int := 2; -- behind form and flags
+  size bigint;
+  shift int;
+  octet int;
+  words text[] := '{}';
+BEGIN
+  FOR i IN 1..2 LOOP
+    size := 0;
+    shift := 0;
+    LOOP
+      octet := get_byte(b, place);
+      place := place + 1;
+      size := size + ((octet & 127)::bigint << shift);
+      shift := shift + 7;
+      EXIT WHEN octet < 128;
+    END LOOP;
+    words := words || encode(substring(b FROM place + 1 FOR size::int), 'escape');
+    place := place + size::int;
+  END LOOP;
+  RETURN words;
+END
+$$;
+
+-- The views for people get the new columns at their ends.
+CREATE OR REPLACE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
+SELECT encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[state] AS state,
+  (ARRAY['resume', 'probe', 'once'])[takeover + 1] AS takeover, attempt, failures, takeovers, uncertainty, unknown,
+  disposed, generation, epoch, token, encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at,
+  updated_at, lease_until, retry_at, completed_at, retain_until, (semel_watermark(watermark))[1] AS running,
+  nullif((semel_watermark(watermark))[2], '') AS applied
+FROM r;
+
+CREATE OR REPLACE VIEW semel_letters AS
+SELECT q.name AS queue, l.id, l.kind, encode(l.reason, 'escape') AS reason, encode(l.consumer, 'escape') AS consumer,
+  encode(l.tenant, 'escape') AS tenant, encode(l.key, 'escape') AS key, l.generation, l.token, l.attempts, l.first_received,
+  l.dead_at, encode(l.msg_id, 'escape') AS msg_id, l.msg_queue, encode(l.grp, 'escape') AS grp, l.sent_at,
+  encode(l.headers, 'escape') AS headers, octet_length(l.body) AS size, encode(substring(l.body FOR 1024), 'escape') AS body,
+  encode(l.version, 'escape') AS version
+FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+
+CREATE VIEW semel_steps AS
+SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key,
+  s.epoch, encode(s.version, 'escape') AS version, s.seq, encode(s.name, 'escape') AS name,
+  (ARRAY['REGISTERED', 'STARTED', 'DONE', 'COMP_STARTED', 'COMP_DONE', 'COMPENSATING'])[s.state] AS state, s.undo,
+  s.failures, encode(s.reason, 'escape') AS reason, encode(s.result, 'escape') AS result, s.token, s.updated_at
+FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
+
+CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
+SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release'])[kind] AS kind,
+  encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key, generation, token,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[was] AS was,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[became] AS became,
+  encode(reason, 'escape') AS reason, verified, renewed
+FROM a ORDER BY seq;
+
+-- Who may use the tables and views of schema 1 may use the new ones: a worker's sweep removes steps with their records.
+DO $$
+DECLARE
+  g record;
+BEGIN
+  FOR g IN SELECT n.name, a.privilege_type AS may,
+      CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS role
+    FROM (VALUES ('semel_step', 'semel_record'), ('semel_audit', 'semel_record'), ('semel_steps', 'semel_records'),
+        ('semel_audits', 'semel_records')) AS n (name, of)
+      JOIN pg_class c ON c.oid = n.of::regclass, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) a
+    WHERE a.privilege_type IN ('SELECT', 'INSERT', 'UPDATE', 'DELETE') AND a.grantee <> current_user::regrole
+  LOOP
+    EXECUTE format('GRANT %s ON %I TO %s', g.may, g.name, g.role);
+  END LOOP;
+END
+$$;

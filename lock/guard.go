@@ -40,11 +40,17 @@ func Guard(ctx context.Context, db Execer, update string, args ...any) error {
 
 // CheckHeader compares the token of a request with the newest that the resource has seen, and answers the newer one to be
 // stored with the resource, in the same transaction as the write. ErrStale: refuse the request (409 Conflict).
+//
+// Any other error: the header is missing, given twice, or no token; refuse the request too (400 Bad Request). The token is
+// the sender's word: it keeps slow holders out, not liars.
 func CheckHeader(r *http.Request, seen uint64) (token uint64, err error) {
-	v := r.Header.Get(HeaderName)
-	token, err = strconv.ParseUint(v, 10, 64)
-	if err != nil {
-		return seen, fmt.Errorf("header %s is %q, want the number of a fencing token", HeaderName, v)
+	values := r.Header.Values(HeaderName)
+	if len(values) != 1 {
+		return seen, fmt.Errorf("header %s is given %d times; send one fencing token", HeaderName, len(values))
+	}
+	token, err = strconv.ParseUint(values[0], 10, 63)
+	if err != nil || token == 0 {
+		return seen, fmt.Errorf("header %s is %q; send the number of a fencing token", HeaderName, values[0])
 	}
 	if token < seen {
 		return seen, fmt.Errorf("token %d, seen was %d: %w", token, seen, ErrStale)

@@ -24,13 +24,15 @@ type Held struct {
 
 	mu       sync.Mutex
 	deadline time.Time
+	// word is when the holder was last heard of: when it got the lock, or called Extend.
+	word     time.Time
 	unlocked bool
 }
 
 // hold begins the heartbeat. sent is when the answered claim was sent: the lease counts from before that.
 func (l *Locker) hold(h driver.Hold, sent time.Time) *Held {
 	ctx, end := context.WithCancelCause(context.Background())
-	held := &Held{l: l, hold: h, ctx: ctx, end: end, done: make(chan struct{}), deadline: sent.Add(l.o.Lease)}
+	held := &Held{l: l, hold: h, ctx: ctx, end: end, done: make(chan struct{}), deadline: l.deadline(sent), word: time.Now()}
 	held.mu.Lock() // expire waits for the timer to be there
 	defer held.mu.Unlock()
 	held.expiry = time.AfterFunc(time.Until(held.deadline), held.expire)
@@ -43,7 +45,9 @@ func (h *Held) expire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if left := time.Until(h.deadline); left > 0 {
-		h.expiry.Reset(left)
+		if h.ctx.Err() == nil {
+			h.expiry.Reset(left)
+		}
 	} else {
 		h.end(ErrLost)
 	}
@@ -52,27 +56,39 @@ func (h *Held) expire() {
 // Name is the lock's name.
 func (h *Held) Name() string { return h.hold.Key.Raw }
 
-// Token is the fencing token: greater than that of every earlier holder of this lock, for resources to compare.
-func (h *Held) Token() uint64 { return h.hold.Token }
+// Token is the fencing token: greater than that of every earlier holder of this lock, for resources to compare. It fits
+// into a signed column of 64 bits. Options.Epoch is in its highest bits.
+func (h *Held) Token() uint64 { return uint64(h.l.o.Epoch)<<epochShift | h.hold.Token }
 
 // Context ends when the lock is lost (cause ErrLost) or unlocked (cause context.Canceled).
 func (h *Held) Context() context.Context { return h.ctx }
 
-// Deadline is until when the lock is ours by our own clock, if it is not extended again.
+// lost tells that the lock was lost before it was unlocked. The timer that ends the context may be late.
+func (h *Held) lost() bool {
+	h.expire()
+	return errors.Is(context.Cause(h.ctx), ErrLost)
+}
+
+// Deadline is until when the lock is ours by our own monotonic clock, if it is not extended again: a little before the
+// store would give it to somebody else.
 func (h *Held) Deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.deadline
 }
 
-// beat extends the lease every third of it, until the context ends.
+// beat extends the lease every third of it, until the context ends or the holder was silent for Options.MaxHold.
 func (h *Held) beat() {
 	defer close(h.done)
 	defer h.expiry.Stop()
 	third := h.l.o.Lease / 3
 	for pause := third; sleep(h.ctx, pause); {
 		pause = third
-		if err := h.Extend(h.ctx); err != nil {
+		if h.silent() {
+			// A holder that hangs must not keep the lock for ever (FM8): its lease ends by itself. It may speak up until then.
+			continue
+		}
+		if err := h.extend(h.ctx); err != nil {
 			if errors.Is(err, ErrLost) {
 				return
 			}
@@ -81,9 +97,25 @@ func (h *Held) beat() {
 	}
 }
 
-// Extend renews the lease now; the heartbeat does so anyway. ErrLost: somebody else has the lock, or it was unlocked;
-// the context has ended. Any other error: it is not known, and can be asked again.
+// silent tells that the holder was not heard of for longer than it may be.
+func (h *Held) silent() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.l.o.MaxHold > 0 && time.Since(h.word) > h.l.o.MaxHold
+}
+
+// Extend renews the lease now, and tells that the holder is alive (Options.MaxHold). Without a MaxHold nobody has to call
+// it: the heartbeat renews the lease anyway. It blocks for a third of the lease at most, and does not retry. ErrLost:
+// somebody else has the lock, or it was unlocked; the context has ended. Any other error: it is not known, and can be
+// asked again.
 func (h *Held) Extend(ctx context.Context) error {
+	h.mu.Lock()
+	h.word = time.Now()
+	h.mu.Unlock()
+	return h.extend(ctx)
+}
+
+func (h *Held) extend(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.l.patience())
 	defer cancel()
 	sent := time.Now()
@@ -97,20 +129,30 @@ func (h *Held) Extend(ctx context.Context) error {
 		if h.ctx.Err() != nil { // too late: who uses the lock was told that it is lost
 			return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
 		}
-		h.deadline = sent.Add(h.l.o.Lease)
+		// Of two extensions at once the one that was sent first may be answered last.
+		if d := h.l.deadline(sent); d.After(h.deadline) {
+			h.deadline = d
+		}
 		return nil
-	case len(out) == 1 && out[0] == driver.Lost:
+	case len(out) == 1 && out[0] != driver.Unknown:
 		h.end(ErrLost)
 		return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
 	}
 	return fmt.Errorf("extend lock %q: the store did not answer", h.Name())
 }
 
+// deadline is until when the holder relies on a lease that was asked for at the time sent: a tenth less than it lasts, and
+// a second at most, so that what it began in time has also ended (protocol section 1, law 7).
+func (l *Locker) deadline(sent time.Time) time.Time {
+	return sent.Add(l.o.Lease - min(l.o.Lease/10, time.Second))
+}
+
 // patience bounds one write: a store that does not answer must not hold up what has to be done in time.
 func (l *Locker) patience() time.Duration { return max(l.o.Lease/3, 50*time.Millisecond) }
 
 // Unlock gives the lock back. It stops the heartbeat first, and retries an unanswered write until the lease or ctx has
-// ended; after an error the lock becomes free when its lease ends. Unlocking a lock that somebody else took over
+// ended; the first try is made even if ctx has ended already, because who gives up still has to clean up. After an error
+// the lock becomes free when its lease ends, and Unlock may be called again. Unlocking a lock that somebody else took over
 // meanwhile changes nothing and is no error, nor is unlocking twice.
 func (h *Held) Unlock(ctx context.Context) error {
 	h.end(context.Canceled)
@@ -121,8 +163,9 @@ func (h *Held) Unlock(ctx context.Context) error {
 		return nil
 	}
 	f := driver.Finish{Hold: h.hold, Final: driver.Release, Ran: driver.NotApplied, Refund: true, Keep: h.l.o.Keep, Reason: "unlocked"}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		once, cancel := context.WithTimeout(ctx, h.l.patience())
+	first := context.WithoutCancel(ctx)
+	for try, pause := first, 5*time.Millisecond; ; try, pause = ctx, min(2*pause, time.Second) {
+		once, cancel := context.WithTimeout(try, h.l.patience())
 		out, err := h.l.store.Finish(once, f)
 		cancel()
 		if err == nil && len(out) == 1 && out[0] != driver.Unknown {

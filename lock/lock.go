@@ -14,9 +14,13 @@ import (
 // ErrHeld reports that somebody else holds the lock.
 var ErrHeld = errors.New("lock is held by somebody else")
 
-// ErrLost is the cause of the end of a holder's context: the lock was taken over, or its lease could not be extended in
-// time. It matches nothing of package semel.
+// ErrLost is the cause of the end of a holder's context: the lock was taken over, or its lease was not extended in time.
+// It matches nothing of package semel.
 var ErrLost = errors.New("lock was lost")
+
+// ErrNotLock reports that what the store keeps under the name of a lock is none: another program, or a consumer, uses
+// the scope. Choose another Options.Scope.
+var ErrNotLock = errors.New("record is not a lock's")
 
 // DefaultScope is the consumer under which the records of locks are kept.
 const DefaultScope = "lock"
@@ -31,7 +35,17 @@ type Options struct {
 	// Keep is how long the record of an unlocked lock stays in the store; its token grows on regardless. Defaults to one
 	// day.
 	Keep time.Duration
+	// MaxHold is how long the heartbeat extends a lock whose holder says nothing: a holder that hangs loses it when the lease
+	// ends then. Each [Held.Extend] starts it anew. Defaults to 0: as long as the process lives.
+	MaxHold time.Duration
+	// Epoch is what the highest bits of the tokens are, 0 to 127. Raise it by one for all holders of a store that was
+	// restored from a backup, or that failed over to a replica which missed writes: it may hand out tokens that it gave to
+	// others before, and a greater epoch makes them greater than all of those (protocol section 9). Defaults to 0.
+	Epoch uint8
 }
+
+// epochShift leaves 56 bits to the store's tokens, and the sign bit of SQL's integers clear.
+const epochShift = 56
 
 // Locker hands out locks of one store. All methods may be called concurrently.
 type Locker struct {
@@ -59,39 +73,57 @@ func New(s driver.Store, o Options) (*Locker, error) {
 	if o.Keep < 0 {
 		return nil, fmt.Errorf("lock: Options.Keep is %v; use a positive duration", o.Keep)
 	}
+	if o.MaxHold < 0 {
+		return nil, fmt.Errorf("lock: Options.MaxHold is %v; use a positive duration, or 0 for no limit", o.MaxHold)
+	}
+	if o.Epoch > 127 {
+		return nil, fmt.Errorf("lock: Options.Epoch is %d; use 0 to 127", o.Epoch)
+	}
 	return &Locker{store: s, o: o}, nil
 }
 
 // Acquire takes the lock, and waits while somebody else holds it until ctx is done (then the error wraps ErrHeld and
-// ctx's cause). It retries unanswered requests by itself, with the same nonce. An unanswered request may have taken the lock: after an
-// error it can stay held until its lease ends. The lease is extended in the background
-// until [Held.Unlock]; ctx bounds the acquiring only.
+// ctx's cause). Nobody queues: of several who wait anybody may be the next. It retries unanswered requests by itself, with
+// the same nonce, so that what was applied without an answer is ours; after an error the lock can stay held until its lease
+// ends. The lease is extended in the background until [Held.Unlock]; ctx bounds the acquiring only. ErrNotLock: the name
+// is taken by something else.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// TryAcquire takes the lock if nobody holds it, and answers ErrHeld otherwise. Apart from the waiting it is Acquire.
+// TryAcquire takes the lock if nobody holds it, and answers ErrHeld otherwise. Apart from the waiting it is Acquire: a
+// store that does not answer is asked again until ctx is done.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, false)
 }
 
-// Do runs fn while it holds the lock. The context of fn ends with cause ErrLost when the lock is lost. Errors are those of
-// Acquire, else those of fn; a failed unlocking is reported beside them.
+// Do runs fn while it holds the lock, and unlocks however fn ends. The context of fn ends with cause ErrLost when the lock
+// is lost. Errors are those of Acquire (fn did not run), else those of fn, unchanged or joined with more: ErrLost when the
+// lock was lost before fn returned, also when fn returned nil, because somebody else may have held it at the same time; and
+// that of a failed unlocking.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, h *Held) error) (err error) {
 	h, err := l.Acquire(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, h.Unlock(context.WithoutCancel(ctx))) }()
+	defer func() {
+		if unlock := h.Unlock(context.WithoutCancel(ctx)); unlock != nil {
+			err = errors.Join(err, unlock)
+		}
+	}()
 	held, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(h.Context(), func() { stop(context.Cause(h.Context())) })()
-	return fn(held, h)
+	err = fn(held, h)
+	if lost := h.lost(); lost && !errors.Is(err, ErrLost) {
+		err = errors.Join(err, fmt.Errorf("hold lock %q: %w", name, ErrLost))
+	}
+	return err
 }
 
 func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Held, error) {
 	if name == "" || len(name) > 1024 {
-		return nil, fmt.Errorf("acquire lock %q: a name has 1 to 1024 bytes", name)
+		return nil, fmt.Errorf("acquire lock: the name has %d bytes; use 1 to 1024", len(name))
 	}
 	c := driver.Claim{Key: driver.Key{Consumer: l.o.Scope, Raw: name}, Lease: l.o.Lease, Takeover: driver.Resume}
 	_, _ = crand.Read(c.Nonce[:])
@@ -107,9 +139,11 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Held, er
 			}
 		case g.Verdict == driver.Acquired && time.Since(sent) < l.o.Lease/2:
 			return l.hold(g.Hold, sent), nil
-		case g.Verdict == driver.Acquired:
+		case g.Verdict == driver.Acquired && ctx.Err() == nil:
 			// The store answered slowly, and the lease may have ended meanwhile: the same claim again renews it.
 			continue
+		case g.Verdict == driver.Acquired:
+			last = errors.New("the store answered too late")
 		case g.Verdict == driver.Busy:
 			if !wait {
 				return nil, fmt.Errorf("acquire lock %q: %w", name, ErrHeld)
@@ -117,11 +151,13 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Held, er
 			last = ErrHeld
 			// The holder may unlock at any time, and nothing tells: look a few times in a lease, not all at once.
 			pause = min(max(g.Wait/8, 5*time.Millisecond), 250*time.Millisecond)
-		default:
+		case g.Verdict == driver.Parked:
 			// Abandoned for so long that the sweep set it aside (protocol law 10). Nobody holds it any more.
-			if last = l.reopen(ctx, g); last != nil && errors.Is(last, driver.ErrUnsupported) {
+			if last = l.reopen(ctx, g); errors.Is(last, driver.ErrUnsupported) {
 				return nil, fmt.Errorf("acquire lock %q: %w", name, last)
 			}
+		default:
+			return nil, fmt.Errorf("acquire lock %q in scope %q: its record answers %s: %w", name, l.o.Scope, g.Verdict, ErrNotLock)
 		}
 		if !sleep(ctx, jitter(pause)) {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, errors.Join(last, context.Cause(ctx)))
@@ -150,9 +186,11 @@ func (l *Locker) reopen(ctx context.Context, g driver.Grant) error {
 		return fmt.Errorf("the record is set aside (%s), and store %s cannot reopen it: %w", g.Verdict,
 			l.store.Features().Name, driver.ErrUnsupported)
 	}
+	ctx, cancel := context.WithTimeout(ctx, l.o.Lease)
+	defer cancel()
 	_, _, err := op.Operate(ctx, driver.Operation{
 		Kind: driver.Resolve, Key: g.Hold.Key, Token: g.Hold.Token, Generation: g.Hold.Generation,
-		As: driver.Released, Keep: l.o.Keep, Reason: "lock reopened",
+		As: driver.Released, Keep: l.o.Keep, Reason: "lock reopened", By: "lock",
 	})
 	return err
 }

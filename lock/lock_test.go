@@ -174,7 +174,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := lock.New(nil, lock.Options{}); err == nil {
 		t.Error("no store is no error")
 	}
-	for _, o := range []lock.Options{{Lease: time.Millisecond}, {Lease: -1}, {Keep: -1}} {
+	for _, o := range []lock.Options{{Lease: time.Millisecond}, {Lease: -1}, {Keep: -1}, {MaxHold: -1}, {Epoch: 128}} {
 		if _, err := lock.New(memory.NewStore(), o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}

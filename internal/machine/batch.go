@@ -56,6 +56,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	took := m.now - first.startedAt
 	m.took(took / time.Duration(len(t.items)))
 	first.startedAt = 0
+	m.heard(first, worst(ev))
 	for i, it := range t.items {
 		if i > 0 {
 			it.refs-- // the first one's was counted already
@@ -78,7 +79,7 @@ func (m *Machine) ranBatch(ev *Event) {
 		return
 	case first.cancelled == CauseDraining && !first.solo:
 		// Nobody's fault: all of them are given back.
-	case r.Class == Deferred || len(t.items) == 1:
+	case r.Class == Deferred || r.Class == Unavailable || len(t.items) == 1:
 		// A refusal that is nobody's failure loses nothing when it is taken for all: do not ask a busy downstream again
 		// and again to find out for whom it was meant.
 		t.tainted = 0
@@ -89,6 +90,16 @@ func (m *Machine) ranBatch(ev *Event) {
 		m.taint(t, fmt.Errorf("batch of %d failed: %w", len(t.items), r.Err))
 	}
 	m.rollback(lane)
+}
+
+// worst is the result that tells of the downstream: of a call that found it gone for some it was gone.
+func worst(ev *Event) *Result {
+	for i := range ev.Results {
+		if ev.Results[i].Class == Unavailable {
+			return &ev.Results[i]
+		}
+	}
+	return &ev.Result
 }
 
 func (m *Machine) resultIn(ev *Event, i int) *Result {
@@ -166,7 +177,7 @@ func (m *Machine) holdBehindLosers(items []*Item, grants []driver.Grant) (spoile
 	}
 	for i, it := range items {
 		g := &grants[i]
-		if it.group == nil || it.behind || (g.Err == nil && (g.Verdict == driver.Acquired || g.Verdict == driver.Replay)) {
+		if it.group == nil || it.behind || (g.Err == nil && (g.Verdict == driver.Acquired || g.Verdict == driver.Replay || g.Verdict == driver.Stale)) {
 			continue
 		}
 		m.holdThoseBehind(it)

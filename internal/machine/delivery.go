@@ -27,7 +27,7 @@ func (m *Machine) onReceived(ev *Event) {
 
 func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	it := m.newItem()
-	it.Arrival = *a
+	it.Arrival, it.arrivedAt = *a, m.now
 	if len(m.lanes) > 1 {
 		it.lane = laneOf(a.Key.Raw, len(m.lanes))
 		if m.cfg.Batched && m.cfg.Orders && a.Group != "" {
@@ -50,6 +50,8 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 		m.giveBack(it, 0)
 	case a.KeyErr != nil && !a.Unkeyed:
 		m.rejectKey(it)
+	case !m.wants():
+		m.giveBack(it, m.shutFor())
 	case m.cfg.Orders && a.Group != "":
 		m.joinGroup(it)
 	default:
@@ -60,7 +62,11 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 // rejectKey makes a letter of a message that has no usable key: it cannot be protected, and it must not be lost.
 func (m *Machine) rejectKey(it *Item) {
 	m.counts.Rejected++
-	l := m.keylessLetter(it, "key_invalid: "+it.KeyErr.Error())
+	what := "key_invalid: "
+	if it.BadVersion {
+		what = "version_invalid: "
+	}
+	l := m.keylessLetter(it, what+it.KeyErr.Error())
 	l.Key.Raw = ""
 	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l},
 		Note{Decision: DeadLettered, Reason: l.Reason})
@@ -70,8 +76,12 @@ func (m *Machine) rejectKey(it *Item) {
 // never runs a key twice at once, FM15).
 func (m *Machine) offer(it *Item) {
 	it.phase = phHeld
-	if m.draining {
+	switch {
+	case m.draining:
 		m.giveBack(it, 0)
+		return
+	case !m.wants():
+		m.giveBack(it, m.shutFor())
 		return
 	}
 	if it.unprotected() {
@@ -88,6 +98,12 @@ func (m *Machine) offer(it *Item) {
 }
 
 func (m *Machine) enqueue(it *Item) {
+	if m.joinPool(it) {
+		m.queueUp(it)
+	}
+}
+
+func (m *Machine) queueUp(it *Item) {
 	it.phase = phQueued
 	l := &m.lanes[it.lane]
 	if m.cfg.Mode == Open && m.fitsTx(it) {
@@ -125,11 +141,13 @@ func (m *Machine) onClaimed(ev *Event) {
 				it.tries++
 			}
 			if m.alone == it {
+				m.letGo(it)
 				it.phase = phHeld
 				m.ready.pushFront([]*Item{it})
 				break
 			}
 			it.phase = phQueued
+			m.requeued(it)
 			m.scanVisibility(it)
 			again = append(again, it)
 		default:
@@ -143,18 +161,23 @@ func (m *Machine) onClaimed(ev *Event) {
 	}
 	l.claims.pushFront(again)
 	m.claimable += len(again)
-	if m.draining {
-		m.drainItems()
-	}
+	m.handBack()
 }
 
 func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 	it.asked, it.solo = false, false
 	it.grant, it.hold = *g, g.Hold
+	if g.Verdict != driver.Acquired {
+		m.letGo(it)
+	}
 	switch g.Verdict {
 	case driver.Acquired:
 		m.acquired(it, sent)
 	case driver.Busy:
+		if g.Gap {
+			m.waitForGap(it, g)
+			return
+		}
 		m.busyElsewhere(it, g)
 	case driver.Replay:
 		m.replay(it, g)
@@ -173,9 +196,13 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 			Note{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason})
 	case driver.Mismatch:
 		m.counts.Mismatched++
-		reason := "the key was used with another payload"
+		reason := m.mismatchReason(it, g)
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterMismatch, reason)},
 			Note{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
+	case driver.Stale:
+		m.stale(it, g)
+	case driver.Late:
+		m.late(it, g)
 	}
 }
 
@@ -197,7 +224,7 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 		m.counts.Replayed++
 	}
 	s := driver.Settlement{Action: driver.Ack}
-	if g.Uncertainty > 0 {
+	if g.Uncertainty > 0 && g.Hold.Version == it.Version { // else the letter is a newer version's
 		s.Close = driver.LetterID(driver.LetterUncertain, it.Key, g.Hold.Token, "")
 	}
 	m.settle(it, s, n)
@@ -207,7 +234,7 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 	m.counts.Busy++
 	wait := g.Wait + jitter(it.nonce, g.Wait/8+5*time.Millisecond)
-	if it.group != nil && !m.draining {
+	if it.group != nil && !m.draining && m.brk.state != brkOpen {
 		// The head of an ordered group is kept in hand, and holds its group (law 6).
 		it.phase, it.wakeAt = phHeld, m.now+wait
 		m.scanBy(it.wakeAt)
@@ -243,9 +270,11 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	case m.draining || it.leaseEnd <= m.now:
 		// Too late to start: the store answered slowly (FM36), or the worker stops.
 		m.releaseUnstarted(it, GivenBack)
+	case !m.admits(it):
+		m.releaseFor(it, GivenBack, m.shutFor())
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
-	case g.Failures+max(0, g.Takeovers-2) >= m.cfg.MaxAttempts:
+	case g.Takeovers > 2 && g.Failures+g.Takeovers-2 >= m.cfg.MaxAttempts:
 		// Exhausted by runs that ended without a word, the last of them alone (law 12).
 		reason := fmt.Sprintf("%d attempts, the last ones ended without a word", g.Attempt-1)
 		if g.Unknown {
@@ -290,7 +319,7 @@ func (m *Machine) run(it *Item) {
 // ---- run -----------------------------------------------------------------------------------------------------------
 
 func (m *Machine) start(it *Item) {
-	it.phase = phRunning
+	it.phase, it.paid = phRunning, false
 	it.startedAt, m.lastStart = m.now, m.now
 	it.cancelled = NoCause
 	m.running++
@@ -331,6 +360,9 @@ func (m *Machine) onRan(ev *Event) {
 	if m.alone == it {
 		m.alone = nil
 	}
+	if r.Probe == NotProbed || r.Class == Unavailable {
+		m.heard(it, r)
+	}
 	switch r.Probe {
 	case NotProbed:
 		m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
@@ -342,6 +374,10 @@ func (m *Machine) onRan(ev *Event) {
 		if it.cancelled != NoCause || it.lost || it.leaseEnd <= m.now || m.draining {
 			// No run begins after the machine's own deadline, whatever woke it up first (FM2).
 			m.releaseUnstarted(it, GivenBack)
+			break
+		}
+		if !m.admits(it) {
+			m.releaseFor(it, GivenBack, m.shutFor())
 			break
 		}
 		it.grant.Unknown = false
@@ -357,6 +393,10 @@ func (m *Machine) onRan(ev *Event) {
 			m.start(it)
 		}
 	case ProbeUnknown:
+		if r.Class == Unavailable && !it.lost {
+			m.releaseFor(it, GivenBack, m.afterOutage(it, r)) // it can be asked later: that is no doubt
+			break
+		}
 		m.park(it, "the probe could not tell whether the effect happened")
 	}
 }

@@ -8,6 +8,9 @@ type deque struct {
 
 func (d *deque) len() int { return len(d.items) - d.at }
 
+// first is the one that pop takes next.
+func (d *deque) first() *Item { return d.items[d.at] }
+
 func (d *deque) push(it *Item) {
 	if d.at > 64 && 2*d.at > len(d.items) {
 		d.items, d.at = d.items[:copy(d.items, d.items[d.at:])], 0

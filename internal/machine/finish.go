@@ -38,17 +38,28 @@ func (m *Machine) judge(it *Item, r *Result) {
 		it.work.Finish.Compensated = r.Compensated
 	case it.cancelled == CauseDraining && r.Class == Failed:
 		m.release(it, r, 0, true, driver.Defer, Note{Decision: Retried, Reason: "cancelled: the worker stops"})
+	case r.Class == Unavailable:
+		m.release(it, r, m.afterOutage(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
 	case r.Class == Deferred:
-		m.release(it, r, r.After, true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
-	case it.grant.Failures+1 >= m.cfg.MaxAttempts:
-		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.cfg.MaxAttempts), ranOf(r))
+		m.release(it, r, m.deferral(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
+	case it.grant.Failures+1 >= m.maxAttempts(r):
+		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.maxAttempts(r)), ranOf(r))
 	default:
-		after := m.backoff(it.grant.Failures, it.nonce)
+		after := m.backoffOf(r, it.grant.Failures, it.nonce)
 		if r.HasAfter {
 			after = r.After
 		}
 		m.release(it, r, after, false, driver.Retry, Note{Decision: Retried, Reason: reasonOf(r)})
 	}
+}
+
+// deferral is when a message comes back that nobody's failure sent away: when the handler said, else after a backoff that
+// grows with its hand-offs.
+func (m *Machine) deferral(it *Item, r *Result) time.Duration {
+	if r.HasAfter || r.Rule == nil {
+		return r.After
+	}
+	return m.backoffOf(r, max(it.Count-1, 0), it.nonce)
 }
 
 func reasonOf(r *Result) string {
@@ -64,13 +75,22 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 	switch {
 	case r.Class == OK || r.Class == Dropped:
 		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
-	case r.Class == Permanent, r.Class == Failed && it.Count >= m.cfg.MaxAttempts:
+	case r.Class == Permanent, r.Class == Failed && it.Count >= m.maxAttempts(r):
 		// There is no record to count attempts in: the broker's count has to do.
 		l := m.keylessLetter(it, reasonOf(r))
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
+	case r.Class == Unavailable || r.Class == Deferred:
+		after := m.deferral(it, r)
+		if r.Class == Unavailable {
+			after = m.afterOutage(it, r)
+		}
+		m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: Unprotected, Reason: reasonOf(r)})
 	default:
-		m.settle(it, driver.Settlement{Action: driver.Retry, After: m.backoff(max(it.Count-1, 0), m.cfg.Nonce())},
-			Note{Decision: Unprotected, Reason: reasonOf(r)})
+		after := m.backoffOf(r, max(it.Count-1, 0), m.cfg.Nonce())
+		if r.HasAfter {
+			after = r.After
+		}
+		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, Note{Decision: Unprotected, Reason: reasonOf(r)})
 	}
 }
 
@@ -129,11 +149,18 @@ func (m *Machine) park(it *Item, reason string) {
 }
 
 func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *driver.Letter {
-	return &driver.Letter{
+	l := &driver.Letter{
 		ID: driver.LetterID(kind, it.Key, it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
-		Key: it.Key, Generation: it.hold.Generation, Token: it.hold.Token, Attempts: it.grant.Attempt,
+		Key: it.Key, Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
 		Message: it.Message, FirstReceived: it.grant.Created,
 	}
+	switch kind {
+	case driver.LetterLate:
+		l.ID = driver.LateLetterID(it.Key, it.Version, it.hold.Token)
+	case driver.LetterMismatch:
+		l.ID = driver.MismatchLetterID(it.Key, it.Fingerprint, it.Version)
+	}
+	return l
 }
 
 // keylessLetter is the letter of a message without a usable key. There is no key and no token to name it by: the message
@@ -154,6 +181,7 @@ func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note)
 		it.work.Ack = &it.settlement
 	}
 	it.phase, it.tries = phFinishing, 0
+	m.letGo(it)
 	m.endsSoon(it, true)
 	l := &m.lanes[it.lane]
 	l.finishes.push(it)
@@ -224,7 +252,18 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 	m.lanes[ev.Lane].finishes.pushFront(rest)
 	it := ev.Items[e.Index]
 	// Collected effects were not written, for certain. A handler without them had its effect elsewhere.
-	m.judge(it, &Result{Class: Failed, NotApplied: it.work.Effects != nil, Err: fmt.Errorf("effects refused: %w", e.Err)})
+	r := refusedEffects(ev, e)
+	r.NotApplied = r.NotApplied || it.work.Effects != nil
+	m.judge(it, r)
+}
+
+// refusedEffects is what the refusal of an item's effects is judged as: what the shell makes of it, else a failed run.
+func refusedEffects(ev *Event, e *driver.ItemError) *Result {
+	r := ev.Result
+	if r.Class == OK {
+		r = Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", e.Err)}
+	}
+	return &r
 }
 
 // durable: the end of the attempt is in the store. What remains is to tell the queue.
@@ -235,9 +274,7 @@ func (m *Machine) durable(it *Item, recovered bool) {
 		it.phase = phHeld
 		m.endsSoon(it, false)
 		m.ready.push(it)
-		if m.draining {
-			m.drainItems()
-		}
+		m.handBack()
 		return
 	}
 	m.countFinished(it)
@@ -301,6 +338,7 @@ func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
 
 func (m *Machine) queueSettle(it *Item) {
 	it.phase, it.tries = phSettling, 0
+	m.letGo(it)
 	m.endsSoon(it, true)
 	m.settles.push(it)
 }

@@ -58,7 +58,7 @@ func (m *Machine) leaveGroup(it *Item) {
 }
 
 func succeeded(d Decision) bool {
-	return d == Executed || d == Replayed || d == DroppedOnPurpose || d == Unprotected
+	return d == Executed || d == Replayed || d == DroppedOnPurpose || d == Unprotected || d == Stale
 }
 
 // stopGroup gives back what stands behind an item in its group. None of it is claimed.
@@ -69,7 +69,7 @@ func (m *Machine) stopGroup(it *Item) {
 	g.items = g.items[:at+1]
 	for _, f := range rest {
 		f.group = nil
-		if f.phase == phQueued {
+		if f.phase == phQueued || f.phase == phWaiting {
 			m.dequeue(f)
 		}
 		if f.phase == phHeld { // else it is on its way back already
@@ -104,7 +104,7 @@ func (m *Machine) releaseTwins(it *Item) {
 	it.twins = it.twins[:0]
 	for _, t := range twins {
 		t.waitsFor = nil
-		if done && !t.Fingerprint.Differs(it.Fingerprint) {
+		if done && t.Version == it.Version && !t.Fingerprint.Differs(it.Fingerprint) {
 			m.counts.Replayed++
 			m.settle(t, driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Duplicate: RacedLocal})
 			continue

@@ -14,6 +14,7 @@ type phase uint8
 const (
 	phFree      phase = iota
 	phHeld            // received; waits for its group, its twin or a slot
+	phWaiting         // its pool has no room for it
 	phQueued          // in its lane's claim queue
 	phClaiming        // in a claim flush
 	phReady           // claimed; has to run alone
@@ -44,6 +45,7 @@ type Item struct {
 	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
 	startedAt         time.Duration
 	wakeAt            time.Duration // phHeld: claim again at
+	arrivedAt         time.Duration
 	noExtend          bool          // its hard limit has passed: the lease ends by itself
 	cancelled         Cause
 	lost              bool // somebody else owns the record
@@ -52,6 +54,10 @@ type Item struct {
 	waitsFor *Item // the twin that runs
 	twins    []*Item
 	group    *group
+
+	pool *pool
+	gate gate
+	paid bool // it took its turn of the rates, and has not begun to run
 
 	condemned *Result // Open: failed inside a transaction; claim it, then record this
 	suspect   bool    // it may kill its process: waits unclaimed until it can run alone
@@ -88,6 +94,7 @@ func (m *Machine) gone(it *Item) {
 		return
 	}
 	it.ended = true
+	m.letGo(it)
 	if it.leader {
 		delete(m.leaders, it.Key)
 	}
@@ -159,9 +166,29 @@ func (m *Machine) retire(it *Item) {
 }
 
 func (m *Machine) backoff(failures int, n driver.Nonce) time.Duration {
-	d := m.cfg.BackoffMax
-	if failures < 40 && m.cfg.BackoffMin<<failures > 0 {
-		d = min(d, m.cfg.BackoffMin<<failures)
+	return backoff(m.cfg.BackoffMin, m.cfg.BackoffMax, failures, n)
+}
+
+// backoffOf is the backoff of a failure's class.
+func (m *Machine) backoffOf(r *Result, failures int, n driver.Nonce) time.Duration {
+	if r.Rule == nil || r.Rule.BackoffMin == 0 {
+		return m.backoff(failures, n)
+	}
+	return backoff(r.Rule.BackoffMin, r.Rule.BackoffMax, failures, n)
+}
+
+// maxAttempts is how many runs may fail as this one did.
+func (m *Machine) maxAttempts(r *Result) int {
+	if r.Rule == nil || r.Rule.MaxAttempts == 0 {
+		return m.cfg.MaxAttempts
+	}
+	return r.Rule.MaxAttempts
+}
+
+func backoff(lo, hi time.Duration, failures int, n driver.Nonce) time.Duration {
+	d := hi
+	if failures < 40 && lo<<failures > 0 {
+		d = min(d, lo<<failures)
 	}
 	return d/2 + jitter(n, d/2)
 }

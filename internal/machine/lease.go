@@ -31,6 +31,10 @@ func (m *Machine) elapse() {
 	if m.now >= m.scanAt {
 		m.scan()
 	}
+	if m.now >= m.poolAt {
+		m.flowPools()
+	}
+	m.halfOpen()
 	if m.draining && m.now >= m.graceAt {
 		m.graceOver()
 	}
@@ -137,7 +141,7 @@ func (m *Machine) onProlonged(ev *Event) {
 		case o == driver.Applied:
 			it.visAt, it.visEnd = ev.Sent, ev.Sent+m.cfg.Visibility
 			m.scanBy(it.visEnd)
-		case o == driver.Lost && (it.phase == phHeld || it.phase == phQueued):
+		case o == driver.Lost && (it.phase == phHeld || it.phase == phWaiting || it.phase == phQueued):
 			m.expire(it)
 		}
 	}
@@ -155,7 +159,7 @@ func (m *Machine) scan() {
 
 func (m *Machine) deadlines(it *Item) {
 	switch it.phase {
-	case phHeld, phQueued:
+	case phHeld, phWaiting, phQueued:
 		if it.visEnd > 0 {
 			if it.visEnd <= m.now {
 				m.expire(it)
@@ -240,5 +244,9 @@ func (m *Machine) dequeue(it *Item) {
 		m.lanes[it.lane].tx.queue.remove(it)
 		m.claimable--
 		it.phase = phHeld
+		m.letGo(it)
+	}
+	if it.phase == phWaiting {
+		m.leavePool(it)
 	}
 }

@@ -4,8 +4,9 @@
 // (internal/sim) against modelled ones, so that what is simulated is what runs.
 //
 // Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go and finish.go (one delivery's life, top to
-// bottom), item.go (its bookkeeping), lease.go (heartbeat and deadlines), group.go (ordering and twins), solo.go (keys that kill
-// their process), stop.go (drain), tx.go (modes B and C).
+// bottom), item.go (its bookkeeping), note.go (what observers are told), lease.go (heartbeat and deadlines), group.go (ordering
+// and twins), solo.go (keys that kill their process), limit.go (rates and shares), breaker.go (a downstream that is not
+// there), stop.go (drain), tx.go (modes B and C).
 package machine
 
 import (
@@ -43,12 +44,19 @@ type Config struct {
 	Keep                   time.Duration
 	ResultMax              int
 	Limit                  int
-	Takeover               driver.Takeover
-	Probes                 bool // a probe is configured
-	Extends, Orders        bool // the queue's features
-	Mode                   Mode
-	JoinedAck              bool // Open: the settlement commits with the transaction
-	Batched                bool // Open: one call of the handler gets all members of a transaction
+	// Every is the time between two starts of runs, Burst how many may come at once; 0 = no such limit. Pool* say the same,
+	// and how many may run at once, of the messages of each pool (Arrival.Pool).
+	Every, PoolEvery                  time.Duration
+	Burst, PoolBurst, PoolConcurrency int
+	Breaker                           BreakerConfig
+	Takeover                          driver.Takeover
+	Probes                            bool // a probe is configured
+	Extends, Orders                   bool // the queue's features
+	Mode                              Mode
+	JoinedAck                         bool // Open: the settlement commits with the transaction
+	Batched                           bool // Open: one call of the handler gets all members of a transaction
+	// Park is how old a message may become that waits for the version before its own; 0 = none waits.
+	Park time.Duration
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
 	// Notes asks for ActNote actions.
@@ -63,6 +71,13 @@ type Arrival struct {
 	// KeyErr: it has no usable key. Unkeyed: run it without protection all the same.
 	KeyErr  error
 	Unkeyed bool
+	// Pool names those who share a limit; "" = there is none.
+	Pool string
+	// Version and After are those of the claim. BadVersion: KeyErr is about the version.
+	Version, After driver.Version
+	BadVersion     bool
+	// Age is how old the message was when it came; UnknownAge = nobody knows.
+	Age time.Duration
 }
 
 // EventKind names what happened outside.
@@ -74,7 +89,7 @@ const (
 	Received                    // Arrivals, Err
 	Claimed                     // Lane, Items, Grants, Sent, Err
 	Ran                         // Item, Result; Items and Results: of a batch
-	Finished                    // Lane, Items, Outcomes, Err
+	Finished                    // Lane, Items, Outcomes, Err; Result: what it makes of a culprit's refused effects
 	Settled                     // Items, Outcomes, Err
 	Extended                    // Items, Outcomes, Sent, Err: leases
 	Prolonged                   // Items, Outcomes, Sent, Err: visibility
@@ -117,13 +132,14 @@ type Class uint8
 
 // The classes of results.
 const (
-	OK        Class = iota
-	Failed          // to be retried
-	Permanent       // no retry can mend it
-	Deferred        // nobody's failure: no attempt is spent
-	Dropped         // completed on purpose without effect
-	Parked          // nobody can tell what happened: set aside for a person
-	Transient       // Open: the transaction was refused, which is nobody's failure: it is repeated
+	OK          Class = iota
+	Failed            // to be retried
+	Permanent         // no retry can mend it
+	Deferred          // nobody's failure: no attempt is spent
+	Dropped           // completed on purpose without effect
+	Parked            // nobody can tell what happened: set aside for a person
+	Transient         // Open: the transaction was refused, which is nobody's failure: it is repeated
+	Unavailable       // the downstream's failure: no attempt is spent, and the breaker counts it
 )
 
 // ProbeAnswer is what a probe said.
@@ -149,7 +165,15 @@ type Result struct {
 	Probe      ProbeAnswer
 	// Compensated: Permanent, and everything that was done was undone.
 	Compensated bool
-	Err         error
+	// Rule replaces the configuration's attempts and backoff for this failure; nil = it does not.
+	Rule *Rule
+	Err  error
+}
+
+// Rule is what a class of failures has of its own; a field that is 0 is the configuration's.
+type Rule struct {
+	MaxAttempts            int
+	BackoffMin, BackoffMax time.Duration
 }
 
 // ActionKind names what the shell has to do.
@@ -215,76 +239,6 @@ type Action struct {
 	Stuck       int
 }
 
-// NoteKind names a note.
-type NoteKind uint8
-
-// The notes: what observers are told.
-const (
-	NoteReceived NoteKind = iota
-	NoteStarted
-	NoteEnded
-	NoteDecided
-	NoteSettled
-	NoteDoubt
-	NoteExtended
-	NoteProlonged
-	NotePaused
-	NoteResumed
-	NoteTrouble // an operation failed and is repeated: Err
-)
-
-// Decision is how a delivery ended; the shell gives it its public name.
-type Decision uint8
-
-// The decisions.
-const (
-	Undecided Decision = iota
-	Executed
-	Replayed
-	BusyDeferred
-	TakenOver
-	Mismatched
-	Retried
-	DeadLettered
-	ParkedUncertain
-	Fenced
-	DroppedOnPurpose
-	Unprotected
-	GivenBack
-	Expired
-)
-
-// DuplicateCause tells where a duplicate came from.
-type DuplicateCause uint8
-
-// The causes of a duplicate.
-const (
-	NoDuplicate DuplicateCause = iota
-	Redelivery
-	ProducerDuplicate
-	RacedLocal
-)
-
-// Note is one observation.
-type Note struct {
-	Kind      NoteKind
-	Item      *Item // valid until the next Step
-	Decision  Decision
-	Duplicate DuplicateCause
-	Action    driver.Action
-	Outcome   driver.Outcome
-	After     time.Duration
-	Takeover  bool
-	Reason    string
-	Err       error
-}
-
-// Counts is the summary of a run.
-type Counts struct {
-	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
-	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
-}
-
 type lane struct {
 	claims          deque
 	claiming        bool
@@ -343,6 +297,14 @@ type Machine struct {
 	downTries int
 	refusals  int // writes in a row that certainly did not happen
 
+	pools   map[string]*pool
+	idle    []idlePool    // in the order in which they became idle
+	blocked []*pool       // somebody waits in them
+	poolAt  time.Duration // one of them may go on
+	waiting int           // items that wait for their pool
+	starts  bucket
+	brk     breaker
+
 	beatAt   time.Duration
 	scanAt   time.Duration
 	draining bool
@@ -360,6 +322,7 @@ func New(cfg Config) *Machine {
 	m := &Machine{
 		cfg: cfg, leaders: make(map[driver.Key]*Item, cfg.InHand), groups: map[string]*group{},
 		lanes: make([]lane, cfg.Lanes), beatAt: never, scanAt: never,
+		pools: map[string]*pool{}, poolAt: never,
 	}
 	return m
 }

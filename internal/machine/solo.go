@@ -23,7 +23,7 @@ func (m *Machine) startReady() {
 			i++
 		}
 	}
-	if m.ready.len() == 0 || !m.quiet() || (m.down && m.now < m.downAt) {
+	if m.ready.len() == 0 || !m.quiet() || (m.down && m.now < m.downAt) || !m.admits(nil) || m.mayStart() < 1 {
 		return
 	}
 	if it := m.ready.items[m.ready.at]; m.now >= m.lanes[it.lane].claimAt {
@@ -45,6 +45,7 @@ func (m *Machine) giveUpClaim(it *Item) {
 func (m *Machine) claimAlone(it *Item) {
 	m.alone = it
 	m.busy++
+	m.take(it)
 	it.phase = phClaiming
 	it.refs++
 	l := &m.lanes[it.lane]

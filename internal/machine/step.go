@@ -93,11 +93,18 @@ func (m *Machine) Next() time.Duration {
 		}
 		if l.claims.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
 			due(l.claimAt)
+			if m.mayStart() < 1 {
+				due(m.starts.due(m.cfg.Every))
+			}
 			due(m.lastStart + m.patience(l))
 		}
 	}
 	if m.down {
 		due(m.downAt)
+	}
+	due(m.poolAt)
+	if m.brk.state == brkOpen {
+		due(m.brk.until)
 	}
 	if m.draining {
 		due(m.graceAt)
@@ -203,6 +210,12 @@ func (m *Machine) pumpClaims(i int) {
 	}
 	items, claims := l.claimBuf.take(n)
 	for range n {
+		if it := l.claims.first(); it.condemned == nil {
+			if !m.admits(nil) || m.mayStart() < 1 {
+				break
+			}
+			m.take(it)
+		}
 		it := l.claims.pop()
 		m.claimable--
 		m.busy++
@@ -232,6 +245,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	return driver.Claim{
 		Key: it.Key, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		Lease: m.cfg.Lease, Takeover: m.cfg.Takeover,
+		Version: it.Version, After: it.After, SkipGap: m.skipsGap(it),
 	}
 }
 
@@ -270,8 +284,9 @@ func (m *Machine) most() int {
 
 func (m *Machine) room() int {
 	flight := m.cfg.Batch * m.cfg.Lanes
-	most := m.most()
-	n := min(most-(m.inHand-m.ending), most+2*flight-m.inHand, flight)
+	most := m.ahead(m.most())
+	waiting := min(m.waiting, m.cfg.InHand) // they keep nobody else out
+	n := min(most-(m.inHand-m.ending-waiting), most+2*flight-(m.inHand-waiting), flight)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))
 	}
@@ -291,6 +306,11 @@ func (m *Machine) pumpReceive() {
 			return
 		}
 		n = 1
+	case m.brk.state != brkClosed:
+		if !m.wants() {
+			return
+		}
+		n = 1 // to try with
 	case m.claimable > 0 && n < min(m.cfg.Batch, m.most())/2:
 		return // there is work in hand: wait for a batch worth a round trip
 	}

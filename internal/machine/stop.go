@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/semel-dev/semel/driver"
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
 
 // drain stops the consumer: nothing new is received, what has not started is given back at once, what runs may end
 // within the grace period.
@@ -16,7 +20,7 @@ func (m *Machine) drain() {
 func (m *Machine) drainItems() {
 	for it := m.head; it != nil; it = it.next {
 		switch it.phase {
-		case phHeld, phQueued:
+		case phHeld, phWaiting, phQueued:
 			m.dequeue(it)
 			m.leaveTwin(it)
 			if it.holds() {
@@ -42,9 +46,12 @@ func (m *Machine) drainItems() {
 func (it *Item) holds() bool { return it.solo && it.leaseEnd > 0 }
 
 // releaseUnstarted gives a claim and its delivery back: the run never began.
-func (m *Machine) releaseUnstarted(it *Item, d Decision) {
+func (m *Machine) releaseUnstarted(it *Item, d Decision) { m.releaseFor(it, d, 0) }
+
+// releaseFor is releaseUnstarted for a delivery that is to come back later.
+func (m *Machine) releaseFor(it *Item, d Decision, after time.Duration) {
 	m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-		driver.Settlement{Action: driver.Defer}, Note{Decision: d})
+		driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: d, After: after})
 }
 
 // graceOver cancels what still runs; the second time it gives up on what ignores that.

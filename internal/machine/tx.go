@@ -56,7 +56,13 @@ func (m *Machine) pumpTx(i int) {
 		return
 	}
 	t.tainted = min(t.tainted, t.queue.len())
-	most := min(t.queue.len(), m.cfg.Batch)
+	if head := t.queue.first(); !head.solo && (!m.admits(nil) || m.mayStart() < 1) || !m.admits(head) {
+		return
+	}
+	most := min(t.queue.len(), m.cfg.Batch, max(m.mayStart(), 1))
+	if m.brk.state == brkHalfOpen {
+		most = 1
+	}
 	if m.down {
 		if m.now < m.downAt {
 			return
@@ -74,6 +80,7 @@ func (m *Machine) pumpTx(i int) {
 		if it.solo {
 			break
 		}
+		m.take(it)
 	}
 	m.claimable -= len(items)
 	m.begin(i, items)
@@ -117,10 +124,12 @@ func (m *Machine) onBegun(ev *Event) {
 		switch {
 		case it.behind:
 			it.behind = false
+			m.letGo(it)
 		case g.Err != nil:
 			l.claimAt = m.now + delayAfter(g.Err, it.tries, it.nonce)
 			it.tries++
-			m.enqueue(it)
+			m.requeued(it)
+			m.queueUp(it)
 		case g.Verdict == driver.Acquired:
 			it.grant, it.hold = *g, g.Hold
 			members = append(members, it)
@@ -137,6 +146,8 @@ func (m *Machine) onBegun(ev *Event) {
 		m.rollback(ev.Lane)
 	case len(members) == 0:
 		m.endTx(t)
+	case !m.admits(members[0]):
+		m.rollback(ev.Lane) // the breaker opened meanwhile
 	case !plain:
 		// One of them has a past: its claim is made durable first, which this transaction cannot do.
 		for _, it := range members {
@@ -199,6 +210,7 @@ func (m *Machine) startInTx(it *Item) {
 }
 
 func (m *Machine) noteStart(it *Item) {
+	it.paid = false
 	if !it.ran {
 		it.ran = true
 		m.counts.Executed++
@@ -223,6 +235,7 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 	m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
 	m.took(m.now - it.startedAt)
 	it.startedAt = 0
+	m.heard(it, r)
 	switch r.Class {
 	case OK, Dropped:
 		m.succeededInTx(it, r)
@@ -296,9 +309,13 @@ func (m *Machine) requeueTx(lane int) {
 	var again []*Item
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
+		if !it.solo {
+			m.requeued(it)
+		}
 		switch {
 		case m.isBehind(it):
 			it.phase, it.condemned = phHeld, nil
+			m.letGo(it)
 			m.holdThoseBehind(it)
 		case it.solo && it.condemned != nil:
 			m.judge(it, it.condemned) // its claim is durable already
@@ -307,6 +324,9 @@ func (m *Machine) requeueTx(lane int) {
 			m.scanVisibility(it)
 		default:
 			m.holdThoseBehind(it)
+			if it.solo {
+				m.requeued(it)
+			}
 			l.claims.push(it)
 			m.claimable++
 		}
@@ -314,9 +334,7 @@ func (m *Machine) requeueTx(lane int) {
 	t.queue.pushFront(again)
 	m.claimable += len(again)
 	t.items = t.items[:0]
-	if m.draining {
-		m.drainItems()
-	}
+	m.handBack()
 }
 
 func (m *Machine) troubleInTx(lane int, err error) {
@@ -358,7 +376,7 @@ func (m *Machine) onCommitted(ev *Event) {
 		m.taint(t, fmt.Errorf("effects of a batch of %d refused: %w", len(t.items), culprit.Err)) // they may be anybody's
 	default:
 		t.tainted = 0
-		m.condemn(t.items[max(culprit.Index, 0)], &Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", culprit.Err)})
+		m.condemn(t.items[max(culprit.Index, 0)], refusedEffects(ev, culprit))
 	}
 	m.requeueTx(ev.Lane)
 }

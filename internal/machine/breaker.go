@@ -1,0 +1,189 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+)
+
+// This file keeps runs away from a downstream that is not there. While the breaker is open nothing is fetched, and what
+// has not started is given back without spending an attempt; when its time is over it is half open: one message runs, and
+// its end closes the breaker, or keeps it open for twice as long.
+
+// BreakerConfig says when the breaker opens; the zero value: never.
+type BreakerConfig struct {
+	// Failures opens it after so many runs in a row, 0 = not; Ratio when so great a part of at least Least runs within
+	// Window failed, 0 = not.
+	Failures int
+	Ratio    float64
+	Least    int
+	Window   time.Duration
+	// OpenMin is how long it stays open at first; it doubles up to OpenMax.
+	OpenMin, OpenMax time.Duration
+}
+
+// breakerState is whether runs are started.
+type breakerState uint8
+
+const (
+	brkClosed breakerState = iota
+	brkOpen
+	brkHalfOpen // one run tries
+)
+
+type breaker struct {
+	state breakerState
+	until time.Duration // when it is open
+	pause time.Duration // how long it was open last; 0 = closed
+	trial *Item         // the one that tries
+	row   int           // failures in a row
+	// The runs within the present half of the window and the one before.
+	runs, bad         [2]int
+	halfAt            time.Duration
+	reason            string
+}
+
+// maxAsked is how many times its longest pause a downstream can ask for.
+const maxAsked = 10
+
+// admits tells that an item may be claimed, or another one.
+func (m *Machine) admits(it *Item) bool {
+	switch m.brk.state {
+	case brkClosed:
+		return true
+	case brkHalfOpen:
+		return m.brk.trial == nil || m.brk.trial == it
+	}
+	return false
+}
+
+// wants tells that a delivery that has just come is of use: nobody is there to try with.
+func (m *Machine) wants() bool {
+	switch m.brk.state {
+	case brkClosed:
+		return true
+	case brkHalfOpen:
+		return m.brk.trial == nil && m.claimable == 0 && m.ready.len() == 0
+	}
+	return false
+}
+
+// shutFor is after how long what is given back may come again: a little later than the one that tries.
+func (m *Machine) shutFor() time.Duration {
+	return max(m.brk.until-m.now, m.cfg.Breaker.OpenMin/4) + jitter(m.cfg.Nonce(), m.cfg.Breaker.OpenMin/2)
+}
+
+// heard counts the end of a run. Only runs that began to speak with the downstream tell anything about it: one that was
+// cancelled does not.
+func (m *Machine) heard(it *Item, r *Result) {
+	c, b := &m.cfg.Breaker, &m.brk
+	if (c.Failures == 0 && c.Ratio == 0) || it.cancelled != NoCause || r.Class == Transient {
+		return
+	}
+	failed := r.Class == Unavailable
+	switch {
+	case b.state == brkClosed:
+		if b.count(failed, m.now, c) {
+			m.openBreaker(r)
+		}
+	case b.state != brkHalfOpen || b.trial != it:
+		// A run from before it opened: it says nothing new.
+	case failed:
+		m.openBreaker(r)
+	default:
+		*b = breaker{halfAt: b.halfAt}
+		m.observe(Note{Kind: NoteResumed, Reason: "the downstream answers again"})
+	}
+}
+
+// count adds a run and tells whether the breaker has to open.
+func (b *breaker) count(failed bool, now time.Duration, c *BreakerConfig) bool {
+	for half := max(c.Window/2, 1); now-b.halfAt >= half; b.halfAt += half {
+		b.runs[0], b.bad[0], b.runs[1], b.bad[1] = b.runs[1], b.bad[1], 0, 0
+		if now-b.halfAt >= 2*half {
+			b.runs[0], b.bad[0], b.halfAt = 0, 0, now-half
+		}
+	}
+	b.runs[1]++
+	if !failed {
+		b.row = 0
+		return false
+	}
+	b.row++
+	b.bad[1]++
+	if c.Failures > 0 && b.row >= c.Failures {
+		return true
+	}
+	runs, bad := b.runs[0]+b.runs[1], b.bad[0]+b.bad[1]
+	return c.Ratio > 0 && runs >= c.Least && float64(bad) >= c.Ratio*float64(runs)
+}
+
+// openBreaker stops starting runs, for twice as long as the last time when the one that tried failed. A downstream that
+// says how long it needs is given that time.
+func (m *Machine) openBreaker(r *Result) {
+	c, b := &m.cfg.Breaker, &m.brk
+	pause := c.OpenMin
+	if b.state == brkHalfOpen {
+		pause = min(2*b.pause, c.OpenMax)
+	}
+	shut := pause + jitter(m.cfg.Nonce(), pause/8)
+	if r.HasAfter {
+		shut = max(shut, min(r.After, maxAsked*c.OpenMax))
+	}
+	*b = breaker{state: brkOpen, pause: pause, until: m.now + shut, reason: reasonOf(r), halfAt: m.now}
+	m.observe(Note{Kind: NotePaused, After: shut, Err: r.Err, Reason: fmt.Sprintf("the breaker is open: nothing is run for %v", shut.Round(time.Millisecond))})
+	m.handBack()
+}
+
+// halfOpen lets one message try when the time is over.
+func (m *Machine) halfOpen() {
+	if m.brk.state == brkOpen && m.now >= m.brk.until {
+		m.brk.state = brkHalfOpen
+	}
+}
+
+// afterOutage is when a message comes back whose run found the downstream gone: the failures in a row are not counted in its
+// record, so that the hand-offs have to tell how patient to be.
+func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
+	after := r.After
+	if !r.HasAfter {
+		after = m.backoffOf(r, max(it.Count-1, 0), it.nonce)
+	}
+	if m.brk.state == brkOpen {
+		after = max(after, m.shutFor())
+	}
+	return after
+}
+
+// handBack gives back what has not started, because the worker stops or the breaker is open. Failures that wait to be
+// recorded stay: that needs no run.
+func (m *Machine) handBack() {
+	if m.draining {
+		m.drainItems()
+		return
+	}
+	if m.brk.state != brkOpen {
+		return
+	}
+	for it := m.head; it != nil; it = it.next {
+		switch it.phase {
+		case phHeld, phQueued, phWaiting:
+			if it.condemned != nil || it.waitsFor != nil {
+				continue // its twin's end answers it
+			}
+			m.dequeue(it)
+			if it.holds() {
+				m.releaseFor(it, GivenBack, m.shutFor())
+				continue
+			}
+			after := m.shutFor()
+			if it.asked {
+				after = max(after, m.cfg.Lease) // its claim may be ours, and was not answered: until then it is busy
+			}
+			m.giveBack(it, after)
+		case phReady:
+			m.ready.remove(it)
+			m.busy--
+			m.releaseFor(it, GivenBack, m.shutFor())
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file has what observers are told: the vocabulary of the machine, to which the shell gives public names.
+
+// NoteKind names a note.
+type NoteKind uint8
+
+// The notes: what observers are told.
+const (
+	NoteReceived NoteKind = iota
+	NoteStarted
+	NoteEnded
+	NoteDecided
+	NoteSettled
+	NoteDoubt
+	NoteExtended
+	NoteProlonged
+	NotePaused
+	NoteResumed
+	NoteTrouble // an operation failed and is repeated: Err
+)
+
+// Decision is how a delivery ended; the shell gives it its public name.
+type Decision uint8
+
+// The decisions.
+const (
+	Undecided Decision = iota
+	Executed
+	Replayed
+	BusyDeferred
+	TakenOver
+	Mismatched
+	Retried
+	DeadLettered
+	ParkedUncertain
+	Fenced
+	DroppedOnPurpose
+	Unprotected
+	GivenBack
+	Expired
+	Stale
+)
+
+// DuplicateCause tells where a duplicate came from.
+type DuplicateCause uint8
+
+// The causes of a duplicate.
+const (
+	NoDuplicate DuplicateCause = iota
+	Redelivery
+	ProducerDuplicate
+	RacedLocal
+)
+
+// Note is one observation.
+type Note struct {
+	Kind      NoteKind
+	Item      *Item // valid until the next Step
+	Decision  Decision
+	Duplicate DuplicateCause
+	Action    driver.Action
+	Outcome   driver.Outcome
+	After     time.Duration
+	Takeover  bool
+	Reason    string
+	Err       error
+}
+
+// Counts is the summary of a run.
+type Counts struct {
+	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
+	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
+	Stale                                                                               int64
+}

@@ -54,7 +54,8 @@ func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }
 
 // Hold names this attempt in the store, and Store is the store that keeps its record: for packages that write beside the
-// record and let it guard what they write, as package steps does. A run without protection has a nil Store.
+// record and let it guard what they write, as package steps does. Store is nil where no record stands behind the run that
+// others could see: it has no key (Config.AllowUnkeyed), or it runs in an open transaction, which holds the record itself.
 func (a *Attempt) Hold() driver.Hold { return a.hold }
 
 // Store is where the record of this attempt is kept. See [Attempt.Hold].

@@ -21,7 +21,7 @@ func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.R
 		attempts[i] = Attempt{
 			Message: it.Message, Key: it.Key, Number: it.Attempt(), MaxAttempts: r.cfg.MaxAttempts, Token: h.Token,
 			Deadline: r.began.Add(o.job.Deadline), Unknown: it.Unknown(), Redelivered: it.Count > 1, hold: h,
-			store: r.cfg.Store, failed: it.Failures(),
+			failed: it.Failures(),
 		}
 		batch[i] = &attempts[i]
 	}

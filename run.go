@@ -144,6 +144,9 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		a.hold.Key = Key{Consumer: r.cfg.Consumer, Raw: "message\x00" + a.ID}
 		a.Number, a.store = max(x.item.Count, 1), nil
 	}
+	if x.job.InTx {
+		a.store = nil
+	}
 	if x.job.Probe {
 		return r.probe(ctx, a)
 	}

@@ -1,0 +1,45 @@
+package semel
+
+import (
+	"errors"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Marks are what an error of a run says about it beyond its text: the marks that Permanent, NotApplied, RetryAfter,
+// Deferred, Drop, Park and Compensated put on it.
+type Marks struct {
+	Permanent, NotApplied, Deferred, Dropped, Parked, Compensated bool
+	// After is when the next attempt is due, where HasAfter says that the error tells.
+	After    time.Duration
+	HasAfter bool
+}
+
+// MarksOf reads the marks of an error, for middleware and packages that act on what a handler is about to return. An error
+// without marks, and nil, have none.
+func MarksOf(err error) Marks {
+	var o *outcomeError
+	if !errors.As(err, &o) {
+		return Marks{}
+	}
+	return Marks{
+		Permanent: o.permanent, NotApplied: o.notApplied, Deferred: o.busy, Dropped: o.drop, Parked: o.parked,
+		Compensated: o.compensated, After: o.after, HasAfter: o.hasAfter,
+	}
+}
+
+// StoreChecker is an optional interface of handlers that need more of a store than every store has. New asks it, and
+// refuses the configuration with its error.
+type StoreChecker interface {
+	CheckStore(s Store) error
+}
+
+// NewAttempt makes the attempt that a claim granted: for tests of handlers without a consumer, and for programs that
+// claim by themselves. Nothing extends its lease.
+func NewAttempt(m Message, g driver.Grant, s Store) *Attempt {
+	return &Attempt{
+		Message: m, Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Unknown: g.Unknown, Redelivered: g.Redelivery,
+		hold: g.Hold, store: s, failed: g.Failures,
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // DoOption tweaks one call of Do.
@@ -23,6 +24,7 @@ type doConfig struct {
 	takeover    Takeover
 	probe       ProbeFunc
 	wait        bool
+	claimWait   time.Duration
 }
 
 // WithLease sets how long the claim lasts without a heartbeat; it is extended every third of it while the function
@@ -47,6 +49,11 @@ func WithProbe(p ProbeFunc) DoOption {
 // ErrBusy.
 func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 
+// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrUnanswered, and fn
+// did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends. Waiting for
+// somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx is done.
+func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.claimWait = d } }
+
 // Do gives any function the guarantee of a consumer, without a queue: an HTTP handler, a cron job, the start of a
 // workflow. The first caller of a key runs fn; its result is stored as JSON (a []byte as it is) and every later caller
 // gets it with the decision Replayed, without a run.
@@ -54,7 +61,8 @@ func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 // Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
 // until the lease or ctx ends; it never repeats fn. Errors: what fn returned (the key is released and can be tried
 // again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain; ErrFenced when the lease
-// was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known.
+// was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known, or the claim was not
+// answered (WithClaimTimeout).
 func Do[T any](
 	ctx context.Context, s Store, k Key, fn func(context.Context, *Attempt) (T, error), opts ...DoOption,
 ) (T, Decision, error) {
@@ -109,11 +117,13 @@ type once struct {
 func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
 	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Lease: o.lease, Takeover: o.takeover}
 	_, _ = rand.Read(c.Nonce[:])
+	answered := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		sent := time.Now()
-		gs, err := o.store.Claim(ctx, c)
+		gs, err := o.send(ctx, c, answered)
 		if err == nil && len(gs) == 1 {
 			if err = gs[0].Err; err == nil {
+				answered = time.Now()
 				if gs[0].Verdict == driver.Acquired && time.Since(sent) > o.lease/2 && ctx.Err() == nil {
 					continue // answered slowly: the lease may have ended. The same claim again renews it (FM36)
 				}
@@ -124,21 +134,24 @@ func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error
 				err = ErrBusy
 			}
 		}
-		if errors.Is(err, driver.ErrUnsupported) || !sleep(ctx, pause) {
+		if errors.Is(err, driver.ErrUnsupported) || !idle.For(ctx, pause) {
 			return driver.Grant{}, sent, errors.Join(context.Cause(ctx), err)
+		}
+		if o.claimWait > 0 && time.Since(answered) >= o.claimWait {
+			return driver.Grant{}, sent, errors.Join(ErrUnanswered, err)
 		}
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+// send sends a claim once. It waits no longer than is left of the patience with a store that answered last at the time
+// given.
+func (o *once) send(ctx context.Context, c driver.Claim, answered time.Time) ([]driver.Grant, error) {
+	if o.claimWait <= 0 {
+		return o.store.Claim(ctx, c)
 	}
+	ctx, cancel := context.WithDeadline(ctx, answered.Add(o.claimWait))
+	defer cancel()
+	return o.store.Claim(ctx, c)
 }
 
 // perform runs fn under the claim and records its end.
@@ -271,7 +284,7 @@ func (o *once) heartbeat(
 		defer wg.Done()
 		for {
 			left := time.Until(sent.Add(o.believed()))
-			if !sleep(ctx, min(o.lease/3, max(left, 0))) {
+			if !idle.For(ctx, min(o.lease/3, max(left, 0))) {
 				return
 			}
 			if left = time.Until(sent.Add(o.believed())); left <= 0 {
@@ -311,7 +324,7 @@ func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) erro
 				return ErrFenced
 			}
 		}
-		if !sleep(ctx, pause) {
+		if !idle.For(ctx, pause) {
 			return errors.Join(ErrUnanswered, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 const (
@@ -21,7 +22,7 @@ func (r *runner) sweep(ctx context.Context) {
 		return
 	}
 	pause := time.Duration(r.began.UnixNano()) % sweepEvery
-	for sleep(ctx, pause) {
+	for idle.For(ctx, pause) {
 		swept, more, err := s.Sweep(ctx, r.cfg.Retention, sweepBatch)
 		pause = sweepEvery
 		switch {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // Held is a lock that is held. All methods may be called concurrently.
@@ -82,7 +83,7 @@ func (h *Held) beat() {
 	defer close(h.done)
 	defer h.expiry.Stop()
 	third := h.l.o.Lease / 3
-	for pause := third; sleep(h.ctx, pause); {
+	for pause := third; idle.For(h.ctx, pause); {
 		pause = third
 		if h.silent() {
 			// A holder that hangs must not keep the lock for ever (FM8): its lease ends by itself. It may speak up until then.
@@ -172,7 +173,7 @@ func (h *Held) Unlock(ctx context.Context) error {
 			h.unlocked = true // Applied, or Lost: it is not ours in either case
 			return nil
 		}
-		if time.Until(h.deadline) <= 0 || !sleep(ctx, pause) {
+		if time.Until(h.deadline) <= 0 || !idle.For(ctx, pause) {
 			return fmt.Errorf("unlock %q: not known whether it is free before its lease ends: %w", h.Name(),
 				errors.Join(err, context.Cause(ctx)))
 		}

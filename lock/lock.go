@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // ErrHeld reports that somebody else holds the lock.
@@ -159,7 +160,7 @@ func (l *Locker) acquire(ctx context.Context, name string, wait bool) (*Held, er
 		default:
 			return nil, fmt.Errorf("acquire lock %q in scope %q: its record answers %s: %w", name, l.o.Scope, g.Verdict, ErrNotLock)
 		}
-		if !sleep(ctx, jitter(pause)) {
+		if !idle.For(ctx, jitter(pause)) {
 			return nil, fmt.Errorf("acquire lock %q: %w", name, errors.Join(last, context.Cause(ctx)))
 		}
 	}
@@ -197,14 +198,3 @@ func (l *Locker) reopen(ctx context.Context, g driver.Grant) error {
 
 // jitter spreads the looks of many waiters: between half of d and all of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // HeaderID is the header that carries the id of every published message: brokers give messages ids of their own. Keys
@@ -137,7 +138,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.cfg.Logger.Warn("outbox: receive failed, trying again", "outbox", r.name, "err", err)
 		}
 		if err != nil || r.failing {
-			pause(ctx, r.cfg.RetryMin)
+			idle.For(ctx, r.cfg.RetryMin)
 		}
 	}
 	return nil
@@ -150,13 +151,4 @@ func (r *Relay) backoff(n int) time.Duration {
 		d *= 2
 	}
 	return min(d, r.cfg.RetryMax)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // fate is what became of a message in a round.
@@ -259,7 +260,7 @@ func (x *round) settle(ctx context.Context) {
 				"messages", len(ss), "err", err)
 			return
 		}
-		pause(ctx, time.Duration(try)*100*time.Millisecond)
+		idle.For(ctx, time.Duration(try)*100*time.Millisecond)
 	}
 }
 

@@ -167,8 +167,8 @@ type wire struct {
 	// loseClaim, loseExtend and loseFinish count answers that get lost after the request was carried out.
 	loseClaim, loseExtend, loseFinish atomic.Int32
 	// lost is called after a lost answer of Finish.
-	lost                     func()
-	claims, extends, finishs atomic.Int32
+	lost                      func()
+	claims, extends, finishes atomic.Int32
 }
 
 var errCut = errors.New("the connection was cut")
@@ -195,7 +195,7 @@ func (w *wire) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold
 }
 
 func (w *wire) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	w.finishs.Add(1)
+	w.finishes.Add(1)
 	out, err := w.Store.Finish(ctx, f...)
 	if w.loseFinish.Add(-1) >= 0 {
 		if w.lost != nil {

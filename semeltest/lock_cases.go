@@ -59,7 +59,7 @@ func testUnlock(t testing.TB, s LockSetup) {
 	stillHeld(t, b, "while it is held")
 	stillHeld(t, a, "while the same program holds it")
 	unlock(t, first)
-	if cause := context.Cause(first.Context()); cause != context.Canceled {
+	if cause := context.Cause(first.Context()); !errors.Is(cause, context.Canceled) {
 		t.Errorf("unlocking ended the context with %v, wanted %v", cause, context.Canceled)
 	}
 	second := tryLock(t, b, first)
@@ -129,7 +129,7 @@ func testTakeover(t testing.TB, s LockSetup) {
 	for range 20 {
 		unlock(t, stalled)
 	}
-	if n := w.finishs.Load(); n > tries {
+	if n := w.finishes.Load(); n > tries {
 		t.Errorf("unlocking a lost lock again and again sent %d writes, wanted %d", n, tries)
 	}
 	stillHeld(t, newLocker(t, s.Store, ages), "after the stale holder extended and unlocked")
@@ -192,8 +192,8 @@ func testLateUnlock(t testing.TB, s LockSetup) {
 	w.lost = func() { next = tryLock(t, other, h) }
 	w.loseFinish.Store(1)
 	unlock(t, h)
-	if next == nil || w.finishs.Load() != 2 {
-		t.Fatalf("%d writes, wanted the lost one and its repetition", w.finishs.Load())
+	if next == nil || w.finishes.Load() != 2 {
+		t.Fatalf("%d writes, wanted the lost one and its repetition", w.finishes.Load())
 	}
 	stillHeld(t, newLocker(t, s.Store, ages), "after a repeated unlocking by the former holder")
 	unlock(t, next)
@@ -309,30 +309,31 @@ func testLockDo(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	mine := errors.New("the work failed")
-	if err := l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { return mine }); err != mine {
+	err := l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { return mine })
+	if !errors.Is(err, mine) || err.Error() != mine.Error() {
 		t.Errorf("Do answered %v, wanted the function's own error", err)
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() {
-			if v := recover(); v != mine {
+			if v := recover(); v != "out of cheese" {
 				t.Errorf("the panic became %v", v)
 			}
 			_ = l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { runtime.Goexit(); return nil })
 		}()
-		_ = l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { panic(mine) })
+		_ = l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { panic("out of cheese") })
 	}()
 	<-done
 	h := tryLock(t, other, nil)
-	before := w.finishs.Load()
+	before := w.finishes.Load()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := l.Do(short, lockName, func(context.Context, *lock.Held) error { t.Error("it ran without the lock"); return nil })
+	err = l.Do(short, lockName, func(context.Context, *lock.Held) error { t.Error("it ran without the lock"); return nil })
 	if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Do without the lock: %v", err)
 	}
-	if n := w.finishs.Load(); n != before {
+	if n := w.finishes.Load(); n != before {
 		t.Errorf("who did not get the lock sent %d writes to unlock it", n-before)
 	}
 	stillHeld(t, l, "after somebody else gave up")

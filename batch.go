@@ -3,7 +3,6 @@ package semel
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
@@ -73,7 +72,7 @@ func (r *runner) batchEffects(o *order) (handle, effects any) {
 func (r *runner) guardedBatch(ctx context.Context, tx any, batch []*Attempt) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = r.panicked(v, batch[0])
 		}
 	}()
 	return r.batch.handleBatch(ctx, tx, batch)

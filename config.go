@@ -49,6 +49,9 @@ type Config struct {
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
 	Fingerprint FingerprintFunc
+	// Versions makes keys entities whose messages replace each other: ByVersion, ByTimestamp, BySequence. Defaults to nil:
+	// each key takes effect once.
+	Versions *Versions
 
 	// Takeover says what happens to a run whose outcome nobody knows. Defaults to Resume.
 	Takeover Takeover
@@ -80,10 +83,20 @@ type Config struct {
 	// What has not started is given back at once.
 	Grace time.Duration
 
+	// Rate bounds how many runs are started in a second. Defaults to no limit.
+	Rate Rate
+	// PerGroup bounds the runs of each group of messages, a tenant's say. Defaults to no limit.
+	PerGroup GroupLimit
+
 	// MaxAttempts is the number of failed runs after which a message becomes a dead letter. Defaults to 5.
 	MaxAttempts int
 	// Backoff bounds the delay before the next attempt: Min doubling up to Max, with jitter.
 	Backoff Backoff
+	// Retry says otherwise for classes of failures; the first rule that matches decides. Defaults to none.
+	Retry []RetryRule
+	// Breaker keeps runs away from a downstream that is not there. Its zero value opens after five errors in a row that are
+	// marked Unavailable.
+	Breaker Breaker
 	// Retention is how long a record outlives its message; it must cover the horizon of late duplicates. Defaults to
 	// 14 days.
 	Retention time.Duration
@@ -100,6 +113,3 @@ type Config struct {
 	// Logger gets what a person may have to look at. Defaults to a logger that discards.
 	Logger *slog.Logger
 }
-
-// Backoff bounds delays that double. The zero value is 1 s to 5 min.
-type Backoff struct{ Min, Max time.Duration }

@@ -29,10 +29,13 @@ type Consumer struct {
 	batch      batched
 	joins      bool
 	handle     func(ctx context.Context, a *Attempt) error
+	rules      ruleSet
 
 	mu      sync.Mutex
 	running bool
 	summary Summary
+	load    Load
+	speed   speedometer
 }
 
 // New checks a configuration and makes a consumer of it. It does no I/O. Errors are *ConfigError, or wrap ErrNoTx when
@@ -41,7 +44,7 @@ func New(cfg Config) (*Consumer, error) {
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features()}
+	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
 	c.committer, _ = cfg.Store.(driver.Committer)
 	c.transactor, _ = cfg.Store.(driver.Transactor)
 	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
@@ -64,6 +67,11 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	if c.mode != machine.Open && c.joins {
 		c.mode = machine.Joined
+	}
+	if check, ok := cfg.Handler.(StoreChecker); ok {
+		if err := check.CheckStore(cfg.Store); err != nil {
+			return nil, err
+		}
 	}
 	c.handle = cfg.Handler.Handle
 	if len(cfg.Middleware) > 0 {
@@ -127,10 +135,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return errors.New("semel: consumer is running already")
 	}
 	c.running = true
+	c.speed.start(time.Now(), handled(&c.summary))
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.running = false
+		c.running, c.load = false, Load{Slots: c.load.Slots, Breaker: c.load.Breaker}
 		c.mu.Unlock()
 	}()
 	return newRunner(ctx, c).loop(ctx)
@@ -265,11 +274,14 @@ func (r *runner) publish() {
 	s := Summary{
 		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
 		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, Busy: n.Busy,
-		Mismatched: n.Mismatched, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
+		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
 		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
+	load := r.m.Load()
+	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()
-	r.summary = s
+	r.summary, r.load = s, l
+	r.speed.note(now, handled(&s))
 	r.mu.Unlock()
 }
 

@@ -22,6 +22,11 @@ var (
 	ErrFailed = errors.New("semel: key failed for good")
 	// ErrUncertain: the key is parked, because nobody knows whether its effect happened (Do only).
 	ErrUncertain = errors.New("semel: outcome of an earlier run is uncertain")
+	// ErrStale: a newer version of the key was applied (Do with WithVersion only).
+	ErrStale = errors.New("semel: a newer version was applied")
+	// ErrLate: the version comes too late, and a newer one may have been applied, or its place in the sequence was passed
+	// over (Do with WithVersion only).
+	ErrLate = errors.New("semel: version comes too late")
 	// ErrUnanswered: a write was not answered in time; nobody knows whether it was applied.
 	ErrUnanswered = errors.New("semel: write not answered")
 	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.

@@ -14,6 +14,7 @@ const (
 	Executed        Decision = "executed"         // the handler ran and its effect is recorded
 	Replayed        Decision = "replayed"         // a duplicate of a completed key: acked, the stored result stands
 	BusyDeferred    Decision = "busy_deferred"    // somebody else runs the key: given back
+	Stale           Decision = "stale"            // a newer version of the key is applied: acked
 	TakenOver       Decision = "taken_over"       // a run was taken over from a worker that went without a word (not an end)
 	Mismatched      Decision = "mismatched"       // the key came with another payload: letter
 	Retried         Decision = "retried"          // the run failed and will be repeated
@@ -48,8 +49,8 @@ const (
 	EventDecided  EventKind = "decided"  // how the delivery ended: Decision
 	EventSettled  EventKind = "settled"  // the queue was told: Action, Outcome
 	EventDoubt    EventKind = "doubt"    // nobody can know any more whether an effect happened (U-event)
-	EventPaused   EventKind = "paused"   // the store does not answer: polling stops
-	EventResumed  EventKind = "resumed"  // the store answers again
+	EventPaused   EventKind = "paused"   // the store does not answer, or the breaker opened (Reason, After): polling stops
+	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
 )
 

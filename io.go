@@ -37,6 +37,9 @@ func (r *runner) receive(a machine.Action) {
 	for i := range ds {
 		arrivals[i].Delivery = ds[i]
 		r.identify(&arrivals[i])
+		if r.cfg.PerGroup.on() {
+			arrivals[i].Pool = r.pool(&arrivals[i].Message)
+		}
 	}
 	r.post(machine.Event{Kind: machine.Received, Arrivals: arrivals, Sent: returned, Err: err})
 }
@@ -66,6 +69,12 @@ func (r *runner) identify(a *machine.Arrival) {
 	if r.cfg.Fingerprint != nil {
 		if a.Fingerprint, err = r.cfg.Fingerprint(&a.Message); err != nil {
 			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
+		}
+	}
+	if v := r.cfg.Versions; v != nil {
+		a.Version, a.After, err = v.take(&a.Message)
+		if a.Age = v.age(&a.Message); err != nil {
+			a.KeyErr, a.BadVersion = err, true
 		}
 	}
 }
@@ -104,7 +113,9 @@ func (r *runner) finish(a machine.Action) {
 	if err == nil && len(out) != len(a.Works) {
 		err = errShort
 	}
-	r.post(machine.Event{Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Works: a.Works, Outcomes: out, Err: err})
+	r.post(machine.Event{
+		Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Works: a.Works, Outcomes: out, Err: err, Result: r.refused(err),
+	})
 }
 
 func (r *runner) settle(a machine.Action) {
@@ -199,7 +210,9 @@ func (r *runner) commit(a machine.Action) {
 		_ = o.tx.Rollback(ctx)
 	}
 	o.cancel()
-	r.post(machine.Event{Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Works: a.Works, Err: err})
+	r.post(machine.Event{
+		Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Works: a.Works, Err: err, Result: r.refused(err),
+	})
 }
 
 func (r *runner) rollback(a machine.Action) {

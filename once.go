@@ -21,6 +21,7 @@ type doConfig struct {
 	lease       time.Duration
 	retention   time.Duration
 	fingerprint Fingerprint
+	version     Version
 	takeover    Takeover
 	probe       ProbeFunc
 	wait        bool
@@ -36,6 +37,11 @@ func WithRetention(d time.Duration) DoOption { return func(c *doConfig) { c.rete
 
 // WithFingerprint guards against the same key with another payload: such a call gets ErrMismatch.
 func WithFingerprint(f Fingerprint) DoOption { return func(c *doConfig) { c.fingerprint = f } }
+
+// WithVersion makes the key an entity whose calls replace each other (see Versions): a call with an older version than
+// the one that was applied gets ErrStale. Give a fingerprint too: without one the same version with another payload is
+// taken for a repetition.
+func WithVersion(v Version) DoOption { return func(c *doConfig) { c.version = v } }
 
 // WithTakeover sets what happens after a run whose outcome nobody knows; Probe needs WithProbe.
 func WithTakeover(t Takeover) DoOption { return func(c *doConfig) { c.takeover = t } }
@@ -60,7 +66,7 @@ func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.c
 //
 // Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
 // until the lease or ctx ends; it never repeats fn. Errors: what fn returned (the key is released and can be tried
-// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain; ErrFenced when the lease
+// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate; ErrFenced when the lease
 // was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known, or the claim was not
 // answered (WithClaimTimeout).
 func Do[T any](
@@ -95,11 +101,13 @@ func Do[T any](
 
 var doDecisions = map[driver.Verdict]Decision{
 	driver.Busy: BusyDeferred, driver.Failed: DeadLettered, driver.Parked: ParkedUncertain, driver.Mismatch: Mismatched,
+	driver.Stale: Stale, driver.Late: Stale,
 }
 
 func refusal(k Key, g driver.Grant) error {
 	why := map[driver.Verdict]error{
 		driver.Busy: ErrBusy, driver.Failed: ErrFailed, driver.Parked: ErrUncertain, driver.Mismatch: ErrMismatch,
+		driver.Stale: ErrStale, driver.Late: ErrLate,
 	}[g.Verdict]
 	if g.Reason != "" {
 		return fmt.Errorf("key %q: %w: %s", k.Raw, why, g.Reason)
@@ -115,7 +123,7 @@ type once struct {
 
 // claim asks until there is an answer: an unanswered claim may be ours, and is repeated with the same nonce (law 5).
 func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
-	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Lease: o.lease, Takeover: o.takeover}
+	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Lease: o.lease, Takeover: o.takeover, Version: o.version}
 	_, _ = rand.Read(c.Nonce[:])
 	answered := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -257,7 +265,7 @@ func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 		if out.notApplied {
 			f.Ran = driver.NotApplied
 		}
-		f.RetryAfter, f.Refund = out.after, out.busy
+		f.RetryAfter, f.Refund = out.after, out.busy || out.unavailable
 	}
 	switch {
 	case errors.Is(err, ErrUncertain), out != nil && out.parked, g.Takeover == Once && f.Ran != driver.NotApplied:

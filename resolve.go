@@ -46,6 +46,11 @@ func (c *Config) resolve() error {
 	if c.Consumer == "" {
 		return &ConfigError{"Consumer", "is empty, and the queue has no name", "name the consumer"}
 	}
+	if c.Versions != nil {
+		if err := c.resolveVersions(); err != nil {
+			return err
+		}
+	}
 	if c.Key == nil {
 		c.Key = KeyByID
 	}
@@ -60,6 +65,7 @@ func (c *Config) resolve() error {
 	fill(&c.ResultMax, DefaultResultMax)
 	fill(&c.Backoff.Min, DefaultBackoffMin)
 	fill(&c.Backoff.Max, max(DefaultBackoffMax, c.Backoff.Min))
+	c.Breaker.resolve()
 	if s.MaxResult > 0 {
 		c.ResultMax = min(c.ResultMax, s.MaxResult)
 	}
@@ -86,6 +92,8 @@ func fill[T int | time.Duration](v *T, def T) {
 	}
 }
 
+const rateMend = "use 0 for none, or 0.0001 to 1000000 in a second, and a burst of 0 to 100000"
+
 func (c *Config) check(q driver.QueueFeatures) error {
 	for _, f := range []struct {
 		name string
@@ -104,10 +112,23 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"ResultMax", c.ResultMax < 0, "use a positive number of bytes"},
 		{"Limit", c.Limit < 0, "use 0 for none"},
 		{"Backoff", c.Backoff.Min < 0 || c.Backoff.Max < c.Backoff.Min, "use 0 < Min ≤ Max"},
+		{"Rate", c.Rate.bad(), rateMend},
+		{"PerGroup.Rate", c.PerGroup.Rate.bad(), rateMend},
+		{"PerGroup.Concurrency", c.PerGroup.Concurrency < 0, "use 0 for no limit"},
+		{"PerGroup", c.PerGroup.By != nil && !c.PerGroup.on(), "set Concurrency or Rate beside By"},
+		{"Breaker.Ratio", !(c.Breaker.Ratio >= 0 && c.Breaker.Ratio <= 1), "use 0 to 1"},
+		{"Breaker.Window", c.Breaker.Window < 0, "use a positive duration"},
+		{"Breaker.MinRuns", c.Breaker.MinRuns < 0, "use a positive number"},
+		{"Breaker.Open", c.Breaker.Open.Min < 0 || c.Breaker.Open.Max < c.Breaker.Open.Min, "use 0 < Min ≤ Max"},
 		{"Takeover", c.Takeover > Once, "use Resume, Probe or Once"},
 	} {
 		if f.bad {
 			return &ConfigError{f.name, "is out of range", f.mend}
+		}
+	}
+	for i := range c.Retry {
+		if field, mend := c.Retry[i].check(); mend != "" {
+			return &ConfigError{fmt.Sprintf("Retry[%d]%s", i, field), "cannot be used", mend}
 		}
 	}
 	if c.Takeover == Probe && c.Probe == nil {
@@ -158,9 +179,13 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
 		Timeout: c.timeout(), MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
 		MaxAttempts: c.cfg.MaxAttempts, BackoffMin: c.cfg.Backoff.Min, BackoffMax: c.cfg.Backoff.Max,
-		Keep: c.cfg.Retention, ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit,
-		Takeover: c.cfg.Takeover, Probes: c.cfg.Probe != nil,
+		Keep: c.cfg.Retention, ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit, Breaker: c.cfg.Breaker.machine(),
+		Every: c.cfg.Rate.every(), Burst: c.cfg.Rate.burst(),
+		PoolEvery: c.cfg.PerGroup.Rate.every(), PoolBurst: c.cfg.PerGroup.Rate.burst(),
+		PoolConcurrency: c.cfg.PerGroup.Concurrency,
+		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
+		Park: c.cfg.park(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		// Notes cost: they are made only when somebody listens.
 		Notes: c.observed(),

@@ -171,10 +171,18 @@ func (r *runner) effectsFor(x *order) any {
 func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context, *Attempt) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = r.panicked(v, a)
 		}
 	}()
 	return f(ctx, a)
+}
+
+// panicked makes an error of a panic. Its stack goes to the log: letters and records carry the error alone.
+func (r *runner) panicked(v any, a *Attempt) error {
+	e := &PanicError{Value: v, Stack: debug.Stack()}
+	r.cfg.Logger.Error("the handler panicked", logKey, a.Key.Raw, logMessageID, a.ID, logAttempt, a.Number,
+		"panic", fmt.Sprint(v), "stack", string(e.Stack))
+	return e
 }
 
 // resultOf translates what a handler returned into the machine's terms.
@@ -203,36 +211,6 @@ func (r *runner) success(x *order, a *Attempt) machine.Result {
 	return machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
 }
 
-// failure is the result of a run that returned an error.
-func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
-	res := machine.Result{Class: machine.Failed, Err: err}
-	// The effects of an InTx handler were never sent, or are rolled back: its failure is certain to have had none.
-	res.NotApplied = r.tx != nil
-	var o *outcomeError
-	switch {
-	case errors.As(err, &o):
-		res.NotApplied = res.NotApplied || o.notApplied
-		res.After, res.HasAfter, res.Compensated = o.after, o.hasAfter, o.compensated
-		switch {
-		case o.drop:
-			res.Class = machine.Dropped
-		case o.parked:
-			res.Class = machine.Parked
-		case o.permanent:
-			res.Class = machine.Permanent
-		case o.busy:
-			res.Class = machine.Deferred
-		}
-	case r.transient(x, err):
-		res.Class = machine.Transient
-	default:
-		if cause := ctx.ended(); cause != nil && errors.Is(err, context.Canceled) {
-			res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
-		}
-	}
-	return res
-}
-
 // checkEmitted refuses messages that no write could send. Repeating the run would not mend that, and only repeat what
 // else it does.
 func (r *runner) checkEmitted(x *order, a *Attempt) error {
@@ -259,6 +237,9 @@ func (r *runner) probe(ctx context.Context, a *Attempt) machine.Result {
 	res := machine.Result{Value: a.result, Err: err, Probe: machine.ProbeUnknown}
 	switch {
 	case err != nil:
+		if r.outage(&res, err); res.Class == machine.Unavailable {
+			break // it is asked again
+		}
 		r.cfg.Logger.Warn("probe failed: the key is parked", "key", a.Key.Raw, "err", err)
 	case answer == ProbeApplied:
 		res.Probe = machine.ProbeApplied

@@ -37,9 +37,9 @@ type breaker struct {
 	trial *Item         // the one that tries
 	row   int           // failures in a row
 	// The runs within the present half of the window and the one before.
-	runs, bad         [2]int
-	halfAt            time.Duration
-	reason            string
+	runs, bad [2]int
+	halfAt    time.Duration
+	reason    string
 }
 
 // maxAsked is how many times its longest pause a downstream can ask for.

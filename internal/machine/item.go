@@ -46,7 +46,7 @@ type Item struct {
 	startedAt         time.Duration
 	wakeAt            time.Duration // phHeld: claim again at
 	arrivedAt         time.Duration
-	noExtend          bool          // its hard limit has passed: the lease ends by itself
+	noExtend          bool // its hard limit has passed: the lease ends by itself
 	cancelled         Cause
 	lost              bool // somebody else owns the record
 

@@ -1,0 +1,148 @@
+package verify
+
+import (
+	"errors"
+	"runtime"
+)
+
+// Effect is one thing that a process did to the world.
+type Effect struct {
+	// Name says what: method and URL, the SQL, or what [Process.Effect] was told.
+	Name string
+	// Key is what the other side deduplicates by; "" = nothing.
+	Key string
+	// Process is who did it, from 1; Run counts the runs of its handler, from 1.
+	Process, Run int
+	// Where it was done when it was not done in a run ("Config.Key"); "" = in a run.
+	Where string
+	// Ended: the run's context had ended before.
+	Ended bool
+	// Queued: it committed with the record, and cannot happen without it.
+	Queued bool
+
+	kind    effectKind
+	natural bool   // the same again changes nothing (PUT, DELETE): Key is made of its content
+	content string // compared between attempts with one key; "" = not known
+	nth     int    // which of this name in its process, from 0
+	inTx    bool   // inside of the program's own SQL transaction
+}
+
+type effectKind uint8
+
+const (
+	explicit effectKind = iota
+	request
+	statement
+	commit // of the program's own SQL transaction; what it commits are effects of their own
+	queued
+	emitted
+)
+
+var (
+	errNotSent = errors.New("verify: connection refused")
+	errNoReply = errors.New("verify: connection reset: the answer is lost")
+)
+
+// effect does one effect of the process under the schedule's fault. do tells whether it happened. The goroutine ends here
+// when the process dies.
+func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
+	hit := p.enter(&e)
+	if hit {
+		switch p.w.fault.kind {
+		case CrashBefore:
+			p.die()
+		case NotSent:
+			return errNotSent
+		case LeaseLost, Paused, DuplicateMeanwhile:
+			p.stall()
+		}
+	}
+	p.alive()
+	e.Ended = p.ended()
+	happened, err := do()
+	if happened {
+		p.w.record(e)
+	}
+	if hit {
+		switch p.w.fault.kind {
+		case CrashAfter, DuplicateTakesOver:
+			p.die()
+		case AnswerLost:
+			return errNoReply
+		case AnswerLate:
+			p.stall()
+		}
+	}
+	p.alive()
+	return err
+}
+
+// enter completes e and tells whether the fault strikes here. What is done while a process starts is not judged.
+func (p *Process) enter(e *Effect) (hit bool) {
+	p.alive()
+	p.w.update(func() {
+		e.Process, e.Run, e.Where = p.number, p.runs, p.where()
+		if e.kind != commit {
+			e.nth = p.seen[e.Name]
+			p.seen[e.Name]++
+		}
+		f := &p.w.fault
+		if p.number != 1 || p.w.struck || e.Where != "" || f.kind.whole() || f.target != (target{e.Name, e.nth}) {
+			return
+		}
+		p.w.struck, hit = true, true
+	})
+	return hit
+}
+
+// alive ends the goroutine when the process is dead, or the schedule over: what it did after that was never done.
+func (p *Process) alive() {
+	p.w.mu.Lock()
+	gone := p.dead || p.w.over
+	p.w.mu.Unlock()
+	if gone {
+		runtime.Goexit()
+	}
+}
+
+// stall keeps the effect until another worker has finished.
+func (p *Process) stall() {
+	p.w.update(func() { p.w.stalled = true })
+	for {
+		p.w.mu.Lock()
+		changed, on := p.w.changed, p.w.released || p.w.over || p.dead
+		p.w.mu.Unlock()
+		if on {
+			return
+		}
+		<-changed
+	}
+}
+
+// where names the place outside of a run; "" inside. The lock is held.
+func (p *Process) where() string {
+	switch {
+	case p.phase != "":
+		return p.phase
+	case p.running > 0 || !p.around && p.holding > 0:
+		return ""
+	case p.runs > 0:
+		return afterRun
+	}
+	return beforeClaim
+}
+
+// Places outside of a run.
+const (
+	starting    = "start"
+	beforeClaim = "before the claim"
+	afterRun    = "after the handler returned"
+)
+
+// record notes what happened. It is nobody's message's when a process does it while it starts.
+func (w *world) record(e Effect) {
+	if e.Where == starting {
+		return
+	}
+	w.update(func() { w.effects = append(w.effects, e) })
+}

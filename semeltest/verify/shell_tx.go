@@ -1,0 +1,156 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// Offers is the inner store's; *semel.Statements are taken whether it has SQL or not, because a handler can be judged by
+// what it queued.
+func (s committer) Offers(effects any) bool {
+	if s.c.Offers(effects) {
+		return true
+	}
+	b, ok := effects.(**semel.Statements)
+	if ok {
+		*b = &semel.Statements{}
+	}
+	return ok
+}
+
+// sql tells whether the inner store carries queued statements out.
+func (s committer) sql() bool { return s.c.Offers(new(*semel.Statements)) }
+
+// Joins is false: see shell.
+func (s committer) Joins(driver.Queue) bool { return false }
+
+// Commit writes works in the inner store.
+func (s committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	return s.finish(w, func(w []driver.Work) ([]driver.Outcome, error) {
+		return s.c.Commit(ctx, s.carried(w)...)
+	})
+}
+
+// carried takes out the statements that the inner store cannot carry out.
+func (s committer) carried(w []driver.Work) []driver.Work {
+	if s.sql() {
+		return w
+	}
+	w = slices.Clone(w)
+	for i := range w {
+		if _, ok := w[i].Effects.(*semel.Statements); ok {
+			w[i].Effects = nil
+		}
+	}
+	return w
+}
+
+// OffersTx is the inner store's.
+func (s transactor) OffersTx(handle any) bool { return s.t.OffersTx(handle) }
+
+// Begin opens a transaction in the inner store.
+func (s transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	if s.dead() {
+		return nil, s.busy(c), nil
+	}
+	s.note(c)
+	tx, gs, err := s.t.Begin(ctx, c...)
+	if err != nil || tx == nil {
+		return tx, gs, err
+	}
+	x := &shellTx{Tx: tx, s: s.committer, claims: c}
+	s.mu.Lock()
+	s.open[x] = true
+	s.mu.Unlock()
+	s.count(1)
+	if s.acquired(gs) && s.p.strikes(CrashAtStart) {
+		s.p.kill()
+		return nil, s.busy(c), nil
+	}
+	return x, gs, nil
+}
+
+// shellTx is an open transaction of a process (modes B and C).
+type shellTx struct {
+	driver.Tx
+	s      committer
+	claims []driver.Claim
+}
+
+// As is the inner transaction's; *semel.Statements are a buffer, as in Offers.
+func (x *shellTx) As(handle any) bool { return x.Tx.As(handle) }
+
+// Transient is the inner transaction's.
+func (x *shellTx) Transient(err error) bool {
+	c, ok := x.Tx.(driver.TxClassifier)
+	return ok && c.Transient(err)
+}
+
+// Commit commits, with the faults that strike around a completion.
+func (x *shellTx) Commit(ctx context.Context, w ...driver.Work) error {
+	defer x.end()
+	_, err := x.s.finish(w, func(w []driver.Work) ([]driver.Outcome, error) {
+		if err := x.Tx.Commit(ctx, x.s.carried(w)...); err != nil {
+			return nil, err
+		}
+		out := make([]driver.Outcome, len(w))
+		for i := range out {
+			out[i] = driver.Applied
+		}
+		return out, nil
+	})
+	if err == nil && x.s.dead() {
+		return fmt.Errorf("commit: %w", errNoReply)
+	}
+	return err
+}
+
+// Rollback gives everything back.
+func (x *shellTx) Rollback(ctx context.Context) error {
+	x.end()
+	return x.Tx.Rollback(ctx)
+}
+
+func (x *shellTx) end() {
+	x.s.mu.Lock()
+	was := x.s.open[x]
+	delete(x.s.open, x)
+	x.s.mu.Unlock()
+	if was {
+		x.s.count(-1)
+	}
+}
+
+// commit notes what became durable together with a record, once for each attempt: a repeated write is no second effect.
+func (w *world) commit(p *Process, work *driver.Work) {
+	w.update(func() {
+		f := &work.Finish
+		if f.Final == driver.Release || w.committed[f.Hold] {
+			return
+		}
+		w.committed[f.Hold] = true
+		switch f.Final {
+		case driver.Complete:
+			w.completed = true
+		case driver.Park:
+			w.parked = true
+		case driver.Fail:
+			w.failed = true
+		}
+		e := Effect{Process: p.number, Run: p.runs, Queued: true}
+		if b, ok := work.Effects.(*semel.Statements); ok && b != nil {
+			for _, s := range b.List {
+				e.kind, e.Name, e.content = queued, s.SQL, fmt.Sprint(s.Args...)
+				w.effects = append(w.effects, e)
+			}
+		}
+		for i := range work.Emit {
+			e.kind, e.Name, e.Key, e.content = emitted, "emit to "+work.Emit[i].Queue, work.Emit[i].ID, ""
+			w.effects = append(w.effects, e)
+		}
+	})
+}

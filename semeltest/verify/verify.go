@@ -1,0 +1,196 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/semel-dev/semel"
+)
+
+// plainRuns is how often the plain run is played, to see whether the handler does the same every time.
+const plainRuns = 3
+
+// Handler plays every bad schedule and fails the test with one error for each finding. It answers the report, for tests
+// that want to look further.
+func Handler(t testing.TB, o Options) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.Findings {
+		t.Error(r.Findings[i].String())
+	}
+	for _, n := range r.Notes {
+		t.Log("note: " + n)
+	}
+	t.Log(r.Summary())
+	return r
+}
+
+// Run is [Handler] without a test. Its error says that the schedules could not be played: options that cannot be used, a
+// store that does not open, ctx done. What is wrong with the handler is in the report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.resolve(); err != nil {
+		return nil, err
+	}
+	r := &Report{Effects: map[string][]Effect{}}
+	for i, m := range o.Messages {
+		if m.ID == "" {
+			m.ID = fmt.Sprintf("message-%d", i+1)
+		}
+		m.Queue, m.Delay = "", 0
+		if _, twice := r.Effects[m.ID]; twice {
+			return nil, fieldError("Messages", fmt.Sprintf("has the id %q twice", m.ID), "give each sample another one")
+		}
+		if err := message(ctx, &o, r, m); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// message plays all schedules for one message.
+func message(ctx context.Context, o *Options, r *Report, m semel.Message) error {
+	j := &judge{opts: o, report: r, msg: m.ID, found: map[string]int{}}
+	how, ok, err := j.plains(ctx, m)
+	if err != nil || !ok {
+		return err
+	}
+	for _, f := range plan(j.plain, how) {
+		w, state, err := j.play(ctx, m, f)
+		if errors.Is(err, errHangs) {
+			j.hangs(w)
+			r.Notes = append(r.Notes, fmt.Sprintf("message %q: the schedules after the one that did not end were not played", m.ID))
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !w.struck {
+			if f.place >= 0 {
+				j.missed(w)
+			}
+			continue // a run that never completes offers no completion to strike
+		}
+		out := &r.Schedules[len(r.Schedules)-1]
+		out.Findings = j.schedule(w, state)
+	}
+	return nil
+}
+
+// plains plays the plain runs. ok is false when nothing can be compared with them.
+func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok bool, err error) {
+	others := j.report.Effects
+	for i := range plainRuns {
+		w, state, err := j.play(ctx, m, fault{place: -1})
+		if errors.Is(err, errHangs) {
+			j.report.Effects[m.ID] = nil
+			j.hangs(w)
+			return how, false, nil
+		}
+		if err != nil {
+			return how, false, err
+		}
+		inRuns := slices.DeleteFunc(slices.Clone(w.effects), func(e Effect) bool { return e.Where != "" })
+		if i > 0 {
+			if !j.repeatable(w, inRuns, state) {
+				return how, false, nil
+			}
+			continue
+		}
+		how, j.plain, j.state = w.how, inRuns, state
+		j.outside(w)
+		j.keys(w, others)
+		j.report.Effects = withEffects(others, m.ID, inRuns)
+		if !w.completed {
+			j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: the plain run did not complete it (%s)", m.ID, w.ended[m.ID]))
+		}
+		if len(w.effects) == 0 && j.opts.State == nil {
+			j.add(w, "nothing", Finding{
+				Cause: NothingRecorded,
+				Why:   "no request, statement or effect went through the Process, and there is no Options.State",
+				Mend:  "give the handler Process.Client or Transport, Process.DB or Connect, or wrap what it does in Process.Effect",
+			})
+			return how, false, nil
+		}
+	}
+	twins, err := j.twins(ctx, m)
+	how.twins = twins
+	return how, err == nil, err
+}
+
+func withEffects(all map[string][]Effect, id string, es []Effect) map[string][]Effect {
+	all[id] = es
+	return all
+}
+
+// twins finds out whether a message with another id has the same key.
+func (j *judge) twins(ctx context.Context, m semel.Message) (bool, error) {
+	w, _, err := j.play(ctx, m, fault{kind: DuplicateAfter, place: -1})
+	j.report.Schedules = j.report.Schedules[:len(j.report.Schedules)-1] // it is played again when it means something
+	if err != nil && !errors.Is(err, errHangs) {
+		return false, err
+	}
+	if w.keyCount() != 1 {
+		j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: its key follows the message id, so that a producer that "+
+			"sends twice makes two acts of one; schedules with duplicates were left out (semel.KeyFromJSON, or a header)", m.ID))
+		return false, nil
+	}
+	return true, nil
+}
+
+// play plays one schedule and enters it into the report.
+func (j *judge) play(ctx context.Context, m semel.Message, f fault) (w *world, state any, err error) {
+	w = newWorld(ctx, j.opts, m, f)
+	err = w.play()
+	if ctx.Err() != nil {
+		return w, nil, fmt.Errorf("play schedule: %w", context.Cause(ctx))
+	}
+	out := Outcome{Message: m.ID, Schedule: f.kind, Place: f.place + 1, Struck: w.struck, End: w.end(err)}
+	if f.place >= 0 {
+		out.Effect = f.target.name
+	}
+	j.report.Schedules = append(j.report.Schedules, out)
+	if err == nil && j.opts.State != nil {
+		state = j.opts.State()
+	}
+	return w, state, err
+}
+
+// end is what became of the message.
+func (w *world) end(err error) string {
+	switch {
+	case err != nil:
+		return "hangs"
+	case w.completed:
+		return "completed"
+	case w.parked:
+		return "uncertain"
+	case w.failed:
+		return "dead"
+	}
+	return "letter"
+}
+
+// hangs reports a schedule that did not end.
+func (j *judge) hangs(w *world) {
+	f := Finding{
+		Cause: Hangs,
+		Why:   fmt.Sprintf("the handler had not returned, or the message was not settled, after %v", j.opts.Limit),
+		Mend:  "give every call a timeout, pass ctx to it, and return when ctx ends; or raise Options.Limit",
+	}
+	j.add(w, "hangs", f)
+}
+
+// missed reports a fault whose effect did not come.
+func (j *judge) missed(w *world) {
+	j.add(w, "repeatable", Finding{
+		Cause: NotRepeatable,
+		Why:   fmt.Sprintf("%s was done in the plain runs, and not in this one before anything went wrong", w.fault.target.name),
+		Mend:  "make what it does depend on the message alone",
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/calm"
 )
 
 // queueBench is a queue with what the cases need around it.
@@ -37,6 +38,7 @@ func (q *queueBench) ctx() context.Context { return q.t.Context() }
 
 func (q *queueBench) send(ms ...driver.Message) {
 	q.t.Helper()
+	defer q.timed(0)()
 	if err := q.Send(q.ctx(), ms...); err != nil {
 		q.t.Fatalf("send of %d messages: %v", len(ms), err)
 	}
@@ -59,9 +61,9 @@ func (q *queueBench) sendN(n int) []string {
 func (q *queueBench) receive(n int) []driver.Delivery {
 	q.t.Helper()
 	var all []driver.Delivery
-	wait, patience := 5*time.Second, 30*time.Second
+	wait, patience := 5*time.Second, 2*time.Minute
 	if q.Advance != nil {
-		wait, patience = 20*time.Millisecond, 4*time.Second
+		wait, patience = 100*time.Millisecond, 5*time.Second
 	}
 	for deadline := time.Now().Add(patience); len(all) < n; {
 		d := q.poll(n-len(all), wait)
@@ -81,6 +83,7 @@ func (q *queueBench) poll(limit int, d time.Duration) []driver.Delivery {
 	q.t.Helper()
 	ctx, cancel := context.WithTimeout(q.ctx(), d)
 	defer cancel()
+	defer q.timed(d)()
 	if m := q.f.MaxBatch; m > 0 {
 		limit = min(limit, m)
 	}
@@ -119,8 +122,15 @@ func (q *queueBench) pass(d time.Duration) {
 	time.Sleep(d)
 }
 
+// timed notes how much longer than it may a call takes, from now to the call of what it answers.
+func (q *queueBench) timed(may time.Duration) func() {
+	began := time.Now()
+	return func() { calm.Note(q.t, time.Since(began)-may) }
+}
+
 func (q *queueBench) settle(ss ...driver.Settlement) {
 	q.t.Helper()
+	defer q.timed(0)()
 	settle(q.t, q.Queue, ss...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/calm"
 )
 
 // StoreSetup is a store under test.
@@ -101,12 +102,30 @@ type suiteCase[S any] struct {
 }
 
 func runCases[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB) S) {
+	runTimed(t, cases, open, func(S) time.Duration { return 0 })
+}
+
+// runTimed runs the cases in parallel. tolerance is how long the machine may stand still in a case with this setup: one
+// that fails when it stood still for longer is repeated; 0 = never.
+func runTimed[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB) S, tolerance func(s S) time.Duration) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.run(t, open(t))
+			calm.Run(t, func(t testing.TB) {
+				s := open(t)
+				calm.Tolerate(t, tolerance(s))
+				c.run(t, s)
+			})
 		})
 	}
+}
+
+// standstill is how long a machine may stand still in a case that relies on a visibility timeout.
+func standstill(visibility time.Duration) time.Duration {
+	if visibility == 0 {
+		visibility = time.Second
+	}
+	return visibility / 5
 }
 
 // checkCases runs the cases one after the other and collects their failures instead of failing t.

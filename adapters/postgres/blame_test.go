@@ -178,7 +178,7 @@ func TestEmitsOfAllConnections(t *testing.T) {
 	ks := testKeys("k%d", 2)
 	x, gs := beginAll(t, db.Store(), ks[0])
 	y, hs := beginAll(t, db.Store(), ks[1])
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for tx, w := range map[*transaction][]driver.Work{x: completions(gs), y: completions(hs)} {

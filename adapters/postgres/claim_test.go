@@ -72,7 +72,7 @@ func lockRow(t testing.TB, db *DB, k driver.Key) (release func()) {
 // waiting waits until n backends wait for a lock in this test's schema.
 func waiting(t testing.TB, db *DB, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		var got int
 		err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE wait_event_type = 'Lock' AND datname = current_database() AND application_name = $1`, appOf(db)).Scan(&got)
@@ -94,7 +94,7 @@ func appOf(db *DB) string { return db.pool.Config().ConnConfig.RuntimeParams["ap
 // TestTokenDrawnAfterLock is protocol section 2, NEXT: a token that was drawn before the wait for the row lock could be
 // smaller than that of the transaction that was waited for.
 func TestTokenDrawnAfterLock(t *testing.T) {
-	db := openFor(t, Options{LockWait: 20 * time.Second})
+	db := openFor(t, Options{LockWait: 2 * time.Minute})
 	s := db.Store()
 	k := testKeys("k%d", 1)[0]
 	mustClaim(t, s, claimOf(k, time.Millisecond))
@@ -154,7 +154,7 @@ func TestFM47_OpenTransactionOfOneKey(t *testing.T) {
 			t.Errorf("key %d answered %v (wait %v, %v), wanted %v", i, g.Verdict, g.Wait, g.Err, want)
 		}
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("the claim took %v", took)
 	}
 	// The same for a transaction that opens, and for the ends of attempts.
@@ -240,7 +240,7 @@ func TestFM12_PurgeBetweenDrawAndInsert(t *testing.T) {
 }
 
 func purgeBetweenDrawAndInsert(t *testing.T, others int) {
-	db := openFor(t, Options{LockWait: 20 * time.Second})
+	db := openFor(t, Options{LockWait: 2 * time.Minute})
 	s := db.Store()
 	k := testKeys("k%d", 1)[0]
 	a := claimOf(k, long)

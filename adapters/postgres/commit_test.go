@@ -176,7 +176,7 @@ func TestFM33_KilledWhileCommitting(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
 	ws := worksFor(t, s, "k", 3)
-	stmts(&ws[1]).Exec("SELECT pg_sleep(20)")
+	stmts(&ws[1]).Exec("SELECT pg_sleep(120)")
 	done := make(chan error, 1)
 	go func() { _, err := s.Commit(t.Context(), ws...); done <- err }()
 	killSleeping(t, db)
@@ -197,7 +197,7 @@ func TestFM33_KilledWhileCommitting(t *testing.T) {
 
 func killSleeping(t testing.TB, db *DB) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		var n int
 		if err := db.pool.QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE wait_event = 'PgSleep' AND application_name = $1`, appOf(db)).Scan(&n); err != nil {

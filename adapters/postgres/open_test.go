@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,8 +35,12 @@ func refusesToOpen(t *testing.T, url string, o Options, says ...string) error {
 
 func TestOpenRefuses(t *testing.T) {
 	base := server.Shared(t, "postgres")
-	gone := strings.Replace(base, "/postgres?", "/semel_no_such_database?", 1)
-	refusesToOpen(t, gone, Options{}, "semel_no_such_database", "does not exist", "Try:")
+	gone, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Path = "/semel_no_such_database"
+	refusesToOpen(t, gone.String(), Options{}, "semel_no_such_database", "does not exist", "Try:")
 	refusesToOpen(t, "postgres://nobody:secret@127.0.0.1:1/x?connect_timeout=2", Options{}, "127.0.0.1:1/x", "refused")
 	refusesToOpen(t, "postgres://user:secret@host:port/x", Options{}, "connection URL")
 	refusesToOpen(t, withParam(t, base, "sslmode", "nonsense"), Options{}, "sslmode")
@@ -194,6 +199,7 @@ func TestCloseTwice(t *testing.T) {
 
 // TestWrongPasswordAndTooFewConnections needs a server of its own, with other rules of who may come in.
 func TestWrongPasswordAndTooFewConnections(t *testing.T) {
+	server.Need(t, "postgres")
 	dir, err := os.MkdirTemp("", "semel-hba") // the server's user has to get there
 	if err != nil {
 		t.Fatal(err)

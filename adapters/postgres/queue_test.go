@@ -24,7 +24,7 @@ func send(t testing.TB, q *Queue, ms ...driver.Message) {
 // receive receives n messages within a while.
 func receive(t testing.TB, q *Queue, n int) []driver.Delivery {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var out []driver.Delivery
 	for len(out) < n {
@@ -60,10 +60,10 @@ func settle(t testing.TB, q *Queue, s driver.Settlement) driver.Outcome {
 // visibility lasts.
 func TestEachIsDeliveredOnce(t *testing.T) {
 	const n = 20_000
-	first := queueDB(t, Options{MaxConns: 3})
+	first := queueDB(t, Options{MaxConns: 3, Visibility: 10 * time.Minute})
 	dbs := []*DB{first, openAgain(t, first), openAgain(t, first), openAgain(t, first)}
 	fill(t, first.Queue("q"), n/2)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var got sync.Map
 	var count atomic.Int64
@@ -113,7 +113,7 @@ func TestI22GroupsStayInOrder(t *testing.T) {
 	const groups, senders, each = 3, 4, 150
 	first := queueDB(t, Options{MaxConns: 6})
 	dbs := []*DB{first, openAgain(t, first)}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var work sync.WaitGroup
 	for s := range senders {

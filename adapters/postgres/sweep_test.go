@@ -105,7 +105,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT FROM semel_record WHERE convert_from(key, 'UTF8') IN ('old1', 'old2', 'live1') FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sum, more, err := s.Sweep(ctx, 0, 0)
 	if err != nil || more || sum.Purged != 48 {

@@ -26,7 +26,7 @@ func schemaURL(t testing.TB) string {
 // onServer runs a statement on a connection of its own, also during cleanup.
 func onServer(t testing.TB, address, sql string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := pgx.Connect(ctx, address)
 	if err != nil {

@@ -241,14 +241,14 @@ func TestSQLTx(t *testing.T) {
 
 // TestMaxTx: a frozen worker does not keep its keys.
 func TestMaxTx(t *testing.T) {
-	db := openFor(t, Options{MaxTx: 150 * time.Millisecond})
+	db := openFor(t, Options{MaxTx: 2 * time.Second})
 	s := db.Store()
 	ks := testKeys("k%d", 2)
 	x, gs := beginAll(t, s, ks...)
 	if _, err := lendPgx(t, x).Exec(t.Context(), addToLedger, "x"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		g, err := s.Claim(t.Context(), claimsOf(ks, long)...)
 		if err == nil && g[0].Verdict == driver.Acquired && g[1].Verdict == driver.Acquired {
 			break
@@ -311,7 +311,7 @@ func TestTransient(t *testing.T) {
 	x, _ := beginAll(t, db.Store(), testKeys("k%d", 1)...)
 	tx := lendPgx(t, x)
 	failed := make(chan error, 1)
-	go func() { _, err := tx.Exec(t.Context(), "SELECT pg_sleep(20)"); failed <- err }()
+	go func() { _, err := tx.Exec(t.Context(), "SELECT pg_sleep(120)"); failed <- err }()
 	killSleeping(t, db)
 	if err := <-failed; !x.Transient(err) {
 		t.Errorf("a terminated backend is taken for a failure of the handler: %v", err)

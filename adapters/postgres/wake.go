@@ -24,8 +24,8 @@ const (
 	// helloWait is how long a new listener waits for its own notification, pingEvery how long it trusts a silent
 	// connection.
 	helloWait, pingEvery = 2 * time.Second, 30 * time.Second
-	// redialMin and redialMax bound the pauses between attempts to listen. deafPause follows one that worked but heard
-	// nothing: behind a pooler each leaves a connection behind that listens for nobody.
+	// redialMin and redialMax bound the pauses between attempts to listen. deafPause follows the second in a row that
+	// worked but heard nothing: behind a pooler each leaves a connection behind that listens for nobody.
 	redialMin, redialMax, deafPause = 200 * time.Millisecond, 30 * time.Second, 10 * time.Minute
 )
 
@@ -225,12 +225,16 @@ func (w *waker) listen() {
 	w.done.Add(1)
 	go func() {
 		defer w.done.Done()
+		deafs := 0
 		for pause := redialMin; w.ctx.Err() == nil; pause = min(2*pause, redialMax) {
 			switch worked, deaf := w.session(); {
 			case worked:
-				pause = redialMin
+				pause, deafs = redialMin, 0
 			case deaf:
-				pause = deafPause
+				// Once may have been a server that was busy for as long as helloWait.
+				if deafs++; deafs > 1 {
+					pause = deafPause
+				}
 			}
 			if w.listening.Swap(false) {
 				w.wakeAll() // they look more often from now on

@@ -16,7 +16,7 @@ func blocked(t *testing.T, q *Queue) (result chan time.Time) {
 	t.Helper()
 	result = make(chan time.Time, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		ds, err := q.Receive(ctx, 1)
 		if err != nil {
@@ -33,9 +33,9 @@ func blocked(t *testing.T, q *Queue) (result chan time.Time) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
@@ -58,9 +58,13 @@ func within(t *testing.T, what string, result chan time.Time, began time.Time, m
 	}
 }
 
-// TestWake: with a poll interval of 20 s only a wake-up can explain an answer within a second or so.
+// soon is how long a message may take on a busy machine. Where it proves that somebody was woken, the poll interval is far
+// longer.
+const soon = 20 * time.Second
+
+// TestWake: with a poll interval of two minutes only a wake-up can explain an answer soon.
 func TestWake(t *testing.T) {
-	const slow = 20 * time.Second
+	const slow = 2 * time.Minute
 	here := queueDB(t, Options{PollInterval: slow, Visibility: 500 * time.Millisecond})
 	there := openAgain(t, here)
 	q := here.Queue("q")
@@ -71,17 +75,17 @@ func TestWake(t *testing.T) {
 	eventually(t, "listen", here.wake.listening.Load)
 	began := time.Now()
 	send(t, there.Queue("q"), driver.Message{ID: "from another process"})
-	within(t, "another process sends", result, began, time.Second)
+	within(t, "another process sends", result, began, soon)
 
 	result, began = blocked(t, q), time.Now()
 	eventually(t, "wait", func() bool { return here.wake.sleeping("q") })
 	send(t, there.Queue("q"), driver.Message{ID: "delayed", Delay: 300 * time.Millisecond})
-	within(t, "a delay ends", result, began, 1300*time.Millisecond)
+	within(t, "a delay ends", result, began, soon)
 
 	send(t, q, driver.Message{ID: "flies"})
 	flying := receive(t, q, 1)
 	result, began = blocked(t, q), time.Now()
-	within(t, "a visibility ends", result, began, 1500*time.Millisecond)
+	within(t, "a visibility ends", result, began, soon)
 	if settle(t, q, driver.Settlement{Receipt: flying[0].Receipt}) != driver.Lost {
 		t.Error("the first receipt was good after the message was handed out again")
 	}
@@ -100,14 +104,14 @@ func TestWake(t *testing.T) {
 	}
 	began = time.Now()
 	there.Queue("q").Wake()
-	within(t, "SendTx and Wake", result, began, time.Second)
+	within(t, "SendTx and Wake", result, began, soon)
 
 	other := here.Queue("made later")
 	result = blocked(t, other)
 	eventually(t, "wait", func() bool { return here.wake.sleeping("made later") })
 	began = time.Now()
 	send(t, there.Queue("made later"), driver.Message{})
-	within(t, "a queue is made", result, began, time.Second)
+	within(t, "a queue is made", result, began, soon)
 }
 
 // TestWakeInOneProcess needs no notifications.
@@ -121,14 +125,14 @@ func TestWakeInOneProcess(t *testing.T) {
 	eventually(t, "wait", func() bool { return q.db.wake.sleeping("q") })
 	began := time.Now()
 	send(t, q, driver.Message{Group: "g"}, driver.Message{Group: "g"})
-	within(t, "send", result, began, time.Second)
+	within(t, "send", result, began, soon)
 	result, began = blocked(t, q), time.Now()
-	within(t, "the head of a group is settled", result, began, time.Second)
+	within(t, "the head of a group is settled", result, began, soon)
 }
 
 // TestListenerBreaks: the listening connection dies; messages come all the same, and it is made again.
 func TestListenerBreaks(t *testing.T) {
-	here := queueDB(t, Options{PollInterval: 2 * time.Second})
+	here := queueDB(t, Options{PollInterval: 2 * time.Minute})
 	there := openAgain(t, here)
 	q := here.Queue("q")
 	if err := q.Create(t.Context()); err != nil {
@@ -144,13 +148,13 @@ func TestListenerBreaks(t *testing.T) {
 		}
 		began := time.Now()
 		send(t, there.Queue("q"), driver.Message{})
-		within(t, "after the listener broke", result, began, 2500*time.Millisecond)
+		within(t, "after the listener broke", result, began, soon)
 		if round == 0 {
 			result = blocked(t, q)
 			eventually(t, "listen again", here.wake.listening.Load)
 			began = time.Now()
 			send(t, there.Queue("q"), driver.Message{})
-			within(t, "after it was made again", result, began, time.Second)
+			within(t, "after it was made again", result, began, soon)
 		}
 	}
 }

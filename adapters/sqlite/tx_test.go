@@ -115,7 +115,7 @@ func TestFM68_LongTransaction(t *testing.T) {
 	}
 	begun := time.Now()
 	acquire(t, s, "other") // waits for the end of the transaction
-	if d := time.Since(begun); d > 5*time.Second {
+	if d := time.Since(begun); d > 30*time.Second {
 		t.Errorf("a claim waited %v", d)
 	}
 	err := x.Commit(ctx, complete(g[0].Hold, nil))

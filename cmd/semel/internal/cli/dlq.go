@@ -46,7 +46,7 @@ func letterOf(l driver.Letter) letter {
 }
 
 // dlqFlags are shared by the commands on letters.
-type dlqFlags struct{ queue, store string }
+type dlqFlags struct{ queue, store, by string }
 
 // open opens the letters of a queue, with the store of their records.
 func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, letters.Box, error) {
@@ -75,10 +75,10 @@ func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, letters.
 
 func (a *app) dlqCommand() *cobra.Command {
 	f := &dlqFlags{}
-	c := group("dlq", "Dead letters: ls, show, redrive, discard",
+	c := group("dlq", "Dead letters: ls, show, edit, redrive, discard, export, import",
 		`Letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
 key with two payloads) and uncertain (nobody knows whether the effect happened; see semel records resolve).`,
-		a.dlqLs(f), a.dlqShow(f), a.dlqRedrive(f), a.dlqDiscard(f))
+		a.dlqLs(f), a.dlqShow(f), a.dlqEdit(f), a.dlqRedrive(f), a.dlqDiscard(f), a.dlqExport(f), a.dlqImport(f))
 	c.PersistentFlags().StringVar(&f.queue, "queue", "", "URL of the queue")
 	c.PersistentFlags().StringVar(&f.store, "store", "", "URL of the record store (default: the queue's)")
 	return c
@@ -275,13 +275,14 @@ Mismatch letters belong to a key with another payload, and uncertain ones need a
 			if newGeneration && m != letters.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
 			}
-			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: time.Duration(keep), DryRun: b.dry, By: whoami()}
+			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: time.Duration(keep), DryRun: b.dry, By: actor(f.by)}
 			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
 				return box.Redrive(ctx, l, o)
 			})
 		},
 	}
 	b.bind(c)
+	byFlag(c, &f.by)
 	c.Flags().StringVar(&mode, "mode", "skip", "skip, verify or rerun")
 	c.Flags().BoolVar(&newGeneration, "new-generation", false, "with rerun: run completed keys again, under a new effect key")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
@@ -294,13 +295,14 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 		Use: "discard (ID… | --all) --queue URL", Short: "Delete letters for good; later duplicates are just acknowledged",
 		Example: "  semel dlq discard --all --kind mismatch --dry-run --queue 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			o := letters.Options{DryRun: b.dry, By: whoami()}
+			o := letters.Options{DryRun: b.dry, By: actor(f.by)}
 			return a.onLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
 				return box.Discard(ctx, l, o)
 			})
 		},
 	}
 	b.bind(c)
+	byFlag(c, &f.by)
 	return c
 }
 

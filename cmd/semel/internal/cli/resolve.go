@@ -20,20 +20,35 @@ var resolutions = map[string]driver.State{
 }
 
 func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
-	var as, result string
+	var as, result, by string
 	var yes, dry bool
+	var p probing
 	keep := config.Duration(semel.DefaultRetention)
 	c := &cobra.Command{
-		Use:   "resolve KEY --as completed|retry|failed --store URL",
-		Short: "Decide about a key whose outcome nobody knows",
+		Use:   "resolve (KEY --as completed|retry|failed | (KEY… | --all) --probe CMD) --store URL",
+		Short: "Decide about keys whose outcome nobody knows",
 		Long: `resolve ends an UNCERTAIN key, after a look at the downstream:
   completed  the effect happened: duplicates are answered with --result
   retry      it did not: the message is sent again from its letter, and runs with the same effect key
   failed     it is not to run any more
-The record is changed first, then the message is sent, then the letter deleted; after a crash say it again.`,
-		Example: "  semel records resolve order-12345 --as completed --result '{\"charge\":\"ch_1\"}' --store 'sqlite:shop.db?queue=orders'",
-		Args:    oneArg("key"),
+The record is changed first, then the message is sent, then the letter deleted; after a crash say it again.
+
+With --probe CMD or --probe-http URL a program or endpoint looks, as for semel work: the effect happened (exit 0, stdout is
+the result; 200, the body is the result): completed; it did not (exit 75; 404): retry; anything else: the key is left
+alone, and the exit is 3.`,
+		Example: `  semel records resolve order-12345 --as completed --result '{"charge":"ch_1"}' --store 'sqlite:shop.db?queue=orders'
+  semel records resolve --all --probe 'python3 charged.py' --store 'sqlite:shop.db?queue=orders' --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			p.by, p.keep, p.yes, p.dry, p.keys = by, time.Duration(keep), yes, dry, args
+			if p.asked() {
+				return a.resolveByProbe(cmd, f, &p, as)
+			}
+			if err := oneArg("key")(cmd, args); err != nil {
+				return err
+			}
+			if p.all {
+				return output.Usage("--all goes with --probe or --probe-http")
+			}
 			state, ok := resolutions[as]
 			if !ok {
 				return output.Usage("--as %q is unknown (known: completed, retry, failed)", as).WithHint("%s --help", cmd.CommandPath())
@@ -41,20 +56,20 @@ The record is changed first, then the message is sent, then the letter deleted; 
 			if cmd.Flags().Changed("result") && state != driver.Completed {
 				return output.Usage("--result goes with --as completed only")
 			}
-			return a.resolve(cmd, f, args[0], as, state, []byte(result), time.Duration(keep), yes, dry)
+			return a.resolve(cmd, f, &p, as, state, []byte(result))
 		},
 	}
 	destructive(c, &yes, &dry)
+	byFlag(c, &by)
+	p.bind(c)
 	c.Flags().StringVar(&as, "as", "", "completed, retry or failed")
 	c.Flags().StringVar(&result, "result", "", "with completed: what duplicates are answered with")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
 }
 
-func (a *app) resolve(
-	cmd *cobra.Command, f *recordFlags, key, as string, state driver.State, result []byte, keep time.Duration, yes, dry bool,
-) (err error) {
-	ctx := cmd.Context()
+func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string, state driver.State, result []byte) (err error) {
+	ctx, key, dry := cmd.Context(), p.keys[0], p.dry
 	l, err := f.open(ctx, false)
 	if err != nil {
 		return err
@@ -73,10 +88,10 @@ func (a *app) resolve(
 		return notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
 	}
 	if !dry {
-		if err := a.confirm(yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, keep, whoami()); err != nil {
+		if sent, err = box.Resolve(ctx, r, state, result, p.keep, actor(p.by)); err != nil {
 			return notUncertain(err)
 		}
 	}

@@ -137,7 +137,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
 	root.AddCommand(
 		a.demoCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
-		a.serveCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+		a.serveCommand(), a.doctorCommand(), a.auditCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	return root

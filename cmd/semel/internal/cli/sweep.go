@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 
 func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
 	var yes, dry bool
+	var by string
 	keep := config.Duration(semel.DefaultRetention)
 	c := &cobra.Command{
 		Use: "release KEY --store URL", Short: "Take a claim away from its worker, so that the next delivery runs", Args: oneArg("key"),
@@ -47,8 +47,9 @@ waiting.`,
 				if err := a.confirm(yes, q); err != nil {
 					return err
 				}
+				who := actor(by)
 				after, out, err := op.Operate(ctx, driver.Operation{
-					Kind: driver.ForceRelease, Key: r.Key, Keep: time.Duration(keep), Reason: "released by " + whoami(),
+					Kind: driver.ForceRelease, Key: r.Key, Keep: time.Duration(keep), Reason: "released by " + who, By: who,
 				})
 				if err != nil {
 					return fmt.Errorf("release key %q: %w", args[0], err)
@@ -66,6 +67,7 @@ waiting.`,
 		},
 	}
 	destructive(c, &yes, &dry)
+	byFlag(c, &by)
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
 }
@@ -142,12 +144,4 @@ func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration) (n drive
 		}
 	}
 	return n, err
-}
-
-// whoami names the person for the record's reason.
-func whoami() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return "operator"
 }

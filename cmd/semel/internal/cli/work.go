@@ -240,8 +240,13 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 		}
 		r = program(argv, keep)
 	}
-	if s.w.Probe != "" {
+	switch {
+	case s.w.Probe != "":
 		cfg.Probe = program(worker.Shell(s.w.Probe), int(s.w.ResultMax)).Ask
+	case s.w.ProbeHTTP != "":
+		cfg.Probe = worker.NewHTTPProbe(worker.HTTPProbe{
+			URL: s.w.ProbeHTTP, Queue: name, Keep: int(s.w.ResultMax), Log: s.log,
+		}, s.w.Concurrency).Ask
 	}
 	if s.w.Effects == "sql" {
 		cfg.Handler = worker.Statements(r)

@@ -76,12 +76,32 @@ func (w *Work) checkHandler() error {
 	} else if w.WebhookSecretFile != "" || w.Compat != "" {
 		return output.Usage("--webhook-secret-file and --compat need --http")
 	}
-	if w.Takeover == "probe" && w.Probe == "" {
-		return output.Usage("--takeover probe needs --probe").
+	return w.checkProbe()
+}
+
+func (w *Work) checkProbe() error {
+	if w.Takeover == "probe" && w.Probe == "" && w.ProbeHTTP == "" {
+		return output.Usage("--takeover probe needs --probe or --probe-http").
 			WithHint("--probe 'check.sh': exit 0 the effect happened, 75 it did not, anything else unknown")
 	}
-	if w.Probe != "" && w.Takeover == "resume" {
-		return output.Usage("--probe is not asked under --takeover resume").WithHint("--takeover probe")
+	if w.Takeover == "resume" && (w.Probe != "" || w.ProbeHTTP != "") {
+		return output.Usage("--probe and --probe-http are not asked under --takeover resume").WithHint("--takeover probe")
+	}
+	return CheckProbe(w.Probe, w.ProbeHTTP)
+}
+
+// CheckProbe refuses two probes, and a URL that is none.
+func CheckProbe(command, address string) error {
+	if command != "" && address != "" {
+		return output.Usage("--probe and --probe-http exclude each other")
+	}
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(strings.NewReplacer("{key}", "k", "{effect_key}", "k").Replace(address))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return output.Usage("--probe-http %q is not an http or https URL", open.Redact(address)).
+			WithHint("--probe-http 'http://127.0.0.1:9000/charges/{key}'")
 	}
 	return nil
 }

@@ -22,11 +22,12 @@ type Work struct {
 	Store    string `conf:"store" yaml:"store" help:"URL of the record store (default: the queue's, where that is a database)"`
 	Consumer string `conf:"consumer" yaml:"consumer" help:"scope of the keys (default: the queue's name)"`
 
-	Exec    string   `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
-	Command []string `conf:"command" yaml:"command" flag:"-"`
-	HTTP    string   `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
-	Probe   string   `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
-	Effects string   `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+	Exec      string   `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
+	Command   []string `conf:"command" yaml:"command" flag:"-"`
+	HTTP      string   `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
+	Probe     string   `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
+	ProbeHTTP string   `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
+	Effects   string   `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 
 	Key          string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
@@ -85,7 +86,7 @@ func (w *Work) KillGraceOr() time.Duration {
 func (w *Work) Redact() (had []string) {
 	for _, f := range fields(w) {
 		s, ok := f.value.Addr().Interface().(*string)
-		if !ok || f.name != "queue" && f.name != "store" && f.name != "http" {
+		if !ok || f.name != "queue" && f.name != "store" && f.name != "http" && f.name != "probe-http" {
 			continue
 		}
 		if shown := open.Redact(*s); shown != *s {

@@ -84,13 +84,20 @@ type Options struct {
 	NewGeneration bool
 	Keep          time.Duration
 	DryRun        bool
-	By            string // who, for the record's reason
+	By            string // who, for the record's reason and the trail
+
+	fingerprint driver.Fingerprint // of an edited message
 }
 
 // Redrive sends the message of a letter again under the key that it had. Every step can be repeated: after a crash the
 // same call goes on where it stopped.
 func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, error) {
 	res := Result{ID: l.ID, Key: l.Key.Raw, DryRun: o.DryRun}
+	l, fp, err := edited(l)
+	if err != nil {
+		return refuse(res, "%s", err), nil
+	}
+	o.fingerprint = fp
 	r, there, err := b.record(ctx, l.Key)
 	if err != nil {
 		return res, err
@@ -140,7 +147,7 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 	}
 	after, out, err := b.Operate.Operate(ctx, driver.Operation{
 		Kind: driver.Redrive, Key: l.Key, Token: l.Token, Generation: l.Generation, Keep: o.Keep,
-		Verified: o.Mode == Rerun, NewGeneration: rerun, Reason: "redriven by " + o.By,
+		Verified: o.Mode == Rerun, NewGeneration: rerun, Fingerprint: o.fingerprint, Reason: "redriven by " + o.By, By: o.By,
 	})
 	switch {
 	case err != nil:
@@ -273,7 +280,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil
 	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
 		_, out, err := b.Operate.Operate(ctx, driver.Operation{
-			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By,
+			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By, By: o.By,
 		})
 		if err != nil {
 			return res, fmt.Errorf("discard key %q: %w", l.Key.Raw, err)
@@ -307,7 +314,7 @@ func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, resu
 ) {
 	after, out, err := b.Operate.Operate(ctx, driver.Operation{
 		Kind: driver.Resolve, Key: r.Key, Token: r.Token, Generation: r.Generation, As: as, Result: result, Keep: keep,
-		Reason: "resolved by " + by,
+		Reason: "resolved by " + by, By: by,
 	})
 	if err != nil {
 		return "", fmt.Errorf("resolve key %q: %w", r.Key.Raw, err)

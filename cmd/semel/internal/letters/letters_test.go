@@ -88,7 +88,7 @@ func (s *shop) work(change func(*semel.Config), h func(a *semel.Attempt) error) 
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if st, err := s.q.Stats(s.t.Context()); err != nil || st.Empty() {
 			break
 		}

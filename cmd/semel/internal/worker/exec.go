@@ -253,22 +253,26 @@ func (e *Exec) environ(a *semel.Attempt) []string {
 // noNUL replaces what no environment can hold.
 func noNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
 
-// Ask makes a probe of a program: exit 0 says that the effect happened (stdout is the result), 75 that it did not, and
-// anything else that it cannot be told.
+// Ask makes a probe of a program, for a consumer: see Probe.
 func (e *Exec) Ask(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, error) {
+	return ask(ctx, e, a)
+}
+
+// Probe implements Prober: exit 0 says that the effect happened (stdout is the result), 75 that it did not, and anything
+// else that it cannot be told.
+func (e *Exec) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, []byte, error) {
 	e.init()
 	out := &capture{max: e.Keep}
 	code, detail, err := e.spawn(ctx, a, out)
 	switch code {
 	case exitOK:
 		result, _ := out.got()
-		a.SetResult(result)
-		return semel.ProbeApplied, nil
+		return semel.ProbeApplied, result, nil
 	case exitTempFail:
-		return semel.ProbeNotApplied, nil
+		return semel.ProbeNotApplied, nil, nil
 	}
 	if err == nil {
 		err = fmt.Errorf("probe exited %d", code)
 	}
-	return semel.ProbeUnknown, withDetail(err, detail)
+	return semel.ProbeUnknown, nil, withDetail(err, detail)
 }

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/audit"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// auditFlags are those of semel audit.
+type auditFlags struct {
+	recordFlags
+	effects, query string
+	steps          []string
+	since, until   moment
+	grace          config.Duration
+	examples       int
+
+	trail bool
+	key   string
+	limit int
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	f := &auditFlags{grace: config.Duration(time.Minute)}
+	c := &cobra.Command{
+		Use:   "audit --store URL (--effects FILE|-|URL | --trail)",
+		Short: "Compare records with the effects that happened; show what operators did",
+		Long: `audit compares the records of a consumer with a journal of effects that somebody else keeps, and finds: effects that
+happened more than once, effects without record, completed records without effect, effects of keys that failed or whose
+outcome is not known, effect keys that are not those of their key, and claims that nobody holds any more.
+
+The journal is a file of JSON lines ("-" is stdin) or a query (--effects URL --query SQL, read-only). Its members or
+columns: key or effect_key (SEMEL_EFFECT_KEY), or both; at (RFC 3339, or a number since 1970); for handlers with named
+steps also step, with --step for each name; tenant, consumer. Others are passed over.
+
+Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and
+some examples of each kind. It keeps about 200 bytes for each distinct effect, and no records.
+
+With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.`,
+		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
+  semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
+    --query "SELECT order_id AS key, created_at AS at FROM charges"
+  stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > findings.jsonl
+  semel audit --store 'sqlite:shop.db?queue=orders' --trail --since 7d -o jsonl > trail.jsonl`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			if f.trail {
+				return a.trail(cmd.Context(), f)
+			}
+			return a.audit(cmd.Context(), f, cmd.Flags().Changed("tenant"))
+		},
+	}
+	p := c.Flags()
+	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
+	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its records are")
+	p.StringVar(&f.consumer, "consumer", "", "whose records (default: the queue of the URL)")
+	p.StringVar(&f.tenant, "tenant", "", "only this tenant (default: all)")
+	p.StringVar(&f.effects, "effects", "", "the journal: a file of JSON lines, - for stdin, or the URL of a database with --query")
+	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with columns key or effect_key, and at")
+	p.StringArrayVar(&f.steps, "step", nil, "the handler's steps have an effect each, under these names (may be repeated)")
+	p.Var(&f.since, "since", "judge what is not older: a time (RFC 3339) or how long ago (24h, 7d)")
+	p.Var(&f.until, "until", "judge what is not younger: a time or how long ago")
+	p.Var(&f.grace, "grace", "leave alone what is younger: runs may be under way, the journal may be behind")
+	p.IntVar(&f.examples, "examples", 5, "findings of each kind to show with text and json")
+	p.BoolVar(&f.trail, "trail", false, "print what operators did to the records")
+	p.StringVar(&f.key, "key", "", "with --trail: of this key only")
+	p.IntVar(&f.limit, "limit", 0, "with --trail: the latest so many (0: all)")
+	return c
+}
+
+func (f *auditFlags) check(cmd *cobra.Command) error {
+	url := open.IsURL(f.effects)
+	switch {
+	case f.trail == (f.effects != ""):
+		return output.Usage("audit wants --effects (compare records with effects) or --trail (what operators did)").
+			WithHint("%s --help", cmd.CommandPath())
+	case url && f.query == "":
+		return output.Usage("--effects %s needs --query", open.Redact(f.effects)).
+			WithHint(`--query "SELECT order_id AS key, created_at AS at FROM charges"`)
+	case !url && f.query != "":
+		return output.Usage("--query goes with a database: --effects URL").WithHint("--effects sqlite:app.db")
+	case f.examples < 0 || f.limit < 0:
+		return output.Usage("--examples and --limit must not be negative")
+	case !f.trail && (f.key != "" || f.limit != 0):
+		return output.Usage("--key and --limit go with --trail")
+	case slices.Contains(f.steps, "") && len(f.steps) > 1:
+		return output.Usage("--step wants names: beside named steps there is none without")
+	}
+	if since, until := f.since.at, f.until.at; !since.IsZero() && !until.IsZero() && until.Before(since) {
+		return output.Usage("--until %s is before --since %s", rfc3339(until), rfc3339(since))
+	}
+	return nil
+}
+
+// auditReport is what is printed.
+type auditReport struct {
+	Verdict  string `json:"verdict"`
+	Store    string `json:"store"`
+	Consumer string `json:"consumer"`
+	Since    string `json:"since,omitempty"`
+	Until    string `json:"until,omitempty"`
+	*audit.Report
+	Examples []audit.Finding `json:"examples"`
+}
+
+func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err error) {
+	l, err := f.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, l.set)
+	if f.consumer, err = l.auditedConsumer(); err != nil {
+		return err
+	}
+	r := auditReport{
+		Store: l.store.Features().Name, Consumer: f.consumer, Since: rfc3339(f.since.at), Until: rfc3339(f.until.at),
+		Examples: []audit.Finding{},
+	}
+	shown := map[audit.Kind]int{}
+	au := audit.New(audit.Scope{
+		Consumer: f.consumer, Tenant: f.tenant, AllTenants: !oneTenant, Steps: f.steps, Since: f.since.at, Until: f.until.at,
+		Now: time.Now(), Grace: time.Duration(f.grace),
+	}, func(x audit.Finding) error {
+		if a.p.Format == output.JSONL {
+			return output.List(a.p, []audit.Finding{x}, nil, nil)
+		}
+		if shown[x.Kind]++; shown[x.Kind] <= f.examples {
+			r.Examples = append(r.Examples, x)
+		}
+		return nil
+	})
+	r.Report = &au.Report
+	if err := a.readEffects(ctx, f, au.Add); err != nil {
+		return err
+	}
+	if err := l.scanAll(ctx, driver.RecordFilter{Consumer: f.consumer}, au.Record); err != nil {
+		return err
+	}
+	if err := au.End(); err != nil {
+		return err
+	}
+	return a.printAudit(r)
+}
+
+// printAudit prints the report, and is the command's exit.
+func (a *app) printAudit(r auditReport) (err error) {
+	found := r.Found()
+	if r.Verdict = "clean"; found > 0 {
+		r.Verdict = "findings"
+	}
+	if a.p.Format == output.JSONL {
+		a.p.Notef("compared %d effects with %d records: %d findings", r.Effects, r.Records, found)
+	} else {
+		err = a.p.Object(r, func(w io.Writer) error { return textAudit(w, r) })
+	}
+	if err != nil || found == 0 {
+		return err
+	}
+	return output.Negative("%d findings", found)
+}
+
+// auditedConsumer is whose effects they are: of one consumer.
+func (l *ledger) auditedConsumer() (string, error) {
+	if l.consumer != "" {
+		return l.consumer, nil
+	}
+	t, err := open.Parse("store", l.recordFlags.store)
+	if err != nil {
+		return "", err
+	}
+	if t.Queue == "" {
+		return "", output.Usage("whose effects? --store names no queue").WithHint("--consumer orders, or --store '…?queue=orders'")
+	}
+	return t.Queue, nil
+}
+
+// scanAll calls each with all records, a page at a time where the store can.
+func (l *ledger) scanAll(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	if s, ok := l.store.(driver.RecordScanner); ok {
+		return s.ScanRecords(ctx, f, each)
+	}
+	all, err := l.insp.Records(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readEffects reads the journal, wherever it is. What is wrong in it is the user's to mend.
+func (a *app) readEffects(ctx context.Context, f *auditFlags, add func(audit.Effect) error) (err error) {
+	if open.IsURL(f.effects) {
+		var columns []string
+		n := 0
+		return open.Query(ctx, "effects", f.effects, f.query, func(names []string) error {
+			if columns = names; audit.CheckColumns(names) != nil {
+				return output.Usage("--query: %w", audit.CheckColumns(names))
+			}
+			return nil
+		}, func(values []any) error {
+			n++
+			e, err := audit.Row(columns, values)
+			if err == nil {
+				err = add(e)
+			}
+			if err != nil {
+				return output.Usage("--query: row %d: %w", n, err)
+			}
+			return nil
+		})
+	}
+	in, name := a.in, "stdin"
+	if f.effects != "-" {
+		file, err := os.Open(f.effects)
+		if err != nil {
+			return output.Usage("--effects: %w", err)
+		}
+		defer closing(&err, file)
+		in, name = file, f.effects
+	}
+	if err := audit.ReadLines(name, in, add); err != nil {
+		return output.Usage("--effects: %w", err)
+	}
+	return nil
+}
+
+var auditWords = map[audit.Kind]string{
+	audit.DuplicateEffect:     "keys with effects too many",
+	audit.EffectWithoutRecord: "effects without record",
+	audit.RecordWithoutEffect: "completed records without effect",
+	audit.EffectNotCompleted:  "effects of keys that are not completed",
+	audit.MismatchedEffectKey: "effect keys that are not their key's",
+	audit.OrphanClaim:         "claims that nobody holds any more",
+}
+
+func textAudit(w io.Writer, r auditReport) error {
+	lines := fmt.Sprintf("%d effects (%d not judged: out of range or too recent), %d records (%d completed, %d dropped, %d under way)\n",
+		r.Effects, r.EffectsOutside, r.Records, r.Completed, r.Dropped, r.UnderWay)
+	if r.OtherConsumers > 0 {
+		lines += fmt.Sprintf("%d effects of other consumers passed over\n", r.OtherConsumers)
+	}
+	for _, k := range audit.Kinds {
+		mark := " "
+		if r.Findings[k] > 0 {
+			mark = "!"
+		}
+		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], auditWords[k])
+		if k == audit.DuplicateEffect && r.Findings[k] > 0 {
+			lines += fmt.Sprintf(", %d effects too many", r.Report.DuplicateEffect)
+		}
+		lines += "\n"
+		for _, x := range r.Examples {
+			if x.Kind == k {
+				lines += "             " + exampleLine(x) + "\n"
+			}
+		}
+	}
+	_, err := io.WriteString(w, lines+r.Verdict+"\n")
+	return err
+}
+
+func exampleLine(x audit.Finding) string {
+	line := "key " + output.Printable(x.Key, 80)
+	if x.Key == "" {
+		line = "effect key " + x.EffectKey
+	}
+	if x.Step != "" {
+		line += ", step " + output.Printable(x.Step, 80)
+	}
+	if x.State != "" {
+		line += " (" + x.State + ")"
+	}
+	if x.At != nil {
+		line += ", " + rfc3339(*x.At)
+	}
+	return line + ": " + output.Printable(x.Detail, 400)
+}

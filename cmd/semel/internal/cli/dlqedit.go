@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
+	var body string
+	var headers []string
+	var dry bool
+	w := config.Default()
+	c := &cobra.Command{
+		Use: "edit ID (--body FILE|- | --header NAME=VALUE…) --queue URL", Short: "Mend the message of a dead letter, before its redrive",
+		Long: `edit changes body or headers of a dead letter's message. The key must stay as it is: with another key it is another
+message. The edited letter has a new id and takes the place of the old one; its redrive gives the record the fingerprint
+of the new payload and the next generation, so that it runs instead of being a mismatch. --key and --fingerprint have to
+be as the worker has them.`,
+		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > fixed.json
+  semel dlq edit 4f2a… --body fixed.json --queue 'sqlite:shop.db?queue=orders'`,
+		Args: oneArg("letter id"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			e, err := a.editOf(w, body, headers)
+			if err != nil {
+				return err
+			}
+			set, box, err := f.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, set)
+			l, err := theLetter(cmd.Context(), box, args[0])
+			if err != nil {
+				return err
+			}
+			if dry {
+				box = box.DryRun()
+			}
+			after, err := box.Edit(cmd.Context(), l, e)
+			if no := (*letters.RefusedError)(nil); errors.As(err, &no) {
+				return output.Negative("letter %s: %w", args[0], err).WithHint("%s", no.Mend)
+			}
+			if err != nil {
+				return err
+			}
+			v := letterOf(after)
+			return a.p.Object(v, func(out io.Writer) error {
+				_, err := fmt.Fprintf(out, "%s letter %s: it is %s now\n", verb(dry, "edit", "edited"), args[0], after.ID)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&body, "body", "", "file with the new body, - for stdin")
+	c.Flags().StringArrayVar(&headers, "header", nil, "NAME=VALUE to set, NAME= to take away (may be repeated)")
+	c.Flags().StringVar(&w.Key, "key", w.Key, "as the worker has it")
+	c.Flags().StringVar(&w.Fingerprint, "fingerprint", w.Fingerprint, "as the worker has it")
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	return c
+}
+
+// editOf reads what to change.
+func (a *app) editOf(w config.Work, body string, headers []string) (e letters.Edit, err error) {
+	if body == "" && len(headers) == 0 {
+		return e, output.Usage("nothing to change: give --body or --header").WithHint("--body fixed.json")
+	}
+	if e.Key, err = semel.ParseKey(w.Key); err != nil {
+		return e, config.Explain(err)
+	}
+	if e.Fingerprint, err = w.FingerprintFunc(); err != nil {
+		return e, config.Explain(err)
+	}
+	e.Headers = map[string]string{}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok || name == "" {
+			return e, output.Usage("--header %q is not NAME=VALUE", h)
+		}
+		e.Headers[name] = value
+	}
+	switch body {
+	case "":
+	case "-":
+		e.Body, err = io.ReadAll(a.in)
+	default:
+		e.Body, err = os.ReadFile(body)
+	}
+	if err != nil {
+		return e, output.Usage("--body: %w", err)
+	}
+	return e, nil
+}

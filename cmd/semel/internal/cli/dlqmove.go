@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// moved is a letter with everything that is in it: a line of an export.
+type moved struct {
+	letter
+	Tenant        string    `json:"tenant,omitempty"`
+	VersionBase64 string    `json:"version_base64,omitempty"`
+	SentAt        time.Time `json:"sent_at,omitzero"`
+}
+
+func movedOf(l driver.Letter) moved {
+	m := moved{
+		letter: letterOf(l), Tenant: l.Key.Tenant, VersionBase64: base64.StdEncoding.EncodeToString([]byte(l.Version)),
+		SentAt: l.Message.SentAt,
+	}
+	m.Headers = l.Message.Headers
+	m.Body, m.BodyBase64 = textOr64(l.Message.Body)
+	return m
+}
+
+// letter is the letter that a line of an export describes.
+func (m *moved) asLetter() (driver.Letter, error) {
+	l := driver.Letter{
+		ID: m.ID, Kind: driver.LetterKind(m.Kind), Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},
+		Generation: m.Generation, Token: m.Token, Attempts: m.Attempts,
+		Message: driver.Message{ID: m.MessageID, Queue: m.Queue, Group: m.Group, Headers: m.Headers, SentAt: m.SentAt},
+	}
+	if m.ID == "" || m.Kind == "" {
+		return l, errors.New("it has no id or no kind: it is no line of semel dlq export")
+	}
+	if err := checkKind(m.Kind); err != nil {
+		return l, err
+	}
+	version, err := base64.StdEncoding.DecodeString(m.VersionBase64)
+	if err != nil {
+		return l, fmt.Errorf("version_base64: %w", err)
+	}
+	l.Version = driver.Version(version)
+	if m.Body != nil {
+		l.Message.Body = []byte(*m.Body)
+	} else if l.Message.Body, err = base64.StdEncoding.DecodeString(m.BodyBase64); err != nil {
+		return l, fmt.Errorf("body_base64: %w", err)
+	}
+	for _, t := range []struct {
+		name, text string
+		at         *time.Time
+	}{{"first_received_at", m.FirstReceivedAt, &l.FirstReceived}, {"dead_at", m.DeadAt, &l.DeadAt}} {
+		if t.text == "" {
+			continue
+		}
+		if *t.at, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
+			return l, fmt.Errorf("%s: %w", t.name, err)
+		}
+	}
+	return l, nil
+}
+
+func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
+	var kind string
+	c := &cobra.Command{
+		Use: "export [ID…] --queue URL", Short: "Print letters with everything in them, as JSON lines (they stay)",
+		Long: `export prints all letters, or those that are named, one JSON object a line whatever -o says: what dlq ls shows, with
+headers and body. dlq import reads it.`,
+		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > letters.jsonl",
+		RunE: func(cmd *cobra.Command, ids []string) (err error) {
+			set, box, err := f.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, set)
+			b := batchFlags{all: len(ids) == 0}
+			if b.all {
+				b.kind = kind
+			} else if kind != "" {
+				return output.Usage("--kind goes without ids")
+			}
+			ls, err := b.pick(cmd.Context(), box, ids)
+			if err != nil {
+				return err
+			}
+			lines := *a.p
+			lines.Format = output.JSONL
+			all := make([]moved, len(ls))
+			for i, l := range ls {
+				all[i] = movedOf(l)
+			}
+			return output.List(&lines, all, nil, nil)
+		},
+	}
+	c.Flags().StringVar(&kind, "kind", "", "only letters of this kind")
+	return c
+}
+
+func (a *app) dlqImport(f *dlqFlags) *cobra.Command {
+	var dry bool
+	c := &cobra.Command{
+		Use: "import FILE|- --queue URL", Short: "Put exported letters into a queue; those that are there stay as they are",
+		Long: `import puts letters into the queue that --queue names, under the ids that they have. Nothing is put before every line
+was read. A letter belongs to the record of its key: in another database there is none, and its redrive sends its message
+as a new one.`,
+		Example: "  semel dlq import letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
+		Args:    oneArg("file"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ls, err := a.readLetters(args[0])
+			if err != nil {
+				return err
+			}
+			set, box, err := f.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, set)
+			put, there := 0, 0
+			for _, l := range ls {
+				_, ok, err := box.Letters.Letter(cmd.Context(), l.ID)
+				if err == nil && !ok && !dry {
+					err = box.Letters.PutLetter(cmd.Context(), l)
+				}
+				if err != nil {
+					return fmt.Errorf("import letter %s, after %d others: %w", l.ID, put+there, err)
+				}
+				if ok {
+					there++
+				} else {
+					put++
+				}
+			}
+			v := map[string]any{"imported": put, "there": there, "dry_run": dry}
+			return a.p.Object(v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s %d letters, %d were there\n", verb(dry, "import", "imported"), put, there)
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
+	return c
+}
+
+// readLetters reads an export.
+func (a *app) readLetters(path string) (out []driver.Letter, err error) {
+	in := a.in
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, output.Usage("%w", err)
+		}
+		defer closing(&err, file)
+		in = file
+	}
+	r := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ; n++ {
+		b, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if len(bytes.TrimSpace(b)) > 0 {
+			var m moved
+			if jerr := json.Unmarshal(b, &m); jerr != nil {
+				return nil, output.Usage("%s:%d: %w", path, n, jerr)
+			}
+			l, lerr := m.asLetter()
+			if lerr != nil {
+				return nil, output.Usage("%s:%d: %w", path, n, lerr)
+			}
+			out = append(out, l)
+		}
+		if err != nil {
+			return out, nil
+		}
+	}
+}

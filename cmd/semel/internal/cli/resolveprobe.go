@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/worker"
+	"github.com/semel-dev/semel/driver"
+)
+
+// probing is how records resolve asks somebody about many keys.
+type probing struct {
+	command, address string
+	all              bool
+	timeout          config.Duration
+
+	by       string
+	keep     time.Duration
+	yes, dry bool
+	keys     []string
+}
+
+func (p *probing) bind(c *cobra.Command) {
+	p.timeout = config.Duration(30 * time.Second)
+	c.Flags().StringVar(&p.command, "probe", "", "command that says whether an effect happened: exit 0 yes, 75 no, else unknown")
+	c.Flags().StringVar(&p.address, "probe-http", "", "URL that is asked (GET): 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced")
+	c.Flags().BoolVar(&p.all, "all", false, "with a probe: every uncertain key")
+	c.Flags().Var(&p.timeout, "probe-timeout", "how long the probe may take for one key")
+}
+
+func (p *probing) asked() bool { return p.command != "" || p.address != "" }
+
+// resolved is what became of one key.
+type resolved struct {
+	Key       string `json:"key"`
+	Answer    string `json:"answer"` // applied, not-applied, unknown
+	As        string `json:"as,omitempty"`
+	MessageID string `json:"message_id,omitempty"`
+	Why       string `json:"why,omitempty"`
+	DryRun    bool   `json:"dry_run,omitempty"`
+}
+
+// resolveByProbe asks about each key, and resolves those that the answer decides. It goes on after an unknown outcome, and
+// exits 3 when there was any; an error of store or queue ends it.
+func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as string) (err error) {
+	ctx := cmd.Context()
+	switch {
+	case as != "" || cmd.Flags().Changed("result"):
+		return output.Usage("--as and --result are a person's answer: they exclude --probe and --probe-http")
+	case p.all == (len(p.keys) > 0):
+		return output.Usage("which keys? name them, or --all").WithHint("semel records ls --state UNCERTAIN")
+	}
+	if err := config.CheckProbe(p.command, p.address); err != nil {
+		return err
+	}
+	l, err := f.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, l.set)
+	records, err := p.pick(ctx, l)
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		a.p.Notef("there are no uncertain keys")
+	}
+	if !p.dry && len(records) > 0 {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve %d keys as the probe says", len(records))); err != nil {
+			return err
+		}
+	}
+	prober, done, err := a.prober(p)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var all []resolved
+	left := 0
+	for _, r := range records {
+		one, rerr := a.askAndResolve(ctx, l, p, prober, r)
+		if err = rerr; err != nil {
+			break
+		}
+		if one.As == "" {
+			left++
+		}
+		all = append(all, one)
+	}
+	head := []string{"key", "answer", "as", "message", "why"}
+	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Answer, r.As, r.MessageID, r.Why} })
+	switch {
+	case err != nil:
+		return fmt.Errorf("%d of %d keys done: %w", len(all), len(records), err)
+	case perr != nil:
+		return perr
+	case left > 0:
+		return output.Negative("%d of %d keys were left alone (see why)", left, len(records))
+	}
+	return nil
+}
+
+// pick returns the records that are meant.
+func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err error) {
+	if !p.all {
+		for _, key := range p.keys {
+			r, err := l.find(ctx, key)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, r)
+		}
+		return out, nil
+	}
+	consumer := l.consumer
+	if consumer == "" { // as find does: the URL's queue, else all
+		if c, err := l.consumers(ctx); err == nil && len(c) == 1 {
+			consumer = c[0]
+		}
+	}
+	all, err := l.insp.Records(ctx, driver.RecordFilter{Consumer: consumer, State: driver.Uncertain})
+	for _, r := range all {
+		if l.tenant == "" || r.Key.Tenant == l.tenant {
+			out = append(out, r)
+		}
+	}
+	return out, err
+}
+
+// prober makes the probe; done ends what belongs to it.
+func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
+	const keep = semel.DefaultResultMax
+	if p.address != "" {
+		return worker.NewHTTPProbe(worker.HTTPProbe{URL: p.address, Keep: keep, Log: a.log}, 1), func() {}, nil
+	}
+	argv, err := worker.GuardArgv()
+	if err != nil {
+		return nil, nil, err
+	}
+	guard, err := worker.StartGuard(argv...)
+	if err != nil {
+		return nil, nil, err
+	}
+	e := &worker.Exec{Argv: worker.Shell(p.command), Keep: keep, KillGrace: time.Second, Log: a.log, Guard: guard}
+	return e, func() { _ = guard.Close() }, nil
+}
+
+func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
+	out := resolved{Key: r.Key.Raw, Answer: "unknown", DryRun: p.dry}
+	if r.State != driver.Uncertain {
+		out.Why = (&letters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
+		return out, nil
+	}
+	id := driver.LetterID(driver.LetterUncertain, r.Key, r.Token, "")
+	box, err := l.box(ctx, r.Key.Consumer, id)
+	if err != nil {
+		return out, err
+	}
+	letter, _, err := box.Letters.Letter(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	answer, result, err := p.ask(ctx, pr, l.store, letter.Message, r)
+	if ctx.Err() != nil {
+		return out, ctx.Err()
+	}
+	as := driver.Uncertain
+	switch answer {
+	case semel.ProbeApplied:
+		out.Answer, out.As, as = "applied", "completed", driver.Completed
+	case semel.ProbeNotApplied:
+		out.Answer, out.As, as = "not-applied", "retry", driver.Released
+	default:
+		out.Why = "the probe cannot tell"
+		if err != nil {
+			out.Why = err.Error()
+		}
+	}
+	if p.dry || as == driver.Uncertain {
+		return out, nil
+	}
+	out.MessageID, err = box.Resolve(ctx, r, as, result, p.keep, actor(p.by))
+	if changed := (*letters.NotUncertainError)(nil); errors.As(err, &changed) {
+		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
+		return out, nil
+	}
+	return out, err
+}
+
+// ask asks about one key, with the message of its letter and the effect key that its run had.
+func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m driver.Message, r driver.Record) (
+	semel.ProbeResult, []byte, error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.timeout))
+	defer cancel()
+	a := semel.NewAttempt(m, driver.Grant{
+		Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Unknown: true, Redelivery: true,
+	}, st)
+	a.Deadline = time.Now().Add(time.Duration(p.timeout))
+	return pr.Probe(ctx, a)
+}

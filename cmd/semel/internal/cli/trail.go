@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// moment is a flag that is a time, or how long ago.
+type moment struct{ at time.Time }
+
+func (m *moment) Set(s string) error {
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			m.at = t.UTC()
+			return nil
+		}
+	}
+	d, err := config.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither a time (2026-01-31T12:00:00Z, 2026-01-31) nor a duration ago (24h, 7d)", s)
+	}
+	m.at = time.Now().Add(-d).UTC()
+	return nil
+}
+
+func (m *moment) String() string { return rfc3339(m.at) }
+
+// Type names the flag's value in help texts.
+func (m *moment) Type() string { return "time|ago" }
+
+// entry is what is printed of an operator's act.
+type entry struct {
+	At         string `json:"at"`
+	By         string `json:"by"`
+	Kind       string `json:"kind"`
+	Key        string `json:"key"`
+	Consumer   string `json:"consumer"`
+	Tenant     string `json:"tenant,omitempty"`
+	Generation uint32 `json:"generation"` // before
+	Token      uint64 `json:"token"`      // before
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Verified   bool   `json:"verified,omitempty"`
+	Renewed    bool   `json:"new_generation,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+func entryOf(e driver.AuditEntry) entry {
+	return entry{
+		At: rfc3339(e.At), By: e.By, Kind: e.Kind.String(), Key: e.Key.Raw, Consumer: e.Key.Consumer, Tenant: e.Key.Tenant,
+		Generation: e.Generation, Token: e.Token, From: e.From.String(), To: e.To.String(), Verified: e.Verified,
+		Renewed: e.Renewed, Reason: e.Reason,
+	}
+}
+
+// trail prints what operators did.
+func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
+	l, err := f.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, l.set)
+	log, ok := l.store.(driver.AuditLog)
+	if !ok {
+		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
+	}
+	filter := driver.AuditFilter{Consumer: f.consumer, Since: f.since.at, Limit: f.limit}
+	if f.key != "" {
+		r, err := l.find(ctx, f.key)
+		if err != nil {
+			return err
+		}
+		filter.Key = r.Key
+	}
+	found, err := log.Audit(ctx, filter)
+	if err != nil {
+		return err
+	}
+	var all []entry
+	for _, e := range found {
+		if (f.tenant == "" || e.Key.Tenant == f.tenant) && (f.until.at.IsZero() || !e.At.After(f.until.at)) {
+			all = append(all, entryOf(e))
+		}
+	}
+	head := []string{"at", "by", "did", "key", "consumer", "from", "to", "token", "reason"}
+	return output.List(a.p, all, head, func(e entry) []any {
+		return []any{e.At, e.By, e.Kind, e.Key, e.Consumer, e.From, e.To, e.Token, e.Reason}
+	})
+}
+
+// byFlag adds the flag of verbs that leave an entry in the trail.
+func byFlag(c *cobra.Command, by *string) {
+	c.Flags().StringVar(by, "by", "", "who does it, for the trail (default: user@host)")
+}
+
+// actor names who acts, for the trail: --by, else the user of the system and the host.
+func actor(by string) string {
+	if by != "" {
+		return by
+	}
+	name := "operator"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil && host != "" {
+		name += "@" + host
+	}
+	return name
+}

@@ -1,0 +1,117 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is how a run reads and writes its journal: unanswered calls are repeated, a loser stops.
+
+// grace is how long a write goes on after its context ended for another reason than a lost lease: what happened should
+// be written down.
+const grace = 3 * time.Second
+
+// load reads the journal.
+func (r *Run) load(ctx context.Context) error {
+	var rows []driver.Step
+	err := r.ask(ctx, "read the journal of steps", func(ctx context.Context) (bool, error) {
+		var err error
+		rows, err = r.store.Steps(ctx, r.a.Hold())
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal, r.rows = rows, make(map[string]driver.Step, len(rows))
+	for _, s := range rows {
+		r.rows[s.Name] = s
+		if s.State == driver.RunCompensating {
+			r.backwards, r.reason = true, s.Reason
+		}
+	}
+	return nil
+}
+
+// write writes to the journal, and stops the run when it is not ours any more (law 2). Refused effects are an error that
+// stops nothing: nothing was written.
+func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
+	return r.ask(ctx, "write the journal of steps", func(ctx context.Context) (bool, error) {
+		o, err := r.store.WriteSteps(ctx, r.a.Hold(), w...)
+		var refused *driver.ItemError
+		switch {
+		case errors.As(err, &refused):
+			return true, semel.NotApplied(fmt.Errorf("effects were refused: %w", refused.Err))
+		case err != nil, o == driver.Unknown:
+			return false, err
+		case o == driver.Lost:
+			return true, r.halt(fmt.Errorf("write the journal of steps: %w", semel.ErrFenced))
+		}
+		return true, nil
+	})
+}
+
+// ask repeats a call until it is answered (law 4), the lease is lost, or ctx has ended and the grace period with it. Then
+// the run is halted: nobody knows how the journal stands.
+func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Context) (bool, error)) error {
+	if err := r.stopped(); err != nil {
+		return err
+	}
+	late := false
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		if errors.Is(context.Cause(ctx), semel.ErrFenced) {
+			return r.halt(fmt.Errorf("%s: %w", what, semel.ErrFenced))
+		}
+		if ctx.Err() != nil && !late {
+			late = true
+			until := time.Now().Add(grace)
+			if lease := r.a.LeaseUntil(); !lease.IsZero() && lease.Before(until) {
+				until = lease
+			}
+			detached, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
+			defer cancel()
+			ctx = detached
+		}
+		answered, err := call(ctx)
+		switch {
+		case answered:
+			return err
+		case errors.Is(err, driver.ErrUnsupported):
+			return r.halt(semel.Permanent(fmt.Errorf("%s: %w", what, err)))
+		case !r.cfg.sleep(ctx, pause) && late:
+			return r.halt(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrUnanswered, err)))
+		}
+	}
+}
+
+// halt stops the run: no step and no compensation is called after it. The first reason stays.
+func (r *Run) halt(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.halted == nil {
+		r.halted = err
+	}
+	return r.halted
+}
+
+func (r *Run) stopped() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.halted
+}
+
+// note keeps what a write made of a step.
+func (r *Run) note(name string, change func(s *driver.Step)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.rows[name]
+	s.Name = name
+	change(&s)
+	r.rows[name] = s
+}

@@ -71,7 +71,7 @@ func TestFM03_DemoBreaksAndHolds(t *testing.T) {
 
 func TestDemoKeeps(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	v, err := demo(t, DemoOptions{Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 500 * time.Millisecond, Keep: true})
+	v, err := demo(t, DemoOptions{Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 10 * time.Second, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}

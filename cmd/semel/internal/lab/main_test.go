@@ -35,7 +35,7 @@ func demo(t *testing.T, o DemoOptions) (Verdict, error) {
 		t.Fatal(err)
 	}
 	o.Command, o.Env = []string{exe}, []string{workerEnv + "=1"}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	return RunDemo(ctx, o, func(line string) { t.Log(line) })
 }

@@ -23,7 +23,7 @@ func TestFM67_WorkersDieWithTheirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var pids []int
-	for deadline := time.Now().Add(20 * time.Second); len(pids) < 3; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(pids) < 3; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = parent.Process.Kill()
 			t.Fatalf("only %d workers were started", len(pids))
@@ -37,7 +37,7 @@ func TestFM67_WorkersDieWithTheirParent(t *testing.T) {
 	_ = parent.Wait()
 	pids = spawned(t, tmp)
 	for _, pid := range pids {
-		for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); alive(pid); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("worker process %d outlived its parent", pid)
 			}

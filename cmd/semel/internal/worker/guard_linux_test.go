@@ -24,7 +24,7 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 			pids := filepath.Join(dir, "pids")
 			// The shell (first line) starts a grandchild in a session of its own (second line) and waits: the signal to the
 			// process group does not reach that one.
-			script := fmt.Sprintf(`echo $$ > %[1]s; setsid sh -c 'echo $$ >> %[1]s; echo ready >> %[1]s; exec sleep 30' & wait; echo late > %[2]s`,
+			script := fmt.Sprintf(`echo $$ > %[1]s; setsid sh -c 'echo $$ >> %[1]s; echo ready >> %[1]s; exec sleep 300' & wait; echo late > %[2]s`,
 				pids, filepath.Join(dir, "late"))
 			cmd := exec.Command(os.Args[0], "victim", mode, script)
 			if err := cmd.Start(); err != nil {
@@ -50,7 +50,7 @@ func TestFM67_HandlerDiesWithItsWorker(t *testing.T) {
 
 func awaitPids(t *testing.T, path string) (pids []int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		b, _ := os.ReadFile(path)
 		lines := strings.Fields(string(b))
 		if len(lines) == 3 {
@@ -72,7 +72,7 @@ func awaitPids(t *testing.T, path string) (pids []int) {
 // awaitDeath waits until a process is gone, or a zombie that nobody has collected yet.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return

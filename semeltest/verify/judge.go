@@ -14,6 +14,8 @@ type judge struct {
 	plain  []Effect // in order, those in a run
 	state  any
 	found  map[string]int // place in report.Findings, by effect and class
+	// stateOf is the effect of the first finding about the state.
+	stateOf string
 }
 
 // tally is what happened under one name.
@@ -258,8 +260,14 @@ func (j *judge) otherState(w *world, state any) int {
 		Why:  fmt.Sprintf("after the plain run it is %v, here %v: something that is not keyed happened twice, or not at all", j.state, state),
 		Mend: "queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value instead of adding",
 	}
-	if w.fault.place >= 0 && j.plain[w.fault.place].kind == statement {
+	if place := w.fault.place; place >= 0 && (j.plain[place].kind == statement || j.plain[place].kind == commit) {
 		f.Effect = w.fault.target.name
+	}
+	if f.Effect == "" && j.stateOf != "" {
+		f.Effect = j.stateOf // the same mistake, seen from farther away
+	}
+	if j.stateOf == "" {
+		j.stateOf = f.Effect
 	}
 	return j.add(w, "state", f)
 }

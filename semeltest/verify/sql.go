@@ -184,18 +184,23 @@ func (t *tx) Commit() error {
 	if len(t.pending) == 0 {
 		return t.end(t.inner.Commit)
 	}
-	return t.c.p.effect(Effect{Name: commitName, kind: commit, nth: t.nth}, func() (bool, error) {
-		ended := t.c.p.ended()
-		err := t.end(t.inner.Commit)
-		if err != nil {
+	ended := false
+	err := t.c.p.effect(Effect{Name: commitName, kind: commit, nth: t.nth}, func() (bool, error) {
+		late := t.c.p.ended()
+		ended = true
+		if err := t.end(t.inner.Commit); err != nil {
 			return false, err
 		}
 		for _, e := range t.pending {
-			e.Ended = ended
+			e.Ended = late
 			t.c.p.w.record(e)
 		}
 		return true, nil
 	})
+	if !ended {
+		_ = t.Rollback() // the commit was never sent: as after a lost connection, the database rolls back
+	}
+	return err
 }
 
 // Rollback rolls back.

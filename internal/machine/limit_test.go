@@ -1,0 +1,269 @@
+package machine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+func pooled(id, pool string) machine.Arrival {
+	a := message(id, id)
+	a.Pool = pool
+	return a
+}
+
+// runningOf is how many handlers of a pool run.
+func (r *rig) runningOf(pool string) (n int) {
+	for _, a := range r.open {
+		if a.Kind == machine.ActRun && a.Item.Pool == pool {
+			n++
+		}
+	}
+	return n
+}
+
+// answer answers everything but handlers and receives.
+func (r *rig) answer() {
+	r.t.Helper()
+	for {
+		switch {
+		case r.has(machine.ActClaim) > 0:
+			r.claim(nil)
+		case r.has(machine.ActFinish) > 0:
+			r.finish(driver.Applied)
+		case r.has(machine.ActSettle) > 0:
+			r.settle(driver.Applied)
+		default:
+			r.heartbeats()
+			if r.has(machine.ActClaim)+r.has(machine.ActFinish)+r.has(machine.ActSettle) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// TestPoolBoundsWhatRunsAndOthersFlow: one tenant with a flood has two handlers, the other one the rest of the slots, and
+// nothing is claimed that has to wait (law 1).
+func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 2 })
+	r.warm()
+	flood := make([]machine.Arrival, 6)
+	for i := range flood {
+		flood[i] = pooled(fmt.Sprintf("a%d", i), "A")
+	}
+	r.receive(flood...)
+	if a := r.claim(nil); len(a.Claims) != 2 {
+		t.Fatalf("%d claimed of a pool of two", len(a.Claims))
+	}
+	r.receive(pooled("b0", "B"), pooled("b1", "B"), pooled("b2", "B"))
+	r.answer()
+	if a, b := r.runningOf("A"), r.runningOf("B"); a != 2 || b != 2 {
+		t.Fatalf("%d of A and %d of B run", a, b)
+	}
+	if l := r.m.Load(); l.Waiting != 5 {
+		t.Fatalf("%+v", l)
+	}
+	r.live(3 * visible) // those that wait are kept
+	r.none(machine.ActClaim, "the pools are full")
+	order := []string{"a0", "a1", "a2", "a3", "a4", "a5"}
+	for i, key := range order {
+		r.ran(key, machine.Result{})
+		r.answer()
+		if n := r.runningOf("A"); n != min(2, len(order)-1-i) {
+			t.Fatalf("%d of A run after %s", n, key)
+		}
+	}
+	for _, key := range []string{"b0", "b1", "b2"} {
+		r.ran(key, machine.Result{})
+		r.answer()
+	}
+	if l := r.m.Load(); l.Waiting != 0 || r.m.InHand() != 0 {
+		t.Fatalf("%+v", l)
+	}
+}
+
+// TestPoolRate: starts of a pool come at its rate, a burst first, whatever becomes of the others.
+func TestPoolRate(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) {
+		c.Concurrency, c.Batch, c.PoolEvery, c.PoolBurst = 4, 20, 10*time.Second, 2
+	})
+	r.warm()
+	r.receive(pooled("a0", "A"), pooled("a1", "A"), pooled("a2", "A"), pooled("a3", "A"), pooled("b0", "B"))
+	r.answer()
+	if a, b := r.runningOf("A"), r.runningOf("B"); a != 2 || b != 1 {
+		t.Fatalf("%d of A and %d of B run", a, b)
+	}
+	for _, key := range []string{"a0", "a1", "b0"} {
+		r.ran(key, machine.Result{})
+	}
+	r.answer()
+	for i, key := range []string{"a2", "a3"} {
+		for range 9 {
+			r.live(time.Second)
+			r.answer()
+		}
+		if n := r.runningOf("A"); n != 0 {
+			t.Fatalf("%d of A run too early", n)
+		}
+		r.live(time.Second)
+		r.answer()
+		if n := r.runningOf("A"); n != 1 {
+			t.Fatalf("%d of A run after %d0 s", n, i+1)
+		}
+		r.ran(key, machine.Result{})
+		r.answer()
+	}
+}
+
+// TestRateCountsRunsOnly: a duplicate that is answered from its record gives its turn back.
+func TestRateCountsRunsOnly(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Every, c.Burst = time.Second, 1 })
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
+	for range 2 {
+		if a := r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay }); len(a.Claims) != 1 {
+			t.Fatalf("%d claims at a rate of one", len(a.Claims))
+		}
+		r.settle(driver.Applied)
+	}
+	r.claim(nil)
+	if r.has(machine.ActRun) != 1 {
+		t.Fatal("the third one does not run, though no run was started before")
+	}
+	r.ran("c", machine.Result{})
+	r.answer()
+	for i := range 3 {
+		r.receive(message("n", fmt.Sprint("n", i)))
+		r.none(machine.ActClaim, "the next run is due in a second")
+		r.pass(999 * time.Millisecond)
+		r.none(machine.ActClaim, "the next run is due in a second")
+		r.pass(time.Millisecond)
+		r.claim(nil)
+		r.ran(fmt.Sprint("n", i), machine.Result{})
+		r.answer()
+	}
+}
+
+// TestPoolsAreBounded: too many that wait are given back for a while, and pools that nobody belongs to are forgotten.
+func TestPoolsAreBounded(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) {
+		c.Concurrency, c.Batch, c.InHand, c.PoolConcurrency = 2, 4, 4, 1
+	})
+	r.warm()
+	given := 0
+	for i := range 40 {
+		if r.has(machine.ActReceive) == 0 {
+			break
+		}
+		r.receive(pooled(fmt.Sprint("a", i), "A"))
+		for r.has(machine.ActClaim) > 0 {
+			r.claim(nil)
+		}
+		for r.has(machine.ActSettle) > 0 {
+			for _, s := range r.settle(driver.Applied).Settlements {
+				if given++; s.Action != driver.Defer || s.After < time.Second {
+					t.Fatalf("%+v", s)
+				}
+			}
+		}
+	}
+	if l := r.m.Load(); given == 0 || l.Waiting > 4 || r.m.InHand() > 9 || l.Running != 1 {
+		t.Fatalf("%d given back, %+v", given, l)
+	}
+	r.receive(pooled("b", "B"))
+	r.answer()
+	if r.runningOf("B") != 1 {
+		t.Fatal("a full hand of A keeps B from running")
+	}
+}
+
+// TestPoolsGiveUpWhatIsNotRun: busy, given up, drained or expired, nobody keeps a place that is not used.
+func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.PoolConcurrency = 1; c.Extends = false })
+	r.receive(pooled("1", "A"), pooled("2", "A"), pooled("3", "A"))
+	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, time.Second })
+	r.settle(driver.Applied)
+	c := r.take(machine.ActClaim)
+	r.step(machine.Event{Kind: machine.Claimed, Items: c.Items, Err: errBoom})
+	r.pass(time.Second)
+	if a := r.claim(nil); a.Claims[0].DeliveryID != "2" {
+		t.Fatalf("claimed %+v", a.Claims)
+	}
+	r.none(machine.ActClaim, "one of A runs")
+	r.pass(visible) // the third expires while it waits
+	if l := r.m.Load(); l.Waiting != 0 {
+		t.Fatalf("%+v", l)
+	}
+	r.ran("2", machine.Result{})
+	r.answer()
+	r.open = r.only(machine.ActReceive)
+	r.receive(pooled("4", "A"), pooled("5", "A"))
+	r.claim(nil)
+	r.step(machine.Event{Kind: machine.Drain})
+	if s := r.settle(driver.Applied).Settlements; len(s) != 1 || s[0].Receipt != "5" || s[0].Action != driver.Defer {
+		t.Fatalf("settled %+v", s)
+	}
+	r.ran("4", machine.Result{})
+	r.answer()
+	if r.m.InHand() != 0 || r.m.Load().Waiting != 0 {
+		t.Fatalf("%d in hand", r.m.InHand())
+	}
+}
+
+// TestPoolsKeepOrder: an ordered group whose head waits for its pool waits with it, in a batch, too.
+func TestPoolsKeepOrder(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) {
+		c.Mode, c.Batched, c.PoolConcurrency, c.Batch = machine.Open, true, 1, 8
+	})
+	group := func(id, pool string) machine.Arrival {
+		a := pooled(id, pool)
+		a.Group = "g"
+		return a
+	}
+	r.receive(pooled("x", "A"), group("1", "A"), group("2", "B"), pooled("y", "B"))
+	var ran []string
+	for range 4 {
+		if r.has(machine.ActBegin) == 0 {
+			break
+		}
+		b := r.take(machine.ActBegin)
+		grants := make([]driver.Grant, len(b.Claims))
+		for i, c := range b.Claims {
+			grants[i] = r.acquired(c)
+		}
+		r.step(machine.Event{Kind: machine.Begun, Items: b.Items, Claims: b.Claims, Grants: grants, Sent: r.now})
+		a := r.take(machine.ActRun)
+		results := make([]machine.Result, len(a.Items))
+		seen := map[string]int{}
+		for _, it := range a.Items {
+			ran = append(ran, it.ID)
+			if seen[it.Pool]++; seen[it.Pool] > 1 {
+				t.Errorf("%d of pool %s in one batch", seen[it.Pool], it.Pool)
+			}
+		}
+		r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Results: results})
+		c := r.take(machine.ActCommit)
+		r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
+		r.settle(driver.Applied)
+	}
+	at := map[string]int{}
+	for i, id := range ran {
+		at[id] = i + 1
+	}
+	if len(ran) != 4 || at["1"] > at["2"] {
+		t.Fatalf("ran %v", ran)
+	}
+}
+
+// TestRateOfRunsInBatches: members of a transaction count, each.
+func TestRateOfRunsInBatches(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) {
+		c.Mode, c.Batched, c.Batch, c.InHand, c.Every, c.Burst = machine.Open, true, 8, 24, time.Second, 3
+	})
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"), message("4", "d"))
+	if b := r.take(machine.ActBegin); len(b.Claims) != 3 {
+		t.Fatalf("%d of a burst of three", len(b.Claims))
+	}
+}

@@ -11,7 +11,7 @@ import (
 
 // Promise says what a configuration guarantees, in words that are exactly true, and what it rests on.
 type Promise struct {
-	// Mode is the protocol's name: A, A2, B/C.
+	// Mode is the protocol's name: A, A2, B/C; with versions D over one of these.
 	Mode string `json:"mode"`
 	// Effects is the sentence about effects.
 	Effects string `json:"effects"`
@@ -70,6 +70,7 @@ func (c *Consumer) Guarantee() Promise {
 		p.Together = record
 	}
 	p.Assumptions = c.assumptions()
+	c.versionsPromise(&p)
 	return p
 }
 

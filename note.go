@@ -17,7 +17,7 @@ var decisions = [...]Decision{
 	machine.TakenOver: TakenOver, machine.Mismatched: Mismatched, machine.Retried: Retried,
 	machine.DeadLettered: DeadLettered, machine.ParkedUncertain: ParkedUncertain, machine.Fenced: Fenced,
 	machine.DroppedOnPurpose: Dropped, machine.Unprotected: Unprotected, machine.GivenBack: GivenBack,
-	machine.Expired: Expired,
+	machine.Expired: Expired, machine.Stale: Stale,
 }
 
 var duplicateCauses = [...]Cause{
@@ -94,7 +94,7 @@ func (r *runner) log(e *Event) {
 		switch e.Decision {
 		case Retried, Fenced, Mismatched, DeadLettered, ParkedUncertain:
 			level = slog.LevelWarn
-		case Executed, Replayed, BusyDeferred, Dropped:
+		case Executed, Replayed, BusyDeferred, Dropped, Stale:
 			level = slog.LevelInfo
 		}
 	case EventSettled, EventExtended:

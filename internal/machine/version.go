@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is mode D (protocol section 6): messages of one key that carry versions and replace each other.
+
+// UnknownAge is the age of a message of which nobody knows when it was sent.
+const UnknownAge = time.Duration(-1 << 63)
+
+// The bounds of a wait for the version before.
+const (
+	gapWaitMin = 100 * time.Millisecond
+	gapTries   = 6 // doublings, where only the broker's count tells how long a message has waited
+)
+
+// stale answers an older version than the applied one: its state was replaced before it came.
+func (m *Machine) stale(it *Item, g *driver.Grant) {
+	m.counts.Stale++
+	m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Stale, Duplicate: cause(g), Reason: g.Reason})
+}
+
+// late sets an older version aside that must neither run nor be forgotten.
+func (m *Machine) late(it *Item, g *driver.Grant) {
+	m.counts.Rejected++
+	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterLate, g.Reason)},
+		Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
+}
+
+// mismatchReason says why a payload was refused.
+func (m *Machine) mismatchReason(it *Item, g *driver.Grant) string {
+	if !it.Version.Comparable(g.Hold.Version) {
+		return "the key's record was made under another strategy: its versions cannot be compared"
+	}
+	if it.Version != "" {
+		return "version " + it.Version.String() + " of the key was used with another payload"
+	}
+	return "the key was used with another payload"
+}
+
+// age is how old a message is by now; negative = nobody knows.
+func (m *Machine) age(it *Item) time.Duration {
+	if it.Age < -m.cfg.Park {
+		return -1 // sent in the future: some clock is wrong by more than the wait
+	}
+	return max(it.Age, 0) + m.now - it.arrivedAt
+}
+
+// skipsGap tells that an item waits no longer for the version before its own: its time is up; or it is the head of an
+// ordered group, which would keep its own predecessor from coming. Where the broker tells neither age nor count, nobody
+// waits: the wait would have no end.
+func (m *Machine) skipsGap(it *Item) bool {
+	if it.After == "" || it.group != nil {
+		return it.After != ""
+	}
+	if age := m.age(it); it.Age != UnknownAge && age >= 0 {
+		return age >= m.cfg.Park
+	}
+	return it.Count == 0 || it.Count > gapTries
+}
+
+// waitForGap gives a version back whose predecessor is missing: for longer and longer, and not beyond the time that it
+// waits at most.
+func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
+	m.counts.Busy++
+	wait := m.cfg.Park >> max(gapTries-max(it.Count-1, 0), 0)
+	if age := m.age(it); it.Age != UnknownAge && age >= 0 {
+		wait = min(max(gapWaitMin, age/2), m.cfg.Park-age)
+	}
+	wait = max(wait, 0) + jitter(it.nonce, gapWaitMin/2)
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait}, Note{
+		Decision: BusyDeferred, Duplicate: cause(g), After: wait, Reason: "waits for the version before it",
+	})
+}

@@ -1,0 +1,451 @@
+package semel_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+// applied is a handler that keeps the order of what took effect, in each of the modes.
+func versionHandlers() map[string]semel.Handler {
+	return map[string]semel.Handler{
+		"A2": semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
+			tx.Append("ledger", a.Version().String())
+			return nil
+		}),
+		"B/C": semel.InTx(func(_ context.Context, tx *memory.Tx, a *semel.Attempt) error {
+			return tx.Append("ledger", a.Version().String())
+		}),
+		"B/C in batches": semel.InTxBatch(func(_ context.Context, tx *memory.Tx, batch []*semel.Attempt) error {
+			for _, a := range batch {
+				if err := tx.Append("ledger", a.Version().String()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func ledger(r *rig) (out []string) {
+	for _, row := range r.db.Tables().Rows("ledger") {
+		out = append(out, row.Value)
+	}
+	return out
+}
+
+func versioned(v *semel.Versions) func(*semel.Config) {
+	return func(c *semel.Config) { c.Key, c.Versions = semel.KeyFromJSON("/id"), v }
+}
+
+func state(version any) semel.Message {
+	return semel.Message{Body: fmt.Appendf(nil, `{"id":"order-1","v":%v}`, version)}
+}
+
+// TestFM62_OlderVersionsAreSkipped is S1-30: versions that come out of order, in every mode.
+func TestFM62_OlderVersionsAreSkipped(t *testing.T) {
+	park := semel.BySequence("/v")
+	park.Park = 30 * time.Second
+	for _, x := range []struct {
+		name     string
+		versions *semel.Versions
+		sent     []int
+		want     string
+		stale    int64
+		letters  int
+	}{
+		{"v2, then v1 is skipped", semel.ByVersion("/v"), []int{2, 1}, "2", 1, 0},
+		{"in order", semel.ByVersion("/v"), []int{1, 2, 3}, "1 2 3", 0, 0},
+		{"the same again", semel.ByVersion("/v"), []int{2, 2}, "2", 0, 0},
+		{"v1, v3, v2: gaps are accepted", semel.BySequence("/v"), []int{1, 3, 2}, "1 3", 1, 0},
+		{"v1, v3, v2: v3 waits", park, []int{1, 3, 2}, "1 2 3", 0, 0},
+		{"v3, v2, v1: all wait", park, []int{3, 2, 1}, "1 2 3", 0, 0},
+	} {
+		for mode, h := range versionHandlers() {
+			t.Run(x.name+" over "+mode, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, h, versioned(x.versions))
+					r.start()
+					for _, v := range x.sent {
+						r.send(state(v))
+						time.Sleep(time.Second)
+					}
+					s := r.after(2 * time.Minute)
+					if got := strings.Join(ledger(r), " "); got != x.want || s.Stale != x.stale || len(r.letters()) != x.letters {
+						t.Fatalf("applied %q, not %q; %+v, letters %+v", got, x.want, s, r.letters())
+					}
+					rec := r.record("order-1")
+					want := driver.IntVersion(int64(slices.Max(x.sent)))
+					if rec.State != driver.Completed || rec.Watermark.Applied != want {
+						t.Errorf("record %+v", rec)
+					}
+					if n := int64(len(x.sent)); s.Effects+s.Stale+s.Replayed != n {
+						t.Errorf("%d messages: %+v", n, s)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestS1_30_StaleSaysBothVersions: the log and the event name the version and the one that is current.
+func TestS1_30_StaleSaysBothVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		var seen []semel.Event
+		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(semel.ByVersion("/v")),
+			func(c *semel.Config) {
+				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				c.Events = semel.Observe(func(e semel.Event) {
+					if e.Decision == semel.Stale && e.Kind == semel.EventDecided {
+						seen = append(seen, e)
+					}
+				})
+			})
+		r.start()
+		r.send(state(2))
+		time.Sleep(time.Second)
+		r.send(state(1))
+		r.after(time.Minute)
+		const want = "version 1 already processed (current: 2)"
+		if len(seen) != 1 || seen[0].Reason != want || seen[0].Key.Raw != "order-1" || !strings.Contains(log.String(), want) ||
+			!strings.Contains(log.String(), "decision=stale") {
+			t.Fatalf("%+v\n%s", seen, &log)
+		}
+	})
+}
+
+// TestS1_31_TimestampsAndTies: older and equal times are skipped, ties decide in their order.
+func TestS1_31_TimestampsAndTies(t *testing.T) {
+	const at = `{"id":"order-1","at":"%s","n":%d,"what":"%s"}`
+	for _, x := range []struct {
+		name             string
+		strategy         string
+		first, second    string
+		effects, stale   int64
+		replay, mismatch int64
+	}{
+		{"older", "timestamp:/at", fmt.Sprintf(at, "2026-01-01T12:00:01Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 2, "b"), 1, 1, 0, 0},
+		{"older by its zone", "timestamp:/at", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T13:00:00+02:00", 2, "b"), 1, 1, 0, 0},
+		{"newer", "timestamp:/at", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00.001Z", 2, "b"), 2, 0, 0, 0},
+		{"equal, same payload", "timestamp:/at", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), 1, 0, 1, 0},
+		{"equal, another payload", "timestamp:/at", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 2, "b"), 1, 0, 0, 1},
+		{"the tie is newer", "timestamp:/at,/n", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 9, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 10, "b"), 2, 0, 0, 0},
+		{"the tie is older", "timestamp:/at,/n", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 10, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 9, "b"), 1, 1, 0, 0},
+		{"the tie of a text", "timestamp:/at,/what", fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "a"), fmt.Sprintf(at, "2026-01-01T12:00:00Z", 1, "b"), 2, 0, 0, 0},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v, err := semel.ParseStrategy(x.strategy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(v))
+				r.start()
+				r.send(semel.Message{Body: []byte(x.first)})
+				time.Sleep(time.Second)
+				r.send(semel.Message{Body: []byte(x.second)})
+				s := r.after(time.Minute)
+				if s.Effects != x.effects || s.Stale != x.stale || s.Replayed != x.replay || s.Mismatched != x.mismatch {
+					t.Fatalf("%+v", s)
+				}
+				if int64(len(r.letters())) != x.mismatch {
+					t.Errorf("letters %+v", r.letters())
+				}
+			})
+		})
+	}
+}
+
+// TestGapIsPassedOverInTheEnd: the predecessor never comes, or too late; then it is a letter, and never stale.
+func TestGapIsPassedOverInTheEnd(t *testing.T) {
+	for mode, h := range versionHandlers() {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := semel.BySequence("/v")
+				v.Park = 30 * time.Second
+				var deferred []time.Duration
+				r := newRig(t, h, versioned(v), func(c *semel.Config) {
+					c.Events = semel.Observe(func(e semel.Event) {
+						if e.Decision == semel.BusyDeferred {
+							deferred = append(deferred, e.After)
+						}
+					})
+				})
+				r.start()
+				r.send(state(1))
+				time.Sleep(time.Second)
+				r.send(state(3))
+				time.Sleep(29 * time.Second)
+				if got := strings.Join(ledger(r), " "); got != "1" {
+					t.Fatalf("applied %q before the time was up", got)
+				}
+				time.Sleep(5 * time.Second)
+				if got := strings.Join(ledger(r), " "); got != "1 3" {
+					t.Fatalf("applied %q after the time was up", got)
+				}
+				if n := len(deferred); n < 4 || n > 40 || deferred[n-3] < 2*deferred[0] {
+					t.Errorf("%d waits that do not grow: %v", n, deferred)
+				}
+				r.send(state(2), state(1), state(2))
+				s := r.after(time.Minute)
+				ls := r.letters()
+				if len(ls) != 1 || ls[0].Kind != driver.LetterLate || ls[0].Version != driver.IntVersion(2) ||
+					!strings.Contains(ls[0].Reason, "passed over") || s.Stale != 1 || s.Rejected != 2 {
+					t.Fatalf("%+v, letters %+v", s, ls)
+				}
+			})
+		})
+	}
+}
+
+// blind hides what a queue knows of a message's past.
+type blind struct {
+	*memory.Queue
+	count bool
+}
+
+func (q blind) Receive(ctx context.Context, n int) ([]driver.Delivery, error) {
+	ds, err := q.Queue.Receive(ctx, n)
+	for i := range ds {
+		ds[i].SentAt = time.Time{}
+		if !q.count {
+			ds[i].Count = 0
+		}
+	}
+	return ds, err
+}
+
+// TestGapEndsWhereNobodyKnowsTheAge: without a time of sending the hand-offs bound the wait, and without both there is
+// none.
+func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
+	for _, count := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			v := semel.BySequence("/v")
+			v.Park = 30 * time.Second
+			r := newRig(t, versionHandlers()["A2"], versioned(v))
+			r.cfg.Queue = blind{r.queue, count}
+			r.start()
+			r.send(state(3))
+			time.Sleep(10 * time.Second)
+			if waits := len(ledger(r)) == 0; waits != count {
+				t.Errorf("count %v: waits %v", count, waits)
+			}
+			r.after(3 * time.Minute)
+			if got := strings.Join(ledger(r), " "); got != "3" {
+				t.Errorf("count %v: applied %q", count, got)
+			}
+		})
+	}
+}
+
+// TestGapOfAnOrderedGroupIsNotWaitedFor: the head of a group would keep its own predecessor from coming.
+func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := semel.BySequence("/v")
+		v.Park = time.Hour
+		r := newRig(t, versionHandlers()["A2"], versioned(v))
+		for _, n := range []int{1, 3, 2, 4} {
+			m := state(n)
+			m.Group = "order-1"
+			r.send(m)
+		}
+		r.start()
+		r.after(time.Minute)
+		if got := strings.Join(ledger(r), " "); got != "1 3 4" || len(r.letters()) != 1 || r.letters()[0].Kind != driver.LetterLate {
+			t.Fatalf("applied %q, letters %+v", got, r.letters())
+		}
+	})
+}
+
+// TestFM76_OlderWaitsForNewerThatWentWithoutAWord: nobody knows what a newer version did whose worker is gone; the older
+// one is not run, and not forgotten.
+func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
+	for mode, h := range versionHandlers() {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, h, versioned(semel.ByVersion("/v")))
+				g, err := r.store.Claim(context.Background(), driver.Claim{
+					Key: semel.Key{Consumer: "orders", Raw: "order-1"}, Nonce: driver.Nonce{1}, Lease: time.Second, Version: driver.IntVersion(3),
+				})
+				if err != nil || g[0].Verdict != driver.Acquired {
+					t.Fatal(g, err)
+				}
+				time.Sleep(time.Minute) // its worker went without a word
+				r.start()
+				r.send(state(2))
+				time.Sleep(5 * time.Minute)
+				if got := ledger(r); len(got) != 0 {
+					t.Fatalf("applied %q behind a newer version of unknown outcome", got)
+				}
+				r.send(state(3)) // the broker hands it out again
+				s := r.after(10 * time.Minute)
+				if got := strings.Join(ledger(r), " "); got != "3" || s.Stale != 1 || len(r.letters()) != 0 {
+					t.Fatalf("applied %q, %+v", got, s)
+				}
+			})
+		})
+	}
+}
+
+// TestBadVersionsBecomeLetters: nothing is lost, and no run is made unprotected.
+func TestBadVersionsBecomeLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(semel.ByVersion("/v")),
+			func(c *semel.Config) { c.AllowUnkeyed = true })
+		r.send(state(1.5), state(`"x"`), state(2))
+		r.start()
+		s := r.after(time.Minute)
+		if s.Effects != 1 || s.Rejected != 2 || s.Unprotected != 0 || len(r.letters()) != 2 {
+			t.Fatalf("%+v", s)
+		}
+		for _, l := range r.letters() {
+			if l.Kind != driver.LetterDead || !strings.HasPrefix(l.Reason, "version_invalid: ") || l.Key.Raw != "" {
+				t.Errorf("letter %+v", l)
+			}
+		}
+	})
+}
+
+// TestTwinsOfOtherVersionsAreNoDuplicates: two versions that are in one process at once are two messages, whatever their
+// fingerprints say.
+func TestTwinsOfOtherVersionsAreNoDuplicates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, versionHandlers()["A2"], versioned(semel.ByVersion("/v")), func(c *semel.Config) {
+			c.Fingerprint = func(*semel.Message) (semel.Fingerprint, error) { return "", nil }
+		})
+		r.send(state(1), state(2), state(2), state(3))
+		r.start()
+		s := r.after(time.Minute)
+		if got := strings.Join(ledger(r), " "); got != "1 2 3" || s.Replayed != 1 {
+			t.Fatalf("applied %q, %+v", got, s)
+		}
+	})
+}
+
+// TestDoWithVersions is S1-30's race: many callers of one entity at once. Versions that take effect only grow, and the
+// greatest is among them.
+func TestDoWithVersions(t *testing.T) {
+	store, key := memory.Open().Store(), semel.Key{Consumer: "c", Raw: "order-1"}
+	const n = 60
+	var mu sync.Mutex
+	var ran []int
+	var wg sync.WaitGroup
+	for i := 1; i <= n; i++ {
+		for range 2 { // each twice
+			wg.Go(func() {
+				_, d, err := semel.Do(t.Context(), store, key, func(_ context.Context, a *semel.Attempt) (string, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					ran = append(ran, i)
+					return a.Version().String(), nil
+				}, semel.WithVersion(driver.IntVersion(int64(i))), semel.WithWait())
+				switch {
+				case err == nil && (d == semel.Executed || d == semel.Replayed):
+				case errors.Is(err, semel.ErrStale) && d == semel.Stale:
+				default:
+					t.Errorf("version %d: %s, %v", i, d, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if len(ran) == 0 || ran[len(ran)-1] != n || !slices.IsSorted(ran) || len(slices.Compact(slices.Clone(ran))) != len(ran) {
+		t.Errorf("took effect: %v", ran)
+	}
+	v, d, err := semel.Do(t.Context(), store, key, func(context.Context, *semel.Attempt) (string, error) { return "", nil },
+		semel.WithVersion(driver.IntVersion(n)))
+	if v != fmt.Sprint(n) || d != semel.Replayed || err != nil {
+		t.Errorf("the current version again: %q, %s, %v", v, d, err)
+	}
+}
+
+func TestVersionsThatAreRefused(t *testing.T) {
+	id := semel.KeyFromJSON("/id")
+	for field, tweak := range map[string]func(*semel.Config){
+		"Key":      func(c *semel.Config) { c.Versions = semel.ByVersion("/v") },
+		"Versions": func(c *semel.Config) { c.Key, c.Versions = id, &semel.Versions{} },
+	} {
+		db := memory.Open()
+		cfg := semel.Config{Queue: db.Queue("q"), Store: db.Store(), Handler: semel.HandlerFunc(nil)}
+		tweak(&cfg)
+		_, err := semel.New(cfg)
+		var e *semel.ConfigError
+		if !errors.As(err, &e) || e.Field != field || e.Mend == "" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// TestVersionsPromise: the guarantee says what versions give, mode by mode, and no more.
+func TestVersionsPromise(t *testing.T) {
+	plain := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
+	promise := func(h semel.Handler, v *semel.Versions) string {
+		db := memory.Open()
+		p, err := semel.Guarantee(semel.Config{
+			Queue: db.Queue("q"), Store: db.Store(), Handler: h, Key: semel.KeyFromJSON("/id"), Versions: v,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.String()
+	}
+	park := semel.BySequence("/v")
+	park.Park = time.Minute
+	for _, x := range []struct {
+		text string
+		want []string
+		no   string
+	}{
+		{promise(versionHandlers()["A2"], semel.ByVersion("/v")), []string{"mode D over A2;", "no older version takes effect after a newer one",
+			"states, never changes", "duplicates and older versions come within 14 days"}, "clocks, that"},
+		{promise(versionHandlers()["B/C"], semel.ByVersion("/v")), []string{"mode D over B/C;"}, "unless the resource itself"},
+		{promise(plain, semel.ByTimestamp("/at")), []string{"mode D over A;", "unless the resource itself compares the version",
+			"versions are the senders' clocks"}, "no older version takes effect"},
+		{promise(plain, park), []string{"waits 1m0s at most"}, "senders' clocks"},
+		{promise(plain, nil), []string{"mode A;"}, "version"},
+	} {
+		for _, w := range x.want {
+			if !strings.Contains(x.text, w) {
+				t.Errorf("the promise does not say %q:\n%s", w, x.text)
+			}
+		}
+		if strings.Contains(x.text, x.no) {
+			t.Errorf("the promise says %q:\n%s", x.no, x.text)
+		}
+	}
+}
+
+// TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter: a duplicate of what was applied says nothing of the newer version
+// that is parked.
+func TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+			if a.Version() == driver.IntVersion(3) {
+				return errors.New("nobody knows")
+			}
+			return nil
+		}), versioned(semel.ByVersion("/v")), func(c *semel.Config) { c.Takeover = semel.Once })
+		r.start()
+		for _, v := range []int{2, 3, 2} {
+			r.send(state(v))
+			time.Sleep(time.Second)
+		}
+		s := r.after(time.Minute)
+		if ls := r.letters(); len(ls) != 1 || ls[0].Kind != driver.LetterUncertain || ls[0].Version != driver.IntVersion(3) || s.Replayed != 1 {
+			t.Fatalf("%+v, letters %+v", s, ls)
+		}
+	})
+}

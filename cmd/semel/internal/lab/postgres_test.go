@@ -55,7 +55,7 @@ func TestDemoKeepsSchemas(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	url := server.Database(t)
 	v, err := demo(t, DemoOptions{
-		Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 500 * time.Millisecond, Keep: true, Store: url,
+		Orders: 4, Workers: 1, Kills: -1, Seed: 3, Visibility: 10 * time.Second, Keep: true, Store: url,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -122,16 +122,16 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
-	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch or uncertain")
+	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch, uncertain or late")
 	return c
 }
 
 func checkKind(kind string) error {
 	switch driver.LetterKind(kind) {
-	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain:
+	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain, driver.LetterLate:
 		return nil
 	}
-	return output.Usage("--kind %q is unknown (known: dead, mismatch, uncertain)", kind)
+	return output.Usage("letter kind %q is unknown (known: dead, mismatch, uncertain, late)", kind)
 }
 
 func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
@@ -207,7 +207,7 @@ type batchFlags struct {
 func (b *batchFlags) bind(c *cobra.Command) {
 	destructive(c, &b.yes, &b.dry)
 	c.Flags().BoolVar(&b.all, "all", false, "every letter")
-	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch or uncertain")
+	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch, uncertain or late")
 	c.Flags().IntVar(&b.most, "max", 0, "at most so many (0: all)")
 	c.Flags().Float64Var(&b.rate, "rate", 0, "letters per second (0: as fast as possible)")
 }

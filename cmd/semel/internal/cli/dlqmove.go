@@ -58,15 +58,9 @@ func (m *moved) asLetter() (driver.Letter, error) {
 	} else if l.Message.Body, err = base64.StdEncoding.DecodeString(m.BodyBase64); err != nil {
 		return l, fmt.Errorf("body_base64: %w", err)
 	}
-	for _, t := range []struct {
-		name, text string
-		at         *time.Time
-	}{{"first_received_at", m.FirstReceivedAt, &l.FirstReceived}, {"dead_at", m.DeadAt, &l.DeadAt}} {
-		if t.text == "" {
-			continue
-		}
-		if *t.at, err = time.Parse(time.RFC3339Nano, t.text); err != nil {
-			return l, fmt.Errorf("%s: %w", t.name, err)
+	if m.FirstReceivedAt != "" {
+		if l.FirstReceived, err = time.Parse(time.RFC3339Nano, m.FirstReceivedAt); err != nil {
+			return l, fmt.Errorf("first_received_at: %w", err)
 		}
 	}
 	return l, nil
@@ -112,8 +106,8 @@ func (a *app) dlqImport(f *dlqFlags) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use: "import FILE|- --queue URL", Short: "Put exported letters into a queue; those that are there stay as they are",
-		Long: `import puts letters into the queue that --queue names, under the ids that they have. Nothing is put before every line
-was read. A letter belongs to the record of its key: in another database there is none, and its redrive sends its message
+		Long: `import puts letters into the queue that --queue names, under the ids that they have; dead_at becomes the time of
+the import. Nothing is put before every line was read. A letter belongs to the record of its key: in another database there is none, and its redrive sends its message
 as a new one.`,
 		Example: "  semel dlq import letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
 		Args:    oneArg("file"),

@@ -20,7 +20,7 @@ type shop struct {
 	fault *faulty
 }
 
-// faulty fails the n-th call of Operate, Send and DeleteLetter together, after or before it did its work.
+// faulty fails the n-th call of Operate, Send, PutLetter and DeleteLetter together, after or before it did its work.
 type faulty struct {
 	*memory.Queue
 	*memory.Store
@@ -53,6 +53,10 @@ func (f *faulty) Send(ctx context.Context, m ...driver.Message) error {
 
 func (f *faulty) DeleteLetter(ctx context.Context, id string) error {
 	return f.step(func() error { return f.Queue.DeleteLetter(ctx, id) })
+}
+
+func (f *faulty) PutLetter(ctx context.Context, l driver.Letter) error {
+	return f.step(func() error { return f.Queue.PutLetter(ctx, l) })
 }
 
 func open(t *testing.T) *shop {

@@ -38,7 +38,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	return out, nil
 }
 
-// Operate does an operator's act. The record returned is the one that is stored afterwards.
+// Operate does an operator's act and adds it to the trail. The record returned is the one that is stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
@@ -46,11 +46,13 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	rec := s.records[op.Key]
-	after, o, changed := driver.DecideOperate(rec.value(), op, s.db.clock(), s.token+1)
+	before, now := rec.value(), s.db.clock()
+	after, o, changed := driver.DecideOperate(before, op, now, s.token+1)
 	if !changed {
-		return rec.value(), o, nil
+		return before, o, nil
 	}
 	s.write(rec, &after)
+	s.addAudit(op.Entry(before, after, now))
 	return after, o, nil
 }
 

@@ -30,6 +30,9 @@ type Store struct {
 	version uint64
 	// journals are the durable steps of runs; they go with their record.
 	journals map[driver.Key]map[runID][]driver.Step
+	// trail is what operators did, by key; it goes with the records too.
+	trail    map[driver.Key][]auditLine
+	auditSeq uint64
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
@@ -42,8 +45,8 @@ type Store struct {
 
 func newStore(db *DB) *Store {
 	return &Store{
-		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{}, held: map[driver.Key]*transaction{},
-		sweeping: make(chan struct{}, 1),
+		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{},
+		trail: map[driver.Key][]auditLine{}, held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
 	}
 }
 
@@ -171,6 +174,9 @@ func (s *Store) remove(rec *record) {
 	delete(s.records, rec.Key)
 	if len(s.journals) > 0 {
 		delete(s.journals, rec.Key)
+	}
+	if len(s.trail) > 0 {
+		delete(s.trail, rec.Key)
 	}
 	if rec.older == nil {
 		s.oldest = rec.newer

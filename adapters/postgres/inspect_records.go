@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -65,21 +66,29 @@ func (db *DB) records(ctx context.Context, sql string, args ...any) (rs []driver
 	return rs, explain(err)
 }
 
-// Operate does an operator's act; the record returned is the one that is stored afterwards.
+// Operate does an operator's act and adds it to the trail; the record returned is the one that is stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	part := sortKeys(1, func(int) *driver.Key { return &op.Key })
-	err = s.db.underLock(ctx, part, false, func(locked []lockedRecord) []driver.Record {
-		l := &locked[0]
-		if l.r.Key != op.Key {
-			o = driver.Lost
-			return nil
+	err = s.db.with(ctx, func(conn *pgxpool.Conn) error {
+		locked := make([]lockedRecord, 1)
+		p := &pipeline{}
+		p.beginLong(s.db)
+		s.db.addLock(p, part, false, locked)
+		if err := p.run(ctx, conn); err != nil {
+			return err
 		}
-		var changed bool
-		if r, o, changed = driver.DecideOperate(l.r, op, l.now, l.drawn); !changed {
-			r = l.r
-			return nil
+		p = &pipeline{}
+		l, changed := &locked[0], false
+		if o = driver.Lost; l.r.Key == op.Key {
+			r, o, changed = driver.DecideOperate(l.r, op, l.now, l.drawn)
 		}
-		return []driver.Record{r}
+		if changed {
+			e := op.Entry(l.r, r, l.now)
+			p.store([]driver.Record{r})
+			p.addAudit(part.hashes[0], &e)
+		}
+		p.commit()
+		return p.run(ctx, conn)
 	})
 	if err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)

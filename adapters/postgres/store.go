@@ -31,4 +31,6 @@ var (
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.TxClassifier    = (*transaction)(nil)
+	_ driver.StepStore       = (*Store)(nil)
+	_ driver.AuditLog        = (*Store)(nil)
 )

@@ -212,7 +212,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	return out, err
 }
 
-// Operate does an operator's act; the record returned is the one that is stored afterwards.
+// Operate does an operator's act and adds it to the trail; the record returned is the one that is stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	hash := hash16(&op.Key)
 	err = s.db.write(ctx, 1, func(t *txn) error {
@@ -230,7 +230,11 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 			return nil
 		}
 		t.use(int64(r.Token))
-		return t.store(found.Token, &r)
+		if err := t.store(found.Token, &r); err != nil {
+			return err
+		}
+		e := op.Entry(found, r, t.now)
+		return t.addAudit(hash, &e)
 	})
 	if err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)

@@ -18,6 +18,10 @@ import (
 // sweepStep bounds what one write transaction of a sweep removes, so that claims wait some milliseconds at most.
 const sweepStep = 500
 
+// sweepSteps bounds the rows that one transaction of a sweep removes because they belong to records: steps, lines of the
+// trail (see the trigger semel_record_gone). One record's go at once.
+const sweepSteps = 5000
+
 const (
 	sqlSweepKnown = "SELECT block FROM semel_block WHERE block >= ? AND due <= ? ORDER BY block LIMIT 1"
 	sqlSweepNext  = "SELECT token FROM semel_record WHERE token >= ? ORDER BY token LIMIT 1"
@@ -25,6 +29,9 @@ const (
 	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4) AND retain_until < ?"
 	sqlSweepKeep  = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop  = "DELETE FROM semel_block WHERE block = ?"
+
+	// sqlSweepBelongings tells whether anything belongs to any record, and the count of changes so far.
+	sqlSweepBelongings = `SELECT EXISTS (SELECT 1 FROM semel_step) OR EXISTS (SELECT 1 FROM semel_audit), total_changes()`
 )
 
 // Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
@@ -161,22 +168,48 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	if keep == 0 && whole {
 		due = math.MinInt64
 	}
-	return due, whole, w.apply(purge, strand)
+	some, err := w.purge(purge)
+	if err != nil || some {
+		return due, false, err
+	}
+	return due, whole, w.strand(strand)
 }
 
-func (w *sweep) apply(purge, strand []int64) error {
+// purge removes records; some: it stopped because too much belonged to them.
+func (w *sweep) purge(tokens []int64) (some bool, err error) {
 	t := w.t
-	for _, token := range purge {
+	var belongings, before, after int64
+	if len(tokens) == 0 {
+		return false, nil
+	}
+	if _, err := t.s.one([]*int64{&belongings, &before}, sqlSweepBelongings); err != nil {
+		return false, err
+	}
+	for i, token := range tokens {
 		n, err := t.s.exec(sqlSweepPurge, token, t.micros())
 		if err != nil {
-			return err
+			return false, err
 		}
 		w.sum.Purged += int(n)
 		if n > 0 && token > t.purged {
 			t.purged, t.dirty = token, true
 		}
+		if belongings == 0 || i == len(tokens)-1 {
+			continue
+		}
+		if _, err := t.s.one([]*int64{&after}, "SELECT total_changes()"); err != nil {
+			return false, err
+		}
+		if after-before > sweepSteps {
+			return true, nil
+		}
 	}
-	for _, token := range strand {
+	return false, nil
+}
+
+func (w *sweep) strand(tokens []int64) error {
+	t := w.t
+	for _, token := range tokens {
 		var r driver.Record
 		err := t.s.query(func(v []sqldriver.Value) (err error) { r, err = scanRecord(v); return err }, sqlRecordByToken, token)
 		if err != nil {

@@ -219,4 +219,6 @@ var (
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
+	_ driver.StepStore       = (*Store)(nil)
+	_ driver.AuditLog        = (*Store)(nil)
 )

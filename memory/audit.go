@@ -1,0 +1,51 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// auditLine is a line of the operators' trail with the order in which it was written.
+type auditLine struct {
+	driver.AuditEntry
+	seq uint64
+}
+
+// addAudit adds a line. It goes when its record is purged.
+func (s *Store) addAudit(e driver.AuditEntry) {
+	s.auditSeq++
+	s.trail[e.Key] = append(s.trail[e.Key], auditLine{AuditEntry: e, seq: s.auditSeq})
+}
+
+// Audit lists the operators' trail, oldest first. See [driver.AuditLog].
+func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list the audit trail: %w", err)
+	}
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	var lines []auditLine
+	for key, of := range s.trail {
+		if f.Key != (driver.Key{}) && f.Key != key || f.Consumer != "" && f.Consumer != key.Consumer {
+			continue
+		}
+		for _, l := range of {
+			if !l.At.Before(f.Since) {
+				lines = append(lines, l)
+			}
+		}
+	}
+	slices.SortFunc(lines, func(a, b auditLine) int { return cmp.Compare(a.seq, b.seq) })
+	if f.Limit > 0 && len(lines) > f.Limit {
+		lines = lines[len(lines)-f.Limit:]
+	}
+	out := make([]driver.AuditEntry, len(lines))
+	for i, l := range lines {
+		out[i] = l.AuditEntry
+	}
+	return out, nil
+}

@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// answer is a response as it is stored.
+// answer is a response as it is stored: its JSON is kept for as long as records are.
 type answer struct {
-	Status int         `json:"status"`
-	Header http.Header `json:"header,omitempty"`
-	Body   []byte      `json:"body,omitempty"`
+	Status  int         `json:"status"`
+	Header  http.Header `json:"header,omitempty"`
+	Body    []byte      `json:"body,omitempty"`
+	Trailer http.Header `json:"trailer,omitempty"`
 }
 
 // perConnection are headers of one connection or one moment (RFC 9110, section 7.6.1): they are not part of the answer.
@@ -24,7 +29,7 @@ var perConnection = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te
 var shared = []string{"Set-Cookie", "Vary"}
 
 // send writes the answer to a client.
-func (a *answer) send(w http.ResponseWriter, replayed bool) {
+func (a *answer) send(w http.ResponseWriter, r *http.Request, replayed bool) {
 	h := w.Header()
 	for name, values := range a.Header {
 		if !slices.Contains(shared, name) {
@@ -40,11 +45,21 @@ func (a *answer) send(w http.ResponseWriter, replayed bool) {
 	if replayed {
 		h.Set(HeaderReplayed, "true")
 	}
-	if bodyAllowed(a.Status) {
+	for _, name := range slices.Sorted(maps.Keys(a.Trailer)) {
+		h.Add("Trailer", name)
+	}
+	head := r.Method == http.MethodHead
+	// What has trailers is sent in chunks; and a HEAD may tell the length of a body that it has not.
+	if bodyAllowed(a.Status) && len(a.Trailer) == 0 && (!head || h.Get("Content-Length") == "") {
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // the client may be gone: it gets the same with its next request
+	if !head && bodyAllowed(a.Status) {
+		_, _ = w.Write(a.Body) // the client may be gone: it gets the same with its next request
+	}
+	for name, values := range a.Trailer {
+		h[name] = slices.Clone(values)
+	}
 }
 
 // bodyAllowed: RFC 9110, section 6.4.1.
@@ -52,10 +67,27 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
+// decode reads a stored answer. What cannot be read or sent is an error: it must not become a run (FM59), nor a panic of
+// the server.
+func decode(raw []byte) (*answer, error) {
+	if len(raw) == 0 {
+		return nil, errors.New("there is no stored answer")
+	}
+	a := &answer{}
+	if err := json.Unmarshal(raw, a); err != nil {
+		return nil, fmt.Errorf("decode stored answer: %w", err)
+	}
+	if a.Status < 200 || a.Status > 999 {
+		return nil, fmt.Errorf("stored answer has status %d", a.Status)
+	}
+	return a, nil
+}
+
 // errTooLong is what a handler's Write answers beyond the limit.
 var errTooLong = errors.New("edgehttp: the answer is longer than Options.MaxBody")
 
-// catcher is the http.ResponseWriter of a handler whose answer is stored first. It cannot flush or hijack.
+// catcher is the http.ResponseWriter of a handler whose answer is stored first. It cannot flush or hijack, and says so: it
+// is neither http.Flusher nor http.Hijacker, and http.ResponseController answers http.ErrNotSupported.
 type catcher struct {
 	header http.Header
 	sent   http.Header // as they were when the status was written
@@ -67,7 +99,11 @@ type catcher struct {
 
 func (c *catcher) Header() http.Header { return c.header }
 
+// WriteHeader panics for what is no status, as net/http's does: stored, it would panic with every replay.
 func (c *catcher) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("edgehttp: invalid WriteHeader code %d", status))
+	}
 	if c.status != 0 || status < 200 { // informational answers are of the connection
 		return
 	}
@@ -78,6 +114,9 @@ func (c *catcher) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}
+	if !bodyAllowed(c.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
 	if c.over || int64(c.body.Len()+len(b)) > c.limit {
 		c.over = true
 		return 0, errTooLong
@@ -85,22 +124,53 @@ func (c *catcher) Write(b []byte) (int, error) {
 	return c.body.Write(b)
 }
 
-func (c *catcher) answer() *answer {
+func (c *catcher) answer(method string) *answer {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}
-	for _, name := range perConnection {
-		c.sent.Del(name)
-	}
-	c.sent.Del("Content-Length")
-	a := &answer{Status: c.status, Header: c.sent}
-	if bodyAllowed(c.status) {
-		a.Body = c.body.Bytes()
-		if c.sent.Get("Content-Type") == "" && len(a.Body) > 0 {
-			c.sent.Set("Content-Type", http.DetectContentType(a.Body))
+	a := &answer{Status: c.status, Header: c.sent, Body: c.body.Bytes(), Trailer: c.trailer()}
+	for name := range a.Header {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(a.Header, name)
 		}
 	}
+	for _, name := range perConnection {
+		a.Header.Del(name)
+	}
+	if method != http.MethodHead {
+		a.Header.Del("Content-Length")
+	}
+	_, typed := a.Header["Content-Type"]
+	if !typed && len(a.Body) > 0 && a.Header.Get("Content-Encoding") == "" {
+		a.Header.Set("Content-Type", http.DetectContentType(a.Body))
+	}
 	return a
+}
+
+// trailer is what the handler set behind the body: headers that it declared before in a Trailer header, and those with
+// http.TrailerPrefix.
+func (c *catcher) trailer() http.Header {
+	t := http.Header{}
+	if !bodyAllowed(c.status) {
+		return t
+	}
+	for _, list := range c.sent["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
+			if v := c.header[name]; len(v) > 0 {
+				t[name] = v
+			}
+		}
+	}
+	for name, v := range c.header {
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(v) > 0 {
+			t[textproto.CanonicalMIMEHeaderKey(rest)] = v
+		}
+	}
+	for _, name := range append(slices.Clone(perConnection), "Content-Length") {
+		t.Del(name)
+	}
+	return t
 }
 
 // problemAnswer is an error as problem details (RFC 9457).
@@ -111,6 +181,6 @@ func problemAnswer(status int, about, detail string) *answer {
 	return &answer{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: body}
 }
 
-func problem(w http.ResponseWriter, status int, about, detail string) {
-	problemAnswer(status, about, detail).send(w, false)
+func problem(w http.ResponseWriter, r *http.Request, status int, about, detail string) {
+	problemAnswer(status, about, detail).send(w, r, false)
 }

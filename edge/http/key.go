@@ -23,22 +23,24 @@ const maxKey = 255
 
 var errNoKey = errors.New("header Idempotency-Key is missing")
 
-// keyOf reads the key. The draft makes it a string of structured fields (RFC 8941), which is quoted; most clients send it
-// bare. Both spellings are one key.
+// keyOf reads the key. The draft makes it a string of structured fields (RFC 9651, section 3.3.3), which is quoted; most
+// clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with these it
+// could be half of a string, a list that a proxy made of two headers, or a key with parameters.
 func keyOf(r *http.Request) (string, error) {
 	values := r.Header.Values(HeaderKey)
 	switch {
 	case len(values) == 0:
 		return "", errNoKey
 	case len(values) > 1:
-		return "", errors.New("header Idempotency-Key is given more than once")
+		return "", errors.New("header Idempotency-Key is given more than once; send one key")
 	}
-	key := values[0]
+	key, bare := values[0], true
 	if strings.HasPrefix(key, `"`) {
 		var err error
 		if key, err = unquote(key); err != nil {
 			return "", err
 		}
+		bare = false
 	}
 	switch {
 	case key == "":
@@ -51,10 +53,13 @@ func keyOf(r *http.Request) (string, error) {
 			return "", errors.New("header Idempotency-Key has characters other than printable ASCII")
 		}
 	}
+	if bare && strings.ContainsAny(key, " \",;\\") {
+		return "", errors.New(`header Idempotency-Key: a key with a space or one of ",;\ has to be quoted: "key"`)
+	}
 	return key, nil
 }
 
-// unquote reads a string of RFC 8941, section 3.3.3: backslashes escape quotes and backslashes, and nothing else.
+// unquote reads a string of RFC 9651, section 4.2.5: backslashes escape quotes and backslashes, and nothing else.
 func unquote(s string) (string, error) {
 	malformed := errors.New(`header Idempotency-Key: malformed quoted string; want "key" or key`)
 	if len(s) < 2 || s[len(s)-1] != '"' {
@@ -78,7 +83,7 @@ func unquote(s string) (string, error) {
 // recipe names what a fingerprint of this package hashes, and how; see semel.Fingerprint.
 const recipe = "eh01"
 
-// fingerprint is of what makes a request the same one: method, target, content type and body.
+// fingerprint is of what makes a request the same one: method, target, content type and body, byte for byte.
 func fingerprint(r *http.Request, body []byte) semel.Fingerprint {
 	h := sha256.New()
 	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {

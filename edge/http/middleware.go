@@ -3,12 +3,14 @@ package edgehttp
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -37,20 +39,27 @@ type Options struct {
 	Methods []string
 	// Optional lets requests without a key pass, unprotected. Defaults to false: they get 400.
 	Optional bool
+	// Fingerprint is of what makes a request the same one; another one with the same key gets 422. Leave out what a client
+	// may change when it repeats a request: a time, a trace id, the boundary of a multipart body.
+	// semel.FingerprintJSON chooses fields of a body. Defaults to method, target, content type and body, byte for byte.
+	Fingerprint func(r *http.Request, body []byte) semel.Fingerprint
 	// Stored says which answers are kept and replayed. An answer that is not kept says that nothing happened: the next
-	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503.
+	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as Stripe keeps
+	// it: whether the effect happened before the failure only the handler knows, and one that is sure that it did not says
+	// 503 (or panics where it may have, see [Middleware]).
 	Stored func(status int) bool
 	// MaxBody bounds the body of a request and of an answer, in bytes: both are held in memory, the answer until it is
-	// stored. A larger request gets 413. Of a larger answer only that it was given is kept; see [Middleware].
-	// Defaults to 1 MiB.
+	// stored. A larger request gets 413 before anything is claimed. Of a larger answer only that it was given is kept; see
+	// [Middleware]. Defaults to 1 MiB.
 	MaxBody int64
-	// MaxRuntime bounds the handler. It goes on without its client, because the effect has to be recorded. Defaults to
-	// 30 s.
+	// MaxRuntime bounds the handler: its context ends (cause semel.ErrTimeout), and its claim is no longer extended, so that
+	// one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has to be
+	// recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
 	// Retention is how long a key is remembered. Defaults to semel's 14 days (Stripe: 24 h at least).
 	Retention time.Duration
 	// Takeover says what happens to a key whose first request was interrupted: Resume runs the handler again with the same
-	// effect key (semel.Attempt.EffectKey, see [Attempt]); Once parks it for a person and answers 409. Defaults to Resume.
+	// effect key (see [Transport]); Once parks it for a person and answers 409. Defaults to Resume.
 	Takeover semel.Takeover
 	// Logger gets what a person may have to look at. Defaults to a logger that discards.
 	Logger *slog.Logger
@@ -66,25 +75,31 @@ var notApplied = []int{http.StatusConflict, http.StatusTooEarly, http.StatusTooM
 // Middleware makes handlers idempotent. The answer is sent when it is stored, and not before: a client never sees an
 // answer that a retry would not see again. It is therefore held in memory up to Options.MaxBody; a handler that writes
 // more gets an error from Write, and the client 500; the key then answers 500 for good, because the effect happened.
+//
+// What a handler may do with its http.ResponseWriter follows from that. Status, headers, body and trailers are kept, for
+// replays and for the first answer alike. Informational answers (1xx) are not sent. It cannot be flushed, hijacked or given
+// deadlines (http.ErrNotSupported): event streams and upgrades have no place behind a key.
+//
+// A panic is answered with 500 and not stored: the next request with the key runs the handler again with the same effect
+// key, and Attempt.Unknown tells it that an earlier run may have had its effect; with Options.Takeover Once the key is
+// parked for a person instead. http.ErrAbortHandler goes on to the server, which cuts the connection.
+//
+// The handler finds its semel.Attempt in the request's context ([semel.AttemptFrom]).
 type Middleware struct{ o Options }
 
-// New makes the middleware.
+// New makes the middleware. It does no I/O. Errors name the field and the mend.
 func New(o Options) (*Middleware, error) {
-	switch {
-	case o.Store == nil:
-		return nil, errors.New("edgehttp: Options.Store is nil; give the store that keeps the records")
-	case o.Tenant == nil:
-		return nil, errors.New("edgehttp: Options.Tenant is nil; tell whose key a request's is, or use SingleTenant")
-	case o.MaxBody < 0 || o.MaxRuntime < 0 || o.Retention < 0:
-		return nil, errors.New("edgehttp: Options.MaxBody, MaxRuntime and Retention must not be negative")
-	case o.Takeover == semel.Probe:
-		return nil, errors.New("edgehttp: Options.Takeover is Probe, and there is nothing to ask; use Resume or Once")
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("edgehttp: Options.%w", err)
 	}
 	if o.Scope == "" {
 		o.Scope = DefaultScope
 	}
 	if o.Methods == nil {
 		o.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	if o.Fingerprint == nil {
+		o.Fingerprint = fingerprint
 	}
 	if o.Stored == nil {
 		o.Stored = func(status int) bool { return !slices.Contains(notApplied, status) }
@@ -104,6 +119,31 @@ func New(o Options) (*Middleware, error) {
 	return &Middleware{o: o}, nil
 }
 
+func (o *Options) check() error {
+	switch {
+	case o.Store == nil:
+		return errors.New("Store is nil; give the store that keeps the records")
+	case o.Tenant == nil:
+		return errors.New("Tenant is nil; tell whose key a request's is, or use SingleTenant")
+	case o.MaxBody < 0:
+		return fmt.Errorf("MaxBody is %d; use a positive number of bytes", o.MaxBody)
+	case o.MaxRuntime < 0:
+		return fmt.Errorf("MaxRuntime is %v; use a positive duration", o.MaxRuntime)
+	case o.Retention < 0:
+		return fmt.Errorf("Retention is %v; use a positive duration", o.Retention)
+	case o.Takeover != semel.Resume && o.Takeover != semel.Once:
+		return errors.New("Takeover is neither Resume nor Once, and there is nothing to probe; use one of these")
+	case o.Methods != nil && len(o.Methods) == 0:
+		return errors.New("Methods is empty, which protects nothing; name the methods that need a key, or leave it nil")
+	}
+	for _, m := range o.Methods {
+		if m == "" || m != strings.ToUpper(m) {
+			return fmt.Errorf("Methods has %q, and methods are compared as they are; write them in capitals", m)
+		}
+	}
+	return nil
+}
+
 // Wrap makes a handler idempotent.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
@@ -120,25 +160,35 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	case err != nil:
-		problem(w, http.StatusBadRequest, "idempotency-key", err.Error())
+		problem(w, r, http.StatusBadRequest, "idempotency-key", err.Error())
 		return
 	}
 	tenant, err := m.o.Tenant(r)
 	if err != nil {
-		problem(w, http.StatusUnauthorized, "tenant", "the request names no account that its key could belong to")
+		problem(w, r, http.StatusUnauthorized, "tenant", "the request names no account that its key could belong to")
 		m.o.Logger.Warn("request without a tenant", "path", r.URL.Path, "err", err)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, m.o.MaxBody))
-	if err != nil {
-		if errors.As(err, new(*http.MaxBytesError)) {
-			problem(w, http.StatusRequestEntityTooLarge, "body", fmt.Sprintf("the body is longer than %d bytes", m.o.MaxBody))
-		} else {
-			problem(w, http.StatusBadRequest, "body", "the body could not be read")
-		}
-		return
+	body, err := m.read(w, r)
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		problem(w, r, http.StatusRequestEntityTooLarge, "body", fmt.Sprintf("the body is longer than %d bytes", m.o.MaxBody))
+	case err != nil:
+		problem(w, r, http.StatusBadRequest, "body", "the body could not be read")
+	default:
+		m.once(w, r, next, semel.Key{Consumer: m.o.Scope, Tenant: tenant, Raw: semel.Tuple(key)}, body)
 	}
-	m.once(w, r, next, semel.Key{Consumer: m.o.Scope, Tenant: tenant, Raw: semel.Tuple(key)}, body)
+}
+
+// read reads the body: the fingerprint is of all of it, and a handler that runs again needs it again.
+func (m *Middleware) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > m.o.MaxBody {
+		return nil, &http.MaxBytesError{Limit: m.o.MaxBody} // a client that waits for 100 Continue sends nothing then
+	}
+	if r.Body == nil {
+		return nil, nil
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, m.o.MaxBody))
 }
 
 // once runs the handler for the first request of a key, and answers all of them.
@@ -146,52 +196,58 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 	// The handler goes on when its client hangs up: a half-done effect that nobody recorded helps nobody.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
-	waiting := time.AfterFunc(storeWait, func() { cancel(errStore) })
-	defer waiting.Stop()
-	got, decision, err := semel.Do(ctx, m.o.Store, k, func(ctx context.Context, a *semel.Attempt) (*answer, error) {
-		if !waiting.Stop() {
-			return nil, semel.NotApplied(errStore)
-		}
+	raw, decision, err := semel.Do(ctx, m.o.Store, k, func(ctx context.Context, a *semel.Attempt) ([]byte, error) {
+		// The end of this context also ends the heartbeat: the lease of a handler that hangs ends by itself (FM8).
+		defer time.AfterFunc(m.o.MaxRuntime, func() { cancel(semel.ErrTimeout) }).Stop()
 		return m.run(ctx, a, r, next, body)
-	}, semel.WithFingerprint(fingerprint(r, body)), semel.WithRetention(m.o.Retention), semel.WithTakeover(m.o.Takeover))
+	}, semel.WithFingerprint(m.o.Fingerprint(r, body)), semel.WithRetention(m.o.Retention), semel.WithTakeover(m.o.Takeover),
+		semel.WithClaimTimeout(storeWait))
 	var refused *notStoredError
 	switch {
-	case err == nil && got == nil:
-		problem(w, http.StatusInternalServerError, "answer", "the answer of this key was not kept")
-	case err == nil:
-		got.send(w, decision == semel.Replayed)
 	case errors.As(err, &refused):
-		refused.answer.send(w, false)
-	default:
+		refused.answer.send(w, r, false)
+		return
+	case err != nil:
 		m.refuse(w, r, err)
+		return
 	}
+	got, err := decode(raw)
+	if err != nil {
+		m.o.Logger.Error("stored answer cannot be sent", "key", k.Raw, "err", err)
+		problem(w, r, http.StatusInternalServerError, "answer", "the request was processed, and its answer was not kept")
+		return
+	}
+	got.send(w, r, decision == semel.Replayed)
 }
-
-var errStore = errors.New("the store did not answer in time")
 
 // notStoredError is an answer that says that nothing happened.
 type notStoredError struct{ answer *answer }
 
 func (e *notStoredError) Error() string { return fmt.Sprintf("answered %d", e.answer.Status) }
 
-// run calls the handler and catches its answer.
-func (m *Middleware) run(ctx context.Context, a *semel.Attempt, r *http.Request, next http.Handler, body []byte) (*answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, m.o.MaxRuntime, semel.ErrTimeout)
-	defer cancel()
-	r = r.WithContext(withAttempt(ctx, a))
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+// run calls the handler, and answers what is to be stored.
+func (m *Middleware) run(
+	ctx context.Context, a *semel.Attempt, r *http.Request, next http.Handler, body []byte,
+) ([]byte, error) {
+	method := r.Method
+	r = r.WithContext(ctx)
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	c := &catcher{header: http.Header{}, limit: m.o.MaxBody}
 	next.ServeHTTP(c, r)
-	got := c.answer()
-	if c.over {
-		m.o.Logger.Error("answer not kept: it is too long", "key", a.Key.Raw, "limit", m.o.MaxBody)
-		return problemAnswer(http.StatusInternalServerError, "answer",
-			fmt.Sprintf("the request was processed, and its answer is longer than %d bytes", m.o.MaxBody)), nil
-	}
-	if !m.o.Stored(got.Status) {
+	got := c.answer(method)
+	if !c.over && !m.o.Stored(got.Status) {
 		return nil, semel.NotApplied(&notStoredError{answer: got})
 	}
-	return got, nil
+	raw, err := json.Marshal(got)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err) // header, status and bytes: it cannot be
+	}
+	if limit := m.o.Store.Features().MaxResult; c.over || limit > 0 && len(raw) > limit {
+		m.o.Logger.Error("answer not kept: it is too long", "key", a.Key.Raw, "limit", m.o.MaxBody, "store", limit)
+		return json.Marshal(problemAnswer(http.StatusInternalServerError, "answer",
+			"the request was processed, and its answer is too long to be kept"))
+	}
+	return raw, nil
 }
 
 // refuse answers a request that did not run, or whose end is not recorded.
@@ -199,31 +255,22 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var panicked *semel.PanicError
 	switch {
 	case errors.Is(err, semel.ErrMismatch):
-		problem(w, http.StatusUnprocessableEntity, "idempotency-key", "the key was used with another request")
+		problem(w, r, http.StatusUnprocessableEntity, "idempotency-key", "the key was used with another request")
 	case errors.Is(err, semel.ErrBusy):
 		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusConflict, "idempotency-key", "a request with this key is in progress")
+		problem(w, r, http.StatusConflict, "idempotency-key", "a request with this key is in progress")
 	case errors.Is(err, semel.ErrFailed), errors.Is(err, semel.ErrUncertain):
-		problem(w, http.StatusConflict, "idempotency-key", "the outcome of an earlier request with this key is being looked into")
+		problem(w, r, http.StatusConflict, "idempotency-key", "the outcome of an earlier request with this key is being looked into")
 	case errors.As(err, &panicked):
+		if panicked.Value == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
+			panic(http.ErrAbortHandler)
+		}
 		m.o.Logger.Error("handler panicked", "path", r.URL.Path, "panic", panicked.Value, "stack", string(panicked.Stack))
-		problem(w, http.StatusInternalServerError, "handler", "the request failed; repeat it with the same key")
+		problem(w, r, http.StatusInternalServerError, "handler", "the request failed; repeat it with the same key")
 	default:
 		// The store is out of reach, or the end could not be recorded: fail closed, and let the client ask again.
 		m.o.Logger.Error("idempotent request not answered", "path", r.URL.Path, "err", err)
 		w.Header().Set("Retry-After", "1")
-		problem(w, http.StatusServiceUnavailable, "store", "the request could not be recorded; repeat it with the same key")
+		problem(w, r, http.StatusServiceUnavailable, "store", "the request could not be recorded; repeat it with the same key")
 	}
-}
-
-type attemptKey struct{}
-
-func withAttempt(ctx context.Context, a *semel.Attempt) context.Context {
-	return context.WithValue(ctx, attemptKey{}, a)
-}
-
-// Attempt answers the attempt that a request runs in, for its EffectKey and Token, and nil outside of a [Middleware].
-func Attempt(ctx context.Context) *semel.Attempt {
-	a, _ := ctx.Value(attemptKey{}).(*semel.Attempt)
-	return a
 }

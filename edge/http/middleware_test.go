@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 	h := wrap(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		charges++
 		body, err := io.ReadAll(r.Body)
-		if err != nil || Attempt(r.Context()).EffectKey("charge") == "" {
+		if err != nil || semel.AttemptFrom(r.Context()).EffectKey("charge") == "" {
 			t.Errorf("body %q: %v", body, err)
 		}
 		w.Header().Set("Location", "/charges/1")
@@ -208,7 +208,7 @@ func TestNotStored(t *testing.T) {
 		keys := map[string]bool{}
 		runs := 0
 		h := wrap(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
-			keys[Attempt(r.Context()).EffectKey("charge")] = true
+			keys[semel.AttemptFrom(r.Context()).EffectKey("charge")] = true
 			if runs++; runs == 1 {
 				c.first(w)
 			}

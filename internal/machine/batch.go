@@ -162,7 +162,7 @@ func (m *Machine) holdThoseBehind(it *Item) {
 		return
 	}
 	for _, f := range it.group.items[it.group.at(it)+1:] {
-		if m.inLine(f) {
+		if f.phase == phWaiting || m.inLine(f) {
 			m.dequeue(f)
 		}
 	}

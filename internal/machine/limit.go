@@ -226,9 +226,13 @@ func (m *Machine) drop(it *Item) *pool {
 	return p
 }
 
-// requeued is letGo for an item that is put back at the head of its queue.
+// requeued is letGo for an item that is put back at the head of its queue: if it is still to run, its place is its own.
 func (m *Machine) requeued(it *Item) {
-	if m.drop(it); it.pool != nil && it.condemned == nil {
+	if it.condemned != nil {
+		m.letGo(it)
+		return
+	}
+	if m.drop(it); it.pool != nil {
 		it.pool.queued++
 		it.gate = gateQueued
 	}

@@ -12,6 +12,9 @@ type Load struct {
 	Reason     string
 }
 
+// Open tells that the breaker is open.
+func (m *Machine) Open() bool { return m.brk.state == brkOpen }
+
 // Load tells how busy the machine is.
 func (m *Machine) Load() Load {
 	l := Load{

@@ -56,7 +56,11 @@ func (m *Machine) pumpTx(i int) {
 		return
 	}
 	t.tainted = min(t.tainted, t.queue.len())
-	if head := t.queue.first(); !head.solo && (!m.admits(nil) || m.mayStart() < 1) || !m.admits(head) {
+	if try := m.brk.trial; try != nil && try.solo && try.phase == phQueued && try.lane == i {
+		t.queue.remove(try) // those before it wait for it
+		t.queue.pushFront([]*Item{try})
+	}
+	if head := t.queue.first(); !m.admits(head) || (!head.solo && m.mayStart() < 1) {
 		return
 	}
 	most := min(t.queue.len(), m.cfg.Batch, max(m.mayStart(), 1))

@@ -115,7 +115,7 @@ func (w *world) batchReturn(k *worker, r *run) {
 	}
 	alone := len(r.members) == 1
 	for _, m := range r.members {
-		if alone || !failed || (r.names && m.fails()) || ev.Result.Class == machine.Deferred {
+		if alone || !failed || (r.names && m.fails()) || ev.Result.Class == machine.Deferred || ev.Result.Class == machine.Unavailable {
 			w.keys[m.key].returned = true
 		}
 	}

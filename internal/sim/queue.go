@@ -128,6 +128,12 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	m.visibleAt = w.now + visible
 	a := machine.Arrival{Key: keyOf(m.key), Fingerprint: fpText[m.fp]}
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
+	switch w.sc.pools {
+	case 1:
+		a.Pool = groupText[m.group]
+	case 2:
+		a.Pool = idText[m.key%2]
+	}
 	if m.keyless {
 		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
 	}

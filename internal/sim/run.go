@@ -147,6 +147,10 @@ func (w *world) planRun(r *run) {
 			r.applies = false
 			r.result = machine.Result{Class: machine.Deferred, NotApplied: true, HasAfter: true, After: w.between(0, time.Second), Err: errHandler}
 		}
+	case conductOutageFirst:
+		if ks.runs <= 3*w.sc.times[r.key] {
+			fail(machine.Unavailable)
+		}
 	case conductDrops:
 		r.applies = false
 		r.result = machine.Result{Class: machine.Dropped, Err: errHandler}
@@ -318,6 +322,9 @@ func (w *world) probe(k *worker, r *run) {
 	switch {
 	case !w.sc.probeTells:
 		if w.chance(300) {
+			if w.chance(300) {
+				res.Class, res.Err = machine.Unavailable, errHandler // it could not ask
+			}
 			break
 		}
 		fallthrough

@@ -41,6 +41,7 @@ const (
 	conductKillsFirst
 	conductKills
 	conductDefersFirst
+	conductOutageFirst // its downstream is gone
 	conductDrops
 	conductRefusedFirst // its effects are refused at the commit
 	conductRefused
@@ -74,6 +75,8 @@ type scenario struct {
 	queued bool // a batch handler's effects go with the commit
 
 	staleOK, txWaits, dedupDead, wave2 bool
+
+	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
 
 	keys    int
 	specs   []spec
@@ -148,6 +151,26 @@ func (sc *scenario) drawConfig(w *world) {
 		sc.probes[i] = policy == driver.Probe
 	}
 	sc.probeTells = w.chance(700)
+	sc.drawLimits(w)
+}
+
+// drawLimits draws the breaker, the rates and the pools: by group, or by key.
+func (sc *scenario) drawLimits(w *world) {
+	if w.chance(500) {
+		sc.cfg.Breaker = machine.BreakerConfig{Failures: 1 + w.n(2), OpenMin: lease / 10, OpenMax: 2 * lease}
+	}
+	if w.chance(150) {
+		sc.cfg.Every, sc.cfg.Burst = w.between(time.Millisecond, lease/10), 1+w.n(3)
+	}
+	if sc.pools = w.pick(60, 20, 20); sc.pools == 0 {
+		return
+	}
+	if w.chance(600) {
+		sc.cfg.PoolConcurrency = 1 + w.n(2)
+	}
+	if w.chance(400) {
+		sc.cfg.PoolEvery, sc.cfg.PoolBurst = w.between(time.Millisecond, lease/5), 1+w.n(2)
+	}
 }
 
 // drawWork draws keys, their conduct and the messages with their duplicates.

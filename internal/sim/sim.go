@@ -247,6 +247,7 @@ func (s *Stats) add(o *Stats) {
 	s.Lost += o.Lost
 	s.Late += o.Late
 	s.Takeovers += o.Takeovers
+	s.Outages += o.Outages
 	s.Letters += o.Letters
 	s.Operations += o.Operations
 }

@@ -20,6 +20,7 @@ type worker struct {
 	deployed     bool
 	running      int
 	actions      []machine.Action
+	shut         bool    // its breaker is open
 	open         [2]int  // the transaction of each lane; -1 = none
 	halving      [2]bool // the lane's latest batch failed, and nobody knows by whom
 }
@@ -82,7 +83,7 @@ func (k *worker) boot() {
 	w := k.world
 	k.inc++
 	k.bootAt = w.now - time.Second
-	k.stalledUntil, k.wakeAt, k.running = 0, 0, 0
+	k.stalledUntil, k.wakeAt, k.running, k.shut = 0, 0, 0, false
 	k.open, k.halving = [2]int{-1, -1}, [2]bool{}
 	cfg := w.sc.cfg
 	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
@@ -118,6 +119,11 @@ func (k *worker) step(ev *machine.Event) {
 		k.perform(&k.actions[i])
 		if k.inc != inc || w.vio != nil {
 			return // it died on the way
+		}
+	}
+	if open := k.m.Open(); open != k.shut {
+		if k.shut = open; open {
+			w.stats.Outages++
 		}
 	}
 	next := k.m.Next()

@@ -52,6 +52,8 @@ type world struct {
 type Stats struct {
 	Messages, Deliveries, Events, Runs, Effects, Crashes, Stalls, Drains, Lost, Late, Takeovers, Letters int64
 	Operations                                                                                           int64
+	// Outages counts breakers that opened.
+	Outages int64
 }
 
 // slab hands out values by pointer and takes them all back at once; a value keeps its slices for its next use.

@@ -160,8 +160,9 @@ func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
 	var events []string
 	c := &cobra.Command{
 		Use: "explain KEY --store URL", Short: "Tell the story of one key", Args: oneArg("key"),
-		Long: `explain tells what happened to a key, from its record and from the events files that workers wrote (work --events):
-who ran it when, why there were duplicates, and each moment from which nobody could know whether the effect happened.`,
+		Long: `explain tells what happened to a key, from its record, from what operators did to it, and from the events files that
+workers wrote (work --events): who ran it when, why there were duplicates, and each moment from which nobody could know
+whether the effect happened.`,
 		Example: "  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' --events worker1.jsonl --events worker2.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			l, err := f.open(cmd.Context(), true)
@@ -190,7 +191,11 @@ who ran it when, why there were duplicates, and each moment from which nobody co
 			if missing != nil {
 				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
 			}
-			s := story.Tell(r, lines)
+			acts, err := l.acts(cmd.Context(), r.Key)
+			if err != nil {
+				return err
+			}
+			s := story.Tell(r, lines, acts...)
 			if err := a.p.Object(s, func(w io.Writer) error { return textStory(w, s) }); err != nil {
 				return err
 			}

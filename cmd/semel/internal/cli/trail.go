@@ -97,6 +97,15 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	})
 }
 
+// acts is what operators did to a key; nothing where the store keeps no trail.
+func (l *ledger) acts(ctx context.Context, k driver.Key) ([]driver.AuditEntry, error) {
+	log, ok := l.store.(driver.AuditLog)
+	if !ok {
+		return nil, nil
+	}
+	return log.Audit(ctx, driver.AuditFilter{Key: k})
+}
+
 // byFlag adds the flag of verbs that leave an entry in the trail.
 func byFlag(c *cobra.Command, by *string) {
 	c.Flags().StringVar(by, "by", "", "who does it, for the trail (default: user@host)")

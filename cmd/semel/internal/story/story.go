@@ -30,8 +30,8 @@ type Story struct {
 	ExtraEffects int `json:"extra_effects_at_most"`
 }
 
-// Tell makes the story of a key from its record and its events, in any order.
-func Tell(r driver.Record, events []Line) Story {
+// Tell makes the story of a key from its record, its events in any order, and what operators did to it.
+func Tell(r driver.Record, events []Line, acts ...driver.AuditEntry) Story {
 	sort.SliceStable(events, func(i, j int) bool { return events[i].At.Before(events[j].At) })
 	s := Story{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String()}
 	add := func(at time.Time, doubt bool, format string, args ...any) {
@@ -46,6 +46,10 @@ func Tell(r driver.Record, events []Line) Story {
 		if text, doubt := sentence(e); text != "" {
 			add(e.At, doubt, "%s", text)
 		}
+	}
+	for _, e := range acts {
+		text, doubt := act(e)
+		add(e.At, doubt, "%s", text)
 	}
 	s.ending(r, add)
 	sort.SliceStable(s.Sentences, func(i, j int) bool { return s.Sentences[i].At.Before(s.Sentences[j].At) })

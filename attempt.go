@@ -33,6 +33,7 @@ type Attempt struct {
 	store  driver.Store
 	failed int // recorded failed runs before this one
 	lease  *leaseClock
+	rules  *ruleSet // Config.Retry; nil without a consumer
 	tx     any
 	result []byte
 	emit   []Message

@@ -1,16 +1,18 @@
 package semel
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
 // Marks are what an error of a run says about it beyond its text: the marks that Permanent, NotApplied, RetryAfter,
-// Deferred, Drop, Park and Compensated put on it.
+// Deferred, Unavailable, Drop, Park and Compensated put on it.
 type Marks struct {
-	Permanent, NotApplied, Deferred, Dropped, Parked, Compensated bool
+	Permanent, NotApplied, Deferred, Unavailable, Dropped, Parked, Compensated bool
 	// After is when the next attempt is due, where HasAfter says that the error tells.
 	After    time.Duration
 	HasAfter bool
@@ -24,9 +26,35 @@ func MarksOf(err error) Marks {
 		return Marks{}
 	}
 	return Marks{
-		Permanent: o.permanent, NotApplied: o.notApplied, Deferred: o.busy, Dropped: o.drop, Parked: o.parked,
-		Compensated: o.compensated, After: o.after, HasAfter: o.hasAfter,
+		Permanent: o.permanent, NotApplied: o.notApplied, Deferred: o.busy, Unavailable: o.unavailable, Dropped: o.drop,
+		Parked: o.parked, Compensated: o.compensated, After: o.after, HasAfter: o.hasAfter,
 	}
+}
+
+// Ends tells that a run which returns err is the message's last: err is Permanent, a rule of Config.Retry says so, or the
+// attempts are used up. What has to be put in order before the message becomes a letter is done then. ctx is the run's.
+func (a *Attempt) Ends(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	res := machine.Result{Class: machine.Failed, Err: err}
+	if o := (*outcomeError)(nil); errors.As(err, &o) {
+		res.Class, res.HasAfter = o.class(), o.hasAfter
+	}
+	most := a.MaxAttempts
+	if a.rules != nil && res.Class == machine.Failed {
+		a.rules.apply(&res, err, context.Cause(ctx))
+		if res.Rule != nil && res.Rule.MaxAttempts > 0 {
+			most = res.Rule.MaxAttempts
+		}
+	}
+	switch res.Class {
+	case machine.Permanent:
+		return true
+	case machine.Failed:
+		return most > 0 && a.failed+1 >= most
+	}
+	return false
 }
 
 // StoreChecker is an optional interface of handlers that need more of a store than every store has. New asks it, and

@@ -136,7 +136,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
-		lease: &ctx.lease,
+		lease: &ctx.lease, rules: &r.rules,
 	}
 	ctx.attempt = a
 	if x.job.Unprotected {

@@ -222,8 +222,7 @@ func (r *Run) judge(ctx context.Context, fn Func, err error) error {
 			return semel.Park(fmt.Errorf("the run was dropped although its step %q is not done: %v", open, err))
 		}
 		return err
-	case m.Permanent:
-	case m.Deferred, !r.a.Last(), errors.Is(context.Cause(ctx), semel.ErrDraining):
+	case !r.a.Ends(ctx, err), !m.Permanent && errors.Is(context.Cause(ctx), semel.ErrDraining):
 		return err // the next attempt goes on
 	}
 	if errors.Is(context.Cause(ctx), semel.ErrFenced) || !r.undoable() {

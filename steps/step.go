@@ -319,7 +319,7 @@ func askProbe[T any](ctx context.Context, p *place, probe ProbeFunc[T]) (v T, an
 	}
 	v, answer, err = probe(ctx, p.key())
 	switch {
-	case err != nil && (ctx.Err() != nil || !p.r.a.Last()):
+	case err != nil && (ctx.Err() != nil || !p.r.a.Ends(ctx, err)):
 		return v, answer, p.fail(semel.NotApplied(fmt.Errorf("ask whether it happened: %w", err))) // asked again later
 	case err != nil:
 		return v, answer, p.inDoubt(err)

@@ -146,7 +146,7 @@ func TestFM63LoserStops(t *testing.T) {
 		if !errors.Is(err, semel.ErrFenced) {
 			t.Errorf("the step whose end was refused answered %v", err)
 		}
-		_ = g.step(ctx, r, "b", nil)                    // a function that does not look at errors
+		_ = g.step(ctx, r, "b", nil) // a function that does not look at errors
 		_ = steps.InTx(ctx, r, "c", func(context.Context, *memory.Effects) error { g.calls = append(g.calls, "c"); return nil })
 		return steps.Abort(errBroken)
 	})

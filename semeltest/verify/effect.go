@@ -3,6 +3,7 @@ package verify
 import (
 	"errors"
 	"runtime"
+	"time"
 )
 
 // Effect is one thing that a process did to the world.
@@ -46,6 +47,9 @@ var (
 // effect does one effect of the process under the schedule's fault. do tells whether it happened. The goroutine ends here
 // when the process dies.
 func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
+	if p.w.fault.slow {
+		time.Sleep(2 * time.Millisecond)
+	}
 	hit := p.enter(&e)
 	if hit {
 		switch p.w.fault.kind {

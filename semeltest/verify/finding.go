@@ -32,6 +32,8 @@ const (
 	OtherState Cause = "other_state"
 	// NotRepeatable: the handler does not do the same every time, so that nothing can be compared.
 	NotRepeatable Cause = "not_repeatable"
+	// Fails: the plain run does not complete the message, so that there is nothing to compare with.
+	Fails Cause = "fails"
 	// Hangs: a schedule did not come to an end.
 	Hangs Cause = "hangs"
 	// NothingRecorded: no effect was seen, and no state: there is nothing to judge.
@@ -104,6 +106,8 @@ func (f *Finding) head() string {
 		return what + ": the world came to another state"
 	case NotRepeatable:
 		return what + ": does not do the same every time"
+	case Fails:
+		return what + ": does not complete the sample"
 	case Hangs:
 		return what + ": did not come to an end"
 	}

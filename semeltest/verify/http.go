@@ -76,7 +76,11 @@ func place(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 // local is a server without a socket.
 type local struct{ server http.Handler }
 
+// RoundTrip serves a request, unless its context has ended, as any transport does.
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	in := r.Clone(r.Context())
 	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), "192.0.2.1:1234"
 	if in.Host == "" {

@@ -133,7 +133,7 @@ func (j *judge) place(w *world, name string) int {
 func (j *judge) doubled(w *world, name string, is, want tally) int {
 	f := Finding{Effect: name, Times: is.inEffect, Want: max(want.inEffect, 1)}
 	kind := is.all[0].kind
-	switch zombie := w.fault.kind == LeaseLost && is.all[len(is.all)-1].Ended; {
+	switch zombie := w.fault.kind == LeaseLost && slices.ContainsFunc(is.all, func(e Effect) bool { return e.Ended }); {
 	case is.unkeyed == 0:
 		f.Cause = UnstableKey
 		f.Why, f.Mend = j.unstable(w, kind, is)

@@ -9,10 +9,8 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// The defaults of Options.
-const (
-	DefaultLimit = 10 * time.Second
-)
+// DefaultLimit is the default of Options.Limit.
+const DefaultLimit = 10 * time.Second
 
 // Options say what is verified. Worker (or Serve) and Messages are needed; the zero value of everything else is the
 // documented default.
@@ -44,6 +42,8 @@ type Options struct {
 	HTTPKey func(r *http.Request, body []byte) string
 	// Limit bounds one schedule: a handler that takes longer is reported. Defaults to 10 s.
 	Limit time.Duration
+
+	straggle time.Duration
 }
 
 // errOptions is what wrong options are wrapped with.
@@ -62,6 +62,9 @@ func (o *Options) resolve() error {
 	}
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
+	}
+	if o.straggle == 0 {
+		o.straggle = 20 * time.Millisecond
 	}
 	if o.HTTPKey == nil {
 		o.HTTPKey = func(r *http.Request, _ []byte) string { return r.Header.Get("Idempotency-Key") }

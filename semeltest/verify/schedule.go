@@ -93,19 +93,17 @@ type target struct {
 type fault struct {
 	kind   Kind
 	target target
-	place  int // of the effect in the plain run, from 0; -1 = none
+	place  int  // of the effect in the plain run, from 0; -1 = none
+	slow   bool // effects take a while, so that a handler that does not wait for them has returned
 }
 
 // plan is the list of schedules for a handler with these effects.
 func plan(effects []Effect, how traits) []fault {
 	var fs []fault
-	for i := range effects {
-		e := &effects[i]
-		if e.Queued {
-			continue // it commits with the record: the schedules of the completion are its own
-		}
-		for k := CrashAfter; k <= DuplicateTakesOver; k++ {
-			if how.allows(k, e) {
+	for k := CrashAfter; k <= DuplicateTakesOver; k++ { // the plainest first: a finding shows the first that finds it
+		for i := range effects {
+			e := &effects[i]
+			if !e.Queued && how.allows(k, e) { // what commits with the record has the completion's schedules
 				fs = append(fs, fault{kind: k, target: target{e.Name, e.nth}, place: i})
 			}
 		}

@@ -86,7 +86,7 @@ func message(ctx context.Context, o *Options, r *Report, m semel.Message) error 
 func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok bool, err error) {
 	others := j.report.Effects
 	for i := range plainRuns {
-		w, state, err := j.play(ctx, m, fault{place: -1})
+		w, state, err := j.play(ctx, m, fault{place: -1, slow: i > 0})
 		if errors.Is(err, errHangs) {
 			j.report.Effects[m.ID] = nil
 			j.hangs(w)
@@ -107,7 +107,11 @@ func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok boo
 		j.keys(w, others)
 		j.report.Effects = withEffects(others, m.ID, inRuns)
 		if !w.completed {
-			j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: the plain run did not complete it (%s)", m.ID, w.ended[m.ID]))
+			j.add(w, "fails", Finding{
+				Cause: Fails, Why: "it became " + w.ended[m.ID],
+				Mend: "give a sample message, and fake servers, with which the handler succeeds",
+			})
+			return how, false, nil
 		}
 		if len(w.effects) == 0 && j.opts.State == nil {
 			j.add(w, "nothing", Finding{

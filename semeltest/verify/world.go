@@ -16,10 +16,7 @@ import (
 
 // patience is how long the verifier waits for something that may never come: a zombie keeps a lock that the other process
 // needs, a handler that died waits for a goroutine that died with it.
-const patience = time.Second
-
-// straggle is how long the plain run waits for what the handler left running.
-const straggle = 20 * time.Millisecond
+const patience = 3 * time.Second
 
 // world is one schedule: the processes, and what they did.
 type world struct {
@@ -118,7 +115,7 @@ func (w *world) play() error {
 		return w.takeOver(p1)
 	}
 	if w.fault.kind == Plain {
-		time.Sleep(straggle)
+		time.Sleep(w.opts.straggle) // for what the handler left running
 	}
 	return nil
 }
@@ -274,7 +271,7 @@ func (w *world) finish() {
 	for _, p := range w.procs {
 		wait := patience
 		if p.dead {
-			wait /= 20 // it may wait for a goroutine that died with it
+			wait = soon // it may wait for a goroutine that died with it
 		}
 		select {
 		case <-p.done:

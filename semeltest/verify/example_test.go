@@ -1,0 +1,246 @@
+package verify_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/semeltest/verify"
+)
+
+// The whole test of a handler that charges a card and sends a receipt. Here it passes.
+func ExampleHandler() {
+	test := func(t *testing.T) {
+		verify.Handler(t, verify.Options{
+			Messages: []semel.Message{{Body: []byte(`{"order":1,"amount":5}`)}},
+			Worker: func(p *verify.Process) semel.Config {
+				client := p.Client(nil) // the servers accept everything
+				return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(client)}
+			},
+		})
+	}
+	_ = test // go test runs it
+	show(verify.Options{
+		Messages: []semel.Message{{Body: []byte(`{"order":1,"amount":5}`)}},
+		Worker: func(p *verify.Process) semel.Config {
+			return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(p.Client(nil))}
+		},
+	})
+	// Output:
+	// 1 message, 2 effects, 25 bad schedules, 25 struck: nothing happened twice, nothing was lost
+}
+
+// charge is a correct handler: every call has a key of its own, which is the same in every attempt.
+func charge(client *http.Client) semel.Handler {
+	return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		if err := post(ctx, client, bank, a.EffectKey("charge"), string(a.Body)); err != nil {
+			return err
+		}
+		return post(ctx, client, mail, a.EffectKey("receipt"), string(a.Body))
+	})
+}
+
+// A charge without a key.
+func ExampleRun_noKey() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			return post(ctx, c, bank, "", string(a.Body))
+		}),
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
+	//
+	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
+	//   schedule  the process dies right after it, another one takes over
+	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
+	//   mend      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
+	//   also      it happens, and its answer is lost
+	//             its answer comes when another process has taken over and finished
+	//             the process stands still right before it, another one takes over and finishes, then the run goes on
+	//             the process dies right after it, a duplicate with another message id takes over
+	//             the process dies after the handler returned, before the record is completed
+	//             the run fails after everything was done, and is repeated
+}
+
+// Something is done before the key is claimed: here by the function that takes the key out of the message.
+func ExampleRun_beforeTheClaim() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: func(p *verify.Process) semel.Config {
+			return semel.Config{
+				Key: func(m *semel.Message) (string, error) {
+					if err := p.Effect("log arrival", "", func() error { return nil }); err != nil {
+						return "", err
+					}
+					return semel.KeyFromJSON("/order")(m)
+				},
+				Handler: charge(p.Client(nil)),
+			}
+		},
+	})
+	// Output:
+	// 1 message, 2 effects, 25 bad schedules, 25 struck: 1 finding
+	//
+	// 1. log arrival: was done outside of a run
+	//   schedule  nothing goes wrong
+	//   why       it was done in Config.Key, before the key is claimed: every delivery does it, duplicates too
+	//   mend      move it behind the claim, into the handler; what takes a message apart must change nothing
+}
+
+// The same in a program without a consumer: it acts before it calls semel.Do.
+func ExampleRun_beforeDo() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Serve: func(p *verify.Process) func(context.Context, semel.Message) error {
+			client, store := p.Client(nil), p.Store(nil)
+			return func(ctx context.Context, m semel.Message) error {
+				if err := post(ctx, client, mail, "", "we got your order"); err != nil {
+					return err
+				}
+				_, _, err := semel.Do(ctx, store, semel.Key{Consumer: "shop", Raw: "order-1"},
+					func(ctx context.Context, a *semel.Attempt) (bool, error) {
+						return true, post(ctx, client, bank, a.EffectKey("charge"), string(m.Body))
+					})
+				return err
+			}
+		},
+	})
+	// Output:
+	// 1 message, 1 effect, 14 bad schedules, 14 struck: 1 finding
+	//
+	// 1. POST https://mail.example/receipts: was done outside of a run
+	//   schedule  nothing goes wrong
+	//   why       it was done before the key was claimed: every delivery does it, duplicates too
+	//   mend      move it behind the claim: into the handler, or into the function that semel.Do runs
+}
+
+// A counter that no recorder sees: the end states are compared.
+func ExampleRun_counter() {
+	balance := 0
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Reset:    func() { balance = 0 },
+		State:    func() any { return balance },
+		Worker: func(*verify.Process) semel.Config {
+			return semel.Config{
+				Key:     semel.KeyFromJSON("/order"),
+				Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { balance += 5; return nil }),
+			}
+		},
+	})
+	// Output:
+	// 1 message, 0 effects, 7 bad schedules, 7 struck: 1 finding
+	//
+	// 1. handler: the world came to another state
+	//   schedule  the process dies after the handler returned, before the record is completed
+	//   why       after the plain run it is 5, here 10: something that is not keyed happened twice, or not at all
+	//   mend      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value instead of adding
+	//   also      the run fails after everything was done, and is repeated
+}
+
+// Two effects, and only the first has a key.
+func ExampleRun_secondWithoutKey() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			if err := post(ctx, c, bank, a.EffectKey("charge"), string(a.Body)); err != nil {
+				return err
+			}
+			return post(ctx, c, mail, "", string(a.Body))
+		}),
+	})
+	// Output:
+	// 1 message, 2 effects, 25 bad schedules, 25 struck: 1 finding
+	//
+	// 1. POST https://mail.example/receipts (effect 2 of 2): happened twice instead of once
+	//   schedule  the process dies right after it, another one takes over
+	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
+	//   mend      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
+	//   also      it happens, and its answer is lost
+	//             its answer comes when another process has taken over and finished
+	//             the process stands still right before it, another one takes over and finishes, then the run goes on
+	//             the process dies right after it, a duplicate with another message id takes over
+	//             the process dies after the handler returned, before the record is completed
+	//             the run fails after everything was done, and is repeated
+}
+
+// The key is made anew in every attempt.
+func ExampleRun_freshKey() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			return post(ctx, c, bank, fmt.Sprintf("order-1/%d", a.Number), string(a.Body))
+		}),
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
+	//
+	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
+	//   schedule  the process dies right after it, another one takes over
+	//   why       the key is made anew: "order-1/1", then "order-1/2"
+	//   mend      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+	//   also      it happens, and its answer is lost
+	//             its answer comes when another process has taken over and finished
+	//             the process stands still right before it, another one takes over and finishes, then the run goes on
+	//             the process dies right after it, a duplicate with another message id takes over
+	//             the process dies after the handler returned, before the record is completed
+	//             the run fails after everything was done, and is repeated
+}
+
+// The key is the message id, which a producer that sends twice does not keep.
+func ExampleRun_deliveryKey() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			return post(ctx, c, bank, a.ID, string(a.Body))
+		}),
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
+	//
+	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
+	//   schedule  the process dies right after it, a duplicate with another message id takes over
+	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that sends twice does not keep)
+	//   mend      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+}
+
+// One key for two effects.
+func ExampleRun_sharedKey() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			if err := post(ctx, c, bank, a.EffectKey(""), string(a.Body)); err != nil {
+				return err
+			}
+			return post(ctx, c, mail, a.EffectKey(""), string(a.Body))
+		}),
+	})
+	// Output:
+	// 1 message, 2 effects, 25 bad schedules, 25 struck: 1 finding
+	//
+	// 1. POST https://mail.example/receipts (effect 2 of 2): has the key of another effect
+	//   schedule  nothing goes wrong
+	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates takes this one for a repetition, and drops it
+	//   mend      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the name
+}
+
+// The error of an effect is swallowed.
+func ExampleRun_swallowedError() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			_ = post(ctx, c, bank, a.EffectKey("charge"), string(a.Body))
+			return nil
+		}),
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
+	//
+	// 1. POST https://bank.example/charges (effect 1 of 1): happened not at all instead of once, and the message is done
+	//   schedule  it fails before it happens
+	//   why       the handler got an error, and returned nil all the same
+	//   mend      return the error: the run is repeated, and what has a key is not done twice
+}

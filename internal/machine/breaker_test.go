@@ -327,3 +327,43 @@ func TestOutageInABatch(t *testing.T) {
 	}
 	r.none(machine.ActBegin, "it is open")
 }
+
+// TestBreakerGivesBackAtOnce: what waits for a slot when it opens goes back in the same step, unclaimed.
+func TestBreakerGivesBackAtOnce(t *testing.T) {
+	r := breaking(t, 1, func(c *machine.Config) { c.Concurrency = 1 })
+	r.warm()
+	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
+	r.claim(nil)
+	r.ran("a", gone)
+	if s := r.settle(driver.Applied).Settlements; len(s) != 2 || s[0].Action != driver.Defer || s[1].After < 10*time.Second {
+		t.Fatalf("settled %+v", s)
+	}
+	r.none(machine.ActClaim, "it is open")
+}
+
+// TestRunsFromBeforeSayNothing: only the one that tries decides, however those end that began before it opened.
+func TestRunsFromBeforeSayNothing(t *testing.T) {
+	for _, res := range []machine.Result{{}, gone} {
+		r := breaking(t, 1, nil)
+		r.warm()
+		r.receive(message("1", "a"), message("2", "old"))
+		r.claim(nil)
+		r.ran("a", gone)
+		r.finish(driver.Applied)
+		r.settle(driver.Applied)
+		if r.has(machine.ActReceive) > 0 {
+			r.receive()
+		}
+		r.live(12 * time.Second)
+		r.receive(message("3", "try"))
+		r.claim(nil)
+		r.ran("old", res)
+		if l := r.m.Load(); l.Breaker != "half-open" {
+			t.Fatalf("%v after an old run ended with class %d", l.Breaker, res.Class)
+		}
+		r.ran("try", machine.Result{})
+		if l := r.m.Load(); l.Breaker != "closed" {
+			t.Fatalf("%+v", l)
+		}
+	}
+}

@@ -267,3 +267,14 @@ func TestRateOfRunsInBatches(t *testing.T) {
 		t.Fatalf("%d of a burst of three", len(b.Claims))
 	}
 }
+
+// TestPoolRateCountsRunsOnly: a duplicate gives its turn back to its pool.
+func TestPoolRateCountsRunsOnly(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.PoolEvery, c.PoolBurst = time.Hour, 1 })
+	r.receive(pooled("1", "A"), pooled("2", "A"))
+	r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay })
+	r.settle(driver.Applied)
+	if a := r.claim(nil); a.Claims[0].DeliveryID != "2" {
+		t.Fatalf("%+v", a.Claims)
+	}
+}

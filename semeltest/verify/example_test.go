@@ -137,7 +137,8 @@ func ExampleRun_counter() {
 	// 1. handler: the world came to another state
 	//   schedule  the process dies after the handler returned, before the record is completed
 	//   why       after the plain run it is 5, here 10: something that is not keyed happened twice, or not at all
-	//   mend      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value instead of adding
+	//   mend      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a
+	//             value instead of adding
 	//   also      the run fails after everything was done, and is repeated
 }
 
@@ -203,7 +204,8 @@ func ExampleRun_deliveryKey() {
 	//
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
 	//   schedule  the process dies right after it, a duplicate with another message id takes over
-	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that sends twice does not keep)
+	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that
+	//             sends twice does not keep)
 	//   mend      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
 }
 
@@ -223,8 +225,10 @@ func ExampleRun_sharedKey() {
 	//
 	// 1. POST https://mail.example/receipts (effect 2 of 2): has the key of another effect
 	//   schedule  nothing goes wrong
-	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates takes this one for a repetition, and drops it
-	//   mend      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the name
+	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates
+	//             takes this one for a repetition, and drops it
+	//   mend      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
+	//             name
 }
 
 // The error of an effect is swallowed.

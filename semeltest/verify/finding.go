@@ -67,16 +67,34 @@ func (f *Finding) String() string {
 	if f.At != "" {
 		when += " (it: " + f.At + ")"
 	}
-	line := func(name, text string) { fmt.Fprintf(&b, "\n  %-10s%s", name, text) }
+	line := func(name, text string) { fmt.Fprintf(&b, "\n  %-10s%s", name, wrapped(text)) }
 	line("schedule", when)
 	line("why", f.Why)
 	line("mend", f.Mend)
 	if len(f.Also) > 0 {
-		texts := make([]string, len(f.Also))
 		for i, k := range f.Also {
-			texts[i] = k.String()
+			line([...]string{"also", ""}[min(i, 1)], k.String())
 		}
-		line("also", strings.Join(texts, "\n            "))
+	}
+	return b.String()
+}
+
+// wrapped breaks a text into lines that fit behind their name.
+func wrapped(text string) string {
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch n := len([]rune(word)); {
+		case i == 0:
+			column = n
+		case column+1+n > 100:
+			b.WriteString("\n            ")
+			column = n
+		default:
+			b.WriteByte(' ')
+			column += 1 + n
+		}
+		b.WriteString(word)
 	}
 	return b.String()
 }

@@ -241,36 +241,3 @@ func (s *shell) expire(ctx context.Context) {
 		_, _ = s.inner.Extend(ctx, soon, hs...) // at worst the lease ends by itself
 	}
 }
-
-// Steps reads a journal.
-func (s stepper) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.s.Steps(ctx, h)
-}
-
-// WriteSteps writes a journal. A dead process has none.
-func (s stepper) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	if s.dead() {
-		return driver.Lost, nil
-	}
-	return s.s.WriteSteps(ctx, h, w...)
-}
-
-// Steps reads a journal.
-func (s stepCommitter) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.steps.Steps(ctx, h)
-}
-
-// WriteSteps writes a journal.
-func (s stepCommitter) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	return s.steps.WriteSteps(ctx, h, w...)
-}
-
-// Steps reads a journal.
-func (s stepTransactor) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.steps.Steps(ctx, h)
-}
-
-// WriteSteps writes a journal.
-func (s stepTransactor) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	return s.steps.WriteSteps(ctx, h, w...)
-}

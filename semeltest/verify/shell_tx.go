@@ -141,16 +141,13 @@ func (w *world) commit(p *Process, work *driver.Work) {
 		case driver.Fail:
 			w.failed = true
 		}
-		e := Effect{Process: p.number, Run: p.runs, Queued: true}
 		if b, ok := work.Effects.(*semel.Statements); ok && b != nil {
-			for _, s := range b.List {
-				e.kind, e.Name, e.content = queued, s.SQL, fmt.Sprint(s.Args...)
-				w.effects = append(w.effects, e)
-			}
+			w.queued(p, b)
 		}
 		for i := range work.Emit {
-			e.kind, e.Name, e.Key, e.content = emitted, "emit to "+work.Emit[i].Queue, work.Emit[i].ID, ""
-			w.effects = append(w.effects, e)
+			w.effects = append(w.effects, Effect{
+				Name: "emit to " + work.Emit[i].Queue, Key: work.Emit[i].ID, Process: p.number, Run: p.runs, Queued: true, kind: emitted,
+			})
 		}
 	})
 }

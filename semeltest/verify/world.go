@@ -37,6 +37,7 @@ type world struct {
 	effects                             []Effect
 	keys                                map[driver.Key]bool
 	committed                           map[driver.Hold]bool
+	journalled                          map[string]bool
 	how                                 traits
 }
 
@@ -44,7 +45,7 @@ func newWorld(ctx context.Context, o *Options, m semel.Message, f fault) *world 
 	w := &world{
 		opts: o, ctx: ctx, fault: f, msg: m, twin: m, mem: memory.Open(), changed: make(chan struct{}),
 		ended: map[string]string{}, returned: map[string]int{}, keys: map[driver.Key]bool{},
-		committed: map[driver.Hold]bool{},
+		committed: map[driver.Hold]bool{}, journalled: map[string]bool{},
 	}
 	w.twin.ID += "-again"
 	w.twin.Group = "" // it must not wait for the other one

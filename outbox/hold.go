@@ -6,26 +6,29 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // hold keeps the messages of a round from other relays while they are published, and knows when it does not any more.
 type hold struct {
+	time    virtual.Time
 	from    driver.Queue
 	visible time.Duration // 0 = the queue has no visibility timeout
 	// ctx ends when the hold is lost: publishing on would publish out of order.
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   sync.WaitGroup
+	stop   func() // the heartbeat
 
 	mu    sync.Mutex
+	items []*item             // in the order of their hand-out
 	until map[*item]time.Time // missing = lost
 }
 
 // holdAll begins to hold what was just received.
-func holdAll(ctx context.Context, from driver.Queue, items []*item) *hold {
-	h := &hold{from: from, until: map[*item]time.Time{}}
+func holdAll(ctx context.Context, t virtual.Time, from driver.Queue, items []*item) *hold {
+	h := &hold{time: t, from: from, items: items, until: map[*item]time.Time{}, stop: func() { /* no heartbeat */ }}
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	now := time.Now()
+	now := t.Now()
 	for _, it := range items {
 		h.until[it] = now.Add(it.Visible)
 		if h.visible == 0 || it.Visible < h.visible {
@@ -33,8 +36,13 @@ func holdAll(ctx context.Context, from driver.Queue, items []*item) *hold {
 		}
 	}
 	if h.visible > 0 {
-		h.done.Add(1)
-		go h.beat()
+		every := max(h.visible/3, time.Millisecond)
+		h.stop = t.Beat(every, func() bool {
+			if h.ctx.Err() == nil && !h.extend(every) {
+				h.cancel()
+			}
+			return h.ctx.Err() == nil
+		})
 	}
 	return h
 }
@@ -42,7 +50,7 @@ func holdAll(ctx context.Context, from driver.Queue, items []*item) *hold {
 // end stops the heartbeat and waits for it.
 func (h *hold) end() {
 	h.cancel()
-	h.done.Wait()
+	h.stop()
 }
 
 // has reports that a message is still ours by our own clock.
@@ -50,26 +58,7 @@ func (h *hold) has(it *item) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	until, ok := h.until[it]
-	return ok && (h.visible == 0 || time.Now().Before(until))
-}
-
-// beat extends what is held every third of the visibility, and ends the context when nothing is.
-func (h *hold) beat() {
-	defer h.done.Done()
-	every := max(h.visible/3, time.Millisecond)
-	t := time.NewTicker(every)
-	defer t.Stop()
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case <-t.C:
-		}
-		if !h.extend(every) {
-			h.cancel()
-			return
-		}
-	}
+	return ok && (h.visible == 0 || h.time.Now().Before(until))
 }
 
 // extend prolongs what is held; false when something is not any more.
@@ -77,13 +66,15 @@ func (h *hold) extend(within time.Duration) bool {
 	h.mu.Lock()
 	items := make([]*item, 0, len(h.until))
 	receipts := make([]any, 0, len(h.until))
-	for it := range h.until {
-		items, receipts = append(items, it), append(receipts, it.Receipt)
+	for _, it := range h.items {
+		if _, ok := h.until[it]; ok {
+			items, receipts = append(items, it), append(receipts, it.Receipt)
+		}
 	}
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(h.ctx, within)
 	defer cancel()
-	began := time.Now()
+	began := h.time.Now()
 	out, err := h.from.Extend(ctx, h.visible, receipts...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +82,7 @@ func (h *hold) extend(within time.Duration) bool {
 	for i, it := range items {
 		if err == nil && out[i] == driver.Applied {
 			h.until[it] = began.Add(h.visible)
-		} else if err == nil && out[i] == driver.Lost || time.Now().After(h.until[it]) {
+		} else if err == nil && out[i] == driver.Lost || h.time.Now().After(h.until[it]) {
 			delete(h.until, it)
 			all = false
 		}

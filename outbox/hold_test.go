@@ -3,13 +3,15 @@ package outbox
 import (
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // TestFM62HoldByOurOwnClock: a process that was frozen finds out by itself that it does not hold its messages any more,
 // before anybody tells it.
 func TestFM62HoldByOurOwnClock(t *testing.T) {
 	fresh, old, gone := &item{}, &item{}, &item{}
-	h := &hold{visible: time.Second, until: map[*item]time.Time{
+	h := &hold{time: virtual.Real{}, visible: time.Second, until: map[*item]time.Time{
 		fresh: time.Now().Add(time.Minute), old: time.Now().Add(-time.Millisecond),
 	}}
 	if !h.has(fresh) || h.has(old) || h.has(gone) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/idle"
+	"github.com/semel-dev/semel/internal/virtual"
 )
 
 // HeaderID is the header that carries the id of every published message: brokers give messages ids of their own. Keys
@@ -49,6 +49,7 @@ type Counts struct {
 type Relay struct {
 	cfg    Config
 	name   string
+	time   virtual.Time
 	counts struct{ published, again, refused, parked atomic.Int64 }
 
 	// worked is when something was accepted last; failing: nothing was since, and something was refused.
@@ -99,7 +100,7 @@ func New(c Config) (*Relay, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return &Relay{cfg: c, name: f.Name, troubles: map[string]*trouble{}}, nil
+	return &Relay{cfg: c, name: f.Name, time: virtual.Real{}, troubles: map[string]*trouble{}}, nil
 }
 
 func orDefault[T int | time.Duration](v, def T) T {
@@ -125,6 +126,7 @@ func (r *Relay) Counts() Counts {
 // named it (*driver.ItemError), Route refused it, or others were accepted at the same time or since it was refused
 // before. While nothing at all is accepted nothing becomes a letter; the relay tries one message at a time.
 func (r *Relay) Run(ctx context.Context) error {
+	r.time = virtual.Of(ctx)
 	for ctx.Err() == nil {
 		n := r.cfg.Batch
 		if r.failing {
@@ -138,7 +140,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			r.cfg.Logger.Warn("outbox: receive failed, trying again", "outbox", r.name, "err", err)
 		}
 		if err != nil || r.failing {
-			idle.For(ctx, r.cfg.RetryMin)
+			r.time.Pause(ctx, r.cfg.RetryMin)
 		}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/idle"
 )
 
 // fate is what became of a message in a round.
@@ -52,7 +51,7 @@ func (r *Relay) round(ctx context.Context, ds []driver.Delivery) {
 	for i := range ds {
 		x.items = append(x.items, &item{Delivery: ds[i]})
 	}
-	x.hold = holdAll(ctx, r.cfg.From, x.items)
+	x.hold = holdAll(ctx, r.time, r.cfg.From, x.items)
 	for _, it := range x.items {
 		r.prepare(it)
 	}
@@ -204,7 +203,7 @@ func (x *round) judge() {
 		any = any || it.fate == accepted
 		way = way || it.fate == refused
 	}
-	r, now := x.r, time.Now()
+	r, now := x.r, x.r.time.Now()
 	if any {
 		r.worked = now
 	}
@@ -260,7 +259,7 @@ func (x *round) settle(ctx context.Context) {
 				"messages", len(ss), "err", err)
 			return
 		}
-		idle.For(ctx, time.Duration(try)*100*time.Millisecond)
+		x.r.time.Pause(ctx, time.Duration(try)*100*time.Millisecond)
 	}
 }
 
@@ -286,7 +285,7 @@ func (x *round) settlement(it *item) driver.Settlement {
 // letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again from
 // it, and refused again, makes another letter.
 func (r *Relay) letter(it *item, attempts int) *driver.Letter {
-	now := time.Now()
+	now := r.time.Now()
 	k := driver.Key{Consumer: "outbox " + r.name, Raw: it.ID}
 	token := uint64(now.UnixMicro())
 	return &driver.Letter{

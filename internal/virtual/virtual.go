@@ -1,0 +1,68 @@
+// Package virtual lets a simulator pass time by itself, under code that runs in production as it is. That code asks for
+// its time once, by [Of], and gets the machine's own unless a simulator put another one into the context.
+package virtual
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/internal/idle"
+)
+
+// Time is what code that waits needs of a clock.
+type Time interface {
+	// Now is the present; differences between answers count, not the date.
+	Now() time.Time
+	// Pause waits for d, or for the end of ctx.
+	Pause(ctx context.Context, d time.Duration)
+	// Beat calls f every d, beside its caller, until f answers false or stop is called. stop waits for a call that is
+	// under way.
+	Beat(d time.Duration, f func() (more bool)) (stop func())
+}
+
+type key struct{}
+
+// With makes a context whose time is t.
+func With(ctx context.Context, t Time) context.Context { return context.WithValue(ctx, key{}, t) }
+
+// Of is the context's time, or the machine's.
+func Of(ctx context.Context) Time {
+	if t, ok := ctx.Value(key{}).(Time); ok {
+		return t
+	}
+	return Real{}
+}
+
+// Real is the machine's time.
+type Real struct{}
+
+// Now is time.Now.
+func (Real) Now() time.Time { return time.Now() }
+
+// Pause sleeps.
+func (Real) Pause(ctx context.Context, d time.Duration) { idle.For(ctx, d) }
+
+// Beat calls f from a goroutine.
+func (Real) Beat(d time.Duration, f func() bool) (stop func()) {
+	end := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(d)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			if !f() {
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(end)
+		done.Wait()
+	})
+}

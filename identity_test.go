@@ -1,0 +1,59 @@
+package semel_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// TestS3_59_DeliveryAndBusinessKey: a producer sends one order's charge twice, each time with an id of its own. Keyed by
+// delivery it is charged twice, keyed by order and action once; and whoever is told the effect key can refuse the second
+// charge in the latter case only.
+func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
+	messages := []semel.Message{
+		{ID: "9f1c7a52-5a0e-4f0e-9f0d-6d8a8f1f0001", Body: []byte(`{"order_id":"o-1","action":"charge","sent_at":1}`)},
+		{ID: "9f1c7a52-5a0e-4f0e-9f0d-6d8a8f1f0002", Body: []byte(`{"order_id":"o-1","action":"charge","sent_at":2}`)},
+		{ID: "9f1c7a52-5a0e-4f0e-9f0d-6d8a8f1f0003", Body: []byte(`{"order_id":"o-1","action":"refund","sent_at":3}`)},
+	}
+	for _, c := range []struct {
+		name    string
+		key     semel.KeyFunc
+		charges int
+	}{
+		{"delivery", semel.KeyByID, 2},
+		{"business", semel.KeyFromJSON("/order_id", "/action"), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				charges, keys := 0, map[string]bool{}
+				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+					mu.Lock()
+					defer mu.Unlock()
+					keys[a.EffectKey("")] = true
+					if strings.Contains(string(a.Body), `"charge"`) {
+						charges++
+					}
+					return nil
+				}), func(cfg *semel.Config) { cfg.Key, cfg.Concurrency = c.key, 1 })
+				for range 2 { // and each is redelivered
+					r.send(messages...)
+				}
+				r.start()
+				sum := r.after(time.Minute)
+				// The refund is another act: it happens in either case.
+				if charges != c.charges || int(sum.Effects) != c.charges+1 || len(keys) != c.charges+1 {
+					t.Errorf("%d charges, wanted %d; %d effect keys; %+v", charges, c.charges, len(keys), sum)
+				}
+				if int(sum.Replayed) != 6-c.charges-1 || sum.Mismatched != 0 {
+					t.Errorf("%+v", sum)
+				}
+			})
+		})
+	}
+}

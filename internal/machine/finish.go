@@ -23,6 +23,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.fenced(it)
 		return
 	}
+	defer m.explain(it, r)
 	switch {
 	case r.Class == OK:
 		m.complete(it, r)
@@ -77,7 +78,7 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
 	case r.Class == Permanent, r.Class == Failed && it.Count >= m.maxAttempts(r):
 		// There is no record to count attempts in: the broker's count has to do.
-		l := m.keylessLetter(it, reasonOf(r))
+		l := m.keylessLetter(it, explained(reasonOf(r), r.Err))
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
 	case r.Class == Unavailable || r.Class == Deferred:
 		after := m.deferral(it, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +118,8 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 			}
 			head := []string{"id", "kind", "key", "attempts", "dead at", "bytes", "reason"}
 			return output.List(a.p, all, head, func(l letter) []any {
-				return []any{l.ID, l.Kind, l.Key, l.Attempts, l.DeadAt, l.BodyBytes, l.Reason}
+				reason, _, _ := strings.Cut(l.Reason, "\n") // the causes behind it are in dlq show
+				return []any{l.ID, l.Kind, l.Key, l.Attempts, l.DeadAt, l.BodyBytes, reason}
 			})
 		},
 	}

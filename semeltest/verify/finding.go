@@ -153,7 +153,7 @@ type Outcome struct {
 	Place  int
 	// Struck: the fault happened. A fault that did not is a finding, or a handler that took another way.
 	Struck bool
-	// End is what became of the message: completed, uncertain, dead, mismatch or hangs.
+	// End is what became of the message: completed, uncertain, dead, rejected or hangs.
 	End string
 	// Findings is how many findings this schedule showed.
 	Findings int

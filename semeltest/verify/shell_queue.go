@@ -134,6 +134,8 @@ func (q *shellQueue) settled(s *driver.Settlement) {
 		case driver.Dead:
 			q.p.w.ended[id] = "a letter: " + s.Letter.Reason
 			q.p.w.lettered = true
+			q.p.w.parked = q.p.w.parked || s.Letter.Kind == driver.LetterUncertain
+			q.p.w.failed = q.p.w.failed || s.Letter.Kind == driver.LetterDead
 		default:
 			q.p.w.returned[id]++
 		}

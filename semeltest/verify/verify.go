@@ -177,7 +177,7 @@ func (w *world) end(err error) string {
 	case w.failed:
 		return "dead"
 	}
-	return "letter"
+	return "rejected"
 }
 
 // hangs reports a schedule that did not end.

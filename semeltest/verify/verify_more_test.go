@@ -109,7 +109,7 @@ func TestHangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := run(t, verify.Options{Worker: calls(h), Limit: 2 * time.Second})
+			r := run(t, verify.Options{Worker: calls(h), Limit: time.Second})
 			wantCauses(t, r, verify.Hangs)
 			if k := r.Findings[0].Schedule; (k == verify.AnswerLost) != (name == "after an error") {
 				t.Errorf("shown by %v", k)
@@ -137,7 +137,7 @@ func TestGoroutineLeftBehind(t *testing.T) {
 		}}
 		return cfg
 	}}
-	verify.Straggle(&o, 500*time.Millisecond)
+	verify.Straggle(&o, 200*time.Millisecond)
 	r := run(t, o)
 	if len(r.Findings) == 0 || r.Findings[0].Cause != verify.OutsideRun || !strings.Contains(r.Findings[0].Why, "returned before") {
 		t.Errorf("report:\n%s", r)

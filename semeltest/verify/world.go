@@ -86,9 +86,9 @@ func (w *world) await(limit time.Duration, cond func() bool) bool {
 var errHangs = errors.New("did not come to an end")
 
 // play plays the schedule. Its error is errHangs, or one that says why it could not be played at all.
-func (w *world) play() error {
+func (w *world) play() (err error) {
 	w.opts.Reset()
-	defer w.finish()
+	defer func() { w.finish(err != nil) }()
 	p1, err := w.start()
 	if err != nil {
 		return err
@@ -264,14 +264,14 @@ func (w *world) send(p *Process, m semel.Message) error {
 }
 
 // finish ends the schedule: nobody does anything any more.
-func (w *world) finish() {
+func (w *world) finish(stuck bool) {
 	w.update(func() { w.over = true })
 	for _, p := range w.procs {
 		p.cancel()
 	}
 	for _, p := range w.procs {
 		wait := patience
-		if p.dead {
+		if p.dead || stuck {
 			wait = soon // it may wait for a goroutine that died with it
 		}
 		select {

@@ -1,0 +1,8 @@
+package edgehttp
+
+// Attempts counts the attempts that a transport remembers.
+func Attempts(t *Transport) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.calls)
+}

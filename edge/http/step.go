@@ -1,0 +1,113 @@
+package edgehttp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"weak"
+
+	"github.com/semel-dev/semel"
+)
+
+type stepKey struct{}
+
+// WithStep names the step of a handler that the requests with this context belong to: their key is
+// semel.Attempt.EffectKey(step). A name is part of the key, so it must be the same in every attempt, and it names one
+// request: one that is sent for each of several things needs a name for each ("charge/" + id).
+func WithStep(ctx context.Context, step string) context.Context {
+	return context.WithValue(ctx, stepKey{}, step)
+}
+
+// StepError reports a second, different request under one key: the other side would refuse it, or answer it as if it had
+// been the first, and its effect would never happen. Nothing was sent.
+type StepError struct {
+	// Step is the name of the step; "" = the request had none.
+	Step string
+	// Sent is the request that has the key, Refused the other one: method and host.
+	Sent, Refused string
+}
+
+func (e *StepError) Error() string {
+	if e.Step == "" {
+		return fmt.Sprintf("edgehttp: %s was not sent: the attempt sent %s without a name before; name the requests of one "+
+			"handler with edgehttp.WithStep(ctx, \"…\")", e.Refused, e.Sent)
+	}
+	return fmt.Sprintf("edgehttp: %s was not sent: the attempt sent another request (%s) as step %q before; give each a name "+
+		"of its own with edgehttp.WithStep", e.Refused, e.Sent, e.Step)
+}
+
+// call is what was sent under a key.
+type call struct {
+	sum [sha256.Size]byte
+	// unread: the body can be read once only, so that nobody knows whether another one is the same.
+	unread bool
+	what   string
+}
+
+// describe tells what a request is. A redirect and its first request are one: it is the same act in another place.
+func describe(r *http.Request) (c call, err error) {
+	first := r
+	for first.Response != nil && first.Response.Request != nil {
+		first = first.Response.Request
+	}
+	c.what = r.Method + " " + r.URL.Host
+	h := sha256.New()
+	for _, part := range [...]string{r.Method, first.URL.String()} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+	case r.GetBody == nil:
+		c.unread = true
+	default:
+		body, err := r.GetBody()
+		if err != nil {
+			return c, fmt.Errorf("edgehttp: read the body of %s: %w", c.what, err)
+		}
+		_, err = io.Copy(h, body)
+		_ = body.Close()
+		if err != nil {
+			return c, fmt.Errorf("edgehttp: read the body of %s: %w", c.what, err)
+		}
+	}
+	h.Sum(c.sum[:0])
+	return c, nil
+}
+
+// register notes that an attempt sends a request as a step, or answers a *StepError when it sent another one before. An
+// identical request is a repetition. Of bodies that can be read once only it is not known; with a name they are taken for
+// repetitions, because who gave the name says so.
+func (t *Transport) register(a *semel.Attempt, step string, c call) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := weak.Make(a)
+	calls := t.calls[p]
+	if calls == nil {
+		calls = map[string]call{}
+		if t.calls == nil {
+			t.calls = map[weak.Pointer[semel.Attempt]]map[string]call{}
+		}
+		t.calls[p] = calls
+		runtime.AddCleanup(a, t.forget, p)
+	}
+	sent, again := calls[step]
+	if !again {
+		calls[step] = c
+		return nil
+	}
+	if sent.sum != c.sum || step == "" && (sent.unread || c.unread) {
+		return &StepError{Step: step, Sent: sent.what, Refused: c.what}
+	}
+	return nil
+}
+
+func (t *Transport) forget(p weak.Pointer[semel.Attempt]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.calls, p)
+}

@@ -42,6 +42,13 @@ func child(t *testing.T, mode, path string) *exec.Cmd {
 }
 
 func runChild(ctx context.Context, mode, path string) (err error) {
+	if mode == "migrate" {
+		_, to, err := Migrate(ctx, path)
+		if err == nil && to != schemaVersion {
+			err = fmt.Errorf("migrated to schema %d", to)
+		}
+		return err
+	}
 	db, err := Open(ctx, path, Options{Visibility: 300 * time.Millisecond})
 	if mode == "readonly" {
 		if err == nil {

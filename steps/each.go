@@ -149,7 +149,7 @@ func inParallel(n, many int, f func(i int)) {
 // itemsError joins the failures of items, with the marks that hold for all of them; nil when there is none.
 func itemsError(r *Run, name string, names []string, failures []error) error {
 	e := &ItemsError{Step: name, Total: len(names)}
-	all := semel.Marks{Permanent: true, NotApplied: true, Deferred: true}
+	all := semel.Marks{Permanent: true, NotApplied: true, Deferred: true, Unavailable: true}
 	parked := false
 	for i, err := range failures {
 		if err == nil {
@@ -163,7 +163,8 @@ func itemsError(r *Run, name string, names []string, failures []error) error {
 		e.Failed = append(e.Failed, ItemFailure{ID: strings.TrimPrefix(names[i], name+"/"), Err: text})
 		m := semel.MarksOf(err)
 		all.Permanent, all.NotApplied = all.Permanent && m.Permanent, all.NotApplied && m.NotApplied
-		all.Deferred, all.After = all.Deferred && m.Deferred, max(all.After, m.After)
+		all.Deferred, all.Unavailable = all.Deferred && m.Deferred, all.Unavailable && m.Unavailable
+		all.After = max(all.After, m.After)
 		parked = parked || m.Parked
 	}
 	if len(e.Failed) == 0 {
@@ -180,6 +181,8 @@ func itemsError(r *Run, name string, names []string, failures []error) error {
 		err = semel.Permanent(err)
 	case all.Deferred:
 		err = semel.Deferred(err, all.After)
+	case all.Unavailable:
+		err = semel.Unavailable(err)
 	case all.After > 0:
 		err = semel.RetryAfter(err, all.After)
 	}

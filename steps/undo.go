@@ -46,7 +46,7 @@ type undoFunc func(ctx context.Context, r *Run, u Reversal) (effects any, err er
 
 // Undo gives a step its compensation, which is registered durably before the step may run. It may be called more than
 // once, and for a step that never happened; see [Reversal]. An error repeats it; semel.Permanent parks the run for a
-// person, semel.Deferred repeats it later without counting a failure.
+// person, semel.Deferred and semel.Unavailable repeat it later without counting a failure.
 func Undo(g func(ctx context.Context, u Reversal) error) StepOption {
 	return func(c *stepConfig) {
 		c.undo = func(ctx context.Context, _ *Run, u Reversal) (any, error) { return nil, g(ctx, u) }
@@ -158,6 +158,9 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 			return fmt.Errorf("undo step %q: %w", s.Name, cause)
 		}
 		m := semel.MarksOf(err)
+		if m.Unavailable {
+			return semel.Unavailable(semel.RetryAfter(fmt.Errorf("undo step %q: %v", s.Name, err), max(m.After, time.Second)))
+		}
 		if m.Deferred || errors.Is(cause, semel.ErrDraining) {
 			return r.later(fmt.Errorf("undo step %q: %v", s.Name, err), m.After)
 		}

@@ -33,6 +33,8 @@ type Report struct {
 	Seeds       int
 	CrashPoints int
 	Stats
+	// Sagas is what was simulated of package steps.
+	Sagas      Sagas
 	Elapsed    time.Duration
 	Violations []Violation
 	Mutants    []MutantResult
@@ -82,11 +84,14 @@ func Run(ctx context.Context, o Options) Report {
 	p := &pool{ctx: ctx, o: o}
 	if o.Mutants {
 		p.findMutants()
+		p.findSagaMutants()
 	}
 	if o.CrashPoints {
 		p.crashPoints()
+		p.sagaPoints()
 	}
 	p.seeds()
+	p.sagaSeeds()
 	p.report.Elapsed = time.Since(began)
 	return p.report
 }

@@ -16,6 +16,7 @@ import (
 func (a *app) verifyCommand() *cobra.Command {
 	var o sim.Options
 	var replay uint64
+	var sagas bool
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Simulate the engine under faults and check the protocol's invariants",
@@ -30,6 +31,9 @@ One seed is one schedule. Exit status 3 when an invariant is violated or a mutan
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("replay") {
+				if sagas {
+					return sim.ReplaySaga(replay, a.p.Out)
+				}
 				return sim.Replay(replay, a.p.Out)
 			}
 			return a.verify(cmd.Context(), o)
@@ -43,6 +47,7 @@ One seed is one schedule. Exit status 3 when an invariant is violated or a mutan
 	f.IntVar(&o.Workers, "parallel", 0, "goroutines (default: number of CPUs)")
 	f.DurationVar(&o.Budget, "budget", 0, "stop after this time with what there is")
 	f.Uint64Var(&replay, "replay", 0, "print the history of one seed")
+	f.BoolVar(&sagas, "saga", false, "with --replay: the seed is one of a saga")
 	return c
 }
 
@@ -51,6 +56,7 @@ type verification struct {
 	Seeds       int       `json:"seeds"`
 	CrashPoints int       `json:"crash_points"`
 	Stats       sim.Stats `json:"stats"`
+	Sagas       sim.Sagas `json:"sagas"`
 	Violations  []found   `json:"violations"`
 	Mutants     []mutant  `json:"mutants"`
 	ElapsedMS   int64     `json:"elapsed_ms"`
@@ -82,7 +88,7 @@ func (a *app) verify(ctx context.Context, o sim.Options) error {
 	r := sim.Run(ctx, o)
 	done()
 	v := verification{
-		Seeds: r.Seeds, CrashPoints: r.CrashPoints, Stats: r.Stats, ElapsedMS: r.Elapsed.Milliseconds(), Verdict: "held",
+		Seeds: r.Seeds, CrashPoints: r.CrashPoints, Stats: r.Stats, Sagas: r.Sagas, ElapsedMS: r.Elapsed.Milliseconds(), Verdict: "held",
 		Violations: []found{}, Mutants: []mutant{},
 	}
 	if !r.OK() {
@@ -112,6 +118,9 @@ func (v verification) write(w io.Writer) error {
 		(time.Duration(v.ElapsedMS) * time.Millisecond).Round(time.Millisecond))
 	out += fmt.Sprintf("%d messages, %d deliveries, %d handler runs, %d crashes, %d stalls, %d answers lost, %d requests late, %d takeovers\n",
 		s.Messages, s.Deliveries, s.Runs, s.Crashes, s.Stalls, s.Lost, s.Late, s.Takeovers)
+	g := v.Sagas
+	out += fmt.Sprintf("sagas: %d random schedules and %d planted crash points: %d attempts, %d crashes, %d stalls, %d runs completed, "+
+		"%d compensated, %d parked\n", g.Seeds, g.CrashPoints, g.Attempts, g.Crashes, g.Stalls, g.Completed, g.Compensated, g.Parked)
 	if len(v.Mutants) > 0 {
 		out += "\nplanted mistakes\n"
 	}

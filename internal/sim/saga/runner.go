@@ -1,0 +1,270 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/steps"
+)
+
+// fate is what happens to one call.
+type fate uint8
+
+const (
+	fine        fate = iota
+	crashBefore      // the attempt is gone, nothing was asked
+	crashAfter       // the attempt is gone, the call was carried out
+	lostRequest      // not carried out, not answered
+	lostAnswer       // carried out, not answered
+	lateRequest      // not answered, carried out later
+	stallBefore      // the attempt stops past its lease, then asks
+	stallAfter       // it asks, then stops past its lease
+	fateKinds
+)
+
+var errUnanswered = errors.New("no answer")
+
+// runner is an attempt: the function under test as a coroutine.
+type runner struct {
+	w        *world
+	hold     driver.Hold
+	failures int
+	wakes    time.Duration
+	next     func() (*call, bool)
+	yield    func(*call) bool
+	pending  *call // that it waits for
+	ghost    bool  // its process is gone
+	lost     bool  // a write was answered Lost, and it was told
+	fenced   bool
+	cancel   context.CancelCauseFunc
+	held     []driver.StepWrite // that a mutant keeps back
+	err      error
+}
+
+// call is one call of an attempt to what is outside of it.
+type call struct {
+	what    string
+	apply   func()           // carries it out, and answers
+	refuse  func(late error) // answers that nobody knows
+	waits   time.Duration    // a wait, and nothing else
+	decided bool             // its fate is: it goes on now
+}
+
+func newRunner(w *world, g driver.Grant) *runner {
+	r := &runner{w: w, hold: g.Hold, failures: g.Failures, wakes: w.now}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	r.cancel = cancel
+	a := semel.NewAttempt(semel.Message{ID: "m"}, g, &store{r: r})
+	a.MaxAttempts = maxAttempts
+	r.next, _ = iter.Pull(func(yield func(*call) bool) {
+		r.yield = yield
+		r.err = steps.With(ctx, a, w.function(r), steps.Retry(2, 100*time.Millisecond, 5), steps.WithSleep(r.sleep))
+	})
+	return r
+}
+
+// do hands a call over to the world, and comes back when it is answered.
+func (r *runner) do(c *call) {
+	if !r.ghost {
+		r.yield(c)
+	}
+	if r.ghost && c.refuse != nil {
+		c.refuse(errUnanswered)
+	}
+}
+
+func (r *runner) sleep(ctx context.Context, d time.Duration) bool {
+	r.do(&call{what: "wait", waits: d})
+	return !r.ghost && ctx.Err() == nil
+}
+
+// kill ends the process of the attempt: the coroutine runs to its end without touching anything.
+func (r *runner) kill() {
+	r.ghost = true
+	r.cancel(semel.ErrFenced)
+	for {
+		if _, ok := r.next(); !ok {
+			return
+		}
+	}
+}
+
+// holds tells that the key is the attempt's.
+func (r *runner) holds() bool { return r.w.rec.State == driver.InProgress && r.w.rec.Hold() == r.hold }
+
+// resume lets the attempt go on to its next call, or its present call happen.
+func (r *runner) resume() {
+	w := r.w
+	if r.holds() {
+		w.rec, _ = driver.DecideExtend(w.rec, r.hold, lease, w.storeNow()) // the heartbeat
+	}
+	if r.pending == nil {
+		c, ok := r.next()
+		if !ok {
+			w.ended(r)
+			return
+		}
+		r.pending = c
+	}
+	c := r.pending
+	if c.waits > 0 && !c.decided {
+		c.decided = true
+		r.wakes = w.now + c.waits
+		return
+	}
+	f := fine
+	if !c.decided {
+		f = w.drawFate(c)
+	}
+	c.decided = true
+	switch f {
+	case crashBefore, crashAfter:
+		w.stats.Crashes++
+		if f == crashAfter {
+			c.apply()
+		}
+		w.say("token %d crashes at: %s (carried out: %v)", r.hold.Token, c.what, f == crashAfter)
+		r.gone()
+		return
+	case stallBefore:
+		w.stats.Stalls++
+		w.say("token %d stalls before: %s", r.hold.Token, c.what)
+		r.stall()
+		return
+	case lostRequest, lostAnswer, lateRequest:
+		w.stats.Lost++
+		w.say("token %d gets no answer: %s", r.hold.Token, c.what)
+		switch f {
+		case lostAnswer:
+			c.apply()
+		case lateRequest:
+			w.later(c.apply)
+		}
+		c.refuse(errUnanswered)
+	default:
+		if c.apply != nil {
+			c.apply()
+		}
+		if f == stallAfter {
+			w.stats.Stalls++
+			r.stall()
+		}
+	}
+	r.pending = nil
+}
+
+// stall stops the attempt past its lease. Its own deadline may have cancelled it by then.
+func (r *runner) stall() {
+	r.wakes = r.w.now + lease + time.Duration(r.w.rnd.Int64N(int64(4*lease)))
+	if r.w.chance(300) {
+		r.fenced = true
+		r.cancel(semel.ErrFenced)
+	}
+}
+
+// gone is the end of an attempt without a word.
+func (r *runner) gone() {
+	r.kill()
+	w := r.w
+	w.runners = slices.DeleteFunc(w.runners, func(o *runner) bool { return o == r })
+}
+
+// drawFate draws what happens to a call.
+func (w *world) drawFate(c *call) fate {
+	at := w.calls
+	w.calls++
+	f := fine
+	switch {
+	case w.faultAt >= 0:
+		if at == w.faultAt {
+			f = w.faultKind
+		}
+	case !w.calm && w.faults > 0 && w.chance(120):
+		w.faults--
+		f = 1 + fate(w.rnd.IntN(int(fateKinds)-1))
+	}
+	if c.apply == nil && f != crashBefore && f != stallBefore {
+		return fine // a wait can only be interrupted
+	}
+	return f
+}
+
+// store is the modelled store, as one attempt sees it.
+type store struct {
+	driver.Store
+	r *runner
+}
+
+func (s *store) Features() driver.StoreFeatures {
+	return driver.StoreFeatures{Name: "model", Durable: true}
+}
+
+// Steps reads the journal.
+func (s *store) Steps(_ context.Context, h driver.Hold) (rows []driver.Step, err error) {
+	w := s.r.w
+	c := &call{what: "read the journal"}
+	c.refuse = func(late error) { rows, err = nil, late }
+	c.apply = func() { rows, err = w.readMutated(slices.Clone(w.journals[h.Epoch])), nil }
+	s.r.do(c)
+	return rows, err
+}
+
+// WriteSteps writes it, as the table decides.
+func (s *store) WriteSteps(_ context.Context, h driver.Hold, ws ...driver.StepWrite) (o driver.Outcome, err error) {
+	r := s.r
+	ws = slices.Clone(ws)
+	c := &call{what: "write " + textOf(ws)}
+	c.refuse = func(late error) { o, err = driver.Unknown, late }
+	c.apply = func() { o, err = r.w.write(r, h, ws), nil }
+	r.do(c)
+	if err == nil && o == driver.Lost {
+		r.lost, r.fenced = true, true
+	}
+	if r.w.mut == mutLoserGoesOn && o == driver.Lost && !r.ghost {
+		r.fenced = false
+		return driver.Applied, nil
+	}
+	return o, err
+}
+
+// write decides and carries out writes.
+func (w *world) write(r *runner, h driver.Hold, ws []driver.StepWrite) driver.Outcome {
+	ws, skip := w.writesMutated(r, ws)
+	if skip {
+		return driver.Applied
+	}
+	rows := w.journals[h.Epoch]
+	decided, as := rows, h
+	switch w.mut {
+	case mutForwardAgain:
+		decided = slices.DeleteFunc(slices.Clone(rows), func(s driver.Step) bool {
+			return s.State == driver.RunCompensating && ws[0].Kind < driver.CompensateRun
+		})
+	case mutWriteBlind:
+		as = w.rec.Hold()
+	}
+	put, effects, o := driver.DecideSteps(w.rec, decided, as, ws, w.storeNow())
+	w.say("token %d: %s: %v", h.Token, textOf(ws), o)
+	if o == driver.Applied && w.rec.Hold() != h {
+		w.fail("I7", "a write of token %d was accepted while token %d holds the key", h.Token, w.rec.Token)
+	}
+	for _, p := range put {
+		i := slices.IndexFunc(rows, func(s driver.Step) bool { return s.Name == p.Name })
+		if i < 0 {
+			p.Seq = len(rows) + 1
+			rows = append(rows, p)
+		} else {
+			rows[i] = p
+		}
+	}
+	w.journals[h.Epoch] = rows
+	for _, i := range effects {
+		w.out.commit(w, h.Epoch, ws[i].Effects.(*buffer))
+	}
+	return o
+}

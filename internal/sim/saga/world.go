@@ -1,0 +1,237 @@
+package saga
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	lease       = 10 * time.Second
+	keep        = 24 * time.Hour
+	maxAttempts = 3
+	maxEvents   = 4000
+	maxFaults   = 6
+)
+
+var epoch = time.Unix(1_700_000_000, 0)
+
+var theKey = driver.Key{Consumer: "sim", Raw: "trip"}
+
+// world is one schedule: one key, its record and journals, the attempts at it, and the outside world.
+type world struct {
+	seed    uint64
+	rnd     *rand.Rand
+	now     time.Duration
+	mut     mutant
+	stats   *Stats
+	vio     *Violation
+	tracing bool
+	trace   strings.Builder
+
+	calm      bool // no random faults
+	faultAt   int  // the call at which faultKind is planted; -1 = none
+	faultKind fate
+	faults    int // that random faults are left
+	calls     int
+
+	plan     []plan
+	careless bool // the function does not look at errors
+	rec      driver.Record
+	journals [8][]driver.Step // by epoch
+	drawn    uint64
+	runners  []*runner // that have not ended
+	late     []landing
+	out      outside
+	people   int // operators' acts that are left
+}
+
+// landing is a request that arrives after its sender gave up.
+type landing struct {
+	at time.Duration
+	do func()
+}
+
+func newWorld(seed uint64, mut int, st *Stats) *world {
+	w := &world{seed: seed, rnd: rand.New(rand.NewPCG(seed, 63)), mut: mutant(mut), stats: st, faultAt: -1}
+	w.faults, w.people = w.rnd.IntN(maxFaults+1), w.rnd.IntN(3)
+	w.plan, w.careless = w.drawPlan(), w.chance(150)
+	w.out.bookings, w.out.tries = map[string]*booking{}, map[string]int{}
+	return w
+}
+
+func (w *world) say(format string, args ...any) {
+	if w.tracing {
+		fmt.Fprintf(&w.trace, "%9.3fs %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) fail(invariant, format string, args ...any) {
+	if w.vio == nil {
+		w.vio = &Violation{Seed: w.seed, Invariant: invariant, Detail: fmt.Sprintf(format, args...)}
+		w.say("*** %s: %s", invariant, w.vio.Detail)
+	}
+}
+
+func (w *world) chance(permille int) bool { return w.rnd.IntN(1000) < permille }
+
+func (w *world) storeNow() time.Time { return epoch.Add(w.now) }
+
+// run simulates until nothing is left to happen, then lets everything that is still on its way land.
+func (w *world) run() {
+	w.stats.Runs++
+	for events := 0; w.vio == nil && w.step(); events++ {
+		if events > maxEvents {
+			w.fail("I17", "it does not end: the record is %v", w.rec.State)
+		}
+	}
+	for _, r := range w.runners {
+		r.kill()
+	}
+	if w.vio == nil {
+		w.checkEnd()
+	}
+}
+
+// step lets one thing happen; false = there is nothing left.
+func (w *world) step() bool {
+	w.now += time.Duration(1+w.rnd.IntN(20)) * time.Millisecond
+	var ready []func()
+	next := time.Duration(1<<62 - 1)
+	soon := func(at time.Duration, do func()) {
+		if at <= w.now {
+			ready = append(ready, do)
+		}
+		next = min(next, at)
+	}
+	for _, r := range w.runners {
+		soon(r.wakes, r.resume)
+	}
+	for i := range w.late {
+		soon(w.late[i].at, func() { w.land(i) })
+	}
+	if at, ok := w.claimable(); ok {
+		soon(at, w.attempt)
+	}
+	if (w.rec.State == driver.FailedState || w.rec.State == driver.Uncertain) && w.people > 0 {
+		soon(w.now, w.operate)
+	}
+	if len(ready) == 0 {
+		if next == 1<<62-1 {
+			return false
+		}
+		w.now = next
+		return true
+	}
+	ready[w.rnd.IntN(len(ready))]()
+	return true
+}
+
+// land lets a late request arrive.
+func (w *world) land(i int) {
+	l := w.late[i]
+	w.late = append(w.late[:i], w.late[i+1:]...)
+	l.do()
+}
+
+// later makes a request arrive after its sender was told that it is not answered.
+func (w *world) later(do func()) {
+	w.stats.Late++
+	w.late = append(w.late, landing{w.now + time.Duration(w.rnd.Int64N(int64(4*lease))), do})
+}
+
+// claimable tells when the message can be claimed next.
+func (w *world) claimable() (time.Duration, bool) {
+	switch w.rec.State {
+	case driver.Absent:
+		return w.now, true
+	case driver.Released:
+		return w.rec.RetryAt.Sub(epoch), true
+	case driver.InProgress:
+		return w.rec.LeaseUntil.Sub(epoch) + 1, true
+	}
+	return 0, false
+}
+
+// attempt claims the key and begins a run.
+func (w *world) attempt() {
+	w.drawn++
+	c := driver.Claim{Key: theKey, Lease: lease}
+	for i := range c.Nonce {
+		c.Nonce[i] = byte(w.rnd.IntN(256))
+	}
+	after, g, changed := driver.DecideClaim(w.rec, c, w.storeNow(), w.drawn)
+	if changed {
+		w.rec = after
+	}
+	if g.Verdict != driver.Acquired {
+		return
+	}
+	w.stats.Attempts++
+	w.say("attempt %d begins: token %d, epoch %d, %d failures", g.Attempt, g.Hold.Token, g.Hold.Epoch, g.Failures)
+	w.runners = append(w.runners, newRunner(w, g))
+}
+
+// operate is a person: what failed is sent again, what is parked is released.
+func (w *world) operate() {
+	w.people--
+	op := driver.Operation{Kind: driver.Redrive, Key: theKey, Token: w.rec.Token, Generation: w.rec.Generation, Keep: keep}
+	if w.rec.State == driver.Uncertain {
+		op.Kind, op.As = driver.Resolve, driver.Released
+	}
+	if after, _, changed := driver.DecideOperate(w.rec, op, w.storeNow(), w.drawn+1); changed {
+		w.rec = after
+		w.say("a person: %v", op.Kind)
+	}
+}
+
+// ended records the end of an attempt, as the engine does.
+func (w *world) ended(r *runner) {
+	for i, o := range w.runners {
+		if o == r {
+			w.runners = append(w.runners[:i], w.runners[i+1:]...)
+			break
+		}
+	}
+	f, ok := w.judge(r)
+	if !ok {
+		return
+	}
+	after, o, changed := driver.DecideFinish(w.rec, f, w.storeNow())
+	w.say("token %d: %v (%s): %v", r.hold.Token, f.Final, f.Reason, o)
+	if !changed {
+		return
+	}
+	w.rec = after
+	w.checkFinish(&f)
+}
+
+// judge is what the engine makes of a run's end; false = it writes nothing.
+func (w *world) judge(r *runner) (driver.Finish, bool) {
+	f := driver.Finish{Hold: r.hold, Final: driver.Complete, Keep: keep}
+	if r.err == nil {
+		return f, true
+	}
+	if r.fenced {
+		return f, false
+	}
+	f.Reason = r.err.Error()
+	m := semel.MarksOf(r.err)
+	switch {
+	case m.Parked && w.mut != mutHalfFailed:
+		f.Final = driver.Park
+	case m.Parked, m.Permanent:
+		f.Final, f.Compensated = driver.Fail, m.Compensated
+	case m.Deferred:
+		f.Final, f.Refund, f.Ran, f.RetryAfter = driver.Release, true, driver.NotApplied, m.After
+	case r.failures+1 >= maxAttempts:
+		f.Final, f.Ran = driver.Fail, driver.MaybeApplied
+	default:
+		f.Final, f.Ran, f.RetryAfter = driver.Release, driver.MaybeApplied, time.Second
+	}
+	return f, true
+}

@@ -60,7 +60,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var resp *http.Response
 	err := t.p.effect(e, func() (happened bool, err error) {
-		resp, err = t.next.RoundTrip(sent)
+		resp, err = t.next.RoundTrip(sent) //nolint:bodyclose // the caller closes it
 		return err == nil && resp.StatusCode < 300, err
 	})
 	if err != nil && resp != nil {

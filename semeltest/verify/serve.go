@@ -54,7 +54,7 @@ func (p *Process) serve(handle func(context.Context, semel.Message) error) {
 		}
 		for _, d := range ds {
 			s := driver.Settlement{Receipt: d.Receipt, Action: driver.Ack}
-			err, returned := p.call(handle, d.Message)
+			returned, err := p.call(handle, d.Message)
 			switch {
 			case !returned: // the goroutine ended, and with it the request
 				s.Action = driver.Defer
@@ -76,18 +76,18 @@ func (p *Process) serve(handle func(context.Context, semel.Message) error) {
 }
 
 // call runs one request in a goroutine of its own, which may end before it returns.
-func (p *Process) call(handle func(context.Context, semel.Message) error, m semel.Message) (err error, returned bool) {
+func (p *Process) call(handle func(context.Context, semel.Message) error, m semel.Message) (returned bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				err, returned = fmt.Errorf("panic: %v", v), true
+				returned, err = true, fmt.Errorf("panic: %v", v)
 			}
 		}()
 		err = handle(p.ctx, m)
 		returned = true
 	}()
 	<-done
-	return err, returned
+	return returned, err
 }

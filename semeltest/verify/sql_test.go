@@ -106,7 +106,8 @@ func TestSQLOfAnOldDriver(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return rows.Close()
+			defer rows.Close()
+			return rows.Err()
 		}, "", 0, []verify.Cause{verify.NothingRecorded}},
 		{"transaction", func(ctx context.Context, db *sql.DB) error {
 			tx, err := db.BeginTx(ctx, nil)

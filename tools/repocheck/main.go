@@ -1,5 +1,6 @@
-// Command repocheck checks what no compiler sees: that the core's go.mod has no require line, and that the links inside
-// of the repository lead somewhere. It warns of files that have grown long, which is no failure.
+// Command repocheck checks what no compiler sees: that the core's go.mod has no require line, that the links inside of the
+// repository lead somewhere, and that the tests and files that docs/mission.md names exist. It warns of files that have
+// grown long, which is no failure.
 //
 // It takes the root of the repository, prints what is wrong on standard output, and exits 1 when anything is.
 package main
@@ -72,6 +73,14 @@ func check(root string) (problems, warnings []string, err error) {
 		}
 		return nil
 	})
+	if err != nil {
+		return problems, warnings, err
+	}
+	if text, rerr := os.ReadFile(filepath.Join(root, missionPage)); rerr == nil {
+		var more []string
+		more, err = checkMission(root, text)
+		problems = append(problems, more...)
+	}
 	return problems, warnings, err
 }
 

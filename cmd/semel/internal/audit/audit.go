@@ -88,7 +88,8 @@ func (r *Report) Found() (n int) {
 // Audit compares: first every effect is added, then every record. Effects are read first because a record is claimed
 // before its effect happens: whatever the journal holds has a record by then.
 //
-// It keeps about 200 bytes for each distinct effect, and the bytes of its key; records are not kept.
+// It takes about half a kilobyte of memory for each distinct effect; records are not kept. A million of both took 15 s and
+// 470 MB.
 type Audit struct {
 	Scope
 	Report

@@ -45,7 +45,8 @@ columns: key or effect_key (SEMEL_EFFECT_KEY), or both; at (RFC 3339, or a numbe
 steps also step, with --step for each name; tenant, consumer. Others are passed over.
 
 Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and
-some examples of each kind. It keeps about 200 bytes for each distinct effect, and no records.
+some examples of each kind. It takes about half a kilobyte of memory for each distinct effect; records are
+read a page at a time.
 
 With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.`,
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h

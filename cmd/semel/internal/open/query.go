@@ -117,17 +117,18 @@ func (q querying) postgres(ctx context.Context, t Target) error {
 		return refused(err)
 	}
 	defer rows.Close()
+	more := rows.Next() // the server's refusal comes with the first row
+	if err := rows.Err(); err != nil {
+		return refused(err)
+	}
 	var names []string
 	for _, f := range rows.FieldDescriptions() {
 		names = append(names, f.Name)
 	}
-	if err := rows.Err(); err != nil {
-		return refused(err)
-	}
 	if err := q.columns(names); err != nil {
 		return err
 	}
-	for rows.Next() {
+	for ; more; more = rows.Next() {
 		values, err := rows.Values()
 		if err != nil {
 			return refused(err)

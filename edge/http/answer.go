@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // answer is a response as it is stored: its JSON is kept for as long as records are.
@@ -19,6 +20,44 @@ type answer struct {
 	Header  http.Header `json:"header,omitempty"`
 	Body    []byte      `json:"body,omitempty"`
 	Trailer http.Header `json:"trailer,omitempty"`
+	// Raw and RawTrailer are the headers with bytes that are no UTF-8, which JSON cannot carry.
+	Raw        map[string][][]byte `json:"raw,omitempty"`
+	RawTrailer map[string][][]byte `json:"rawTrailer,omitempty"`
+}
+
+// encode makes what is stored. It takes the answer apart.
+func (a *answer) encode() ([]byte, error) {
+	a.Raw, a.RawTrailer = takeRaw(a.Header), takeRaw(a.Trailer)
+	raw, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err) // headers, status and bytes: it cannot be
+	}
+	return raw, nil
+}
+
+func takeRaw(h http.Header) map[string][][]byte {
+	raw := map[string][][]byte{}
+	for name, values := range h {
+		if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
+			continue
+		}
+		for _, v := range values {
+			raw[name] = append(raw[name], []byte(v))
+		}
+		delete(h, name)
+	}
+	return raw
+}
+
+func giveRaw(h *http.Header, raw map[string][][]byte) {
+	for name, values := range raw {
+		if *h == nil {
+			*h = http.Header{}
+		}
+		for _, v := range values {
+			(*h)[name] = append((*h)[name], string(v))
+		}
+	}
 }
 
 // perConnection are headers of one connection or one moment (RFC 9110, section 7.6.1): they are not part of the answer.
@@ -80,6 +119,8 @@ func decode(raw []byte) (*answer, error) {
 	if a.Status < 200 || a.Status > 999 {
 		return nil, fmt.Errorf("stored answer has status %d", a.Status)
 	}
+	giveRaw(&a.Header, a.Raw)
+	giveRaw(&a.Trailer, a.RawTrailer)
 	return a, nil
 }
 

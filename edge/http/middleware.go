@@ -3,7 +3,6 @@ package edgehttp
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -238,14 +237,14 @@ func (m *Middleware) run(
 	if !c.over && !m.o.Stored(got.Status) {
 		return nil, semel.NotApplied(&notStoredError{answer: got})
 	}
-	raw, err := json.Marshal(got)
+	raw, err := got.encode()
 	if err != nil {
-		return nil, fmt.Errorf("encode answer: %w", err) // header, status and bytes: it cannot be
+		return nil, err
 	}
 	if limit := m.o.Store.Features().MaxResult; c.over || limit > 0 && len(raw) > limit {
 		m.o.Logger.Error("answer not kept: it is too long", "key", a.Key.Raw, "limit", m.o.MaxBody, "store", limit)
-		return json.Marshal(problemAnswer(http.StatusInternalServerError, "answer",
-			"the request was processed, and its answer is too long to be kept"))
+		return problemAnswer(http.StatusInternalServerError, "answer",
+			"the request was processed, and its answer is too long to be kept").encode()
 	}
 	return raw, nil
 }

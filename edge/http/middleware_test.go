@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -107,6 +107,9 @@ func TestRefusals(t *testing.T) {
 		"empty":     {`""`, "100", 400, "is empty"},
 		"malformed": {`"a`, "100", 400, "malformed"},
 		"bad byte":  {"a\xff", "100", 400, "printable"},
+		"space":     {"a b", "100", 400, "quoted"},
+		"list":      {"a,b", "100", 400, "quoted"},
+		"params":    {`"a";b=1`, "100", 400, "malformed"},
 		"too long":  {strings.Repeat("k", 256), "100", 400, "longer than 255"},
 		"other":     {"k-1", "200", 422, "another request"},
 		"large":     {"k-2", strings.Repeat("x", 65), 413, "longer than 64"},
@@ -130,109 +133,57 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestInFlight: 409 while the first request runs, and its client going away does not end it.
-func TestInFlight(t *testing.T) {
-	begun, finish := make(chan struct{}), make(chan struct{})
-	var runs atomic.Int32
-	h := wrap(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
-		runs.Add(1)
-		close(begun)
-		<-finish
-		if err := r.Context().Err(); err != nil {
-			t.Errorf("the handler's context ended with its client's: %v", err)
-		}
-		_, _ = io.WriteString(w, "done")
-	})
-	ctx, hangUp := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		r := httptest.NewRequest(http.MethodPost, "/charges?live=1", strings.NewReader("100")).WithContext(ctx)
-		r.Header.Set(HeaderKey, "k-1")
-		h.ServeHTTP(httptest.NewRecorder(), r)
-	})
-	<-begun
-	hangUp()
-	if w := post(h, "k-1", "100"); w.Code != http.StatusConflict || w.Header().Get("Retry-After") == "" {
-		t.Errorf("in flight: %d %s", w.Code, w.Body)
-	}
-	close(finish)
-	wg.Wait()
-	if w := post(h, "k-1", "100"); w.Code != http.StatusOK || w.Body.String() != "done" || runs.Load() != 1 {
-		t.Errorf("after it: %d %s, %d runs", w.Code, w.Body, runs.Load())
-	}
-}
-
-// TestTenants: one tenant's key never answers with another's response.
-func TestTenants(t *testing.T) {
-	h := wrap(t, Options{Tenant: func(r *http.Request) (string, error) {
-		user, _, ok := r.BasicAuth()
-		if !ok {
-			return "", errors.New("no account")
-		}
-		return user, nil
-	}}, func(w http.ResponseWriter, r *http.Request) {
-		user, _, _ := r.BasicAuth()
-		_, _ = io.WriteString(w, "for "+user)
-	})
-	for _, user := range []string{"ann", "bob", "ann", ""} {
-		r := httptest.NewRequest(http.MethodPost, "/charges", strings.NewReader("100"))
-		r.Header.Set(HeaderKey, "k-1")
-		if user != "" {
-			r.SetBasicAuth(user, "x")
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if want := "for " + user; user != "" && w.Body.String() != want {
-			t.Errorf("%s got %q", user, w.Body)
-		}
-		if user == "" && w.Code != http.StatusUnauthorized {
-			t.Errorf("nobody got %d", w.Code)
-		}
-	}
-}
-
-// TestNotStored: an answer that says that nothing happened lets the next request run; a failure of the server is the
-// answer for good, as Stripe's; a panic is retried with the same effect key.
-func TestNotStored(t *testing.T) {
-	for name, c := range map[string]struct {
-		first  func(w http.ResponseWriter)
-		status int
-		runs   int
-	}{
-		"unavailable": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, 503, 2},
-		"too many":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) }, 429, 2},
-		"failure":     {func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, 500, 1},
-		"refusal":     {func(w http.ResponseWriter) { w.WriteHeader(http.StatusPaymentRequired) }, 402, 1},
-		"panic":       {func(http.ResponseWriter) { panic("out of cheese") }, 500, 2},
+func TestBadOptions(t *testing.T) {
+	s := memory.NewStore()
+	for _, o := range []Options{
+		{}, {Store: s}, {Store: s, Tenant: SingleTenant, MaxBody: -1}, {Store: s, Tenant: SingleTenant, Takeover: semel.Probe},
+		{Store: s, Tenant: SingleTenant, MaxRuntime: -1}, {Store: s, Tenant: SingleTenant, Retention: -1},
+		{Store: s, Tenant: SingleTenant, Methods: []string{}}, {Store: s, Tenant: SingleTenant, Methods: []string{"post"}},
 	} {
-		keys := map[string]bool{}
-		runs := 0
-		h := wrap(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
-			keys[semel.AttemptFrom(r.Context()).EffectKey("charge")] = true
-			if runs++; runs == 1 {
-				c.first(w)
-			}
-		})
-		if w := post(h, "k", "1"); w.Code != c.status {
-			t.Errorf("%s: first %d", name, w.Code)
-		}
-		post(h, "k", "1")
-		if runs != c.runs || len(keys) != 1 {
-			t.Errorf("%s: %d runs with %d effect keys", name, runs, len(keys))
+		if _, err := New(o); err == nil || !strings.HasPrefix(err.Error(), "edgehttp: Options.") {
+			t.Errorf("%+v: %v", o, err)
 		}
 	}
 }
 
-// TestLongAnswer: an answer that cannot be kept is not given, and the effect does not happen again.
-func TestLongAnswer(t *testing.T) {
-	runs := 0
-	h := wrap(t, Options{MaxBody: 100}, func(w http.ResponseWriter, _ *http.Request) {
-		runs++
-		for i := range 20 {
-			if _, err := io.WriteString(w, "0123456789"); (err != nil) != (i >= 10) {
-				t.Errorf("write %d: %v", i, err)
+// TestHead: no body, in neither answer, and the length that the handler tells.
+func TestHead(t *testing.T) {
+	h := wrap(t, Options{Methods: []string{http.MethodHead}}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/told" {
+			w.Header().Set("Content-Length", "1000")
+			return
+		}
+		_, _ = io.WriteString(w, "body")
+	})
+	for path, want := range map[string]string{"/told": "1000", "/written": "4"} {
+		for i := range 2 {
+			r := httptest.NewRequest(http.MethodHead, path, nil)
+			r.Header.Set(HeaderKey, path)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			replayed := w.Header().Get(HeaderReplayed) == "true"
+			if w.Code != 200 || w.Body.Len() != 0 || w.Header().Get("Content-Length") != want || replayed != (i > 0) {
+				t.Errorf("%s, request %d: %d %v %q", path, i, w.Code, w.Header(), w.Body)
 			}
 		}
+	}
+}
+
+// narrow is a store that keeps short results.
+type narrow struct{ *memory.Store }
+
+func (s narrow) Features() driver.StoreFeatures {
+	f := s.Store.Features()
+	f.MaxResult = 400
+	return f
+}
+
+// TestFM58_StoreLimit: an answer that the store cannot keep is not given to the first client either.
+func TestFM58_StoreLimit(t *testing.T) {
+	runs := 0
+	h := wrap(t, Options{Store: narrow{memory.NewStore()}}, func(w http.ResponseWriter, _ *http.Request) {
+		runs++
+		_, _ = io.WriteString(w, strings.Repeat("x", 400))
 	})
 	for range 2 {
 		if w := post(h, "k", "1"); w.Code != 500 || !strings.Contains(w.Body.String(), "was processed") {
@@ -244,38 +195,41 @@ func TestLongAnswer(t *testing.T) {
 	}
 }
 
-// down is a store that does not answer claims.
-type down struct{ *memory.Store }
-
-func (down) Claim(ctx context.Context, _ ...driver.Claim) ([]driver.Grant, error) {
-	<-ctx.Done()
-	return nil, context.Cause(ctx)
-}
-
-// TestStoreDown: without the store nothing runs (law 8).
-func TestStoreDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: waits for five seconds")
-	}
-	h := wrap(t, Options{Store: down{memory.NewStore()}}, func(http.ResponseWriter, *http.Request) { t.Error("it ran") })
-	began := time.Now()
-	if w := post(h, "k", "1"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	if d := time.Since(began); d > 3*storeWait {
-		t.Errorf("it took %v", d)
-	}
-}
-
-func TestBadOptions(t *testing.T) {
-	s := memory.NewStore()
-	for _, o := range []Options{
-		{}, {Store: s}, {Store: s, Tenant: SingleTenant, MaxBody: -1}, {Store: s, Tenant: SingleTenant, Takeover: semel.Probe},
-	} {
-		if _, err := New(o); err == nil {
-			t.Errorf("%+v is taken", o)
+// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not for ever; what it
+// answers at last is nobody's answer.
+func TestFM8_HangingHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		wake := make(chan struct{})
+		h := wrap(t, Options{MaxRuntime: time.Minute}, func(w http.ResponseWriter, r *http.Request) {
+			if runs.Add(1) > 1 {
+				_, _ = io.WriteString(w, "second")
+				return
+			}
+			<-r.Context().Done()
+			if cause := context.Cause(r.Context()); !errors.Is(cause, semel.ErrTimeout) {
+				t.Errorf("the handler's context ended with %v", cause)
+			}
+			<-wake
+			_, _ = io.WriteString(w, "first")
+		})
+		late := make(chan *httptest.ResponseRecorder, 1)
+		began := time.Now()
+		go func() { late <- post(h, "k", "1") }()
+		synctest.Wait()
+		w := post(h, "k", "1")
+		for ; w.Code == http.StatusConflict; w = post(h, "k", "1") {
+			time.Sleep(time.Second)
 		}
-	}
+		took := time.Since(began)
+		if w.Code != 200 || w.Body.String() != "second" || took < time.Minute || took > 2*time.Minute {
+			t.Errorf("%d %s after %v", w.Code, w.Body, took)
+		}
+		close(wake)
+		if w := <-late; w.Code != http.StatusServiceUnavailable {
+			t.Errorf("the handler that hung was answered with %d %s", w.Code, w.Body)
+		}
+	})
 }
 
 func FuzzKey(f *testing.F) {

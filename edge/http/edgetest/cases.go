@@ -1,0 +1,274 @@
+package edgetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	edgehttp "github.com/semel-dev/semel/edge/http"
+)
+
+const patience = 2 * time.Minute
+
+// testReplay: whatever a handler may answer comes again as it was, from either server, and one run stands behind it.
+func testReplay(t *testing.T, s Setup) {
+	var runs atomic.Int32
+	h := func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		var status int
+		if _, err := fmt.Sscan(string(body), &status); err != nil {
+			t.Errorf("body %q: %v", body, err)
+		}
+		w.Header().Set("Location", "/charges/1")
+		w.Header()["Link"] = []string{"a", "b"}
+		w.Header().Set("X-Latin", "caf\xe9")
+		w.WriteHeader(http.StatusEarlyHints) // of the connection: neither sent nor kept
+		w.WriteHeader(status)
+		if _, err := w.Write([]byte("\x00binary\xff")); (err != nil) != (status == 204 || status == 304) {
+			t.Errorf("writing a body behind %d: %v", status, err)
+		}
+	}
+	one, two := serve(t, s.Store, h), serve(t, s.Other, h)
+	statuses := []int{200, 201, 202, 204, 299, 301, 303, 304, 400, 402, 404, 418, 500, 501, 502, 504, 599, 600, 999}
+	for _, status := range statuses {
+		key, body := fmt.Sprintf("k-%d", status), fmt.Sprint(status)
+		noRedirect(one)
+		noRedirect(two)
+		first := ask(t.Context(), one, key, body)
+		if first.status != status || first.err != nil || first.replayed() || first.header.Get("X-Latin") != "caf\xe9" {
+			t.Errorf("%d: %v %v", status, first, first.header)
+		}
+		for i, again := range []answer{
+			ask(t.Context(), two, key, body), ask(t.Context(), one, `"`+key+`"`, body), // quoted, it is the same key
+		} {
+			if !again.same(first) || !again.replayed() {
+				t.Errorf("%d: replay %d is %v %v, the first was %v %v", status, i, again, again.header, first, first.header)
+			}
+		}
+	}
+	if int(runs.Load()) != len(statuses) {
+		t.Errorf("%d runs of %d keys", runs.Load(), len(statuses))
+	}
+}
+
+// testLongAnswers: up to the limit byte for byte; beyond it nobody gets any of it, and the effect does not happen again.
+func testLongAnswers(t *testing.T, s Setup) {
+	var runs atomic.Int32
+	long := bytes.Repeat([]byte("0123456789abcde\n"), edgehttp.DefaultMaxBody/16)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		_, _ = w.Write(long)
+		if body, _ := io.ReadAll(r.Body); string(body) == "more" {
+			if _, err := w.Write([]byte("!")); err == nil {
+				t.Error("more than the limit was taken")
+			}
+		}
+	}
+	one, two := serve(t, s.Store, h), serve(t, s.Other, h)
+	for _, body := range []string{"all", "more"} {
+		first, again := ask(t.Context(), one, body, body), ask(t.Context(), two, body, body)
+		if !again.same(first) || !again.replayed() || (body == "all") != (first.body == string(long)) || (body == "more") != (first.status == 500) {
+			t.Errorf("%s: %d with %d bytes, then %d with %d", body, first.status, len(first.body), again.status, len(again.body))
+		}
+	}
+	if runs.Load() != 2 {
+		t.Errorf("%d runs of 2 keys", runs.Load())
+	}
+	if a := ask(t.Context(), one, "too-long", string(long)+"!"); a.status != http.StatusRequestEntityTooLarge || runs.Load() != 2 {
+		t.Errorf("a request that is too long: %v", a)
+	}
+}
+
+// testMismatch: the key with another request is refused, finds nobody's answer and harms the first one's in nothing.
+func testMismatch(t *testing.T, s Setup) {
+	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "secret of the first") }
+	one, two := serve(t, s.Store, h), serve(t, s.Other, h, func(o *edgehttp.Options) { o.Methods = []string{"POST", "PATCH"} })
+	first := ask(t.Context(), one, "k", "100")
+	for name, change := range map[string]func(r *http.Request){
+		"body":   func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("101")), 3 },
+		"method": func(r *http.Request) { r.Method = http.MethodPatch },
+		"path":   func(r *http.Request) { r.URL.Path = "/refunds" },
+		"query":  func(r *http.Request) { r.URL.RawQuery = "live=0" },
+		"type":   func(r *http.Request) { r.Header.Set("Content-Type", "application/json") },
+	} {
+		a := ask(t.Context(), two, "k", "100", change)
+		if a.status != http.StatusUnprocessableEntity || strings.Contains(a.body, "secret") ||
+			a.header.Get("Content-Type") != "application/problem+json" || a.replayed() {
+			t.Errorf("another %s: %v %v", name, a, a.header)
+		}
+	}
+	if again := ask(t.Context(), two, "k", "100"); !again.same(first) || !again.replayed() {
+		t.Errorf("afterwards: %v", again)
+	}
+}
+
+// testTenants: one tenant's key never finds another's answer, whatever the names are.
+func testTenants(t *testing.T, s Setup) {
+	srv := serve(t, s.Store, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Account")) },
+		func(o *edgehttp.Options) {
+			o.Tenant = func(r *http.Request) (string, error) {
+				if r.Header.Get("Account") == "" {
+					return "", errors.New("nobody")
+				}
+				return r.Header.Get("Account"), nil
+			}
+		})
+	for range 2 {
+		for _, c := range [][2]string{{"ann", "k"}, {"bob", "k"}, {"Ann", "k"}, {"an", "nk"}, {"ann|k", "k"}, {"ann", "k|k"}, {"", "k"}} {
+			a := ask(t.Context(), srv, c[1], "100", func(r *http.Request) { r.Header.Set("Account", c[0]) })
+			if c[0] == "" && a.status != http.StatusUnauthorized || c[0] != "" && a.body != c[0] {
+				t.Errorf("%q with key %q got %v", c[0], c[1], a)
+			}
+		}
+	}
+}
+
+// testMany: of many requests at once with one key, over both servers, one runs; the others are told to come back, or get
+// its answer.
+func testMany(t *testing.T, s Setup) {
+	var runs atomic.Int32
+	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, "run %d", runs.Add(1)) }
+	one, two := serve(t, s.Store, h), serve(t, s.Other, h)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			srv := one
+			if i%2 == 1 {
+				srv = two
+			}
+			if a := untilAnswered(t, srv, "k", "100"); a.status != 200 || a.body != "run 1" {
+				t.Errorf("request %d got %v", i, a)
+			}
+		})
+	}
+	wg.Wait()
+	if runs.Load() != 1 {
+		t.Errorf("%d runs", runs.Load())
+	}
+}
+
+// testInFlight: while the first request runs the second gets 409. The first one's client goes away, and what was done is
+// recorded all the same.
+func testInFlight(t *testing.T, s Setup) {
+	begun, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-finish
+		ended <- r.Context().Err()
+		_, _ = io.WriteString(w, "charged")
+	}
+	one, two := serve(t, s.Store, h), serve(t, s.Other, h)
+	ctx, hangUp := context.WithCancel(t.Context())
+	gone := make(chan answer, 1)
+	go func() { gone <- ask(ctx, one, "k", "100") }()
+	<-begun
+	if a := ask(t.Context(), two, "k", "100"); a.status != 409 || a.header.Get("Retry-After") == "" {
+		t.Errorf("in flight: %v", a)
+	}
+	if a := ask(t.Context(), two, "k", "other"); a.status != 422 {
+		t.Errorf("another request in flight: %v", a)
+	}
+	hangUp()
+	if a := <-gone; a.err == nil {
+		t.Errorf("the client that hung up got %v", a)
+	}
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Errorf("the handler's context ended with its client: %v", err)
+	}
+	if a := untilAnswered(t, two, "k", "100"); a.status != 200 || a.body != "charged" || !a.replayed() {
+		t.Errorf("afterwards: %v", a)
+	}
+}
+
+// testNotStored: what says that nothing happened, and what nobody could finish, runs again under the same effect key; all
+// else is the answer for good.
+func testNotStored(t *testing.T, s Setup) {
+	for name, c := range map[string]struct {
+		first   func(w http.ResponseWriter)
+		status  int
+		runs    int
+		unknown bool
+	}{
+		"unavailable": {func(w http.ResponseWriter) { w.WriteHeader(503) }, 503, 2, false},
+		"too many":    {func(w http.ResponseWriter) { w.WriteHeader(429) }, 429, 2, false},
+		"failure":     {func(w http.ResponseWriter) { w.WriteHeader(500) }, 500, 1, false},
+		"refusal":     {func(w http.ResponseWriter) { w.WriteHeader(402) }, 402, 1, false},
+		"panic":       {func(http.ResponseWriter) { panic("out of cheese") }, 500, 2, true},
+		"no status":   {func(w http.ResponseWriter) { w.WriteHeader(1000) }, 500, 2, true},
+	} {
+		effects := map[string]bool{}
+		runs := 0
+		srv := serve(t, s.Store, func(w http.ResponseWriter, r *http.Request) {
+			a := semel.AttemptFrom(r.Context())
+			effects[a.EffectKey("charge")] = true
+			if runs++; runs == 1 {
+				c.first(w)
+			} else if a.Unknown != c.unknown {
+				t.Errorf("%s: the second run is told unknown %v", name, a.Unknown)
+			}
+		})
+		key := `"` + name + `"` // a key with a space has to be quoted
+		first, second := ask(t.Context(), srv, key, "1"), ask(t.Context(), srv, key, "1")
+		if first.status != c.status || second.replayed() != (c.runs == 1) || runs != c.runs || len(effects) != 1 {
+			t.Errorf("%s: %v, then %v: %d runs with %d effect keys", name, first, second, runs, len(effects))
+		}
+	}
+	srv := serve(t, s.Store, func(http.ResponseWriter, *http.Request) { panic("out of cheese") },
+		func(o *edgehttp.Options) { o.Takeover = semel.Once })
+	if a := ask(t.Context(), srv, "once", "1"); a.status != 500 {
+		t.Errorf("a panic under Once: %v", a)
+	}
+	if a := ask(t.Context(), srv, "once", "1"); a.status != 409 || a.header.Get("Retry-After") != "" {
+		t.Errorf("after a panic under Once: %v", a) // parked: there is no use in asking again
+	}
+}
+
+// testInterrupted: a server died in the middle of a request. When its lease has ended the next request runs the handler, and
+// tells it.
+func testInterrupted(t *testing.T, s Setup) {
+	var unknown, runs atomic.Int32
+	srv := serve(t, s.Other, func(_ http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		if semel.AttemptFrom(r.Context()).Unknown {
+			unknown.Add(1)
+		}
+	})
+	// A server that has no time to finish: the claim is its last word.
+	died, cancel := context.WithCancel(t.Context())
+	_, _, err := semel.Do(died, lastWord{s.Store, cancel}, semel.Key{Consumer: edgehttp.DefaultScope, Raw: semel.Tuple("k")},
+		func(context.Context, *semel.Attempt) (int, error) { return 0, nil }, semel.WithLease(500*time.Millisecond))
+	if err == nil {
+		t.Fatal("the dead server recorded the end of its run")
+	}
+	if a := untilAnswered(t, srv, "k", "100"); a.status != 200 || a.replayed() || runs.Load() != 1 || unknown.Load() != 1 {
+		t.Errorf("%v after %d runs, %d of which knew of the doubt", a, runs.Load(), unknown.Load())
+	}
+}
+
+// lastWord is the way of a server to its store that breaks with the claim.
+type lastWord struct {
+	semel.Store
+	die func()
+}
+
+func (s lastWord) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	g, err := s.Store.Claim(ctx, c...)
+	s.die()
+	return g, err
+}
+
+func (s lastWord) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, error) {
+	return nil, errors.New("the connection was cut")
+}

@@ -14,7 +14,7 @@ import (
 func (q *queueBench) letter(id string, m driver.Message) *driver.Letter {
 	return &driver.Letter{
 		ID: id, Kind: driver.LetterDead, Reason: "it failed", Key: driver.Key{Consumer: "c", Tenant: "t", Raw: "k\x00|"},
-		Generation: 2, Token: 1<<63 - 5, Attempts: 5, Message: m, FirstReceived: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Generation: 2, Token: 1<<63 - 5, Version: "v\x00\xff", Attempts: 5, Message: m, FirstReceived: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
 
@@ -68,7 +68,7 @@ func testFM61Letters(q *queueBench) {
 	got := q.letters(box, "l-1")[0]
 	want := q.letter("l-1", driver.Message{ID: "poison"})
 	if got.Kind != want.Kind || got.Reason != want.Reason || got.Key != want.Key || got.Generation != want.Generation ||
-		got.Token != want.Token || got.Attempts != want.Attempts || !got.FirstReceived.Equal(want.FirstReceived) || got.DeadAt.IsZero() {
+		got.Token != want.Token || got.Version != want.Version || got.Attempts != want.Attempts || !got.FirstReceived.Equal(want.FirstReceived) || got.DeadAt.IsZero() {
 		q.t.Errorf("the letter came back as %+v", got)
 	}
 	if m := got.Message; m.ID != "poison" || !bytes.Equal(m.Body, body) || m.Header("H") != "v" || m.Group != "g" || m.Queue != q.f.Name {
@@ -93,12 +93,20 @@ func testLetterBox(q *queueBench) {
 		return
 	}
 	for _, id := range []string{"a", "b", "a", "c"} {
-		if err := box.PutLetter(q.ctx(), *q.letter(id, driver.Message{ID: "m-" + id, Body: []byte(id)})); err != nil {
+		l := q.letter(id, driver.Message{ID: "m-" + id, Body: []byte(id)})
+		if id == "b" {
+			l.Version = ""
+		}
+		if err := box.PutLetter(q.ctx(), *l); err != nil {
 			q.t.Fatalf("put letter %q: %v", id, err)
 		}
 		q.pass(3 * time.Millisecond) // oldest first, in milliseconds at worst
 	}
-	q.letters(box, "a", "b", "c")
+	for i, l := range q.letters(box, "a", "b", "c") {
+		if want := [...]driver.Version{"v\x00\xff", "", "v\x00\xff"}[i]; l.Version != want {
+			q.t.Errorf("letter %s has version %q, wanted %q", l.ID, l.Version, want)
+		}
+	}
 	if ls, err := box.Letters(q.ctx(), 2); err != nil || len(ls) != 2 || ls[0].ID != "a" {
 		q.t.Errorf("two letters: %d, %v", len(ls), err)
 	}

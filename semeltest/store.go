@@ -49,5 +49,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}, stepCases()...)
+	}, append(stepCases(), auditCases()...)...)
 }

@@ -1,0 +1,167 @@
+package semeltest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// plantedTrail is memory's store with a bug in its trail.
+type plantedTrail struct {
+	*memory.Store
+	operate func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error)
+	filter  func(f *driver.AuditFilter)
+	list    func(s *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry
+	gone    []driver.AuditEntry // what a purge would have taken
+	extra   []driver.AuditEntry // what should not be there
+}
+
+func (s *plantedTrail) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+	if s.operate != nil {
+		return s.operate(s, ctx, op)
+	}
+	return s.Store.Operate(ctx, op)
+}
+
+func (s *plantedTrail) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
+	if s.filter != nil {
+		s.filter(&f)
+	}
+	e, err := s.Store.Audit(ctx, f)
+	if s.list != nil {
+		e = s.list(s, e)
+	}
+	return append(e, s.extra...), err
+}
+
+func (s *plantedTrail) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+	if s.list != nil {
+		s.gone, _ = s.Store.Audit(ctx, driver.AuditFilter{Limit: 1})
+	}
+	return s.Store.Sweep(ctx, horizon, limit)
+}
+
+// eachEntry is a list with a mistake in every entry.
+func eachEntry(change func(e *driver.AuditEntry)) func(s *plantedTrail) {
+	return func(s *plantedTrail) {
+		s.list = func(_ *plantedTrail, list []driver.AuditEntry) []driver.AuditEntry {
+			for i := range list {
+				change(&list[i])
+			}
+			return list
+		}
+	}
+}
+
+func trailBugs() map[string]struct {
+	in   string
+	make func(s *plantedTrail)
+} {
+	type bug = struct {
+		in   string
+		make func(s *plantedTrail)
+	}
+	const entries, filters = "trail, an entry for every change", "trail, filters"
+	filter := func(change func(f *driver.AuditFilter)) bug {
+		return bug{filters, func(s *plantedTrail) { s.filter = change }}
+	}
+	return map[string]bug{
+		"nobody's name":      {entries, eachEntry(func(e *driver.AuditEntry) { e.By = "" })},
+		"the state after":    {entries, eachEntry(func(e *driver.AuditEntry) { e.From = e.To })},
+		"no reason":          {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = "" })},
+		"text ends at NUL":   {entries, eachEntry(func(e *driver.AuditEntry) { e.Reason = cutNUL(e.Reason) })},
+		"the token after":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Token++ })},
+		"verified is lost":   {entries, eachEntry(func(e *driver.AuditEntry) { e.Verified = false })},
+		"renewed is lost":    {entries, eachEntry(func(e *driver.AuditEntry) { e.Renewed = false })},
+		"no time":            {entries, eachEntry(func(e *driver.AuditEntry) { e.At = time.Time{} })},
+		"consumers mix":      filter(func(f *driver.AuditFilter) { f.Consumer = "" }),
+		"keys mix":           filter(func(f *driver.AuditFilter) { f.Key = driver.Key{} }),
+		"tenants mix":        filter(func(f *driver.AuditFilter) { f.Key.Tenant = "" }),
+		"the whole past":     filter(func(f *driver.AuditFilter) { f.Since = time.Time{} }),
+		"a limit is ignored": filter(func(f *driver.AuditFilter) { f.Limit = 0 }),
+		"the first, not the latest": {filters, func(s *plantedTrail) {
+			limit := 0
+			s.filter = func(f *driver.AuditFilter) { limit, f.Limit = f.Limit, 0 }
+			s.list = func(_ *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry {
+				if limit > 0 && limit < len(e) {
+					e = e[:limit]
+				}
+				return e
+			}
+		}},
+		"the latest first": {entries, func(s *plantedTrail) {
+			s.list = func(_ *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry {
+				for i, j := 0, len(e)-1; i < j; i, j = i+1, j-1 {
+					e[i], e[j] = e[j], e[i]
+				}
+				return e
+			}
+		}},
+		"a repetition leaves an entry": {entries, func(s *plantedTrail) {
+			s.operate = func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+				before, _, _ := s.Record(ctx, op.Key)
+				r, o, err := s.Store.Operate(ctx, op)
+				if o == driver.Applied && before.State == r.State && before.Disposed == r.Disposed {
+					s.extra = append(s.extra, op.Entry(before, r, r.UpdatedAt))
+				}
+				return r, o, err
+			}
+		}},
+		"a refusal leaves an entry": {entries, func(s *plantedTrail) {
+			s.operate = func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+				r, o, err := s.Store.Operate(ctx, op)
+				if o == driver.Lost {
+					s.extra = append(s.extra, op.Entry(r, r, r.UpdatedAt))
+				}
+				return r, o, err
+			}
+		}},
+		"a purge leaves the trail": {"trail goes with its record", func(s *plantedTrail) {
+			s.list = func(s *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry { return append(s.gone, e...) }
+		}},
+	}
+}
+
+func cutNUL(s string) string {
+	for i := range len(s) {
+		if s[i] == 0 {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// TestPlantedTrailBugs plants one bug at a time into a right trail: the suite has to notice each.
+func TestPlantedTrailBugs(t *testing.T) {
+	for name, b := range trailBugs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			caught(t, b.in, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+				db, clock := openFake()
+				s := &plantedTrail{Store: db.Store()}
+				b.make(s)
+				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(s.Store)}
+			}))
+		})
+	}
+}
+
+// forgetful loses the versions of letters.
+type forgetful struct{ *memory.Queue }
+
+func (q forgetful) PutLetter(ctx context.Context, l driver.Letter) error {
+	l.Version = ""
+	return q.Queue.PutLetter(ctx, l)
+}
+
+// TestPlantedLetterBug: a letter box that loses versions is noticed.
+func TestPlantedLetterBug(t *testing.T) {
+	caught(t, "letter box", semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+		db, clock := openFake()
+		return semeltest.QueueSetup{Queue: forgetful{db.Queue("orders")}, Advance: clock.advance, Visibility: 30 * time.Second}
+	}))
+}

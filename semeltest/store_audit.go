@@ -1,0 +1,218 @@
+package semeltest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// auditCases test the trail of operators that a driver.AuditLog keeps.
+func auditCases() []suiteCase[StoreSetup] {
+	with := func(f func(b *auditBench)) func(testing.TB, StoreSetup) {
+		return func(t testing.TB, s StoreSetup) {
+			log, ok := s.Store.(driver.AuditLog)
+			op, operates := s.Store.(driver.Operator)
+			if !ok || !operates {
+				t.Log("left out: the store is no driver.AuditLog")
+				return
+			}
+			b := &auditBench{bench: newBench(t, s), log: log, op: op}
+			f(b)
+			b.bad.report(t)
+		}
+	}
+	return []suiteCase[StoreSetup]{
+		{"trail, an entry for every change", with(testTrailEntries)},
+		{"trail, filters", with(testTrailFilters)},
+		{"trail goes with its record", with(testTrailPurged)},
+	}
+}
+
+// auditBench operates on one store, and expects its trail.
+type auditBench struct {
+	*bench
+	log  driver.AuditLog
+	op   driver.Operator
+	want []driver.AuditEntry
+}
+
+// act carries out an operation on a record, and notes the entry that it has to leave. It answers the record afterwards.
+func (b *auditBench) act(before driver.Record, op driver.Operation, want driver.Outcome, leaves bool) driver.Record {
+	b.t.Helper()
+	ctx, cancel := b.call()
+	defer cancel()
+	op.Key, op.Keep = before.Key, keep
+	after, o, err := b.op.Operate(ctx, op)
+	if err != nil || o != want {
+		b.t.Fatalf("%v of key %q answered %v, %v; wanted %v", op.Kind, op.Key.Raw, o, err, want)
+	}
+	if leaves {
+		b.want = append(b.want, op.Entry(before, after, after.UpdatedAt))
+	}
+	return after
+}
+
+// again carries out an operation that leaves an entry, and repeats it: that leaves none.
+func (b *auditBench) again(before driver.Record, op driver.Operation) driver.Record {
+	b.t.Helper()
+	op.Token, op.Generation = before.Token, before.Generation
+	after := b.act(before, op, driver.Applied, true)
+	b.act(before, op, driver.Applied, false)
+	return after
+}
+
+// ended makes a record that an attempt ended so.
+func (b *auditBench) ended(k driver.Key, final driver.Final) driver.Record {
+	b.t.Helper()
+	g := mustClaim(b.t, b.Store, k)[0]
+	if final != 0 {
+		mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: final, Ran: driver.MaybeApplied, Keep: keep})
+	}
+	return driver.Record{Key: k, State: [...]driver.State{
+		driver.InProgress, driver.Completed, driver.FailedState, driver.Released, driver.Uncertain,
+	}[final], Generation: 1, Token: g.Hold.Token}
+}
+
+// check compares a list with the entries of the trail that which says; nil: with all.
+func (b *auditBench) check(what string, f driver.AuditFilter, which func(i int, e *driver.AuditEntry) bool) {
+	b.t.Helper()
+	ctx, cancel := b.call()
+	defer cancel()
+	got, err := b.log.Audit(ctx, f)
+	if err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+	var want []driver.AuditEntry
+	for i := range b.want {
+		if which == nil || which(i, &b.want[i]) {
+			want = append(want, b.want[i])
+		}
+	}
+	if len(got) != len(want) {
+		b.bad.add("%s: %d entries, wanted %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		for _, d := range diffEntry(got[i], want[i]) {
+			b.bad.add("%s: entry %d (%v of %q): %s", what, i, want[i].Kind, want[i].Key.Raw, d)
+		}
+	}
+}
+
+func diffEntry(got, want driver.AuditEntry) differ {
+	var d differ
+	off := got.At.Sub(want.At).Abs()
+	d.eq("at", off < time.Millisecond, got.At, want.At)
+	d.eq("by", got.By == want.By, got.By, want.By)
+	d.eq("kind", got.Kind == want.Kind, got.Kind, want.Kind)
+	d.eq("key", got.Key == want.Key, got.Key, want.Key)
+	d.eq("generation", got.Generation == want.Generation, got.Generation, want.Generation)
+	d.eq("token", got.Token == want.Token, got.Token, want.Token)
+	d.eq("from", got.From == want.From, got.From, want.From)
+	d.eq("to", got.To == want.To, got.To, want.To)
+	d.eq("reason", got.Reason == want.Reason, got.Reason, want.Reason)
+	d.eq("verified", got.Verified == want.Verified, got.Verified, want.Verified)
+	d.eq("renewed", got.Renewed == want.Renewed, got.Renewed, want.Renewed)
+	return d
+}
+
+// testTrailEntries does everything that an operator can do: each change leaves one entry that says what was before, a
+// repetition and a refusal leave none.
+func testTrailEntries(b *auditBench) {
+	ks := keys(8, "trail-%d")
+	b.again(b.ended(ks[0], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Completed, By: "ann", Reason: "it is in the ledger"})
+	b.again(b.ended(ks[1], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.FailedState, By: "bob"})
+	b.again(b.ended(ks[2], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Released, By: "b\x00\xffö'; --", Reason: "r\x00\xffö"})
+	b.again(b.ended(ks[3], driver.Fail), driver.Operation{Kind: driver.Redrive, By: "ann", Verified: true, Reason: "mended"})
+	b.again(b.ended(ks[4], driver.Complete), driver.Operation{Kind: driver.Redrive, By: "ann", NewGeneration: true})
+	failed := b.again(b.ended(ks[5], driver.Fail), driver.Operation{Kind: driver.Discard, By: "ann"})
+	b.again(failed, driver.Operation{Kind: driver.Redrive})
+	b.again(b.ended(ks[6], 0), driver.Operation{Kind: driver.ForceRelease, By: "ann", Reason: "it hangs"})
+	completed := b.ended(ks[7], driver.Complete)
+	b.act(completed, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
+	b.act(completed, driver.Operation{Kind: driver.Redrive, NewGeneration: true, Token: completed.Token + 1, By: "eve"}, driver.Lost, false)
+	b.act(driver.Record{Key: driver.Key{Raw: "no such key"}}, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
+	b.check("the whole trail", driver.AuditFilter{}, nil)
+}
+
+// testTrailFilters lists parts of a trail.
+func testTrailFilters(b *auditBench) {
+	ks := append(keys(2, "filter-%d"), driver.Key{Consumer: "other", Tenant: "t", Raw: "filter-0"}, driver.Key{Consumer: "other", Raw: "filter-0"})
+	var since time.Time
+	for round := range 3 {
+		for _, k := range ks {
+			if round > 0 {
+				b.again(b.reopened(k), driver.Operation{Kind: driver.Discard, By: "ann"})
+				continue
+			}
+			b.again(b.ended(k, driver.Fail), driver.Operation{Kind: driver.Redrive, By: "ann"})
+		}
+		b.wait()
+		if round == 1 {
+			since = b.want[len(b.want)-1].At.Add(time.Microsecond)
+		}
+	}
+	n := len(b.want)
+	b.check("all", driver.AuditFilter{}, nil)
+	b.check("the latest", driver.AuditFilter{Limit: 5}, func(i int, _ *driver.AuditEntry) bool { return i >= n-5 })
+	b.check("more than there are", driver.AuditFilter{Limit: n + 1}, nil)
+	b.check("since the second round", driver.AuditFilter{Since: since}, func(_ int, e *driver.AuditEntry) bool { return e.At.After(since) })
+	b.check("since now", driver.AuditFilter{Since: b.want[n-1].At.Add(time.Hour)}, func(int, *driver.AuditEntry) bool { return false })
+	b.check("of a consumer", driver.AuditFilter{Consumer: "other"}, func(_ int, e *driver.AuditEntry) bool { return e.Key.Consumer == "other" })
+	for _, k := range ks {
+		b.check("of a key", driver.AuditFilter{Key: k}, func(_ int, e *driver.AuditEntry) bool { return e.Key == k })
+	}
+	last := 0
+	for i := range b.want {
+		if b.want[i].Key == ks[1] {
+			last = i
+		}
+	}
+	b.check("the latest of a key", driver.AuditFilter{Key: ks[1], Limit: 1, Consumer: "suite"}, func(i int, _ *driver.AuditEntry) bool { return i == last })
+	b.check("of a key that nobody touched", driver.AuditFilter{Key: driver.Key{Raw: "untouched"}}, func(int, *driver.AuditEntry) bool { return false })
+}
+
+// reopened makes a key fail once more. A redrive of one that had failed leaves its own entry.
+func (b *auditBench) reopened(k driver.Key) driver.Record {
+	b.t.Helper()
+	ins, ok := b.Store.(driver.RecordInspector)
+	if !ok {
+		b.t.Fatal("the store is no driver.RecordInspector")
+	}
+	r, _, err := ins.Record(b.t.Context(), k)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if r.State == driver.FailedState {
+		b.again(r, driver.Operation{Kind: driver.Redrive, By: "ann"})
+	}
+	g := mustClaim(b.t, b.Store, k)[0]
+	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: driver.Fail, Ran: driver.NotApplied, Keep: keep})
+	return driver.Record{Key: k, State: driver.FailedState, Generation: g.Hold.Generation, Token: g.Hold.Token}
+}
+
+// testTrailPurged purges a record: its entries go, those of others stay.
+func testTrailPurged(b *auditBench) {
+	sw, ok := b.Store.(driver.Sweeper)
+	if !ok {
+		b.t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	ks := keys(2, "gone-%d")
+	for _, k := range ks {
+		r := b.again(b.ended(k, driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Released, By: "ann"})
+		g := mustClaim(b.t, b.Store, r.Key)[0]
+		f := driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: keep}
+		if k == ks[0] {
+			f.Keep = short
+		}
+		mustFinish(b.t, b.Store, driver.Applied, f)
+	}
+	b.wait()
+	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
+		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+	}
+	b.check("after the purge", driver.AuditFilter{}, func(i int, _ *driver.AuditEntry) bool { return i == 1 })
+	b.check("of the purged key", driver.AuditFilter{Key: ks[0]}, func(int, *driver.AuditEntry) bool { return false })
+}

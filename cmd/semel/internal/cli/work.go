@@ -160,7 +160,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	if err != nil {
 		return semel.Config{}, config.Explain(err)
 	}
-	return semel.Config{
+	cfg := semel.Config{
 		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(),
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
@@ -168,7 +168,8 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
 		Backoff:   semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
 		Retention: time.Duration(w.Retention), ResultMax: int(w.ResultMax), Limit: w.Limit,
-	}, nil
+	}
+	return cfg, config.Explain(w.Limits(&cfg))
 }
 
 // observe wires the journal, the idle watch and the log.
@@ -209,7 +210,8 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 	var r worker.Runner
 	var guard *worker.Guard
 	if s.w.HTTP != "" {
-		h := worker.HTTP{URL: s.w.HTTP, Queue: name, Keep: keep, Sqsd: s.w.Compat == "sqsd", Log: s.log}
+		h := worker.HTTP{URL: s.w.HTTP, Queue: name, Keep: keep, Sqsd: s.w.Compat == "sqsd", Log: s.log,
+			Retry: worker.Named(s.w.Retry)}
 		if s.w.WebhookSecretFile != "" {
 			secret, err := worker.ReadSecret(s.w.WebhookSecretFile)
 			if err != nil {
@@ -231,6 +233,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 	program := func(argv []string, keep int) *worker.Exec {
 		return &worker.Exec{
 			Argv: argv, Queue: name, Keep: keep, KillGrace: s.w.KillGraceOr(), Log: s.log, Broken: s.stop, Guard: guard,
+			Retry: worker.Named(s.w.Retry),
 		}
 	}
 	if s.w.HTTP == "" {

@@ -18,6 +18,9 @@ func (w *Work) Check() error {
 			return err
 		}
 	}
+	if err := w.checkLimits(); err != nil {
+		return err
+	}
 	if _, err := semel.ParseKey(w.Key); err != nil {
 		return Explain(err)
 	}
@@ -143,6 +146,8 @@ func (w *Work) checkNumbers() error {
 		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
 		{"committers", w.Committers < 1 || w.Committers > 64, "use 1 to 64"},
 		{"max-attempts", w.MaxAttempts < 1, "use 1 or more"},
+		{"breaker", w.Breaker < 0, "use 0 for never, or 1 and more"},
+		{"group-concurrency", w.GroupConcurrency < 0, "use 0 for no limit"},
 		{"limit", w.Limit < 0, "use 0 for no limit"},
 		{"visibility", w.Visibility < Duration(100*time.Millisecond), "use 100ms or more"},
 		{"max-runtime", w.MaxRuntime <= 0, "use a positive duration"},
@@ -157,6 +162,29 @@ func (w *Work) checkNumbers() error {
 	if w.Timeout > w.MaxRuntime {
 		return output.Usage("--timeout %s is longer than --max-runtime %s", w.Timeout, w.MaxRuntime).
 			WithHint("--max-runtime %s", w.Timeout)
+	}
+	return nil
+}
+
+// checkLimits refuses rates out of range, and rules for what this kind of handler has not.
+func (w *Work) checkLimits() error {
+	if _, err := w.groupBy(); err != nil {
+		return output.Usage("%w", err).WithHint("--group-by header:tenant --group-concurrency 2")
+	}
+	for _, r := range []struct {
+		flag string
+		rate Rate
+	}{{"rate", w.Rate}, {"group-rate", w.GroupRate}} {
+		if v := r.rate.rate.PerSecond; v != 0 && (v < 1e-4 || v > 1e6) || r.rate.rate.Burst > 100_000 {
+			return output.Usage("--%s %s is out of range", r.flag, r.rate).
+				WithHint("use 0.0001 to 1000000 in a second, and a burst of 1 to 100000")
+		}
+	}
+	for i := range w.Retry {
+		if handler := w.Retry[i].Handler(); handler == "http" && w.HTTP == "" || handler == "program" && w.HTTP != "" {
+			return output.Usage("--retry %s never applies to this kind of handler", w.Retry[i]).
+				WithHint("programs end by exit=N and signal, --http by status=N and connection")
+		}
 	}
 	return nil
 }

@@ -45,8 +45,16 @@ type Work struct {
 	KillGrace   Duration `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
 	MaxAttempts int      `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range    `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
+	Retry       Retries  `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
+	Breaker     int      `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
+	BreakerOpen Range    `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
 	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
 	ResultMax   Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
+
+	Rate             Rate   `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
+	GroupBy          string `conf:"group-by" yaml:"group-by" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
+	GroupConcurrency int    `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
+	GroupRate        Rate   `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
 
 	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
 	UntilEmpty  bool     `conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
@@ -66,6 +74,9 @@ func Default() Work {
 		Grace:       Duration(semel.DefaultGrace),
 		MaxAttempts: semel.DefaultMaxAttempts,
 		Backoff:     Range{Duration(semel.DefaultBackoffMin), Duration(semel.DefaultBackoffMax)},
+		Breaker:     1,
+		BreakerOpen: Range{Duration(semel.DefaultBreakerOpenMin), Duration(semel.DefaultBreakerOpenMax)},
+		GroupBy:     "group",
 		Retention:   Duration(semel.DefaultRetention), ResultMax: Size(semel.DefaultResultMax),
 	}
 }

@@ -107,7 +107,7 @@ func strict(ko *koanf.Koanf, path string) error {
 		case map[string]any, nil:
 			return output.Usage("config file %s: key %s has no value", path, name)
 		case []any:
-			if name != "command" {
+			if name != "command" && name != "retry" {
 				return output.Usage("config file %s: key %s takes one value, not a list", path, name)
 			}
 		default:
@@ -134,7 +134,17 @@ func unwrapFlag(err error) error {
 	return err
 }
 
-func text(v any) string { return fmt.Sprint(v) }
+// text is a value as a flag takes it: a list of rules is one text.
+func text(v any) string {
+	if list, ok := v.([]any); ok {
+		parts := make([]string, len(list))
+		for i := range list {
+			parts[i] = fmt.Sprint(list[i])
+		}
+		return strings.Join(parts, "; ")
+	}
+	return fmt.Sprint(v)
+}
 
 func envNames() []string {
 	var out []string

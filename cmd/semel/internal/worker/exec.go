@@ -23,7 +23,7 @@ const (
 	exitOK          = 0
 	exitUsage       = 64 // EX_USAGE: permanent
 	exitData        = 65 // EX_DATAERR: permanent
-	exitUnavailable = 69 // EX_UNAVAILABLE: the downstream is not there
+	exitUnavailable = 69 // EX_UNAVAILABLE: the downstream is not there; the engine's breaker counts it
 	exitTempFail    = 75 // EX_TEMPFAIL: retry, nothing was applied
 	exitDrop        = 99
 	exitCannotRun   = 126
@@ -57,10 +57,12 @@ type Exec struct {
 	// Guard is told of the process groups that run; nil = nobody is.
 	Guard *Guard
 
-	once    sync.Once
-	breaker *breaker
-	broken  atomic.Int32
-	base    []string
+	// Retry are the user's rules: where one matches, the exit status has no meaning of its own but that of the rule.
+	Retry []semel.RetryRule
+
+	once   sync.Once
+	broken atomic.Int32
+	base   []string
 }
 
 // Shell is the argv of a shell command.
@@ -68,7 +70,6 @@ func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
 
 func (e *Exec) init() {
 	e.once.Do(func() {
-		e.breaker = newBreaker(e.Log)
 		// What semel tells handlers is set per attempt; anything of that name in the worker's own environment, its
 		// settings included, is not the handler's business.
 		for _, kv := range os.Environ() {
@@ -82,9 +83,6 @@ func (e *Exec) init() {
 // Run implements Runner.
 func (e *Exec) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
 	e.init()
-	if err := e.breaker.admit(); err != nil {
-		return nil, false, err
-	}
 	out := &capture{max: e.Keep}
 	code, detail, err := e.spawn(ctx, a, out)
 	result, cut := out.got()
@@ -94,20 +92,24 @@ func (e *Exec) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) 
 // outcome translates the end of a process into the vocabulary of handlers.
 func (e *Exec) outcome(ctx context.Context, code int, detail string, err error) error {
 	if errors.Is(err, errNoRoom) {
-		e.breaker.cancelled()
 		return semel.Deferred(err, noRoomPause)
 	}
 	if cause := context.Cause(ctx); cause != nil && !declared(code) {
-		e.breaker.cancelled()
 		return fmt.Errorf("handler stopped: %w", cause)
 	}
 	if code != exitCannotRun && code != exitNotFound {
 		e.broken.Store(0)
 	}
-	if code != exitUnavailable {
-		defer e.breaker.ok()
+	if f := (*failure)(nil); code < 0 && errors.As(err, &f) {
+		return withDetail(err, detail)
 	}
-	fail := withDetail(fmt.Errorf("handler exited %d", code), detail)
+	fail := error(&failure{exit: code, text: withDetail(fmt.Errorf("handler exited %d", code), detail).Error()})
+	if code > 0 && ruled(e.Retry, fail) != nil {
+		if code == exitUsage || code == exitData || code == exitTempFail {
+			return semel.NotApplied(fail)
+		}
+		return fail
+	}
 	switch code {
 	case exitOK:
 		return nil
@@ -116,7 +118,7 @@ func (e *Exec) outcome(ctx context.Context, code int, detail string, err error) 
 	case exitUsage, exitData:
 		return semel.Permanent(semel.NotApplied(fail))
 	case exitUnavailable:
-		return semel.RetryAfter(fail, e.breaker.trip(fail.Error(), 0))
+		return semel.Unavailable(fail)
 	case exitDrop:
 		if detail == "" {
 			detail = "handler exited 99"
@@ -196,7 +198,11 @@ func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code 
 	if code = cmd.ProcessState.ExitCode(); code >= 0 {
 		return code, detail, nil
 	}
-	return -1, detail, fmt.Errorf("handler ended by %s", cmd.ProcessState)
+	ended := &failure{text: fmt.Sprintf("handler ended by %s", cmd.ProcessState)}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		ended.signal = ws.Signal()
+	}
+	return -1, detail, ended
 }
 
 // superviseCancel ends the process group when ctx does: SIGTERM, grace, SIGKILL. The function it returns ends the
@@ -274,5 +280,8 @@ func (e *Exec) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, 
 	if err == nil {
 		err = fmt.Errorf("probe exited %d", code)
 	}
-	return semel.ProbeUnknown, nil, withDetail(err, detail)
+	if err = withDetail(err, detail); code == exitUnavailable {
+		err = semel.Unavailable(err) // it can be asked later: that is no doubt
+	}
+	return semel.ProbeUnknown, nil, err
 }

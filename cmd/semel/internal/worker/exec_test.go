@@ -211,42 +211,29 @@ func TestExecResultIsCut(t *testing.T) {
 	}
 }
 
-// Exit 69 opens the breaker: the next ones are deferred without a run, then one goes through.
+// Exit 69 opens the engine's breaker: the others wait without a run, one tries, and when the downstream is back all are
+// done. However long it takes no attempt is spent.
 func TestExecUnavailable(t *testing.T) {
 	dir := t.TempDir()
-	e := program(fmt.Sprintf(`echo x >> %[1]s/runs; test -e %[1]s/up || exit 69`, dir))
-	e.init()
-	now := time.Now()
-	e.breaker.now = func() time.Time { return now }
-	runs := func() int {
-		b, _ := os.ReadFile(filepath.Join(dir, "runs"))
-		return strings.Count(string(b), "x")
-	}
-	try := func() error { _, _, err := e.Run(t.Context(), &semel.Attempt{}); return err }
-	for range 3 {
-		if err := try(); err == nil {
-			t.Fatal("no error")
+	e := program(fmt.Sprintf(`echo x >> %[1]s/runs; test $(wc -l < %[1]s/runs) -gt 5 || exit 69`, dir))
+	var open, shut atomic.Int32
+	got, _ := run(t, Plain(e, quiet()), func(cfg *semel.Config) {
+		cfg.Concurrency, cfg.MaxAttempts = 1, 1
+		cfg.Breaker = semel.Breaker{Failures: 1, Open: semel.Backoff{Min: 5 * time.Millisecond, Max: 10 * time.Millisecond}}
+		cfg.Events.Health = func(ev semel.Event) {
+			switch ev.Kind {
+			case semel.EventPaused:
+				open.Add(1)
+			case semel.EventResumed:
+				shut.Add(1)
+			}
 		}
+	}, semel.Message{}, semel.Message{}, semel.Message{})
+	if got.Effects != 3 || got.Dead != 0 || got.Executed != 8 || got.Retried != 5 {
+		t.Errorf("got %+v", got)
 	}
-	if runs() != 1 {
-		t.Fatalf("%d runs while the breaker is open", runs())
-	}
-	now = now.Add(1100 * time.Millisecond)
-	if err := try(); err == nil || runs() != 2 {
-		t.Fatalf("the probe did not run: %v", err)
-	}
-	now = now.Add(1100 * time.Millisecond) // the pause has doubled
-	if err := try(); err == nil || runs() != 2 {
-		t.Fatalf("the pause did not grow: %d runs", runs())
-	}
-	if err := os.WriteFile(filepath.Join(dir, "up"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(time.Second)
-	for range 2 {
-		if err := try(); err != nil {
-			t.Fatal(err)
-		}
+	if open.Load() != 5 || shut.Load() != 1 {
+		t.Errorf("paused %d times, resumed %d times", open.Load(), shut.Load())
 	}
 }
 

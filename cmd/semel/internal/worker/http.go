@@ -31,8 +31,8 @@ type HTTP struct {
 	Sqsd   bool
 	Client *http.Client
 	Log    *slog.Logger
-
-	breaker *breaker
+	// Retry are the user's rules: where one matches, the status has no meaning of its own but that of the rule.
+	Retry []semel.RetryRule
 }
 
 // NewHTTP completes an HTTP runner: concurrency is how many requests run at once.
@@ -43,7 +43,6 @@ func NewHTTP(h HTTP, concurrency int) *HTTP {
 	h.Client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	h.breaker = newBreaker(h.Log)
 	return &h
 }
 
@@ -52,12 +51,8 @@ const idempotencyKey = "idempotency-key"
 
 // Run implements Runner.
 func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
-	if err := h.breaker.admit(); err != nil {
-		return nil, false, err
-	}
 	req, err := h.request(ctx, a)
 	if err != nil {
-		h.breaker.cancelled()
 		return nil, false, semel.Permanent(semel.NotApplied(fmt.Errorf("make request: %w", err)))
 	}
 	res, err := h.Client.Do(req)
@@ -80,14 +75,16 @@ func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) 
 // failure classes a request without an answer. Only one that was never sent is certain to have had no effect.
 func (h *HTTP) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
-		h.breaker.cancelled()
 		return fmt.Errorf("request stopped: %w", cause)
 	}
-	h.breaker.ok()
+	fail := error(&failure{broken: true, text: err.Error(), err: err})
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-		return semel.NotApplied(err)
+		fail = semel.NotApplied(fail)
+		if ruled(h.Retry, fail) == nil {
+			fail = semel.Unavailable(fail) // nobody is there: that is no message's failure
+		}
 	}
-	return err
+	return fail
 }
 
 // outcome translates an answer into the vocabulary of handlers (docs/worker.md has the table).
@@ -96,12 +93,13 @@ func (h *HTTP) outcome(res *http.Response, body []byte) error {
 	if reason == "" {
 		reason = shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
 	}
-	fail := withDetail(fmt.Errorf("handler answered %s", res.Status), reason)
+	fail := error(&failure{
+		status: res.StatusCode, text: withDetail(fmt.Errorf("handler answered %s", res.Status), reason).Error(),
+	})
 	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
 	switch verdict := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); verdict {
 	case "":
 	case "done", "retry", "dead", "drop":
-		h.breaker.ok()
 		return override(verdict, reason, fail, after, asked)
 	default:
 		h.Log.Warn("unknown Semel-Outcome ignored", "outcome", verdict, "known", "done, retry, dead, drop")
@@ -128,15 +126,25 @@ func override(verdict, reason string, fail error, after time.Duration, asked boo
 }
 
 func (h *HTTP) byStatus(code int, fail error, after time.Duration, asked bool) error {
-	switch code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-		return semel.Deferred(fail, h.breaker.trip(fail.Error(), after))
+	if rule := ruled(h.Retry, fail); code >= 300 && rule != nil {
+		if code >= 400 && code < 500 && code != http.StatusRequestTimeout {
+			fail = semel.NotApplied(fail)
+		}
+		if asked && !rule.Permanent && !rule.Deferred && !rule.Unavailable {
+			return semel.RetryAfter(fail, after) // of the delay the endpoint knows more
+		}
+		return fail
 	}
-	if code >= 300 && code < 400 {
-		// A redirect is never followed: like a wrong URL it is the configuration's mistake, not the message's.
-		return semel.Deferred(fail, h.breaker.trip(fail.Error(), after))
+	switch {
+	case code >= 300 && code < 400, code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound:
+		// The configuration's mistake, not the message's; a redirect is never followed.
+		h.Log.Error("the endpoint refuses every request: is the URL right?", "status", code, "err", fail)
+		fail = semel.Unavailable(semel.NotApplied(fail))
+		if asked {
+			return semel.RetryAfter(fail, after)
+		}
+		return fail
 	}
-	h.breaker.ok()
 	switch code {
 	case http.StatusConflict:
 		return semel.Deferred(fail, orElse(after, asked, time.Second))

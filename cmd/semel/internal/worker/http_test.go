@@ -6,12 +6,14 @@ import (
 	"encoding/base64"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,8 +97,9 @@ func TestHTTPDeferred(t *testing.T) {
 			}))
 			defer srv.Close()
 			h := NewHTTP(HTTP{URL: srv.URL, Keep: 100, Log: quiet()}, 1)
-			h.breaker.min = 5 * time.Millisecond
-			got, _ := run(t, Plain(h, quiet()), nil, semel.Message{})
+			got, _ := run(t, Plain(h, quiet()), func(cfg *semel.Config) {
+				cfg.Breaker = semel.Breaker{Failures: 1, Open: semel.Backoff{Min: 5 * time.Millisecond, Max: 10 * time.Millisecond}}
+			}, semel.Message{})
 			if got.Effects != 1 || got.Dead != 0 || n != 4 {
 				t.Errorf("got %+v after %d requests", got, n)
 			}
@@ -114,9 +117,50 @@ func TestHTTPConnections(t *testing.T) {
 	if got, _ := run(t, Plain(h, quiet()), once, semel.Message{}); got.Uncertain != 1 {
 		t.Errorf("broken connection: %+v", got)
 	}
+}
+
+// A connection that is refused is no message's failure: no attempt is spent, and the effect certainly did not happen. A
+// rule may say otherwise.
+func TestHTTPNobodyThere(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int32
+	back := make(chan struct{})
+	srv := &httptest.Server{Config: &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}}
+	srv.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	h := NewHTTP(HTTP{URL: "http://" + addr, Log: quiet()}, 1)
+	got, _ := run(t, Plain(h, quiet()), func(cfg *semel.Config) {
+		cfg.Takeover, cfg.MaxAttempts = semel.Once, 1
+		cfg.Breaker = semel.Breaker{Failures: 1, Open: semel.Backoff{Min: 5 * time.Millisecond, Max: 10 * time.Millisecond}}
+		cfg.Events.Attempt = func(ev semel.Event) {
+			if ev.Kind == semel.EventEnded && tries.Add(1) == 4 {
+				if srv.Listener, err = net.Listen("tcp", addr); err != nil {
+					t.Errorf("listen again: %v", err)
+				}
+				srv.Start()
+				close(back)
+			}
+		}
+	}, semel.Message{})
+	<-back
 	srv.Close()
-	if got, _ := run(t, Plain(h, quiet()), once, semel.Message{}); got.Uncertain != 0 || got.Dead != 1 || got.Retried != 1 {
-		t.Errorf("refused connection: %+v", got)
+	if got.Effects != 1 || got.Uncertain != 0 || got.Dead != 0 || got.Executed < 5 {
+		t.Errorf("got %+v", got)
+	}
+	rule, err := ParseRetry("connection:dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Retry = Rules([]RetryRule{rule})
+	got, _ = run(t, Plain(h, quiet()), func(cfg *semel.Config) { cfg.Retry = h.Retry }, semel.Message{})
+	if got.Dead != 1 || got.Executed != 1 {
+		t.Errorf("ruled: got %+v", got)
 	}
 }
 

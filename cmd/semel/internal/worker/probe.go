@@ -2,9 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -57,7 +59,11 @@ func (p *HTTPProbe) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeRes
 	}
 	res, err := p.Client.Do(req)
 	if err != nil {
-		return semel.ProbeUnknown, nil, fmt.Errorf("ask: %w", err)
+		err = fmt.Errorf("ask: %w", err)
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
+			err = semel.Unavailable(err) // it can be asked later: that is no doubt
+		}
+		return semel.ProbeUnknown, nil, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	out := &capture{max: p.Keep}

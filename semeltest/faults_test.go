@@ -242,7 +242,7 @@ func TestFaultsTransactions(t *testing.T) {
 func TestFaultsKeepInterfaces(t *testing.T) {
 	s, f := memory.NewStore(), semeltest.NewFaults(semeltest.Plan{})
 	q := memory.NewQueue("q")
-	set := func(x any) (n [8]bool) {
+	set := func(x any) (n [9]bool) {
 		_, n[0] = x.(driver.Committer)
 		_, n[1] = x.(driver.Transactor)
 		_, n[2] = x.(driver.RecordInspector)
@@ -251,6 +251,7 @@ func TestFaultsKeepInterfaces(t *testing.T) {
 		_, n[5] = x.(driver.Sender)
 		_, n[6] = x.(driver.QueueInspector)
 		_, n[7] = x.(driver.LetterBox)
+		_, n[8] = x.(driver.StepStore)
 		return n
 	}
 	for _, inner := range []driver.Store{

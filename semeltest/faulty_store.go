@@ -10,7 +10,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyStore is a store whose calls go wrong as f says. It has those optional interfaces that inner has.
+// FaultyStore is a store whose calls go wrong as f says. It has those optional interfaces that inner has; of a
+// driver.StepStore the journal only when inner is a driver.Transactor, RecordInspector, Operator and Sweeper too.
 func FaultyStore(inner driver.Store, f *Faults) driver.Store {
 	s := &faultyStore{inner: inner, f: f}
 	a := admin{}
@@ -29,7 +30,11 @@ func FaultyStore(inner driver.Store, f *Faults) driver.Store {
 	}
 	fc := &faultyCommitter{faultyStore: s, inner: c}
 	if t, ok := inner.(driver.Transactor); ok {
-		return a.withTransactor(&faultyTransactor{faultyCommitter: fc, inner: t})
+		ft := &faultyTransactor{faultyCommitter: fc, inner: t}
+		if st, ok := inner.(driver.StepStore); ok && a.bits() == 7 {
+			return a.withSteps(ft, st)
+		}
+		return a.withTransactor(ft)
 	}
 	return a.withCommitter(fc)
 }

@@ -40,13 +40,13 @@ func Example() {
 		}
 	}
 	cancel := steps.Undo(func(_ context.Context, u steps.Reversal) error {
-		var booking string
+		booking := "whatever became of it"
 		if u.Done {
 			if err := u.Result(&booking); err != nil {
 				return err
 			}
 		}
-		fmt.Printf("cancel %s %s\n", u.Step, booking) // DELETE /bookings/by-key/{u.Key}, Idempotency-Key: u.UndoKey
+		fmt.Printf("cancel %s: %s\n", u.Step, booking) // DELETE /bookings/by-key/{u.Key}, Idempotency-Key: u.UndoKey
 		return nil
 	})
 	attempts(memory.NewStore(), "trip-1", func(ctx context.Context, r *steps.Run) error {
@@ -60,9 +60,9 @@ func Example() {
 	// Output:
 	// book flight
 	// book hotel
-	// cancel car 
-	// cancel hotel hotel-4711
-	// cancel flight flight-4711
+	// cancel car: whatever became of it
+	// cancel hotel: hotel-4711
+	// cancel flight: flight-4711
 	// failed: step "car": no cars left (compensated)
 }
 

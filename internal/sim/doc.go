@@ -15,5 +15,6 @@
 // Reading order: sim.go (what to call), scenario.go (what a seed draws), world.go (time and events), worker.go (the
 // shell around the machine), run.go (handlers and the outside world), store.go and tx.go, queue.go, operator.go,
 // faults.go, check.go and final.go (the
-// invariants), decide.go and mutant.go (what is planted), trace.go.
+// invariants), decide.go and mutant.go (what is planted), trace.go. The relays of an outbox have a world of their own:
+// outbox.go, outbox_relay.go, outbox_model.go, outbox_faults.go, outbox_check.go, outbox_run.go.
 package sim

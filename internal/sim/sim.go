@@ -38,6 +38,8 @@ type Report struct {
 	Elapsed    time.Duration
 	Violations []Violation
 	Mutants    []MutantResult
+	// Outbox are the figures of the simulated outboxes.
+	Outbox OutboxStats
 }
 
 // OK reports that the engine held and every mutant was found.
@@ -85,13 +87,16 @@ func Run(ctx context.Context, o Options) Report {
 	if o.Mutants {
 		p.findMutants()
 		p.findSagaMutants()
+		p.findRelayMutants()
 	}
 	if o.CrashPoints {
 		p.crashPoints()
 		p.sagaPoints()
+		p.relayCrashPoints()
 	}
 	p.seeds()
 	p.sagaSeeds()
+	p.relaySeeds()
 	p.report.Elapsed = time.Since(began)
 	return p.report
 }

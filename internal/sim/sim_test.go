@@ -60,7 +60,7 @@ func TestNoInvariantIsViolatedAtAnyCrashPoint(t *testing.T) {
 // proves nothing about the engine.
 func TestEveryMutantIsFound(t *testing.T) {
 	r := Run(context.Background(), Options{Mutants: true})
-	if len(r.Mutants) != int(mutants)-1+saga.Mutants {
+	if len(r.Mutants) != int(mutants)-1+saga.Mutants+int(relayMutants)-1 {
 		t.Fatalf("%d mutants were tried", len(r.Mutants))
 	}
 	for _, m := range r.Mutants {

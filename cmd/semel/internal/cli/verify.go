@@ -15,15 +15,16 @@ import (
 
 func (a *app) verifyCommand() *cobra.Command {
 	var o sim.Options
-	var replay uint64
+	var replay, replayOutbox uint64
 	var sagas bool
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Simulate the engine under faults and check the protocol's invariants",
 		Long: `Runs the engine, the very code that 'semel work' runs, in a deterministic simulation: several workers, a modelled
 queue, store and outside world, virtual time; with crashes before and after every operation, lost and late answers,
-stalls past the lease, duplicates, clock jumps, rolling deploys. Every history is checked against the invariants of the
-protocol. A checker that finds nothing proves nothing: known mistakes are planted, and each has to be found.
+stalls past the lease, duplicates, clock jumps, rolling deploys. One schedule in ten is also one of relays, again the very
+code, which carry an outbox to a modelled sender. Every history is checked against the invariants of the protocol. A
+checker that finds nothing proves nothing: known mistakes are planted, and each has to be found.
 One seed is one schedule. Exit status 3 when an invariant is violated or a mutant is not found.`,
 		Example: `  semel verify
   semel verify --seeds 1000000 -o json
@@ -36,6 +37,9 @@ One seed is one schedule. Exit status 3 when an invariant is violated or a mutan
 				}
 				return sim.Replay(replay, a.p.Out)
 			}
+			if cmd.Flags().Changed("replay-outbox") {
+				return sim.ReplayOutbox(replayOutbox, a.p.Out)
+			}
 			return a.verify(cmd.Context(), o)
 		},
 	}
@@ -47,20 +51,22 @@ One seed is one schedule. Exit status 3 when an invariant is violated or a mutan
 	f.IntVar(&o.Workers, "parallel", 0, "goroutines (default: number of CPUs)")
 	f.DurationVar(&o.Budget, "budget", 0, "stop after this time with what there is")
 	f.Uint64Var(&replay, "replay", 0, "print the history of one seed")
+	f.Uint64Var(&replayOutbox, "replay-outbox", 0, "print the history of one seed of the outbox")
 	f.BoolVar(&sagas, "saga", false, "with --replay: the seed is one of a saga")
 	return c
 }
 
 // verification is what is printed.
 type verification struct {
-	Seeds       int       `json:"seeds"`
-	CrashPoints int       `json:"crash_points"`
-	Stats       sim.Stats `json:"stats"`
-	Sagas       sim.Sagas `json:"sagas"`
-	Violations  []found   `json:"violations"`
-	Mutants     []mutant  `json:"mutants"`
-	ElapsedMS   int64     `json:"elapsed_ms"`
-	Verdict     string    `json:"verdict"`
+	Seeds       int             `json:"seeds"`
+	CrashPoints int             `json:"crash_points"`
+	Stats       sim.Stats       `json:"stats"`
+	Outbox      sim.OutboxStats `json:"outbox"`
+	Sagas       sim.Sagas       `json:"sagas"`
+	Violations  []found         `json:"violations"`
+	Mutants     []mutant        `json:"mutants"`
+	ElapsedMS   int64           `json:"elapsed_ms"`
+	Verdict     string          `json:"verdict"`
 }
 
 type found struct {
@@ -89,6 +95,7 @@ func (a *app) verify(ctx context.Context, o sim.Options) error {
 	done()
 	v := verification{
 		Seeds: r.Seeds, CrashPoints: r.CrashPoints, Stats: r.Stats, Sagas: r.Sagas, ElapsedMS: r.Elapsed.Milliseconds(), Verdict: "held",
+		Outbox:     r.Outbox,
 		Violations: []found{}, Mutants: []mutant{},
 	}
 	if !r.OK() {
@@ -121,6 +128,9 @@ func (v verification) write(w io.Writer) error {
 	g := v.Sagas
 	out += fmt.Sprintf("sagas: %d random schedules and %d planted crash points: %d attempts, %d crashes, %d stalls, %d runs completed, "+
 		"%d compensated, %d parked\n", g.Seeds, g.CrashPoints, g.Attempts, g.Crashes, g.Stalls, g.Completed, g.Compensated, g.Parked)
+	x := v.Outbox
+	out += fmt.Sprintf("outbox: %d schedules, %d crash points; %d messages emitted, %d published, %d copies, %d parked, %d crashes, %d stalls, "+
+		"%d answers lost, %d requests late\n", x.Schedules, x.CrashPoints, x.Emitted, x.Published, x.Copies, x.Parked, x.Crashes, x.Stalls, x.Lost, x.Late)
 	if len(v.Mutants) > 0 {
 		out += "\nplanted mistakes\n"
 	}

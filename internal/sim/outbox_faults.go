@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"context"
+	"time"
+)
+
+// relayFault is what goes wrong with one request of a relay.
+type relayFault uint8
+
+const (
+	relayFine        relayFault = iota
+	relayCrashBefore            // the process dies before the request leaves
+	relayCrashAfter             // the request is carried out, and the process dies before it knows
+	relayDropped                // the request does not arrive
+	relayUnanswered             // the request is carried out, the answer is lost
+	relayLate                   // the relay gives up, and the request is carried out much later
+	relayFrozenOut              // the process is frozen before the request leaves, past its leases
+	relayFrozenIn               // the process is frozen before the answer reaches it, past its leases
+	relayDrained                // the process is told to stop
+	relayFaults
+)
+
+func (f relayFault) String() string {
+	return [...]string{
+		"nothing", "a crash before", "a crash after", "a request dropped", "an answer lost", "a late request", "a freeze before",
+		"a freeze after", "a stop",
+	}[f]
+}
+
+// faulty tells whether faults still happen by themselves.
+func (w *relayWorld) faulty() bool { return w.now < w.sc.quiet }
+
+func (w *relayWorld) latency() time.Duration { return w.between(time.Millisecond, 20*time.Millisecond) }
+
+// request sends a request to the other side, or not.
+func (w *relayWorld) request(c *relayCall) {
+	n := w.ops
+	w.ops++
+	fault := w.sc.faults[n]
+	if w.at >= 0 && n == w.at {
+		fault = w.kind
+	} else if fault == relayFine && w.faulty() && w.chance(w.sc.flaky/4) {
+		fault = relayFault(1 + w.n(int(relayFaults)-1))
+	}
+	w.rewrite(c)
+	if fault != relayFine {
+		w.log("relay %d: %v %v of operation %d", c.p.id, fault, c.what, n)
+	}
+	arrives := w.now + w.latency()
+	switch fault {
+	case relayFine, relayDrained:
+		w.on(arrives, func() { w.arrive(c) })
+		if fault == relayDrained {
+			w.on(w.now, c.p.drain)
+		}
+	case relayCrashBefore:
+		w.on(w.now, c.p.crash)
+	case relayCrashAfter:
+		w.on(arrives, func() { w.apply(c) })
+		w.on(arrives, c.p.crash)
+	case relayDropped:
+		w.stats.Lost++
+		w.on(w.now+time.Second, func() { w.fail(c) })
+	case relayUnanswered:
+		w.stats.Lost++
+		w.on(arrives, func() { w.apply(c) })
+		w.on(w.now+time.Second, func() { w.fail(c) })
+	case relayLate:
+		w.stats.Late++
+		w.late++
+		w.on(w.now+w.between(time.Second, 3*relayVisible), func() { w.late--; w.apply(c) })
+		w.on(w.now+time.Second, func() { w.fail(c) })
+	case relayFrozenOut:
+		c.p.freeze()
+		w.on(c.p.frozen, func() { w.arrive(c) })
+	case relayFrozenIn:
+		c.p.freeze()
+		w.on(arrives, func() { w.arrive(c) })
+	}
+}
+
+func (p *relay) freeze() {
+	p.w.stats.Stalls++
+	p.frozen = p.w.now + p.w.between(relayVisible/2, 2*relayVisible)
+}
+
+// arrive carries a request out and answers it. A receive that finds nothing waits.
+func (w *relayWorld) arrive(c *relayCall) {
+	if c.what == opReceive && c.p.dead {
+		return
+	}
+	if c.what == opReceive && c.p.draining {
+		c.err = context.Canceled
+		w.answer(c)
+		return
+	}
+	if !w.apply(c) {
+		w.waiting = append(w.waiting, c)
+		return
+	}
+	w.on(w.now+w.latency(), func() { w.answer(c) })
+}
+
+// apply carries a request out; false when a receive found nothing.
+func (w *relayWorld) apply(c *relayCall) bool {
+	if c.done {
+		return true
+	}
+	switch c.what {
+	case opReceive:
+		return w.take(c)
+	case opSettle:
+		w.mark(c)
+	case opExtend:
+		w.extend(c)
+	case opSend:
+		w.publish(c)
+	}
+	c.done = true
+	return true
+}
+
+// refuse counts what a relay takes for a refusal of the messages of a send.
+func (w *relayWorld) refuse(c *relayCall) {
+	for i := range c.messages {
+		if r := w.byID(c.messages[i].ID); r != nil {
+			r.refused++
+		}
+	}
+}
+
+// fail answers that there is no answer. The request may still be carried out.
+func (w *relayWorld) fail(c *relayCall) {
+	if c.p.dead || c.given || c.to.waits != c {
+		return
+	}
+	if c.p.frozen > w.now {
+		w.on(c.p.frozen, func() { w.fail(c) })
+		return
+	}
+	c.ds, c.out, c.err = nil, nil, errSimulate
+	w.refuse(c)
+	w.answer(c)
+}

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"semel": main
 //
 //	exits N PROG ARG…        runs a program that must exit N
 //	eventually FILE REGEXP   waits until a file matches
+//	trip DB KEY [stuck]      books a trip in three steps, the third of which fails (its compensations too)
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true})
@@ -32,7 +33,7 @@ func TestScripts(t *testing.T) {
 type command = func(ts *testscript.TestScript, neg bool, args []string)
 
 func commands() map[string]command {
-	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL}
+	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL, "trip": bookTrip}
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

@@ -38,6 +38,7 @@ type record struct {
 	Disposed          bool     `json:"disposed,omitempty"`
 	Deliveries        []string `json:"deliveries,omitempty"`
 	UncertaintyEvents int      `json:"uncertainty_events"`
+	Steps             []step   `json:"steps,omitempty"`
 }
 
 func recordOf(r driver.Record) record {
@@ -128,7 +129,12 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			rows, err := l.journal(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
 			v := recordOf(r)
+			v.Steps = stepsOf(rows)
 			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
 		},
 	}
@@ -153,16 +159,16 @@ func textRecord(w io.Writer, r record) error {
 			return err
 		}
 	}
-	return nil
+	return textSteps(w, r.Steps)
 }
 
 func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
 	var events []string
 	c := &cobra.Command{
 		Use: "explain KEY --store URL", Short: "Tell the story of one key", Args: oneArg("key"),
-		Long: `explain tells what happened to a key, from its record, from what operators did to it, and from the events files that
-workers wrote (work --events): who ran it when, why there were duplicates, and each moment from which nobody could know
-whether the effect happened.`,
+		Long: `explain tells what happened to a key, from its record, from the journal of its steps, from what operators did to it, and
+from the events files that workers wrote (work --events): who ran it when, why there were duplicates, and each moment from
+which nobody could know whether the effect happened.`,
 		Example: "  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' --events worker1.jsonl --events worker2.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			l, err := f.open(cmd.Context(), true)
@@ -195,7 +201,12 @@ whether the effect happened.`,
 			if err != nil {
 				return err
 			}
+			rows, err := l.journal(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
 			s := story.Tell(r, lines, acts...)
+			s.AddSteps(rows)
 			if err := a.p.Object(s, func(w io.Writer) error { return textStory(w, s) }); err != nil {
 				return err
 			}

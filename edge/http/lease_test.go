@@ -160,7 +160,6 @@ func TestAttemptsAreForgotten(t *testing.T) {
 	if got := consumer.Summary().Effects; got != n {
 		t.Fatalf("%d effects", got)
 	}
-	consumer = nil
 	for end := time.Now().Add(time.Minute); edgehttp.Attempts(tr) > 1; runtime.GC() { // one may be in a register still
 		if time.Now().After(end) {
 			t.Fatalf("%d of %d attempts are kept", edgehttp.Attempts(tr), n)

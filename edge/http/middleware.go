@@ -88,8 +88,8 @@ type Middleware struct{ o Options }
 
 // New makes the middleware. It does no I/O. Errors name the field and the mend.
 func New(o Options) (*Middleware, error) {
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("edgehttp: Options.%w", err)
+	if field, problem := o.check(); field != "" {
+		return nil, fmt.Errorf("edgehttp: Options.%s %s", field, problem)
 	}
 	if o.Scope == "" {
 		o.Scope = DefaultScope
@@ -118,29 +118,30 @@ func New(o Options) (*Middleware, error) {
 	return &Middleware{o: o}, nil
 }
 
-func (o *Options) check() error {
+// check answers the field that cannot be used, and why; "" = all can.
+func (o *Options) check() (field, problem string) {
 	switch {
 	case o.Store == nil:
-		return errors.New("Store is nil; give the store that keeps the records")
+		return "Store", "is nil; give the store that keeps the records"
 	case o.Tenant == nil:
-		return errors.New("Tenant is nil; tell whose key a request's is, or use SingleTenant")
+		return "Tenant", "is nil; tell whose key a request's is, or use SingleTenant"
 	case o.MaxBody < 0:
-		return fmt.Errorf("MaxBody is %d; use a positive number of bytes", o.MaxBody)
+		return "MaxBody", fmt.Sprintf("is %d; use a positive number of bytes", o.MaxBody)
 	case o.MaxRuntime < 0:
-		return fmt.Errorf("MaxRuntime is %v; use a positive duration", o.MaxRuntime)
+		return "MaxRuntime", fmt.Sprintf("is %v; use a positive duration", o.MaxRuntime)
 	case o.Retention < 0:
-		return fmt.Errorf("Retention is %v; use a positive duration", o.Retention)
+		return "Retention", fmt.Sprintf("is %v; use a positive duration", o.Retention)
 	case o.Takeover != semel.Resume && o.Takeover != semel.Once:
-		return errors.New("Takeover is neither Resume nor Once, and there is nothing to probe; use one of these")
+		return "Takeover", "is neither Resume nor Once, and there is nothing to probe; use one of these"
 	case o.Methods != nil && len(o.Methods) == 0:
-		return errors.New("Methods is empty, which protects nothing; name the methods that need a key, or leave it nil")
+		return "Methods", "is empty, which protects nothing; name the methods that need a key, or leave it nil"
 	}
 	for _, m := range o.Methods {
 		if m == "" || m != strings.ToUpper(m) {
-			return fmt.Errorf("Methods has %q, and methods are compared as they are; write them in capitals", m)
+			return "Methods", fmt.Sprintf("has %q, and methods are compared as they are; write them in capitals", m)
 		}
 	}
-	return nil
+	return "", ""
 }
 
 // Wrap makes a handler idempotent.

@@ -92,7 +92,7 @@ func testLongAnswers(t *testing.T, s Setup) {
 
 // testMismatch: the key with another request is refused, finds nobody's answer and harms the first one's in nothing.
 func testMismatch(t *testing.T, s Setup) {
-	h := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "secret of the first") }
+	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret of the first") }
 	one, two := serve(t, s.Store, h), serve(t, s.Other, h, func(o *edgehttp.Options) { o.Methods = []string{"POST", "PATCH"} })
 	first := ask(t.Context(), one, "k", "100")
 	for name, change := range map[string]func(r *http.Request){
@@ -201,10 +201,10 @@ func testNotStored(t *testing.T, s Setup) {
 		runs    int
 		unknown bool
 	}{
-		"unavailable": {func(w http.ResponseWriter) { w.WriteHeader(503) }, 503, 2, false},
-		"too many":    {func(w http.ResponseWriter) { w.WriteHeader(429) }, 429, 2, false},
-		"failure":     {func(w http.ResponseWriter) { w.WriteHeader(500) }, 500, 1, false},
-		"refusal":     {func(w http.ResponseWriter) { w.WriteHeader(402) }, 402, 1, false},
+		"unavailable": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }, 503, 2, false},
+		"too many":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) }, 429, 2, false},
+		"failure":     {func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, 500, 1, false},
+		"refusal":     {func(w http.ResponseWriter) { w.WriteHeader(http.StatusPaymentRequired) }, 402, 1, false},
 		"panic":       {func(http.ResponseWriter) { panic("out of cheese") }, 500, 2, true},
 		"no status":   {func(w http.ResponseWriter) { w.WriteHeader(1000) }, 500, 2, true},
 	} {

@@ -202,7 +202,7 @@ func TestGapIsPassedOverInTheEnd(t *testing.T) {
 				r.send(state(2), state(1), state(2))
 				s := r.after(time.Minute)
 				ls := r.letters()
-				if len(ls) != 1 || ls[0].Kind != driver.LetterLate || ls[0].Version != driver.IntVersion(2) ||
+				if len(ls) != 2 || ls[0].Kind != driver.LetterLate || ls[0].Version != driver.IntVersion(2) ||
 					!strings.Contains(ls[0].Reason, "passed over") || s.Stale != 1 || s.Rejected != 2 {
 					t.Fatalf("%+v, letters %+v", s, ls)
 				}
@@ -278,12 +278,12 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, h, versioned(semel.ByVersion("/v")))
 				g, err := r.store.Claim(context.Background(), driver.Claim{
-					Key: semel.Key{Consumer: "orders", Raw: "order-1"}, Nonce: driver.Nonce{1}, Lease: time.Second, Version: driver.IntVersion(3),
+					Key: semel.Key{Consumer: "orders", Raw: "order-1"}, Nonce: driver.Nonce{1}, Lease: time.Minute, Version: driver.IntVersion(3),
 				})
 				if err != nil || g[0].Verdict != driver.Acquired {
 					t.Fatal(g, err)
 				}
-				time.Sleep(time.Minute) // its worker went without a word
+				time.Sleep(2 * time.Minute) // its worker went without a word
 				r.start()
 				r.send(state(2))
 				time.Sleep(5 * time.Minute)

@@ -137,10 +137,16 @@ func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
 	return letterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
 }
 
-// LateLetterID derives the id of a late letter from the version and the token of the attempt that stood in its way:
-// sent again, it may come too late again, and must not be taken for the letter that is about to be deleted.
-func LateLetterID(k Key, v Version, token uint64) string {
-	return letterID(LetterLate, k, binary.BigEndian.AppendUint64(nil, token), []byte(v))
+// LateLetterID derives the id of a late letter from version, payload and message id: no run stands behind it whose token
+// could name it. Sent again the message has another id; so when it comes too late again, its letter is not the one that is
+// about to be deleted.
+func LateLetterID(k Key, v Version, fp Fingerprint, messageID string) string {
+	var sized []byte
+	for _, s := range [...]string{string(v), string(fp)} {
+		sized = binary.BigEndian.AppendUint64(sized, uint64(len(s)))
+		sized = append(sized, s...)
+	}
+	return letterID(LetterLate, k, sized, []byte(messageID))
 }
 
 // MismatchLetterID derives the id of a mismatch letter of a key with versions; "" = it has none, see [LetterID]. Two

@@ -70,10 +70,11 @@ type Claim struct {
 	// Version makes the key an entity whose messages replace each other (mode D): see [Watermark]. "" = the key takes
 	// effect once.
 	Version Version
-	// After is the version that has to be applied before this one; "" = any gap is accepted. SkipGap runs it all the same
-	// and remembers what was passed over.
-	After   Version
-	SkipGap bool
+	// After is the version that has to be applied before this one; "" = any gap is accepted. NoWait waits for no message
+	// that is still to come, because it may stand behind this one in its group, or because it was waited for long enough:
+	// it runs in spite of a gap, and what was passed over is remembered; and behind a newer version in doubt it is Late.
+	After  Version
+	NoWait bool
 }
 
 // Verdict answers one claim.

@@ -303,13 +303,14 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	case r.State == Completed && op.NewGeneration:
 		r.Epoch++
 		r.Unknown = false
+		r.Result, r.CompletedAt = nil, time.Time{} // else they are an older version's, and stand
 	default:
 		return r, Lost, false
 	}
 	r.Generation++
 	r.State, r.Attempt, r.Failures, r.Takeovers = Released, 0, 0, 0
 	r.Spent, r.Disposed, r.RetryAt, r.UpdatedAt = true, false, now, now
-	r.RetainUntil, r.Result, r.CompletedAt = now.Add(op.Keep), nil, time.Time{}
+	r.RetainUntil = now.Add(op.Keep)
 	if op.Verified {
 		r.Unknown = false
 	}

@@ -55,14 +55,16 @@ func (w *Watermark) apply(fp Fingerprint) {
 	}
 }
 
-func (w *Watermark) skipped(v Version) bool {
+// PassedOver tells that a version is missing in what was applied: a newer one did not wait for it. It is neither stale
+// nor can it be applied in its place any more.
+func (w *Watermark) PassedOver(v Version) bool {
 	return slices.ContainsFunc(w.Skipped, func(s Span) bool { return s.After < v && v < s.Before })
 }
 
 // gap tells that versions are missing between the applied one and the claimed one.
 func (c *Claim) gap(applied Version) bool { return c.After != "" && applied < c.After }
 
-func (c *Claim) waitsForGap(applied Version) bool { return !c.SkipGap && c.gap(applied) }
+func (c *Claim) waitsForGap(applied Version) bool { return !c.NoWait && c.gap(applied) }
 
 // claimVersion decides the claim of another version than the one that ran last.
 func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Grant, bool) {
@@ -75,8 +77,8 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	if v <= w.Applied {
 		return r.passed(c)
 	}
-	if r, g, changed, busy := r.blocked(c, now); busy {
-		return r, g, changed
+	if after, g, changed, decided := r.blocked(c, now); decided {
+		return after, g, changed
 	}
 	switch {
 	case v == w.Dropped:
@@ -103,7 +105,7 @@ func (r Record) passed(c Claim) (Record, Grant, bool) {
 		return r, r.grant(Mismatch, c.DeliveryID), false
 	case c.Version == w.Applied:
 		return r, r.grant(Replay, c.DeliveryID), false
-	case w.skipped(c.Version):
+	case w.PassedOver(c.Version):
 		return r.late(c, "its place in the sequence was passed over")
 	}
 	g := r.grant(Stale, c.DeliveryID)
@@ -111,9 +113,24 @@ func (r Record) passed(c Claim) (Record, Grant, bool) {
 	return r, g, false
 }
 
+// waitForNewer is for how many leases an older version waits for a newer one that has nobody who runs it.
+const waitForNewer = 100
+
 // blocked decides whether another version's run has to settle first.
-func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed, busy bool) {
+func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed, decided bool) {
 	older := c.Version < r.Watermark.Running
+	// A newer one that ran settles when its message comes again, which may stand behind this one, and in the end may be
+	// gone. One that failed without doubt has to settle too: two versions that fail in turns would never use up their
+	// attempts.
+	retried := older && r.State == Released && (r.Unknown || r.Failures > 0)
+	silent, since := older && r.State == InProgress && now.After(r.LeaseUntil), r.LeaseUntil
+	if retried {
+		since = r.RetryAt
+	}
+	if (retried || silent) && (c.NoWait || now.After(since.Add(waitForNewer*r.Lease))) {
+		after, g, _ = r.late(c, "a newer version has run and has not come to an end")
+		return after, g, false, true
+	}
 	switch r.State {
 	case InProgress:
 		left := r.LeaseUntil.Sub(now)
@@ -130,7 +147,7 @@ func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed,
 		after, g, _ = r.busy(c, left)
 		return after, g, changed, true
 	case Released:
-		if older && r.Unknown {
+		if retried {
 			after, g, _ = r.busy(c, max(r.RetryAt.Sub(now), r.Lease))
 			return after, g, false, true
 		}

@@ -25,7 +25,7 @@ func TestDecideVersionClaim(t *testing.T) {
 		return claim(other, append(tweak, func(c *Claim) { c.Version = ver(n) })...)
 	}
 	after := func(n int64) func(*Claim) { return func(c *Claim) { c.After = ver(n) } }
-	skip := func(c *Claim) { c.SkipGap = true }
+	skip := func(c *Claim) { c.NoWait = true }
 	payload := func(fp Fingerprint) func(*Claim) { return func(c *Claim) { c.Fingerprint = fp } }
 	doubt := func(r *Record) { r.Unknown, r.Uncertainty = true, 1 }
 	was := func(n int64) func(*Record) { return func(r *Record) { r.Watermark.Doubt = ver(n) } }
@@ -62,11 +62,19 @@ func TestDecideVersionClaim(t *testing.T) {
 		{"FM76 older behind newer that went without a word", at(InProgress, 3, 1), of(2), expired, Busy, func(_ Record, g Grant) bool {
 			return g.Wait == lease
 		}},
+		{"the same when its message never came", at(InProgress, 3, 1), of(2), t0.Add(102 * lease), Late, nil},
+		{"older behind newer released in doubt whose message never came", at(Released, 3, 1, doubt), of(2), t0.Add(102 * lease), Late, nil},
+		{"the same where it cannot wait", at(InProgress, 3, 1), of(2, skip), expired, Late, nil},
+		{"older behind newer in flight where it cannot wait", at(InProgress, 3, 1), of(2, skip), live, Busy, nil},
+		{"older behind newer released in doubt where it cannot wait", at(Released, 3, 1, doubt), of(2, skip), live, Late, nil},
 		{"newer takes over from older that went without a word", at(InProgress, 3, 1), of(4), expired, Acquired, func(r Record, g Grant) bool {
 			return r.Watermark.Doubt == ver(3) && !g.Unknown && r.Uncertainty == 1 && r.Attempt == 1 && r.Takeovers == 0
 		}},
 		{"older behind newer released in doubt", at(Released, 3, 1, doubt), of(2), live, Busy, func(_ Record, g Grant) bool { return g.Wait >= lease }},
-		{"older behind newer released without", at(Released, 3, 1), of(2), live, Acquired, func(r Record, _ Grant) bool {
+		{"older behind newer released after a failure", at(Released, 3, 1, func(r *Record) { r.Failures = 1 }), of(2), live, Busy, func(_ Record, g Grant) bool {
+			return g.Wait >= lease
+		}},
+		{"older behind newer released unstarted", at(Released, 3, 1), of(2), live, Acquired, func(r Record, _ Grant) bool {
 			return r.Watermark.Running == ver(2) && r.Watermark.Doubt == ""
 		}},
 		{"older behind newer failed without doubt", at(FailedState, 3, 1), of(2), live, Acquired, nil},
@@ -116,7 +124,7 @@ func TestVersionsLive(t *testing.T) {
 	var r Record
 	now := t0
 	run := func(n, after int64, skip bool) Grant {
-		c := claim(Nonce{byte(n)}, func(c *Claim) { c.Version, c.SkipGap = ver(n), skip })
+		c := claim(Nonce{byte(n)}, func(c *Claim) { c.Version, c.NoWait = ver(n), skip })
 		if after > 0 {
 			c.After = ver(after)
 		}

@@ -157,7 +157,7 @@ func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *drive
 	}
 	switch kind {
 	case driver.LetterLate:
-		l.ID = driver.LateLetterID(it.Key, it.Version, it.hold.Token)
+		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, it.ID)
 	case driver.LetterMismatch:
 		l.ID = driver.MismatchLetterID(it.Key, it.Fingerprint, it.Version)
 	}

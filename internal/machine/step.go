@@ -245,7 +245,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	return driver.Claim{
 		Key: it.Key, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		Lease: m.cfg.Lease, Takeover: m.cfg.Takeover,
-		Version: it.Version, After: it.After, SkipGap: m.skipsGap(it),
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
 	}
 }
 

@@ -49,12 +49,15 @@ func (m *Machine) age(it *Item) time.Duration {
 	return max(it.Age, 0) + m.now - it.arrivedAt
 }
 
-// skipsGap tells that an item waits no longer for the version before its own: its time is up; or it is the head of an
-// ordered group, which would keep its own predecessor from coming. Where the broker tells neither age nor count, nobody
-// waits: the wait would have no end.
-func (m *Machine) skipsGap(it *Item) bool {
-	if it.After == "" || it.group != nil {
-		return it.After != ""
+// cannotWait tells that an item waits for no message that is still to come: the head of an ordered group would keep it
+// from coming; and who waits for the version before his own does so for a time only. Where the broker tells neither age
+// nor count that wait would have no end, and there is none.
+func (m *Machine) cannotWait(it *Item) bool {
+	switch {
+	case it.group != nil:
+		return it.Version != ""
+	case it.After == "":
+		return false
 	}
 	if age := m.age(it); it.Age != UnknownAge && age >= 0 {
 		return age >= m.cfg.Park

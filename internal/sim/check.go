@@ -61,6 +61,8 @@ type keyState struct {
 	runs, refusals, solo     int
 	returned, probed, purged bool
 	resolvedDone             bool
+	edited                   bool // its message was sent again with another payload
+	passed                   bool // a newer version was applied that did not wait for it
 	completedAt              time.Duration
 
 	// grantedTo, grantedAt and granted are of the latest claim, started the token of the latest run; brushed: a process
@@ -69,6 +71,8 @@ type keyState struct {
 	grantedAt        time.Duration
 	granted, started uint64
 	brushed          bool
+
+	newest driver.Version // of an entity: that had its effect
 
 	beliefToken uint64
 	beliefUntil time.Duration
@@ -110,8 +114,8 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 	if w.failedOver {
 		return
 	}
-	k := w.business(w.row(c.Key.Raw))
-	ks := &w.keys[k]
+	k := w.keyAt(w.row(c.Key.Raw), c.Version)
+	ks, es := &w.keys[k], w.entity(k)
 	switch {
 	case g.Verdict == driver.Acquired && after.Key != c.Key:
 		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)
@@ -123,19 +127,26 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 	case w.mut == mutClaimAtPrefetch && before.State == driver.InProgress && g.Hold.Token == before.Token:
 		// The mutant hands its early claim on.
 	case g.Verdict == driver.Acquired:
-		if g.Hold.Token <= ks.token {
-			w.fail("I3", k, "token %d was handed out after token %d", g.Hold.Token, ks.token)
+		if g.Hold.Token <= es.token {
+			w.fail("I3", k, "token %d was handed out after token %d", g.Hold.Token, es.token)
 		}
-		ks.token = g.Hold.Token
+		es.token = g.Hold.Token
 		ks.granted, ks.grantedTo, ks.grantedAt = g.Hold.Token, w.claimer, w.now
 		if before.State == driver.InProgress {
 			w.stats.Takeovers++
-			if ks.beliefToken == before.Token && ks.beliefUntil > w.now && !w.jumped && !w.forced {
-				w.fail("I5", k, "token %d was taken over while its worker believed in its lease for another %v", before.Token, ks.beliefUntil-w.now)
+			if es.beliefToken == before.Token && es.beliefUntil > w.now && !w.jumped && !w.forced {
+				w.fail("I5", k, "token %d was taken over while its worker believed in its lease for another %v", before.Token, es.beliefUntil-w.now)
 			}
 		}
+	case g.Verdict == driver.Stale:
+		ks.terminal = true // it holds nobody up
 	case g.Verdict == driver.Replay:
-		if before.State != driver.Completed || !bytes.Equal(g.Result, ks.result) || before.Fingerprint.Differs(c.Fingerprint) {
+		fp := before.Fingerprint
+		done := before.State == driver.Completed
+		if c.Version != "" {
+			fp, done = before.Watermark.Fingerprint, c.Version == before.Watermark.Applied
+		}
+		if !done || !bytes.Equal(g.Result, ks.result) || fp.Differs(c.Fingerprint) {
 			w.fail("I11", k, "a duplicate was answered from a record in state %v with another result or payload", before.State)
 		}
 	}
@@ -159,7 +170,7 @@ func (w *world) believeOn(k *worker, r *request) {
 }
 
 func (w *world) believeIn(h *driver.Hold, until time.Duration) {
-	ks := &w.keys[w.business(w.row(h.Key.Raw))]
+	ks := w.entity(w.business(w.row(h.Key.Raw)))
 	if h.Token >= ks.beliefToken {
 		ks.beliefToken, ks.beliefUntil = h.Token, until
 	}
@@ -188,13 +199,16 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	if w.failedOver || w.vio != nil {
 		return
 	}
-	k := w.business(row)
+	k := w.keyAt(row, after.Watermark.Running)
 	ks := &w.keys[k]
-	if before.State == driver.Completed && by != byOperator {
+	if before.State == driver.Completed && by != byOperator && after.Watermark.Running <= before.Watermark.Running {
 		w.fail("I9", k, "a completed record was changed to %v", after.State)
 		return
 	}
-	ks.u += max(after.Uncertainty-before.Uncertainty, 0)
+	if w.sc.versions {
+		w.checkWatermark(k, before, after)
+	}
+	w.keys[w.keyAt(row, before.Watermark.Running)].u += max(after.Uncertainty-before.Uncertainty, 0)
 	ks.f += max(after.Failures-before.Failures, 0)
 	if !ks.ruled {
 		ks.ruled, ks.policy = true, after.Takeover
@@ -209,7 +223,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 			ks.returned, ks.solo = false, 0 // it starts afresh; a forced release keeps the runs without a word
 		}
 	}
-	if after.State == before.State || !after.State.Terminal() {
+	if after.State == before.State && after.Watermark.Running == before.Watermark.Running || !after.State.Terminal() {
 		return
 	}
 	ks.terminal = true
@@ -248,6 +262,9 @@ func (w *world) happened(k int, token uint64) {
 	}
 	if w.failedOver {
 		return
+	}
+	if w.sc.versions {
+		w.checkVersionOrder(k)
 	}
 	if ks.effects == 1 {
 		w.checkOrder(k)
@@ -300,10 +317,14 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 		}
 		return
 	}
+	if w.sc.versions {
+		w.checkVersion(m, atAck)
+		return
+	}
 	ks := &w.keys[m.key]
 	rec := w.recordOf(m)
 	if rec.Fingerprint.Differs(fpText[m.fp]) {
-		if w.q.letter(driver.LetterID(driver.LetterMismatch, keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
+		if w.q.letter(driver.LetterID(driver.LetterMismatch, w.keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
 			w.fail("I11", m.key, "m%d with another payload was acked without a letter", m.id)
 		}
 		return

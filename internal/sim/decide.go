@@ -29,6 +29,21 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 			_, g, _ := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
 			return *before, g, false
 		}
+	case mutOlderTakesOver:
+		if v := before.Watermark.Running; before.State == driver.InProgress && claim.Version < v && claim.Version > before.Watermark.Applied {
+			older := *before
+			older.Watermark.Running, older.Fingerprint = claim.Version, claim.Fingerprint
+			after, g, changed := driver.DecideClaim(older, claim, w.storeNow(), s.drawn+1)
+			s.drawn = max(s.drawn, after.Token)
+			return after, g, changed && g.Verdict == driver.Acquired
+		}
+	case mutStaleByRunning:
+		if claim.Version < before.Watermark.Running && before.State != driver.Absent {
+			return *before, driver.Grant{Verdict: driver.Stale, Hold: before.Hold()}, false
+		}
+	case mutTwinAcked:
+		claim.Version = max(claim.Version, before.Watermark.Running)
+		claim.Fingerprint = ""
 	case mutTokenRestarts:
 		after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), 0)
 		return after, g, changed
@@ -43,6 +58,9 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 	after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
 	if changed {
 		s.drawn = max(s.drawn, after.Token)
+	}
+	if w.mut == mutGapForgotten && g.Verdict == driver.Late {
+		g.Verdict = driver.Stale
 	}
 	if w.mut == mutMarkFirst && g.Verdict == driver.Acquired && changed {
 		after.State, after.RetainUntil = driver.Completed, w.storeNow().Add(keep)

@@ -26,10 +26,16 @@ func (w *world) finalChecks() {
 	var seen [maxKeys]bool
 	for i := range w.q.msgs {
 		m := &w.q.msgs[i]
-		if m.keyless || seen[m.key] {
+		if m.keyless || seen[m.key] && !w.sc.versions {
 			continue
 		}
 		seen[m.key] = true
+		if w.sc.versions {
+			if w.checkVersion(m, atEnd); w.vio != nil {
+				return
+			}
+			continue
+		}
 		rec := w.recordOf(m)
 		if rec.State == driver.Absent && w.keys[m.key].purged {
 			continue // it was settled, and forgotten in time

@@ -39,6 +39,11 @@ const (
 	mutHalvesByKey
 	mutHalfSurvives
 	mutSharedBlind
+	mutOlderTakesOver
+	mutStaleByRunning
+	mutGapForgotten
+	mutRedriveBlind
+	mutTwinAcked
 	mutants
 )
 
@@ -72,6 +77,11 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutHalvesByKey:        {"bisect in key order", "I22"},
 	mutHalfSurvives:       {"record row survives its failed half", "I18"},
 	mutSharedBlind:        {"shared effects written though one hold was lost", "I2"},
+	mutOlderTakesOver:     {"older version takes over a newer one in flight", "D1"},
+	mutStaleByRunning:     {"stale judged by the running version instead of the applied one", "I1"},
+	mutGapForgotten:       {"late arrival inside a skipped gap treated as stale", "I1"},
+	mutRedriveBlind:       {"redrive drops the letter of another version", "I1"},
+	mutTwinAcked:          {"another version taken for a duplicate", "I1"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -84,6 +94,12 @@ func (w *world) bias() {
 			sc.specs[i].group = 1 // a failed batch with a long run of one group
 		}
 		sc.conduct[w.n(sc.keys)] = conductFailsFirst
+	}
+	if w.mut == mutOlderTakesOver {
+		sc.mode, sc.effect, sc.cfg.Mode, sc.cfg.Batched = machine.Separate, fenced, machine.Separate, false
+	}
+	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
+		sc.cfg.Park = lease
 	}
 	if w.mut == mutNoNonce {
 		sc.mode, sc.effect, sc.cfg.Mode = machine.Separate, plain, machine.Separate
@@ -169,6 +185,9 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 		s.write(w, row, &after, byFinish)
 	}
 }
+
+// versioned reports that a mutant needs keys with versions.
+func (m mutant) versioned() bool { return m >= mutOlderTakesOver && m <= mutTwinAcked }
 
 // breaks reports that an invariant is one of those that a mutant must violate.
 func (m mutant) breaks(invariant string) bool {

@@ -32,9 +32,17 @@ func (w *world) act(ref int) {
 		w.push(w.now+w.between(time.Millisecond, time.Second), evAct, -1, ref)
 		return
 	}
+	operate := true
+	if w.sc.versions && a.step == 0 && w.mut != mutRedriveBlind {
+		done, send := w.actOnVersion(a, l)
+		if done {
+			return
+		}
+		operate = !send
+	}
 	switch a.step {
 	case 0:
-		if !w.operate(a, l) {
+		if operate && !w.operate(a, l) {
 			if rec := &w.st.recs[w.row(l.Key.Raw)]; rec.State == driver.Completed || rec.Disposed {
 				w.q.closeLetter(w, l.ID) // nothing is left to do
 				w.pending--
@@ -45,6 +53,7 @@ func (w *world) act(ref int) {
 			// its letter. The message is sent again: one copy too many does no harm, one too few is a loss.
 			break
 		}
+		l.discarded = l.discarded || a.kind == driver.Discard || a.kind == driver.Resolve && a.as == driver.FailedState
 		if a.kind == driver.Discard || (a.kind == driver.Resolve && a.as != driver.Released) {
 			a.step++ // nothing to send
 		}
@@ -54,6 +63,7 @@ func (w *world) act(ref int) {
 		w.q.nextID++
 		if a.edited {
 			m.fp = 2
+			w.keys[l.key].edited = true
 		}
 		w.q.add(w, m)
 	case 2:

@@ -21,6 +21,7 @@ type qmsg struct {
 	keyless            bool
 	gone               bool
 	visibleAt          time.Duration
+	sentAt             time.Duration
 	rc                 *receipt // of the latest hand-off
 	count              int
 }
@@ -35,7 +36,9 @@ type qletter struct {
 	msg   int
 	key   int // -1: it has none
 	alive bool
-	sent  time.Duration // when the settlement that published it was sent
+	// discarded: a person decided that its message is not to run.
+	discarded bool
+	sent      time.Duration // when the settlement that published it was sent
 }
 
 func (q *queue) reset() {
@@ -54,6 +57,7 @@ func (q *queue) send(w *world, s *spec) {
 }
 
 func (q *queue) add(w *world, m qmsg) {
+	m.sentAt = w.now
 	q.msgs = append(q.msgs, m)
 	q.live++
 	if w.tr != nil {
@@ -126,7 +130,7 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	m.rc = rc
 	m.count++
 	m.visibleAt = w.now + visible
-	a := machine.Arrival{Key: keyOf(m.key), Fingerprint: fpText[m.fp]}
+	a := machine.Arrival{Key: w.keyOf(m.key), Fingerprint: fpText[m.fp]}
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
 	switch w.sc.pools {
 	case 1:
@@ -136,6 +140,9 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	}
 	if m.keyless {
 		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
+	}
+	if !m.keyless {
+		w.versionOn(&a, m)
 	}
 	r.arrivals = append(r.arrivals, a)
 	w.flying++

@@ -224,17 +224,21 @@ func (w *world) effect(r *run) {
 				return
 			}
 		}
+		if w.sc.versions && w.surpassed(r.key) {
+			return
+		}
 		if ks.nseen < len(ks.seen) {
 			ks.seen[ks.nseen] = id
 			ks.nseen++
 		}
 		w.happened(r.key, r.hold.Token)
 	case fenced:
-		if r.hold.Token < ks.fence || r.hold.Token < ks.barrier {
+		e := w.entity(r.key)
+		if r.hold.Token < e.fence || r.hold.Token < ks.barrier {
 			w.refuse(r, "by the resource: its fence is higher")
 			return
 		}
-		ks.fence = r.hold.Token
+		e.fence = r.hold.Token
 		w.happened(r.key, r.hold.Token)
 	case inTx:
 		if r.job.InTx && !r.queued && !w.st.stage(w, r) {

@@ -74,6 +74,9 @@ type scenario struct {
 
 	queued bool // a batch handler's effects go with the commit
 
+	versions bool // keys are versions of entities
+	ageless  bool // nobody knows when a message was sent
+
 	staleOK, txWaits, dedupDead, wave2 bool
 
 	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
@@ -110,6 +113,9 @@ func (sc *scenario) draw(w *world, calm bool) {
 	sc.unkeyed = w.chance(500)
 	sc.drawWork(w, specs)
 	sc.people = w.pick(40, 20, 20, 20)
+	if w.mut.versioned() || w.mut == noMutant && w.chance(200) {
+		sc.drawVersions(w)
+	}
 	if calm {
 		return
 	}

@@ -124,7 +124,7 @@ func (w *world) explain(v *Violation, mut mutant, calm bool, kind faultKind) {
 	w.tr = &trace{}
 	again := w.simulate(v.Seed, mut, calm, v.At, kind)
 	var b strings.Builder
-	key := v.Key
+	key := w.base(v.Key)
 	_ = w.tr.write(&b, key) // a strings.Builder never fails
 	if again == nil || again.Detail != v.Detail {
 		b.WriteString("(the history above is not the violating one: the simulator is not deterministic)\n")

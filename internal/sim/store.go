@@ -56,8 +56,6 @@ func texts(c byte, n int) []string {
 	return out
 }
 
-func keyOf(k int) driver.Key { return driver.Key{Consumer: "sim", Raw: keyText[k]} }
-
 // rawIndex is the row of a key.
 func rawIndex(raw string) int {
 	n := 0

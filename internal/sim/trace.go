@@ -26,7 +26,7 @@ func (t *trace) add(w *world, key int, format string, args ...any) {
 		_, _ = io.WriteString(t.hash, text+"\n") // a hash never fails
 		return
 	}
-	t.lines = append(t.lines, line{key, text})
+	t.lines = append(t.lines, line{w.base(key), text})
 }
 
 // write prints the lines of a key, or all for -1, numbered.

@@ -142,11 +142,15 @@ func (m *Machine) halfOpen() {
 }
 
 // afterOutage is when a message comes back whose run found the downstream gone: the failures in a row are not counted in its
-// record, so that the hand-offs have to tell how patient to be.
+// record, so that the hand-offs have to tell how patient to be. The breaker is patient for all: with one, nobody has to wait
+// for longer than it stays open.
 func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	after := r.After
 	if !r.HasAfter {
 		after = m.backoffOf(r, max(it.Count-1, 0), it.nonce)
+		if most := m.cfg.Breaker.OpenMax; most > 0 && (r.Rule == nil || r.Rule.BackoffMin == 0) {
+			after = min(after, most)
+		}
 	}
 	if m.brk.state == brkOpen {
 		after = max(after, m.shutFor())

@@ -21,6 +21,16 @@ func bookTrip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	defer func() { ts.Check(db.Close()) }()
 	fn := func(ctx context.Context, r *steps.Run) error {
+		err := steps.InTx(ctx, r, "order", func(_ context.Context, tx *semel.Statements) error {
+			tx.ExecRows(1, "INSERT INTO trips (what) VALUES ('ordered ' || ?)", args[1])
+			return nil
+		}, steps.UndoInTx(func(_ context.Context, tx *semel.Statements, u steps.Reversal) error {
+			tx.Exec("INSERT INTO trips (what) VALUES ('cancelled ' || ?)", args[1])
+			return nil
+		}))
+		if err != nil {
+			return err
+		}
 		for _, what := range []string{"flight", "hotel", "car"} {
 			_, err := steps.Do(ctx, r, what, func(context.Context, string) (string, error) {
 				if what == "car" {
@@ -40,6 +50,8 @@ func bookTrip(ts *testscript.TestScript, neg bool, args []string) {
 		return nil
 	}
 	_, _, err = semel.Do(ctx, db.Store(), semel.Key{Consumer: "trips", Raw: args[1]},
-		func(ctx context.Context, a *semel.Attempt) (any, error) { return nil, steps.With(ctx, a, fn, steps.Retry(1, 0, 1)) })
+		func(ctx context.Context, a *semel.Attempt) (any, error) {
+			return nil, steps.With(ctx, a, fn, steps.Retry(1, 0, 1))
+		})
 	ts.Logf("the trip ended with %v", err)
 }

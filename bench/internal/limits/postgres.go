@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -75,25 +72,7 @@ func callers(
 	if err != nil {
 		return s, err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	times := make([]time.Duration, e.N)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	stop := e.Watch()
-	for range n {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(e.N) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				begin := time.Now()
-				if err := do(ctx, pool); err != nil {
-					fail(err)
-				}
-				times[i] = time.Since(begin)
-			}
-		})
-	}
-	wg.Wait()
-	return harness.Sample{Done: e.N, Usage: stop(), P50: harness.Median(times)}, context.Cause(ctx)
+	return e.Callers(ctx, n, func(ctx context.Context) error { return do(ctx, pool) })
 }
 
 // unnest is the fastest conditional insert of a batch: one statement, one transaction, one connection.

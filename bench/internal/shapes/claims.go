@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/bench/internal/harness"
@@ -16,25 +14,7 @@ import (
 // claimers has n callers claim and complete e.N keys, one key per call, with nothing in between: claim mode as semel.Do
 // uses it. The store gathers concurrent calls into batches. Done counts pairs, P50 is the median time of a pair.
 func claimers(ctx context.Context, e *harness.Env, s driver.Store, n int) (harness.Sample, error) {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	times := make([]time.Duration, e.N)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	stop := e.Watch()
-	for range n {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(e.N) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				begin := time.Now()
-				if err := claimOne(ctx, s); err != nil {
-					fail(err)
-				}
-				times[i] = time.Since(begin)
-			}
-		})
-	}
-	wg.Wait()
-	return harness.Sample{Done: e.N, Usage: stop(), P50: harness.Median(times)}, context.Cause(ctx)
+	return e.Callers(ctx, n, func(ctx context.Context) error { return claimOne(ctx, s) })
 }
 
 func claimOne(ctx context.Context, s driver.Store) error {

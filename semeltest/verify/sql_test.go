@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 
+	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -193,3 +195,62 @@ func TestDatabaseThatDoesNotOpen(t *testing.T) {
 }
 
 var _ sqldriver.Connector = (*ledger)(nil)
+
+// findingsOf is how many findings the schedule of a kind at an effect showed; -1 = it was not played.
+func findingsOf(r *verify.Report, k verify.Kind, effect string) int {
+	for _, o := range r.Schedules {
+		if o.Schedule == k && o.Effect == effect && o.Struck {
+			return o.Findings
+		}
+	}
+	return -1
+}
+
+// The transaction of a process that dies before its commit, or whose commit is not sent, is rolled back in the database
+// itself: the state would tell otherwise. One that dies after it has committed.
+func TestDeathRollsBack(t *testing.T) {
+	var l *ledger
+	r := run(t, verify.Options{
+		Reset: func() { l = &ledger{} },
+		State: func() any { return len(l.rows) },
+		Worker: func(p *verify.Process) semel.Config {
+			db := p.Connect(l)
+			return semel.Config{
+				Key: semel.KeyFromJSON("/order"),
+				Handler: semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error {
+					tx, err := db.BeginTx(ctx, nil)
+					if err != nil {
+						return err
+					}
+					defer tx.Rollback()
+					if _, err := tx.ExecContext(ctx, "INSERT 1"); err != nil {
+						return err
+					}
+					return tx.Commit()
+				}),
+			}
+		},
+	})
+	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.NotSent: 0, verify.CrashAfter: 1, verify.AnswerLost: 1} {
+		if got := findingsOf(r, k, "COMMIT"); got != want {
+			t.Errorf("%v: %d findings, want %d", k, got, want)
+		}
+	}
+	if got := findingsOf(r, verify.CrashAfter, "INSERT 1"); got != 0 {
+		t.Errorf("a death inside of the transaction: %d findings", got)
+	}
+}
+
+// A dead process does nothing any more, whatever is deferred or runs in another goroutine.
+func TestTheDeadDoNothing(t *testing.T) {
+	r := run(t, verify.Options{Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) (err error) {
+		defer func() { err = errors.Join(err, post(context.WithoutCancel(ctx), c, mail, "", "")) }()
+		return post(ctx, c, bank, a.EffectKey("charge"), "")
+	})})
+	wantCauses(t, r, verify.NoKey)
+	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.CrashAfter: 0, verify.AnswerLost: 1} {
+		if got := findingsOf(r, k, "POST "+bank); got != want {
+			t.Errorf("%v: %d findings, want %d", k, got, want)
+		}
+	}
+}

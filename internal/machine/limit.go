@@ -110,23 +110,22 @@ func (m *Machine) joinPool(it *Item) (now bool) {
 	return false
 }
 
-// putOff gives a delivery back of which too many wait, so that one pool cannot fill the hand: for about as long as those
-// before it take. Where hand-offs are counted they have to be few, as those of busy keys.
+// putOff gives a delivery back of which too many wait, so that one pool cannot fill the hand: for about as long as half of
+// those before it take, so that its pool does not run dry. Where hand-offs are counted they have to be few, as those of
+// busy keys.
 func (m *Machine) putOff(it *Item, p *pool) {
-	after := time.Second
-	if n := time.Duration(p.waiting.len() + 1); m.cfg.PoolEvery > 0 {
-		after = max(after, n*m.cfg.PoolEvery)
-	} else {
-		after = max(after, n*m.pace/time.Duration(max(m.cfg.PoolConcurrency, 1)))
+	each := m.cfg.PoolEvery
+	if each == 0 {
+		each = m.pace / time.Duration(m.cfg.PoolConcurrency)
 	}
-	most := m.cfg.Lease
+	after, most := time.Duration(p.waiting.len()+1)*each/2, m.cfg.Lease
 	if m.cfg.Redrives {
 		most = m.cfg.MaxRuntime
+		for n := 1; n < it.Count && after < most; n++ {
+			after *= 2
+		}
 	}
-	for n := 1; n < it.Count && after < most; n++ {
-		after *= 2
-	}
-	after = min(after, max(most, time.Second))
+	after = max(min(after, most), time.Second)
 	m.giveBack(it, after+jitter(m.cfg.Nonce(), after/4))
 }
 

@@ -161,7 +161,8 @@ func testMany(t *testing.T, s Setup) {
 // testInFlight: while the first request runs the second gets 409. The first one's client goes away, and what was done is
 // recorded all the same.
 func testInFlight(t *testing.T, s Setup) {
-	begun, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	begun, noticed := make(chan struct{}), make(chan struct{})
+	finish, ended := make(chan struct{}), make(chan error, 1)
 	h := func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-finish
@@ -169,6 +170,11 @@ func testInFlight(t *testing.T, s Setup) {
 		_, _ = io.WriteString(w, "charged")
 	}
 	one, two := serve(t, s.Store, h), serve(t, s.Other, h)
+	inner := one.Config.Handler
+	one.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		context.AfterFunc(r.Context(), func() { close(noticed) })
+		inner.ServeHTTP(w, r)
+	})
 	ctx, hangUp := context.WithCancel(t.Context())
 	gone := make(chan answer, 1)
 	go func() { gone <- ask(ctx, one, "k", "100") }()
@@ -183,6 +189,7 @@ func testInFlight(t *testing.T, s Setup) {
 	if a := <-gone; a.err == nil {
 		t.Errorf("the client that hung up got %v", a)
 	}
+	<-noticed // by the server: the handler may be told now
 	close(finish)
 	if err := <-ended; err != nil {
 		t.Errorf("the handler's context ended with its client: %v", err)

@@ -75,8 +75,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// ErrNoJournal: the store keeps no journals of steps, or no record stands behind the run.
+// ErrNoJournal reports that the store keeps no journals of steps, or no record stands behind the run.
 var ErrNoJournal = errors.New("steps: no journal")
+
+// unmarked is an error without its marks, so that those of the run count: what was dropped or deferred inside a step is
+// not the run's wish.
+type unmarked struct{ err error }
+
+func (e unmarked) Error() string        { return e.err.Error() }
+func (e unmarked) Is(target error) bool { return errors.Is(e.err, target) }
 
 // Handler makes a consumer's handler of a function with steps. semel.New refuses a store that keeps no journals.
 func Handler(fn Func, opts ...Option) semel.Handler { return &handler{fn: fn, cfg: newConfig(opts)} }
@@ -219,7 +226,7 @@ func (r *Run) judge(ctx context.Context, fn Func, err error) error {
 		open := r.open()
 		r.mu.Unlock()
 		if open != "" {
-			return semel.Park(fmt.Errorf("the run was dropped although its step %q is not done: %v", open, err))
+			return semel.Park(fmt.Errorf("the run was dropped although its step %q is not done: %w", open, unmarked{err}))
 		}
 		return err
 	case !r.a.Ends(ctx, err), !m.Permanent && errors.Is(context.Cause(ctx), semel.ErrDraining):

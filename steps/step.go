@@ -181,7 +181,7 @@ func (p *place) finish(ctx context.Context, result []byte, effects any) error {
 // memoised is the result that the journal has.
 func memoised[T any](p *place) (v T, err error) {
 	if err := json.Unmarshal(p.row.Result, &v); err != nil {
-		return v, p.r.halt(semel.Park(fmt.Errorf("step %q is done, and its result does not fit %s%s: %v",
+		return v, p.r.halt(semel.Park(fmt.Errorf("step %q is done, and its result does not fit %s%s: %w",
 			p.name, reflect.TypeFor[T](), p.r.cfg.code(), err)))
 	}
 	return v, nil
@@ -309,7 +309,7 @@ func (p *place) inDoubt(why error) error {
 	if p.cfg.undo != nil && (p.row.Undo || p.row.State != driver.StepStarted) {
 		return p.fail(semel.Permanent(fmt.Errorf("nobody can tell whether it happened: %w", why)))
 	}
-	return p.r.halt(semel.Park(fmt.Errorf("step %q may have happened, and nobody can tell%s: %v", p.name, p.r.cfg.code(), why)))
+	return p.r.halt(semel.Park(fmt.Errorf("step %q may have happened, and nobody can tell%s: %w", p.name, p.r.cfg.code(), unmarked{why})))
 }
 
 // askProbe asks whether a started step happened.

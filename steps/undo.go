@@ -159,10 +159,10 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 		}
 		m := semel.MarksOf(err)
 		if m.Unavailable {
-			return semel.Unavailable(semel.RetryAfter(fmt.Errorf("undo step %q: %v", s.Name, err), max(m.After, time.Second)))
+			return semel.Unavailable(semel.RetryAfter(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), max(m.After, time.Second)))
 		}
 		if m.Deferred || errors.Is(cause, semel.ErrDraining) {
-			return r.later(fmt.Errorf("undo step %q: %v", s.Name, err), m.After)
+			return r.later(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), m.After)
 		}
 		u.Failures++
 		r.cfg.logger.Error("Compensation failed", logKey, r.a.Key.Raw, logStep, s.Name, logFailures, u.Failures, logErr, err)
@@ -171,11 +171,11 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 			return werr
 		}
 		if m.Permanent || u.Failures >= r.cfg.limit {
-			return semel.Park(fmt.Errorf("%s: compensation of step %q failed %d times: %v", r.reason, s.Name, u.Failures, err))
+			return semel.Park(fmt.Errorf("%s: compensation of step %q failed %d times: %w", r.reason, s.Name, u.Failures, unmarked{err}))
 		}
 		if try >= r.cfg.tries || !r.cfg.sleep(ctx, pause) {
 			wait := min(time.Second<<min((u.Failures-1)/r.cfg.tries, 12), maxWait)
-			return r.later(fmt.Errorf("%s: compensation of step %q failed: %v", r.reason, s.Name, err), max(wait, m.After))
+			return r.later(fmt.Errorf("%s: compensation of step %q failed: %w", r.reason, s.Name, unmarked{err}), max(wait, m.After))
 		}
 		pause *= 2
 	}

@@ -55,7 +55,7 @@ func (w *world) readMutated(rows []driver.Step) []driver.Step {
 // writesMutated keeps writes back that should be durable first: they come with the attempt's next write. skip = nothing
 // is written now, and Applied is answered.
 func (w *world) writesMutated(r *runner, ws []driver.StepWrite) (out []driver.StepWrite, skip bool) {
-	late := driver.StepWriteKind(0)
+	var late driver.StepWriteKind
 	switch w.mut {
 	case mutRegisteredLate:
 		late = driver.RegisterStep

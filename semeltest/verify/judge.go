@@ -13,7 +13,7 @@ type judge struct {
 	msg    string
 	plain  []Effect // in order, those in a run
 	state  any
-	found  map[string]int // place in report.Findings, by effect and class
+	found  map[string]int // place in report.Findings, by effect and class; of all messages
 	// stateOf is the effect of the first finding about the state.
 	stateOf string
 }
@@ -102,8 +102,11 @@ func (w *world) done() bool { return w.completed && !w.lettered }
 // add adds a finding, once for each effect and class: other schedules that show it are listed with it.
 func (j *judge) add(w *world, class string, f Finding) int {
 	id := class + "\x00" + f.Effect
+	if f.Effect == "" {
+		id += "\x00" + j.msg // of the whole handler: each sample may have its own reason
+	}
 	if i, ok := j.found[id]; ok {
-		g := &j.report.Findings[i]
+		g := &j.report.Findings[i] // perhaps of another message: the mistake is the same
 		if k := w.fault.kind; k != g.Schedule && class != "outside" && !slices.Contains(g.Also, k) {
 			g.Also = append(g.Also, k)
 		}

@@ -38,6 +38,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Effects: map[string][]Effect{}}
+	found := map[string]int{}
 	for i, m := range o.Messages {
 		if m.ID == "" {
 			m.ID = fmt.Sprintf("message-%d", i+1)
@@ -46,7 +47,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if _, twice := r.Effects[m.ID]; twice {
 			return nil, fieldError("Messages", fmt.Sprintf("has the id %q twice", m.ID), "give each sample another one")
 		}
-		if err := message(ctx, &o, r, m); err != nil {
+		if err := message(ctx, &judge{opts: &o, report: r, msg: m.ID, found: found}, m); err != nil {
 			return nil, err
 		}
 	}
@@ -54,8 +55,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // message plays all schedules for one message.
-func message(ctx context.Context, o *Options, r *Report, m semel.Message) error {
-	j := &judge{opts: o, report: r, msg: m.ID, found: map[string]int{}}
+func message(ctx context.Context, j *judge, m semel.Message) error {
+	r := j.report
 	how, ok, err := j.plains(ctx, m)
 	if err != nil || !ok {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -257,5 +258,49 @@ func TestSettingsOfOneMessage(t *testing.T) {
 	}
 	if n := count(); n != 5 {
 		t.Errorf("%d effects there", n)
+	}
+}
+
+// TestCulpritOfADeferredConstraint: the engine halves the batch until the message is alone whose effects COMMIT refuses. It
+// becomes a letter, and the others take effect once.
+func TestCulpritOfADeferredConstraint(t *testing.T) {
+	db := openFor(t, Options{})
+	execSQL(t, db, "CREATE TABLE parent (id text PRIMARY KEY)")
+	execSQL(t, db, "CREATE TABLE child (parent text REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+	const n = 12
+	for i := range n {
+		if i != 5 {
+			execSQL(t, db, "INSERT INTO parent VALUES ($1)", fmt.Sprint("m-", i))
+		}
+		send(t, db.Queue("orders"), driver.Message{ID: fmt.Sprint("m-", i)})
+	}
+	c, err := semel.New(semel.Config{
+		Queue: db.Queue("orders"), Store: db.Store(), MaxAttempts: 2, Backoff: semel.Backoff{Min: time.Millisecond, Max: time.Millisecond},
+		Handler: semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
+			_, err := tx.Exec(ctx, "INSERT INTO child VALUES ($1)", a.ID)
+			return err
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	eventually(t, "the queue is empty", func() bool {
+		s, err := db.Queue("orders").Stats(t.Context())
+		return err == nil && s.Empty()
+	})
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	var rows, distinct int
+	if err := db.pool.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT parent) FROM child").Scan(&rows, &distinct); err != nil {
+		t.Fatal(err)
+	}
+	ls, err := db.Queue("orders").Letters(t.Context(), 0)
+	if err != nil || rows != n-1 || distinct != n-1 || len(ls) != 1 || ls[0].Message.ID != "m-5" || ls[0].Attempts != 2 {
+		t.Errorf("%d effects of %d messages, letters %+v, %v", rows, distinct, ls, err)
 	}
 }

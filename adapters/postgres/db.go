@@ -33,9 +33,8 @@ type DB struct {
 	queues sync.Map // name → id of semel_queue
 	wake   *waker
 
-	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet. lonely is until when
-	// transactions take one claim each (see transaction.commit).
-	keep, lonely atomic.Int64
+	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet.
+	keep atomic.Int64
 
 	// claims and ends gather the calls of one item.
 	claims *gather[driver.Claim, claimed]

@@ -27,9 +27,6 @@ const (
 const (
 	// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
 	sealFrom = 16
-	// loneliness is how long transactions take one claim each after one of several was refused at COMMIT and nobody could
-	// tell which.
-	loneliness = 5 * time.Second
 )
 
 // transaction is an open transaction that holds claims.
@@ -90,9 +87,6 @@ func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 	if len(o.todo.layers()) > 1 {
 		return nil, nil, fmt.Errorf("begin: the same key twice: %w", driver.ErrNotCommitted)
 	}
-	if time.Now().UnixNano() < s.db.lonely.Load() {
-		o.leaveOne()
-	}
 	for range claimTries {
 		x, again, err := o.try(ctx)
 		switch {
@@ -114,20 +108,6 @@ type opening struct {
 	c    []driver.Claim
 	out  []driver.Grant
 	todo keyed // what is not answered as busy
-}
-
-// leaveOne keeps the first claim of the call.
-func (o *opening) leaveOne() {
-	var first, rest []int
-	for at, i := range o.todo.index {
-		if i == 0 {
-			first = append(first, at)
-		} else {
-			rest = append(rest, at)
-		}
-	}
-	o.busy(o.todo.only(rest))
-	o.todo = o.todo.only(first)
 }
 
 func (o *opening) busy(part keyed) {

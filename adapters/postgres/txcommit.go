@@ -134,8 +134,7 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 }
 
 // blame names the culprit of a refused commit, where that is certain. A deferred constraint is somebody's among several
-// handlers that shared the transaction: then the next transactions take one claim each for a while, so that it can only
-// be that one's.
+// handlers that shared the transaction: then the engine looks for the culprit.
 func (x *transaction) blame(w []driver.Work, err error) error {
 	switch {
 	case err == nil:
@@ -161,6 +160,5 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 	if culprit >= 0 {
 		return &driver.ItemError{Index: culprit, Err: err}
 	}
-	x.s.db.lonely.Store(time.Now().Add(loneliness).UnixNano())
-	return err
+	return &driver.ItemError{Index: -1, Err: err}
 }

@@ -134,7 +134,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 	}
 	s.p.Notef("guarantee: %s", c.Guarantee())
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
-	ended := s.background(background)
+	ended := s.background(background, c, journal)
 	quiet := context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 			s.log.Info("draining: what runs may end, a second signal ends it at once", "grace", s.w.Grace.String())
@@ -173,7 +173,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 }
 
 // observe wires the journal, the idle watch and the log.
-func (s *shift) observe(cfg *semel.Config) (io.Closer, error) {
+func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 	var all []semel.Events
 	var journal *story.Journal
 	if s.w.Events != "" {
@@ -193,9 +193,6 @@ func (s *shift) observe(cfg *semel.Config) (io.Closer, error) {
 	cfg.Logger = s.log
 	if !s.verbose && !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		cfg.Logger = quieter(s.log)
-	}
-	if journal == nil {
-		return nil, nil //nolint:nilnil // no journal was asked for
 	}
 	return journal, nil
 }
@@ -260,7 +257,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.
-func (s *shift) background(ctx context.Context) (wait func()) {
+func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *story.Journal) (wait func()) {
 	var running []chan struct{}
 	start := func(f func(context.Context)) {
 		done := make(chan struct{})
@@ -273,6 +270,9 @@ func (s *shift) background(ctx context.Context) (wait func()) {
 	if s.w.IdleTimeout > 0 {
 		start(s.watchIdle)
 	}
+	if journal != nil {
+		start(func(ctx context.Context) { watchLoad(ctx, c, journal) })
+	}
 	if s.w.UntilEmpty {
 		q, _ := s.queue.(driver.QueueInspector)
 		start(func(ctx context.Context) { watchEmpty(ctx, q, s.log, s.stop) })
@@ -280,6 +280,18 @@ func (s *shift) background(ctx context.Context) (wait func()) {
 	return func() {
 		for _, done := range running {
 			<-done
+		}
+	}
+}
+
+// watchLoad writes down how busy the worker is: soon after the start, then every ten seconds.
+func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
+	for pause := time.Second; ; pause = 10 * time.Second {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-time.After(pause):
+			journal.AddLoad(now, c.Load())
 		}
 	}
 }

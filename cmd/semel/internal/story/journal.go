@@ -39,6 +39,8 @@ type Line struct {
 	ElapsedMS float64   `json:"elapsed_ms,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
+	// Load is in lines of kind load, which no event makes: how busy the worker is.
+	Load *semel.Load `json:"load,omitempty"`
 }
 
 func lineOf(worker string, e semel.Event) Line {
@@ -70,6 +72,7 @@ type Journal struct {
 
 	mu      sync.Mutex
 	pending []semel.Event
+	loads   []Line
 	closed  bool
 	kick    chan struct{}
 	done    chan struct{}
@@ -104,15 +107,28 @@ func (j *Journal) Add(e semel.Event) {
 	}
 }
 
+// AddLoad records how busy the worker is.
+func (j *Journal) AddLoad(at time.Time, l semel.Load) {
+	j.mu.Lock()
+	if !j.closed {
+		j.loads = append(j.loads, Line{At: at.UTC(), Kind: "load", Worker: j.worker, Load: &l})
+	}
+	j.mu.Unlock()
+	select {
+	case j.kick <- struct{}{}:
+	default:
+	}
+}
+
 func (j *Journal) write() {
 	defer close(j.done)
 	for {
 		<-j.kick
 		j.mu.Lock()
-		batch, closed := j.pending, j.closed
-		j.pending = nil
+		batch, loads, closed := j.pending, j.loads, j.closed
+		j.pending, j.loads = nil, nil
 		j.mu.Unlock()
-		if err := j.append(batch); err != nil && j.err == nil {
+		if err := errors.Join(j.append(batch), j.appendLoads(loads)); err != nil && j.err == nil {
 			j.err = err
 		}
 		if closed {
@@ -137,6 +153,19 @@ func (j *Journal) append(batch []semel.Event) error {
 			return fmt.Errorf("write events: %w", err)
 		}
 		buf = buf[:0]
+	}
+	return nil
+}
+
+func (j *Journal) appendLoads(lines []Line) error {
+	for i := range lines {
+		b, err := json.Marshal(&lines[i])
+		if err == nil {
+			_, err = j.f.Write(append(b, '\n'))
+		}
+		if err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
 	}
 	return nil
 }

@@ -281,3 +281,17 @@ func TestSteps(t *testing.T) {
 	}
 	wantCauses(t, run(t, verify.Options{Worker: worker(false)}), verify.NoKey)
 }
+
+// A mistake is reported once, whichever samples show it.
+func TestOneFindingForTwoSamples(t *testing.T) {
+	r := run(t, verify.Options{
+		Messages: []semel.Message{order, {ID: "m-2", Body: []byte(`{"order":2,"amount":7}`)}},
+		Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			return post(ctx, c, bank, "", string(a.Body))
+		}),
+	})
+	wantCauses(t, r, verify.NoKey)
+	if r.Struck() != 32 {
+		t.Errorf("%d schedules struck, want 32", r.Struck())
+	}
+}

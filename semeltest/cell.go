@@ -314,7 +314,8 @@ func diffGrant(got, want driver.Grant) differ {
 	d.eq("reason", sameReason(got.Reason, want.Reason), got.Reason, want.Reason)
 	d.eq("disposed", got.Disposed == want.Disposed, got.Disposed, want.Disposed)
 	d.eq("redelivery", got.Redelivery == want.Redelivery, got.Redelivery, want.Redelivery)
-	d.eq("created", !got.Created.IsZero(), got.Created, "a time")
+	d.eq("gap", got.Gap == want.Gap, got.Gap, want.Gap)
+	d.eq("created", got.Created.IsZero() == want.Created.IsZero(), got.Created, want.Created)
 	return d
 }
 
@@ -330,6 +331,8 @@ func diffRecord(got, want driver.Record) differ {
 	d.eq("unknown", got.Unknown == want.Unknown, got.Unknown, want.Unknown)
 	d.eq("uncertainty", got.Uncertainty == want.Uncertainty, got.Uncertainty, want.Uncertainty)
 	d.eq("fingerprint", got.Fingerprint == want.Fingerprint, got.Fingerprint, want.Fingerprint)
+	gotMark, wantMark := driver.AppendWatermark(nil, &got.Watermark), driver.AppendWatermark(nil, &want.Watermark)
+	d.eq("watermark", bytes.Equal(gotMark, wantMark), got.Watermark, want.Watermark)
 	d.eq("reason", sameReason(got.Reason, want.Reason), got.Reason, want.Reason)
 	d.eq("disposed", got.Disposed == want.Disposed, got.Disposed, want.Disposed)
 	d.eq("deliveries", slices.Equal(got.Deliveries, want.Deliveries), got.Deliveries, want.Deliveries)

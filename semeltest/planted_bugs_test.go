@@ -98,7 +98,7 @@ func bugs() []bug {
 				return out, err
 			}
 		}},
-	}, moreBugs()...)
+	}, append(moreBugs(), versionBugs()...)...)
 }
 
 // without changes the claims before they are decided.

@@ -20,6 +20,8 @@ func storeCases() []suiteCase[StoreSetup] {
 	return append([]suiteCase[StoreSetup]{
 		{"cells", testCells},
 		{"FM43 cells after the clock stepped back", testFM43Cells},
+		{"FM62 version cells", testVersionCells},
+		{"FM62 versions in transactions", testFM62TxVersions},
 		{"sweep cells", testSweepCells},
 		{"random histories", testRandom},
 		{"batches are positional", testBatches},

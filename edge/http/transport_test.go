@@ -77,16 +77,14 @@ func TestS3_58_OneCharge(t *testing.T) {
 	s.cut = true
 	db := memory.Open()
 	queue := db.Queue("orders")
-	for range 2 {
-		if err := queue.Send(t.Context(), semel.Message{ID: "order-1", Body: []byte("100")}); err != nil {
-			t.Fatal(err)
-		}
+	order := semel.Message{ID: "order-1", Body: []byte("100")}
+	if err := queue.Send(t.Context(), order); err != nil {
+		t.Fatal(err)
 	}
 	c := client(srv.Client().Transport)
 	attempts := 0
 	consumer, err := semel.New(semel.Config{
-		Queue: queue, Store: db.Store(), Limit: 4, Backoff: semel.Backoff{Min: time.Millisecond, Max: time.Millisecond},
-		Batch: 1, Concurrency: 1,
+		Queue: queue, Store: db.Store(), Backoff: semel.Backoff{Min: time.Millisecond, Max: time.Millisecond},
 		Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			attempts++
 			status, err := send(edgehttp.WithStep(ctx, "charge"), c, http.MethodPost, srv.URL+"/charges", string(a.Body))
@@ -106,8 +104,23 @@ func TestS3_58_OneCharge(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	go func() { // one delivery more when it is done; then stop
+		for sent := false; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			switch n := consumer.Summary(); {
+			case n.Replayed > 0:
+				cancel()
+			case n.Effects > 0 && !sent:
+				if sent = true; queue.Send(ctx, order) != nil {
+					cancel()
+				}
+			}
+		}
+	}()
 	if err := consumer.Run(ctx); err != nil {
 		t.Fatal(err)
+	}
+	if n := consumer.Summary(); n.Replayed != 1 || n.Effects != 1 {
+		t.Errorf("%+v", n)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -292,3 +292,48 @@ func TestRefusedInAnOpenTransaction(t *testing.T) {
 		}
 	})
 }
+
+// TestTakeoverPolicies: what the engine's policies make of runs with steps.
+func TestTakeoverPolicies(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cfg   semel.Config
+		fail  error
+		state driver.State
+		calls string
+	}{
+		{"once, failed", semel.Config{Takeover: semel.Once}, errBroken, driver.Uncertain, "a"},
+		{"once, undone", semel.Config{Takeover: semel.Once}, steps.Abort(errBroken), driver.FailedState, "a, undo a"},
+		{"probe, applied", semel.Config{Takeover: semel.Probe, Probe: answer(semel.ProbeApplied)}, errBroken, driver.Completed, "a"},
+		{"probe, not applied", semel.Config{Takeover: semel.Probe, Probe: answer(semel.ProbeNotApplied)}, errBroken,
+			driver.FailedState, "a, a, undo a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := memory.Open()
+				queue := db.Queue("trips")
+				if err := queue.Send(t.Context(), semel.Message{ID: "trip"}); err != nil {
+					t.Fatal(err)
+				}
+				var calls []string
+				c.cfg.Queue, c.cfg.Store, c.cfg.MaxAttempts = queue, db.Store(), 2
+				c.cfg.Handler = steps.Handler(func(ctx context.Context, r *steps.Run) error {
+					_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) {
+						calls = append(calls, "a")
+						return 0, c.fail
+					}, steps.Undo(func(context.Context, steps.Reversal) error { calls = append(calls, "undo a"); return nil }))
+					return err
+				})
+				consume(t, c.cfg)
+				r, _, _ := db.Store().Record(t.Context(), driver.Key{Consumer: "trips", Raw: "trip"})
+				if got := strings.Join(calls, ", "); r.State != c.state || got != c.calls {
+					t.Errorf("the record is %v, called %s; wanted %v, %s", r.State, got, c.state, c.calls)
+				}
+			})
+		})
+	}
+}
+
+func answer(a semel.ProbeResult) semel.ProbeFunc {
+	return func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return a, nil }
+}

@@ -39,8 +39,10 @@
 // # Rules
 //
 // The engine's policy should be semel.Resume, the default: the journal knows better than the record what is in doubt.
-// With semel.Once an interrupted run is parked at once, and with semel.Probe the probe is asked about the whole run
-// before it goes on; both hold, but neither looks at the steps.
+// With semel.Once a run that was interrupted or failed is parked at once. With semel.Probe the probe is asked about the
+// whole run before it goes on: not applied resumes it, forward or backward as the journal says, but applied completes it
+// whatever became of its steps. Keys with versions: a newer version has a journal of its own, and leaves the steps of an
+// interrupted older one as they are.
 //
 // A [Run] belongs to one goroutine; only Each runs things at the same time. Whoever loses the lease stops: no further
 // step or compensation is called, and semel.ErrFenced comes back.

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/semel-dev/semel"
 )
@@ -45,6 +46,9 @@ func (e *ItemsError) Error() string {
 	return b.String()
 }
 
+// errItemGone is the failure of an item whose call never returned.
+var errItemGone = errors.New("the item ended its goroutine")
+
 // Parallel is how many items of one [Each] run at the same time. Defaults to 8.
 func Parallel(n int) StepOption { return func(c *stepConfig) { c.many = max(n, 1) } }
 
@@ -58,8 +62,8 @@ func UndoItem[I any](g func(ctx context.Context, item I, u Reversal) error) Step
 // others, at their items' places. The next attempt, and a redrive of the message's letter, runs the failed ones only.
 //
 // The error is semel.Permanent when it is for all failed items (a letter at once), and an ordinary one when a retry may
-// mend some. An id that is there twice is an error: an id names one item for good, so a position is no id. An item's
-// panic is its failure.
+// mend some. An id that is there twice is an error: an id names one item for good, so a position is no id. An item that is
+// missing in a later attempt is an unknown step, which parks the run. An item's panic is its failure.
 func Each[I, T any](
 	ctx context.Context, r *Run, name string, items []I, id func(item I) string,
 	f func(ctx context.Context, item I, key string) (T, error), opts ...StepOption,
@@ -72,7 +76,7 @@ func Each[I, T any](
 	results, failures := make([]T, len(items)), make([]error, len(items))
 	names := make([]string, len(items))
 	for i := range items {
-		names[i] = name + "/" + id(items[i])
+		names[i], failures[i] = name+"/"+id(items[i]), errItemGone
 	}
 	if err := r.reserve(names...); err != nil {
 		return nil, fmt.Errorf("items of step %q: %w", name, err)
@@ -88,7 +92,7 @@ func Each[I, T any](
 			}
 		}()
 		p, err := r.reached(names[i], mine)
-		switch {
+		switch { // each assigns: an item without an answer has failed
 		case err != nil:
 			failures[i] = err
 		case ctx.Err() != nil && !p.memo && !r.collecting:
@@ -122,7 +126,7 @@ func itemUndo[I any](c *stepConfig) (func(ctx context.Context, item I, u Reversa
 	return g, nil
 }
 
-// inParallel calls f with 0 to n-1, many at a time.
+// inParallel calls f with 0 to n-1, many at a time. A call that ends its goroutine (runtime.Goexit) ends no other.
 func inParallel(n, many int, f func(i int)) {
 	if many = min(many, n); many <= 1 {
 		for i := range n {
@@ -130,20 +134,18 @@ func inParallel(n, many int, f func(i int)) {
 		}
 		return
 	}
-	next := make(chan int)
+	var next atomic.Int64
 	var wg sync.WaitGroup
+	work := func() {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			f(i)
+		}
+	}
 	for range many {
-		wg.Go(func() {
-			for i := range next {
-				f(i)
-			}
-		})
+		wg.Go(work)
 	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
 	wg.Wait()
+	work() // what is left when all of them ended their goroutines
 }
 
 // itemsError joins the failures of items, with the marks that hold for all of them; nil when there is none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/steps"
 )
 
@@ -125,6 +127,20 @@ func TestEachIsBounded(t *testing.T) {
 	}
 }
 
+// TestItemsThatEndTheirGoroutine fail, and take no other item with them.
+func TestItemsThatEndTheirGoroutine(t *testing.T) {
+	g := newRig(t)
+	g.has(g.attempt(func(ctx context.Context, r *steps.Run) error {
+		_, err := steps.Each(ctx, r, "items", itemsOf(20), sku, func(_ context.Context, i item, _ string) (int, error) {
+			if i.N%10 == 3 {
+				runtime.Goexit()
+			}
+			return 0, nil
+		}, steps.Parallel(4))
+		return err
+	}), "2 of 20 items failed: sku-3 (the item ended its goroutine), sku-13")
+}
+
 // TestEachIsUndone: the items of a run that fails for good are undone, those that failed among them.
 func TestEachIsUndone(t *testing.T) {
 	g, s := newRig(t), &shop{}
@@ -223,6 +239,29 @@ func TestEachMarks(t *testing.T) {
 		})
 		if m := semel.MarksOf(err); !c.want(m) {
 			t.Errorf("%s: the marks are %+v", name, m)
+		}
+	}
+}
+
+// BenchmarkRun is a run of ten steps with compensations on the store in memory.
+func BenchmarkRun(b *testing.B) {
+	store := memory.NewStore()
+	for i := range b.N {
+		_, _, err := semel.Do(b.Context(), store, semel.Key{Consumer: "bench", Raw: fmt.Sprint(i)},
+			func(ctx context.Context, a *semel.Attempt) (any, error) {
+				return nil, steps.With(ctx, a, func(ctx context.Context, r *steps.Run) error {
+					for n := range 10 {
+						_, err := steps.Do(ctx, r, fmt.Sprint("step-", n), func(context.Context, string) (int, error) { return n, nil },
+							steps.Undo(func(context.Context, steps.Reversal) error { return nil }))
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		if err != nil {
+			b.Fatal(err)
 		}
 	}
 }

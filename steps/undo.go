@@ -159,7 +159,9 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 		}
 		m := semel.MarksOf(err)
 		if m.Unavailable {
-			return semel.Unavailable(semel.RetryAfter(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), max(m.After, time.Second)))
+			// What is in doubt is in the journal: under the policy Once the run must not be parked for it.
+			err = semel.RetryAfter(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), max(m.After, time.Second))
+			return semel.NotApplied(semel.Unavailable(err))
 		}
 		if m.Deferred || errors.Is(cause, semel.ErrDraining) {
 			return r.later(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), m.After)

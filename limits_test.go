@@ -181,8 +181,7 @@ func TestRates(t *testing.T) {
 				for i := range 100 {
 					m := msg(fmt.Sprint("m", i))
 					if name == "group" {
-						m.Headers = map[string]string{"group": "g"}
-						m.Group = fmt.Sprint("g")
+						m.Group = "g"
 					}
 					r.send(m)
 				}

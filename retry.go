@@ -161,17 +161,17 @@ func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
 }
 
 // class is what the handler named; Failed when it named none.
-func (o *outcomeError) class() machine.Class {
+func (e *outcomeError) class() machine.Class {
 	switch {
-	case o.drop:
+	case e.drop:
 		return machine.Dropped
-	case o.parked:
+	case e.parked:
 		return machine.Parked
-	case o.permanent:
+	case e.permanent:
 		return machine.Permanent
-	case o.unavailable:
+	case e.unavailable:
 		return machine.Unavailable
-	case o.busy:
+	case e.busy:
 		return machine.Deferred
 	}
 	return machine.Failed

@@ -2,13 +2,10 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -116,9 +113,7 @@ func (r *sendRows) add(p *pipeline, queue int32, m *driver.Message) error {
 	}
 	id := m.ID
 	if id == "" {
-		if id, err = newID(); err != nil {
-			return err
-		}
+		id = driver.NewMessageID()
 	}
 	if r.bytes > 0 && r.bytes+len(m.Body) > sendBytes {
 		r.flush(p)
@@ -175,16 +170,7 @@ func checkMessage(m *driver.Message) error {
 	if len(m.Body) > maxBody {
 		return fmt.Errorf("body of %d bytes: at most %d; keep it elsewhere and send where it is", len(m.Body), maxBody)
 	}
-	return checkHeaders(m.Headers)
-}
-
-func checkHeaders(h map[string]string) error {
-	for k, v := range h {
-		if !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return fmt.Errorf("header %q: %q is not UTF-8: encode it (percent or base64), or put it into the body", k, v)
-		}
-	}
-	return nil
+	return driver.CheckHeaders(m.Headers)
 }
 
 // headersJSON is what is kept of headers: JSON as bytes, because jsonb refuses NUL and text depends on the database's
@@ -208,13 +194,4 @@ func readHeaders(b []byte) (h map[string]string, err error) {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
 	return h, nil
-}
-
-// newID makes an id for a message that has none: 128 random bits.
-func newID() (string, error) {
-	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("make a message id: %w", err)
-	}
-	return hex.EncodeToString(b[:]), nil
 }

@@ -2,14 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -113,7 +110,7 @@ func (t *txn) send(m []driver.Message) error {
 }
 
 func (t *txn) accept(q *queueRow, m *driver.Message) error {
-	if err := checkHeaders(m.Headers); err != nil {
+	if err := driver.CheckHeaders(m.Headers); err != nil {
 		return err
 	}
 	headers, err := headersJSON(m.Headers)
@@ -122,9 +119,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	}
 	id, sent := m.ID, m.SentAt
 	if id == "" {
-		if id, err = newID(); err != nil {
-			return err
-		}
+		id = driver.NewMessageID()
 	}
 	if sent.IsZero() {
 		sent = t.now
@@ -164,17 +159,6 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	return err
 }
 
-// checkHeaders refuses what headersJSON would not keep exactly: two headers that differ would come back as one, and keys
-// are made of headers.
-func checkHeaders(h map[string]string) error {
-	for k, v := range h {
-		if !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return fmt.Errorf("header %q: %q is not UTF-8: encode it (percent or base64), or put it into the body", k, v)
-		}
-	}
-	return nil
-}
-
 func headersJSON(h map[string]string) (any, error) {
 	if len(h) == 0 {
 		return nil, nil
@@ -196,13 +180,4 @@ func readHeaders(v any) (map[string]string, error) {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
 	return h, nil
-}
-
-// newID makes an id for a message that has none: 128 random bits.
-func newID() (string, error) {
-	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("make a message id: %w", err)
-	}
-	return hex.EncodeToString(b[:]), nil
 }

@@ -55,9 +55,10 @@ func WithProbe(p ProbeFunc) DoOption {
 // ErrBusy.
 func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 
-// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrUnanswered, and fn
-// did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends. Waiting for
-// somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx is done.
+// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrUnanswered,
+// and fn did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends.
+// Waiting for somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx
+// is done.
 func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.claimWait = d } }
 
 // Do gives any function the guarantee of a consumer, without a queue: an HTTP handler, a cron job, the start of a
@@ -66,9 +67,9 @@ func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.c
 //
 // Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
 // until the lease or ctx ends; it never repeats fn. Errors: what fn returned (the key is released and can be tried
-// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate; ErrFenced when the lease
-// was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known, or the claim was not
-// answered (WithClaimTimeout).
+// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate;
+// ErrFenced when the lease was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known,
+// or the claim was not answered (WithClaimTimeout).
 func Do[T any](
 	ctx context.Context, s Store, k Key, fn func(context.Context, *Attempt) (T, error), opts ...DoOption,
 ) (T, Decision, error) {

@@ -48,8 +48,8 @@ func TestFM34_ClaimTimeout(t *testing.T) {
 	}
 }
 
-// TestClaimTimeoutIsOfSilence: a store that answers late but in time is not given up, and waiting for somebody else's run is
-// not counted.
+// TestClaimTimeoutIsOfSilence: a store that answers late but in time is not given up, and waiting for somebody else's
+// run is not counted.
 func TestClaimTimeoutIsOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &dumb{Store: memory.NewStore(), until: time.Now().Add(3 * time.Second), gone: true}

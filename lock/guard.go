@@ -38,11 +38,11 @@ func Guard(ctx context.Context, db Execer, update string, args ...any) error {
 	return nil
 }
 
-// CheckHeader compares the token of a request with the newest that the resource has seen, and answers the newer one to be
-// stored with the resource, in the same transaction as the write. ErrStale: refuse the request (409 Conflict).
+// CheckHeader compares the token of a request with the newest that the resource has seen, and answers the newer one to
+// be stored with the resource, in the same transaction as the write. ErrStale: refuse the request (409 Conflict).
 //
-// Any other error: the header is missing, given twice, or no token; refuse the request too (400 Bad Request). The token is
-// the sender's word: it keeps slow holders out, not liars.
+// Any other error: the header is missing, given twice, or no token; refuse the request too (400 Bad Request). The token
+// is the sender's word: it keeps slow holders out, not liars.
 func CheckHeader(r *http.Request, seen uint64) (token uint64, err error) {
 	values := r.Header.Values(HeaderName)
 	if len(values) != 1 {

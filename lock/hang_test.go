@@ -44,8 +44,8 @@ func (s *hanging) Finish(ctx context.Context, f ...semeldriver.Finish) ([]semeld
 	return s.Store.Finish(ctx, f...)
 }
 
-// TestFM9_HolderIsToldInTime: an extension that hangs does not keep the holder from hearing at its own deadline that the
-// lock is lost; somebody else may have it from then on.
+// TestFM9_HolderIsToldInTime: an extension that hangs does not keep the holder from hearing at its own deadline that
+// the lock is lost; somebody else may have it from then on.
 func TestFM9_HolderIsToldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hanging{Store: memory.NewStore()}

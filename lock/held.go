@@ -105,10 +105,10 @@ func (h *Held) silent() bool {
 	return h.l.o.MaxHold > 0 && time.Since(h.word) > h.l.o.MaxHold
 }
 
-// Extend renews the lease now, and tells that the holder is alive (Options.MaxHold). Without a MaxHold nobody has to call
-// it: the heartbeat renews the lease anyway. It blocks for a third of the lease at most, and does not retry. ErrLost:
-// somebody else has the lock, or it was unlocked; the context has ended. Any other error: it is not known, and can be
-// asked again.
+// Extend renews the lease now, and tells that the holder is alive (Options.MaxHold). Without a MaxHold nobody has to
+// call it: the heartbeat renews the lease anyway. It blocks for a third of the lease at most, and does not retry.
+// ErrLost: somebody else has the lock, or it was unlocked; the context has ended. Any other error: it is not known, and
+// can be asked again.
 func (h *Held) Extend(ctx context.Context) error {
 	h.mu.Lock()
 	h.word = time.Now()
@@ -142,8 +142,8 @@ func (h *Held) extend(ctx context.Context) error {
 	return fmt.Errorf("extend lock %q: the store did not answer", h.Name())
 }
 
-// deadline is until when the holder relies on a lease that was asked for at the time sent: a tenth less than it lasts, and
-// a second at most, so that what it began in time has also ended (protocol section 1, law 7).
+// deadline is until when the holder relies on a lease that was asked for at the time sent: a tenth less than it lasts,
+// and a second at most, so that what it began in time has also ended (protocol section 1, law 7).
 func (l *Locker) deadline(sent time.Time) time.Time {
 	return sent.Add(l.o.Lease - min(l.o.Lease/10, time.Second))
 }
@@ -152,9 +152,9 @@ func (l *Locker) deadline(sent time.Time) time.Time {
 func (l *Locker) patience() time.Duration { return max(l.o.Lease/3, 50*time.Millisecond) }
 
 // Unlock gives the lock back. It stops the heartbeat first, and retries an unanswered write until the lease or ctx has
-// ended; the first try is made even if ctx has ended already, because who gives up still has to clean up. After an error
-// the lock becomes free when its lease ends, and Unlock may be called again. Unlocking a lock that somebody else took over
-// meanwhile changes nothing and is no error, nor is unlocking twice.
+// ended; the first try is made even if ctx has ended already, because who gives up still has to clean up. After an
+// error the lock becomes free when its lease ends, and Unlock may be called again. Unlocking a lock that somebody else
+// took over meanwhile changes nothing and is no error, nor is unlocking twice.
 func (h *Held) Unlock(ctx context.Context) error {
 	h.end(context.Canceled)
 	<-h.done
@@ -163,7 +163,9 @@ func (h *Held) Unlock(ctx context.Context) error {
 	if h.unlocked {
 		return nil
 	}
-	f := driver.Finish{Hold: h.hold, Final: driver.Release, Ran: driver.NotApplied, Refund: true, Keep: h.l.o.Keep, Reason: "unlocked"}
+	f := driver.Finish{
+		Hold: h.hold, Final: driver.Release, Ran: driver.NotApplied, Refund: true, Keep: h.l.o.Keep, Reason: "unlocked",
+	}
 	first := context.WithoutCancel(ctx)
 	for try, pause := first, 5*time.Millisecond; ; try, pause = ctx, min(2*pause, time.Second) {
 		once, cancel := context.WithTimeout(try, h.l.patience())

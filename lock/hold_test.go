@@ -13,8 +13,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestFM8_SilentHolder: with MaxHold a holder that hangs loses the lock, though its process lives on; one that speaks up in
-// time keeps it.
+// TestFM8_SilentHolder: with MaxHold a holder that hangs loses the lock, though its process lives on; one that speaks
+// up in time keeps it.
 func TestFM8_SilentHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
@@ -42,8 +42,8 @@ func TestFM8_SilentHolder(t *testing.T) {
 	})
 }
 
-// TestEpoch: after a store lost data its tokens begin anew; a greater epoch makes them greater than all before, and they
-// still fit where SQL keeps them.
+// TestEpoch: after a store lost data its tokens begin anew; a greater epoch makes them greater than all before, and
+// they still fit where SQL keeps them.
 func TestEpoch(t *testing.T) {
 	before := locker(t, memory.NewStore(), lock.Options{})
 	var old *lock.Held

@@ -15,8 +15,8 @@ import (
 // ErrHeld reports that somebody else holds the lock.
 var ErrHeld = errors.New("lock is held by somebody else")
 
-// ErrLost is the cause of the end of a holder's context: the lock was taken over, or its lease was not extended in time.
-// It matches nothing of package semel.
+// ErrLost is the cause of the end of a holder's context: the lock was taken over, or its lease was not extended in
+// time. It matches nothing of package semel.
 var ErrLost = errors.New("lock was lost")
 
 // ErrNotLock reports that what the store keeps under the name of a lock is none: another program, or a consumer, uses
@@ -36,8 +36,8 @@ type Options struct {
 	// Keep is how long the record of an unlocked lock stays in the store; its token grows on regardless. Defaults to one
 	// day.
 	Keep time.Duration
-	// MaxHold is how long the heartbeat extends a lock whose holder says nothing: a holder that hangs loses it when the lease
-	// ends then. Each [Held.Extend] starts it anew. Defaults to 0: as long as the process lives.
+	// MaxHold is how long the heartbeat extends a lock whose holder says nothing: a holder that hangs loses it when the
+	// lease ends then. Each [Held.Extend] starts it anew. Defaults to 0: as long as the process lives.
 	MaxHold time.Duration
 	// Epoch is what the highest bits of the tokens are, 0 to 127. Raise it by one for all holders of a store that was
 	// restored from a backup, or that failed over to a replica which missed writes: it may hand out tokens that it gave to
@@ -84,10 +84,10 @@ func New(s driver.Store, o Options) (*Locker, error) {
 }
 
 // Acquire takes the lock, and waits while somebody else holds it until ctx is done (then the error wraps ErrHeld and
-// ctx's cause). Nobody queues: of several who wait anybody may be the next. It retries unanswered requests by itself, with
-// the same nonce, so that what was applied without an answer is ours; after an error the lock can stay held until its lease
-// ends. The lease is extended in the background until [Held.Unlock]; ctx bounds the acquiring only. ErrNotLock: the name
-// is taken by something else.
+// ctx's cause). Nobody queues: of several who wait anybody may be the next. It retries unanswered requests by itself,
+// with the same nonce, so that what was applied without an answer is ours; after an error the lock can stay held until
+// its lease ends. The lease is extended in the background until [Held.Unlock]; ctx bounds the acquiring only.
+// ErrNotLock: the name is taken by something else.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -98,10 +98,10 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Held, error) {
 	return l.acquire(ctx, name, false)
 }
 
-// Do runs fn while it holds the lock, and unlocks however fn ends. The context of fn ends with cause ErrLost when the lock
-// is lost. Errors are those of Acquire (fn did not run), else those of fn, unchanged or joined with more: ErrLost when the
-// lock was lost before fn returned, also when fn returned nil, because somebody else may have held it at the same time; and
-// that of a failed unlocking.
+// Do runs fn while it holds the lock, and unlocks however fn ends. The context of fn ends with cause ErrLost when the
+// lock is lost. Errors are those of Acquire (fn did not run), else those of fn, unchanged or joined with more: ErrLost
+// when the lock was lost before fn returned, also when fn returned nil, because somebody else may have held it at the
+// same time; and that of a failed unlocking.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, h *Held) error) (err error) {
 	h, err := l.Acquire(ctx, name)
 	if err != nil {

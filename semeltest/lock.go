@@ -27,10 +27,10 @@ type LockSetup struct {
 // LockFactory opens an empty store that shares no records with those of other calls; see [StoreFactory].
 type LockFactory func(t testing.TB) LockSetup
 
-// RunLock tests that locks on a store exclude each other, are extended, expire, can be taken over and spend their tokens
-// (protocol section 9). Package lock has no code of any store: what differs is how a store decides, in which order, and
-// by which clock. No case depends on the speed of the machine: whether two hold a lock at once is judged by their own
-// deadlines.
+// RunLock tests that locks on a store exclude each other, are extended, expire, can be taken over and spend their
+// tokens (protocol section 9). Package lock has no code of any store: what differs is how a store decides, in which
+// order, and by which clock. No case depends on the speed of the machine: whether two hold a lock at once is judged by
+// their own deadlines.
 func RunLock(t *testing.T, open LockFactory) { runCases(t, lockCases(), lockDefaults(open)) }
 
 // CheckLock runs the same suite, one case after the other, and returns the failures instead of failing t.
@@ -132,7 +132,8 @@ func stillHeld(t testing.TB, l *lock.Locker, why string) {
 	}
 }
 
-// unlock unlocks, and answers how often it had to try: a slow machine may not answer within the patience of a short lease.
+// unlock unlocks, and answers how often it had to try: a slow machine may not answer within the patience of a short
+// lease.
 func unlock(t testing.TB, h *lock.Held) (tries int) {
 	t.Helper()
 	var err error

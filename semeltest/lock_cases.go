@@ -76,8 +76,8 @@ func testUnlock(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, a, second))
 }
 
-// testHeldOn: a lock outlives its lease several times while its holder lives. A machine that stands still may lose it all
-// the same; then the holder is told, and it is tried with a longer lease.
+// testHeldOn: a lock outlives its lease several times while its holder lives. A machine that stands still may lose it
+// all the same; then the holder is told, and it is tried with a longer lease.
 func testHeldOn(t testing.TB, s LockSetup) {
 	other := newLocker(t, s.Other, ages)
 	for lease := s.Lease; ; lease *= 2 {
@@ -106,8 +106,8 @@ func testHeldOn(t testing.TB, s LockSetup) {
 	}
 }
 
-// testTakeover: a holder that stands still loses the lock when its lease ends, and not before; is told; and can do the next
-// holder no harm, however often it tries. It asks the store once to unlock (S2-15).
+// testTakeover: a holder that stands still loses the lock when its lease ends, and not before; is told; and can do the
+// next holder no harm, however often it tries. It asks the store once to unlock (S2-15).
 func testTakeover(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	stalled := acquireLock(t, newLocker(t, w, s.Lease))
@@ -303,8 +303,8 @@ func testNotLock(t testing.TB, s LockSetup) {
 	}
 }
 
-// testLockDo: the error of the function comes back as it was, whatever unlocking does; panics go on; nothing stays locked;
-// and who did not get the lock unlocks nothing.
+// testLockDo: the error of the function comes back as it was, whatever unlocking does; panics go on; nothing stays
+// locked; and who did not get the lock unlocks nothing.
 func testLockDo(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)

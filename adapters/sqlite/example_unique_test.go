@@ -11,9 +11,10 @@ import (
 	"github.com/semel-dev/semel/adapters/sqlite"
 )
 
-// A unique business key in the table itself is the last line of defence: it holds where the idempotency key fails, as with
-// a producer that gives the same order a new message id while only ids are compared. What it refuses is a duplicate and no
-// failure: Drop completes the message without an effect, so that nothing is retried and nobody is called.
+// A unique business key in the table itself is the last line of defence: it holds where the idempotency key fails, as
+// with a producer that gives the same order a new message id while only ids are compared. What it refuses is a
+// duplicate and no failure: Drop completes the message without an effect, so that nothing is retried and nobody is
+// called.
 func Example_uniqueBusinessKey() {
 	if err := uniqueBusinessKey(context.Background()); err != nil {
 		fmt.Println(err)

@@ -106,8 +106,8 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// decode reads a stored answer. What cannot be read or sent is an error: it must not become a run (FM59), nor a panic of
-// the server.
+// decode reads a stored answer. What cannot be read or sent is an error: it must not become a run (FM59), nor a panic
+// of the server.
 func decode(raw []byte) (*answer, error) {
 	if len(raw) == 0 {
 		return nil, errors.New("there is no stored answer")
@@ -127,8 +127,8 @@ func decode(raw []byte) (*answer, error) {
 // errTooLong is what a handler's Write answers beyond the limit.
 var errTooLong = errors.New("edgehttp: the answer is longer than Options.MaxBody")
 
-// catcher is the http.ResponseWriter of a handler whose answer is stored first. It cannot flush or hijack, and says so: it
-// is neither http.Flusher nor http.Hijacker, and http.ResponseController answers http.ErrNotSupported.
+// catcher is the http.ResponseWriter of a handler whose answer is stored first. It cannot flush or hijack, and says so:
+// it is neither http.Flusher nor http.Hijacker, and http.ResponseController answers http.ErrNotSupported.
 type catcher struct {
 	header http.Header
 	sent   http.Header // as they were when the status was written

@@ -11,8 +11,8 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// HeaderKey is the request header that carries the key; HeaderReplayed is "true" on an answer that was stored before, as
-// Stripe's.
+// HeaderKey is the request header that carries the key; HeaderReplayed is "true" on an answer that was stored before,
+// as Stripe's.
 const (
 	HeaderKey      = "Idempotency-Key"
 	HeaderReplayed = "Idempotent-Replayed"
@@ -23,9 +23,9 @@ const maxKey = 255
 
 var errNoKey = errors.New("header Idempotency-Key is missing")
 
-// keyOf reads the key. The draft makes it a string of structured fields (RFC 9651, section 3.3.3), which is quoted; most
-// clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with these it
-// could be half of a string, a list that a proxy made of two headers, or a key with parameters.
+// keyOf reads the key. The draft makes it a string of structured fields (RFC 9651, section 3.3.3), which is quoted;
+// most clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with
+// these it could be half of a string, a list that a proxy made of two headers, or a key with parameters.
 func keyOf(r *http.Request) (string, error) {
 	values := r.Header.Values(HeaderKey)
 	switch {

@@ -41,8 +41,8 @@ func leased(t *testing.T, fn func(ctx context.Context, a *semel.Attempt, s *deaf
 	})
 }
 
-// TestFM02_ZombieSendsNothing: a process that stood still while its lease ended sends nothing when it wakes up: neither with
-// the context of the run, nor with one that does not end with it.
+// TestFM02_ZombieSendsNothing: a process that stood still while its lease ended sends nothing when it wakes up: neither
+// with the context of the run, nor with one that does not end with it.
 func TestFM02_ZombieSendsNothing(t *testing.T) {
 	leased(t, func(ctx context.Context, _ *semel.Attempt, s *deaf) {
 		base := &sent{}
@@ -66,8 +66,8 @@ func TestFM02_ZombieSendsNothing(t *testing.T) {
 	})
 }
 
-// TestFM02_AnswerIsAwaitedUntilTheLeaseEnds: however often it was extended meanwhile; and also when the handler passed a
-// context that does not end with the run.
+// TestFM02_AnswerIsAwaitedUntilTheLeaseEnds: however often it was extended meanwhile; and also when the handler passed
+// a context that does not end with the run.
 func TestFM02_AnswerIsAwaitedUntilTheLeaseEnds(t *testing.T) {
 	leased(t, func(ctx context.Context, a *semel.Attempt, s *deaf) {
 		began := time.Now()
@@ -80,7 +80,8 @@ func TestFM02_AnswerIsAwaitedUntilTheLeaseEnds(t *testing.T) {
 		if !errors.Is(err, semel.ErrFenced) {
 			t.Errorf("%v, want ErrFenced", err)
 		}
-		if took, ended := time.Since(began), time.Since(a.LeaseUntil()); took < 55*time.Second || ended < 0 || ended > time.Second {
+		took, ended := time.Since(began), time.Since(a.LeaseUntil())
+		if took < 55*time.Second || ended < 0 || ended > time.Second {
 			t.Errorf("given up after %v, %v after the end of the lease", took, ended)
 		}
 	})
@@ -115,7 +116,8 @@ func (duplexBody) Write(p []byte) (int, error) { return len(p), nil }
 func TestUpgrade(t *testing.T) {
 	leased(t, func(ctx context.Context, _ *semel.Attempt, _ *deaf) {
 		base := &sent{serve: func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: duplexBody{hangingBody{r.Context()}}, Request: r}, nil
+			body := duplexBody{hangingBody{r.Context()}}
+			return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: body, Request: r}, nil
 		}}
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://bank/stream", http.NoBody)
 		if err != nil {

@@ -43,17 +43,17 @@ type Options struct {
 	// semel.FingerprintJSON chooses fields of a body. Defaults to method, target, content type and body, byte for byte.
 	Fingerprint func(r *http.Request, body []byte) semel.Fingerprint
 	// Stored says which answers are kept and replayed. An answer that is not kept says that nothing happened: the next
-	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as Stripe keeps
-	// it: whether the effect happened before the failure only the handler knows, and one that is sure that it did not says
-	// 503 (or panics where it may have, see [Middleware]).
+	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as Stripe
+	// keeps it: whether the effect happened before the failure only the handler knows, and one that is sure that it did
+	// not says 503 (or panics where it may have, see [Middleware]).
 	Stored func(status int) bool
 	// MaxBody bounds the body of a request and of an answer, in bytes: both are held in memory, the answer until it is
 	// stored. A larger request gets 413 before anything is claimed. Of a larger answer only that it was given is kept; see
 	// [Middleware]. Defaults to 1 MiB.
 	MaxBody int64
-	// MaxRuntime bounds the handler: its context ends (cause semel.ErrTimeout), and its claim is no longer extended, so that
-	// one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has to be
-	// recorded. Defaults to 30 s.
+	// MaxRuntime bounds the handler: its context ends (cause semel.ErrTimeout), and its claim is no longer extended, so
+	// that one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has
+	// to be recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
 	// Retention is how long a key is remembered. Defaults to semel's 14 days (Stripe: 24 h at least).
 	Retention time.Duration
@@ -75,13 +75,13 @@ var notApplied = []int{http.StatusConflict, http.StatusTooEarly, http.StatusTooM
 // answer that a retry would not see again. It is therefore held in memory up to Options.MaxBody; a handler that writes
 // more gets an error from Write, and the client 500; the key then answers 500 for good, because the effect happened.
 //
-// What a handler may do with its http.ResponseWriter follows from that. Status, headers, body and trailers are kept, for
-// replays and for the first answer alike. Informational answers (1xx) are not sent. It cannot be flushed, hijacked or given
-// deadlines (http.ErrNotSupported): event streams and upgrades have no place behind a key.
+// What a handler may do with its http.ResponseWriter follows from that. Status, headers, body and trailers are kept,
+// for replays and for the first answer alike. Informational answers (1xx) are not sent. It cannot be flushed, hijacked
+// or given deadlines (http.ErrNotSupported): event streams and upgrades have no place behind a key.
 //
-// A panic is answered with 500 and not stored: the next request with the key runs the handler again with the same effect
-// key, and Attempt.Unknown tells it that an earlier run may have had its effect; with Options.Takeover Once the key is
-// parked for a person instead. http.ErrAbortHandler goes on to the server, which cuts the connection.
+// A panic is answered with 500 and not stored: the next request with the key runs the handler again with the same
+// effect key, and Attempt.Unknown tells it that an earlier run may have had its effect; with Options.Takeover Once the
+// key is parked for a person instead. http.ErrAbortHandler goes on to the server, which cuts the connection.
 //
 // The handler finds its semel.Attempt in the request's context ([semel.AttemptFrom]).
 type Middleware struct{ o Options }

@@ -43,7 +43,8 @@ func post(h http.Handler, key, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestSharedHeaders: what a middleware around this one has added to headers that everybody adds to stays, and is not kept.
+// TestSharedHeaders: what a middleware around this one has added to headers that everybody adds to stays, and is not
+// kept.
 func TestSharedHeaders(t *testing.T) {
 	inner := wrap(t, Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Vary", "Accept")
@@ -195,8 +196,8 @@ func TestFM58_StoreLimit(t *testing.T) {
 	}
 }
 
-// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not for ever; what it
-// answers at last is nobody's answer.
+// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not for ever; what
+// it answers at last is nobody's answer.
 func TestFM8_HangingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32

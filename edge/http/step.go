@@ -22,8 +22,8 @@ func WithStep(ctx context.Context, step string) context.Context {
 	return context.WithValue(ctx, stepKey{}, step)
 }
 
-// StepError reports a second, different request under one key: the other side would refuse it, or answer it as if it had
-// been the first, and its effect would never happen. Nothing was sent.
+// StepError reports a second, different request under one key: the other side would refuse it, or answer it as if it
+// had been the first, and its effect would never happen. Nothing was sent.
 type StepError struct {
 	// Step is the name of the step; "" = the request had none.
 	Step string
@@ -80,8 +80,8 @@ func describe(r *http.Request) (c call, err error) {
 }
 
 // register notes that an attempt sends a request as a step, or answers a *StepError when it sent another one before. An
-// identical request is a repetition. Of bodies that can be read once only it is not known; with a name they are taken for
-// repetitions, because who gave the name says so.
+// identical request is a repetition. Of bodies that can be read once only it is not known; with a name they are taken
+// for repetitions, because who gave the name says so.
 func (t *Transport) register(a *semel.Attempt, step string, c call) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

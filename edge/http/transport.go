@@ -16,12 +16,12 @@ import (
 // Transport is an http.RoundTripper for what handlers call. It finds the attempt in the request's context
 // ([semel.AttemptFrom]) and does two things.
 //
-// Requests that change something get the header Idempotency-Key with the attempt's effect key: the same in every attempt,
-// redelivery and redrive, so that the other side can tell a repetition. The step's name comes from [WithStep]. One request
-// of an attempt may go without a name, as often as it is repeated; a second, different one is refused with a *[StepError],
-// because both would have one key. Repetitions by http.Client (a redirect with 307 or 308) and by http.Transport (which
-// repeats requests that have such a key when a connection breaks) keep the key. A key that the caller set stays, also an
-// empty list, which sends none.
+// Requests that change something get the header Idempotency-Key with the attempt's effect key: the same in every
+// attempt, redelivery and redrive, so that the other side can tell a repetition. The step's name comes from [WithStep].
+// One request of an attempt may go without a name, as often as it is repeated; a second, different one is refused with
+// a *[StepError], because both would have one key. Repetitions by http.Client (a redirect with 307 or 308) and by
+// http.Transport (which repeats requests that have such a key when a connection breaks) keep the key. A key that the
+// caller set stays, also an empty list, which sends none.
 //
 // No request is sent when the lease of the attempt has ended: somebody else may run the key by then, and a process that
 // stood still would be the second to act (FM2). Nothing is sent then, and the error matches semel.ErrFenced, as it does
@@ -29,15 +29,15 @@ import (
 // extended meanwhile. A request that was on its way when the lease ended may still arrive: it is the key that makes it
 // harmless. Without a lease (an open transaction holds the key) only the key is put on.
 //
-// Requests without an attempt in their context pass unchanged. The zero value is ready to use; use one Transport for all
-// requests to a host, because each knows only what it sent itself. It must not be copied.
+// Requests without an attempt in their context pass unchanged. The zero value is ready to use; use one Transport for
+// all requests to a host, because each knows only what it sent itself. It must not be copied.
 type Transport struct {
 	// Base sends. Defaults to http.DefaultTransport.
 	Base http.RoundTripper
 	// Methods get a key. Defaults to POST, PUT, PATCH and DELETE.
 	Methods []string
-	// Quoted sends the key as a string of structured fields, "key", which the draft wants. Defaults to false: the bare key,
-	// which Stripe and most others want.
+	// Quoted sends the key as a string of structured fields, "key", which the draft wants. Defaults to false: the bare
+	// key, which Stripe and most others want.
 	Quoted bool
 
 	mu    sync.Mutex

@@ -70,8 +70,8 @@ func send(ctx context.Context, c *http.Client, method, url, body string) (int, e
 	return resp.StatusCode, err
 }
 
-// TestS3_58_OneCharge: the first attempt charges and loses the answer, the second charges and fails afterwards, the third
-// succeeds, and the message is delivered once more: one key, one charge.
+// TestS3_58_OneCharge: the first attempt charges and loses the answer, the second charges and fails afterwards, the
+// third succeeds, and the message is delivered once more: one key, one charge.
 func TestS3_58_OneCharge(t *testing.T) {
 	s, srv := newStripe(t)
 	s.cut = true
@@ -289,8 +289,8 @@ func TestRedirects(t *testing.T) {
 	})
 }
 
-// TestConnectionBreaks: http.Transport itself repeats a request that has such a key, when the connection that it kept open
-// turns out to be closed: with the same key.
+// TestConnectionBreaks: http.Transport itself repeats a request that has such a key, when the connection that it kept
+// open turns out to be closed: with the same key.
 func TestConnectionBreaks(t *testing.T) {
 	s, srv := newStripe(t)
 	in(t, func(ctx context.Context, _ *semel.Attempt) {

@@ -101,8 +101,9 @@ const (
 	Skipped   Outcome = "skipped"
 )
 
-// ProcessMessage deals with one delivery. nil: acknowledge it, whether it took effect now or before. An error: it has to
-// come again, also when another consumer works on it at this moment (semel.ErrBusy), because that one may still fail.
+// ProcessMessage deals with one delivery. nil: acknowledge it, whether it took effect now or before. An error: it has
+// to come again, also when another consumer works on it at this moment (semel.ErrBusy), because that one may still
+// fail.
 func (c *IdempotentConsumer) ProcessMessage(ctx context.Context, msg *Message) error {
 	_, _, err := c.Handle(ctx, msg)
 	return err

@@ -11,8 +11,8 @@ import (
 
 // DistributedLock lets one of many processes in.
 type DistributedLock interface {
-	// AcquireLock waits for a lock until ctx is done. ttl is how long it outlives a holder that died; while the holder lives
-	// it is extended by itself.
+	// AcquireLock waits for a lock until ctx is done. ttl is how long it outlives a holder that died; while the holder
+	// lives it is extended by itself.
 	AcquireLock(ctx context.Context, key string, ttl time.Duration) (Lock, error)
 }
 
@@ -23,8 +23,8 @@ type Lock interface {
 	// Extend makes sure that the lock is held for the duration, unless this process stands still. lock.ErrLost: it is not
 	// ours any more.
 	Extend(duration time.Duration) error
-	// Token grows with every holder. A lock alone cannot stop a holder that stood still and wakes up too late: what it writes
-	// to has to compare the token (lock.Guard).
+	// Token grows with every holder. A lock alone cannot stop a holder that stood still and wakes up too late: what it
+	// writes to has to compare the token (lock.Guard).
 	Token() uint64
 }
 

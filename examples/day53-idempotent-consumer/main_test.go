@@ -117,12 +117,14 @@ func TestStrategies(t *testing.T) {
 		got []delivery
 	}{
 		"id": {ByID, []delivery{
-			{Message{ID: "1", Data: "a"}, Processed}, {Message{ID: "1", Data: "a"}, Duplicate}, {Message{ID: "2", Data: "a"}, Processed},
+			{Message{ID: "1", Data: "a"}, Processed}, {Message{ID: "1", Data: "a"}, Duplicate},
+			{Message{ID: "2", Data: "a"}, Processed},
 			{Message{ID: "1", Data: "b"}, mismatch}, {Message{ID: "1", Type: "t", Data: "a"}, mismatch},
 		}},
 		"version": {ByVersion, []delivery{
-			{Message{ID: "1", Version: 2}, Processed}, {Message{ID: "1", Version: 1}, Skipped}, {Message{ID: "1", Version: 10}, Processed},
-			{Message{ID: "1", Version: 9}, Skipped}, {Message{ID: "2", Version: 1}, Processed}, {Message{ID: "1", Version: 10, Data: "x"}, mismatch},
+			{Message{ID: "1", Version: 2}, Processed}, {Message{ID: "1", Version: 1}, Skipped},
+			{Message{ID: "1", Version: 10}, Processed}, {Message{ID: "1", Version: 9}, Skipped},
+			{Message{ID: "2", Version: 1}, Processed}, {Message{ID: "1", Version: 10, Data: "x"}, mismatch},
 		}},
 		"timestamp": {ByTimestamp, []delivery{
 			{Message{ID: "1", Timestamp: at(2)}, Processed}, {Message{ID: "1", Timestamp: at(1)}, Skipped},

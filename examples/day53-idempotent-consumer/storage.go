@@ -11,9 +11,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// IdempotencyStorage remembers what was processed. The consumer calls Once and nothing else: claim, run and record in one
-// call. The other four are what the exercise asks for, for tools and tests. "Is it processed? No: process it, then mark it"
-// is no guarantee: two consumers can both be told no, and one that dies before it marks leaves no trace.
+// IdempotencyStorage remembers what was processed. The consumer calls Once and nothing else: claim, run and record in
+// one call. The other four are what the exercise asks for, for tools and tests. "Is it processed? No: process it, then
+// mark it" is no guarantee: two consumers can both be told no, and one that dies before it marks leaves no trace.
 type IdempotencyStorage interface {
 	// Once runs the function for the first caller of a key, and answers everybody with its result.
 	Once(ctx context.Context, key string, run func(ctx context.Context) (any, error), opts ...semel.DoOption,
@@ -49,7 +49,9 @@ func (s *Storage) Once(
 	ctx context.Context, key string, run func(ctx context.Context) (any, error), opts ...semel.DoOption,
 ) (any, semel.Decision, error) {
 	opts = append([]semel.DoOption{semel.WithRetention(s.keep)}, opts...)
-	return semel.Do(ctx, s.store, s.key(key), func(ctx context.Context, _ *semel.Attempt) (any, error) { return run(ctx) }, opts...)
+	return semel.Do(ctx, s.store, s.key(key), func(ctx context.Context, _ *semel.Attempt) (any, error) {
+		return run(ctx)
+	}, opts...)
 }
 
 func (s *Storage) key(text string) semel.Key { return semel.Key{Consumer: s.scope, Raw: text} }
@@ -93,8 +95,8 @@ func (s *Storage) GetProcessedResult(ctx context.Context, messageID string) (res
 	return result, nil
 }
 
-// Cleanup removes the records that are past the time that they are kept, in batches that keep nobody waiting. It refuses to
-// forget more than that: each of those would be processed again if its duplicate came.
+// Cleanup removes the records that are past the time that they are kept, in batches that keep nobody waiting. It
+// refuses to forget more than that: each of those would be processed again if its duplicate came.
 func (s *Storage) Cleanup(ctx context.Context, olderThan time.Time) error {
 	if age := time.Since(olderThan); age < s.keep {
 		return fmt.Errorf("clean up: messages are kept for %v, and %v would forget younger ones", s.keep, age)

@@ -12,8 +12,8 @@ type Strategy func(msg *Message) (key string, opts []semel.DoOption, err error)
 
 var content = semel.FingerprintBody()
 
-// payload guards against one key with two payloads: the second is an error (semel.ErrMismatch), and never answered with the
-// result of the first.
+// payload guards against one key with two payloads: the second is an error (semel.ErrMismatch), and never answered with
+// the result of the first.
 func payload(msg *Message) (semel.DoOption, error) {
 	fp, err := content(&semel.Message{Body: []byte(semel.Tuple(msg.Type, msg.Data))})
 	return semel.WithFingerprint(fp), err
@@ -28,8 +28,8 @@ func ByID(msg *Message) (string, []semel.DoOption, error) {
 	return semel.Tuple(msg.ID), []semel.DoOption{fp}, err
 }
 
-// ByVersion takes the id for an entity whose messages replace each other: an older version than the one that was applied is
-// skipped.
+// ByVersion takes the id for an entity whose messages replace each other: an older version than the one that was
+// applied is skipped.
 func ByVersion(msg *Message) (string, []semel.DoOption, error) {
 	return versioned(msg, driver.IntVersion(int64(msg.Version)))
 }

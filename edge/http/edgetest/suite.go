@@ -1,5 +1,5 @@
-// Package edgetest tests the Idempotency-Key middleware of package edgehttp on a store, for authors of adapters: over real
-// connections, on a store that is opened twice, as two servers behind one address have it.
+// Package edgetest tests the Idempotency-Key middleware of package edgehttp on a store, for authors of adapters: over
+// real connections, on a store that is opened twice, as two servers behind one address have it.
 package edgetest
 
 import (

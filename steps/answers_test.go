@@ -1,0 +1,132 @@
+package steps_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/steps"
+)
+
+// silent is a store whose n-th write is not answered when until says so; it is applied all the same when applied says so.
+type silent struct {
+	driver.StepStore
+	until   func(n int) bool
+	applied bool
+	n       int
+	asked   [][]driver.StepWrite
+}
+
+func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
+	s.n++
+	s.asked = append(s.asked, slices.Clone(w))
+	if !s.until(s.n) {
+		return s.StepStore.WriteSteps(ctx, h, w...)
+	}
+	if s.applied {
+		_, _ = s.StepStore.WriteSteps(ctx, h, w...)
+	}
+	if s.n%2 == 0 {
+		return driver.Unknown, nil
+	}
+	return driver.Applied, errors.New("connection reset") // an error counts, whatever comes with it
+}
+
+// TestUnansweredWritesAreRepeated: the same write again, applied or not, until there is an answer (law 4).
+func TestUnansweredWritesAreRepeated(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		g := newRig(t)
+		st := &silent{StepStore: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
+		if err := g.attemptIn(t.Context(), st, func(ctx context.Context, r *steps.Run) error {
+			_, err := steps.Once(ctx, r, "pay", func(context.Context, string) (int, error) {
+				g.calls = append(g.calls, "pay")
+				return 7, nil
+			}, nil, steps.Undo(func(context.Context, steps.Reversal) error { return nil }))
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		g.called("pay")
+		if j := g.journal(); j != "pay:DONE" || st.n != 8 {
+			t.Errorf("after %d writes the journal is %s, wanted 8 and pay:DONE", st.n, j)
+		}
+		for i, w := range st.asked {
+			if first := st.asked[i/4*4]; len(w) != len(first) || w[0].Kind != first[0].Kind {
+				t.Errorf("write %d is %+v, the first was %+v", i, w, first)
+			}
+		}
+	}
+}
+
+// TestUnansweredForGood: when the context is over and the grace with it, the run stops and calls nothing more.
+func TestUnansweredForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t)
+		g.opts = nil
+		st := &silent{StepStore: g.store, until: func(int) bool { return true }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
+			_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 1, nil })
+			if !errors.Is(err, semel.ErrUnanswered) {
+				t.Errorf("the step answered %v", err)
+			}
+			return errors.Join(g.step(ctx, r, "b", nil), steps.Abort(errBroken))
+		})
+		g.called()
+		if !errors.Is(err, semel.ErrUnanswered) || semel.MarksOf(err).Permanent {
+			t.Errorf("the run answered %v, wanted ErrUnanswered", err)
+		}
+		if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Second {
+			t.Errorf("it gave up after %v", d)
+		}
+	})
+}
+
+// TestFencedContextStops: when the engine says that the lease is lost, nothing is written any more.
+func TestFencedContextStops(t *testing.T) {
+	g := newRig(t)
+	st := &silent{StepStore: g.store, until: func(int) bool { return false }}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
+		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { cancel(semel.ErrFenced); return 1, nil })
+		return err
+	})
+	if !errors.Is(err, semel.ErrFenced) || st.n != 0 {
+		t.Errorf("answered %v after %d writes", err, st.n)
+	}
+}
+
+// TestCompensationPutOff: a downstream that is busy or gone is nobody's failure: it is asked later, and nothing is counted.
+func TestCompensationPutOff(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want func(m semel.Marks) bool
+	}{
+		{semel.Deferred(errBroken, time.Minute), func(m semel.Marks) bool { return m.Deferred && m.After == time.Minute }},
+		{semel.Unavailable(errBroken), func(m semel.Marks) bool { return m.Unavailable && m.NotApplied && !m.Permanent }},
+		{semel.Permanent(errBroken), func(m semel.Marks) bool { return m.Parked }},
+		{semel.Drop("not today"), func(m semel.Marks) bool { return m.Deferred && !m.Dropped }},
+	} {
+		g := newRig(t)
+		err := g.attempt(func(ctx context.Context, r *steps.Run) error {
+			_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 0, steps.Abort(errBroken) },
+				steps.Undo(func(context.Context, steps.Reversal) error { return c.err }))
+			return err
+		})
+		if m := semel.MarksOf(err); !c.want(m) {
+			t.Errorf("after %v: %v, marks %+v", c.err, err, m)
+		}
+		rows, _ := g.store.Steps(t.Context(), g.last)
+		counted := rows[0].Failures > 0
+		if m := semel.MarksOf(c.err); counted == (m.Deferred || m.Unavailable) {
+			t.Errorf("after %v the journal counts %d failures", c.err, rows[0].Failures)
+		}
+	}
+}

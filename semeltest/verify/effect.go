@@ -44,8 +44,8 @@ var (
 	errNoReply = errors.New("verify: connection reset: the answer is lost")
 )
 
-// effect does one effect of the process under the schedule's fault. do tells whether it happened. The goroutine ends here
-// when the process dies.
+// effect does one effect of the process under the schedule's fault. do tells whether it happened. The goroutine ends
+// here when the process dies.
 func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
 	if p.w.fault.slow {
 		time.Sleep(2 * time.Millisecond)

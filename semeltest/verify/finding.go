@@ -45,8 +45,8 @@ type Finding struct {
 	Cause Cause
 	// Message is the id of the sample.
 	Message string
-	// Effect names it; "" when the finding is about the whole handler. Place says which of how many it is in the plain run,
-	// from 1; 0 = it is not in it.
+	// Effect names it; "" when the finding is about the whole handler. Place says which of how many it is in the plain
+	// run, from 1; 0 = it is not in it.
 	Effect    string
 	Place, Of int
 	// Times is how often it happened, Want how often it does in the plain run.

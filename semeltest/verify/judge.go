@@ -147,17 +147,18 @@ func (j *judge) doubled(w *world, name string, is, want tally) int {
 	case zombie:
 		f.Cause = IgnoredContext
 		f.Why = "the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had finished"
-		f.Mend = "pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still between " +
-			"the look at ctx and the call: " + keyMend(kind, name)
+		f.Mend = "pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still " +
+			"between the look at ctx and the call: " + keyMend(kind, name)
 	case w.fault.kind == Paused:
 		f.Cause = Overlapped
 		f.Why = "the run stood still while another took over and finished: it could not know, and did it again"
-		f.Mend = "only the other side can refuse it: " + keyMend(kind, name) + ", or compare a.Token there and refuse smaller ones"
+		f.Mend = "only the other side can refuse it: " + keyMend(kind, name) +
+			", or compare a.Token there and refuse smaller ones"
 	case kind == statement:
 		f.Cause = OutsideTransaction
 		f.Why = "it does not commit with the record: what dies or fails in between does it again"
-		f.Mend = "queue it: semel.InTx(func(ctx, tx *semel.Statements, a) error { tx.Exec(…) }); if it changes nothing when it is " +
-			"repeated, give Options.State, which then judges"
+		f.Mend = "queue it: semel.InTx(func(ctx, tx *semel.Statements, a) error { tx.Exec(…) }); if it changes " +
+			"nothing when it is repeated, give Options.State, which then judges"
 	default:
 		f.Cause = NoKey
 		f.Why = noKeyWhy[kind]
@@ -209,7 +210,8 @@ func (j *judge) unstable(w *world, kind effectKind, is tally) (why, mend string)
 	case kind == emitted:
 		why += " (of an emitted message: its ID)"
 	}
-	return why, fmt.Sprintf("derive it from the message's key: a.EffectKey(%q) is the same in every attempt", step(is.all[0].Name))
+	return why, fmt.Sprintf("derive it from the message's key: a.EffectKey(%q) is the same in every attempt",
+		step(is.all[0].Name))
 }
 
 func short(key string) string {
@@ -260,8 +262,10 @@ func (j *judge) content(w *world, name string, is tally) int {
 func (j *judge) otherState(w *world, state any) int {
 	f := Finding{
 		Cause: OtherState, Times: 0,
-		Why:  fmt.Sprintf("after the plain run it is %v, here %v: something that is not keyed happened twice, or not at all", j.state, state),
-		Mend: "queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value instead of adding",
+		Why: fmt.Sprintf("after the plain run it is %v, here %v: something that is not keyed happened twice, or not at all",
+			j.state, state),
+		Mend: "queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value " +
+			"instead of adding",
 	}
 	if place := w.fault.place; place >= 0 && (j.plain[place].kind == statement || j.plain[place].kind == commit) {
 		f.Effect = w.fault.target.name

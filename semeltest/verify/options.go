@@ -16,12 +16,12 @@ const DefaultLimit = 10 * time.Second
 // documented default.
 type Options struct {
 	// Worker makes what one process of the program makes when it starts: its clients, its database handles, and with them
-	// the Config that it gives to [semel.New]. It is called once for every process of every schedule, because a process that
-	// died takes its memory with it: what has to survive belongs into what Reset makes.
+	// the Config that it gives to [semel.New]. It is called once for every process of every schedule, because a process
+	// that died takes its memory with it: what has to survive belongs into what Reset makes.
 	//
-	// Queue and Store may be left nil: queue and records are in memory then, and a handler that queues *semel.Statements is
-	// judged by what it queued, without a database. Concurrency, Batch, Committers, Visibility, Grace, Backoff and Limit are
-	// chosen by the verifier; everything else counts as it stands.
+	// Queue and Store may be left nil: queue and records are in memory then, and a handler that queues *semel.Statements
+	// is judged by what it queued, without a database. Concurrency, Batch, Committers, Visibility, Grace, Backoff and
+	// Limit are chosen by the verifier; everything else counts as it stands.
 	Worker func(p *Process) semel.Config
 	// Serve stands in for Worker in programs without a consumer, which call [semel.Do]: it makes the function that handles
 	// one request, on a store that [Process.Store] made. An error is a failed request, which the client sends again.
@@ -30,12 +30,12 @@ type Options struct {
 	// Messages are samples: every schedule is played for each of them alone. Two that differ in their key find effect keys
 	// that are the same for all messages. A message without ID gets one.
 	Messages []semel.Message
-	// Reset makes the world outside of the processes as it was before the message: fake servers, files, tables. It is called
-	// before every schedule. Defaults to nothing.
+	// Reset makes the world outside of the processes as it was before the message: fake servers, files, tables. It is
+	// called before every schedule. Defaults to nothing.
 	Reset func()
-	// State reads the world when a schedule is over; it must come to the same as after the plain run (reflect.DeepEqual). It
-	// finds what no recorder sees, and is the judge of SQL that changes rows again: such a statement is fine when the state
-	// is. Defaults to none.
+	// State reads the world when a schedule is over; it must come to the same as after the plain run (reflect.DeepEqual).
+	// It finds what no recorder sees, and is the judge of SQL that changes rows again: such a statement is fine when the
+	// state is. Defaults to none.
 	State func() any
 
 	// HTTPKey is the key by which the servers deduplicate a request; "" = none. Defaults to the header Idempotency-Key.

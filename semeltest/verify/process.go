@@ -13,9 +13,9 @@ import (
 // Process is one process of the program in one schedule: it records what the process does to the world, and makes it
 // fail. Its methods may be called from several goroutines.
 //
-// A process that dies does so for good: the goroutine that is doing an effect ends there (deferred functions run), every
-// other one ends at its next effect, its SQL transactions are rolled back, and none of its writes reaches queue or store
-// any more.
+// A process that dies does so for good: the goroutine that is doing an effect ends there (deferred functions run),
+// every other one ends at its next effect, its SQL transactions are rolled back, and none of its writes reaches queue
+// or store any more.
 type Process struct {
 	w      *world
 	number int
@@ -43,9 +43,9 @@ type Process struct {
 	ends []func()
 }
 
-// Effect does one effect that is neither HTTP nor SQL: it calls do, or not, and may lose its answer. name says what it is
-// and is the same in every run; key is what the other side deduplicates by, "" when it does not. An error of do means that
-// the effect did not happen.
+// Effect does one effect that is neither HTTP nor SQL: it calls do, or not, and may lose its answer. name says what it
+// is and is the same in every run; key is what the other side deduplicates by, "" when it does not. An error of do
+// means that the effect did not happen.
 func (p *Process) Effect(name, key string, do func() error) error {
 	return p.effect(Effect{Name: name, Key: key}, func() (bool, error) {
 		err := do()

@@ -9,9 +9,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// shell is a store as one process sees it: it delivers the schedule's faults, answers a dead process Lost, lets no backoff
-// pass, and notes what committed with a record. Queue and store are two databases to the engine (Joins is false), whatever
-// they are: that leaves the gap between completion and ack in which schedules strike.
+// shell is a store as one process sees it: it delivers the schedule's faults, answers a dead process Lost, lets no
+// backoff pass, and notes what committed with a record. Queue and store are two databases to the engine (Joins is
+// false), whatever they are: that leaves the gap between completion and ack in which schedules strike.
 type shell struct {
 	p     *Process
 	inner driver.Store

@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time; what a
-// dead process settles changes nothing; no delay passes.
+// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time; what
+// a dead process settles changes nothing; no delay passes.
 type shellQueue struct {
 	p     *Process
 	inner driver.Queue

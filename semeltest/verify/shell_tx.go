@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Offers is the inner store's; *semel.Statements are taken whether it has SQL or not, because a handler can be judged by
-// what it queued.
+// Offers is the inner store's; *semel.Statements are taken whether it has SQL or not, because a handler can be judged
+// by what it queued.
 func (s committer) Offers(effects any) bool {
 	if s.c.Offers(effects) {
 		return true

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// DB opens a database through a registered driver of database/sql, as sql.Open does, and records what is written through
-// it: see [Process.Connect].
+// DB opens a database through a registered driver of database/sql, as sql.Open does, and records what is written
+// through it: see [Process.Connect].
 func (p *Process) DB(driverName, dsn string) *sql.DB {
 	db, err := sql.Open(driverName, dsn)
 	if err != nil {
@@ -32,8 +32,8 @@ func (p *Process) DB(driverName, dsn string) *sql.DB {
 
 // Connect opens a database and records what is written through it. An Exec, or a Query that writes (INSERT, UPDATE,
 // DELETE, MERGE, REPLACE, CALL, also behind WITH), is an effect when it changed a row. In a transaction that was begun
-// with BeginTx it has not happened before the commit, which is an effect of its own; a death rolls back. Statements have
-// no key: one that changes rows again has happened twice, unless Options.State says that the world is the same.
+// with BeginTx it has not happened before the commit, which is an effect of its own; a death rolls back. Statements
+// have no key: one that changes rows again has happened twice, unless Options.State says that the world is the same.
 //
 // Transactions that are begun with an Exec of BEGIN are not seen. The handle is closed when the schedule is over.
 func (p *Process) Connect(c sqldriver.Connector) *sql.DB {

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
-// ledger is a database with one table, to which every statement that begins with INSERT adds a row. Its driver is of the
-// oldest kind: no context, no optional interface. adapters/sqlite tests a modern one.
+// ledger is a database with one table, to which every statement that begins with INSERT adds a row. Its driver is of
+// the oldest kind: no context, no optional interface. adapters/sqlite tests a modern one.
 type ledger struct {
 	mu   sync.Mutex
 	rows []string

@@ -31,8 +31,8 @@ func Handler(t testing.TB, o Options) *Report {
 	return r
 }
 
-// Run is [Handler] without a test. Its error says that the schedules could not be played: options that cannot be used, a
-// store that does not open, ctx done. What is wrong with the handler is in the report.
+// Run is [Handler] without a test. Its error says that the schedules could not be played: options that cannot be used,
+// a store that does not open, ctx done. What is wrong with the handler is in the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// patience is how long the verifier waits for something that may never come: a zombie keeps a lock that the other process
-// needs, a handler that died waits for a goroutine that died with it.
+// patience is how long the verifier waits for something that may never come: a zombie keeps a lock that the other
+// process needs, a handler that died waits for a goroutine that died with it.
 const patience = 3 * time.Second
 
 // world is one schedule: the processes, and what they did.

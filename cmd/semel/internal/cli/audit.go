@@ -45,8 +45,8 @@ columns: key or effect_key (SEMEL_EFFECT_KEY), or both; at (RFC 3339, or a numbe
 steps also step, with --step for each name; tenant, consumer. Others are passed over.
 
 Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and
-some examples of each kind. It takes about half a kilobyte of memory for each distinct effect; records are
-read a page at a time.
+some examples of each kind. It takes about half a kilobyte of memory for each distinct effect; records are read a page at a
+time.
 
 With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.`,
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
@@ -68,7 +68,7 @@ With --trail it prints instead what operators did to the records: who, when, to 
 	p := c.Flags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
 	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its records are")
-	p.StringVar(&f.consumer, "consumer", "", "whose records (default: the queue of the URL)")
+	p.StringVar(&f.consumer, "consumer", "", "whose records (default: the queue of the URL; with --trail without one: all)")
 	p.StringVar(&f.tenant, "tenant", "", "only this tenant (default: all)")
 	p.StringVar(&f.effects, "effects", "", "the journal: a file of JSON lines, - for stdin, or the URL of a database with --query")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with columns key or effect_key, and at")

@@ -85,7 +85,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration) 
 	if w.Effects == "sql" {
 		cfg.Handler = worker.Statements(nil)
 	}
-	if w.Probe != "" {
+	if w.Probe != "" || w.ProbeHTTP != "" {
 		cfg.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeUnknown, nil }
 	}
 	d := diagnosis{Findings: x.found}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -73,7 +74,14 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	if !ok {
 		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
 	}
-	filter := driver.AuditFilter{Consumer: f.consumer, Since: f.since.at, Limit: f.limit}
+	t, err := open.Parse("store", l.recordFlags.store)
+	if err != nil {
+		return err
+	}
+	if f.consumer == "" {
+		f.consumer = t.Queue // "" = all
+	}
+	filter := driver.AuditFilter{Consumer: f.consumer, Since: f.since.at}
 	if f.key != "" {
 		r, err := l.find(ctx, f.key)
 		if err != nil {
@@ -90,6 +98,9 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 		if (f.tenant == "" || e.Key.Tenant == f.tenant) && (f.until.at.IsZero() || !e.At.After(f.until.at)) {
 			all = append(all, entryOf(e))
 		}
+	}
+	if f.limit > 0 && len(all) > f.limit {
+		all = all[len(all)-f.limit:]
 	}
 	head := []string{"at", "by", "did", "key", "consumer", "from", "to", "token", "reason"}
 	return output.List(a.p, all, head, func(e entry) []any {

@@ -28,6 +28,7 @@ type letter struct {
 	Reason          string            `json:"reason"`
 	Generation      uint32            `json:"generation"`
 	Token           uint64            `json:"token"`
+	Version         string            `json:"version,omitempty"`
 	MessageID       string            `json:"message_id"`
 	Group           string            `json:"group,omitempty"`
 	FirstReceivedAt string            `json:"first_received_at,omitempty"`
@@ -41,7 +42,7 @@ type letter struct {
 func letterOf(l driver.Letter) letter {
 	return letter{
 		ID: l.ID, Kind: string(l.Kind), Key: l.Key.Raw, Consumer: l.Key.Consumer, Queue: l.Message.Queue, Attempts: l.Attempts,
-		Reason: l.Reason, Generation: l.Generation, Token: l.Token, MessageID: l.Message.ID, Group: l.Message.Group,
+		Reason: l.Reason, Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
 		FirstReceivedAt: rfc3339(l.FirstReceived), DeadAt: rfc3339(l.DeadAt), BodyBytes: len(l.Message.Body),
 	}
 }

@@ -64,6 +64,7 @@ be as the worker has them.`,
 	c.Flags().StringArrayVar(&headers, "header", nil, "NAME=VALUE to set, NAME= to take away (may be repeated)")
 	c.Flags().StringVar(&w.Key, "key", w.Key, "as the worker has it")
 	c.Flags().StringVar(&w.Fingerprint, "fingerprint", w.Fingerprint, "as the worker has it")
+	c.Flags().StringVar(&w.Strategy, "strategy", w.Strategy, "as the worker has it")
 	c.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	return c
 }
@@ -78,6 +79,13 @@ func (a *app) editOf(w config.Work, body string, headers []string) (e letters.Ed
 	}
 	if e.Fingerprint, err = w.FingerprintFunc(); err != nil {
 		return e, config.Explain(err)
+	}
+	v, err := w.Versions()
+	if err != nil {
+		return e, config.Explain(err)
+	}
+	if v != nil {
+		e.Version = v.Of
 	}
 	e.Headers = map[string]string{}
 	for _, h := range headers {

@@ -36,6 +36,8 @@ type record struct {
 	ResultBase64      string   `json:"result_base64,omitempty"`
 	Reason            string   `json:"reason,omitempty"`
 	Disposed          bool     `json:"disposed,omitempty"`
+	Version           string   `json:"version,omitempty"`
+	Applied           string   `json:"applied,omitempty"`
 	Deliveries        []string `json:"deliveries,omitempty"`
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
@@ -48,6 +50,7 @@ func recordOf(r driver.Record) record {
 		Fingerprint: hex.EncodeToString([]byte(r.Fingerprint)), CreatedAt: rfc3339(r.CreatedAt), UpdatedAt: rfc3339(r.UpdatedAt),
 		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: r.Reason, Disposed: r.Disposed,
 		Deliveries: r.Deliveries, UncertaintyEvents: r.Uncertainty,
+		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
 	}
 	switch r.State {
 	case driver.Completed:
@@ -147,6 +150,7 @@ func textRecord(w io.Writer, r record) error {
 	}
 	for _, line := range [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State},
+		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},

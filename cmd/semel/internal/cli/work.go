@@ -160,8 +160,12 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	if err != nil {
 		return semel.Config{}, config.Explain(err)
 	}
+	versions, err := w.Versions()
+	if err != nil {
+		return semel.Config{}, config.Explain(err)
+	}
 	cfg := semel.Config{
-		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp,
+		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp, Versions: versions,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(),
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
@@ -299,9 +303,9 @@ func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
 // report prints the summary.
 func (s *shift) report(sum semel.Summary) error {
 	return s.p.Object(sum, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, retried %d, dead %d, uncertain %d, dropped %d, "+
+		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, stale %d, retried %d, dead %d, uncertain %d, dropped %d, "+
 			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, in %s\n",
-			sum.Received, sum.Effects, sum.Replayed, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
+			sum.Received, sum.Effects, sum.Replayed, sum.Stale, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
 			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, time.Since(s.began).Round(time.Millisecond))
 		return err
 	})

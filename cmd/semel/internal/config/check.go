@@ -125,15 +125,22 @@ func (w *Work) checkWords() error {
 				strings.Join(strings.Fields(c.known), ", "))
 		}
 	}
-	switch kind, _, _ := strings.Cut(w.Strategy, ":"); {
-	case w.Strategy == "once":
-	case kind == "version" || kind == "timestamp":
-		return output.Usage("--strategy %s is not in this version (known: once)", w.Strategy).
-			WithHint("put the version into the key: --key json:/id,/version")
-	default:
-		return output.Usage("--strategy %q is unknown (known: once)", w.Strategy)
+	v, err := w.Versions()
+	if err != nil {
+		return Explain(err)
+	}
+	if v != nil && w.Key == "id" {
+		return output.Usage("--strategy %s needs --key: the entity that the versions are of", w.Strategy).WithHint("--key json:/order_id")
 	}
 	return nil
+}
+
+// Versions is what --strategy says; nil for once.
+func (w *Work) Versions() (*semel.Versions, error) {
+	if w.Strategy == "" {
+		return nil, nil //nolint:nilnil // once is one of the answers
+	}
+	return semel.ParseStrategy(w.Strategy)
 }
 
 func (w *Work) checkNumbers() error {
@@ -191,6 +198,14 @@ func (w *Work) checkLimits() error {
 
 // FingerprintFunc is what --fingerprint says.
 func (w *Work) FingerprintFunc() (semel.FingerprintFunc, error) {
+	if v, err := w.Versions(); v != nil && err == nil {
+		switch w.Fingerprint {
+		case "default", "": // one version is one payload
+			return semel.FingerprintBody(), nil
+		case "none":
+			return func(*semel.Message) (semel.Fingerprint, error) { return "", nil }, nil
+		}
+	}
 	if w.Fingerprint == "default" || w.Fingerprint == "" {
 		return semel.DefaultFingerprint(w.Key), nil
 	}
@@ -215,8 +230,11 @@ func Explain(err error) error {
 
 // flagOf spells a field of semel.Config as its flag: MaxRuntime is max-runtime.
 func flagOf(field string) string {
-	if field == "AllowUnkeyed" {
+	switch field {
+	case "AllowUnkeyed":
 		return "on-missing-key"
+	case "Versions":
+		return "strategy"
 	}
 	var b strings.Builder
 	for i, r := range field {

@@ -26,6 +26,8 @@ type Edit struct {
 	// payload.
 	Key         semel.KeyFunc
 	Fingerprint semel.FingerprintFunc // nil = payloads are not compared
+	// Version is the worker's too, where keys have versions: an edit must not change it.
+	Version semel.VersionFunc
 }
 
 // RefusedError says why a letter is not edited, and what to do instead.
@@ -96,6 +98,9 @@ func (b Box) mark(ctx context.Context, before driver.Letter, after *driver.Lette
 			"semel dlq discard the letter, and semel send the new message",
 		}
 	}
+	if err := sameVersion(before, &after.Message, e); err != nil {
+		return err
+	}
 	fp := driver.Fingerprint("")
 	if e.Fingerprint != nil {
 		if fp, err = e.Fingerprint(&after.Message); err != nil {
@@ -110,6 +115,23 @@ func (b Box) mark(ctx context.Context, before driver.Letter, after *driver.Lette
 		return &RefusedError{"its record has a fingerprint that was made in another way", "--fingerprint as the worker has it"}
 	}
 	after.Message.Headers[headerEdited] = hex.EncodeToString([]byte(fp))
+	return nil
+}
+
+// sameVersion checks that the edited message still is of the letter's version.
+func sameVersion(before driver.Letter, m *driver.Message, e Edit) error {
+	if before.Version == "" {
+		return nil
+	}
+	if e.Version == nil {
+		return &RefusedError{"its key has versions", "--strategy as the worker has it"}
+	}
+	if v, err := e.Version(m); err != nil || v != before.Version {
+		return &RefusedError{
+			fmt.Sprintf("the edit changes its version from %s to %s: that is another message", before.Version, oneOf(v.String(), err)),
+			"semel dlq discard the letter, and semel send the new message",
+		}
+	}
 	return nil
 }
 

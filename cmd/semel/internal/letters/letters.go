@@ -111,6 +111,17 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 	case l.Kind == driver.LetterMismatch:
 		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
 			"(semel dlq show %s)", r.State, l.ID), nil
+	default:
+		done, send, err := b.byVersion(ctx, l, r, o, &res)
+		if done || err != nil {
+			return res, err
+		}
+		if send {
+			return b.sendAgain(ctx, l, o, res)
+		}
+	}
+	switch {
+	case !there:
 	case r.State == driver.Uncertain:
 		return refuse(res, "nobody knows whether its effect happened: look at the downstream, then semel records resolve %q "+
 			"--as completed|retry|failed", l.Key.Raw), nil
@@ -168,6 +179,9 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 // message is gone has claimed it since, or failed it and could not write its letter: the message is sent again. One copy
 // too many does no harm, one too few is a loss.
 func (b Box) wentOn(ctx context.Context, l driver.Letter, r driver.Record, o Options, res *Result) (done bool, err error) {
+	if done, send, err := b.byVersion(ctx, l, r, o, res); done || send || err != nil {
+		return done, err
+	}
 	if r.State == driver.Completed || r.Disposed {
 		res.Outcome, res.Why = Stale, fmt.Sprintf("the record is %s with a newer attempt", r.State)
 		return true, b.remove(ctx, l, o)
@@ -274,8 +288,8 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		return res, err
 	}
 	switch {
-	case !there || l.Kind == driver.LetterMismatch:
-		// There is no record of this payload: the letter is all there is.
+	case !there || l.Kind == driver.LetterMismatch || foreign(l, r):
+		// There is no record of this payload or version: the letter is all there is.
 	case r.State == driver.Uncertain && r.Token == l.Token:
 		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil
 	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
@@ -319,7 +333,7 @@ func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, resu
 	if err != nil {
 		return "", fmt.Errorf("resolve key %q: %w", r.Key.Raw, err)
 	}
-	ls, err := b.uncertain(ctx, r.Key)
+	ls, err := b.uncertain(ctx, r.Key, r.Watermark.Running)
 	if err != nil {
 		return "", err
 	}
@@ -343,13 +357,13 @@ func (b Box) Resolve(ctx context.Context, r driver.Record, as driver.State, resu
 }
 
 // uncertain lists the uncertain letters of a key: one, unless an earlier resolution was interrupted.
-func (b Box) uncertain(ctx context.Context, k driver.Key) (out []driver.Letter, err error) {
+func (b Box) uncertain(ctx context.Context, k driver.Key, v driver.Version) (out []driver.Letter, err error) {
 	all, err := b.Letters.Letters(ctx, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read letters: %w", err)
 	}
 	for _, l := range all {
-		if l.Kind == driver.LetterUncertain && l.Key == k {
+		if l.Kind == driver.LetterUncertain && l.Key == k && l.Version == v {
 			out = append(out, l)
 		}
 	}

@@ -41,7 +41,7 @@ type identity struct{ name, value string }
 
 // identities lists what every handler is told, in the order of the documentation.
 func identities(queue string, a *semel.Attempt) []identity {
-	return []identity{
+	all := []identity{
 		{"KEY", a.Key.Raw},
 		{"MESSAGE_ID", a.ID},
 		{"QUEUE", queue},
@@ -52,6 +52,10 @@ func identities(queue string, a *semel.Attempt) []identity {
 		{"LEASE_EXPIRES", a.Deadline.UTC().Format(time.RFC3339Nano)},
 		{"REDELIVERED", strconv.FormatBool(a.Redelivered)},
 	}
+	if v := a.Version(); v != "" {
+		all = append(all, identity{"VERSION", v.String()})
+	}
+	return all
 }
 
 // headersJSON is the message's headers as a JSON object, without the escaping of HTML.

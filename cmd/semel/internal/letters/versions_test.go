@@ -1,0 +1,206 @@
+package letters
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// versioned is a queue whose messages replace each other; run handles those versions that are sent, one after the other,
+// and fails those named.
+type versioned struct {
+	*shop
+	park time.Duration
+}
+
+func (s *versioned) config(c *semel.Config) {
+	c.Key, c.Versions = semel.KeyFromJSON("/id"), semel.BySequence("/v")
+	c.Versions.Park = s.park
+}
+
+func (s *versioned) run(fail error, versions ...int) (ran string) {
+	s.t.Helper()
+	for _, v := range versions {
+		m := semel.Message{Body: fmt.Appendf(nil, `{"id":"e","v":%d}`, v), SentAt: time.Now().Add(-time.Hour)}
+		s.send(m)
+		ran += s.drain(fail)
+	}
+	return ran
+}
+
+// drain handles what is in the queue.
+func (s *versioned) drain(fail error) (ran string) {
+	s.work(s.config, func(a *semel.Attempt) error {
+		ran += " " + a.Version().String()
+		return fail
+	})
+	return ran
+}
+
+func (s *versioned) redrive(n int) Result {
+	s.t.Helper()
+	r, err := s.box().Redrive(s.t.Context(), s.letters()[n], Options{Keep: time.Hour})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+var errBad = semel.NotApplied(semel.Permanent(errors.New("bad")))
+
+// TestRedriveOfVersions: a letter goes by its version, not by what became of the record since.
+func TestRedriveOfVersions(t *testing.T) {
+	t.Run("overtaken", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(errBad, 2)
+		s.run(nil, 3)
+		if r := s.redrive(0); r.Outcome != Overtaken || r.Why != "version 2 already processed (current: 3)" || len(s.letters()) != 0 {
+			t.Errorf("%+v, %d letters", r, len(s.letters()))
+		}
+		if ran := s.drain(nil); ran != "" {
+			t.Errorf("ran%s", ran)
+		}
+	})
+	t.Run("an older one was applied since", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(errBad, 3)
+		s.run(nil, 2)
+		if r := s.redrive(0); r.Outcome != Redriven || !strings.Contains(r.Why, "version 2, 2 applied") || len(s.letters()) != 0 {
+			t.Errorf("%+v, %d letters", r, len(s.letters()))
+		}
+		if ran := s.drain(nil); ran != " 3" || s.record("e").Watermark.Applied != driver.IntVersion(3) {
+			t.Errorf("ran%s, record %+v", ran, s.record("e"))
+		}
+	})
+	t.Run("its own", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(errBad, 2)
+		if r := s.redrive(0); r.Outcome != Redriven || s.record("e").Generation != 2 {
+			t.Errorf("%+v, record %+v", r, s.record("e"))
+		}
+		if ran := s.drain(nil); ran != " 2" {
+			t.Errorf("ran%s", ran)
+		}
+	})
+	t.Run("its version was applied by another message", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(errBad, 3)
+		s.run(nil, 2, 3)
+		if r := s.redrive(0); r.Outcome != Redriven {
+			t.Errorf("%+v", r)
+		}
+		if ran := s.drain(nil); ran != "" || len(s.letters()) != 0 {
+			t.Errorf("ran%s, letters %+v", ran, s.letters())
+		}
+	})
+}
+
+// TestLateLetters: what came into a gap that was passed over cannot take its place any more; what came behind a newer
+// version of unknown outcome can when that one has ended.
+func TestLateLetters(t *testing.T) {
+	t.Run("passed over", func(t *testing.T) {
+		s := &versioned{shop: open(t), park: time.Millisecond}
+		s.run(nil, 1, 3, 2)
+		l := s.letters()[0]
+		if r := s.redrive(0); l.Kind != driver.LetterLate || r.Outcome != Refused || !strings.Contains(r.Why, "passed over") || len(s.letters()) != 1 {
+			t.Fatalf("%+v, %+v", l, r)
+		}
+		r, err := s.box().Discard(t.Context(), l, Options{})
+		if err != nil || r.Outcome != Disposed || len(s.letters()) != 0 || s.record("e").State != driver.Completed {
+			t.Errorf("%+v %v", r, err)
+		}
+	})
+	t.Run("behind a newer one in doubt", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(semel.Permanent(errors.New("nobody knows")), 3)
+		s.run(nil, 2)
+		ls := s.letters()
+		if len(ls) != 2 || ls[1].Kind != driver.LetterLate {
+			t.Fatalf("%+v", ls)
+		}
+		if r := s.redrive(1); r.Outcome != Refused || !strings.Contains(r.Why, "nobody knows") {
+			t.Errorf("%+v", r)
+		}
+		if d, err := s.box().Discard(t.Context(), ls[1], Options{DryRun: true}); err != nil || d.Outcome != Disposed || s.record("e").Disposed {
+			t.Errorf("%+v %v: the newer one's record was touched", d, err)
+		}
+		if r := s.redrive(0); r.Outcome != Redriven {
+			t.Fatalf("%+v", r)
+		}
+		if ran := s.drain(nil); ran != " 3" {
+			t.Errorf("ran%s", ran)
+		}
+		if r := s.redrive(0); r.Outcome != Overtaken || len(s.letters()) != 0 {
+			t.Errorf("%+v", r)
+		}
+	})
+	t.Run("sent again when the newer one surely had no effect", func(t *testing.T) {
+		s := &versioned{shop: open(t)}
+		s.run(semel.Permanent(errors.New("nobody knows")), 3)
+		s.run(nil, 2)
+		if r, err := s.box().Redrive(t.Context(), s.letters()[0], Options{Mode: Rerun, Keep: time.Hour}); err != nil || r.Outcome != Redriven {
+			t.Fatalf("%+v %v", r, err)
+		}
+		s.drain(errBad)
+		var late driver.Letter
+		for _, l := range s.letters() {
+			if l.Kind == driver.LetterLate {
+				late = l
+			}
+		}
+		if r, err := s.box().Redrive(t.Context(), late, Options{}); err != nil || r.Outcome != Redriven {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if ran := s.drain(nil); ran != " 2" {
+			t.Errorf("ran%s", ran)
+		}
+	})
+}
+
+// TestResolveLeavesOtherVersionsLetters: only the letter of the version that is resolved is sent or deleted.
+func TestResolveLeavesOtherVersionsLetters(t *testing.T) {
+	s := &versioned{shop: open(t)}
+	once := func(versions ...int) {
+		for _, v := range versions {
+			s.send(semel.Message{Body: fmt.Appendf(nil, `{"id":"e","v":%d}`, v)})
+			s.work(func(c *semel.Config) { s.config(c); c.Takeover = semel.Once }, func(*semel.Attempt) error { return errors.New("nobody knows") })
+		}
+	}
+	once(2, 3)
+	if len(s.letters()) != 2 {
+		t.Fatalf("%+v", s.letters())
+	}
+	if _, err := s.box().Resolve(t.Context(), s.record("e"), driver.FailedState, nil, time.Hour, "me"); err != nil {
+		t.Fatal(err)
+	}
+	if ls := s.letters(); len(ls) != 1 || ls[0].Version != driver.IntVersion(2) {
+		t.Errorf("%+v", ls)
+	}
+}
+
+// TestEditKeepsTheVersion: an edit that makes another version of a message is refused.
+func TestEditKeepsTheVersion(t *testing.T) {
+	s := &versioned{shop: open(t)}
+	s.run(errBad, 2)
+	l := s.letters()[0]
+	e := Edit{Body: []byte(`{"id":"e","v":4}`), Key: semel.KeyFromJSON("/id"), Fingerprint: semel.FingerprintBody()}
+	for _, of := range []semel.VersionFunc{nil, semel.BySequence("/v").Of} {
+		e.Version = of
+		var refused *RefusedError
+		if _, err := s.box().Edit(t.Context(), l, e); !errors.As(err, &refused) {
+			t.Errorf("%v", err)
+		}
+	}
+	e.Body = []byte(`{"id":"e","v":2,"mended":true}`)
+	if _, err := s.box().Edit(t.Context(), l, e); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.redrive(0); r.Outcome != Redriven || s.drain(nil) != " 2" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -35,6 +35,7 @@ func TestPlansOutliveAnEmptyTable(t *testing.T) {
 		if gs, err := s.Claim(t.Context(), claimsOf(testKeys(fmt.Sprint(round)+"-%d", 5), long)...); err != nil || gs[4].Attempt != 2 {
 			t.Fatalf("%+v, %v", gs, err)
 		}
+		usePlansOfVersions(t, s, round)
 		if _, _, err := s.Sweep(t.Context(), time.Hour, 10); err != nil {
 			t.Fatal(err)
 		}
@@ -45,11 +46,14 @@ func TestPlansOutliveAnEmptyTable(t *testing.T) {
 	execSQL(t, db, `INSERT INTO semel_record (hash, token, nonce, lease, lease_until, created_at, updated_at, retain_until, state,
 		takeover, consumer, tenant, key) SELECT md5(g::text)::uuid, 0, md5(g::text)::uuid, 1, now(), now(), now(),
 		now() + interval '1 day', 3, 0, '', '', '' FROM generate_series(1, 20000) g`)
+	execSQL(t, db, `INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at)
+		SELECT md5(g::text)::uuid, 0, '', '', 1, 3, false, 0, 0, md5(g::text)::uuid, now() FROM generate_series(1, 20000) g`)
 	// Backends report their counts once in a second at most, those of one table together.
 	scans := func(least int) (seq, idx int) {
 		for end := time.Now().Add(time.Minute); idx < least && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			execSQL(t, db, "SELECT 1")
-			if err := db.pool.QueryRow(t.Context(), "SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relid = 'semel_record'::regclass").Scan(&seq, &idx); err != nil {
+			if err := db.pool.QueryRow(t.Context(), `SELECT sum(seq_scan), sum(idx_scan) FROM pg_stat_user_tables
+				WHERE relid IN ('semel_record'::regclass, 'semel_step'::regclass)`).Scan(&seq, &idx); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,6 +70,31 @@ func TestPlansOutliveAnEmptyTable(t *testing.T) {
 	}
 	if idx2-idx < 4*ofOneRound {
 		t.Errorf("%d index scans: the test does not see the statements", idx2-idx)
+	}
+}
+
+// usePlansOfVersions claims keys with versions and writes steps, on the fast paths and on those that the table decides.
+func usePlansOfVersions(t *testing.T, s *Store, round int) {
+	t.Helper()
+	for _, v := range []string{"1", "2"} {
+		cs := claimsOf(testKeys(fmt.Sprint("entity-", round)+"-%d", 3), long)
+		for i := range cs {
+			cs[i].Version = driver.TextVersion(v)
+		}
+		for _, g := range mustClaim(t, s, cs...) {
+			w := driver.StepWrite{Kind: driver.FinishStep, Name: "a"}
+			for range 2 { // the second is a repetition
+				if o, err := s.WriteSteps(t.Context(), g.Hold, w); err != nil || o != driver.Applied {
+					t.Fatal(o, err)
+				}
+			}
+			if _, err := s.Steps(t.Context(), g.Hold); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Finish(t.Context(), completion(g)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

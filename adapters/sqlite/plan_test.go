@@ -19,6 +19,7 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 		"run has": sqlRunHas, "body delete": sqlBodyDelete, "timed": sqlTimed, "timed delete": sqlTimedDelete,
 		"timed back": sqlTimedBack, "timed extend": sqlTimedExtend, "group next": sqlGroupNext,
 		"next stream": sqlNextStream, "next timed": sqlNextTimed, "next flight": sqlNextFlight,
+		"step": sqlStep, "steps overtaken": sqlStepsOvertaken,
 		"letter": sqlLetter, "letter delete": sqlLetterDelete,
 		"purge stream": sqlPurgeStream, "purge timed": sqlPurgeTimed, "purge flights": sqlPurgeFlights,
 	} {

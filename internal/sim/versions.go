@@ -15,7 +15,7 @@ const versionsPer = 3 // of an entity
 // drawVersions turns a scenario's keys into versions of entities.
 func (sc *scenario) drawVersions(w *world) {
 	sc.versions, sc.wave2 = true, false
-	spread := time.Duration(1 + w.n(4000))
+	spread := 1 + w.n(4000)
 	byEntity := w.chance(500)
 	var group [maxKeys]int
 	for i := range sc.keys {
@@ -23,7 +23,7 @@ func (sc *scenario) drawVersions(w *world) {
 	}
 	for i := range sc.specs {
 		s := &sc.specs[i]
-		s.at += spread * time.Duration(w.n(1000)) * time.Microsecond
+		s.at += time.Duration(spread*w.n(1000)) * time.Microsecond
 		if byEntity && !s.keyless {
 			s.group = group[s.key/versionsPer*versionsPer]
 		}

@@ -1,7 +1,8 @@
 # test-quick needs Go and nothing else. race needs a C compiler (the race detector does); lint and the modules outside of
 # the workspace fetch what they pin through the Go module proxy, once. Tests that need a PostgreSQL or Redis take the one
 # that SEMEL_TEST_POSTGRES or SEMEL_TEST_REDIS names, else the one on the usual port of this machine, else they start one
-# of their own from the installed binaries. SEMEL_SKIP=postgres,redis goes without, and says so.
+# of their own from the installed binaries. SEMEL_SKIP=postgres,redis goes without, and says so. The tests of a full disk
+# mount a file system, which takes root: SEMEL_SKIP=tmpfs goes without them.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

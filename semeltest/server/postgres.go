@@ -98,7 +98,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // SQL runs statements with psql on the PostgreSQL that the URL names, a transaction each, and returns the rows: a line
 // each, the columns separated by '|'. It is independent of every driver, so it serves as a second opinion. The first
-// statement that fails ends it.
+// statement that fails ends it. A server that wants a password that the URL does not have is an error: nobody is asked.
 func SQL(ctx context.Context, address, statements string) (string, error) {
 	bins, err := find(ctx, psqlProgram)
 	if err != nil {
@@ -108,7 +108,7 @@ func SQL(ctx context.Context, address, statements string) (string, error) {
 }
 
 func psql(ctx context.Context, bins binaries, address, statements string) (string, error) {
-	cmd := exec.CommandContext(ctx, bins.path("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", address)
+	cmd := exec.CommandContext(ctx, bins.path("psql"), "-X", "-w", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", address)
 	cmd.Stdin, cmd.Env = strings.NewReader(statements), bins.env()
 	out, err := output(cmd)
 	return strings.TrimRight(out, "\n"), err

@@ -111,12 +111,16 @@ func fromTarball(t *testing.T, path, name string) []byte {
 	}
 }
 
+// built is where binary put it; "" = it was not needed.
+var built string
+
 // binary builds semel once.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "semel-realinput-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	path := filepath.Join(dir, "semel")
 	cmd := exec.Command("go", "build", "-o", path, ".")
 	cmd.Dir = filepath.Join("..", "..", "cmd", "semel") // its own module: the tests are outside the workspace
@@ -128,8 +132,8 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if built != "" {
+		_ = os.RemoveAll(built)
 	}
 	os.Exit(code)
 }

@@ -203,6 +203,7 @@ func TestS1_09_Range(t *testing.T) {
 		at(-3*time.Hour, "old"),                              // no record, too old
 		at(-time.Hour, "none"),                               // no record
 		at(-time.Second, "young"),                            // no record, too young
+		at(-5*time.Minute, "after"),                          // no record, after the range
 		at(-121*time.Minute, "edge"),                         // completed just inside
 		at(-3*time.Hour, "two"), at(-170*time.Minute, "two"), // twice, long ago
 	),

@@ -18,7 +18,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// applied is a handler that keeps the order of what took effect, in each of the modes.
+// versionHandlers keep the order of what took effect, in each of the modes.
 func versionHandlers() map[string]semel.Handler {
 	return map[string]semel.Handler{
 		"A2": semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
@@ -167,107 +167,6 @@ func TestS1_31_TimestampsAndTies(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestGapIsPassedOverInTheEnd: the predecessor never comes, or too late; then it is a letter, and never stale.
-func TestGapIsPassedOverInTheEnd(t *testing.T) {
-	for mode, h := range versionHandlers() {
-		t.Run(mode, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				v := semel.BySequence("/v")
-				v.Park = 30 * time.Second
-				var deferred []time.Duration
-				r := newRig(t, h, versioned(v), func(c *semel.Config) {
-					c.Events = semel.Observe(func(e semel.Event) {
-						if e.Decision == semel.BusyDeferred {
-							deferred = append(deferred, e.After)
-						}
-					})
-				})
-				r.start()
-				r.send(state(1))
-				time.Sleep(time.Second)
-				r.send(state(3))
-				time.Sleep(29 * time.Second)
-				if got := strings.Join(ledger(r), " "); got != "1" {
-					t.Fatalf("applied %q before the time was up", got)
-				}
-				time.Sleep(5 * time.Second)
-				if got := strings.Join(ledger(r), " "); got != "1 3" {
-					t.Fatalf("applied %q after the time was up", got)
-				}
-				if n := len(deferred); n < 4 || n > 40 || deferred[n-3] < 2*deferred[0] {
-					t.Errorf("%d waits that do not grow: %v", n, deferred)
-				}
-				r.send(state(2), state(1), state(2))
-				s := r.after(time.Minute)
-				ls := r.letters()
-				if len(ls) != 2 || ls[0].Kind != driver.LetterLate || ls[0].Version != driver.IntVersion(2) ||
-					!strings.Contains(ls[0].Reason, "passed over") || s.Stale != 1 || s.Rejected != 2 {
-					t.Fatalf("%+v, letters %+v", s, ls)
-				}
-			})
-		})
-	}
-}
-
-// blind hides what a queue knows of a message's past.
-type blind struct {
-	*memory.Queue
-	count bool
-}
-
-func (q blind) Receive(ctx context.Context, n int) ([]driver.Delivery, error) {
-	ds, err := q.Queue.Receive(ctx, n)
-	for i := range ds {
-		ds[i].SentAt = time.Time{}
-		if !q.count {
-			ds[i].Count = 0
-		}
-	}
-	return ds, err
-}
-
-// TestGapEndsWhereNobodyKnowsTheAge: without a time of sending the hand-offs bound the wait, and without both there is
-// none.
-func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
-	for _, count := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			v := semel.BySequence("/v")
-			v.Park = 30 * time.Second
-			r := newRig(t, versionHandlers()["A2"], versioned(v))
-			r.cfg.Queue = blind{r.queue, count}
-			r.start()
-			r.send(state(3))
-			time.Sleep(10 * time.Second)
-			if waits := len(ledger(r)) == 0; waits != count {
-				t.Errorf("count %v: waits %v", count, waits)
-			}
-			r.after(3 * time.Minute)
-			if got := strings.Join(ledger(r), " "); got != "3" {
-				t.Errorf("count %v: applied %q", count, got)
-			}
-		})
-	}
-}
-
-// TestGapOfAnOrderedGroupIsNotWaitedFor: the head of a group would keep its own predecessor from coming.
-func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v := semel.BySequence("/v")
-		v.Park = time.Hour
-		r := newRig(t, versionHandlers()["A2"], versioned(v))
-		for _, n := range []int{1, 3, 2, 4} {
-			m := state(n)
-			m.Group = "order-1"
-			r.send(m)
-		}
-		r.start()
-		r.after(time.Minute)
-		if got := strings.Join(ledger(r), " "); got != "1 3 4" || len(r.letters()) != 1 || r.letters()[0].Kind != driver.LetterLate {
-			t.Fatalf("applied %q, letters %+v", got, r.letters())
-		}
-	})
 }
 
 // TestFM76_OlderWaitsForNewerThatWentWithoutAWord: nobody knows what a newer version did whose worker is gone; the older

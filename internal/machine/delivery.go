@@ -195,10 +195,7 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterUncertain, g.Reason)},
 			Note{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason})
 	case driver.Mismatch:
-		m.counts.Mismatched++
-		reason := m.mismatchReason(it, g)
-		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterMismatch, reason)},
-			Note{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
+		m.mismatch(it, g)
 	case driver.Stale:
 		m.stale(it, g)
 	case driver.Late:

@@ -30,15 +30,18 @@ func (m *Machine) late(it *Item, g *driver.Grant) {
 		Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
 }
 
-// mismatchReason says why a payload was refused.
-func (m *Machine) mismatchReason(it *Item, g *driver.Grant) string {
-	if !it.Version.Comparable(g.Hold.Version) {
-		return "the key's record was made under another strategy: its versions cannot be compared"
+// mismatch sets a message aside whose key, or version, was used with another payload.
+func (m *Machine) mismatch(it *Item, g *driver.Grant) {
+	reason := "the key was used with another payload"
+	switch {
+	case !it.Version.Comparable(g.Hold.Version):
+		reason = "the key's record was made under another strategy: its versions cannot be compared"
+	case it.Version != "":
+		reason = "version " + it.Version.String() + " of the key was used with another payload"
 	}
-	if it.Version != "" {
-		return "version " + it.Version.String() + " of the key was used with another payload"
-	}
-	return "the key was used with another payload"
+	m.counts.Mismatched++
+	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterMismatch, reason)},
+		Note{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
 }
 
 // age is how old a message is by now; negative = nobody knows.

@@ -155,7 +155,12 @@ func decided(e Line, who string) string {
 		return fmt.Sprintf("Its effect is recorded: attempt %d completed the key.", e.Attempt)
 	case "replayed":
 		return fmt.Sprintf("Message %s was a duplicate%s: it was acknowledged without a run, the stored result stands.", e.MessageID, cause)
+	case "stale":
+		return fmt.Sprintf("Message %s was skipped%s: %s.", e.MessageID, cause, e.Reason)
 	case "busy_deferred":
+		if e.Reason != "" {
+			return fmt.Sprintf("Message %s %s: it was given back for %s.", e.MessageID, e.Reason, time.Duration(e.AfterMS)*time.Millisecond)
+		}
 		return fmt.Sprintf("Message %s came while somebody else had the key%s: it was given back for %s.", e.MessageID, cause,
 			time.Duration(e.AfterMS)*time.Millisecond)
 	case "retried":

@@ -89,6 +89,53 @@ func TestUnansweredForGood(t *testing.T) {
 	})
 }
 
+// unread is a store whose journals cannot be read.
+type unread struct{ driver.StepStore }
+
+func (unread) Steps(context.Context, driver.Hold) ([]driver.Step, error) {
+	return nil, errors.New("connection reset")
+}
+
+// TestFM63SilentJournalSpendsNoAttempt: an attempt that could not read or write its journal is not the last one, though
+// attempts are used up: a letter would leave what the run did standing.
+func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		make func(s driver.StepStore) driver.Store
+	}{
+		{"read", func(s driver.StepStore) driver.Store { return unread{s} }},
+		{"write", func(s driver.StepStore) driver.Store {
+			return &silent{StepStore: s, until: func(int) bool { return true }}
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newRig(t)
+			g.max, g.opts = 2, nil
+			trip := func(fail error) steps.Func {
+				return func(ctx context.Context, r *steps.Run) error {
+					if err := g.step(ctx, r, "flight", nil); err != nil {
+						return err
+					}
+					return g.step(ctx, r, "hotel", fail)
+				}
+			}
+			_ = g.attempt(trip(errBroken))
+			g.called("flight", "hotel")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := g.attemptIn(ctx, c.make(g.store), trip(errBroken))
+			if m := semel.MarksOf(err); !m.Deferred || !errors.Is(err, semel.ErrUnanswered) {
+				t.Errorf("%s: answered %v, marks %+v", c.what, err, m)
+			}
+			g.state(driver.Released)
+			g.calls = nil
+			_ = g.attempt(trip(errBroken))
+			g.called("hotel", "undo hotel", "undo flight")
+			g.state(driver.FailedState)
+		})
+	}
+}
+
 // TestFencedContextStops: when the engine says that the lease is lost, nothing is written any more.
 func TestFencedContextStops(t *testing.T) {
 	g := newRig(t)

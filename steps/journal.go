@@ -58,7 +58,7 @@ func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
 }
 
 // ask repeats a call until it is answered (law 4), the lease is lost, or ctx has ended and the grace period with it. Then
-// the run is halted: nobody knows how the journal stands.
+// the run is halted: nobody knows how the journal stands. That spends no attempt.
 func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Context) (bool, error)) error {
 	if err := r.stopped(); err != nil {
 		return err
@@ -85,7 +85,8 @@ func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Contex
 		case errors.Is(err, driver.ErrUnsupported):
 			return r.halt(semel.Permanent(fmt.Errorf("%s: %w", what, err)))
 		case !r.cfg.sleep(ctx, pause) && late:
-			return r.halt(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrUnanswered, err)))
+			// Nobody's failure: as the last one it would bury the message, and leave what the run did standing.
+			return r.halt(r.later(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrUnanswered, err)), time.Second))
 		}
 	}
 }

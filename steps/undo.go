@@ -202,7 +202,7 @@ func (r *Run) callUndo(ctx context.Context, u Reversal) (effects any, err error)
 	return r.undo[u.Step](ctx, r, u)
 }
 
-// later ends the attempt without spending it: the next one goes on undoing.
+// later ends the attempt without spending it: the next one goes on.
 func (r *Run) later(err error, after time.Duration) error {
 	return semel.Deferred(err, max(after, time.Second))
 }

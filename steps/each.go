@@ -71,7 +71,9 @@ func Each[I, T any](
 	c := stepConfigOf(opts)
 	undo, err := itemUndo[I](&c)
 	if err != nil {
-		return nil, err
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return nil, r.mistake(err)
 	}
 	results, failures := make([]T, len(items)), make([]error, len(items))
 	names := make([]string, len(items))
@@ -114,14 +116,14 @@ func Each[I, T any](
 // itemUndo is the compensation of items, where it is of their type.
 func itemUndo[I any](c *stepConfig) (func(ctx context.Context, item I, u Reversal) error, error) {
 	if c.undo != nil {
-		return nil, semel.Permanent(errors.New("Each with Undo: use UndoItem, which gets the item"))
+		return nil, errors.New("Each with Undo: use UndoItem, which gets the item")
 	}
 	if c.item == nil {
 		return nil, nil
 	}
 	g, ok := c.item.(func(ctx context.Context, item I, u Reversal) error)
 	if !ok {
-		return nil, semel.Permanent(fmt.Errorf("UndoItem is a %T, and the items are of type %s", c.item, reflect.TypeFor[I]()))
+		return nil, fmt.Errorf("UndoItem is a %T, and the items are of type %s", c.item, reflect.TypeFor[I]())
 	}
 	return g, nil
 }

@@ -196,10 +196,25 @@ func (r *Run) finished() error {
 			return r.unknownStep(s.Name)
 		}
 	}
-	if name := r.open(); name != "" {
+	name := r.open()
+	for n := range r.seen { // one that panicked may have left no row
+		if r.rows[n].State != driver.StepDone && (name == "" || n < name) {
+			name = n
+		}
+	}
+	if name != "" {
 		return fmt.Errorf("the run returned nil although step %q is not done", name)
 	}
 	return nil
+}
+
+// mistake is a step that was refused before it was looked up. The caller holds mu.
+func (r *Run) mistake(err error) error {
+	err = semel.Permanent(err)
+	if r.failed == nil {
+		r.failed = err
+	}
+	return err
 }
 
 // unknownStep parks a run whose journal has a step that the code does not reach.

@@ -62,10 +62,10 @@ func (r *Run) reserve(names ...string) error {
 	}
 	for _, name := range names {
 		if err := checkName(name); err != nil {
-			return semel.Permanent(err)
+			return r.mistake(err)
 		}
 		if r.seen[name] {
-			return semel.Permanent(fmt.Errorf("step %q is there twice in one run: steps are known by their names: give each its own", name))
+			return r.mistake(fmt.Errorf("step %q is there twice in one run: steps are known by their names: give each its own", name))
 		}
 		r.seen[name] = true
 		if _, ok := r.rows[name]; ok {

@@ -1,0 +1,33 @@
+package steps_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/semel-dev/semel/steps"
+)
+
+// TestMistakesAreNotPassedOver: a step that was refused for its name, or that panicked, is not done; the run does not complete.
+func TestMistakesAreNotPassedOver(t *testing.T) {
+	for name, fn := range map[string]func(ctx context.Context, g *rig, r *steps.Run){
+		"twice": func(ctx context.Context, g *rig, r *steps.Run) {
+			_ = g.step(ctx, r, "a", nil)
+			_ = g.step(ctx, r, "a", nil)
+		},
+		"name": func(ctx context.Context, g *rig, r *steps.Run) { _ = g.step(ctx, r, "", nil) },
+		"each": func(ctx context.Context, g *rig, r *steps.Run) {
+			_, _ = steps.Each(ctx, r, "a", []int{1}, func(int) string { return "1" },
+				func(context.Context, int, string) (int, error) { return 0, nil },
+				steps.Undo(func(context.Context, steps.Reversal) error { return nil }))
+		},
+		"panic": func(ctx context.Context, g *rig, r *steps.Run) {
+			defer func() { _ = recover() }()
+			_, _ = steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { panic("x") })
+		},
+	} {
+		g := newRig(t)
+		if err := g.attempt(func(ctx context.Context, r *steps.Run) error { fn(ctx, g, r); return nil }); err == nil {
+			t.Errorf("%s: the run completed", name)
+		}
+	}
+}

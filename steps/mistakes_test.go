@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/steps"
 )
 
@@ -30,4 +31,21 @@ func TestMistakesAreNotPassedOver(t *testing.T) {
 			t.Errorf("%s: the run completed", name)
 		}
 	}
+}
+
+// TestInTxAfterOnce: a step that was begun as Once may have happened; code that makes it an InTx step must not do it again.
+func TestInTxAfterOnce(t *testing.T) {
+	g := newRig(t)
+	g.crash(func(ctx context.Context, r *steps.Run) error {
+		_, err := steps.Once(ctx, r, "pay", func(context.Context, string) (int, error) { panic("crash") }, nil)
+		return err
+	})
+	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
+		return steps.InTx(ctx, r, "pay", func(context.Context, *memory.Effects) error {
+			g.calls = append(g.calls, "pay")
+			return nil
+		})
+	})
+	g.has(err, "may have happened")
+	g.called()
 }

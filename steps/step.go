@@ -148,6 +148,15 @@ func (p *place) register(ctx context.Context, more ...driver.StepWrite) error {
 	return nil
 }
 
+// begin registers a step that may run again. One that former code began as Once must not.
+func (p *place) begin(ctx context.Context) error {
+	if p.row.State == driver.StepStarted {
+		return p.r.halt(semel.Park(fmt.Errorf("step %q was begun as one that runs at most once, and may have happened%s",
+			p.name, p.r.cfg.code())))
+	}
+	return p.register(ctx)
+}
+
 // key is the effect key of the step.
 func (p *place) key() string { return p.r.a.EffectKey(p.name) }
 
@@ -215,14 +224,10 @@ func Do[T any](
 
 func atLeastOnce[T any](ctx context.Context, p *place, f func(ctx context.Context, key string) (T, error)) (T, error) {
 	var zero T
-	switch {
-	case p.memo:
+	if p.memo {
 		return memoised[T](p)
-	case p.row.State == driver.StepStarted:
-		return zero, p.r.halt(semel.Park(fmt.Errorf("step %q was begun as one that runs at most once, and may have happened%s",
-			p.name, p.r.cfg.code())))
 	}
-	if err := p.register(ctx); err != nil {
+	if err := p.begin(ctx); err != nil {
 		return zero, err
 	}
 	v, err := f(ctx, p.key())
@@ -343,7 +348,7 @@ func InTx[T any](
 	if err != nil {
 		return p.fail(err)
 	}
-	if err := p.register(ctx); err != nil {
+	if err := p.begin(ctx); err != nil {
 		return err
 	}
 	if err := f(ctx, tx); err != nil {

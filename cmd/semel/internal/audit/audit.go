@@ -111,7 +111,8 @@ type entry struct {
 	count       int32 // lines that name the effect key
 	byKey       int32 // lines that name the key alone
 	step        int16
-	judged      bool // one of its lines is in the range
+	ranged      bool // one of its lines is in the range
+	judged      bool // and old enough to be judged
 	known       bool // a record knows it
 	wrong       bool // its key is not the one that it names: said already
 }
@@ -147,7 +148,8 @@ func (a *Audit) Add(e Effect) error {
 		return err
 	}
 	a.Effects++
-	judged := e.At.IsZero() || a.judges(e.At)
+	ranged := e.At.IsZero() || a.ranged(e.At)
+	judged := ranged && (e.At.IsZero() || a.settled(e.At))
 	if !judged {
 		a.EffectsOutside++
 	}
@@ -171,17 +173,17 @@ func (a *Audit) Add(e Effect) error {
 			a.claims[base] = append(a.claims[base], i)
 		}
 	}
-	a.entries[i].add(e, judged)
+	a.entries[i].add(e, ranged, judged)
 	return nil
 }
 
-func (n *entry) add(e Effect, judged bool) {
+func (n *entry) add(e Effect, ranged, judged bool) {
 	if e.EffectKey != nil {
 		n.count++
 	} else {
 		n.byKey++
 	}
-	n.judged = n.judged || judged
+	n.ranged, n.judged = n.ranged || ranged, n.judged || judged
 	if e.At.IsZero() {
 		return
 	}
@@ -208,9 +210,12 @@ func (a *Audit) stepOf(e Effect) (int, error) {
 	return 0, fmt.Errorf("an effect names step %q: add --step %s", cut(e.Step), cut(e.Step))
 }
 
-// judges tells whether something of that time is to be judged: in the range, and settled by now.
-func (a *Audit) judges(at time.Time) bool {
-	return (a.Since.IsZero() || !at.Before(a.Since)) && (a.Until.IsZero() || !at.After(a.Until)) && a.settled(at)
+// judges tells whether something of that time is to be judged: in the range, and settled by now. What happened too often
+// is judged as soon as it is in the range: nothing that is under way can mend it.
+func (a *Audit) judges(at time.Time) bool { return a.ranged(at) && a.settled(at) }
+
+func (a *Audit) ranged(at time.Time) bool {
+	return (a.Since.IsZero() || !at.Before(a.Since)) && (a.Until.IsZero() || !at.After(a.Until))
 }
 
 func (a *Audit) settled(at time.Time) bool { return !at.After(a.Now.Add(-a.Grace)) }

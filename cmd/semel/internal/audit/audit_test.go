@@ -222,6 +222,17 @@ func TestS1_09_Range(t *testing.T) {
 	}
 }
 
+// TestS1_09_YoungDuplicates: nothing that is under way can undo a second effect, so that no grace hides it.
+func TestS1_09_YoungDuplicates(t *testing.T) {
+	young := began.Add(-time.Second).Format(time.RFC3339)
+	at := func(key string) string { return fmt.Sprintf(`{"key":%q,"at":%q}`, key, young) }
+	_, got := run(t, Scope{}, lines(at("twice"), at("twice"), at("stray"), at("stray"), at("alone")),
+		record("twice", driver.Completed))
+	if want := []string{"duplicate_effect stray", "duplicate_effect twice"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, wanted %q", got, want)
+	}
+}
+
 func TestS1_09_Tenants(t *testing.T) {
 	tenant := func(name string) func(*driver.Record) { return func(r *driver.Record) { r.Key.Tenant = name } }
 	journal := lines(`{"key":"a","tenant":"x"}`, `{"key":"a","tenant":"y"}`)

@@ -11,6 +11,7 @@ import (
 type tally struct {
 	total, byKey int
 	extra        int // effects beyond those that the key may have
+	ranged       bool
 	judged       bool
 	last         int64
 	epochs       int // epochs with an effect that was named by its effect key
@@ -19,7 +20,7 @@ type tally struct {
 func (t *tally) take(n *entry) {
 	n.known = true
 	t.total += int(n.count)
-	t.judged = t.judged || n.judged
+	t.ranged, t.judged = t.ranged || n.ranged, t.judged || n.judged
 	t.last = max(t.last, n.last)
 	if n.count > 0 {
 		t.epochs++
@@ -41,7 +42,7 @@ func (a *Audit) compare(r *driver.Record, step string, dropped bool) error {
 	}
 	f := Finding{Step: step, State: r.State.String(), Effects: t.total, At: timeOf(t.last)}
 	switch {
-	case t.extra > 0 && t.judged:
+	case t.extra > 0 && t.ranged:
 		a.DuplicateEffect += t.extra
 		f.Kind, f.Detail = DuplicateEffect, fmt.Sprintf("%d effects, %d too many", t.total, t.extra)
 		if r.Uncertainty > 0 {
@@ -149,7 +150,7 @@ func (a *Audit) unfinished(r *driver.Record, f Finding, dropped bool) error {
 func (a *Audit) End() error {
 	for i := range a.entries {
 		n := &a.entries[i]
-		if n.known || n.wrong || !n.judged {
+		if n.known || n.wrong || !n.ranged {
 			continue
 		}
 		f := Finding{
@@ -160,8 +161,10 @@ func (a *Audit) End() error {
 			f.EffectKey = hex.EncodeToString(n.id[:])
 		}
 		k := driver.Key{Raw: n.key, Tenant: n.tenant}
-		if err := a.find(f, k); err != nil {
-			return err
+		if n.judged {
+			if err := a.find(f, k); err != nil {
+				return err
+			}
 		}
 		if extra := f.Effects - 1; extra > 0 {
 			a.DuplicateEffect += extra

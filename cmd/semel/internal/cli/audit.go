@@ -274,7 +274,11 @@ func textAudit(w io.Writer, r auditReport) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, lines+r.Verdict+"\n")
+	lines += r.Verdict
+	if r.Found() == 0 && r.Effects > 0 && r.EffectsOutside == r.Effects {
+		lines += ", but no effect could be judged: choose another range, or --grace 0 when nothing is under way"
+	}
+	_, err := io.WriteString(w, lines+"\n")
 	return err
 }
 

@@ -117,6 +117,9 @@ func (h *Held) Extend(ctx context.Context) error {
 }
 
 func (h *Held) extend(ctx context.Context) error {
+	if h.ctx.Err() != nil { // the store may not know it yet, and would keep the lock for nobody
+		return fmt.Errorf("extend lock %q: %w", h.Name(), ErrLost)
+	}
 	ctx, cancel := context.WithTimeout(ctx, h.l.patience())
 	defer cancel()
 	sent := time.Now()

@@ -82,6 +82,12 @@ func (w *world) checkFinish(f *driver.Finish) {
 		}
 	case f.Final == driver.Fail && back:
 		w.fail("I20", "the run failed half undone")
+	case f.Final == driver.Fail:
+		for _, s := range w.journals[epoch] {
+			if s.Undo {
+				w.fail("I20", "the run failed for good, and step %s is not undone", s.Name)
+			}
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type runner struct {
 	ghost    bool  // its process is gone
 	lost     bool  // a write was answered Lost, and it was told
 	fenced   bool
+	timedOut bool // the run's time is up: its context has ended
 	cancel   context.CancelCauseFunc
 	held     []driver.StepWrite // that a mutant keeps back
 	err      error
@@ -80,6 +81,9 @@ func (r *runner) do(c *call) {
 
 func (r *runner) sleep(ctx context.Context, d time.Duration) bool {
 	r.do(&call{what: "wait", waits: d})
+	if r.timedOut && !r.ghost && r.w.chance(300) {
+		return false // the grace for what has to be written is over, too
+	}
 	return !r.ghost && ctx.Err() == nil
 }
 
@@ -122,6 +126,11 @@ func (r *runner) resume() {
 		f = w.drawFate(c)
 	}
 	c.decided = true
+	if f == lostRequest && w.chance(300) {
+		w.say("token %d: its time is up", r.hold.Token)
+		r.timedOut = true
+		r.cancel(semel.ErrTimeout)
+	}
 	switch f {
 	case crashBefore, crashAfter:
 		w.stats.Crashes++

@@ -81,8 +81,8 @@ func Do[T any](
 	if err := CheckKey(k.Raw); err != nil {
 		return zero, "", err
 	}
-	if c.takeover == Probe && c.probe == nil {
-		return zero, "", &ConfigError{"Probe", "is nil, and the policy is Probe", "use WithProbe"}
+	if err := c.check(); err != nil {
+		return zero, "", err
 	}
 	o := once{store: s, doConfig: c}
 	g, sent, err := o.claim(ctx, k)
@@ -98,6 +98,19 @@ func Do[T any](
 		return zero, doDecisions[g.Verdict], refusal(k, g)
 	}
 	return perform(ctx, &o, g, sent, fn)
+}
+
+func (c *doConfig) check() error {
+	switch {
+	case c.takeover == Probe && c.probe == nil:
+		return &ConfigError{"Probe", "is nil, and the policy is Probe", "use WithProbe"}
+	case c.lease <= 0:
+		return &ConfigError{"WithLease", fmt.Sprintf("is %v", c.lease), "use a positive duration"}
+	case c.retention <= 0:
+		return &ConfigError{"WithRetention", fmt.Sprintf("is %v, and nothing would be remembered", c.retention),
+			"use a positive duration"}
+	}
+	return nil
 }
 
 var doDecisions = map[driver.Verdict]Decision{

@@ -55,7 +55,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 	return o, nil
 }
 
-// putSteps stores rows. The journals of other versions go: theirs were overtaken.
+// putSteps stores rows. The journals of older versions go: these were overtaken.
 func (s *Store) putSteps(h driver.Hold, id runID, put []driver.Step) {
 	all := s.journals[h.Key]
 	if all == nil {
@@ -63,7 +63,7 @@ func (s *Store) putSteps(h driver.Hold, id runID, put []driver.Step) {
 		s.journals[h.Key] = all
 	}
 	for other := range all {
-		if other.version != id.version {
+		if other.version < id.version {
 			delete(all, other)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +71,8 @@ func runChild(ctx context.Context, mode, path string) (err error) {
 		err = db.Queue("q").Send(ctx, driver.Message{ID: "x", Body: []byte(fmt.Sprint(time.Now().UnixNano()))})
 	case "work", "tx":
 		err = work(ctx, db, mode == "tx")
+	case "relay", "relay-before", "relay-after":
+		err = relayChild(ctx, db, strings.TrimPrefix(mode, "relay-"), path)
 	case "hog":
 		for i := 0; err == nil; i++ {
 			_, err = db.Store().Claim(ctx, claim(fmt.Sprintf("hog-%d-%d", os.Getpid(), i)))

@@ -74,6 +74,11 @@ func (t *txn) steps(h driver.Hold, hash []byte, w []driver.StepWrite) (driver.Ou
 		return driver.Unknown, err
 	}
 	put, effects, o := driver.DecideSteps(r, rows, h, w, t.now)
+	if len(put) > 0 && h.Version != "" {
+		if _, err := t.s.exec(sqlStepsOvertaken, hash, []byte(h.Version)); err != nil {
+			return driver.Unknown, err
+		}
+	}
 	for i := range put {
 		if err := t.putStep(&h, hash, &put[i]); err != nil {
 			return driver.Unknown, fmt.Errorf("step %q: %w", put[i].Name, err)
@@ -120,13 +125,7 @@ func (t *txn) journal(h driver.Hold, hash []byte, w []driver.StepWrite) (rows []
 }
 
 func (t *txn) putStep(h *driver.Hold, hash []byte, s *driver.Step) error {
-	version := []byte(h.Version)
-	if s.Seq == 1 && h.Version != "" {
-		if _, err := t.s.exec(sqlStepsOvertaken, hash, version); err != nil {
-			return err
-		}
-	}
-	_, err := t.s.exec(sqlStepPut, hash, int64(h.Epoch), version, s.Name, int64(s.State), flag(s.Undo), int64(s.Seq),
+	_, err := t.s.exec(sqlStepPut, hash, int64(h.Epoch), []byte(h.Version), s.Name, int64(s.State), flag(s.Undo), int64(s.Seq),
 		int64(s.Token), s.Nonce[:], bytesOrNull(s.Result), int64(s.Failures), s.Reason, micro(s.UpdatedAt))
 	return err
 }

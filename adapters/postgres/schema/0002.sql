@@ -192,15 +192,15 @@ BEGIN
 END
 $$;
 
--- Writes rows of a journal, whose record semel_lock locked in this transaction. The first row of a version removes the
--- journals of older ones.
+-- Writes rows of a journal, whose record semel_lock locked in this transaction. The journals of older versions go:
+-- these were overtaken.
 CREATE FUNCTION semel_journal_put(of uuid, run int, ver bytea, tok bigint, non uuid, at timestamptz, names bytea[],
   seqs int[], states smallint[], undos smallint[], failed int[], results bytea[], reasons bytea[])
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
 AS $$
 BEGIN
-  IF ver <> '' AND 1 = ANY (seqs) THEN
+  IF ver <> '' THEN
     DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
   END IF;
   INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result, reason)
@@ -228,6 +228,9 @@ BEGIN
     WHERE r.hash = of AND r.state = 1 AND r.token = tok AND r.nonce = non AND r.generation = gen AND r.epoch = run FOR UPDATE;
   IF FOUND AND NOT EXISTS (
     SELECT FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = '') THEN
+    IF ver <> '' THEN
+      DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
+    END IF;
     UPDATE semel_step s SET state = kind, token = tok, nonce = non, updated_at = clock_timestamp(),
       result = CASE kind WHEN 3 THEN outcome ELSE s.result END
     WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = step AND s.state < kind;
@@ -235,9 +238,6 @@ BEGIN
       RETURN;
     END IF;
     SELECT coalesce(max(s.seq), 0) + 1 INTO nr FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver;
-    IF ver <> '' AND nr = 1 THEN
-      DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
-    END IF;
     INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result)
     VALUES (of, run, ver, step, nr, kind, undoes, 0, tok, non, clock_timestamp(), outcome) ON CONFLICT DO NOTHING;
     IF FOUND THEN

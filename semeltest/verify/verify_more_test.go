@@ -98,7 +98,7 @@ func TestNothingToJudge(t *testing.T) {
 // Hangs are bounded: in the plain run, and when a call fails.
 func TestHangs(t *testing.T) {
 	forever := make(chan struct{})
-	defer close(forever)
+	t.Cleanup(func() { close(forever) })
 	for name, h := range map[string]handler{
 		"always": func(context.Context, *http.Client, *semel.Attempt) error { <-forever; return nil },
 		"after an error": func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
@@ -109,7 +109,8 @@ func TestHangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := run(t, verify.Options{Worker: calls(h), Limit: time.Second})
+			t.Parallel() // it waits: the limit is long, so that what does not hang ends in it on any machine
+			r := run(t, verify.Options{Worker: calls(h), Limit: 5 * time.Second})
 			wantCauses(t, r, verify.Hangs)
 			if k := r.Findings[0].Schedule; (k == verify.AnswerLost) != (name == "after an error") {
 				t.Errorf("shown by %v", k)
@@ -120,6 +121,7 @@ func TestHangs(t *testing.T) {
 
 // What the handler leaves running is found: a death would lose it.
 func TestGoroutineLeftBehind(t *testing.T) {
+	t.Parallel()
 	o := verify.Options{Worker: func(p *verify.Process) semel.Config {
 		ended := make(chan struct{}, 1)
 		cfg := calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
@@ -137,7 +139,7 @@ func TestGoroutineLeftBehind(t *testing.T) {
 		}}
 		return cfg
 	}}
-	verify.Straggle(&o, 200*time.Millisecond)
+	verify.Straggle(&o, 2*time.Second) // for a machine that is busy with other things
 	r := run(t, o)
 	if len(r.Findings) == 0 || r.Findings[0].Cause != verify.OutsideRun || !strings.Contains(r.Findings[0].Why, "returned before") {
 		t.Errorf("report:\n%s", r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -89,6 +90,19 @@ func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Contex
 			return r.halt(r.later(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrUnanswered, err)), time.Second))
 		}
 	}
+}
+
+// maxReason bounds what a journal keeps of an error, in bytes: every later attempt reads it again, and an error may quote
+// a whole answer.
+const maxReason = 8 << 10
+
+// reasonOf is an error as the journal keeps it.
+func reasonOf(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // halt stops the run: no step and no compensation is called after it. The first reason stays.

@@ -2,8 +2,12 @@ package steps_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/steps"
 )
@@ -48,4 +52,24 @@ func TestInTxAfterOnce(t *testing.T) {
 	})
 	g.has(err, "may have happened")
 	g.called()
+}
+
+// TestReasonsAreBounded: an error that quotes a whole answer, binary at that, does not fill the journal.
+func TestReasonsAreBounded(t *testing.T) {
+	g := newRig(t)
+	quoted := errors.New("\xff" + strings.Repeat("ä", 1<<20))
+	_ = g.attempt(func(ctx context.Context, r *steps.Run) error {
+		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 0, semel.Permanent(quoted) },
+			steps.Undo(func(context.Context, steps.Reversal) error { return quoted }))
+		return err
+	})
+	rows, err := g.store.Steps(t.Context(), g.last)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	for _, s := range rows {
+		if n := len(s.Reason); n < 1000 || n > 9000 || !utf8.ValidString(s.Reason) {
+			t.Errorf("the reason of %q has %d bytes, or is no UTF-8", s.Name, n)
+		}
+	}
 }

@@ -112,6 +112,9 @@ func (h *handler) CheckStore(s semel.Store) error {
 // With runs a function with steps inside of a handler or of semel.Do, whose attempt it gets. Its error is to be returned
 // as it is: it carries what the engine has to do. Inside an open transaction (semel.InTx with *sql.Tx or pgx.Tx) and for
 // messages without a key it is refused: there is no record that could guard a journal.
+//
+// Call it once in an attempt: a second function finds steps in the journal that it does not know, and parks the key. What
+// the handler does around it is no part of the run: when it fails after With returned nil, nothing is undone.
 func With(ctx context.Context, a *semel.Attempt, fn Func, opts ...Option) error {
 	return newConfig(opts).run(ctx, a, fn)
 }
@@ -250,7 +253,7 @@ func (r *Run) judge(ctx context.Context, fn Func, err error) error {
 	if errors.Is(context.Cause(ctx), semel.ErrFenced) || !r.undoable() {
 		return err
 	}
-	if werr := r.write(ctx, driver.StepWrite{Kind: driver.CompensateRun, Reason: err.Error()}); werr != nil {
+	if werr := r.write(ctx, driver.StepWrite{Kind: driver.CompensateRun, Reason: reasonOf(err)}); werr != nil {
 		return werr
 	}
 	// What the journal has is what is undone, in its order.

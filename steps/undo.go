@@ -168,7 +168,7 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 		}
 		u.Failures++
 		r.cfg.logger.Error("Compensation failed", logKey, r.a.Key.Raw, logStep, s.Name, logFailures, u.Failures, logErr, err)
-		w := driver.StepWrite{Kind: driver.FailUndo, Name: s.Name, Failures: u.Failures, Reason: err.Error()}
+		w := driver.StepWrite{Kind: driver.FailUndo, Name: s.Name, Failures: u.Failures, Reason: reasonOf(err)}
 		if werr := r.write(ctx, w); werr != nil {
 			return werr
 		}

@@ -73,13 +73,14 @@ func (m *Machine) shutFor() time.Duration {
 }
 
 // heard counts the end of a run. Only runs that began to speak with the downstream tell anything about it: one that was
-// cancelled does not.
+// cancelled does not, unless its time was up and that is called an outage: a downstream that hangs answers nobody.
 func (m *Machine) heard(it *Item, r *Result) {
 	c, b := &m.cfg.Breaker, &m.brk
-	if (c.Failures == 0 && c.Ratio == 0) || it.cancelled != NoCause || r.Class == Transient {
+	failed := r.Class == Unavailable
+	cut := it.cancelled != NoCause && !(failed && it.cancelled == CauseTimeout)
+	if (c.Failures == 0 && c.Ratio == 0) || cut || r.Class == Transient {
 		return
 	}
-	failed := r.Class == Unavailable
 	switch {
 	case b.state == brkClosed:
 		if b.count(failed, m.now, c) {

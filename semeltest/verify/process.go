@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,9 @@ type Process struct {
 	queue *shellQueue
 	store *shell
 
-	ends []func()
+	// Guarded by world.mu.
+	ends    []func()
+	cleaned bool
 }
 
 // Effect does one effect that is neither HTTP nor SQL: it calls do, or not, and may lose its answer. name says what it
@@ -53,11 +56,29 @@ func (p *Process) Effect(name, key string, do func() error) error {
 	})
 }
 
-// OnEnd has f called when the schedule is over, the last first: to close what the process opened.
+// OnEnd has f called when the schedule is over, the last first: to close what the process opened. When it is over
+// already, f is called at once.
 func (p *Process) OnEnd(f func()) {
 	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.ends = append(p.ends, f)
+	late := p.cleaned
+	if !late {
+		p.ends = append(p.ends, f)
+	}
+	p.w.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+// cleanUp calls what OnEnd was given.
+func (p *Process) cleanUp() {
+	p.w.mu.Lock()
+	ends := p.ends
+	p.ends, p.cleaned = nil, true
+	p.w.mu.Unlock()
+	for _, end := range slices.Backward(ends) {
+		end()
+	}
 }
 
 // die is the death of the process. It does not return when the caller is one of the process's own goroutines.

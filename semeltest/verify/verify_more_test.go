@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +145,29 @@ func TestGoroutineLeftBehind(t *testing.T) {
 	r := run(t, o)
 	if len(r.Findings) == 0 || r.Findings[0].Cause != verify.OutsideRun || !strings.Contains(r.Findings[0].Why, "returned before") {
 		t.Errorf("report:\n%s", r)
+	}
+}
+
+// What a goroutine opens that outlives its schedule is closed, too.
+func TestOpenedLate(t *testing.T) {
+	var opened, closed atomic.Int32
+	var wg sync.WaitGroup
+	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
+		return calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+			wg.Go(func() {
+				for range 100 {
+					opened.Add(1)
+					p.OnEnd(func() { closed.Add(1) })
+					time.Sleep(time.Millisecond)
+				}
+			})
+			return post(ctx, c, bank, a.EffectKey("charge"), "")
+		})(p)
+	}})
+	wg.Wait()
+	wantCauses(t, r)
+	if opened.Load() == 0 || opened.Load() != closed.Load() {
+		t.Errorf("%d opened, %d closed", opened.Load(), closed.Load())
 	}
 }
 

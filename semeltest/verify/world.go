@@ -271,7 +271,7 @@ func (w *world) finish(stuck bool) {
 	}
 	for _, p := range w.procs {
 		wait := patience
-		if p.dead || stuck {
+		if stuck || w.isDead(p) {
 			wait = soon // it may wait for a goroutine that died with it
 		}
 		select {
@@ -280,9 +280,7 @@ func (w *world) finish(stuck bool) {
 		}
 	}
 	for _, p := range slices.Backward(w.procs) {
-		for _, end := range slices.Backward(p.ends) {
-			end()
-		}
+		p.cleanUp()
 	}
 }
 

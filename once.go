@@ -233,8 +233,10 @@ func runOnce[T any](
 		case err != nil || answer == ProbeUnknown:
 			return nil, false, errors.Join(ErrUncertain, err)
 		case answer == ProbeApplied:
-			*value, err = decodeResult[T](a.result)
-			return a.result, true, err
+			if *value, err = decodeResult[T](a.result); err != nil {
+				return nil, false, &unstorableError{err} // released, the next caller would run it again
+			}
+			return a.result, true, nil
 		}
 	}
 	v, err := fn(ctx, a)

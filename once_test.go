@@ -104,6 +104,31 @@ func TestFM59_ResultThatCannotBeStoredDoesNotRunAgain(t *testing.T) {
 	}
 }
 
+// TestFM59_ProbedResultThatDoesNotFit: what the probe found applied is recorded as done, though its result is of no use.
+func TestFM59_ProbedResultThatDoesNotFit(t *testing.T) {
+	s, k, runs := memory.NewStore(), semel.Key{Consumer: "http", Raw: "order-1"}, 0
+	f := func(context.Context, *semel.Attempt) (int, error) {
+		if runs++; runs == 1 {
+			panic("after the effect")
+		}
+		return runs, nil
+	}
+	if _, _, err := semel.Do(t.Context(), s, k, f); err == nil {
+		t.Fatal("the panic is no error")
+	}
+	_, _, err := semel.Do(t.Context(), s, k, f, semel.WithProbe(
+		func(_ context.Context, a *semel.Attempt) (semel.ProbeResult, error) {
+			a.SetResult([]byte("no JSON"))
+			return semel.ProbeApplied, nil
+		}))
+	if err == nil {
+		t.Error("nobody was told that the result is lost")
+	}
+	if _, d, err := semel.Do(t.Context(), s, k, f); err != nil || d != semel.Replayed || runs != 1 {
+		t.Errorf("%s %v, %d runs", d, err, runs)
+	}
+}
+
 // lossy drops the answers of writes that were applied.
 type lossy struct {
 	*memory.Store

@@ -247,8 +247,8 @@ func (m *Machine) leavePool(it *Item) {
 
 // retirePool forgets pools that have nobody in hand and could start as many as a new one.
 func (m *Machine) retirePool(p *pool) {
-	if p.taken+p.queued+p.waiting.len() > 0 {
-		return
+	if p.taken+p.queued+p.waiting.len() > 0 || m.pools[p.name] != p {
+		return // forgotten while one that has to run alone had given up its share: the name is another pool's by now
 	}
 	if m.cfg.PoolEvery == 0 {
 		delete(m.pools, p.name)

@@ -278,3 +278,23 @@ func TestPoolRateCountsRunsOnly(t *testing.T) {
 		t.Fatalf("%+v", a.Claims)
 	}
 }
+
+// TestPoolOfOneThatWaitsForQuietIsForgottenAlone: who may have killed its process gives up its claim and its share, so that
+// its pool may be forgotten and made anew meanwhile; when it ended the new one still counts those that run.
+func TestPoolOfOneThatWaitsForQuietIsForgottenAlone(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 1 })
+	r.warm()
+	r.receive(pooled("x", "B"), pooled("a", "A"))
+	r.claim(suspects("a"))
+	r.finish(driver.Applied) // given up: x runs
+	r.receive(pooled("b", "A"))
+	r.ran("x", machine.Result{})
+	r.claim(suspects("a")) // alone
+	r.ran("a", machine.Result{})
+	r.answer()
+	r.receive(pooled("c", "A"), pooled("d", "A"))
+	r.answer()
+	if n := r.runningOf("A"); n != 1 {
+		t.Fatalf("%d of a pool of one run", n)
+	}
+}

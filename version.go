@@ -314,8 +314,8 @@ func (c *Consumer) versionsPromise(p *Promise) {
 		p.Effects = "Each version of a key takes effect at most once, and no older version takes effect after a newer one, in what " +
 			"commits with the record; older ones are skipped. Anything else the handler does can happen more than once and late."
 	} else {
-		p.Effects += " Each key here is one version; older versions do not run once a newer one is recorded, but an interrupted run " +
-			"of an older one can still write after a newer one unless the resource itself compares the version."
+		p.Effects += " Each key here is one version; older versions do not run once a newer one was applied or may have been, but " +
+			"an interrupted run of an older one can still write after a newer one unless the resource itself compares the version."
 	}
 	p.Mode = "D over " + p.Mode
 	for i, a := range p.Assumptions {

@@ -2,6 +2,7 @@ package semel_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -111,4 +112,41 @@ func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
 			t.Fatalf("applied %q, letters %+v", got, r.letters())
 		}
 	})
+}
+
+// TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied is the promise's sentence of plain handlers, from both sides: a newer
+// version that certainly had no effect keeps no older one from running, one that may have had does.
+func TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  func(error) error
+		runs string
+	}{
+		"not applied": {func(err error) error { return semel.NotApplied(semel.Permanent(err)) }, "2 1"},
+		"in doubt":    {semel.Permanent, "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var runs []string
+				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+					runs = append(runs, a.Version().String())
+					if a.Version() == driver.IntVersion(2) {
+						return c.err(errors.New("refused"))
+					}
+					return nil
+				}), versioned(semel.ByVersion("/v")))
+				r.start()
+				const sentence = "older versions do not run once a newer one was applied or may have been"
+				if p := r.c.Guarantee().String(); !strings.Contains(p, sentence) {
+					t.Errorf("the promise does not say %q:\n%s", sentence, p)
+				}
+				r.send(state(2))
+				time.Sleep(time.Second)
+				r.send(state(1))
+				r.after(time.Minute)
+				if got := strings.Join(runs, " "); got != c.runs {
+					t.Errorf("ran %q, want %q", got, c.runs)
+				}
+			})
+		})
+	}
 }

@@ -3,6 +3,7 @@ package semel_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,9 +18,9 @@ func TestBreakerOpensForADownstreamThatHangs(t *testing.T) {
 	for name, tx := range map[string]bool{"plain": false, "in transactions": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began, runs := time.Now(), 0
+				began, runs := time.Now(), atomic.Int64{}
 				work := func(ctx context.Context) error {
-					runs++
+					runs.Add(1)
 					if time.Since(began) >= 10*time.Minute {
 						return nil
 					}
@@ -40,8 +41,8 @@ func TestBreakerOpensForADownstreamThatHangs(t *testing.T) {
 				r.start()
 				time.Sleep(9 * time.Minute)
 				synctest.Wait()
-				if l := r.c.Load(); runs > 40 || l.Breaker == "closed" {
-					t.Errorf("%d runs in nine minutes of outage, load %+v", runs, l)
+				if l := r.c.Load(); runs.Load() > 40 || l.Breaker == "closed" {
+					t.Errorf("%d runs in nine minutes of outage, load %+v", runs.Load(), l)
 				}
 				if s := r.after(6 * time.Minute); s.Effects != 20 || s.Dead+s.Uncertain != 0 {
 					t.Errorf("%+v", s)

@@ -62,6 +62,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(l.ctx)
 	if key != "" {
+		if r.Header == nil { // a request that http.Client did not see
+			r.Header = http.Header{}
+		}
 		r.Header.Set(HeaderKey, key)
 	}
 	resp, err := t.base().RoundTrip(r)

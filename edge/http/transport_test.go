@@ -257,6 +257,27 @@ func TestQuoted(t *testing.T) {
 }
 
 // TestRedirects: a request that is sent on to another place is still the same act.
+// TestNoHeader: a request that nobody gave a header, and that http.Client did not see.
+func TestNoHeader(t *testing.T) {
+	s, srv := newStripe(t)
+	_, _, err := semel.Do(t.Context(), memory.NewStore(), semel.Key{Raw: "order-1"},
+		func(ctx context.Context, a *semel.Attempt) (any, error) {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL, strings.NewReader("1"))
+			if err != nil {
+				return nil, err
+			}
+			r.Header = nil
+			resp, err := (&edgehttp.Transport{}).RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			return nil, resp.Body.Close()
+		})
+	if err != nil || len(s.keys) != 1 || s.keys[0] == "" {
+		t.Errorf("%v, keys %q", err, s.keys)
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	s, srv := newStripe(t)
 	var keys []string

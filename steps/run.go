@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/idle"
 )
 
 // Func is the function of a run: it calls its steps, and returns nil when all of them are done.
@@ -57,22 +58,11 @@ func WithSleep(f func(ctx context.Context, d time.Duration) bool) Option {
 }
 
 func newConfig(opts []Option) *config {
-	c := &config{logger: slog.New(slog.DiscardHandler), tries: 3, pause: 200 * time.Millisecond, limit: 20, sleep: sleep}
+	c := &config{logger: slog.New(slog.DiscardHandler), tries: 3, pause: 200 * time.Millisecond, limit: 20, sleep: idle.For}
 	for _, o := range opts {
 		o(c)
 	}
 	return c
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // ErrNoJournal reports that the store keeps no journals of steps, or no record stands behind the run.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -45,31 +43,9 @@ func (w *relayWorld) explain(v *Violation, mut relayMutant, calm bool, kind rela
 	w.tr = nil
 }
 
-// relays runs job(world, i) for i in [0, n) on all workers, until the context is done or job answers false.
+// relays runs jobs as parallel does, in worlds of relays.
 func (p *pool) relays(n int, job func(w *relayWorld, i int) bool) int {
-	var next, done atomic.Int64
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	for range p.o.Workers {
-		wg.Go(func() {
-			w := newRelayWorld()
-			for !stop.Load() && p.ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					break
-				}
-				if !job(w, i) {
-					stop.Store(true)
-				}
-				done.Add(1)
-			}
-			p.mu.Lock()
-			p.report.Outbox.add(&w.stats)
-			p.mu.Unlock()
-		})
-	}
-	wg.Wait()
-	return int(done.Load())
+	return share(p, n, newRelayWorld, job, func(w *relayWorld) { p.report.Outbox.add(&w.stats) })
 }
 
 // relaySeeds simulates random schedules of the outbox.
@@ -116,23 +92,15 @@ func (p *pool) relayCrashPoints() {
 // findRelayMutants looks for each mutant of the outbox until one of its invariants is violated.
 func (p *pool) findRelayMutants() {
 	for mut := noRelayMutant + 1; mut < relayMutants; mut++ {
-		began := time.Now()
-		res := MutantResult{Name: relayCatalogue[mut].name}
-		var mu sync.Mutex
-		res.Tried = p.relays(seedsPerMutant, func(w *relayWorld, i int) bool {
-			v := w.simulate(p.o.First+uint64(i), mut, false, -1, relayFine)
-			if v == nil || !mut.breaks(v.Invariant) {
-				return true
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !res.Found || v.Seed < res.Seed {
-				res.Found, res.Seed, res.Invariant, res.Detail = true, v.Seed, v.Invariant, v.Detail
-			}
-			return false
+		p.findMutant(relayCatalogue[mut].name, func(found func(seed uint64, invariant, detail string)) int {
+			return p.relays(seedsPerMutant, func(w *relayWorld, i int) bool {
+				v := w.simulate(p.o.First+uint64(i), mut, false, -1, relayFine)
+				if v == nil || !mut.breaks(v.Invariant) {
+					return true
+				}
+				found(v.Seed, v.Invariant, v.Detail)
+				return false
+			})
 		})
-		res.Elapsed = time.Since(began)
-		p.report.Mutants = append(p.report.Mutants, res)
-		p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
 	}
 }

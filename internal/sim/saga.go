@@ -5,7 +5,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/semel-dev/semel/internal/sim/saga"
 )
@@ -87,24 +86,16 @@ func (p *pool) sagaPoints() {
 // findSagaMutants looks for each mistake planted in sagas.
 func (p *pool) findSagaMutants() {
 	for mut := 1; mut <= saga.Mutants; mut++ {
-		began := time.Now()
-		res := MutantResult{Name: saga.Name(mut)}
-		var mu sync.Mutex
-		res.Tried = p.parallel(seedsPerMutant, func(_ *world, i int) bool {
-			var st saga.Stats
-			v := saga.Seed(p.o.First+uint64(i), mut, &st)
-			if v == nil || !saga.Breaks(mut, v.Invariant) {
-				return true
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !res.Found || v.Seed < res.Seed {
-				res.Found, res.Seed, res.Invariant, res.Detail = true, v.Seed, v.Invariant, v.Detail
-			}
-			return false
+		p.findMutant(saga.Name(mut), func(found func(seed uint64, invariant, detail string)) int {
+			return p.parallel(seedsPerMutant, func(_ *world, i int) bool {
+				var st saga.Stats
+				v := saga.Seed(p.o.First+uint64(i), mut, &st)
+				if v == nil || !saga.Breaks(mut, v.Invariant) {
+					return true
+				}
+				found(v.Seed, v.Invariant, v.Detail)
+				return false
+			})
 		})
-		res.Elapsed = time.Since(began)
-		p.report.Mutants = append(p.report.Mutants, res)
-		p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
 	}
 }

@@ -142,12 +142,18 @@ type pool struct {
 
 // parallel runs job(world, i) for i in [0, n) on all workers, until the context is done or job answers false.
 func (p *pool) parallel(n int, job func(w *world, i int) bool) int {
+	return share(p, n, newWorld, job, func(w *world) { p.report.Stats.add(&w.stats) })
+}
+
+// share runs job(w, i) for i in [0, n) on all workers, each with a world of its own, until the context is done or job
+// answers false; at its end each worker hands in its world, one at a time. It answers how many jobs there were.
+func share[W any](p *pool, n int, make func() W, job func(w W, i int) bool, handIn func(w W)) int {
 	var next, done atomic.Int64
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range p.o.Workers {
 		wg.Go(func() {
-			w := newWorld()
+			w := make()
 			for !stop.Load() && p.ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= n {
@@ -159,8 +165,8 @@ func (p *pool) parallel(n int, job func(w *world, i int) bool) int {
 				done.Add(1)
 			}
 			p.mu.Lock()
-			p.report.Stats.add(&w.stats)
-			p.mu.Unlock()
+			defer p.mu.Unlock()
+			handIn(w)
 		})
 	}
 	wg.Wait()
@@ -224,25 +230,35 @@ func (p *pool) crashPoints() {
 // findMutants looks for each mutant until an invariant is violated.
 func (p *pool) findMutants() {
 	for mut := noMutant + 1; mut < mutants; mut++ {
-		began := time.Now()
-		res := MutantResult{Name: catalogue[mut].name}
-		var mu sync.Mutex
-		res.Tried = p.parallel(seedsPerMutant, func(w *world, i int) bool {
-			v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
-			if v == nil || !mut.breaks(v.Invariant) {
-				return true
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !res.Found || v.Seed < res.Seed {
-				res.Found, res.Seed, res.Invariant, res.Detail = true, v.Seed, v.Invariant, v.Detail
-			}
-			return false
+		p.findMutant(catalogue[mut].name, func(found func(seed uint64, invariant, detail string)) int {
+			return p.parallel(seedsPerMutant, func(w *world, i int) bool {
+				v := w.simulate(p.o.First+uint64(i), mut, false, -1, 0)
+				if v == nil || !mut.breaks(v.Invariant) {
+					return true
+				}
+				found(v.Seed, v.Invariant, v.Detail)
+				return false
+			})
 		})
-		res.Elapsed = time.Since(began)
-		p.report.Mutants = append(p.report.Mutants, res)
-		p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
 	}
+}
+
+// findMutant reports what became of one planted mistake. search tries seeds, says which ones found it (from any goroutine)
+// and answers how many it tried.
+func (p *pool) findMutant(name string, search func(found func(seed uint64, invariant, detail string)) int) {
+	began := time.Now()
+	res := MutantResult{Name: name}
+	var mu sync.Mutex
+	res.Tried = search(func(seed uint64, invariant, detail string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !res.Found || seed < res.Seed {
+			res.Found, res.Seed, res.Invariant, res.Detail = true, seed, invariant, detail
+		}
+	})
+	res.Elapsed = time.Since(began)
+	p.report.Mutants = append(p.report.Mutants, res)
+	p.o.Progress(fmt.Sprintf("mutant %q: found %v after %d seeds (%s)", res.Name, res.Found, res.Tried, res.Invariant))
 }
 
 func (s *Stats) add(o *Stats) {

@@ -18,6 +18,7 @@ import (
 // record or grant tells which rule set it, although the store's clock is not ours.
 const (
 	short = 30 * time.Millisecond // leases, retries and retentions that end before the next barrier
+	brief = 3 * time.Second       // the same of which a hundred are longer than slack: an older version waits for so many leases
 	long  = 1 * time.Hour         // leases that do not end
 	later = 2 * time.Hour         // the lease of the claim under test
 	retry = 4 * time.Hour         // retries that are not due
@@ -33,10 +34,10 @@ type request struct {
 	operate *driver.Operation
 }
 
-// step is one act of a cell; a barrier waits until everything short is over.
+// step is one act of a cell; a barrier waits until everything short, or brief, is over.
 type step struct {
 	make    func(c *cell) request
-	barrier bool
+	barrier time.Duration // what a barrier waits for; 0 = it is none
 	// checked: the record is compared afterwards, where the store shows it.
 	checked bool
 }
@@ -83,8 +84,11 @@ func (b *bench) newCell(name string) *cell {
 }
 
 // wait lets everything short end.
-func (b *bench) wait() {
-	d := 2*short + b.Skew
+func (b *bench) wait() { b.waitFor(short) }
+
+// waitFor lets everything end that lasts as long as that.
+func (b *bench) waitFor(d time.Duration) {
+	d += short + b.Skew
 	b.now = b.now.Add(d)
 	if b.Advance != nil {
 		b.Advance(d)
@@ -106,14 +110,14 @@ func (b *bench) run(cells []*cell) {
 		var kinds [4][]*cell
 		var requests [4][]request
 		var checked []*cell
-		barrier, left := false, false
+		barrier, left := time.Duration(0), false
 		for _, c := range cells {
 			if round >= len(c.steps) {
 				continue
 			}
 			left = true
 			s := c.steps[round]
-			barrier = barrier || s.barrier
+			barrier = max(barrier, s.barrier)
 			if s.make == nil {
 				continue
 			}
@@ -136,8 +140,8 @@ func (b *bench) run(cells []*cell) {
 		for _, c := range checked {
 			b.inspect(c)
 		}
-		if barrier {
-			b.wait()
+		if barrier > 0 {
+			b.waitFor(barrier)
 		}
 	}
 }

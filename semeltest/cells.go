@@ -61,7 +61,7 @@ func operateWith(op driver.Operation) step {
 	}}
 }
 
-var barrier = step{barrier: true}
+var barrier = step{barrier: short}
 
 // recipe reaches one state by legal operations.
 type recipe struct {

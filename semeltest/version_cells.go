@@ -27,6 +27,8 @@ func vClaim(n int64, lease time.Duration, tweak ...func(c *driver.Claim)) step {
 	}}
 }
 
+var untilBrief = step{barrier: brief}
+
 func noWait(c *driver.Claim) { c.NoWait = true }
 
 func afterPrevious(c *driver.Claim) { c.After = c.Version.Before() }
@@ -45,8 +47,8 @@ func versionRecipes() []recipe {
 		{name: "absent"},
 		{name: "9 applied", steps: nine},
 		{name: "9 applied, 100 live", steps: then(vClaim(100, long))},
-		{name: "9 applied, 100 expired", steps: then(vClaim(100, short), barrier)},
-		{name: "9 applied, 100 taken over", steps: then(vClaim(100, short), barrier, vClaim(100, long))},
+		{name: "9 applied, 100 expired", steps: then(vClaim(100, brief), untilBrief)},
+		{name: "9 applied, 100 taken over", steps: then(vClaim(100, brief), untilBrief, vClaim(100, long))},
 		{name: "9 applied, 100 released unstarted", steps: then(vClaim(100, long), release(driver.Unstarted))},
 		{name: "9 applied, 100 released not applied", steps: then(vClaim(100, long), release(driver.NotApplied))},
 		{name: "9 applied, 100 released maybe", steps: then(vClaim(100, long), release(driver.MaybeApplied))},
@@ -55,7 +57,7 @@ func versionRecipes() []recipe {
 		{name: "9 applied, 100 uncertain", steps: then(vClaim(100, long), park)},
 		{name: "9 applied, 100 recovered", steps: then(vClaim(100, long), park, done)},
 		{name: "9 applied, 99 in doubt, 100 failed", steps: then(vClaim(99, long), failMaybe, vClaim(100, long), fail)},
-		{name: "9 applied, 99 in doubt, 100 live", steps: then(vClaim(99, short), barrier, vClaim(100, long))},
+		{name: "9 applied, 99 in doubt, 100 live", steps: then(vClaim(99, brief), untilBrief, vClaim(100, long))},
 		{name: "9 applied, 100 failed, 10 live", steps: then(vClaim(100, long), fail, vClaim(10, long))},
 		{name: "9 applied, 100 over a gap", steps: then(vClaim(100, long, afterPrevious, noWait), done)},
 		{name: "9 applied, 100 over a gap failed", steps: then(vClaim(100, long, afterPrevious, noWait), fail)},

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +23,14 @@ func TestReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := Real{}
 		began := r.Now()
-		n := 0
-		stop := r.Beat(time.Second, func() bool { n++; return n < 3 })
+		var n atomic.Int32 // beats come from a goroutine of their own
+		stop := r.Beat(time.Second, func() bool { return n.Add(1) < 3 })
 		r.Pause(t.Context(), 10*time.Second)
-		if n != 3 || r.Now().Sub(began) != 10*time.Second {
-			t.Errorf("%d beats in %v, wanted three: the last one wants no more", n, r.Now().Sub(began))
+		if n.Load() != 3 || r.Now().Sub(began) != 10*time.Second {
+			t.Errorf("%d beats in %v, wanted three: the last one wants no more", n.Load(), r.Now().Sub(began))
 		}
 		stop()
-		stop = r.Beat(time.Second, func() bool { n++; return true })
+		stop = r.Beat(time.Second, func() bool { n.Add(1); return true })
 		r.Pause(t.Context(), 2500*time.Millisecond)
 		stop()
 		stop()
@@ -37,8 +38,8 @@ func TestReal(t *testing.T) {
 		cancel()
 		r.Pause(ended, time.Hour)
 		r.Pause(t.Context(), time.Minute)
-		if n != 5 {
-			t.Errorf("%d beats, wanted two more: nothing beats after the stop", n)
+		if n.Load() != 5 {
+			t.Errorf("%d beats, wanted two more: nothing beats after the stop", n.Load())
 		}
 	})
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 )
 
@@ -17,29 +16,14 @@ func ReplayOutbox(seed uint64, out io.Writer) error {
 	w := newRelayWorld()
 	w.tr = &trace{}
 	v := w.simulate(seed, noRelayMutant, false, -1, relayFine)
-	if err := w.tr.write(out, -1); err != nil {
-		return fmt.Errorf("print the history of seed %d: %w", seed, err)
-	}
-	verdict := "no invariant is violated"
-	if v != nil {
-		verdict = v.String()
-	}
-	if _, err := fmt.Fprintln(out, verdict); err != nil {
-		return fmt.Errorf("print the verdict of seed %d: %w", seed, err)
-	}
-	return nil
+	return w.tr.tell(out, seed, v)
 }
 
 // explain runs a violation's seed again, with its history written down.
 func (w *relayWorld) explain(v *Violation, mut relayMutant, calm bool, kind relayFault) {
 	w.tr = &trace{}
 	again := w.simulate(v.Seed, mut, calm, v.At, kind)
-	var b strings.Builder
-	_ = w.tr.write(&b, -1) // a strings.Builder never fails
-	if again == nil || again.Detail != v.Detail {
-		b.WriteString("(the history above is not the violating one: the simulator is not deterministic)\n")
-	}
-	v.Trace = b.String()
+	v.Trace = w.tr.evidence(v, again, -1)
 	w.tr = nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,30 +105,14 @@ func Replay(seed uint64, out io.Writer) error {
 	w := newWorld()
 	w.tr = &trace{}
 	v := w.simulate(seed, noMutant, false, -1, 0)
-	if err := w.tr.write(out, -1); err != nil {
-		return fmt.Errorf("print the history of seed %d: %w", seed, err)
-	}
-	verdict := "no invariant is violated"
-	if v != nil {
-		verdict = v.String()
-	}
-	if _, err := fmt.Fprintln(out, verdict); err != nil {
-		return fmt.Errorf("print the verdict of seed %d: %w", seed, err)
-	}
-	return nil
+	return w.tr.tell(out, seed, v)
 }
 
 // explain runs a violation's seed again, with its history written down.
 func (w *world) explain(v *Violation, mut mutant, calm bool, kind faultKind) {
 	w.tr = &trace{}
 	again := w.simulate(v.Seed, mut, calm, v.At, kind)
-	var b strings.Builder
-	key := w.base(v.Key)
-	_ = w.tr.write(&b, key) // a strings.Builder never fails
-	if again == nil || again.Detail != v.Detail {
-		b.WriteString("(the history above is not the violating one: the simulator is not deterministic)\n")
-	}
-	v.Trace = b.String()
+	v.Trace = w.tr.evidence(v, again, w.base(v.Key))
 	w.tr = nil
 }
 

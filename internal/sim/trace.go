@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 
 	"github.com/semel-dev/semel/internal/machine"
 )
@@ -55,4 +56,29 @@ var actionNames = [...]string{
 	machine.ActFinish: "finish", machine.ActSettle: "settle", machine.ActExtend: "extend", machine.ActProlong: "prolong",
 	machine.ActBegin: "begin", machine.ActCommit: "commit", machine.ActRollback: "roll back", machine.ActNote: "note",
 	machine.ActStop: "stop",
+}
+
+// tell prints the history of a seed, and its verdict.
+func (t *trace) tell(out io.Writer, seed uint64, v *Violation) error {
+	if err := t.write(out, -1); err != nil {
+		return fmt.Errorf("print the history of seed %d: %w", seed, err)
+	}
+	verdict := "no invariant is violated"
+	if v != nil {
+		verdict = v.String()
+	}
+	if _, err := fmt.Fprintln(out, verdict); err != nil {
+		return fmt.Errorf("print the verdict of seed %d: %w", seed, err)
+	}
+	return nil
+}
+
+// evidence is the history of a key, of a seed that was simulated again to write it down.
+func (t *trace) evidence(v, again *Violation, key int) string {
+	var b strings.Builder
+	_ = t.write(&b, key) // a strings.Builder never fails
+	if again == nil || again.Detail != v.Detail {
+		b.WriteString("(the history above is not the violating one: the simulator is not deterministic)\n")
+	}
+	return b.String()
 }

@@ -73,18 +73,8 @@ func memorySide() *side {
 func postgresSide(db *postgres.DB) *side {
 	s := db.Store()
 	return &side{
-		store: s,
-		buffer: func(ids []string, refuse bool) any {
-			var e *driver.Statements
-			s.Offers(&e)
-			for _, id := range ids {
-				e.Exec("INSERT INTO ledger VALUES ($1)", id)
-			}
-			if refuse {
-				e.ExecRows(1, "INSERT INTO ledger SELECT 'no' WHERE false")
-			}
-			return e
-		},
+		store:  s,
+		buffer: func(ids []string, refuse bool) any { return statements(s, ids, refuse) },
 		addTx: func(ctx context.Context, tx driver.Tx, id string) error {
 			var x pgx.Tx
 			tx.As(&x)

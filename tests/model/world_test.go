@@ -366,3 +366,16 @@ func (w *world) same(rt *rapid.T) {
 	}
 	w.sameTrail(rt)
 }
+
+// statements are the effects of a transaction on an SQL store: rows of the ledger, and one that is refused.
+func statements(c driver.Committer, ids []string, refuse bool) any {
+	var e *driver.Statements
+	c.Offers(&e)
+	for _, id := range ids {
+		e.Exec("INSERT INTO ledger VALUES ($1)", id)
+	}
+	if refuse {
+		e.ExecRows(1, "INSERT INTO ledger SELECT 'no' WHERE 1 = 0")
+	}
+	return e
+}

@@ -25,6 +25,7 @@ type Consumer struct {
 	// committer, transactor and tx are the optional sides of store and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
+	meter      driver.Meter // nil unless the store is paid by use
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -45,6 +46,11 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
+	if !c.queue.DeadLetters {
+		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no letters, so a message that fails for good could only be lost or "+
+			"come for ever", c.queue.Name), "use one that does, or give it a place for letters (an SQS queue: a dead-letter queue)"}
+	}
+	c.meter, _ = cfg.Store.(driver.Meter)
 	c.committer, _ = cfg.Store.(driver.Committer)
 	c.transactor, _ = cfg.Store.(driver.Transactor)
 	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
@@ -166,6 +172,8 @@ type runner struct {
 	workers  int
 	open     []openTx
 	arrivals []machine.Arrival // of the latest receive
+	first    driver.Units      // of the store's meter when this run began
+	metered  driver.Units      // when it was read last
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -177,6 +185,10 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	r.jobs = make(chan order, c.cfg.Concurrency+c.cfg.Committers)
 	r.open = make([]openTx, c.cfg.Committers)
 	r.m = machine.New(c.machineConfig(r.nonce))
+	if c.meter != nil {
+		r.first = c.meter.Consumed()
+		r.metered = r.first
+	}
 	return r
 }
 
@@ -277,12 +289,27 @@ func (r *runner) publish() {
 		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
 		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
+	r.meterStore(&s)
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()
 	r.summary, r.load = s, l
 	r.speed.note(now, handled(&s))
 	r.mu.Unlock()
+}
+
+// meterStore tells what the store consumed since the last time.
+func (r *runner) meterStore(s *Summary) {
+	if r.meter == nil {
+		return
+	}
+	u := r.meter.Consumed()
+	all := u.Since(r.first)
+	s.StoreCalls, s.ReadUnits, s.WriteUnits = all.Calls, all.Reads, all.Writes
+	if cost := r.cfg.Events.Cost; cost != nil && u != r.metered {
+		cost(Event{Kind: EventConsumed, At: time.Now(), Units: u.Since(r.metered)})
+	}
+	r.metered = u
 }
 
 // perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.

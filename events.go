@@ -52,6 +52,7 @@ const (
 	EventPaused   EventKind = "paused"   // the store does not answer, or the breaker opened (Reason, After): polling stops
 	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
+	EventConsumed EventKind = "consumed" // the store consumed units since the last such event: Units
 )
 
 // Event is one thing that happened. Fields that do not apply are zero.
@@ -78,6 +79,9 @@ type Event struct {
 	Elapsed time.Duration // ended: how long the handler ran
 	Err     error
 	Reason  string
+	// Units are what the store's calls consumed (consumed): of a store that is paid by use, see driver.Meter. They are of
+	// batches, and of every consumer of the same store value.
+	Units driver.Units
 }
 
 // Events observes a consumer: metrics, traces, audit logs and timelines are all built on it. A nil func is skipped.
@@ -91,10 +95,14 @@ type Events struct {
 	Lease func(Event)
 	// Health sees paused, resumed, trouble.
 	Health func(Event)
+	// Cost sees consumed.
+	Cost func(Event)
 }
 
 // Observe makes Events that call f with everything.
-func Observe(f func(Event)) Events { return Events{Delivery: f, Attempt: f, Lease: f, Health: f} }
+func Observe(f func(Event)) Events {
+	return Events{Delivery: f, Attempt: f, Lease: f, Health: f, Cost: f}
+}
 
 // Tee calls several observers, in order.
 func Tee(all ...Events) Events {
@@ -122,6 +130,7 @@ func Tee(all ...Events) Events {
 		Attempt:  tee(func(e Events) func(Event) { return e.Attempt }),
 		Lease:    tee(func(e Events) func(Event) { return e.Lease }),
 		Health:   tee(func(e Events) func(Event) { return e.Health }),
+		Cost:     tee(func(e Events) func(Event) { return e.Cost }),
 	}
 }
 
@@ -147,4 +156,8 @@ type Summary struct {
 	Rejected  int64 `json:"rejected"`
 	Returned  int64 `json:"returned"`
 	ElapsedMS int64 `json:"elapsed_ms"`
+	// StoreCalls, ReadUnits and WriteUnits are what a store that is paid by use consumed meanwhile (driver.Meter).
+	StoreCalls int64   `json:"store_calls,omitempty"`
+	ReadUnits  float64 `json:"read_units,omitempty"`
+	WriteUnits float64 `json:"write_units,omitempty"`
 }

@@ -65,6 +65,10 @@ type QueueFeatures struct {
 	// Extends: Extend works. Delays: Settlement.After is honoured. Counts: Delivery.Count is kept. Orders: groups are
 	// delivered in order, a later message not before the earlier one is settled. DeadLetters: Dead keeps the letter.
 	Extends, Delays, Counts, Orders, DeadLetters bool
+	// Runs belongs to Orders: one Receive may hand out several messages of a group, one behind the other (SQS's FIFO
+	// queues). One that is given back may come again at once, to anybody, while those behind it are still out: so who
+	// gives one back starts none of those, and gives them back too.
+	Runs bool
 	// Redrives: the broker itself moves a message away after a number of hand-offs (SQS's redrive policy, RabbitMQ's
 	// delivery limit). The engine then defers duplicates of a key in progress for longer, up to its MaxRuntime (law 6).
 	Redrives bool
@@ -80,8 +84,10 @@ type Sender interface {
 // QueueStats counts what a queue holds.
 type QueueStats struct {
 	Visible, InFlight, Delayed, Letters int64
-	// Oldest is the age of the oldest message; 0 when there is none.
+	// Oldest is the age of the oldest message; 0 when there is none, or the broker does not tell.
 	Oldest time.Duration
+	// Approximate: the numbers lag behind, and one that says 0 may be wrong for a while (SQS).
+	Approximate bool
 }
 
 // Empty reports that nothing is left to deliver, now or later.
@@ -90,7 +96,8 @@ func (s QueueStats) Empty() bool { return s.Visible+s.InFlight+s.Delayed == 0 }
 // QueueInspector is an optional interface of queues.
 type QueueInspector interface {
 	Stats(ctx context.Context) (QueueStats, error)
-	// Peek shows up to max messages without receiving them, oldest first.
+	// Peek shows up to max messages without receiving them, oldest first. A broker that shows a message only to who
+	// receives it (SQS) answers ErrUnsupported.
 	Peek(ctx context.Context, max int) ([]Delivery, error)
 	// Purge removes every message that is not a letter and answers how many.
 	Purge(ctx context.Context) (int64, error)

@@ -308,6 +308,25 @@ type Operator interface {
 	Operate(ctx context.Context, op Operation) (Record, Outcome, error)
 }
 
+// Meter is an optional interface of stores that are paid by use.
+type Meter interface {
+	// Consumed is what all calls of this store value consumed so far: it only grows. It blocks on nothing and may be
+	// called concurrently.
+	Consumed() Units
+}
+
+// Units count what a store that is paid by use consumed: calls of the service, and its units of reading and writing
+// (Amazon DynamoDB: read and write request units).
+type Units struct {
+	Calls         int64
+	Reads, Writes float64
+}
+
+// Since is what was consumed after earlier.
+func (u Units) Since(earlier Units) Units {
+	return Units{Calls: u.Calls - earlier.Calls, Reads: u.Reads - earlier.Reads, Writes: u.Writes - earlier.Writes}
+}
+
 // Sweeper is an optional interface of stores.
 type Sweeper interface {
 	// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer

@@ -45,6 +45,9 @@ type QueueSetup struct {
 	// MaxBody is the largest body in bytes that the queue takes; the suite sends one (30 MiB at most). Defaults to
 	// 256 KiB.
 	MaxBody int
+	// OwnDelays: the adapter itself holds back messages that are sent with a delay, so Stats does not tell them from
+	// others.
+	OwnDelays bool
 }
 
 // QueueFactory opens an empty queue that shares no messages with those of other calls.

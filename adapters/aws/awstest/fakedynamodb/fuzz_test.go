@@ -1,0 +1,75 @@
+package fakedynamodb
+
+import (
+	"testing"
+)
+
+// FuzzExpressions parses anything as any kind of expression, and carries it out when it is one: it may be refused, it may not
+// break, and an update never touches the item before.
+func FuzzExpressions(f *testing.F) {
+	for _, s := range []string{
+		"a = :v", "#n <> :w AND NOT (b < :v OR c[0].d >= :v)", "attribute_exists(a) and begins_with(a, :s)", "a BETWEEN :v AND :v",
+		"a IN (:v, :s, b)", "size(a) > :v", "contains(l, :v)", "attribute_type(a, :s)",
+		"SET a = b + :v, l[1] = if_not_exists(l[0], :v)",
+		"SET l = list_append(l, :l) REMOVE l[0], l[1], m.x ADD n :v, t :t DELETE t :t", "a.b[3].#n, c, l[0]", "((((",
+		"a = = b", ":", "#", "[", "SET",
+		"REMOVE l[99999999999999999999]", "\x00\xff", "NOT NOT NOT a = :v", "size(size(a)) = :v", "SET a = (b - :v)", "",
+		" ", "a = :v AND", "l[0][0][0]",
+	} {
+		f.Add(s)
+	}
+	n := value{kind: "N", text: "1"}
+	l := value{kind: "L", list: []value{n, {kind: "S", text: "x"}, n}}
+	set := value{kind: "SS", set: []string{"a", "b"}}
+	f.Fuzz(func(t *testing.T, src string) {
+		it := item{"a": {kind: "S", text: "abc"}, "b": n, "n": n, "l": l, "t": set, "m": {kind: "M", m: item{"x": n, "l": l}}}
+		before := it.public()
+		b, err := bind(map[string]string{"#n": "n"}, item{":v": n, ":w": {kind: "BOOL"}, ":s": {kind: "S", text: "SS"},
+			":l": l, ":t": set}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := parseCondition("ConditionExpression", src, b); err == nil {
+			_, _ = c.eval(it)
+			_ = keyInFilter(c, []string{"a"})
+			_, _, _, _ = relation(c)
+		}
+		if p, err := parseProjection(src, b); err == nil {
+			_ = project(it, p).size()
+		}
+		if c, err := parseUpdate(src, b); err == nil {
+			if after, err := apply(it, c); err == nil {
+				_ = project(after, paths(c)).size()
+			}
+		}
+		if now := it.public(); !sameItem(before, now) {
+			t.Fatalf("%q changed the item before: %v, was %v", src, now, before)
+		}
+	})
+}
+
+// FuzzNumbers holds the text forms of numbers against each other: what is written reads as the same number.
+func FuzzNumbers(f *testing.F) {
+	for _, s := range []string{"0", "-0", "1", "-1.50", "1e125", "1E-130", "+.5", "5.", "0e1000", "1e", "e1", ".",
+		"1e999999999999", "--1", "1.-2", "00012.3400"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		d, err := parseNumber(s)
+		if err != nil {
+			return
+		}
+		again, err := parseNumber(d.String())
+		if err != nil || again.cmp(d) != 0 || again.String() != d.String() {
+			t.Fatalf("%q reads as %s, and that as %v: %v", s, d, again, err)
+		}
+		if n := numberSize(d.String()); n < 1 || n > 21 {
+			t.Fatalf("%q has %d bytes", s, n)
+		}
+		if zero, err := d.add(d.neg()); err != nil || zero.String() != "0" {
+			t.Fatalf("%q less itself is %v: %v", s, zero, err)
+		}
+	})
+}
+
+func sameItem(a, b Item) bool { return toText(a) == toText(b) }

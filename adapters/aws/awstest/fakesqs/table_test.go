@@ -1,0 +1,280 @@
+package fakesqs_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
+)
+
+// row is one documented answer: the steps write down what the service said, and want is what it says. The same rows run against
+// the fake in both modes and against any other endpoint.
+type row struct {
+	name string
+	// source is the page that says so, below docs.aws.amazon.com/AWSSimpleQueueService/latest/; "recorded: …" is an answer of
+	// the service that no page gives.
+	source string
+	// clock tells that the row moves the clock, which only the fake's can be.
+	clock bool
+	// moto is why moto_server answers otherwise, "" when it does not, "fifo" for all rows of FIFO queues, which are not asked.
+	moto  string
+	steps func(*world)
+	want  string
+	// strict is the answer in mode Strict, "" when it is the same.
+	strict string
+}
+
+const (
+	api   = "APIReference/API_"
+	guide = "SQSDeveloperGuide/"
+)
+
+// world is one service with the queue of a row, and what it answered.
+type world struct {
+	*testing.T
+	c     *sqs.Client
+	clock *awstest.Clock
+	fake  *fakesqs.Server
+	name  string
+	url   *string
+	said  []string
+}
+
+func (w *world) say(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+
+// code is what a client sees of an error: the code, or "ok".
+func code(err error) string {
+	var e smithy.APIError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &e):
+		return e.ErrorCode()
+	default:
+		return err.Error()
+	}
+}
+
+// queue makes the row's queue, and says so only when it fails. Attributes come in pairs.
+func (w *world) queue(suffix string, pairs ...string) *string {
+	w.Helper()
+	in := &sqs.CreateQueueInput{QueueName: aws.String(w.name + suffix), Attributes: map[string]string{}}
+	for i := 0; i < len(pairs); i += 2 {
+		in.Attributes[pairs[i]] = pairs[i+1]
+	}
+	out, err := w.c.CreateQueue(w.Context(), in)
+	if err != nil {
+		w.say("%s", code(err))
+		return nil
+	}
+	w.url = out.QueueUrl
+	return out.QueueUrl
+}
+
+func (w *world) fifo(pairs ...string) *string {
+	return w.queue(".fifo", append([]string{"FifoQueue", "true"}, pairs...)...)
+}
+
+func (w *world) arn(url *string) string {
+	w.Helper()
+	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{
+		QueueUrl: url, AttributeNames: []types.QueueAttributeName{"QueueArn"},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return out.Attributes["QueueArn"]
+}
+
+func (w *world) send(body string, more ...func(*sqs.SendMessageInput)) *sqs.SendMessageOutput {
+	in := &sqs.SendMessageInput{QueueUrl: w.url, MessageBody: &body}
+	for _, f := range more {
+		f(in)
+	}
+	out, err := w.c.SendMessage(w.Context(), in)
+	if err != nil {
+		w.say("%s", code(err))
+		return &sqs.SendMessageOutput{MessageId: aws.String("")}
+	}
+	return out
+}
+
+// group sends to a group of a FIFO queue.
+func (w *world) group(group string, bodies ...string) {
+	for _, b := range bodies {
+		w.send(b, inGroup(group), dedup(b))
+	}
+}
+
+func inGroup(g string) func(*sqs.SendMessageInput) {
+	return func(in *sqs.SendMessageInput) { in.MessageGroupId = &g }
+}
+
+func dedup(id string) func(*sqs.SendMessageInput) {
+	return func(in *sqs.SendMessageInput) { in.MessageDeduplicationId = &id }
+}
+
+// receive asks for ten messages and says their bodies, "-" for none.
+func (w *world) receive(more ...func(*sqs.ReceiveMessageInput)) []types.Message {
+	in := &sqs.ReceiveMessageInput{
+		QueueUrl: w.url, MaxNumberOfMessages: 10, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"},
+		MessageAttributeNames: []string{"All"},
+	}
+	for _, f := range more {
+		f(in)
+	}
+	out, err := w.c.ReceiveMessage(w.Context(), in)
+	if err != nil {
+		w.say("%s", code(err))
+		return nil
+	}
+	bodies := []string{}
+	for _, m := range out.Messages {
+		bodies = append(bodies, *m.Body)
+	}
+	if len(bodies) == 0 {
+		bodies = []string{"-"}
+	}
+	w.say("%s", strings.Join(bodies, "+"))
+	return out.Messages
+}
+
+func most(n int32) func(*sqs.ReceiveMessageInput) {
+	return func(in *sqs.ReceiveMessageInput) { in.MaxNumberOfMessages = n }
+}
+
+func visibility(n int32) func(*sqs.ReceiveMessageInput) {
+	return func(in *sqs.ReceiveMessageInput) { in.VisibilityTimeout = n }
+}
+
+// handle is the receipt handle of the first message; a row that has none goes on with one that is not valid.
+func handle(ms []types.Message) *string {
+	if len(ms) == 0 {
+		return aws.String("none")
+	}
+	return ms[0].ReceiptHandle
+}
+
+func (w *world) del(handle *string) {
+	_, err := w.c.DeleteMessage(w.Context(), &sqs.DeleteMessageInput{QueueUrl: w.url, ReceiptHandle: handle})
+	w.say("%s", code(err))
+}
+
+func (w *world) hide(handle *string, seconds int32) {
+	_, err := w.c.ChangeMessageVisibility(w.Context(), &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: w.url, ReceiptHandle: handle, VisibilityTimeout: seconds,
+	})
+	w.say("%s", code(err))
+}
+
+func (w *world) pass(d time.Duration) { w.clock.Advance(d) }
+
+// attribute says attributes of the queue.
+func (w *world) attribute(names ...types.QueueAttributeName) {
+	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: names})
+	if err != nil {
+		w.say("%s", code(err))
+		return
+	}
+	for _, n := range names {
+		w.say("%s", out.Attributes[string(n)])
+	}
+}
+
+var counts = []types.QueueAttributeName{
+	"ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "ApproximateNumberOfMessagesDelayed",
+}
+
+// allRows is the table.
+func allRows() []row {
+	all := slices.Concat(queueRows, moreQueueRows, messageRows, moreMessageRows, visibilityRows, moreVisibilityRows, batchRows,
+		redriveRows, moveRows)
+	for _, r := range slices.Concat(groupRows, dedupRows, attemptRows) {
+		r.moto = "fifo"
+		all = append(all, r)
+	}
+	return all
+}
+
+// queueNameOf makes a name of a row's.
+func queueNameOf(r row) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return '-'
+	}, r.name)[:min(len(r.name), 60)]
+}
+
+func TestDocumentedAnswers(t *testing.T) {
+	for _, mode := range []fakesqs.Mode{fakesqs.AWS, fakesqs.Strict} {
+		t.Run([]string{"aws", "strict"}[mode], func(t *testing.T) {
+			for _, r := range allRows() {
+				t.Run(r.name, func(t *testing.T) {
+					clock := awstest.Frozen(time.Unix(1_700_000_000, 0))
+					fake := fakesqs.New(fakesqs.Options{Clock: clock, Mode: mode})
+					w := &world{T: t, c: sqs.NewFromConfig(awstest.Config(fake)), clock: clock, fake: fake, name: queueNameOf(r)}
+					want := r.want
+					if mode == fakesqs.Strict && r.strict != "" {
+						want = r.strict
+					}
+					r.steps(w)
+					if got := strings.Join(w.said, " "); got != want {
+						t.Errorf("got  %s\nwant %s\nsource: %s", got, want, r.source)
+					}
+				})
+			}
+		})
+	}
+}
+
+// motoConfig configures clients for an emulator behind a socket.
+func motoConfig(url string) aws.Config {
+	return aws.Config{
+		Region: awstest.Region, BaseEndpoint: &url, RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
+	}
+}
+
+// TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
+// about the service. A difference that is known has to be there still.
+func TestMotoAgrees(t *testing.T) {
+	client := sqs.NewFromConfig(motoConfig(moto.Start(t)))
+	asked, differ := 0, 0
+	for _, r := range allRows() {
+		if r.clock || r.moto == "fifo" {
+			continue
+		}
+		t.Run(r.name, func(t *testing.T) {
+			w := &world{T: t, c: client, name: queueNameOf(r)}
+			r.steps(w)
+			asked++
+			got := strings.Join(w.said, " ")
+			switch {
+			case got == r.want && r.moto != "":
+				t.Errorf("moto says %s as documented, and no longer differs: %s", got, r.moto)
+			case got != r.want && r.moto == "":
+				t.Errorf("moto says %s\nwant      %s\nsource: %s", got, r.want, r.source)
+			case r.moto != "":
+				differ++
+				t.Logf("DIFFERS: moto says %s, not %s: %s", got, r.want, r.moto)
+			}
+		})
+	}
+	fmt.Fprintf(os.Stderr, "moto was asked %d rows of %d and differs, as known, in %d\n", asked, len(allRows()), differ)
+}

@@ -1,0 +1,217 @@
+package awstest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+)
+
+// This file holds parts of batches back, and answers reads from before.
+
+// object is a JSON object whose members are passed on as they are.
+type object map[string]json.RawMessage
+
+func (o object) list(member string) (l []json.RawMessage) {
+	_ = json.Unmarshal(o[member], &l) // what is no list has no items
+	return l
+}
+
+// partial holds a part of a batch back.
+func (c *call) partial(ctx context.Context) (*reply, error) {
+	var in object
+	if json.Unmarshal(c.body, &in) != nil {
+		return c.read(ctx)
+	}
+	switch c.op {
+	case "BatchGetItem":
+		return c.unprocessed(ctx, in, "UnprocessedKeys", "Responses")
+	case "BatchWriteItem":
+		return c.unprocessed(ctx, in, "UnprocessedItems", "")
+	case "SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch":
+		return c.failedEntries(ctx, in)
+	}
+	return c.read(ctx)
+}
+
+// split deals items out to what is sent and what is held back: of two or more at least one.
+func split(r *rand.Rand, all []json.RawMessage) (sent, held []json.RawMessage) {
+	for _, x := range all {
+		if r.IntN(2) == 0 {
+			held = append(held, x)
+		} else {
+			sent = append(sent, x)
+		}
+	}
+	if len(held) == 0 && len(all) > 1 {
+		return all[1:], all[:1]
+	}
+	return sent, held
+}
+
+// unprocessed holds items of a batch of DynamoDB back. At least one is processed: a batch of which none can be is
+// throttled as a whole.
+func (c *call) unprocessed(ctx context.Context, in object, member, responses string) (*reply, error) {
+	var tables object
+	_ = json.Unmarshal(in["RequestItems"], &tables)
+	sent, held := object{}, object{}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		s, h := split(c.fate.random, itemsOf(tables[name]))
+		if len(sent) == 0 && len(s) == 0 && len(h) > 0 {
+			s, h = h[:1], h[1:]
+		}
+		if len(s) > 0 {
+			sent[name] = withItems(tables[name], s)
+		}
+		if len(h) > 0 {
+			held[name] = withItems(tables[name], h)
+		}
+	}
+	if len(held) == 0 {
+		return c.read(ctx)
+	}
+	in["RequestItems"] = encode(sent)
+	return c.amend(ctx, in, func(out object) {
+		var also object // what the service did not process either
+		_ = json.Unmarshal(out[member], &also)
+		for name, table := range also {
+			held[name] = withItems(table, append(itemsOf(table), itemsOf(held[name])...))
+		}
+		out[member] = encode(held)
+		if responses != "" && out[responses] == nil {
+			out[responses] = json.RawMessage("{}")
+		}
+	})
+}
+
+// itemsOf are the items of one table in a batch: the Keys of a read, or the list of a write.
+func itemsOf(table json.RawMessage) (items []json.RawMessage) {
+	var read object
+	if json.Unmarshal(table, &read) == nil {
+		return read.list("Keys")
+	}
+	_ = json.Unmarshal(table, &items)
+	return items
+}
+
+func withItems(table json.RawMessage, items []json.RawMessage) json.RawMessage {
+	var read object
+	if json.Unmarshal(table, &read) != nil {
+		return encode(items)
+	}
+	read["Keys"] = encode(items)
+	return encode(read)
+}
+
+// failedEntries reports entries of a batch of SQS as failed. When the fate says so they are carried out all the same: the
+// service did it and could not say it.
+func (c *call) failedEntries(ctx context.Context, in object) (*reply, error) {
+	sent, held := split(c.fate.random, in.list("Entries"))
+	if len(held) == 0 {
+		held, sent = sent, nil // the only one
+	}
+	if len(held) == 0 {
+		return c.read(ctx)
+	}
+	failed, ids := []json.RawMessage{}, map[string]bool{}
+	for _, e := range held {
+		id := entryID(e)
+		ids[id] = true
+		failed = append(failed, encode(map[string]any{
+			"Id": id, "SenderFault": false, "Code": "InternalError", "Message": "injected fault",
+		}))
+	}
+	change := func(out object) {
+		kept := []json.RawMessage{}
+		for _, e := range out.list("Successful") {
+			if !ids[entryID(e)] {
+				kept = append(kept, e)
+			}
+		}
+		for _, e := range out.list("Failed") {
+			if !ids[entryID(e)] {
+				failed = append(failed, e)
+			}
+		}
+		out["Successful"], out["Failed"] = encode(kept), encode(failed)
+	}
+	if len(sent) == 0 && !c.fate.done {
+		c.f.count(Partial)
+		out := object{}
+		change(out)
+		return ok(encode(out)), nil
+	}
+	if !c.fate.done {
+		in["Entries"] = encode(sent)
+	}
+	return c.amend(ctx, in, change)
+}
+
+func entryID(entry json.RawMessage) string {
+	var o struct {
+		ID string `json:"Id"`
+	}
+	_ = json.Unmarshal(entry, &o)
+	return o.ID
+}
+
+// ok is an answer that the fault makes by itself.
+func ok(body []byte) *reply {
+	head := http.Header{}
+	head.Set("Content-Type", "application/x-amz-json-1.0")
+	return &reply{status: http.StatusOK, head: head, body: body}
+}
+
+// amend sends the part of a batch that is not held back, and writes the rest into the answer.
+func (c *call) amend(ctx context.Context, in object, change func(out object)) (*reply, error) {
+	a, err := c.send(ctx, encode(in))
+	if err != nil || a.status != http.StatusOK {
+		return a, err
+	}
+	var out object
+	if err := json.Unmarshal(a.body, &out); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.op, err)
+	}
+	c.f.count(Partial)
+	change(out)
+	a.body = encode(out)
+	a.head.Del("X-Amz-Crc32") // the SDK would compare it
+	a.head.Del("Content-Length")
+	return a, nil
+}
+
+// read sends a request that is not changed. Answers of GetItem are remembered, to be given again when they are stale.
+func (c *call) read(ctx context.Context) (*reply, error) {
+	if c.op != "GetItem" {
+		return c.send(ctx, c.body)
+	}
+	var in struct {
+		TableName      string
+		Key            map[string]any
+		ConsistentRead bool
+	}
+	if json.Unmarshal(c.body, &in) != nil {
+		return c.send(ctx, c.body)
+	}
+	key := in.TableName + "\n" + string(encode(in.Key))
+	c.f.mu.Lock()
+	before := c.f.seen[key]
+	c.f.mu.Unlock()
+	if c.fate.kind == Stale && !in.ConsistentRead {
+		c.f.count(Stale)
+		if before == nil {
+			before = ok([]byte("{}"))
+		}
+		return before, nil
+	}
+	a, err := c.send(ctx, c.body)
+	if err == nil && a.status == http.StatusOK {
+		c.f.mu.Lock()
+		c.f.seen[key] = a
+		c.f.mu.Unlock()
+	}
+	return a, err
+}

@@ -1,0 +1,42 @@
+// Package sqs is a queue on Amazon SQS, standard or FIFO.
+//
+//	client := awssqs.NewFromConfig(cfg)
+//	queue, err := sqs.Open(ctx, client, "orders", sqs.Options{})
+//
+// [Create] makes a queue with a queue for its letters. The client, its region and its credentials are the caller's.
+//
+// # What SQS does not tell
+//
+// SQS gives no fencing: an old receipt handle of a standard queue still changes the visibility of whoever holds the
+// message now, and an extension that comes too late is answered with success. Every delivery therefore has a deadline on
+// our own monotonic clock, counted from the return of Receive less a guard. Past it a delivery is given up without a call
+// (Lost); only acknowledgements are always sent, because the record is at its end then, whoever holds the message. A lost
+// lease is the store's to notice. An answer that is lost makes an item Unknown, and shortens the deadline to the moment
+// from which the message may be visible: the repetition cannot hit another holder.
+//
+// The SDK's own repetitions are turned off for ReceiveMessage and ChangeMessageVisibility, for the same reasons. On FIFO
+// queues a receive whose answer was lost is asked again under its ReceiveRequestAttemptId.
+//
+// # Identity
+//
+// Messages that this package sends carry their ID in the attribute semel-id, and it is the ID wherever they are received:
+// a redrive by the provider (StartMessageMoveTask) gives a message another MessageId. A message that has none of it has
+// its MessageId, and a redrive by the provider makes another message of it: take the key from the content.
+//
+// # FIFO
+//
+// Message.Group is the MessageGroupId. One Receive may hand out several messages of a group (driver.QueueFeatures.Runs);
+// SQS holds those back that are behind one that is hidden. A message that is given back may come again at once, while
+// those behind it are still out: the engine gives them back too, and runs none of them before.
+//
+// # Letters
+//
+// A redrive policy makes its target the place for letters; Options.Letters and Options.LetterQueue name another. See
+// [LetterQueue]. With a policy the engine puts off duplicates of a busy key for longer and longer, up to its MaxRuntime,
+// because deferrals are receives too: give maxReceiveCount 200 or so, and let the engine count attempts.
+//
+// # Permissions
+//
+// sqs:GetQueueUrl, GetQueueAttributes, ReceiveMessage, DeleteMessage and ChangeMessageVisibility for a worker,
+// sqs:SendMessage to send, and all of these on the letter queue. Purge needs sqs:PurgeQueue, [Create] sqs:CreateQueue.
+package sqs

@@ -1,0 +1,117 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+)
+
+// ErrNoQueue is wrapped by the error of a queue that does not exist.
+var ErrNoQueue = errors.New("the queue does not exist")
+
+// explain names what a person can do about a failed call; err stays inside. of is the queue's name.
+func explain(op, of, region string, err error) error {
+	code, text := codeOf(err), err.Error()
+	where := ""
+	if region != "" {
+		where = " in region " + region
+	}
+	mend := ""
+	switch {
+	case code == "QueueDoesNotExist" || code == "NonExistentQueue":
+		return fmt.Errorf("sqs: %s of queue %q%s: %w: make it with sqs.Create or \"aws sqs create-queue --queue-name %s\", "+
+			"or correct name, region and endpoint: %w", op, of, where, ErrNoQueue, of, err)
+	case strings.HasPrefix(code, "AccessDenied"):
+		mend = fmt.Sprintf("allow sqs:%s on this queue to the credentials in use", permission(op))
+	case strings.HasPrefix(code, "Kms") || strings.HasPrefix(code, "KMS"):
+		mend = "the queue is encrypted: allow kms:Decrypt and kms:GenerateDataKey on its key"
+	case code == "InvalidClientTokenId" || code == "UnrecognizedClientException" || code == "InvalidSecurity" ||
+		code == "SignatureDoesNotMatch" || code == "ExpiredToken" || code == "ExpiredTokenException":
+		mend = "the credentials are not valid: renew them (aws sts get-caller-identity tells whose they are)"
+	case code == "" && (strings.Contains(text, "Missing Region") || strings.Contains(text, "missing region")):
+		mend = "no region: set AWS_REGION, or region= in the queue's URL"
+	case code == "" && (strings.Contains(text, "get identity") || strings.Contains(text, "credential")):
+		mend = "no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+	case code == "OverLimit":
+		mend = "too many messages are in flight: settle them, or lower the visibility"
+	case code == "PurgeQueueInProgress":
+		mend = "a queue can be purged once in 60 s: wait"
+	}
+	if mend == "" {
+		return fmt.Errorf("sqs: %s of queue %q%s: %w", op, of, where, err)
+	}
+	return fmt.Errorf("sqs: %s of queue %q%s: %s: %w", op, of, where, mend, err)
+}
+
+// permission is the action in a policy that an operation needs: batches have that of the single operation.
+//
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-api-permissions-reference.html
+func permission(op string) string { return strings.TrimSuffix(op, "Batch") }
+
+// codeOf is the code of an error of the service without namespace; "" when it is none.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return ""
+	}
+	return shortCode(api.ErrorCode())
+}
+
+func shortCode(code string) string { return code[strings.LastIndexAny(code, "#.")+1:] }
+
+// regionOf is the region of a client that tells, and whether it certainly has none.
+func regionOf(c Client) (region string, missing bool) {
+	o, ok := c.(interface{ Options() awssqs.Options })
+	if !ok {
+		return "", false
+	}
+	opts := o.Options()
+	return opts.Region, opts.Region == ""
+}
+
+// certain reports that a call that answered err changed nothing: the service refused it.
+func certain(err error) bool {
+	var re *smithyhttp.ResponseError
+	return codeOf(err) != "" && errors.As(err, &re) && re.HTTPStatusCode() < http.StatusInternalServerError
+}
+
+// staleEntry reports that an entry failed because of its receipt: it has expired, or the message is not in flight any
+// more. A FIFO queue answers so; a standard queue hardly ever does.
+func staleEntry(e *types.BatchResultErrorEntry) bool {
+	return staleCode(shortCode(deref(e.Code)))
+}
+
+func staleCode(code string) bool {
+	switch code {
+	case "ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight", "InvalidReceiptHandle", "InvalidIdFormat":
+		return true
+	}
+	return false
+}
+
+// refusedEntry reports that repeating an entry of a send is of no use.
+func refusedEntry(e *types.BatchResultErrorEntry) bool {
+	code := strings.ToLower(shortCode(deref(e.Code)))
+	return e.SenderFault && !strings.Contains(code, "throttl") && !strings.Contains(code, "toomany")
+}
+
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// bounded limits one call: a connection that hangs must not hang its caller.
+func (q *Queue) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, q.o.CallTimeout)
+}
+
+func (q *Queue) failed(op string, err error) error { return explain(op, q.name, q.region, err) }

@@ -1,0 +1,347 @@
+package sqs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// LetterQueue keeps letters in a queue of SQS: the one that the redrive policy names, or any other. It holds three kinds
+// of messages:
+//
+//   - the letters that were put: copies of their messages with one attribute more, so that other tools, and a redrive by
+//     the provider, find the message as it was, with its ID;
+//   - pieces of letters that do not fit into one message;
+//   - messages that the provider moved here by its redrive policy. They are letters of kind dead whose key nobody knows.
+//     Where their key was their ID, it travels in the header idempotency-key from now on.
+//
+// SQS shows messages only to who receives them. So looking at one letter looks at all of them, hides them from others
+// for the while, and gives them back. SQS forgets a letter when the queue's retention ends; a box without that limit is
+// dynamodb.Letters.
+type LetterQueue struct {
+	q *Queue
+
+	// turn lets one look happen at a time: a second one would miss what the first holds. It is no mutex, because a look
+	// takes calls over the network, and who waits for it waits no longer than its ctx.
+	turn chan struct{}
+	// handles are those of the last look, by letter: a standard queue deletes with the latest handle of a message also
+	// after it was given back.
+	handles map[string][]string
+}
+
+const (
+	// lookVisible hides letters while they are looked at; it ends by itself when a process dies.
+	lookVisible = 30 * time.Second
+	// lookWait is how long the last receive of a look waits: a short one asks only some of SQS's machines.
+	lookWait = 1
+	// lookAgain is how often a look is repeated while another process holds letters.
+	lookAgain = 10
+)
+
+// OpenLetters opens a queue for letters by its name or URL. Messages that the provider moved there are read with the
+// options of the queue that they came from: give the same Unwrap.
+func OpenLetters(ctx context.Context, client Client, queue string, o Options) (*LetterQueue, error) {
+	q, err := open(ctx, client, queue, o)
+	if err != nil {
+		return nil, err
+	}
+	return newLetterQueue(q), nil
+}
+
+// openLetterQueue opens the letter queue of a queue.
+func openLetterQueue(ctx context.Context, of *Queue, queue string) (*LetterQueue, error) {
+	o := of.o
+	o.LetterQueue = ""
+	q, err := open(ctx, of.client, queue, o)
+	if err != nil {
+		return nil, err
+	}
+	if q.is.retention > 0 && q.is.retention <= of.is.retention && of.is.letterARN == q.is.arn && !q.is.fifo {
+		// A moved message keeps the time of its sending.
+		o.Logger.Warn("the letter queue keeps messages no longer than the queue itself: one that is moved late is dropped at once",
+			"queue", of.name, "letters", q.name, "retention", q.is.retention)
+	}
+	return newLetterQueue(q), nil
+}
+
+func newLetterQueue(q *Queue) *LetterQueue {
+	q.visible, q.wait = lookVisible, 0
+	return &LetterQueue{q: q, turn: make(chan struct{}, 1), handles: map[string][]string{}}
+}
+
+// held is a letter with the handles of all messages that are of it.
+type held struct {
+	driver.Letter
+	whole   bool // false: pieces of it are missing
+	handles []string
+}
+
+// Letters lists up to limit letters (0 = all), oldest first.
+func (b *LetterQueue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+	if err := b.lock(ctx); err != nil {
+		return nil, fmt.Errorf("list letters: %w", err)
+	}
+	defer b.unlock()
+	all, err := b.look(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list letters: %w", err)
+	}
+	out := make([]driver.Letter, 0, len(all))
+	for _, h := range all {
+		if h.whole {
+			out = append(out, h.Letter)
+		}
+	}
+	if limit > 0 && len(out) > limit {
+		out = out[:limit]
+	}
+	return out, nil
+}
+
+// Letter returns one letter; ok is false when there is none.
+func (b *LetterQueue) Letter(ctx context.Context, id string) (l driver.Letter, ok bool, err error) {
+	if err := b.lock(ctx); err != nil {
+		return l, false, fmt.Errorf("read letter %s: %w", id, err)
+	}
+	defer b.unlock()
+	all, err := b.look(ctx, nil)
+	if err != nil {
+		return l, false, fmt.Errorf("read letter %s: %w", id, err)
+	}
+	for _, h := range all {
+		if h.ID == id && h.whole {
+			return h.Letter, true, nil
+		}
+	}
+	return l, false, nil
+}
+
+// PutLetter publishes a letter that no delivery leads to. The queue may hold several copies of one id; they are one
+// letter.
+func (b *LetterQueue) PutLetter(ctx context.Context, l driver.Letter) error {
+	if l.ID == "" {
+		return errors.New("put letter: it has no ID")
+	}
+	l.DeadAt = b.q.o.clock()
+	list, err := b.write(&l)
+	if err != nil {
+		return fmt.Errorf("put letter %s: %w", l.ID, err)
+	}
+	if err := b.q.post(ctx, list); err != nil {
+		return fmt.Errorf("put letter %s: %w", l.ID, err)
+	}
+	return nil
+}
+
+// DeleteLetter removes a letter, all copies of it; one that is not there is no error.
+func (b *LetterQueue) DeleteLetter(ctx context.Context, id string) error {
+	if err := b.lock(ctx); err != nil {
+		return fmt.Errorf("delete letter %s: %w", id, err)
+	}
+	defer b.unlock()
+	if known := b.handles[id]; len(known) > 0 && !b.q.is.fifo {
+		delete(b.handles, id)
+		if b.deleteAll(ctx, known) == nil {
+			return nil
+		}
+	}
+	if _, err := b.look(ctx, &id); err != nil {
+		return fmt.Errorf("delete letter %s: %w", id, err)
+	}
+	return nil
+}
+
+func (b *LetterQueue) lock(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (b *LetterQueue) unlock() { <-b.turn }
+
+// look receives everything, deletes the messages of one letter when it is told which, and gives the others back.
+func (b *LetterQueue) look(ctx context.Context, remove *string) ([]*held, error) {
+	var msgs []types.Message
+	err := b.gather(ctx, &msgs)
+	all := b.sort(msgs)
+	clear(b.handles)
+	var gone, back []string
+	for _, h := range all {
+		if remove != nil && h.ID == *remove {
+			gone = append(gone, h.handles...)
+			continue
+		}
+		back = append(back, h.handles...)
+		b.handles[h.ID] = h.handles
+	}
+	if len(gone) > 0 {
+		err = errors.Join(err, b.deleteAll(ctx, gone))
+	}
+	b.giveBack(ctx, back)
+	return all, err
+}
+
+// gather receives until nothing comes any more. What another process holds meanwhile is waited for, for a while.
+func (b *LetterQueue) gather(ctx context.Context, msgs *[]types.Message) error {
+	seen := map[string]int{} // by MessageId: where in msgs
+	for again := 0; ; {
+		n, err := b.gatherOnce(ctx, msgs, seen)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		s, err := b.q.counts(ctx)
+		if err != nil {
+			return err
+		}
+		// The counts lag behind; a few repetitions are all that they are worth.
+		if again++; s.InFlight <= int64(len(seen)) || again == lookAgain || b.q.o.letterShort {
+			return nil
+		}
+	}
+}
+
+func (b *LetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message, seen map[string]int) (n int, err error) {
+	in := &awssqs.ReceiveMessageInput{
+		QueueUrl: &b.q.url, MaxNumberOfMessages: maxBatch, VisibilityTimeout: seconds(lookVisible), WaitTimeSeconds: lookWait,
+		MessageAttributeNames:       []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+	}
+	if b.q.o.letterShort {
+		in.WaitTimeSeconds = 0
+	}
+	got, _, err := b.q.ask(ctx, in)
+	if err != nil {
+		return 0, err
+	}
+	for i := range got {
+		id := deref(got[i].MessageId)
+		if at, ok := seen[id]; ok { // its visibility ended while we looked
+			(*msgs)[at] = got[i]
+			continue
+		}
+		seen[id] = len(*msgs)
+		*msgs = append(*msgs, got[i])
+		n++
+	}
+	return n, nil
+}
+
+// sort makes letters of messages, oldest first; of several copies the oldest.
+func (b *LetterQueue) sort(msgs []types.Message) []*held {
+	byID := map[string]*held{}
+	var pieces []piece
+	for i := range msgs {
+		in := &msgs[i]
+		if p, ok := b.readPart(in); ok {
+			pieces = append(pieces, p)
+			continue
+		}
+		b.add(byID, b.read(in), deref(in.ReceiptHandle))
+	}
+	b.join(byID, pieces)
+	all := make([]*held, 0, len(byID))
+	for _, h := range byID {
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(x, y *held) int {
+		return cmp.Or(x.DeadAt.Compare(y.DeadAt), cmp.Compare(x.ID, y.ID))
+	})
+	return all
+}
+
+func (b *LetterQueue) add(byID map[string]*held, l driver.Letter, handles ...string) {
+	h := byID[l.ID]
+	if h == nil {
+		h = &held{}
+		byID[l.ID] = h
+	}
+	if !h.whole || l.DeadAt.Before(h.DeadAt) {
+		h.Letter, h.whole = l, true
+	}
+	h.handles = append(h.handles, handles...)
+}
+
+// changes are entries for handles of which nothing else is known.
+func (b *LetterQueue) changes(handles []string) []change {
+	cs := make([]change, len(handles))
+	for i, handle := range handles {
+		cs[i] = change{rc: &receipt{q: b.q, handle: handle}, at: i}
+	}
+	return cs
+}
+
+func (b *LetterQueue) deleteAll(ctx context.Context, handles []string) error {
+	cs := b.changes(handles)
+	out := make([]driver.Outcome, len(cs))
+	err := b.q.each(cs, func(cs []change) error { return b.q.remove(ctx, cs, out) })
+	if err == nil && slices.ContainsFunc(out, func(o driver.Outcome) bool { return o != driver.Applied }) {
+		err = errors.New("another process holds the letter: repeat")
+	}
+	return err
+}
+
+// giveBack makes letters visible again. It is no error when that fails: they become so by themselves.
+func (b *LetterQueue) giveBack(ctx context.Context, handles []string) {
+	if len(handles) == 0 {
+		return
+	}
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = b.q.bounded(context.WithoutCancel(ctx))
+		defer cancel()
+	}
+	if err := b.q.changeAll(ctx, b.changes(handles)); err != nil {
+		b.q.o.Logger.Warn("letters could not be given back: they are hidden for a while", "queue", b.q.name,
+			"for", lookVisible, "err", err)
+	}
+}
+
+// Letters lists the letters of the queue; see [driver.LetterBox].
+func (q *Queue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+	if q.box == nil {
+		return nil, q.noLetters()
+	}
+	return q.box.Letters(ctx, limit)
+}
+
+// Letter returns one letter; ok is false when there is none.
+func (q *Queue) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
+	if q.box == nil {
+		return driver.Letter{}, false, q.noLetters()
+	}
+	return q.box.Letter(ctx, id)
+}
+
+// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
+func (q *Queue) PutLetter(ctx context.Context, l driver.Letter) error {
+	if q.box == nil {
+		return q.noLetters()
+	}
+	return q.box.PutLetter(ctx, l)
+}
+
+// DeleteLetter removes a letter; one that is not there is no error.
+func (q *Queue) DeleteLetter(ctx context.Context, id string) error {
+	if q.box == nil {
+		return q.noLetters()
+	}
+	return q.box.DeleteLetter(ctx, id)
+}
+
+func (q *Queue) noLetters() error {
+	return fmt.Errorf("sqs: queue %q has neither a redrive policy nor Options.LetterQueue: %w", q.name, driver.ErrUnsupported)
+}

@@ -1,0 +1,238 @@
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file is the form of letters in a queue. The ids of letters and this form are kept for as long as letters are.
+
+// letterMeta is what a letter knows beside its message.
+type letterMeta struct {
+	ID         string            `json:"id"`
+	Kind       driver.LetterKind `json:"kind"`
+	Reason     string            `json:"reason"`
+	Consumer   string            `json:"consumer"`
+	Tenant     string            `json:"tenant,omitempty"`
+	Key        string            `json:"key"`
+	Generation uint32            `json:"generation"`
+	Token      uint64            `json:"token"`
+	Version    []byte            `json:"version,omitempty"`
+	Attempts   int               `json:"attempts"`
+	Queue      string            `json:"queue"`
+	SentAt     time.Time         `json:"sent_at"`
+	First      time.Time         `json:"first_received"`
+	DeadAt     time.Time         `json:"dead_at"`
+}
+
+func metaOf(l *driver.Letter) letterMeta {
+	return letterMeta{
+		ID: l.ID, Kind: l.Kind, Reason: strings.ToValidUTF8(l.Reason, "�"), Consumer: l.Key.Consumer, Tenant: l.Key.Tenant,
+		Key: l.Key.Raw, Generation: l.Generation, Token: l.Token, Version: []byte(l.Version), Attempts: l.Attempts,
+		Queue: l.Message.Queue, SentAt: l.Message.SentAt.UTC(), First: l.FirstReceived.UTC(), DeadAt: l.DeadAt.UTC(),
+	}
+}
+
+func (m *letterMeta) letter(of driver.Message) driver.Letter {
+	of.Queue, of.SentAt = m.Queue, m.SentAt
+	return driver.Letter{
+		ID: m.ID, Kind: m.Kind, Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},
+		Generation: m.Generation, Token: m.Token, Version: driver.Version(m.Version), Attempts: m.Attempts, Message: of,
+		FirstReceived: m.First, DeadAt: m.DeadAt,
+	}
+}
+
+// pieceMeta tells which piece of which writing of a letter a message is.
+type pieceMeta struct {
+	Letter string    `json:"letter"`
+	Set    string    `json:"set"`
+	Number int       `json:"number"`
+	Of     int       `json:"of"`
+	DeadAt time.Time `json:"dead_at"`
+}
+
+// wholeLetter is a letter that travels in pieces.
+type wholeLetter struct {
+	Meta    letterMeta        `json:"meta"`
+	ID      string            `json:"message_id"`
+	Group   string            `json:"group,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    []byte            `json:"body"`
+}
+
+// pieceSize leaves room for the attributes of a piece.
+const pieceSize = 4096
+
+// write makes the messages of a letter: one, or pieces where one would be too large.
+func (b *LetterQueue) write(l *driver.Letter) ([]outgoing, error) {
+	meta := metaOf(l)
+	text, err := asciiJSON(meta)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pack(&l.Message, true, map[string]string{attrLetter: text})
+	if err != nil {
+		return nil, err
+	}
+	if p.size() <= b.q.is.maxSize {
+		return []outgoing{b.outgoing(p, "the letter")}, nil
+	}
+	m := &l.Message
+	if text, err = asciiJSON(wholeLetter{Meta: meta, ID: m.ID, Group: m.Group, Headers: m.Headers, Body: m.Body}); err != nil {
+		return nil, err
+	}
+	room := b.q.is.maxSize - pieceSize
+	if room <= 0 {
+		return nil, fmt.Errorf("queue %q takes %d bytes at most, which is too small for letters: raise its MaximumMessageSize",
+			b.q.name, b.q.is.maxSize)
+	}
+	piece := pieceMeta{Letter: l.ID, Set: driver.NewMessageID(), Of: (len(text) + room - 1) / room, DeadAt: l.DeadAt.UTC()}
+	var out []outgoing
+	for ; len(text) > 0; piece.Number++ {
+		n := min(room, len(text))
+		attr, err := asciiJSON(piece)
+		if err != nil {
+			return nil, err
+		}
+		what := fmt.Sprintf("piece %d of %d of the letter", piece.Number+1, piece.Of)
+		out = append(out, b.outgoing(packed{body: text[:n], attrs: map[string]string{attrPart: attr}}, what))
+		text = text[n:]
+	}
+	return out, nil
+}
+
+// outgoing gives every copy its own group and deduplication id: a letter in flight must not hide another, and SQS must
+// not drop what was written twice and deleted once.
+func (b *LetterQueue) outgoing(p packed, what string) outgoing {
+	o := outgoing{packed: p, what: what}
+	if b.q.is.fifo {
+		o.dedup = driver.NewMessageID()
+		o.group = ungrouped + o.dedup
+	}
+	return o
+}
+
+// read makes a letter of a message: of one that was put, or of one that the provider moved.
+func (b *LetterQueue) read(in *types.Message) driver.Letter {
+	m := b.q.unpack(in)
+	if text := deref(in.MessageAttributes[attrLetter].StringValue); text != "" {
+		var meta letterMeta
+		err := json.Unmarshal([]byte(text), &meta)
+		if err == nil && meta.ID != "" {
+			return meta.letter(m)
+		}
+		b.q.o.Logger.Warn("attribute cannot be read", "queue", b.q.name, "message_id", m.ID, "attribute", attrLetter, "err", err)
+	}
+	count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
+	first := millis(in.Attributes["ApproximateFirstReceiveTimestamp"])
+	if identity(m.Headers) == "" && m.ID != "" {
+		// Sent again the message gets another id. Where its id was its key, this keeps it.
+		h := map[string]string{"idempotency-key": m.ID}
+		for k, v := range m.Headers {
+			h[k] = v
+		}
+		m.Headers = h
+	}
+	return driver.Letter{
+		ID: "sqs-" + deref(in.MessageId), Kind: driver.LetterDead, Attempts: count, Message: m, FirstReceived: first,
+		Reason: fmt.Sprintf("moved here by SQS: it was received too often without being settled (%d receives so far); "+
+			"nobody knows its key", count),
+		DeadAt: m.SentAt,
+	}
+}
+
+// identity is the default key of headers: the same choice as semel.KeyByID makes. Empty = they have none.
+func identity(h map[string]string) string {
+	m := driver.Message{Headers: h}
+	for _, name := range []string{"idempotency-key", "message-id", "nats-msg-id"} {
+		if m.Header(name) != "" {
+			return name
+		}
+	}
+	for _, pair := range [][2]string{
+		{"ce-id", "ce-source"}, {"ce_id", "ce_source"}, {"cloudEvents:id", "cloudEvents:source"}, {"cloudEvents_id", "cloudEvents_source"},
+	} {
+		if m.Header(pair[0]) != "" && m.Header(pair[1]) != "" {
+			return pair[0]
+		}
+	}
+	return ""
+}
+
+// piece is a message that holds a piece of a letter.
+type piece struct {
+	pieceMeta
+	text, handle string
+}
+
+func (b *LetterQueue) readPart(in *types.Message) (p piece, ok bool) {
+	text := deref(in.MessageAttributes[attrPart].StringValue)
+	if text == "" {
+		return p, false
+	}
+	if err := json.Unmarshal([]byte(text), &p.pieceMeta); err != nil || p.Letter == "" || p.Of < 1 {
+		return p, false
+	}
+	p.text, p.handle = deref(in.Body), deref(in.ReceiptHandle)
+	return p, true
+}
+
+// join puts pieces together. A writing of which pieces are missing was never finished, or a piece is elsewhere just now:
+// it is no letter, and goes with its letter.
+func (b *LetterQueue) join(byID map[string]*held, pieces []piece) {
+	sets := map[string][]string{}
+	for _, p := range pieces {
+		if sets[p.Set] == nil {
+			sets[p.Set] = make([]string, p.Of)
+		}
+		if s := sets[p.Set]; p.Number < len(s) {
+			s[p.Number] = p.text
+		}
+	}
+	done := map[string]bool{}
+	for _, p := range pieces {
+		h := byID[p.Letter]
+		if h == nil {
+			h = &held{Letter: driver.Letter{ID: p.Letter, DeadAt: p.DeadAt}}
+			byID[p.Letter] = h
+		}
+		h.handles = append(h.handles, p.handle)
+		if done[p.Set] {
+			continue
+		}
+		done[p.Set] = true
+		var w wholeLetter
+		if slices.Contains(sets[p.Set], "") || json.Unmarshal([]byte(strings.Join(sets[p.Set], "")), &w) != nil {
+			continue
+		}
+		b.add(byID, w.Meta.letter(driver.Message{ID: w.ID, Group: w.Group, Headers: w.Headers, Body: w.Body}))
+	}
+}
+
+// returnPart carries a piece of a letter, which a redrive by the provider brought into the queue itself, back to the
+// letters: alone it is no message.
+func (q *Queue) returnPart(ctx context.Context, in *types.Message, rc *receipt) {
+	box, ok := q.box.(*LetterQueue)
+	if !ok {
+		q.o.Logger.Warn("a piece of a letter came, and the queue has no letter queue to bring it back to", "queue", q.name,
+			"message_id", rc.id)
+		return
+	}
+	text := deref(in.MessageAttributes[attrPart].StringValue)
+	o := box.outgoing(packed{body: deref(in.Body), attrs: map[string]string{attrPart: text}}, "a piece of a letter")
+	err := box.q.post(ctx, []outgoing{o})
+	if err == nil {
+		err = q.remove(ctx, []change{{rc: rc}}, make([]driver.Outcome, 1))
+	}
+	q.o.Logger.Warn("a piece of a letter was redriven: brought back to the letters; redrive the letter with semel", "queue", q.name,
+		"letters", box.q.name, "message_id", rc.id, "err", err)
+}

@@ -1,0 +1,171 @@
+package sqs
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It is the only thing that remembers the
+// delivery here, so that nothing grows with the number of messages.
+type receipt struct {
+	q        *Queue
+	id       string // the message's, for the log
+	handle   string
+	received time.Time // the return of Receive
+
+	mu sync.Mutex
+	// until is when the message may be somebody else's, by our own clock. A handle that is used later would hit whoever
+	// holds the message then: SQS takes it.
+	until time.Time
+	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	settled driver.Action
+	// letter is the id of the letter that was written for it already.
+	letter string
+}
+
+// attempt is a receive of a FIFO queue whose answer was lost: asked again under its id, SQS hands out the same messages
+// instead of hiding them until their visibility ends.
+//
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-receiverequestattemptid-request-parameter.html
+type attempt struct {
+	id    string
+	until time.Time
+}
+
+const (
+	// slack is how much longer than its wait a receive may take before we doubt when the messages were handed out.
+	slack = 2 * time.Second
+	// idle is the pause after a short poll that found nothing.
+	idle = 200 * time.Millisecond
+)
+
+// Receive hands out up to max messages, 10 at most. It waits for one for Options.Wait, then answers none.
+//
+// A delivery is ours until the visibility ends by our own clock, less a guard for the way of the answer; the time counts
+// from the return of Receive. Several messages of one group may come at once, in order; the group stands still until all
+// of them are settled.
+//
+// A message that knows nothing of this package keeps its MessageId as ID, and its attributes become headers, binary ones
+// in base64. On a FIFO queue it gets the header sqs-message-deduplication-id, which may be its key; a message that has
+// been through X-Ray gets x-amzn-trace-id.
+//
+// With Options.Unwrap the body is what the envelope carries, and the envelope's facts become headers: ce-source and ce-id
+// are the identity of the innermost event, so that the default key is the same whichever way it came. SNS's envelope,
+// EventBridge's (but that of S3's events, which is needed to read them) and structured CloudEvents are unwrapped, one
+// inside of the other; an S3 notification of one record keeps its body and gets the identity of its record.
+//
+// When ctx ends while SQS hands out a message, that message comes back when its visibility ends.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("sqs: receive from queue %q: max is %d, must be at least 1", q.name, limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	in := &awssqs.ReceiveMessageInput{
+		QueueUrl: &q.url, MaxNumberOfMessages: int32(min(limit, maxBatch)), VisibilityTimeout: seconds(q.visible),
+		WaitTimeSeconds: q.wait, MessageAttributeNames: []string{"All"},
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll},
+	}
+	msgs, until, err := q.ask(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	out := q.accept(ctx, msgs, until)
+	if len(msgs) == 0 && q.wait == 0 {
+		t := time.NewTimer(idle) // who polls short must not poll without a pause
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	return out, nil
+}
+
+// ask makes one call; until is when what it got may be somebody else's.
+func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs []types.Message, until time.Time, err error) {
+	if q.is.fifo {
+		id := q.takeAttempt()
+		in.ReceiveRequestAttemptId = &id
+	}
+	wait := time.Duration(in.WaitTimeSeconds) * time.Second
+	call, cancel := context.WithTimeout(ctx, wait+q.o.CallTimeout)
+	defer cancel()
+	visible := time.Duration(in.VisibilityTimeout) * time.Second
+	sent := q.o.clock()
+	out, err := q.client.ReceiveMessage(call, in, once)
+	back := q.o.clock()
+	if err != nil {
+		if q.is.fifo && !certain(err) {
+			q.keepAttempt(*in.ReceiveRequestAttemptId, sent.Add(min(visible/2, 4*time.Minute)))
+		}
+		if ctx.Err() != nil {
+			return nil, until, ctx.Err()
+		}
+		return nil, until, q.failed("ReceiveMessage", err)
+	}
+	// The visibility runs from some moment between sending and return. A guard covers the way back; a call that took
+	// much longer than it may was stopped on the way (a machine that slept), and then nothing later than the sending is
+	// certain.
+	until = back.Add(visible - min(visible/10, time.Second))
+	if back.Sub(sent) > wait+slack {
+		until = sent.Add(visible)
+	}
+	return out.Messages, until, nil
+}
+
+func (q *Queue) takeAttempt() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	a := q.attempt
+	q.attempt = attempt{}
+	if a.id != "" && q.o.clock().Before(a.until) {
+		return a.id
+	}
+	return driver.NewMessageID()
+}
+
+func (q *Queue) keepAttempt(id string, until time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.attempt = attempt{id: id, until: until}
+}
+
+// accept makes deliveries of messages; those whose time has not come are hidden again.
+func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Time) []driver.Delivery {
+	now := q.o.clock()
+	var out []driver.Delivery
+	var early []change
+	for i := range msgs {
+		in := &msgs[i]
+		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, until: until}
+		if _, ok := in.MessageAttributes[attrPart]; ok {
+			q.returnPart(ctx, in, rc)
+			continue
+		}
+		if due := millis(deref(in.MessageAttributes[attrDue].StringValue)); due.After(now) {
+			early = append(early, change{rc: rc, seconds: seconds(min(due.Sub(now), maxVisible-time.Minute))})
+			continue
+		}
+		m := q.unpack(in)
+		rc.id = m.ID
+		count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
+		out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: count, Visible: max(until.Sub(now), 0)})
+	}
+	if len(early) > 0 {
+		if err := q.changeAll(ctx, early); err != nil {
+			// They come back when their visibility ends, and are looked at again.
+			q.o.Logger.Warn("messages that are not due could not be hidden", "queue", q.name, "messages", len(early), "err", err)
+		}
+	}
+	return out
+}

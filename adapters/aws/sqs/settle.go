@@ -1,0 +1,377 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// parallel is how many calls of one Settle, Extend or Send are under way at once.
+const parallel = 8
+
+// Settle ends deliveries. Ack is always sent: the record is at its end, whoever holds the message. Retry and Defer are
+// sent only while the delivery is ours by our own clock, else they answer Lost: SQS would change the visibility of
+// whoever holds the message now. A settlement that SQS refused because of its receipt is Lost too, and a warning
+// (settle_stale). Repeating the action that a receipt was spent on answers Applied, another action Lost.
+//
+// Retry and Defer count in whole seconds, rounded up, and end with the 12 hours that a delivery can be kept in all. Dead
+// writes the letter first and deletes the message then. Settlement.Close is carried out whatever becomes of the receipt.
+func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
+	}
+	for i := range s {
+		if err := q.check(&s[i]); err != nil {
+			return nil, fmt.Errorf("sqs: settle in queue %q: item %d: %w", q.name, i, err)
+		}
+	}
+	out := make([]driver.Outcome, len(s))
+	var wg sync.WaitGroup
+	closed := make([]error, len(s))
+	wg.Go(func() {
+		q.some(s, closed, func(s *driver.Settlement) bool { return s.Close != "" && q.box != nil }, q.closer(ctx))
+	})
+	failed := make([]error, len(s))
+	q.some(s, failed, func(s *driver.Settlement) bool { return s.Action == driver.Dead }, q.putter(ctx))
+	now := q.o.clock()
+	var acks, moves []change
+	for i := range s {
+		rc := s[i].Receipt.(*receipt)
+		c := change{rc: rc, at: i, action: s[i].Action}
+		switch known, o := rc.before(s[i].Action, now); {
+		case failed[i] != nil:
+		case known:
+			out[i] = o
+			if o == driver.Lost {
+				q.stale(rc, s[i].Action.String(), "its time is over")
+			}
+		case s[i].Action == driver.Ack || s[i].Action == driver.Dead:
+			acks = append(acks, c)
+		default:
+			// Nothing can be hidden for longer than what is left of the 12 hours; then it comes early.
+			c.seconds = min(seconds(s[i].After), rc.left(now))
+			moves = append(moves, c)
+		}
+	}
+	var errAcks, errMoves error
+	wg.Go(func() { errAcks = q.each(acks, func(cs []change) error { return q.remove(ctx, cs, out) }) })
+	errMoves = q.each(moves, func(cs []change) error { return q.change(ctx, cs, out) })
+	wg.Wait()
+	for i := range closed {
+		if closed[i] != nil {
+			out[i] = driver.Unknown // to be repeated, for the letter's sake
+		}
+	}
+	if err := errors.Join(append(append(failed, closed...), errAcks, errMoves)...); err != nil {
+		return out, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
+	}
+	return out, nil
+}
+
+// check refuses settlements that no queue could carry out.
+func (q *Queue) check(s *driver.Settlement) error {
+	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
+		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
+	}
+	if s.Action > driver.Dead {
+		return fmt.Errorf("action %d is unknown", s.Action)
+	}
+	if s.Action != driver.Dead {
+		return nil
+	}
+	if q.box == nil {
+		return fmt.Errorf("action dead: the queue has neither a redrive policy nor Options.Letters: %w", driver.ErrUnsupported)
+	}
+	if s.Letter == nil || s.Letter.ID == "" {
+		return errors.New("action dead needs a letter with an ID")
+	}
+	return nil
+}
+
+// some does something for those settlements that need it, a few at once.
+func (q *Queue) some(s []driver.Settlement, errs []error, need func(*driver.Settlement) bool, do func(*driver.Settlement) error) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range s {
+		if !need(&s[i]) {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(&s[i])
+		})
+	}
+	wg.Wait()
+}
+
+// closer removes the letters of Close. Looking for one letter takes as long as looking at all of them, so it may outlive
+// the caller's patience.
+func (q *Queue) closer(ctx context.Context) func(s *driver.Settlement) error {
+	return func(s *driver.Settlement) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*q.o.CallTimeout)
+		defer cancel()
+		if err := q.box.DeleteLetter(ctx, s.Close); err != nil {
+			return fmt.Errorf("close letter %s: %w", s.Close, err)
+		}
+		return nil
+	}
+}
+
+// putter writes the letters of Dead, once for each delivery however often it is repeated.
+func (q *Queue) putter(ctx context.Context) func(s *driver.Settlement) error {
+	return func(s *driver.Settlement) error {
+		rc := s.Receipt.(*receipt)
+		rc.mu.Lock()
+		written := rc.letter
+		rc.mu.Unlock()
+		if written == s.Letter.ID {
+			return nil
+		}
+		if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
+			return fmt.Errorf("put letter %s: %w", s.Letter.ID, err)
+		}
+		rc.mu.Lock()
+		rc.letter = s.Letter.ID
+		rc.mu.Unlock()
+		return nil
+	}
+}
+
+// Extend keeps deliveries invisible to others for visible from now, in whole seconds, and for 12 hours in all. SQS
+// answers success for a delivery that is not ours any more; so our own clock decides, and such a one is Lost without a
+// call.
+func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("sqs: extend in queue %q: %w", q.name, err)
+	}
+	out := make([]driver.Outcome, len(receipts))
+	now := q.o.clock()
+	var all []change
+	for i, r := range receipts {
+		rc, ok := r.(*receipt)
+		if !ok || rc.q != q {
+			return nil, fmt.Errorf("sqs: extend in queue %q: item %d: receipt %T is not of this queue", q.name, i, r)
+		}
+		if out[i] = driver.Lost; !rc.ours(now) || rc.left(now) < 1 {
+			continue
+		}
+		out[i] = driver.Unknown
+		all = append(all, change{rc: rc, at: i, seconds: min(max(seconds(visible), 1), rc.left(now)), extends: true})
+	}
+	err := q.each(all, func(cs []change) error { return q.change(ctx, cs, out) })
+	if err != nil {
+		return out, fmt.Errorf("sqs: extend in queue %q: %w", q.name, err)
+	}
+	return out, nil
+}
+
+// before tells what is known of an action without a call.
+func (rc *receipt) before(a driver.Action, now time.Time) (known bool, o driver.Outcome) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	switch {
+	case rc.settled == a+1:
+		return true, driver.Applied
+	case rc.settled != 0:
+		return true, driver.Lost
+	case (a == driver.Retry || a == driver.Defer) && !now.Before(rc.until):
+		return true, driver.Lost
+	}
+	return false, driver.Unknown
+}
+
+func (rc *receipt) ours(now time.Time) bool {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.settled == 0 && now.Before(rc.until)
+}
+
+// left is how many seconds of the 12 hours are left; SQS refuses to hide a message for longer.
+func (rc *receipt) left(now time.Time) int32 {
+	return int32(max(rc.received.Add(maxVisible-2*slack).Sub(now), 0) / time.Second)
+}
+
+// change is one entry of a batch.
+type change struct {
+	rc      *receipt
+	at      int // its place in the answer
+	action  driver.Action
+	extends bool
+	seconds int32
+}
+
+func (c *change) what() string {
+	if c.extends {
+		return "extend"
+	}
+	return c.action.String()
+}
+
+// each cuts entries into batches and carries out a few at once.
+func (q *Queue) each(cs []change, do func([]change) error) error {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		errs  []error
+		slots = make(chan struct{}, parallel)
+	)
+	for len(cs) > 0 {
+		n := min(len(cs), maxBatch)
+		batch := cs[:n]
+		cs = cs[n:]
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := do(batch); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// remove deletes the messages of a batch.
+func (q *Queue) remove(ctx context.Context, cs []change, out []driver.Outcome) error {
+	entries := make([]types.DeleteMessageBatchRequestEntry, len(cs))
+	for i := range cs {
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: entryID(i), ReceiptHandle: &cs[i].rc.handle}
+	}
+	call, cancel := q.bounded(ctx)
+	defer cancel()
+	res, err := q.client.DeleteMessageBatch(call, &awssqs.DeleteMessageBatchInput{QueueUrl: &q.url, Entries: entries})
+	if err != nil {
+		return q.whole("DeleteMessageBatch", cs, out, err)
+	}
+	for i := range res.Successful {
+		if c, ok := entryOf(cs, res.Successful[i].Id); ok {
+			c.rc.spend(c.action)
+			out[c.at] = driver.Applied
+		}
+	}
+	return q.entries("DeleteMessageBatch", cs, out, res.Failed)
+}
+
+// change sets the visibility of the messages of a batch.
+func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) error {
+	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(cs))
+	for i := range cs {
+		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
+			Id: entryID(i), ReceiptHandle: &cs[i].rc.handle, VisibilityTimeout: cs[i].seconds,
+		}
+	}
+	call, cancel := q.bounded(ctx)
+	defer cancel()
+	sent := q.o.clock()
+	res, err := q.client.ChangeMessageVisibilityBatch(call,
+		&awssqs.ChangeMessageVisibilityBatchInput{QueueUrl: &q.url, Entries: entries}, once)
+	if err != nil {
+		if !certain(err) {
+			for _, c := range cs {
+				c.rc.shorten(sent.Add(time.Duration(c.seconds) * time.Second))
+			}
+		}
+		return q.whole("ChangeMessageVisibilityBatch", cs, out, err)
+	}
+	for i := range res.Successful {
+		c, ok := entryOf(cs, res.Successful[i].Id)
+		if !ok {
+			continue
+		}
+		if out[c.at] = driver.Applied; c.extends {
+			c.rc.extend(sent.Add(time.Duration(c.seconds) * time.Second))
+		} else {
+			c.rc.spend(c.action)
+		}
+	}
+	return q.entries("ChangeMessageVisibilityBatch", cs, out, res.Failed)
+}
+
+// changeAll is change for entries that nobody asks about.
+func (q *Queue) changeAll(ctx context.Context, cs []change) error {
+	out := make([]driver.Outcome, len(cs))
+	for i := range cs {
+		cs[i].at = i
+	}
+	return q.each(cs, func(cs []change) error { return q.change(ctx, cs, out) })
+}
+
+func (rc *receipt) spend(a driver.Action) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.settled = a + 1
+}
+
+func (rc *receipt) extend(until time.Time) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.until = until
+}
+
+// shorten notes that the message may be visible from then on: a change without an answer may have been applied, and
+// repeated later it would hit another holder.
+func (rc *receipt) shorten(until time.Time) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	if until.Before(rc.until) {
+		rc.until = until
+	}
+}
+
+func entryID(i int) *string { s := strconv.Itoa(i); return &s }
+
+func entryOf(cs []change, id *string) (*change, bool) {
+	i, err := strconv.Atoi(deref(id))
+	if err != nil || i < 0 || i >= len(cs) {
+		return nil, false
+	}
+	return &cs[i], true
+}
+
+// entries judges what failed of a batch: Lost because of the receipt, else Unknown.
+func (q *Queue) entries(op string, cs []change, out []driver.Outcome, failed []types.BatchResultErrorEntry) error {
+	var errs []error
+	for i := range failed {
+		e := &failed[i]
+		c, ok := entryOf(cs, e.Id)
+		if !ok {
+			continue
+		}
+		if staleEntry(e) {
+			out[c.at] = driver.Lost
+			q.stale(c.rc, c.what(), deref(e.Message))
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s of message %q: %s: %s", op, c.rc.id, deref(e.Code), deref(e.Message)))
+	}
+	return errors.Join(errs...)
+}
+
+// whole judges a call that failed as a whole.
+func (q *Queue) whole(op string, cs []change, out []driver.Outcome, err error) error {
+	if len(cs) == 1 && staleCode(codeOf(err)) {
+		out[cs[0].at] = driver.Lost
+		q.stale(cs[0].rc, cs[0].what(), err.Error())
+		return nil
+	}
+	return q.failed(op, err)
+}
+
+// stale reports a receipt whose message is somebody else's: a fact, and nothing to stop for.
+func (q *Queue) stale(rc *receipt, action, why string) {
+	if rc.received.IsZero() {
+		return // a letter that was looked at and given back: it is visible all the same
+	}
+	q.o.Logger.Warn("settle_stale", "queue", q.name, "message_id", rc.id, "action", action, "reason", why)
+}

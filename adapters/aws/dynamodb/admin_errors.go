@@ -1,0 +1,88 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+)
+
+// explain says in a sentence what is wrong with the way to a table, and how to mend it. action is the API's operation, which
+// is also the name of the IAM action that allows it. What has no better words stays as it is; err is always wrapped.
+func explain(err error, action, table string) error {
+	if why := reason(err, action, table); why != "" {
+		return fmt.Errorf("%s: %w", why, err)
+	}
+	return err
+}
+
+func reason(err error, action, table string) string {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return ""
+	}
+	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
+		return fmt.Sprintf("table %q does not exist in this region and account; create it (semel migrate, or dynamodb.Create), "+
+			"or mend its name, the region or the endpoint", table)
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return refusal(api.ErrorCode(), action, table)
+	}
+	text := err.Error()
+	var dns *net.DNSError
+	var broken *smithy.DeserializationError
+	switch {
+	case strings.Contains(text, "Missing Region"):
+		return "no region is configured; give one (region=… in the URL, AWS_REGION, or region in the profile)"
+	case strings.Contains(text, "get credentials") || strings.Contains(text, "failed to retrieve credentials"):
+		return "no AWS credentials were found; give some (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of the " +
+			"machine, container or function)"
+	case errors.As(err, &dns):
+		return fmt.Sprintf("no host %q is known; mend the region or the endpoint", dns.Name)
+	case errors.As(err, &broken):
+		return fmt.Sprintf("what answered is no DynamoDB%s; mend the endpoint", status(err))
+	case strings.Contains(text, "request send failed"):
+		return "DynamoDB could not be reached; check the endpoint, and that the network lets it through"
+	}
+	return ""
+}
+
+// refusal words the error codes that every operation of the API can answer.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
+func refusal(code, action, table string) string {
+	switch code {
+	case "AccessDeniedException", "AccessDenied", "NotAuthorized":
+		return fmt.Sprintf("access denied: allow the IAM action dynamodb:%s on table %q", action, table)
+	case "UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignatureException",
+		"SignatureDoesNotMatch":
+		return "the AWS credentials are not those of an account that the endpoint knows; check access key, secret key and region"
+	case "ExpiredTokenException", "ExpiredToken", "RequestExpired":
+		return "the AWS credentials have expired; renew them, and check that the clock of this machine is right"
+	case "MissingAuthenticationToken", "MissingAuthenticationTokenException":
+		return "the request had no AWS credentials; give some (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)"
+	case "UnknownOperationException", "UnknownOperation":
+		return fmt.Sprintf("what answered does not know the operation %s of DynamoDB; mend the endpoint", action)
+	}
+	return ""
+}
+
+// status is the HTTP status of an answer, in brackets.
+func status(err error) string {
+	var answer *awshttp.ResponseError
+	if errors.As(err, &answer) && answer.HTTPStatusCode() != 0 {
+		return fmt.Sprintf(" (HTTP %d %s)", answer.HTTPStatusCode(), http.StatusText(answer.HTTPStatusCode()))
+	}
+	return ""
+}
+
+// denied reports that an operation is not allowed: what only looks goes on without it.
+func denied(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && strings.HasPrefix(api.ErrorCode(), "AccessDenied")
+}

@@ -1,0 +1,234 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// once switches the SDK's own repetitions off: the store repeats, and knows then whether a write may have been applied.
+func once(o *awsdynamodb.Options) { o.Retryer = aws.NopRetryer{} }
+
+// fate says what is known of a request that failed.
+type fate uint8
+
+const (
+	done      fate = iota // it did not fail
+	refused               // it was not carried out, and would not be if it were repeated
+	again                 // it was not carried out; repeat it
+	unknown               // nobody knows whether it was carried out; repeat the same
+	condition             // its condition failed
+)
+
+// fateOf classes the error of a request.
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
+func fateOf(err error) fate {
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		if notSent(err) {
+			return refused
+		}
+		return unknown // no answer, or none that can be read
+	}
+	var cancelled *types.TransactionCanceledException
+	if errors.As(err, &cancelled) {
+		return fateOfReasons(cancelled.CancellationReasons)
+	}
+	switch api.ErrorCode() {
+	case "ConditionalCheckFailedException":
+		return condition
+	case "TransactionConflictException", "ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException",
+		"Throttling", "ThrottledException", "RequestThrottled", "RequestThrottledException", "TooManyRequestsException",
+		"ReplicatedWriteConflictException":
+		return again
+	case "InternalServerError", "InternalFailure", "ServiceUnavailable", "TransactionInProgressException":
+		return unknown
+	}
+	if api.ErrorFault() == smithy.FaultServer || statusOf(err) >= 500 {
+		return unknown
+	}
+	return refused
+}
+
+// statusOf is the HTTP status of an answer, 0 if there was none.
+func statusOf(err error) int {
+	var answer interface{ HTTPStatusCode() int }
+	if errors.As(err, &answer) {
+		return answer.HTTPStatusCode()
+	}
+	return 0
+}
+
+// notSent tells that the SDK refused a request before it was sent: nothing was signed or serialized.
+func notSent(err error) bool {
+	var s *smithy.SerializationError
+	var p smithy.InvalidParamsError
+	return errors.As(err, &s) || errors.As(err, &p)
+}
+
+// The codes of cancellation reasons.
+const (
+	reasonNone      = "None"
+	reasonCondition = "ConditionalCheckFailed"
+	reasonConflict  = "TransactionConflict"
+)
+
+// fateOfReasons: a conflict and throttling say nothing about any condition (protocol section 3).
+func fateOfReasons(reasons []types.CancellationReason) fate {
+	f := refused
+	for _, r := range reasons {
+		switch aws.ToString(r.Code) {
+		case reasonConflict, "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded":
+			return again
+		case reasonCondition:
+			f = condition
+		}
+	}
+	return f
+}
+
+// repeater repeats what has to be repeated, with growing pauses, until RetryFor or ctx is over.
+type repeater struct {
+	s     *Store
+	until time.Time
+	pause time.Duration
+	// maybe: a request got no answer. last is what became of the latest one.
+	maybe bool
+	last  fate
+}
+
+func (s *Store) repeater() repeater {
+	return repeater{s: s, until: time.Now().Add(s.o.RetryFor), pause: 20 * time.Millisecond}
+}
+
+// call sends one request within its own time.
+func (s *Store) call(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.CallTimeout)
+	defer cancel()
+	s.meter.call()
+	return f(ctx)
+}
+
+// do sends a request until it has an answer that repeating would not change.
+func (r *repeater) do(ctx context.Context, f func(ctx context.Context) error) (fate, error) {
+	for {
+		is, err := r.try(ctx, f)
+		if is != again && is != unknown {
+			return is, err
+		}
+		if werr := r.wait(ctx); werr != nil {
+			return is, errors.Join(err, werr)
+		}
+	}
+}
+
+// try sends a request once.
+func (r *repeater) try(ctx context.Context, f func(ctx context.Context) error) (fate, error) {
+	err := r.s.call(ctx, f)
+	if err == nil {
+		return done, nil
+	}
+	r.last = fateOf(err)
+	r.maybe = r.maybe || r.last == unknown
+	return r.last, err
+}
+
+var errTooLong = errors.New("repeated for as long as Options.RetryFor allows")
+
+// wait pauses before a repetition, at random up to a bound that doubles.
+func (r *repeater) wait(ctx context.Context) error {
+	d := time.Duration(rand.Int64N(int64(r.pause))) + r.pause/4
+	r.pause = min(2*r.pause, time.Second)
+	if time.Now().Add(d).After(r.until) {
+		return errTooLong
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// failed words the error of a change: what certainly was not written, and can be at the next try, wraps
+// [driver.ErrNotCommitted].
+func (r *repeater) failed(err error, action string) error {
+	err = explain(err, action, r.s.table)
+	if r.maybe || r.last == refused || errors.Is(err, driver.ErrNotCommitted) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
+}
+
+// meter counts calls and units.
+type meter struct {
+	mu  sync.Mutex
+	sum driver.Units
+}
+
+func (m *meter) call() {
+	m.mu.Lock()
+	m.sum.Calls++
+	m.mu.Unlock()
+}
+
+func (m *meter) units() driver.Units {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sum
+}
+
+func (m *meter) add(reads, writes float64) {
+	m.mu.Lock()
+	m.sum.Reads += reads
+	m.sum.Writes += writes
+	m.mu.Unlock()
+}
+
+// read and wrote count the units that answers name.
+func (m *meter) read(c ...types.ConsumedCapacity) {
+	for i := range c {
+		if n := aws.ToFloat64(c[i].ReadCapacityUnits); n > 0 {
+			m.add(n, 0)
+		} else {
+			m.add(aws.ToFloat64(c[i].CapacityUnits), 0)
+		}
+	}
+}
+
+func (m *meter) wrote(c ...types.ConsumedCapacity) {
+	for i := range c {
+		switch n := aws.ToFloat64(c[i].WriteCapacityUnits); {
+		case n > 0:
+			m.add(0, n)
+		case aws.ToFloat64(c[i].ReadCapacityUnits) > 0: // a repeated transaction is only read
+			m.read(c[i])
+		default:
+			m.add(0, aws.ToFloat64(c[i].CapacityUnits))
+		}
+	}
+}
+
+// failedWrite counts a write whose condition failed on an item.
+func (m *meter) failedWrite(item attrs) {
+	m.add(0, float64(max(1, (itemSize(item)+1023)/1024)))
+}
+
+func capacity(c *types.ConsumedCapacity) []types.ConsumedCapacity {
+	if c == nil {
+		return nil
+	}
+	return []types.ConsumedCapacity{*c}
+}

@@ -1,0 +1,184 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+var midday = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// rig is a store on a fake with a ledger.
+type rig struct {
+	*Store
+	client *awsdynamodb.Client
+	fake   *fakedynamodb.Server // nil on another server
+	clock  *awstest.Clock
+	ledger string
+	o      Options
+}
+
+// newRig opens a store on a fake whose clock stands still, and whose table is made as the options say.
+func newRig(t testing.TB, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *rig {
+	t.Helper()
+	return newRigAt(t, awstest.Frozen(midday), o, wrap...)
+}
+
+func newRigAt(t testing.TB, clock *awstest.Clock, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *rig {
+	t.Helper()
+	// The fake has a clock of its own, as the service has: nothing but the deletion of expired items goes by it.
+	fake := fakedynamodb.New(fakedynamodb.Options{Clock: awstest.Frozen(midday), TTLLag: -1})
+	plain := awsdynamodb.NewFromConfig(awstest.Config(fake))
+	r := &rig{client: plain, fake: fake, clock: clock, ledger: "ledger"}
+	r.makeTables(t, "records", &o)
+	if o.SweepEvery == 0 {
+		o.SweepEvery = -1
+	}
+	if o.Clock == nil {
+		o.Clock = clock.Now
+	}
+	r.o = o
+	r.Store = r.open(t, awsdynamodb.NewFromConfig(awstest.Config(fake, wrap...)), "records", o)
+	return r
+}
+
+func (r *rig) open(t testing.TB, client Client, table string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), client, table, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// again is another process on the same table.
+func (r *rig) again(t testing.TB, change func(o *Options), wrap ...func(http.RoundTripper) http.RoundTripper) *Store {
+	t.Helper()
+	o := r.o
+	if change != nil {
+		change(&o)
+	}
+	return r.open(t, awsdynamodb.NewFromConfig(awstest.Config(r.fake, wrap...)), "records", o)
+}
+
+func (r *rig) makeTables(t testing.TB, table string, o *Options) {
+	t.Helper()
+	if err := Create(t.Context(), r.client, table, CreateOptions{Options: *o}); err != nil {
+		t.Fatal(err)
+	}
+	createTableOf(t, r.client, r.ledger, "id")
+}
+
+// createTableOf makes a table with a partition key alone.
+func createTableOf(t testing.TB, c *awsdynamodb.Client, table, key string) {
+	t.Helper()
+	_, err := c.CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
+		TableName: &table, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: &key, AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: &key, KeyType: types.KeyTypeHash}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ledgerKey(id string) attrs { return attrs{"id": text("effect of " + id)} }
+
+// ledgerOf adds to counters, so that a second effect is seen.
+func ledgerOf(client *awsdynamodb.Client, table string) *semeltest.Ledger {
+	return &semeltest.Ledger{
+		Buffer: func(c driver.Committer) any {
+			var w *Writes
+			c.Offers(&w)
+			return w
+		},
+		Add: func(w any, id string) { w.(*Writes).Add(table, ledgerKey(id), "n", 1) },
+		Refuse: func(w any) {
+			w.(*Writes).Check(types.ConditionCheck{
+				TableName: &table, Key: attrs{"id": text("nobody")}, ConditionExpression: aws.String("attribute_exists(id)"),
+			})
+		},
+		Count: func(ctx context.Context, id string) (int, error) {
+			out, err := client.GetItem(ctx, &awsdynamodb.GetItemInput{TableName: &table, Key: ledgerKey(id), ConsistentRead: aws.Bool(true)})
+			if err != nil || out.Item["n"] == nil {
+				return 0, err
+			}
+			return strconv.Atoi(out.Item["n"].(*types.AttributeValueMemberN).Value)
+		},
+	}
+}
+
+func (r *rig) setup() semeltest.StoreSetup {
+	return semeltest.StoreSetup{
+		Store: r.Store, Advance: r.clock.Advance, Skew: r.o.skew(), Ledger: ledgerOf(r.client, r.ledger),
+	}
+}
+
+// rawLayout is that of a table that was there before: its partition key is the text of the key, and it has no sort key.
+func rawLayout() Layout {
+	return Layout{
+		PartitionKey: "file_key", Status: "status", Names: map[string]string{"attempt": "attempts"},
+		Statuses: map[driver.State]string{driver.InProgress: "processing", driver.Completed: "success"},
+		// The suite's keys have consumers and tenants: they become part of the text.
+		Text: func(k driver.Key) string { return fmt.Sprintf("%q/%q/%s", k.Consumer, k.Tenant, k.Raw) },
+	}
+}
+
+// twoTables are a table of states and one of what is completed.
+func twoTables() Options {
+	return Options{
+		Layout: Layout{
+			PartitionKey: "message_id", Status: "status", Names: map[string]string{"attempt": "attempts"},
+			Statuses: map[driver.State]string{driver.InProgress: "STARTED"},
+			Text:     func(k driver.Key) string { return fmt.Sprintf("%q/%q/%s", k.Consumer, k.Tenant, k.Raw) },
+		},
+		Gate: "message-completed",
+	}
+}
+
+func TestStoreSuite(t *testing.T) {
+	for name, o := range map[string]Options{
+		"own table":              {},
+		"partition key and text": {Layout: rawLayout()},
+		"two tables":             twoTables(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "own table" {
+				t.Skip("SKIPPED, NOT PASSED: -short runs the suite on one layout")
+			}
+			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup { return newRig(t, o).setup() })
+		})
+	}
+}
+
+// TestStoreSuiteRealClock uses short leases, a short skew and real waits; and strict observation, which compares no clocks, so
+// that none of the suite's can step back.
+func TestStoreSuiteRealClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED, NOT PASSED: -short leaves real waits out")
+	}
+	for name, o := range map[string]Options{
+		"short skew":         {MaxClockSkew: 20 * time.Millisecond},
+		"strict observation": {Observe: true, MaxClockSkew: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+				s := newRigAt(t, awstest.System(), o).setup()
+				s.Advance = nil
+				return s
+			})
+		})
+	}
+}

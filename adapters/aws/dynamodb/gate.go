@@ -1,0 +1,59 @@
+package dynamodb
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// The gate is a second table with one row for every key that was completed, by whatever consumer: it is written in the
+// transaction that completes a record, on the condition that it is not there. Nobody reads it before: what is in progress
+// is told by the records.
+
+// gate is the write of a completed record's row. The row is replaced when the same key is deliberately completed again: in
+// another epoch (a new generation of a completed key), or in a newer version.
+func (s *Store) gate(r *row) types.TransactWriteItem {
+	item := attrs{
+		s.shape.gateKey: &types.AttributeValueMemberS{Value: s.shape.gatePartition(r.Key)},
+		"key":           text(r.Key.Raw), "consumer": text(r.Key.Consumer), "tenant": text(r.Key.Tenant),
+		"epoch": number(r.Epoch), "version": binary([]byte(r.Watermark.Running)), "token": number(r.Token),
+		"completed_at": number(r.CompletedAt.UnixMicro()),
+		s.shape.ttl:    number(r.RetainUntil.Add(s.o.TTLSlack).Unix()),
+	}
+	if r.Key.Raw == "" || s.shape.gateKey == "key" {
+		delete(item, "key")
+	}
+	item[s.shape.gateKey] = &types.AttributeValueMemberS{Value: s.shape.gatePartition(r.Key)}
+	e := newExpression()
+	e.and("attribute_not_exists(" + e.name(s.shape.gateKey) + ") OR " +
+		e.name("consumer") + " = " + e.value(item["consumer"]) + " AND " + e.name("tenant") + " = " + e.value(item["tenant"]) +
+		" AND (" + e.name("epoch") + " < " + e.value(item["epoch"]) + " OR " + e.name("version") + " < " + e.value(item["version"]) + ")")
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: &s.o.Gate, Item: item, ConditionExpression: e.condition(), ExpressionAttributeNames: e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}
+}
+
+// gatePartition is the key of a row: the text of the key, whoever consumes it; for a key that has none the hash of it.
+func (s *shape) gatePartition(k driver.Key) string {
+	if t := k.Raw; s.text != nil && t != "" && len(t) <= 1024 && utf8.ValidString(t) && !strings.HasPrefix(t, hashMark) {
+		return t
+	}
+	h := driver.Key{Tenant: k.Tenant, Raw: k.Raw}.Hash()
+	return hashMark + base64.RawURLEncoding.EncodeToString(h[:])
+}
+
+// gateIsOf makes sure that a row is really of the key: what is dropped because of it would else be lost (I12).
+func (s *shape) gateIsOf(k driver.Key, table string, item attrs) error {
+	raw, err := asText(item["key"])
+	if v, ok := item["key"]; !ok || s.gateKey == "key" || err == nil && same(v, text(k.Raw)) {
+		return nil
+	}
+	return fmt.Errorf("key %q: its row in table %q is of another key, %q", k.Raw, table, raw)
+}

@@ -1,0 +1,57 @@
+package dynamodb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// find reads the row of a key, as it was written last.
+func (s *Store) find(ctx context.Context, k driver.Key) (row, error) {
+	item, err := s.get(ctx, s.shape.keyOf(k))
+	if err != nil {
+		return row{}, explain(err, "GetItem", s.table)
+	}
+	r, err := s.shape.decode(k, item)
+	if err != nil {
+		return row{}, fmt.Errorf("key %q: %w", k.Raw, err)
+	}
+	return r, nil
+}
+
+// Record returns the record of a key; ok is false when there is none. See [driver.RecordInspector].
+func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+	r, err := s.find(ctx, k)
+	if err != nil {
+		return driver.Record{}, false, fmt.Errorf("read record: %w", err)
+	}
+	return r.Record, r.State != driver.Absent, nil
+}
+
+// Records lists records, oldest first. The table has no order of their age: all of it is read, whatever the limit, and
+// what is asked for is sorted. For many records use [Store.ScanRecords].
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	var all []driver.Record
+	err := s.scan(ctx, scanned{consumer: f.Consumer, state: f.State}, func(r *row) error {
+		all = append(all, r.Record)
+		if f.Limit > 0 && len(all) > 2*f.Limit+1000 {
+			all = oldest(all, f.Limit)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	return oldest(all, f.Limit), nil
+}
+
+// oldest sorts records by their age, and keeps the oldest of them; limit 0 = all.
+func oldest(all []driver.Record, limit int) []driver.Record {
+	slices.SortStableFunc(all, func(a, b driver.Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	if limit > 0 && len(all) > limit {
+		return all[:limit]
+	}
+	return all
+}

@@ -1,0 +1,323 @@
+package dynamodb
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/driver"
+)
+
+// tracker is the table of csv-processing-tracker: one partition key, and items that a guard before semel wrote.
+func tracker() Options {
+	return Options{Layout: Layout{
+		PartitionKey: "file_key", Text: RawKeys("orders"), Status: "status", Names: map[string]string{"attempt": "attempts"},
+		Statuses: map[driver.State]string{driver.InProgress: "processing", driver.Completed: "success"},
+		Adopt: map[string]driver.State{
+			"processing": driver.InProgress, "success": driver.Completed, "failed": driver.Released, "deleted": driver.Absent,
+		},
+	}}
+}
+
+// old writes an item as the guard before semel did.
+func (r *rig) old(t testing.TB, id, status string) {
+	t.Helper()
+	_, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{
+		TableName: aws.String("records"),
+		Item: attrs{
+			r.shape.pk: text(id), "status": text(status), "execution_id": text("b8e7"), "timestamp": number(1767355200),
+		},
+		ConditionExpression: aws.String("attribute_not_exists(" + r.shape.pk + ")"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestS2_11_TrackerTable runs on the table of the old guard. What it left as processing when it crashed is taken over after one
+// lease, its own attributes stay, and what the layout does not know is an error and runs nothing.
+func TestS2_11_TrackerTable(t *testing.T) {
+	r := newRig(t, tracker())
+	for id, status := range map[string]string{
+		"crashed.csv": "processing", "done.csv": "success", "failed.csv": "failed", "gone.csv": "deleted", "odd.csv": "weird",
+	} {
+		r.old(t, id, status)
+	}
+	claimOne(t, r.Store, claimOf("done.csv"), driver.Replay)
+	if g := claimOne(t, r.Store, claimOf("failed.csv"), driver.Acquired); !g.Unknown {
+		t.Error("a run after one that failed in an unknown way has no doubt")
+	}
+	if g := claimOne(t, r.Store, claimOf("gone.csv"), driver.Acquired); g.Unknown || g.Attempt != 1 {
+		t.Errorf("an item that means nothing made %+v, wanted a new key", g)
+	}
+	if _, err := r.Claim(t.Context(), claimOf("odd.csv")); err == nil || !strings.Contains(err.Error(), "Layout.Adopt") {
+		t.Errorf("the claim of an item that the layout does not know answered %v", err)
+	}
+	// The old guard would have kept crashed.csv from ever running again.
+	if g := claimOne(t, r.Store, claimOf("crashed.csv"), driver.Busy); g.Wait != time.Minute+r.o.skew() {
+		t.Errorf("the wait is %v, wanted one lease and the skew", g.Wait)
+	}
+	r.clock.Advance(50 * time.Second)
+	claimOne(t, r.Store, claimOf("crashed.csv"), driver.Busy)
+	r.clock.Advance(25 * time.Second)
+	g := claimOne(t, r.Store, claimOf("crashed.csv"), driver.Acquired)
+	if !g.Unknown || g.Attempt != 2 || g.Takeovers != 1 {
+		t.Errorf("the takeover is %+v, wanted the second attempt, in doubt", g)
+	}
+	finishOne(t, r.Store, completion(g), driver.Applied)
+	item := r.item(t, "crashed.csv")
+	for name, want := range map[string]types.AttributeValue{
+		"file_key": text("crashed.csv"), "status": text("success"), "attempts": number(2), "execution_id": text("b8e7"),
+		"timestamp": number(1767355200),
+	} {
+		if !same(item[name], want) {
+			t.Errorf("attribute %s is %v, wanted %v", name, item[name], want)
+		}
+	}
+	for name := range item {
+		switch name {
+		case "file_key", "status", "attempts", "execution_id", "timestamp":
+		default:
+			if !strings.HasPrefix(name, "semel_") {
+				t.Errorf("attribute %q has no prefix", name)
+			}
+		}
+	}
+}
+
+// TestS2_11_NewFile claims a file that nobody knows: the item has the columns of the old guard.
+func TestS2_11_NewFile(t *testing.T) {
+	r := newRig(t, tracker())
+	claimOne(t, r.Store, claimOf("new.csv"), driver.Acquired)
+	claimOne(t, r.Store, claimOf("new.csv"), driver.Busy)
+	if item := r.item(t, "new.csv"); !same(item["status"], text("processing")) || !same(item["attempts"], number(1)) {
+		t.Errorf("the item is %v", item)
+	}
+}
+
+// TestS2_10_HistoryTable uses another table of the same kind, whose key was a hash of the caller's; here the key itself is
+// compared, so two that meet are an error and not one file.
+func TestS2_10_HistoryTable(t *testing.T) {
+	r := newRig(t, Options{Layout: Layout{
+		PartitionKey: "unique_key", Status: "status", Statuses: map[driver.State]string{driver.InProgress: "processing"},
+	}})
+	g := claimOne(t, r.Store, claimOf("bucket|a.csv|2026-01-02"), driver.Acquired)
+	claimOne(t, r.Store, claimOf("bucket|b.csv|2026-01-02"), driver.Acquired)
+	finishOne(t, r.Store, completion(g), driver.Applied)
+	claimOne(t, r.Store, claimOf("bucket|a.csv|2026-01-02"), driver.Replay)
+	if item := r.item(t, "bucket|a.csv|2026-01-02"); !same(item["semel_key"], text("bucket|a.csv|2026-01-02")) {
+		t.Errorf("the item has no raw key: %v", item)
+	}
+}
+
+// TestS4_02_OneContainerCreates lets twenty workers claim one id at once: one creates the record, by its first write.
+func TestS4_02_OneContainerCreates(t *testing.T) {
+	r := newRig(t, Options{Layout: Layout{PartitionKey: "id", Text: RawKeys("orders"), Status: "status"}})
+	var mu sync.Mutex
+	verdicts := map[driver.Verdict]int{}
+	var wg sync.WaitGroup
+	for range 20 {
+		s := r.again(t, nil)
+		wg.Go(func() {
+			g, err := s.Claim(t.Context(), claimOf("screenshot-1"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			verdicts[g[0].Verdict]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if verdicts[driver.Acquired] != 1 || verdicts[driver.Busy] != 19 {
+		t.Errorf("verdicts %v, wanted one acquired and 19 busy", verdicts)
+	}
+}
+
+// TestS4_03_InProgressIsKept: a duplicate of what is processed is busy, to be asked again, and not "success, skipped": when
+// its holder dies it runs.
+func TestS4_03_InProgressIsKept(t *testing.T) {
+	r := newRig(t, Options{})
+	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
+	if g := claimOne(t, r.Store, claimOf("a"), driver.Busy); g.Wait <= 0 {
+		t.Error("a busy key has no time to come back at")
+	}
+	r.clock.Advance(time.Minute + r.o.skew() + time.Second)
+	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
+}
+
+// TestS4_04_OutageIsNoDuplicate: only a failed condition is a verdict. Everything else is an error, also what sounds alike.
+func TestS4_04_OutageIsNoDuplicate(t *testing.T) {
+	r := newRig(t, Options{})
+	f := awstest.NewFaults(awstest.Plan{})
+	s := r.again(t, func(o *Options) { o.RetryFor = 50 * time.Millisecond }, f.Wrap)
+	f.Outage(true)
+	if g, err := s.Claim(t.Context(), claimOf("a")); err == nil {
+		t.Errorf("a claim during an outage answered %+v", g)
+	}
+	f.Outage(false)
+	claimOne(t, s, claimOf("a"), driver.Acquired)
+	if _, err := r.client.DeleteTable(t.Context(), &awsdynamodb.DeleteTableInput{TableName: aws.String("records")}); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := s.Claim(t.Context(), claimOf("b")); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("a claim without a table answered %+v, %v", g, err)
+	}
+}
+
+// TestS0_11_ConcurrentCompleters: of all who complete, one is applied, and who lost the key is told so and does not crash.
+func TestS0_11_ConcurrentCompleters(t *testing.T) {
+	r := newRig(t, Options{})
+	first := claimOne(t, r.Store, claimOf("msg-1"), driver.Acquired)
+	r.clock.Advance(2 * time.Minute)
+	other := r.again(t, nil)
+	second := claimOne(t, other, claimOf("msg-1"), driver.Acquired)
+	var wg sync.WaitGroup
+	var outcomes [8]driver.Outcome
+	for i := range outcomes {
+		s, g := r.Store, first
+		if i%2 == 1 {
+			s, g = other, second
+		}
+		wg.Go(func() {
+			o, err := s.Commit(t.Context(), r.withEffect(g))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			outcomes[i] = o[0]
+		})
+	}
+	wg.Wait()
+	for i, o := range outcomes {
+		if want := []driver.Outcome{driver.Lost, driver.Applied}[i%2]; o != want {
+			t.Errorf("completer %d is told %v, wanted %v", i, o, want)
+		}
+	}
+	if n := r.effects(t, "msg-1"); n != 1 {
+		t.Errorf("%d effects, wanted one", n)
+	}
+}
+
+// demo are the two tables of the demo: message-status and message-completed.
+func demo(consumer string) Options {
+	return Options{
+		Layout: Layout{
+			PartitionKey: "message_id", Text: RawKeys(consumer), Status: "status", Names: map[string]string{"attempt": "attempts"},
+			Statuses: map[driver.State]string{driver.InProgress: "STARTED"},
+		},
+		Gate: "message-completed",
+	}
+}
+
+func (r *rig) gateRows() int { return len(r.fake.Items("message-completed")) }
+
+// TestS3_09_StatusAndAttempts: the status table shows STARTED, then COMPLETED, and counts the attempts.
+func TestS3_09_StatusAndAttempts(t *testing.T) {
+	r := newRig(t, demo("orders"))
+	g := claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
+	if item := r.item(t, "m1"); !same(item["status"], text("STARTED")) || !same(item["attempts"], number(1)) {
+		t.Errorf("the status row is %v", item)
+	}
+	finishOne(t, r.Store, driver.Finish{Hold: g.Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: time.Hour}, driver.Applied)
+	g = claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
+	if r.gateRows() != 0 {
+		t.Error("the gate has a row of a message that is not completed")
+	}
+	finishOne(t, r.Store, completion(g), driver.Applied)
+	if item := r.item(t, "m1"); !same(item["status"], text("COMPLETED")) || !same(item["attempts"], number(2)) || r.gateRows() != 1 {
+		t.Errorf("the status row is %v, the gate has %d rows", item, r.gateRows())
+	}
+}
+
+// TestS3_10_GateAcrossConsumers: two consumers with status tables of their own share the gate. The effects of the second are
+// not written, its record is completed all the same, and duplicates replay.
+func TestS3_10_GateAcrossConsumers(t *testing.T) {
+	r := newRig(t, demo("orders"))
+	o := demo("billing")
+	o.Clock = r.clock.Now
+	if err := Create(t.Context(), r.client, "billing-status", CreateOptions{Options: o}); err != nil {
+		t.Fatal(err)
+	}
+	billing := r.open(t, r.client, "billing-status", o)
+	g := claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
+	c := claimOf("m1")
+	c.Key.Consumer = "billing"
+	g2 := claimOne(t, billing, c, driver.Acquired)
+	for range 2 {
+		if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
+			t.Fatalf("commit answered %v, %v", o, err)
+		}
+		if o, err := billing.Commit(t.Context(), r.withEffect(g2)); err != nil || o[0] != driver.Applied {
+			t.Fatalf("the second consumer's commit answered %v, %v", o, err)
+		}
+	}
+	if n := r.effects(t, "m1"); n != 1 || r.gateRows() != 1 {
+		t.Errorf("%d effects and %d rows in the gate, wanted one of each", n, r.gateRows())
+	}
+	claimOne(t, billing, c, driver.Replay)
+}
+
+// TestS3_55_FaultBetweenTransactionAndAck loses the answer to the transaction and then the worker: the next delivery finds the
+// record completed. When somebody removed the record meanwhile, the gate still stops the second transaction as a whole.
+func TestS3_55_FaultBetweenTransactionAndAck(t *testing.T) {
+	r := newRig(t, demo("orders"))
+	s, _ := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "TransactWriteItems", Call: 1, Kind: awstest.After}}})
+	g := claimOne(t, s, claimOf("m1"), driver.Acquired)
+	if o, err := s.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
+		t.Fatalf("commit answered %v, %v", o, err)
+	}
+	before := r.item(t, "m1")
+	claimOne(t, r.again(t, nil), claimOf("m1"), driver.Replay)
+	if after := r.item(t, "m1"); !same(before["semel_rev"], after["semel_rev"]) {
+		t.Errorf("a redelivery changed the status row from revision %v to %v", before["semel_rev"], after["semel_rev"])
+	}
+	if _, err := r.client.DeleteItem(t.Context(), &awsdynamodb.DeleteItemInput{
+		TableName: aws.String("records"), Key: attrs{"message_id": text("m1")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Advance(time.Second)
+	g = claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
+	if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
+		t.Fatalf("the second run's commit answered %v, %v", o, err)
+	}
+	if n := r.effects(t, "m1"); n != 1 {
+		t.Errorf("%d effects, wanted one: the gate stops the second", n)
+	}
+	claimOne(t, r.Store, claimOf("m1"), driver.Replay)
+	// A gate row of another key is an error: nothing may be dropped because of it.
+	_, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{
+		TableName: aws.String("message-completed"), Item: attrs{"message_id": text("m2"), "key": text("another")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = claimOne(t, r.Store, claimOf("m2"), driver.Acquired)
+	if _, err := r.Commit(t.Context(), r.withEffect(g)); err == nil || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("a row of another key answered %v", err)
+	}
+}
+
+// TestLayoutIsChecked refuses layouts that cannot work.
+func TestLayoutIsChecked(t *testing.T) {
+	for want, l := range map[string]Layout{
+		"Layout.SortValue":  {PartitionKey: "id", SortValue: "x"},
+		"Layout.Names has":  {Names: map[string]string{"atempt": "attempts"}},
+		"rename one":        {Names: map[string]string{"attempt": "token"}},
+		"the partition key": {PartitionKey: "id", Status: "id"},
+		"Layout.Statuses":   {Statuses: map[driver.State]string{driver.Completed: "done", driver.FailedState: "done"}},
+	} {
+		if _, err := Open(t.Context(), awsdynamodb.NewFromConfig(awstest.Config(nil)), "records", Options{Layout: l}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("layout %+v answered %v, wanted %q", l, err, want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package dynamodb
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// onMoto is a store with tables of its own on a moto_server.
+func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *rig {
+	t.Helper()
+	clock := awstest.Frozen(midday)
+	r := &rig{client: client, clock: clock, ledger: "ledger-" + name, o: o}
+	r.o.Clock = clock.Now
+	r.makeTables(t, "records-"+name, &r.o)
+	r.Store = r.open(t, client, "records-"+name, r.o)
+	return r
+}
+
+// TestStoreSuiteMoto runs the suite on another implementation of the API. moto ignores ClientRequestToken, knows neither
+// conflicts nor throttling, and deletes nothing by time to live: what depends on those is tested on the fake. The thousands of
+// cells take it a quarter of an hour, so it is asked for by name; TestMoto is the short form.
+func TestStoreSuiteMoto(t *testing.T) {
+	if os.Getenv("SEMEL_MOTO_SUITE") == "" {
+		t.Skip("SKIPPED, NOT PASSED: the whole suite on moto_server takes long; SEMEL_MOTO_SUITE=1 runs it")
+	}
+	client := moto(t)
+	var n atomic.Int64
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		return onMoto(t, client, fmt.Sprint(n.Add(1)), Options{}).setup()
+	})
+}
+
+// TestMoto runs messages through their lives on another implementation of the API: conditions, returned items, transactions
+// and their reasons, batches of reads. Every write is sent twice.
+func TestMoto(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED, NOT PASSED: -short leaves moto_server out")
+	}
+	client := moto(t)
+	for name, o := range map[string]Options{"own": {}, "tracker": tracker(), "gate": demo("orders")} {
+		t.Run(name, func(t *testing.T) {
+			r := onMoto(t, client, name, o)
+			twiceSent := awsdynamodb.New(client.Options(), func(o *awsdynamodb.Options) {
+				o.HTTPClient = &http.Client{Transport: twice{http.DefaultTransport}}
+			})
+			r.Store = r.open(t, twiceSent, "records-"+name, r.o)
+			motoLives(t, r)
+		})
+	}
+}
+
+func motoLives(t *testing.T, r *rig) {
+	t.Helper()
+	var cs []driver.Claim
+	for i := range 120 {
+		cs = append(cs, claimOf(fmt.Sprint("m", i)))
+	}
+	gs, err := r.Claim(t.Context(), cs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var works []driver.Work
+	for i, g := range gs {
+		if g.Err != nil || g.Verdict != driver.Acquired || g.Attempt != 1 {
+			t.Fatalf("claim answered %+v", g)
+		}
+		if i < 30 {
+			works = append(works, r.withEffect(g))
+		}
+	}
+	bad := r.withEffect(gs[30])
+	ledgerOf(r.client, r.ledger).Refuse(bad.Effects)
+	if o, err := r.Commit(t.Context(), bad); err == nil {
+		t.Errorf("refused effects answered %v", o)
+	}
+	other := r.open(t, r.client, r.table, r.o) // knows no rows: it reads them
+	for _, s := range []*Store{r.Store, r.Store, other} {
+		o, err := s.Commit(t.Context(), works...)
+		if err != nil || o[0] != driver.Applied || o[29] != driver.Applied {
+			t.Fatalf("commit answered %v, %v", o, err)
+		}
+	}
+	for i := range 31 {
+		if n, want := r.effects(t, fmt.Sprint("m", i)), min(1, 30-i/30*30); n != want {
+			t.Errorf("key m%d has %d effects, wanted %d", i, n, want)
+		}
+	}
+	var rest []driver.Finish
+	for _, g := range gs[30:] {
+		rest = append(rest, completion(g))
+	}
+	for _, s := range []*Store{other, r.Store} {
+		if o, err := s.Finish(t.Context(), rest...); err != nil || o[0] != driver.Applied || o[89] != driver.Applied {
+			t.Fatalf("finish answered %v, %v", o, err)
+		}
+	}
+	claimOne(t, other, claimOf("m7"), driver.Replay)
+	g := claimOne(t, r.Store, claimOf("held"), driver.Acquired)
+	claimOne(t, other, claimOf("held"), driver.Busy)
+	r.clock.Advance(2 * 60e9)
+	next := claimOne(t, other, claimOf("held"), driver.Acquired)
+	if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Lost || r.effects(t, "held") != 0 {
+		t.Errorf("the fenced commit answered %v, %v", o, err)
+	}
+	finishOne(t, other, completion(next), driver.Applied)
+}

@@ -1,0 +1,128 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// scanned says what of the table a scan hands out. DynamoDB reads, and bills, all of it.
+type scanned struct {
+	consumer string       // "" = all
+	state    driver.State // Absent = all
+	// extra is an attribute of row.extra that the items must have, and that is read too: without it no journal and no trail
+	// is sent.
+	extra string
+	// eventual reads what may be a second old, at half the price: for who checks again before it writes.
+	eventual bool
+}
+
+// page reads a page of the table behind an item; from nil = the first one. next is nil behind the last. items is what it
+// handed out, and bad an error for each item that cannot be read: one broken item must not hide all others.
+func (s *Store) page(ctx context.Context, sel scanned, from attrs, limit int32) (items []row, next attrs, bad, err error) {
+	e := newExpression()
+	e.and("attribute_exists(" + e.name(s.shape.names["rev"]) + ")")
+	if sel.consumer != "" {
+		e.and(e.name(s.shape.names["consumer"]) + " = " + e.value(text(sel.consumer)))
+	}
+	if sel.state != driver.Absent {
+		e.and(e.name(s.shape.names["state"]) + " = " + e.value(text(s.shape.status[sel.state])))
+	}
+	wanted := []string{e.name(s.shape.pk)}
+	if s.shape.sk != "" {
+		wanted = append(wanted, e.name(s.shape.sk))
+	}
+	for _, name := range attributeNames() {
+		wanted = append(wanted, e.name(s.shape.names[name]))
+	}
+	if sel.extra != "" {
+		p := e.name(s.shape.prefix + sel.extra)
+		e.and("attribute_exists(" + p + ")")
+		wanted = append(wanted, p)
+	}
+	in := &awsdynamodb.ScanInput{
+		TableName: &s.table, ConsistentRead: aws.Bool(!sel.eventual), ExclusiveStartKey: from, FilterExpression: e.condition(),
+		ProjectionExpression: aws.String(strings.Join(wanted, ", ")), ExpressionAttributeNames: e.names,
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}
+	if len(e.values) > 0 {
+		in.ExpressionAttributeValues = e.values
+	}
+	if limit > 0 {
+		in.Limit = &limit
+	}
+	var out *awsdynamodb.ScanOutput
+	r := s.repeater()
+	if _, err := r.do(ctx, func(ctx context.Context) (err error) {
+		if out, err = s.client.Scan(ctx, in, once); err == nil {
+			s.meter.read(capacity(out.ConsumedCapacity)...)
+		}
+		return err
+	}); err != nil {
+		return nil, nil, nil, explain(err, "Scan", s.table)
+	}
+	var broken []error
+	for _, item := range out.Items {
+		r, err := s.shape.parse(item)
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		items = append(items, r)
+	}
+	if len(out.LastEvaluatedKey) > 0 {
+		next = out.LastEvaluatedKey
+	}
+	return items, next, errors.Join(broken...), nil
+}
+
+// scan calls each with every record that is selected, a page of the table (1 MB) at a time, in no particular order.
+func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) error {
+	for from := attrs(nil); ; {
+		items, next, bad, err := s.page(ctx, sel, from, 0)
+		if err = errors.Join(err, bad); err != nil {
+			return err
+		}
+		for i := range items {
+			if err := each(&items[i]); err != nil {
+				return err
+			}
+		}
+		if from = next; from == nil {
+			return nil
+		}
+	}
+}
+
+// errEnough ends a scan.
+var errEnough = errors.New("enough")
+
+// ScanRecords calls each with every record that f selects, a page at a time. The whole table is read, or what of it is
+// needed for f.Limit. See [driver.RecordScanner].
+func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	n := 0
+	var theirs error
+	err := s.scan(ctx, scanned{consumer: f.Consumer, state: f.State}, func(r *row) error {
+		if theirs = each(r.Record); theirs != nil {
+			return theirs
+		}
+		if n++; f.Limit > 0 && n == f.Limit {
+			return errEnough
+		}
+		return nil
+	})
+	switch {
+	case theirs != nil:
+		return theirs
+	case err == nil || errors.Is(err, errEnough):
+		return nil
+	}
+	return fmt.Errorf("scan records: %w", err)
+}

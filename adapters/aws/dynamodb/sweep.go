@@ -1,0 +1,269 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// A sweep reads the whole table, and reading is paid: so DynamoDB's own time to live does the bulk of the purging, for
+// nothing, and a pass begins every Options.SweepEvery in one process of all. Its purpose is to park abandoned claims, and to
+// purge where the time to live is off.
+
+const (
+	// sweepEvery is the default of Options.SweepEvery.
+	sweepEvery = 6 * time.Hour
+	// sweepPages bounds the pages (1 MB) that one call of a pass reads, so that a pass is spread over time.
+	sweepPages = 8
+	// sweepAttr is the attribute of the item "semel#sweep": when the next pass may begin, in microseconds.
+	sweepAttr = "next"
+)
+
+// sweeper is the pass that is under way. A slot makes sweeps of one store come one after the other.
+type sweeper struct {
+	once    sync.Once
+	slot    chan struct{}
+	running bool
+	next    time.Time // no pass begins before
+	cursor  attrs     // the last item of the page that was read last
+	end     bool      // there is no page behind it
+	todo    []row     // what of that page is to be swept
+}
+
+func (w *sweeper) acquire(ctx context.Context) error {
+	w.once.Do(func() { w.slot = make(chan struct{}, 1) })
+	select {
+	case w.slot <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Sweep goes on with the pass over the table that is under way, or begins one when it is time: a part of the table is read,
+// up to limit records that are past their retention are purged (0 = no limit), and claims that were abandoned for longer
+// than horizon are parked. more tells that it stopped at the limit. With a negative Options.SweepEvery every call that finds
+// no pass under way does a whole one. See [driver.Sweeper].
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+	w := &s.sweeper
+	if err := w.acquire(ctx); err != nil {
+		return sum, false, fmt.Errorf("sweep: %w", err)
+	}
+	defer func() { <-w.slot }()
+	if !w.running {
+		due, err := s.sweepDue(ctx)
+		if err != nil || !due {
+			return sum, false, err
+		}
+		w.running, w.end, w.cursor, w.todo = true, false, nil, nil
+	}
+	var bad error
+	for pages := 0; ; pages++ {
+		for len(w.todo) > 0 {
+			n := len(w.todo)
+			if limit > 0 {
+				n = min(n, limit-sum.Purged-sum.Stranded)
+			}
+			if n == 0 {
+				return sum, true, bad
+			}
+			if err := s.sweepRows(ctx, w.todo[:n], horizon, &sum); err != nil {
+				return sum, false, fmt.Errorf("sweep: %w", errors.Join(err, bad))
+			}
+			w.todo = w.todo[n:]
+		}
+		if w.end {
+			w.running = false
+			return sum, false, bad
+		}
+		if s.o.SweepEvery >= 0 && pages == sweepPages {
+			return sum, sum != (driver.Swept{}), bad
+		}
+		broken, err := s.sweepPage(ctx, horizon)
+		if err != nil {
+			return sum, false, fmt.Errorf("sweep: %w", errors.Join(err, bad))
+		}
+		if broken != nil {
+			bad = fmt.Errorf("sweep: %w", errors.Join(bad, broken))
+		}
+	}
+}
+
+// sweepDue tells whether a pass may begin now, and takes it from the other processes if so.
+func (s *Store) sweepDue(ctx context.Context) (bool, error) {
+	now := s.now()
+	if s.o.SweepEvery < 0 {
+		return true, nil
+	}
+	if now.Before(s.sweeper.next) {
+		return false, nil
+	}
+	r, next := s.repeater(), now.Add(s.o.SweepEvery)
+	is, err := r.do(ctx, func(ctx context.Context) error {
+		out, err := s.client.UpdateItem(ctx, &awsdynamodb.UpdateItemInput{
+			TableName: &s.table, Key: s.shape.keyAt(ownMark + "sweep"),
+			UpdateExpression:                    aws.String("SET #n = :next"),
+			ConditionExpression:                 aws.String("attribute_not_exists(#n) OR #n <= :now"),
+			ExpressionAttributeNames:            map[string]string{"#n": sweepAttr},
+			ExpressionAttributeValues:           attrs{":next": number(next.UnixMicro()), ":now": number(now.UnixMicro())},
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+		}, once)
+		if err == nil {
+			s.meter.wrote(capacity(out.ConsumedCapacity)...)
+		}
+		return err
+	})
+	var failed *types.ConditionalCheckFailedException
+	if is == condition && errors.As(err, &failed) {
+		s.meter.failedWrite(failed.Item)
+		at, _ := asInt(failed.Item[sweepAttr])
+		if at == next.UnixMicro() { // ours: the answer of the first request was lost
+			s.sweeper.next = next
+			return true, nil
+		}
+		// A clock that was far ahead must not put sweeps off for ever.
+		s.sweeper.next = now.Add(min(max(time.UnixMicro(at).Sub(now), time.Minute), max(s.o.SweepEvery, time.Minute)))
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("sweep: %w", explain(err, "UpdateItem", s.table))
+	}
+	s.sweeper.next = next
+	return true, nil
+}
+
+// sweepPage reads the next page, and keeps what of it is to be swept.
+func (s *Store) sweepPage(ctx context.Context, horizon time.Duration) (bad, err error) {
+	w := &s.sweeper
+	rows, next, bad, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor, 0)
+	if err != nil {
+		return bad, err
+	}
+	w.cursor, w.end, w.todo = next, next == nil, w.todo[:0]
+	now, top := s.now(), uint64(0)
+	for i := range rows {
+		r := &rows[i]
+		switch _, v := driver.DecideSweep(r.Record, now, horizon); v {
+		case driver.SweepKeep:
+			continue
+		case driver.SweepPurge:
+			if !s.outgrown(r, now) {
+				continue
+			}
+			top = max(top, r.Token)
+		case driver.SweepStrand:
+		}
+		w.todo = append(w.todo, *r)
+	}
+	if top > 0 {
+		// Before the first of them is gone: nobody knows its token afterwards.
+		if err := s.raiseFloor(ctx, top); err != nil {
+			w.todo = nil
+			return bad, err
+		}
+	}
+	return bad, nil
+}
+
+// outgrown tells that every clock within MaxClockSkew has passed a record's token, so that the next one of its key is
+// greater though nobody remembers this one.
+func (s *Store) outgrown(r *row, now time.Time) bool {
+	passed := now.Add(-s.o.skew()).UnixMicro()
+	return passed > 0 && r.Token < uint64(passed)
+}
+
+// errKept ends a change that is not due any more.
+var errKept = errors.New("changed meanwhile")
+
+// sweepRows purges or parks records, each only if it is still as it was read (law 10).
+func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration, sum *driver.Swept) error {
+	var mu sync.Mutex
+	var errs []error
+	now := s.now()
+	s.each(ctx, len(rows), func(i int, err error) {
+		var purged, stranded bool
+		if err == nil {
+			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon); v {
+			case driver.SweepPurge:
+				purged, err = s.purge(ctx, &rows[i])
+			case driver.SweepStrand:
+				stranded, err = s.strand(ctx, &rows[i], horizon)
+			case driver.SweepKeep:
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if purged {
+			sum.Purged++
+		}
+		if stranded {
+			sum.Stranded++
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	})
+	if len(errs) > 0 {
+		return fmt.Errorf("%d of %d records: %w", len(errs), len(rows), errs[0])
+	}
+	return nil
+}
+
+// purge removes a record, if it is still the one that was read: the condition names its revision, token and nonce, so state
+// and retention are those that were decided on.
+func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
+	e := newExpression()
+	s.guard(e, r)
+	rep := s.repeater()
+	is, err := rep.do(ctx, func(ctx context.Context) error {
+		out, err := s.client.DeleteItem(ctx, &awsdynamodb.DeleteItemInput{
+			TableName: &s.table, Key: s.shape.keyOf(r.Key), ConditionExpression: e.condition(),
+			ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+			ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+		}, once)
+		if err == nil {
+			s.meter.wrote(capacity(out.ConsumedCapacity)...)
+		}
+		return err
+	})
+	var failed *types.ConditionalCheckFailedException
+	if is == condition && errors.As(err, &failed) {
+		s.meter.failedWrite(failed.Item)
+		return rep.maybe && len(failed.Item) == 0, nil // the request before was carried out, and its answer lost
+	}
+	if err != nil {
+		return false, fmt.Errorf("purge key %q: %w", r.Key.Raw, explain(err, "DeleteItem", s.table))
+	}
+	return true, nil
+}
+
+// strand parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
+func (s *Store) strand(ctx context.Context, r *row, horizon time.Duration) (bool, error) {
+	c := &change{key: r.Key, row: *r, decide: func(r row, now time.Time) (after row, write bool, err error) {
+		rec, v := driver.DecideSweep(r.Record, now, horizon)
+		if v != driver.SweepStrand {
+			return r, false, errKept
+		}
+		after = r
+		after.Record = rec
+		return after, true, nil
+	}}
+	_, err := s.change(ctx, c)
+	switch {
+	case errors.Is(err, errKept):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("park key %q: %w", r.Key.Raw, err)
+	}
+	return true, nil
+}

@@ -13,9 +13,16 @@ import (
 	"strings"
 	"testing"
 
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/adapters/aws/dynamodb"
+	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
@@ -57,7 +64,8 @@ func TestReadmeGuarantees(t *testing.T) {
 	t.Errorf("README.md says something else than semel does; run this test with -update, and read the difference. Want:\n%s", want)
 }
 
-// place is an open database, of which some kinds have two, so that a queue and a store can be apart.
+// place is an open database, of which some kinds have two, so that a queue and a store can be apart. One of a service that
+// is only the one or the other has nil for what it is not.
 type place struct {
 	kind  string
 	queue driver.Queue
@@ -89,7 +97,29 @@ func places(t *testing.T) []place {
 		t.Cleanup(func() { _ = db.Close() })
 		all = append(all, place{kind, db.Queue("orders"), db.Store()})
 	}
-	return all
+	return append(all, awsPlaces(t)...)
+}
+
+// awsPlaces are a queue without records and records without a queue, on fakes of the services.
+func awsPlaces(t *testing.T) []place {
+	t.Helper()
+	client := awssqs.NewFromConfig(awstest.Config(fakesqs.New(fakesqs.Options{})))
+	if _, err := sqs.Create(t.Context(), client, "orders", sqs.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := sqs.Open(t.Context(), client, "orders", sqs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := awsdynamodb.NewFromConfig(awstest.Config(fakedynamodb.New(fakedynamodb.Options{})))
+	if err := dynamodb.Create(t.Context(), tables, "records", dynamodb.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := dynamodb.Open(t.Context(), tables, "records", dynamodb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []place{{"SQS", q, nil}, {"DynamoDB", nil, s}}
 }
 
 // handlers are the ways to have an effect, in the words of the table. Several with one name must be promised the same.
@@ -105,6 +135,9 @@ var handlers = []struct {
 	{"the same, policy `once`", func(c *semel.Config) { c.Handler, c.Takeover = nothing, semel.Once }},
 	{"queued SQL: `InTx` with `*semel.Statements`, `--effects sql`", func(c *semel.Config) {
 		c.Handler = semel.InTx(func(context.Context, *semel.Statements, *semel.Attempt) error { return nil })
+	}},
+	{"queued items: `InTx` with `*dynamodb.Writes`", func(c *semel.Config) {
+		c.Handler = semel.InTx(func(context.Context, *dynamodb.Writes, *semel.Attempt) error { return nil })
 	}},
 	{openTx, func(c *semel.Config) {
 		c.Handler = semel.InTx(func(context.Context, *sql.Tx, *semel.Attempt) error { return nil })
@@ -147,6 +180,9 @@ func guarantees(t *testing.T, all []place) string {
 	for _, h := range handlers {
 		for i, q := range all {
 			for j, s := range all {
+				if q.queue == nil || s.store == nil {
+					continue
+				}
 				label := placeLabel(q.kind, s.kind, i == j)
 				cfg := semel.Config{Queue: q.queue, Store: s.store}
 				h.with(&cfg)
@@ -182,7 +218,7 @@ func guarantees(t *testing.T, all []place) string {
 	b.WriteString("\n| queue and records in | commits in one write | kept |\n|---|---|---|\n")
 	for _, same := range grouped(labels, byPlace) {
 		k := byPlace[same[0]]
-		fmt.Fprintf(&b, "| %s | the SQL of the handler, %s | %s |\n", strings.Join(same, "; "), k.together, k.lasts)
+		fmt.Fprintf(&b, "| %s | the handler's SQL or items, %s | %s |\n", strings.Join(same, "; "), k.together, k.lasts)
 	}
 	return b.String()
 }

@@ -179,14 +179,11 @@ func (l *ledger) auditedConsumer() (string, error) {
 	if l.consumer != "" {
 		return l.consumer, nil
 	}
-	t, err := open.Parse("store", l.recordFlags.store)
-	if err != nil {
-		return "", err
+	name, err := l.named()
+	if err == nil && name == "" {
+		err = output.Usage("whose effects? --store names no queue").WithHint("--consumer orders, or --queue with the queue's URL")
 	}
-	if t.Queue == "" {
-		return "", output.Usage("whose effects? --store names no queue").WithHint("--consumer orders, or --store '…?queue=orders'")
-	}
-	return t.Queue, nil
+	return name, err
 }
 
 // scanAll calls each with all records, a page at a time where the store can.

@@ -29,7 +29,15 @@ func (a *app) configPrint() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(a.applied.Aliases) > 0 {
+				m["aliases"] = a.applied.Aliases
+			}
 			return a.p.Object(m, func(out io.Writer) error {
+				for _, u := range a.applied.Aliases {
+					if _, err := fmt.Fprintf(out, "# %s says --%s\n", u.Var, u.Setting); err != nil {
+						return err
+					}
+				}
 				enc := yaml.NewEncoder(out)
 				enc.SetIndent(2)
 				if err := enc.Encode(w); err != nil {

@@ -57,12 +57,17 @@ func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, letters.
 		_ = set.Close()
 		return nil, letters.Box{}, err
 	}
+	if f.store == "" {
+		f.store = f.queue
+	}
+	if f.queue != "" { // else it is that which is missing
+		if err := open.CheckStore(f.store); err != nil {
+			return fail(err)
+		}
+	}
 	q, err := set.Queue(ctx, f.queue)
 	if err != nil {
 		return fail(err)
-	}
-	if f.store == "" {
-		f.store = f.queue
 	}
 	st, err := set.Store(ctx, f.store)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -39,25 +40,30 @@ type diagnosis struct {
 func (a *app) doctorCommand() *cobra.Command {
 	w := config.Default()
 	var horizon config.Duration
+	var aws sqsFlags
 	c := &cobra.Command{
 		Use:   "doctor --queue URL [the flags of work]",
 		Short: "Check a worker's settings and say exactly what they guarantee (exit 3 when they are dangerous)",
 		Example: `  semel doctor --config worker.yaml
   semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d --horizon 7d
-  semel doctor --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2`,
+  semel doctor --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2
+  semel doctor --queue 'sqs://orders?region=eu-west-1' --store dynamodb://semel-records --key json:/order_id --lambda-timeout 30s`,
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = a.argv(args, &w)
-			return a.doctor(cmd.Context(), w, time.Duration(horizon))
+			return a.doctor(cmd.Context(), w, time.Duration(horizon), aws)
 		},
 	}
 	config.Bind(c.Flags(), &w)
 	c.Flags().Var(&horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
+	c.Flags().Var(&aws.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls, if one does")
+	c.Flags().Var(&aws.window, "lambda-window", "its batching window")
+	c.Flags().BoolVar(&aws.identified, "producers-set-id", false, "every producer gives its messages an idempotency-key, so that a redrive of the queue keeps the key")
 	return c
 }
 
-func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration) (err error) {
-	given := w.Exec != "" || w.HTTP != "" || len(w.Command) > 0
+func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, aws sqsFlags) (err error) {
+	given := w.Exec != "" || w.HTTP != "" || len(w.Command) > 0 || w.Simulate.On
 	if !given {
 		w.Exec = "true" // the queue and the store can be checked without a handler
 	}
@@ -74,6 +80,9 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration) 
 	}
 	x := &exam{w: w, horizon: horizon, q: queue.Features(), s: store.Features(), handler: given}
 	if err := x.servers(ctx, set); err != nil {
+		return err
+	}
+	if err := x.sqs(ctx, set, aws); err != nil {
 		return err
 	}
 	x.all()
@@ -131,6 +140,7 @@ type exam struct {
 	q       driver.QueueFeatures
 	s       driver.StoreFeatures
 	handler bool
+	live    *advice.Live // how a queue of SQS is set
 	found   []finding
 }
 
@@ -233,7 +243,7 @@ func (x *exam) times() {
 	default:
 		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", visible, limit)
 	}
-	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && kill >= lease {
+	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && !x.w.Simulate.On && kill >= lease {
 		x.note(levelDanger, "kill-grace", fmt.Sprintf("--kill-grace %s", lease/3),
 			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over", kill, lease)
 	}

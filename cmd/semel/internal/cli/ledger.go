@@ -89,14 +89,19 @@ func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
 
 // consumers guesses whose records there are: a consumer is named after its queue unless somebody chose otherwise.
 func (l *ledger) consumers(ctx context.Context) ([]string, error) {
-	t, err := open.Parse("store", l.recordFlags.store)
-	if err != nil {
-		return nil, err
-	}
-	if t.Queue != "" {
-		return []string{t.Queue}, nil
+	if name, err := l.named(); err != nil || name != "" {
+		return []string{name}, err
 	}
 	return l.set.Queues(ctx, "store", l.recordFlags.store)
+}
+
+// named is the queue that the store's URL names, else the one that --queue does; "" when neither names one.
+func (l *ledger) named() (string, error) {
+	t, err := open.Parse("store", l.recordFlags.store)
+	if err == nil && t.Queue == "" && l.queue != "" { // the records are elsewhere than the queue
+		t, err = open.Parse("queue", l.queue)
+	}
+	return t.Queue, err
 }
 
 // scan looks through all records.
@@ -121,6 +126,9 @@ func (l *ledger) box(ctx context.Context, consumer, id string) (letters.Box, err
 		raw = l.recordFlags.store
 	}
 	t, err := open.Parse("queue", raw)
+	if err == nil {
+		err = t.HasQueues("queue")
+	}
 	if err != nil {
 		return letters.Box{}, err
 	}

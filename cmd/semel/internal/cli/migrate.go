@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -16,18 +17,24 @@ func (a *app) migrateCommand() *cobra.Command {
 		Use: "migrate --store URL [--print]", Short: "Create or upgrade the schema of a database", Args: noArgs,
 		Long: `migrate makes semel's tables in a database, or brings those of an older semel up to date, in one transaction. It may
 run in several processes at once, and again. SQLite files are also made by the first command that writes; PostgreSQL
-databases are not, because workers often have a role that must not create tables: docs/adapters.md lists its rights.`,
+databases are not, because workers often have a role that must not create tables: docs/adapters.md lists its rights.
+dynamodb:// makes the table, billed on demand, with its time to live; a table that is there with the right keys stays as it is.`,
 		Example: `  semel migrate --store sqlite:shop.db
   semel migrate --store postgres://owner@db.example.org/shop
-  semel migrate --store postgres:// --print`,
+  semel migrate --store postgres:// --print
+  semel migrate --store 'dynamodb://semel-records?region=eu-west-1'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
-				sql, err := open.SchemaSQL(store)
+				text, language, err := open.Schema(store)
 				if err != nil {
 					return err
 				}
-				return a.p.Object(map[string]string{"sql": sql}, func(w io.Writer) error {
-					_, err := io.WriteString(w, sql)
+				var v any = text
+				if language == "json" {
+					v = json.RawMessage(text)
+				}
+				return a.p.Object(map[string]any{language: v}, func(w io.Writer) error {
+					_, err := io.WriteString(w, text)
 					return err
 				})
 			}
@@ -47,6 +54,6 @@ databases are not, because workers often have a role that must not create tables
 		},
 	}
 	c.Flags().StringVar(&store, "store", "", "URL of the database")
-	c.Flags().BoolVar(&show, "print", false, "only print the SQL that makes the schema in an empty database")
+	c.Flags().BoolVar(&show, "print", false, "only print what makes the schema in an empty database: SQL, or the requests to DynamoDB as JSON")
 	return c
 }

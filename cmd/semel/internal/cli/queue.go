@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -59,20 +61,25 @@ func (a *app) queueCommand() *cobra.Command {
 }
 
 func (a *app) queueCreate(url *string) *cobra.Command {
-	return &cobra.Command{
-		Use: "create --queue URL", Short: "Make the database of a queue, where it is not there", Args: noArgs,
-		Example: "  semel queue create --queue 'sqlite:shop.db?queue=orders'",
+	var visibility, keep config.Duration
+	var receives int
+	c := &cobra.Command{
+		Use: "create --queue URL", Short: "Make a queue, or the database of one, where it is not there", Args: noArgs,
+		Long: `create makes the database of a queue, or with sqs:// the queue and one for its letters (NAME-dead, which its redrive
+policy names). A queue that is there is left as it is.`,
+		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
+  semel queue create --queue 'sqs://orders?region=eu-west-1' --default-visibility 5m --max-receives 5
+  semel queue create --queue sqs://orders.fifo`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if receives < 0 || receives > 1000 {
+				return output.Usage("--max-receives is out of range").WithHint("use 1 to 1000, or leave it away")
+			}
 			set := open.New(open.Options{OneShot: true})
 			defer closing(&err, set)
-			q, err := set.Queue(cmd.Context(), *url)
+			how := open.NewQueue{Visibility: time.Duration(visibility), Retention: time.Duration(keep), MaxReceives: receives}
+			q, err := set.Create(cmd.Context(), "queue", *url, how)
 			if err != nil {
 				return err
-			}
-			if c, ok := q.(interface{ Create(context.Context) error }); ok {
-				if err := c.Create(cmd.Context()); err != nil {
-					return err
-				}
 			}
 			name := q.Features().Name
 			return a.p.Object(map[string]string{"queue": name}, func(w io.Writer) error {
@@ -81,6 +88,11 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 			})
 		},
 	}
+	f := c.Flags()
+	f.Var(&visibility, "default-visibility", "sqs://: how long a delivery is kept from others by a receiver that does not say (default: 30s)")
+	f.Var(&keep, "message-retention", "sqs://: how long a message is kept (default: 4d)")
+	f.IntVar(&receives, "max-receives", 0, "sqs://: hand-offs after which SQS itself moves a message to the letters (default: 200)")
+	return c
 }
 
 func (a *app) queueLs(url *string) *cobra.Command {
@@ -142,8 +154,15 @@ func (a *app) queueStats(url *string) *cobra.Command {
 // existing opens a queue that must be there; for a queue that nothing was ever sent to it is an error (exit 3).
 func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
 	q, err := set.Queue(ctx, url)
+	if errors.Is(err, open.ErrNoQueue) {
+		e := output.As(err)
+		return nil, output.NotFound("%w", err).WithHint("%s", e.Hint)
+	}
 	if err != nil {
 		return nil, err
+	}
+	if open.ProvesQueue(url) {
+		return q, nil
 	}
 	names, err := set.Queues(ctx, "queue", url)
 	if err != nil {
@@ -192,6 +211,9 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 				return output.Usage("queue %s cannot be inspected", q.Features().Name)
 			}
 			ds, err := i.Peek(cmd.Context(), limit)
+			if errors.Is(err, driver.ErrUnsupported) {
+				return output.Usage("%w", err).WithHint("semel queue stats counts; semel dlq ls lists letters")
+			}
 			if err != nil {
 				return fmt.Errorf("peek: %w", err)
 			}

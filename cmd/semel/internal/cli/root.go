@@ -33,8 +33,11 @@ type app struct {
 	configFile, logLevel, logFormat string
 	verbose                         bool
 
-	// command is the handler's argv from the configuration file.
-	command []string
+	// region and profile are put into the URLs of AWS that name none.
+	region, profile string
+
+	// applied is what environment and configuration file said; its Command is the handler's argv.
+	applied *config.Applied
 }
 
 // Main runs the command line and returns the exit status. A second SIGINT or SIGTERM ends the process at once.
@@ -118,7 +121,8 @@ func (a *app) root() *cobra.Command {
 		Long: `semel consumes messages, and makes each take effect exactly once: duplicates are answered from records,
 crashed runs are taken over, failures become letters, and nothing is lost.
 
-Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then defaults.
+Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then variables that workers on SQS
+know (QUEUE_URL, TABLE_NAME, …: semel env lists them), then defaults.
 Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not exist, 4 unreachable, 130 interrupted.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
   semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --exec 'python3 charge.py' --until-empty
@@ -135,9 +139,11 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error; logs go to stderr")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
+	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
+	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
 		a.demoCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
-		a.serveCommand(), a.doctorCommand(), a.auditCommand(), a.configCommand(), a.versionCommand(),
+		a.serveCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
 	return root
@@ -146,11 +152,11 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 // prepare runs before every command: settings from environment and file, then the logger.
 func (a *app) prepare(cmd *cobra.Command) error {
 	src := config.Source{File: a.configFile, Known: allFlags(cmd.Root()), Worker: cmd.Annotations["settings"] == "worker"}
-	command, err := config.Apply(cmd.Flags(), src)
+	applied, err := config.Apply(cmd.Flags(), src)
 	if err != nil {
 		return err
 	}
-	a.command = command
+	a.applied = applied
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil || strings.ContainsAny(a.logLevel, "+-") {
 		return output.Usage("--log-level %q is unknown (known: debug, info, warn, error)", a.logLevel)
@@ -166,7 +172,28 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	default:
 		return output.Usage("--log-format %q is unknown (known: text, json)", a.logFormat)
 	}
+	a.tellAliases(cmd, src.Worker)
 	return nil
+}
+
+// tellAliases says which variables of other programs had an effect: at the start of a worker for everybody, for other
+// commands to those who ask. What had to be changed is always said.
+func (a *app) tellAliases(cmd *cobra.Command, worker bool) {
+	for _, note := range a.applied.Notes {
+		a.log.Warn("environment variable " + note)
+	}
+	if len(a.applied.Aliases) == 0 {
+		return
+	}
+	level := slog.LevelDebug
+	if worker && cmd.Name() == "work" {
+		level = slog.LevelInfo
+	}
+	var attrs []slog.Attr
+	for _, u := range a.applied.Aliases {
+		attrs = append(attrs, slog.String(u.Var, "--"+u.Setting))
+	}
+	a.log.LogAttrs(cmd.Context(), level, "settings from the environment", attrs...)
 }
 
 // allFlags lists the names of the flags of all commands.

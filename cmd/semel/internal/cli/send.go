@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -40,10 +41,11 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send messages: lines of a file, envelopes, or made-up ones",
 		Long: `send makes one message of each line; the line is the body, byte for byte. With --envelope each line is a JSON
 object {id, group, headers, delay_ms, body | body_base64}. With --n it makes messages up: {"id":"<uuid>","work":1…1000},
-each with its id in the header idempotency-key. Messages without an id get a UUIDv7.`,
+each with its id in the header idempotency-key. Messages without an id get a UUIDv7. --queue-url is another name of --queue.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
   echo '{"order_id":7}' | semel send --queue 'sqlite:shop.db?queue=orders' --header idempotency-key=order-7
-  semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3 --poison-every 50`,
+  semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3 --poison-every 50
+  semel send --queue-url "$QUEUE_URL" --region us-west-1 --n 25 --rate 5`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return output.Usage("send takes one file, got %d", len(args))
@@ -58,6 +60,12 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 		},
 	}
 	f := c.Flags()
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "queue-url" {
+			name = "queue"
+		}
+		return pflag.NormalizedName(name)
+	})
 	f.StringVar(&o.queue, "queue", "", "URL of the queue")
 	f.BoolVar(&o.envelope, "envelope", false, "each line is a JSON envelope")
 	f.StringArrayVar(&o.headers, "header", nil, "NAME=VALUE for every message (may be repeated)")
@@ -65,7 +73,7 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 	f.Var(&o.delay, "delay", "not deliverable before this")
 	f.IntVar(&o.synthetic.N, "n", 0, "make up so many messages")
 	f.Float64Var(&o.rate, "rate", 0, "messages per second (0: as fast as possible)")
-	f.IntVar(&o.batch, "batch-size", 100, "messages of one call")
+	f.IntVar(&o.batch, "batch-size", 100, "messages of one call (SQS: 10 at most, and by default)")
 	f.IntVar(&o.synthetic.PoisonCount, "poison-count", 0, `that many carry "poison":true, at random places`)
 	f.IntVar(&o.synthetic.PoisonEvery, "poison-every", 0, "every so-manieth is poison (overrides --poison-count)")
 	f.Float64Var(&o.synthetic.Duplicates, "duplicate-rate", 0, "this share of the messages (0 to 1) is sent twice")
@@ -104,7 +112,9 @@ func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error)
 	if !ok {
 		return output.Usage("--queue: queue %s takes no messages from here", queue.Features().Name)
 	}
-	if most := queue.Features().MaxBatch; most > 0 && o.batch > most {
+	if most := queue.Features().MaxBatch; most > 0 && !cmd.Flags().Changed("batch-size") {
+		o.batch = min(o.batch, most)
+	} else if most > 0 && o.batch > most {
 		return output.Usage("--batch-size %d: queue %s takes %d at most", o.batch, queue.Features().Name, most)
 	}
 	src, made, done, err := a.messages(o, args, common)

@@ -56,14 +56,20 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if o.maxBody < 1 {
 		return output.Usage("--max-body must be 1 byte or more")
 	}
+	if o.store == "" {
+		o.store = o.queue
+	}
+	if _, err := open.Parse("queue", o.queue); err != nil {
+		return err
+	}
+	if err := open.CheckStore(o.store); err != nil {
+		return err
+	}
 	set := open.New(open.Options{})
 	defer closing(&err, set)
 	queue, err := set.Queue(ctx, o.queue)
 	if err != nil {
 		return err
-	}
-	if o.store == "" {
-		o.store = o.queue
 	}
 	store, err := set.Store(ctx, o.store)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -74,12 +73,10 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	if !ok {
 		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
 	}
-	t, err := open.Parse("store", l.recordFlags.store)
-	if err != nil {
-		return err
-	}
 	if f.consumer == "" {
-		f.consumer = t.Queue // "" = all
+		if f.consumer, err = l.named(); err != nil { // "" = all
+			return err
+		}
 	}
 	filter := driver.AuditFilter{Consumer: f.consumer, Since: f.since.at}
 	if f.key != "" {

@@ -12,7 +12,12 @@ import (
 
 // This file has the two reasons for a worker to stop by itself.
 
-const emptyEvery = 50 * time.Millisecond
+const (
+	emptyEvery = 50 * time.Millisecond
+	// Counts that are approximate lag behind: they have to say nothing several times, over a while.
+	emptyEveryApprox = time.Second
+	emptyApprox      = 6
+)
 
 func tick(ctx context.Context, t *time.Ticker) bool {
 	select {
@@ -24,12 +29,18 @@ func tick(ctx context.Context, t *time.Ticker) bool {
 }
 
 // watchEmpty calls stop when the queue has nothing visible, in flight or delayed. Twice in a row, because a
-// message that is being given back may for a moment be in none of the three on queues that count approximately.
+// message that is being given back may for a moment be in none of the three; six times, over five seconds, on queues that
+// count approximately.
 func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, stop context.CancelCauseFunc) {
 	t := time.NewTicker(emptyEvery)
 	defer t.Stop()
+	approx := false
 	for empty := 0; tick(ctx, t); {
 		st, err := q.Stats(ctx)
+		if st.Approximate && !approx {
+			approx, empty = true, 0
+			t.Reset(emptyEveryApprox)
+		}
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
@@ -41,7 +52,7 @@ func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, 
 		default:
 			empty = 0
 		}
-		if empty == 2 {
+		if empty == 2 && !approx || empty == emptyApprox {
 			stop(errEmpty)
 			return
 		}

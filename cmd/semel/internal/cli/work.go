@@ -23,7 +23,7 @@ import (
 func (a *app) workCommand() *cobra.Command {
 	w := config.Default()
 	c := &cobra.Command{
-		Use:   "work --queue URL (--exec CMD | --http URL | -- PROG ARG…)",
+		Use:   "work --queue URL (--exec CMD | --http URL | --simulate | -- PROG ARG…)",
 		Short: "Consume a queue, each message's effect exactly once",
 		Long: `work consumes messages and calls the handler for each: once per key, however often the message comes.
 The first SIGINT or SIGTERM drains (running handlers may finish within --grace) and exits 0; the second exits 130.
@@ -55,10 +55,10 @@ func (a *app) argv(args []string, w *config.Work) []string {
 	if len(args) > 0 {
 		return args
 	}
-	if w.Exec != "" || w.HTTP != "" {
+	if w.Exec != "" || w.HTTP != "" || w.Simulate.On {
 		return nil
 	}
-	return a.command
+	return a.applied.Command
 }
 
 func (a *app) work(ctx context.Context, w config.Work) (err error) {
@@ -128,6 +128,13 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closing(&err, guard)
+	sim, err := s.simulate(&cfg)
+	if err != nil {
+		return err
+	}
+	if sim != nil {
+		defer closing(&err, sim)
+	}
 	c, err := semel.New(cfg)
 	if err != nil {
 		return config.Explain(err)
@@ -203,6 +210,9 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 
 // handler makes the handler that the settings describe. The guard it starts is to be closed.
 func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
+	if s.w.Simulate.On {
+		return nil, nil //nolint:nilnil // it starts no processes
+	}
 	keep := int(s.w.ResultMax)
 	if s.w.Effects == "sql" {
 		keep = worker.EffectsKeep

@@ -35,11 +35,17 @@ func (w *Work) checkPlaces() error {
 	if err != nil {
 		return err
 	}
+	if err := q.NamesQueue("queue"); err != nil {
+		return err
+	}
 	if w.Store == "" {
-		return nil
+		return q.HasRecords()
 	}
 	s, err := open.Parse("store", w.Store)
 	if err != nil {
+		return err
+	}
+	if err := s.HasRecords(); err != nil {
 		return err
 	}
 	if s.Ephemeral() != q.Ephemeral() {
@@ -59,7 +65,7 @@ func (w *Work) StoreURL() string {
 
 func (w *Work) checkHandler() error {
 	n := 0
-	for _, given := range []bool{w.Exec != "", len(w.Command) > 0, w.HTTP != ""} {
+	for _, given := range []bool{w.Exec != "", len(w.Command) > 0, w.HTTP != "", w.Simulate.On} {
 		if given {
 			n++
 		}
@@ -67,9 +73,9 @@ func (w *Work) checkHandler() error {
 	const how = "--exec 'python3 handler.py', or -- python3 handler.py, or --http http://127.0.0.1:9000/orders"
 	switch {
 	case n == 0:
-		return output.Usage("no handler: give --exec, --http or a program after --").WithHint(how)
+		return output.Usage("no handler: give --exec, --http, --simulate or a program after --").WithHint(how)
 	case n > 1:
-		return output.Usage("more than one handler: --exec, --http and a program after -- exclude each other").WithHint(how)
+		return output.Usage("more than one handler: --exec, --http, --simulate and a program after -- exclude each other").WithHint(how)
 	}
 	if w.HTTP != "" {
 		u, err := url.Parse(w.HTTP)
@@ -79,7 +85,24 @@ func (w *Work) checkHandler() error {
 	} else if w.WebhookSecretFile != "" || w.Compat != "" {
 		return output.Usage("--webhook-secret-file and --compat need --http")
 	}
+	if err := w.checkSimulate(); err != nil {
+		return err
+	}
 	return w.checkProbe()
+}
+
+func (w *Work) checkSimulate() error {
+	if !w.Simulate.On {
+		return nil
+	}
+	if err := w.Simulate.Check(); err != nil {
+		return output.Usage("--simulate: %w", err).WithHint("docs/worker.md lists the knobs, and the variables that set them (SLEEP_MIN_SECONDS and so on)")
+	}
+	if w.Effects != "" || w.Probe != "" || w.ProbeHTTP != "" {
+		return output.Usage("--effects, --probe and --probe-http are for handlers that --simulate is not").
+			WithHint("--simulate=transactional,ledger=TABLE commits its effects with the record")
+	}
+	return nil
 }
 
 func (w *Work) checkProbe() error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
 )
 
 // Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
@@ -22,12 +23,13 @@ type Work struct {
 	Store    string `conf:"store" yaml:"store" help:"URL of the record store (default: the queue's, where that is a database)"`
 	Consumer string `conf:"consumer" yaml:"consumer" help:"scope of the keys (default: the queue's name)"`
 
-	Exec      string   `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
-	Command   []string `conf:"command" yaml:"command" flag:"-"`
-	HTTP      string   `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
-	Probe     string   `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
-	ProbeHTTP string   `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
-	Effects   string   `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+	Exec      string         `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
+	Command   []string       `conf:"command" yaml:"command" flag:"-"`
+	HTTP      string         `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
+	Simulate  simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler: one that only sleeps, leaves an effect in a ledger and crashes where it is told to, for experiments: on, or a list of knobs (docs/worker.md)"`
+	Probe     string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
+	ProbeHTTP string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
+	Effects   string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 
 	Key          string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
@@ -152,6 +154,9 @@ func Bind(fs *pflag.FlagSet, w *Work) {
 			fs.BoolVar(p, f.name, *p, f.help)
 		case pflag.Value:
 			fs.Var(p, f.name, f.help)
+			if alone, ok := p.(interface{ Alone() string }); ok {
+				fs.Lookup(f.name).NoOptDefVal = alone.Alone()
+			}
 		}
 	}
 }

@@ -113,7 +113,7 @@ func TestPrecedence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return w, cmd
+		return w, cmd.Command
 	}
 	w, cmd := apply(true, "--concurrency", "6")
 	if w.Concurrency != 6 || w.Batch != 5 || w.Limit != 4 || w.MaxAttempts != 5 || strings.Join(cmd, " ") != "a b" {

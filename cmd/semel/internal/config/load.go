@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -35,32 +35,55 @@ type Source struct {
 // shared are the settings of the worker that other commands take from environment and file, too.
 var shared = []string{"queue", "store", "consumer", "visibility", "retention"}
 
+// Own is the annotation of a flag that only has the name of a setting, and takes nothing from environment and file.
+const Own = "semel_own"
+
 // takes reports whether the command takes a flag's value from environment and file.
 func (s Source) takes(name string) bool {
 	return s.Worker || slices.Contains(shared, name) || !slices.Contains(Keys(), name)
 }
 
-// Apply sets every flag that was not given on the command line from the environment, else from the file. Names of the
-// worker's settings that the command has no flag for are checked and otherwise left alone, so that one file serves all
-// commands. It returns the values of settings without a flag.
-func Apply(flags *pflag.FlagSet, src Source) (command []string, err error) {
+// Applied is what Apply found.
+type Applied struct {
+	// Command is the setting without a flag.
+	Command []string
+	// Aliases are the variables of other programs that had an effect, and Notes what had to be changed about them.
+	Aliases []Used
+	Notes   []string
+	// Origin says where a setting came from, by its name: "flag", the variable, or the file. Defaults have none.
+	Origin map[string]string
+}
+
+// Apply sets every flag that was not given on the command line from the environment, else from the file, else from an
+// alias. Names of the worker's settings that the command has no flag for are checked and otherwise left alone, so that one
+// file serves all commands. At last it adds --region and --profile to the URLs that need them.
+func Apply(flags *pflag.FlagSet, src Source) (*Applied, error) {
+	a := &Applied{Origin: map[string]string{}}
+	flags.Visit(func(f *pflag.Flag) { a.Origin[f.Name] = "flag" })
+	if err := a.applySources(flags, src); err != nil {
+		return nil, err
+	}
+	if err := a.applyAliases(flags, src.environ(), src.takes); err != nil {
+		return nil, err
+	}
+	return a, a.applyToURLs(flags)
+}
+
+// applySources sets flags from the environment and the file.
+func (a *Applied) applySources(flags *pflag.FlagSet, src Source) error {
 	ko := koanf.New("\x00")
 	if src.File != "" {
 		if err := ko.Load(file.Provider(src.File), yaml.Parser()); err != nil {
-			return nil, fileError(src.File, err)
+			return fileError(src.File, err)
 		}
 		if err := strict(ko, src.File); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	fromFile := ko.Copy()
-	environ := src.Environ
-	if environ == nil {
-		environ = os.Environ()
-	}
 	var unknown []string
 	known := append(Keys(), src.Known...)
-	opt := env.Opt{Prefix: "SEMEL_OPT_", EnvironFunc: func() []string { return environ }, TransformFunc: func(k, v string) (string, any) {
+	opt := env.Opt{Prefix: "SEMEL_OPT_", EnvironFunc: src.environ, TransformFunc: func(k, v string) (string, any) {
 		name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(k, "SEMEL_OPT_"), "_", "-"))
 		if !slices.Contains(known, name) && flags.Lookup(name) == nil || name == "command" {
 			unknown = append(unknown, k)
@@ -69,30 +92,59 @@ func Apply(flags *pflag.FlagSet, src Source) (command []string, err error) {
 		return name, v
 	}}
 	if err := ko.Load(env.Provider("\x00", opt), nil); err != nil {
-		return nil, output.Usage("read the environment: %w", err)
+		return output.Usage("read the environment: %w", err)
 	}
 	if len(unknown) > 0 {
 		sort.Strings(unknown)
-		return nil, output.Usage("environment variable %s is no setting%s", unknown[0], suggestion(unknown[0], envNames())).
+		return output.Usage("environment variable %s is no setting%s", unknown[0], suggestion(unknown[0], envNames())).
 			WithHint("semel config print lists all; variables of handlers begin with SEMEL_ without OPT_")
 	}
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !ko.Exists(f.Name) || !src.takes(f.Name) {
+		if f.Changed || !ko.Exists(f.Name) || !src.takes(f.Name) || f.Annotations[Own] != nil {
 			return
 		}
+		where, said := "environment variable "+EnvName(f.Name), EnvName(f.Name)
+		if fromFile.Exists(f.Name) && text(fromFile.Get(f.Name)) == text(ko.Get(f.Name)) {
+			where, said = fmt.Sprintf("config file %s: key %s", src.File, f.Name), src.File
+		}
 		if err := flags.Set(f.Name, text(ko.Get(f.Name))); err != nil {
-			where := "environment variable " + EnvName(f.Name)
-			if fromFile.Exists(f.Name) && text(fromFile.Get(f.Name)) == text(ko.Get(f.Name)) {
-				where = fmt.Sprintf("config file %s: key %s", src.File, f.Name)
-			}
 			errs = append(errs, output.Usage("%s: %w", where, unwrapFlag(err)))
 		}
+		a.Origin[f.Name] = said
 	})
+	a.Command = ko.Strings("command")
 	if len(errs) > 0 {
-		return nil, errs[0]
+		return errs[0]
 	}
-	return ko.Strings("command"), nil
+	return nil
+}
+
+// applyToURLs adds --region and --profile to the URLs that are places on AWS.
+func (a *Applied) applyToURLs(flags *pflag.FlagSet) error {
+	for _, name := range []string{"queue", "store", "from", "to"} {
+		f := flags.Lookup(name)
+		if f == nil || !open.OnAWS(f.Value.String()) {
+			continue
+		}
+		for _, param := range []string{"region", "profile"} {
+			p := flags.Lookup(param)
+			if p == nil || p.Value.String() == "" {
+				continue
+			}
+			raw, err := open.AddParam(f.Value.String(), param, p.Value.String())
+			if err == nil && a.Origin[param] == "flag" {
+				err = open.CheckParam(name, raw, param, p.Value.String())
+			}
+			if err == nil {
+				err = flags.Set(name, raw)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // strict refuses keys that are no settings, and values that are no scalars.

@@ -41,9 +41,11 @@ func parseMemory(flag, raw string, t *Target) error {
 type memoryDB struct{ db *memory.DB }
 
 // Queue ignores visible: the database was opened with it.
-func (m memoryDB) Queue(name string, _ time.Duration) driver.Queue { return m.db.Queue(name) }
+func (m memoryDB) Queue(_ context.Context, name string, _ time.Duration) (driver.Queue, error) {
+	return m.db.Queue(name), nil
+}
 
-func (m memoryDB) Store() driver.Store { return m.db.Store() }
+func (m memoryDB) Store(context.Context) (driver.Store, error) { return m.db.Store(), nil }
 
 func (m memoryDB) Queues(context.Context) ([]string, error) {
 	return nil, output.Usage("memory:// lists no queues")

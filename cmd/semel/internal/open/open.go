@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -27,11 +28,23 @@ type Options struct {
 // Database is an open place with queues and a record store. Each adapter has a file here that makes one.
 type Database interface {
 	// Queue returns the queue of that name; visible is how long its Receive keeps a message, 0 = the adapter's default.
-	Queue(name string, visible time.Duration) driver.Queue
-	Store() driver.Store
+	// It is the queue's kind that decides whether one that does not exist is made, or ErrNoQueue.
+	Queue(ctx context.Context, name string, visible time.Duration) (driver.Queue, error)
+	Store(ctx context.Context) (driver.Store, error)
 	// Queues lists the names of the queues, sorted.
 	Queues(ctx context.Context) ([]string, error)
 	Close() error
+}
+
+// ErrNoQueue reports a queue that does not exist, where opening it does not make one.
+var ErrNoQueue = sqs.ErrNoQueue
+
+// NewQueue is how a queue is made, where its kind takes wishes.
+type NewQueue struct {
+	// Visibility is how long its deliveries are kept unless the receiver says otherwise; MaxReceives after how many of them
+	// the service itself moves a message to the letters; Retention how long it keeps a message. 0 = the adapter's default.
+	Visibility, Retention time.Duration
+	MaxReceives           int
 }
 
 // Set opens queues and stores, one database per place, so that a queue and a store of the same place join. Close it.
@@ -59,11 +72,37 @@ func (s *Set) Queue(ctx context.Context, raw string) (driver.Queue, error) {
 
 // QueueAs is Queue for a flag of another name.
 func (s *Set) QueueAs(ctx context.Context, flag, raw string) (driver.Queue, error) {
-	t, err := s.parse(flag, raw)
+	t, err := s.parseQueue(flag, raw)
 	if err != nil {
 		return nil, err
 	}
 	return s.QueueOf(ctx, t, t.QueueName())
+}
+
+// Create makes the queue of a URL, where it is not there, and opens it.
+func (s *Set) Create(ctx context.Context, flag, raw string, how NewQueue) (driver.Queue, error) {
+	t, err := s.parseQueue(flag, raw)
+	if err != nil {
+		return nil, err
+	}
+	if t.kind.create != nil {
+		if err := t.kind.create(ctx, t, how); err != nil {
+			return nil, err
+		}
+	} else if how != (NewQueue{}) {
+		return nil, output.Usage("queues of %s:// are made without settings: they are the worker's", t.Scheme).
+			WithHint("leave --default-visibility, --max-receives and --message-retention away")
+	}
+	q, err := s.QueueOf(ctx, t, t.QueueName())
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := q.(interface {
+		Create(ctx context.Context) error
+	}); ok && t.kind.create == nil {
+		return q, c.Create(ctx)
+	}
+	return q, nil
 }
 
 // QueueOf opens the queue name in the place that t names.
@@ -72,7 +111,7 @@ func (s *Set) QueueOf(ctx context.Context, t Target, name string) (driver.Queue,
 	if err != nil {
 		return nil, err
 	}
-	return db.Queue(name, s.o.Visibility), nil
+	return db.Queue(ctx, name, s.o.Visibility)
 }
 
 // Store opens the store of a URL. Errors are as those of Queue.
@@ -81,17 +120,26 @@ func (s *Set) Store(ctx context.Context, raw string) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := t.HasRecords(); err != nil {
+		return nil, err
+	}
 	db, err := s.db(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	return db.Store(), nil
+	return db.Store(ctx)
 }
 
-// Queues lists the names of the queues in the place that a URL names, sorted.
+// Queues lists the names of the queues in the place that a URL names, sorted. A place that only has records has none.
 func (s *Set) Queues(ctx context.Context, flag, raw string) ([]string, error) {
 	t, err := s.parse(flag, raw)
 	if err != nil {
+		return nil, err
+	}
+	if flag == "store" && t.kind.noQueues != "" {
+		return nil, nil
+	}
+	if err := t.HasQueues(flag); err != nil {
 		return nil, err
 	}
 	db, err := s.db(ctx, t)
@@ -99,6 +147,29 @@ func (s *Set) Queues(ctx context.Context, flag, raw string) ([]string, error) {
 		return nil, err
 	}
 	return db.Queues(ctx)
+}
+
+// CheckStore refuses a URL that can be no store, before anything is opened.
+func CheckStore(raw string) error {
+	t, err := Parse("store", raw)
+	if err != nil {
+		return err
+	}
+	return t.HasRecords()
+}
+
+// ProvesQueue reports that a queue of the URL's kind that could be opened exists.
+func ProvesQueue(raw string) bool {
+	t, err := Parse("queue", raw)
+	return err == nil && t.kind.namesQueue
+}
+
+func (s *Set) parseQueue(flag, raw string) (Target, error) {
+	t, err := s.parse(flag, raw)
+	if err != nil {
+		return t, err
+	}
+	return t, t.NamesQueue(flag)
 }
 
 // parse refuses what the command cannot use.
@@ -135,13 +206,18 @@ func Migrate(ctx context.Context, raw string) (t Target, from, to int, err error
 	return t, from, to, err
 }
 
-// SchemaSQL is the SQL that makes the schema in an empty database of the URL's kind.
-func SchemaSQL(raw string) (string, error) {
+// Schema is what makes the schema in an empty database of the URL's kind: SQL, or the JSON of a request.
+func Schema(raw string) (text, language string, err error) {
 	t, err := withSchema(raw)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return t.kind.schemaSQL(), nil
+	language = "sql"
+	if t.aws != nil {
+		language = "json"
+	}
+	text, err = t.kind.schema(t)
+	return text, language, err
 }
 
 func withSchema(raw string) (Target, error) {

@@ -24,7 +24,7 @@ var postgresKind = &kind{
 		}
 		return from, to, err
 	},
-	schemaSQL: postgres.SchemaSQL,
+	schema: func(Target) (string, error) { return postgres.SchemaSQL(), nil },
 }
 
 // postgresDB is postgres.DB as a Database.
@@ -51,11 +51,11 @@ const leastPool = 16
 // connectionsOf is how many connections a worker may have open at once (postgres.Options.MaxConns).
 func connectionsOf(committers int) int { return 2*max(committers, 1) + 4 }
 
-func (d postgresDB) Queue(name string, visible time.Duration) driver.Queue {
-	return d.QueueWith(name, visible)
+func (d postgresDB) Queue(_ context.Context, name string, visible time.Duration) (driver.Queue, error) {
+	return d.QueueWith(name, visible), nil
 }
 
-func (d postgresDB) Store() driver.Store { return d.DB.Store() }
+func (d postgresDB) Store(context.Context) (driver.Store, error) { return d.DB.Store(), nil }
 
 // unreachableServer says why a database could not be opened, and what to do about it.
 func unreachableServer(t Target, err error) error {

@@ -17,10 +17,8 @@ import (
 // IsURL tells a URL of a database from the path of a file.
 func IsURL(s string) bool {
 	for _, k := range kinds {
-		for _, scheme := range k.schemes {
-			if strings.HasPrefix(strings.ToLower(s), scheme+":") {
-				return true
-			}
+		if k.matches(s) {
+			return true
 		}
 	}
 	return false

@@ -26,6 +26,14 @@ func Redact(raw string) string {
 		}
 		return p.join(false)
 	}
+	if OnAWS(raw) {
+		base, query, _ := strings.Cut(raw, "?")
+		for part := range strings.SplitSeq(query, "&") {
+			if name, _, _ := strings.Cut(part, "="); secretParam(name) {
+				raw = base + "?(not shown)"
+			}
+		}
+	}
 	if !strings.Contains(rest, "@") {
 		return raw
 	}

@@ -23,7 +23,7 @@ var sqliteKind = &kind{
 		}
 		return from, to, err
 	},
-	schemaSQL: sqlite.SchemaSQL,
+	schema: func(Target) (string, error) { return sqlite.SchemaSQL(), nil },
 }
 
 func parseSQLite(flag, raw string, t *Target) error {
@@ -83,14 +83,14 @@ func openSQLite(ctx context.Context, t Target, o Options) (Database, error) {
 	return sqliteDB{db, so.ReadOnly}, nil
 }
 
-func (d sqliteDB) Queue(name string, visible time.Duration) driver.Queue {
+func (d sqliteDB) Queue(_ context.Context, name string, visible time.Duration) (driver.Queue, error) {
 	if visible > 0 {
-		return d.QueueWith(name, visible)
+		return d.QueueWith(name, visible), nil
 	}
-	return d.DB.Queue(name)
+	return d.DB.Queue(name), nil
 }
 
-func (d sqliteDB) Store() driver.Store { return d.DB.Store() }
+func (d sqliteDB) Store(context.Context) (driver.Store, error) { return d.DB.Store(), nil }
 
 // Examine tells what a worker would not survive.
 func (d sqliteDB) Examine(context.Context, Options) ([]Fact, error) {

@@ -4,6 +4,7 @@ package open
 import (
 	"context"
 	"net/url"
+	"slices"
 	"sort"
 	"strings"
 
@@ -11,20 +12,35 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {
-	// schemes are its URL schemes, the usual one first.
+	// schemes are its URL schemes, the usual one first. match recognises other URLs that are of the kind; nil: there are none.
 	schemes []string
+	match   func(raw string) bool
 	// ephemeral: what is in it ends with the process.
 	ephemeral bool
 	// parse fills in what is special to the kind, and place. An error is of usage, and never shows a password.
 	parse func(flag, raw string, t *Target) error
 	open  func(ctx context.Context, t Target, o Options) (Database, error)
-	// migrate and schemaSQL are nil for a kind without a schema.
-	migrate   func(ctx context.Context, t Target) (from, to int, err error)
-	schemaSQL func() string
+	// migrate and schema are nil for a kind without a schema.
+	migrate func(ctx context.Context, t Target) (from, to int, err error)
+	schema  func(t Target) (string, error)
+	// create makes a queue where it is not there; nil: opening one does, or its Create method.
+	create func(ctx context.Context, t Target, q NewQueue) error
+	// namesQueue: there is no default queue, a URL has to name one.
+	namesQueue bool
+	// noQueues and noRecords say why a place of this kind has none; "" when it has.
+	noQueues, noRecords string
+	// params are the parameters that its URLs take, where the kind is a service of AWS.
+	params []string
+}
+
+// matches reports whether a URL is of the kind.
+func (k *kind) matches(raw string) bool {
+	scheme, _, ok := strings.Cut(raw, ":")
+	return ok && slices.Contains(k.schemes, strings.ToLower(scheme)) || k.match != nil && k.match(raw)
 }
 
 // DefaultQueue is the queue of a URL that names none.
@@ -44,6 +60,8 @@ type Target struct {
 	// conn is the URL without our own parameters. It may hold a password: a pointer, so that nothing that prints a Target
 	// prints it.
 	conn *string
+	// aws is what a URL of a service of AWS says; nil for others.
+	aws *awsPlace
 	// place tells databases apart: two targets of one place are one database.
 	place string
 	kind  *kind
@@ -69,13 +87,11 @@ func Parse(flag, raw string) (Target, error) {
 	if !ok {
 		return Target{}, output.Usage("--%s %q has no scheme", flag, Redact(raw)).WithHint("--%s 'sqlite:%s'", flag, Redact(raw))
 	}
-	t := Target{Scheme: strings.ToLower(scheme)}
+	var t Target
 	var known []string
 	for _, k := range kinds {
-		for _, s := range k.schemes {
-			if s == t.Scheme {
-				t.kind, t.Scheme = k, k.schemes[0]
-			}
+		if t.kind == nil && k.matches(raw) {
+			t.kind, t.Scheme = k, k.schemes[0]
 		}
 		known = append(known, k.schemes[0])
 	}
@@ -87,6 +103,31 @@ func Parse(flag, raw string) (Target, error) {
 		return Target{}, err
 	}
 	return t, nil
+}
+
+// HasQueues and HasRecords are nil when the place has them, else an error of usage that says what to give instead.
+func (t Target) HasQueues(flag string) error {
+	if t.kind.noQueues == "" {
+		return nil
+	}
+	return output.Usage("--%s %s: %s", flag, t.Shown, t.kind.noQueues).WithHint("--%s 'sqs://orders' or --%s 'sqlite:orders.db?queue=orders'", flag, flag)
+}
+
+// NamesQueue is HasQueues for a URL that has to be one queue's.
+func (t Target) NamesQueue(flag string) error {
+	if err := t.HasQueues(flag); err != nil || t.Queue != "" || !t.kind.namesQueue {
+		return err
+	}
+	return output.Usage("--%s %s:// names no queue", flag, t.Scheme).WithHint("--%s '%s'", flag, sqsForm)
+}
+
+// HasRecords is the counterpart of HasQueues for stores.
+func (t Target) HasRecords() error {
+	if t.kind.noRecords == "" {
+		return nil
+	}
+	return output.Usage("--store is needed with %s: %s", t.Shown, t.kind.noRecords).
+		WithHint("--store 'dynamodb://semel-records' (semel migrate makes the table), or for one machine --store 'sqlite:records.db'")
 }
 
 // onlyQueue reads a query whose only parameter is the queue.

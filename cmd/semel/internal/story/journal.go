@@ -39,6 +39,10 @@ type Line struct {
 	ElapsedMS float64   `json:"elapsed_ms,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
+	// StoreCalls, ReadUnits and WriteUnits are in lines of kind consumed: what the store's calls consumed since the last one.
+	StoreCalls int64   `json:"store_calls,omitempty"`
+	ReadUnits  float64 `json:"read_units,omitempty"`
+	WriteUnits float64 `json:"write_units,omitempty"`
 	// Load is in lines of kind load, which no event makes: how busy the worker is.
 	Load *semel.Load `json:"load,omitempty"`
 }
@@ -50,6 +54,7 @@ func lineOf(worker string, e semel.Event) Line {
 		Cause: string(e.Cause), Lease: e.Lease, Takeover: e.Takeover, Unknown: e.Unknown,
 		AfterMS: e.After.Milliseconds(), VisibleMS: e.Visible.Milliseconds(),
 		ElapsedMS: float64(e.Elapsed.Microseconds()) / 1000, Reason: e.Reason,
+		StoreCalls: e.Units.Calls, ReadUnits: e.Units.Reads, WriteUnits: e.Units.Writes,
 	}
 	switch e.Kind {
 	case semel.EventSettled:

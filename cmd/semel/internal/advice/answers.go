@@ -1,0 +1,91 @@
+package advice
+
+import (
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Answer is what people ask when they make a consumer idempotent, answered for this input.
+type Answer struct {
+	Question string `json:"question"`
+	Answer   string `json:"answer"`
+	Cases    []Case `json:"cases,omitempty"`
+}
+
+// Case is a line of a decision table.
+type Case struct {
+	When string `json:"when"`
+	Then string `json:"then"`
+	// Verdict is the store's answer that stands for the case, where there is one.
+	Verdict string `json:"verdict,omitempty"`
+}
+
+// Answers are the five questions. They are the same for every input, but for the numbers.
+func Answers(in Input) []Answer {
+	in = in.Assumed()
+	s := Compute(in)
+	beat := fmt.Sprintf("every %s: a third of the lease of %s, counted from the receive, so that two in a row may fail; what waits in a "+
+		"worker's hand is extended as well. It cannot go on for ever: a run ends at %s", Text(s.Heartbeat), Text(s.Lease), Text(s.MaxRuntime))
+	if s.Heartbeat == 0 {
+		beat = "never, as you said: the visibility alone has to cover the longest run"
+	}
+	return []Answer{
+		{
+			Question: "What decides the visibility timeout?",
+			Answer: fmt.Sprintf("%s here. With a heartbeat: only how long a message may wait after a crash, so half a minute or a minute. "+
+				"Without one: the longest run of all that a worker has in hand. Under Lambda: six times the function's time limit and the "+
+				"batching window. More than the p99 is not enough: one run in a hundred would be doubled", Text(s.Visibility)),
+		},
+		{Question: "How often should the visibility be extended?", Answer: beat},
+		{
+			Question: "What should happen when the conditional write fails?",
+			Answer:   "look at the record that made it fail: it is one of these, and only the first and the last two of them end the message",
+			Cases:    Conditions(),
+		},
+		{
+			Question: "What else than DynamoDB can remember what was done?",
+			Answer:   "whatever decides in one atomic step and outlives the process; where it can commit together with the effect it is best",
+			Cases:    alternatives(),
+		},
+		{
+			Question: "How does this differ from only making the visibility timeout short?",
+			Answer: "a short timeout shows that a message comes again while its first run goes on; it prevents nothing. The heartbeat makes " +
+				"that rare, the record makes it harmless: with a heartbeat alone a failed extension or a lost delete still doubles the effect, " +
+				"with a record alone every slow run is started twice and refused once",
+		},
+	}
+}
+
+// Conditions is what a failed condition means. The verdicts are those of the decision table, which a test holds against it.
+func Conditions() []Case {
+	v := func(v driver.Verdict) string { return v.String() }
+	return []Case{
+		{"it is completed, and the payload agrees", "delete the message; answer with the stored result", v(driver.Replay)},
+		{
+			"it is in progress, and its lease goes on",
+			"put the message off until the lease can have ended; never delete it, because the run may still crash", v(driver.Busy),
+		},
+		{
+			"it is in progress, and its lease has ended",
+			"take it over with the next token: the old run's writes are refused, and its effect is in doubt", v(driver.Acquired),
+		},
+		{"it waits for its next attempt", "take it when its time has come, else put the message off", v(driver.Acquired)},
+		{"the write was our own, and its answer was lost", "go on: the nonce is ours", v(driver.Acquired)},
+		{"the store failed or throttled, and nobody knows", "repeat the same write; run nothing and delete nothing until it answers", ""},
+		{"the payload is another one", "keep it as a letter for a person; never answer with the other's result", v(driver.Mismatch)},
+		{"it has failed for good, or is parked for a person", "delete the message: its letter is there", v(driver.Failed)},
+	}
+}
+
+func alternatives() []Case {
+	return []Case{
+		{"the effect is in PostgreSQL, SQLite or DynamoDB", "record and effect in one transaction (--effects, InTx): exactly once", ""},
+		{"the effect is a call to somebody who takes an idempotency key", "hand on the effect key; the record saves the call", ""},
+		{"there is a Redis", "SET NX with an owner and a token, changed by scripts; it may lose its last writes when it fails over", ""},
+		{"the queue is FIFO", "its deduplication id drops what is sent again within 5 minutes, and nothing else", ""},
+		{"the queue is JetStream", "Nats-Msg-Id drops what is sent again within its window, 2 minutes by default", ""},
+		{"messages carry a version of a state", "write only if it is newer; older ones are stale and no record of each is kept", ""},
+		{"the effect is the same however often it happens", "nothing is needed but a unique business key as the last line", ""},
+	}
+}

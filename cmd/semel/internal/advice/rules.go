@@ -1,0 +1,310 @@
+package advice
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Levels of an item.
+const (
+	Advice  = "advice"  // what to set; nobody looked at a queue
+	OK      = "ok"      // the queue is set so
+	Change  = "change"  // the queue is set otherwise
+	Warning = "warning" // cannot be had without a price
+	Danger  = "danger"  // messages are lost or take effect twice as planned
+)
+
+// Item is one piece of advice.
+type Item struct {
+	Name     string `json:"name"`
+	Level    string `json:"level"`
+	Question string `json:"question"`
+	Value    string `json:"value"`
+	// Have is how the live queue is set.
+	Have string `json:"have,omitempty"`
+	// Set is where: flags of semel work, attributes of the queue.
+	Set    string `json:"set,omitempty"`
+	Why    string `json:"why"`
+	Source string `json:"source"`
+}
+
+// Where the rules are written.
+const (
+	law3     = "docs/protocol.md, law 3"
+	law6     = "docs/protocol.md, law 6"
+	law10    = "docs/protocol.md, law 10"
+	sqsGuide = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
+	hidden   = sqsGuide + "sqs-visibility-timeout.html"
+	letters  = sqsGuide + "setting-up-dead-letter-queue-retention.html"
+	polling  = sqsGuide + "sqs-short-and-long-polling.html"
+	dedup    = sqsGuide + "using-messagededuplicationid-property.html"
+	quotas   = sqsGuide + "quotas-messages.html"
+	lambda   = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
+)
+
+// Items is the advice for an input that [Input.Check] has not refused, in the order in which the questions come up.
+func Items(in Input) []Item {
+	in = in.Assumed()
+	s := Compute(in)
+	items := []Item{visibility(in, s), lease(in, s), heartbeat(in, s), longest(in, s)}
+	if in.Kind.SQS() {
+		items = append(items, redrive(in, s))
+	}
+	items = append(items, retention(in, s))
+	if in.Kind.SQS() {
+		items = append(items, letterRetention(in, s), longPoll(in, s))
+	}
+	items = append(items, inHand(in, s), grace(in, s))
+	if in.Kind == FIFO {
+		items = append(items, window(in))
+	}
+	return items
+}
+
+func visibility(in Input, s Settings) Item {
+	it := Item{
+		Name: "visibility", Level: Advice, Question: "How long should a received message stay hidden from other workers?",
+		Value: Text(s.Visibility), Set: "--visibility " + Text(s.Visibility), Source: hidden,
+		Why: "short, because after a crash the message waits that long, and long enough that nearly every run ends without an " +
+			"extension: the heartbeat covers the rest, so that it need not exceed the longest run",
+	}
+	switch {
+	case in.LambdaTimeout > 0:
+		it.Source = lambda
+		it.Why = fmt.Sprintf("six times the function's time limit (%s) and the batching window (%s): Lambda may be throttled and try "+
+			"again before the message is anybody else's", Text(in.LambdaTimeout), Text(in.LambdaWindow))
+		it.Set = ""
+	case in.NoHeartbeat:
+		it.Why = fmt.Sprintf("nothing extends it, so it must cover the longest run (%s) of everything a worker has in hand, and a tenth "+
+			"more; after a crash the message waits all of that, which a heartbeat would save", Text(in.MaxRuntime))
+	case s.Visibility > time.Minute:
+		it.Why = fmt.Sprintf("longer than the usual minute, so that the receives which a run of %s may use up fit in a redrive policy",
+			Text(in.MaxRuntime))
+		it.Source = law6
+	case in.P99 == 0:
+		it.Why = "the usual half minute, because nobody said how long a run takes (--p99): " + it.Why
+	}
+	if in.Kind.SQS() {
+		it.attribute("VisibilityTimeout", seconds(s.Visibility))
+	}
+	if l := in.Live; l != nil {
+		it.compare(Text(l.Visibility), l.Visibility == s.Visibility)
+		if in.LambdaTimeout > 0 && l.Visibility < in.LambdaTimeout {
+			it.Level = Danger
+		}
+	}
+	return it
+}
+
+func lease(in Input, s Settings) Item {
+	it := Item{
+		Name: "lease", Level: Advice, Question: "How long is a claim good for?", Value: Text(s.Lease), Source: law3,
+		Why: "nine tenths of the visibility, which semel sets by itself: the claim must end before the message can be seen again, " +
+			"so that a duplicate finds it either running or free, never in between",
+	}
+	if in.LambdaTimeout > 0 {
+		it.Why = "the function's time limit: a frozen function extends nothing, so the lease must not outlive it"
+	}
+	return it
+}
+
+func heartbeat(in Input, s Settings) Item {
+	it := Item{
+		Name: "heartbeat", Level: Advice, Question: "How often should the visibility be extended?", Value: Text(s.Heartbeat), Source: law3,
+		Why: fmt.Sprintf("a third of the lease, so that two extensions in a row may fail, counted from the receive and not from the "+
+			"start of the run; a run of %s needs %d extensions", Text(s.MaxRuntime), extensions(s)),
+	}
+	if in.NoHeartbeat {
+		it.Level, it.Value = Warning, "never"
+		it.Why = "as you said; a run that lasts longer than the visibility then runs a second time beside the first"
+	}
+	return it
+}
+
+// extensions is how many a longest run needs.
+func extensions(s Settings) int64 {
+	if s.Heartbeat <= 0 {
+		return 0
+	}
+	return int64(s.MaxRuntime / s.Heartbeat)
+}
+
+func longest(in Input, s Settings) Item {
+	it := Item{
+		Name: "max-runtime", Level: Advice, Question: "How long may one run last?", Value: Text(s.MaxRuntime),
+		Set: "--max-runtime " + Text(s.MaxRuntime), Source: "docs/guide.md",
+		Why: "a limit ends a run that hangs while its heartbeat goes on: without one its message would stay hidden for ever",
+	}
+	switch {
+	case s.Steps:
+		it.Level, it.Value, it.Source, it.Set = Danger, "steps", hidden, ""
+		it.Why = fmt.Sprintf("SQS hides a message for 12 h in all, counted from its receive, so a run of %s is handed out a second time: "+
+			"cut it in durable steps (package steps) that go on where they were", Text(in.MaxRuntime))
+	case in.LambdaTimeout > 0:
+		it.Source = lambda
+		it.Why = "the function's time limit; begin no message that would not end, with its record, before it, and report the rest as failed"
+		it.Set = ""
+	}
+	return it
+}
+
+func redrive(in Input, s Settings) Item {
+	it := Item{
+		Name: "redrive limit", Level: Advice, Question: "After how many receives may the queue itself move a message to the dead-letter queue?",
+		Value: strconv.Itoa(s.MaxReceives) + " or more", Source: law6,
+		Why: fmt.Sprintf("%d attempts × (1 + longest run %s / lease %s): a duplicate that is put off while its twin runs is received, too, "+
+			"and a smaller limit moves healthy messages away; failures are counted by semel", in.Attempts, Text(s.MaxRuntime), Text(s.Lease)),
+	}
+	if Receives(in.Attempts, s.MaxRuntime, s.Lease) > maxReceives {
+		it.Level = Warning
+		it.Why += fmt.Sprintf("; more than %d cannot be set", maxReceives)
+	}
+	if in.LambdaTimeout > 0 && s.MaxReceives == lambdaReceives {
+		it.Source, it.Why = lambda, "5 at least: a receive that Lambda was throttled for counts as well"
+	}
+	it.attribute("RedrivePolicy.maxReceiveCount", strconv.Itoa(s.MaxReceives))
+	if l := in.Live; l != nil {
+		have := "no redrive policy"
+		if l.MaxReceives > 0 {
+			have = strconv.Itoa(l.MaxReceives)
+		}
+		it.compare(have, l.MaxReceives == 0 || l.MaxReceives >= s.MaxReceives)
+		if it.Level == Change {
+			it.Level = Danger
+		}
+	}
+	return it
+}
+
+func retention(in Input, s Settings) Item {
+	broker := "kept by the queue until it is settled"
+	if in.Retention > 0 {
+		broker = "kept by the queue " + Text(in.Retention)
+	}
+	return Item{
+		Name: "record retention", Level: Advice, Question: "How long must a record outlive its run?", Value: Text(s.Retention),
+		Set: "--retention " + Text(s.Retention), Source: law10,
+		Why: fmt.Sprintf("a duplicate may come as late as %s (%s, sent again from a letter for %s, repeated by producers for %s): one that "+
+			"comes after its record is gone takes effect again", Text(s.Horizon), broker, Text(in.Redrive), Text(in.ProducerRetries)),
+	}
+}
+
+func letterRetention(in Input, s Settings) Item {
+	it := Item{
+		Name: "letter retention", Level: Advice, Question: "How long should the dead-letter queue keep a letter?",
+		Value: Text(s.LetterRetention), Source: letters,
+		Why: "longer than the queue itself: on a standard queue a message's age goes on counting when it is moved, so an equal retention " +
+			"leaves a message that failed late no time at all",
+	}
+	if in.Kind == FIFO {
+		it.Why = "as long as can be: the age of a message begins anew when a FIFO queue moves it, and nobody looks at letters every day"
+	}
+	if in.Retention >= maxKept && in.Kind == Standard {
+		it.Level = Warning
+		it.Why += "; the queue's own retention is the most there is, so lower it, or keep letters in DynamoDB (letters=dynamodb:TABLE)"
+	}
+	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.LetterRetention))
+	if l := in.Live; l != nil && l.LetterRetention > 0 {
+		it.compare(Text(l.LetterRetention), l.LetterRetention > l.Retention || in.Kind == FIFO && l.LetterRetention == l.Retention)
+	}
+	return it
+}
+
+func longPoll(in Input, s Settings) Item {
+	it := Item{
+		Name: "long polling", Level: Advice, Question: "How long should a receive wait for a message?", Value: Text(s.Wait), Source: polling,
+		Set: "wait=20s in the URL",
+		Why: "an idle worker then pays for 3 calls a minute and still gets a message at once; a receive that does not wait asks only some " +
+			"of the servers, and may find nothing although messages are there",
+	}
+	it.attribute("ReceiveMessageWaitTimeSeconds", seconds(s.Wait))
+	if l := in.Live; l != nil {
+		it.compare(Text(l.Wait), l.Wait > 0)
+	}
+	return it
+}
+
+func inHand(in Input, s Settings) Item {
+	it := Item{
+		Name: "batch", Level: Advice, Question: "How many messages should a worker take at once?", Value: strconv.Itoa(s.Batch),
+		Set: fmt.Sprintf("--batch %d --concurrency %d", s.Batch, in.Concurrency), Source: "docs/guide.md",
+		Why: fmt.Sprintf("no more than the %d handlers that run at once: what waits in one worker's hand is hidden from an idle one",
+			in.Concurrency),
+	}
+	if rounds := (in.Batch + in.Concurrency - 1) / in.Concurrency; in.P99 > 0 && rounds > 1 {
+		it.Why += fmt.Sprintf(", and the last of %d would begin after %s", in.Batch, Text(time.Duration(rounds-1)*in.P99))
+	}
+	if in.Kind.SQS() && in.Batch > maxBatch {
+		it.Why += "; SQS hands out 10 at most"
+		it.Source = quotas
+	}
+	return it
+}
+
+func grace(in Input, s Settings) Item {
+	why := "a worker that is told to stop lets running handlers end: what it kills has an unknown outcome, and runs again"
+	if in.P99 > 25*time.Second {
+		why += "; give the platform's own stop timeout as much"
+	}
+	return Item{
+		Name: "grace", Level: Advice, Question: "How long may running handlers take when a worker is stopped?", Value: Text(s.Grace),
+		Set: "--grace " + Text(s.Grace), Why: why, Source: "docs/worker.md",
+	}
+}
+
+func window(in Input) Item {
+	it := Item{
+		Name: "deduplication window", Level: OK, Question: "Does the FIFO queue's own deduplication do?", Value: Text(dedupWindow), Source: dedup,
+		Why: "it drops what is sent again within 5 minutes; it does nothing about deliveries, redrives or a crash between effect and " +
+			"delete, so it saves work and guarantees nothing: the record does",
+	}
+	if in.ProducerRetries > dedupWindow {
+		it.Level = Warning
+		it.Why = fmt.Sprintf("producers repeat for up to %s and it forgets after 5 minutes: what comes later is a new message to the queue, "+
+			"so give --key a field of the message, which the record remembers", Text(in.ProducerRetries))
+	}
+	if in.Live != nil && in.Live.ContentDedup {
+		it.Have = "by content"
+		it.Why += "; by content two different orders with equal bodies are one"
+	}
+	return it
+}
+
+// attribute says where a value goes on the queue's side.
+func (it *Item) attribute(name, value string) {
+	if it.Set != "" {
+		it.Set += ", "
+	}
+	it.Set += name + " " + value
+}
+
+func (it *Item) compare(have string, same bool) {
+	it.Have = have
+	switch {
+	case !same && it.Level == Advice:
+		it.Level = Change
+	case same && it.Level == Advice:
+		it.Level = OK
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+// Text writes a duration as the command line takes it: whole days as days.
+func Text(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	if d >= time.Second {
+		d = d.Round(time.Millisecond)
+	}
+	s := d.String()
+	if len(s) > 3 && s[len(s)-3:] == "m0s" {
+		s = s[:len(s)-2]
+	}
+	if len(s) > 3 && s[len(s)-3:] == "h0m" {
+		s = s[:len(s)-2]
+	}
+	return s
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+)
+
+// sqsFlags are what doctor is told about a queue of SQS, which the queue cannot tell.
+type sqsFlags struct {
+	lambda, window config.Duration
+	identified     bool
+}
+
+// sqs compares the worker's settings with those of the live queue, where that is one of SQS.
+func (x *exam) sqs(ctx context.Context, set *open.Set, f sqsFlags) error {
+	live, err := set.Live(ctx, "queue", x.w.Queue)
+	if err != nil || live == nil {
+		return err
+	}
+	x.live = live
+	longest := x.w.MaxRuntime
+	if x.w.Timeout > 0 {
+		longest = x.w.Timeout
+	}
+	x.redriveLimit(longest, advice.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease()))
+	x.brokerID(f.identified)
+	if f.lambda > 0 {
+		x.lambda(time.Duration(f.lambda), time.Duration(f.window))
+	}
+	return nil
+}
+
+// redriveLimit is law 6: duplicates that are put off count towards the limit, too.
+func (x *exam) redriveLimit(longest config.Duration, need int) {
+	have := x.live.MaxReceives
+	mend := "a shorter --max-runtime, fewer --max-attempts or a longer --visibility: maxReceiveCount is 1000 at most"
+	if need <= 1000 {
+		mend = fmt.Sprintf("maxReceiveCount %d; a shorter --max-runtime or a longer --visibility needs less", need)
+	}
+	switch {
+	case have == 0:
+	case have < need:
+		x.note(levelDanger, "redrive", mend,
+			"the queue moves a message away after %d receives, and %d attempts of runs of up to %s may take %d: healthy messages whose twin "+
+				"runs would end up in the dead-letter queue", have, x.w.MaxAttempts, longest, need)
+	default:
+		x.note(levelOK, "redrive", "", "the queue moves a message away after %d receives; %d attempts of runs of up to %s take %d at most",
+			have, x.w.MaxAttempts, longest, need)
+	}
+}
+
+// brokerID refuses keys that a redrive by the provider changes: to SQS every redriven message is a new one.
+//
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
+func (x *exam) brokerID(identified bool) {
+	if x.w.Key != "id" || x.live.MaxReceives == 0 {
+		return
+	}
+	if identified {
+		x.note(levelOK, "identity", "", "producers give every message an identity of its own, as you say: a redrive keeps it")
+		return
+	}
+	x.note(levelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and say so with --producers-set-id",
+		"the key is the broker's id where a message has no other, and the queue's redrive gives a message a new one: what was done would be done again")
+}
+
+// lambda is what a function needs that the queue calls.
+//
+// https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+func (x *exam) lambda(timeout, window time.Duration) {
+	have, want := x.live.Visibility, 6*timeout+window
+	switch {
+	case have < timeout:
+		x.note(levelDanger, "lambda", "VisibilityTimeout "+advice.Text(want),
+			"the queue's visibility is %s and the function may run for %s: Lambda refuses such a mapping, and messages would come again while they are worked on",
+			advice.Text(have), advice.Text(timeout))
+	case have < want:
+		x.note(levelWarning, "lambda", "VisibilityTimeout "+advice.Text(want),
+			"the queue's visibility is %s; six times the function's time limit and the batching window are %s, so that throttled calls can be repeated",
+			advice.Text(have), advice.Text(want))
+	default:
+		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", advice.Text(have), advice.Text(timeout))
+	}
+	if n := x.live.MaxReceives; n > 0 && n < 5 {
+		x.note(levelWarning, "lambda", "maxReceiveCount 5", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
+	}
+}

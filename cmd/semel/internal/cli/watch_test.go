@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// counted answers what it is told, a moment of the day at a time.
+type counted struct {
+	driver.QueueInspector
+	began  time.Time
+	approx bool
+	busy   func(after time.Duration) bool
+}
+
+func (c counted) Stats(context.Context) (driver.QueueStats, error) {
+	s := driver.QueueStats{Approximate: c.approx}
+	if c.busy(time.Since(c.began)) {
+		s.Visible = 1
+	}
+	return s, nil
+}
+
+// Counts that lag behind have to say nothing for five seconds; exact ones twice.
+func TestUntilEmptyOnApproximateCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		approx     bool
+		busy       func(time.Duration) bool
+		least, not time.Duration
+	}{
+		"exact":        {false, func(time.Duration) bool { return false }, 100 * time.Millisecond, 100 * time.Millisecond},
+		"approximate":  {true, func(time.Duration) bool { return false }, 5 * time.Second, 8 * time.Second},
+		"late message": {true, func(d time.Duration) bool { return d > 4*time.Second && d < 5500*time.Millisecond }, 10 * time.Second, 13 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				began := time.Now()
+				watchEmpty(ctx, counted{began: began, approx: c.approx, busy: c.busy}, slog.New(slog.DiscardHandler), cancel)
+				if took := time.Since(began); took < c.least || took > c.not {
+					t.Errorf("stopped after %v, want %v to %v", took, c.least, c.not)
+				}
+				if !errors.Is(context.Cause(ctx), errEmpty) {
+					t.Errorf("ended by %v", context.Cause(ctx))
+				}
+			})
+		})
+	}
+}

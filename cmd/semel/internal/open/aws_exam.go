@@ -1,0 +1,237 @@
+package open
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
+)
+
+// examTimeout bounds a look at a queue or a table.
+const examTimeout = 30 * time.Second
+
+// sqsQueue is what the service says of a queue, and of the one that its redrive policy names.
+type sqsQueue struct {
+	name string
+	live advice.Live
+	// letters is the name of the queue that the policy names; lettersErr is why nothing is known of it.
+	letters    string
+	lettersErr error
+	// letterBox is where semel's own letters go, as the URL says; "" = to the queue of the policy.
+	letterBox string
+	// short: this worker's receives do not wait.
+	short bool
+}
+
+// Live is how the queue is set now.
+func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
+	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	defer cancel()
+	q, err := d.look(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	return &q.live, nil
+}
+
+// Examine tells how the queue of the URL is set, as far as that is good or bad whatever the worker does.
+func (d *sqsDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	defer cancel()
+	q, err := d.look(ctx, d.t.QueueName())
+	if err != nil {
+		return nil, err
+	}
+	return q.facts(), nil
+}
+
+func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
+	q.name = name
+	at := d.t
+	at.Shown = d.shown(name)
+	address := d.address(name)
+	if !httpURL(address) {
+		out, err := d.client.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: &address})
+		if err != nil {
+			return q, awsError(at, "examine", err, noSuchQueue)
+		}
+		address = aws.ToString(out.QueueUrl)
+	}
+	m, err := d.attributes(ctx, address)
+	if err != nil {
+		return q, awsError(at, "examine", err, noSuchQueue)
+	}
+	arn, err := q.read(m)
+	if err != nil {
+		return q, fmt.Errorf("examine %s: %w", at.Shown, err)
+	}
+	if d.t.aws.params.Get("letters") != "" {
+		q.letterBox = d.t.aws.params.Get("letters")
+	}
+	wait, err := d.t.aws.wait("queue")
+	if err != nil {
+		return q, err
+	}
+	q.short = wait < 0
+	if arn == "" {
+		return q, nil
+	}
+	if q.live.LetterRetention, q.lettersErr = d.retention(ctx, arn); errors.Is(q.lettersErr, context.Canceled) {
+		return q, q.lettersErr
+	}
+	return q, nil
+}
+
+func (d *sqsDB) attributes(ctx context.Context, address string) (map[string]string, error) {
+	out, err := d.client.GetQueueAttributes(ctx, &awssqs.GetQueueAttributesInput{
+		QueueUrl: &address, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
+}
+
+// retention is how long the queue of an ARN keeps its messages.
+func (d *sqsDB) retention(ctx context.Context, arn string) (time.Duration, error) {
+	part := strings.Split(arn, ":") // arn:aws:sqs:region:account:name
+	if len(part) != 6 {
+		return 0, fmt.Errorf("%q is no ARN of a queue", arn)
+	}
+	out, err := d.client.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: &part[5], QueueOwnerAWSAccountId: &part[4]})
+	if err != nil {
+		return 0, err
+	}
+	m, err := d.attributes(ctx, aws.ToString(out.QueueUrl))
+	if err != nil {
+		return 0, err
+	}
+	return secondsOf(m, types.QueueAttributeNameMessageRetentionPeriod)
+}
+
+// read takes the attributes apart and answers the ARN of the letters' queue.
+func (q *sqsQueue) read(m map[string]string) (letters string, err error) {
+	q.live.FIFO, q.live.ContentDedup = m["FifoQueue"] == "true", m["ContentBasedDeduplication"] == "true"
+	for name, to := range map[types.QueueAttributeName]*time.Duration{
+		types.QueueAttributeNameVisibilityTimeout:             &q.live.Visibility,
+		types.QueueAttributeNameMessageRetentionPeriod:        &q.live.Retention,
+		types.QueueAttributeNameReceiveMessageWaitTimeSeconds: &q.live.Wait,
+	} {
+		if *to, err = secondsOf(m, name); err != nil {
+			return "", err
+		}
+	}
+	raw := m[string(types.QueueAttributeNameRedrivePolicy)]
+	if raw == "" {
+		return "", nil
+	}
+	var policy struct {
+		ARN string          `json:"deadLetterTargetArn"`
+		Max json.RawMessage `json:"maxReceiveCount"` // a number, or a number in quotes
+	}
+	if err := json.Unmarshal([]byte(raw), &policy); err != nil {
+		return "", fmt.Errorf("read the redrive policy %q: %w", raw, err)
+	}
+	if q.live.MaxReceives, err = strconv.Atoi(strings.Trim(string(policy.Max), `"`)); err != nil {
+		return "", fmt.Errorf("read the redrive policy %q: %w", raw, err)
+	}
+	q.letters = policy.ARN[strings.LastIndexByte(policy.ARN, ':')+1:]
+	return policy.ARN, nil
+}
+
+func secondsOf(m map[string]string, name types.QueueAttributeName) (time.Duration, error) {
+	n, err := strconv.Atoi(m[string(name)])
+	if m[string(name)] == "" {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("attribute %s: %w", name, err)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+func (q *sqsQueue) facts() []Fact {
+	kind := "standard"
+	if q.live.FIFO {
+		kind = "FIFO"
+	}
+	facts := []Fact{{
+		OK, "queue", fmt.Sprintf("%s is a %s queue: visibility %s, messages are kept for %s", q.name, kind, advice.Text(q.live.Visibility),
+			advice.Text(q.live.Retention)), "",
+	}}
+	facts = append(facts, q.redrive(), q.polling())
+	if q.live.FIFO {
+		facts = append(facts, q.dedup())
+	}
+	return facts
+}
+
+// redrive is about the queue that the service moves messages to. Of its limit the worker's settings decide.
+//
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
+func (q *sqsQueue) redrive() Fact {
+	have, letters := advice.Text(q.live.Retention), advice.Text(q.live.LetterRetention)
+	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.letters)
+	switch {
+	case q.live.MaxReceives == 0 && q.letterBox == "":
+		return Fact{
+			Danger, "redrive", "there is no redrive policy, and the URL names no place for letters: what fails for good would have nowhere to go",
+			"letters=orders-dlq or letters=dynamodb:TABLE in the URL, or a redrive policy",
+		}
+	case q.live.MaxReceives == 0:
+		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a letter (" + q.letterBox + ")", ""}
+	case q.lettersErr != nil:
+		return Fact{
+			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.letters, q.lettersErr),
+			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists",
+		}
+	case q.live.LetterRetention < q.live.Retention && !q.live.FIFO:
+		return Fact{
+			Danger, "redrive", fmt.Sprintf("%s keeps letters for %s, the queue messages for %s, and a message's age goes on counting when it "+
+				"is moved: one that failed late is deleted at once", q.letters, letters, have), longer,
+		}
+	case q.live.LetterRetention <= q.live.Retention:
+		return Fact{
+			Warning, "redrive", fmt.Sprintf("%s keeps letters for %s, no longer than the queue its messages (%s): one that failed late has "+
+				"little time left", q.letters, letters, have), longer + ", or less on the queue, or letters=dynamodb:TABLE, which has no limit",
+		}
+	}
+	return Fact{OK, "redrive", fmt.Sprintf("%s keeps letters for %s, longer than the queue its messages (%s)", q.letters, letters, have), ""}
+}
+
+func (q *sqsQueue) polling() Fact {
+	if q.short {
+		return Fact{
+			Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
+				"messages are there", "wait=20s in the URL",
+		}
+	}
+	f := Fact{OK, "polling", "receives wait for messages", ""}
+	if q.live.Wait == 0 {
+		f.Detail = "receives of semel wait for messages; those of others do not, because the queue's own wait is 0"
+	}
+	return f
+}
+
+// dedup is about what the service calls exactly-once processing.
+func (q *sqsQueue) dedup() Fact {
+	if q.live.ContentDedup {
+		return Fact{
+			Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
+				"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own",
+		}
+	}
+	return Fact{
+		OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
+			"the record is", "",
+	}
+}

@@ -1,0 +1,176 @@
+package open
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/semel-dev/semel/adapters/aws/dynamodb"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+var dynamoKind = &kind{
+	schemes: []string{"dynamodb"}, parse: parseDynamo, open: openDynamo, noQueues: "DynamoDB has no queues", params: dynamoParams,
+	migrate: migrateDynamo, schema: dynamoSchema,
+}
+
+// dynamoDB is a table with records.
+type dynamoDB struct {
+	t      Target
+	client *awsdynamodb.Client
+	o      dynamodb.Options
+}
+
+func openDynamo(ctx context.Context, t Target, o Options) (Database, error) {
+	d, err := connectDynamo(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if o.Committers > 1 {
+		d.o.Parallel = max(d.o.Parallel, 32*o.Committers)
+	}
+	return d, nil
+}
+
+func connectDynamo(ctx context.Context, t Target) (*dynamoDB, error) {
+	o, err := t.aws.layout("store")
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := t.aws.load(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &dynamoDB{t: t, client: awsdynamodb.NewFromConfig(cfg), o: o}, nil
+}
+
+// missingTable is what to do about a table that does not exist.
+func missingTable(t Target) string {
+	return fmt.Sprintf("semel migrate --store '%s' makes it; or mend its name, the region or the endpoint", t.Shown)
+}
+
+// Queue is not reached: a Set asks HasQueues before.
+func (d *dynamoDB) Queue(context.Context, string, time.Duration) (driver.Queue, error) {
+	return nil, d.t.HasQueues("queue")
+}
+
+// openTable bounds the first look at a table, which is repeated when nothing answers: a place that is wrong is to be told
+// soon, an outage later is waited out.
+const openTable = 5 * time.Second
+
+// Store opens the table, which has to exist and to have the keys that the URL says.
+func (d *dynamoDB) Store(ctx context.Context) (driver.Store, error) {
+	first, cancel := context.WithTimeout(ctx, openTable)
+	defer cancel()
+	st, err := dynamodb.Open(first, d.client, d.t.aws.name, d.o)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, awsError(d.t, "open", err, missingTable(d.t))
+	}
+	return st, nil
+}
+
+// Queues is not reached: a Set asks HasQueues before.
+func (d *dynamoDB) Queues(context.Context) ([]string, error) { return nil, d.t.HasQueues("queue") }
+
+// Close has nothing to close: the SDK's connections end by themselves.
+func (d *dynamoDB) Close() error { return nil }
+
+// createTable bounds the wait for a new table: it takes some ten seconds.
+const createTable = 2 * time.Minute
+
+// migrateDynamo makes the table, where it is not there. Its schema has one version: what records need besides the keys, each
+// item says itself.
+func migrateDynamo(ctx context.Context, t Target) (from, to int, err error) {
+	d, err := connectDynamo(ctx, t)
+	if err != nil {
+		return 0, 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, createTable)
+	defer cancel()
+	_, err = d.client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &t.aws.name})
+	missing := (*types.ResourceNotFoundException)(nil)
+	made := errors.As(err, &missing)
+	err = dynamodb.Create(ctx, d.client, t.aws.name, dynamodb.CreateOptions{Options: d.o})
+	if err != nil {
+		return 0, 0, awsError(t, "migrate", err, "")
+	}
+	if !made {
+		from = 1
+	}
+	return from, 1, nil
+}
+
+// keys are the names that a table is made with.
+type keys struct{ partition, sort, ttl, gate string }
+
+// keysOf fills in the defaults of a layout, as the adapter does.
+func keysOf(o dynamodb.Options) keys {
+	l := o.Layout
+	k := keys{partition: l.PartitionKey, sort: l.SortKey, ttl: l.TTL, gate: o.GateKey}
+	prefix := l.Prefix
+	if k.partition == "" {
+		k.partition, k.sort = "pk", "sk"
+	} else if prefix == "" {
+		prefix = "semel_"
+	}
+	if k.ttl == "" {
+		k.ttl = prefix + "ttl"
+	}
+	if k.gate == "" {
+		k.gate = k.partition
+	}
+	return k
+}
+
+// dynamoSchema is the requests that make the table, as aws dynamodb create-table and update-time-to-live take them.
+func dynamoSchema(t Target) (string, error) {
+	o, err := t.aws.layout("store")
+	if err != nil {
+		return "", err
+	}
+	k := keysOf(o)
+	type request map[string]any
+	table := func(name, partition, sort string) request {
+		attributes := []request{{"AttributeName": partition, "AttributeType": "S"}}
+		schema := []request{{"AttributeName": partition, "KeyType": "HASH"}}
+		if sort != "" {
+			attributes = append(attributes, request{"AttributeName": sort, "AttributeType": "S"})
+			schema = append(schema, request{"AttributeName": sort, "KeyType": "RANGE"})
+		}
+		return request{"TableName": name, "BillingMode": "PAY_PER_REQUEST", "AttributeDefinitions": attributes, "KeySchema": schema}
+	}
+	ttl := func(name string) request {
+		return request{"TableName": name, "TimeToLiveSpecification": request{"AttributeName": k.ttl, "Enabled": true}}
+	}
+	requests := []request{{"CreateTable": table(t.aws.name, k.partition, k.sort)}, {"UpdateTimeToLive": ttl(t.aws.name)}}
+	if o.Gate != "" {
+		requests = append(requests, request{"CreateTable": table(o.Gate, k.gate, "")}, request{"UpdateTimeToLive": ttl(o.Gate)})
+	}
+	b, err := json.MarshalIndent(requests, "", "  ")
+	return string(b) + "\n", err
+}
+
+// openLetterTable keeps the letters of a queue in a table, where they stay until a person is done with them.
+func openLetterTable(ctx context.Context, cfg aws.Config, t Target, queue, table string) (driver.LetterBox, error) {
+	client := awsdynamodb.NewFromConfig(cfg)
+	if _, err := client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &table}); err != nil {
+		at := t
+		at.Shown = "dynamodb://" + table
+		return nil, awsError(at, "open the letters of "+t.Shown+" in", err, missingTable(at))
+	}
+	box, err := dynamodb.Letters(client, table, queue, dynamodb.Options{})
+	if err != nil {
+		return nil, output.Usage("--queue: letters=dynamodb:%s: %w", table, err)
+	}
+	return box, nil
+}

@@ -1,0 +1,208 @@
+package simulate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/semel-dev/semel"
+)
+
+// Worker is the simulated handler of one process.
+type Worker struct {
+	k     Knobs
+	log   *slog.Logger
+	plain ledger
+	// runs counts the runs of this process, for every LongEvery-th.
+	runs atomic.Int64
+	turn turn
+	ran  *ran
+	// die ends the process; tests watch it.
+	die func()
+}
+
+// New makes the handler of knobs that were checked. Close it.
+func New(k Knobs, log *slog.Logger) (*Worker, error) {
+	w := &Worker{k: k, log: log, ran: newRan(), die: kill}
+	if w.k.Seed == 0 && k.CrashRate > 0 {
+		w.k.Seed = rand.Uint64() | 1
+		log.Info("simulation", "seed", w.k.Seed)
+	}
+	if !k.Transactional && k.Ledger != "" {
+		file, err := openFile(k.Ledger)
+		if err != nil {
+			return nil, err
+		}
+		w.plain = file
+	}
+	return w, nil
+}
+
+// Close closes the ledger.
+func (w *Worker) Close() error {
+	if w.plain == nil {
+		return nil
+	}
+	return w.plain.close()
+}
+
+// Attach makes cfg consume with this handler: it sets the handler, wraps the queue where the process is to die before a
+// delete, and observes. Effects say how a transactional effect is queued; nil for plain ones.
+func (w *Worker) Attach(cfg *semel.Config, effects semel.Handler) {
+	cfg.Handler = effects
+	if effects == nil {
+		cfg.Handler = semel.HandlerFunc(w.Handle)
+	}
+	if w.k.CrashAfterReceive || w.k.CrashAfterSideEffect && w.k.Transactional {
+		cfg.Queue = &mortalQueue{Queue: cfg.Queue, ran: w.ran, die: w.dieAt}
+	}
+	if w.k.OneByOne() {
+		cfg.Concurrency = 1
+	}
+	cfg.Events = semel.Tee(cfg.Events, semel.Events{Delivery: w.observe})
+}
+
+// Handle is one run with a plain effect.
+func (w *Worker) Handle(ctx context.Context, a *semel.Attempt) error {
+	if w.k.OneByOne() {
+		if err := w.turn.take(ctx, a.ID); err != nil {
+			return err
+		}
+	}
+	if err := w.Work(ctx, a); err != nil {
+		return err
+	}
+	if w.plain != nil {
+		if err := w.plain.add(w.Effect(a)); err != nil {
+			return err
+		}
+	}
+	if w.k.CrashAfterSideEffect && a.Number == 1 {
+		w.dieAt("after the effect, before its record", a.Key.Raw)
+	}
+	w.ran.note(a.ID)
+	return nil
+}
+
+// Queued is one run whose effect add queues, to be committed with the record.
+func (w *Worker) Queued(ctx context.Context, a *semel.Attempt, add func(Effect)) error {
+	if err := w.Work(ctx, a); err != nil {
+		return err
+	}
+	add(w.Effect(a))
+	w.ran.note(a.ID)
+	return nil
+}
+
+// Statements is the transactional handler of stores that speak SQL.
+func (w *Worker) Statements() semel.Handler {
+	return semel.InTx(func(ctx context.Context, tx *semel.Statements, a *semel.Attempt) error {
+		return w.Queued(ctx, a, func(e Effect) {
+			// Literals, because SQLite and PostgreSQL do not share a way to write parameters.
+			tx.ExecRows(1, fmt.Sprintf("INSERT INTO %s (effect_key, message_key, message_id, attempt, token, pid, at) VALUES (%s, %s, %s, %d, %d, %d, %s)",
+				w.k.Ledger, quote(e.EffectKey), quote(e.Key), quote(e.MessageID), e.Attempt, e.Token, e.PID, quote(e.At.Format(time.RFC3339Nano))))
+		})
+	})
+}
+
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(s, "\x00", ""), "'", "''") + "'"
+}
+
+// Work is the part of a run before its effect.
+func (w *Worker) Work(ctx context.Context, a *semel.Attempt) error {
+	length := w.length(a)
+	w.log.Info("start", "id", a.Key.Raw, "sleep", length.Seconds(), "attempt", a.Number)
+	if w.k.Reject != "" && strings.Contains(string(a.Body), w.k.Reject) {
+		err := fmt.Errorf("rejected: the payload has %q", w.k.Reject)
+		if w.k.RetryRejected {
+			return semel.NotApplied(err)
+		}
+		return semel.Permanent(err)
+	}
+	if crash, at := w.fate(a); crash {
+		if err := pause(ctx, time.Duration(at*float64(length))); err != nil {
+			return err
+		}
+		w.dieAt("in the work, before the effect", a.Key.Raw)
+	}
+	return pause(ctx, length)
+}
+
+// length is how long a message works.
+func (w *Worker) length(a *semel.Attempt) time.Duration {
+	n := w.runs.Add(1)
+	var body struct {
+		Sleep *float64 `json:"sleep"`
+	}
+	if json.Unmarshal(a.Body, &body) == nil && body.Sleep != nil && *body.Sleep >= 0 && *body.Sleep < 1e9 {
+		return time.Duration(*body.Sleep * float64(time.Second))
+	}
+	if w.k.LongEvery > 0 && n%int64(w.k.LongEvery) == 0 {
+		return w.k.LongSleep
+	}
+	return w.k.SleepMin + time.Duration(rand.Float64()*float64(w.k.SleepMax-w.k.SleepMin))
+}
+
+// fate tells whether the process dies in this run, and at which share of the work. It follows from the seed and the key,
+// so that the same messages meet the same crashes whatever process gets them, and however often.
+func (w *Worker) fate(a *semel.Attempt) (crash bool, at float64) {
+	if w.k.CrashRate == 0 || a.Number != 1 {
+		return false, 0
+	}
+	b := binary.BigEndian.AppendUint64(nil, w.k.Seed)
+	sum := sha256.Sum256(append(b, a.Key.Raw...))
+	share := func(b []byte) float64 { return float64(binary.BigEndian.Uint64(b)>>11) / (1 << 53) }
+	return share(sum[:8]) < w.k.CrashRate, share(sum[8:16])
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return semel.NotApplied(context.Cause(ctx)) // nothing happened yet
+	}
+}
+
+// observe tells the story of a message in the words of the experiments.
+func (w *Worker) observe(e semel.Event) {
+	if e.Kind != semel.EventDecided {
+		return
+	}
+	switch e.Decision {
+	case semel.Executed:
+		w.log.Info("completed", "id", e.Key.Raw)
+	case semel.Replayed:
+		w.log.Info("duplicate_skipped", "id", e.Key.Raw, "cause", string(e.Cause), "status", "success")
+	case semel.BusyDeferred:
+		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "action", "requeued")
+	}
+	w.turn.pass(e.MessageID)
+	w.ran.forget(e.MessageID)
+}
+
+// dieAt ends the process as a crash does: nothing is flushed, nothing given back.
+func (w *Worker) dieAt(where, key string) {
+	w.log.Warn("crash", "where", where, "id", key, "pid", os.Getpid())
+	w.die()
+}
+
+// kill is the end.
+func kill() {
+	p, err := os.FindProcess(os.Getpid())
+	if err == nil && p.Kill() == nil {
+		select {} // the signal is on its way
+	}
+	os.Exit(137)
+}

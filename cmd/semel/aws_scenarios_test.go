@@ -123,7 +123,7 @@ func TestS4_01_S4_14_FiftyMessagesOfOneKeyAreOneEffect(t *testing.T) {
 }
 
 // TestS4_15 has three processes, one of which is killed every now and then from outside.
-func TestS4_15_FM01_TwoHundredMessagesAndWorkersThatAreKilled(t *testing.T) {
+func TestS4_15_FM05_TwoHundredMessagesAndWorkersThatAreKilled(t *testing.T) {
 	c := newCloud(t, 1000)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

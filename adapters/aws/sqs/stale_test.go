@@ -47,9 +47,9 @@ func TestFM18_StaleHandleHitsNobody(t *testing.T) {
 	b.settle(driver.Applied, driver.Settlement{Receipt: holder.Receipt})
 }
 
-// TestFM19_RetryWithoutAnswer: a change of visibility that was applied, and whose answer is lost, must not be repeated
+// TestFM18_RetryWithoutAnswer: a change of visibility that was applied, and whose answer is lost, must not be repeated
 // when the message may be somebody else's.
-func TestFM19_RetryWithoutAnswer(t *testing.T) {
+func TestFM18_RetryWithoutAnswer(t *testing.T) {
 	f := after("ChangeMessageVisibilityBatch", 1)
 	b := newBench(t, setup{frozen: true, wrap: wrapOf(f)})
 	b.send(driver.Message{ID: "m"})

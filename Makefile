@@ -2,7 +2,10 @@
 # the workspace fetch what they pin through the Go module proxy, once. Tests that need a PostgreSQL or Redis take the one
 # that SEMEL_TEST_POSTGRES or SEMEL_TEST_REDIS names, else the one on the usual port of this machine, else they start one
 # of their own from the installed binaries. SEMEL_SKIP=postgres,redis goes without, and says so. The tests of a full disk
-# mount a file system, which takes root: SEMEL_SKIP=tmpfs goes without them.
+# mount a file system, which takes root: SEMEL_SKIP=tmpfs goes without them. The tests on AWS need nothing: SQS and DynamoDB
+# are fakes in the process. Where moto_server is in PATH (pip install 'moto[server]') tests start one of their own and ask it
+# the same; SEMEL_SKIP=moto goes without. One test takes the aws command when it is there. DynamoDB Local is asked where
+# SEMEL_TEST_DYNAMODB has its URL. What was left out of these says SKIPPED, NOT PASSED, which TESTFLAGS=-v shows.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

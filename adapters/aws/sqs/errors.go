@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -76,10 +77,21 @@ func regionOf(c Client) (region string, missing bool) {
 	return opts.Region, opts.Region == ""
 }
 
-// certain reports that a call that answered err changed nothing: the service refused it.
+// certain reports that a call that answered err changed nothing: the service refused it, or never saw it whole.
 func certain(err error) bool {
+	var broke *net.OpError
+	if errors.As(err, &broke) && (broke.Op == "dial" || broke.Op == "write") {
+		return true
+	}
 	var re *smithyhttp.ResponseError
 	return codeOf(err) != "" && errors.As(err, &re) && re.HTTPStatusCode() < http.StatusInternalServerError
+}
+
+// brokeWriting reports a connection that broke before the request was written: the server had closed it while it was idle.
+// net/http repeats no POST whose body it cannot rewind, and the SDK's it cannot.
+func brokeWriting(err error) bool {
+	var broke *net.OpError
+	return errors.As(err, &broke) && broke.Op == "write"
 }
 
 // staleEntry reports that an entry failed because of its receipt: it has expired, or the message is not in flight any

@@ -246,7 +246,7 @@ func (b *LetterQueue) sort(msgs []types.Message) []*held {
 	var pieces []piece
 	for i := range msgs {
 		in := &msgs[i]
-		if p, ok := b.readPart(in); ok {
+		if p, ok := readPart(in); ok {
 			pieces = append(pieces, p)
 			continue
 		}

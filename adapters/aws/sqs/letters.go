@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -134,6 +133,9 @@ func (b *LetterQueue) read(in *types.Message) driver.Letter {
 	}
 	count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
 	first := millis(in.Attributes["ApproximateFirstReceiveTimestamp"])
+	if from := in.Attributes["DeadLetterQueueSourceArn"]; from != "" {
+		m.Queue = from[strings.LastIndexByte(from, ':')+1:] // several queues may have one place for letters
+	}
 	if identity(m.Headers) == "" && m.ID != "" {
 		// Sent again the message gets another id. Where its id was its key, this keeps it.
 		h := map[string]string{"idempotency-key": m.ID}
@@ -174,44 +176,52 @@ type piece struct {
 	text, handle string
 }
 
-func (b *LetterQueue) readPart(in *types.Message) (p piece, ok bool) {
+// readPart reads a piece; false for a message that only looks like one.
+func readPart(in *types.Message) (p piece, ok bool) {
 	text := deref(in.MessageAttributes[attrPart].StringValue)
 	if text == "" {
 		return p, false
 	}
-	if err := json.Unmarshal([]byte(text), &p.pieceMeta); err != nil || p.Letter == "" || p.Of < 1 {
+	if err := json.Unmarshal([]byte(text), &p.pieceMeta); err != nil || p.Letter == "" || p.Number < 0 || p.Number >= p.Of {
 		return p, false
 	}
 	p.text, p.handle = deref(in.Body), deref(in.ReceiptHandle)
 	return p, true
 }
 
+// setOf is one writing of a letter. Nothing here is as large as a piece says: anybody may have sent it.
+type setOf struct {
+	letter, set string
+	of          int
+}
+
 // join puts pieces together. A writing of which pieces are missing was never finished, or a piece is elsewhere just now:
 // it is no letter, and goes with its letter.
 func (b *LetterQueue) join(byID map[string]*held, pieces []piece) {
-	sets := map[string][]string{}
+	sets := map[setOf]map[int]string{}
 	for _, p := range pieces {
-		if sets[p.Set] == nil {
-			sets[p.Set] = make([]string, p.Of)
+		k := setOf{p.Letter, p.Set, p.Of}
+		if sets[k] == nil {
+			sets[k] = map[int]string{}
 		}
-		if s := sets[p.Set]; p.Number < len(s) {
-			s[p.Number] = p.text
-		}
-	}
-	done := map[string]bool{}
-	for _, p := range pieces {
+		sets[k][p.Number] = p.text
 		h := byID[p.Letter]
 		if h == nil {
 			h = &held{Letter: driver.Letter{ID: p.Letter, DeadAt: p.DeadAt}}
 			byID[p.Letter] = h
 		}
 		h.handles = append(h.handles, p.handle)
-		if done[p.Set] {
+	}
+	for k, texts := range sets {
+		if len(texts) < k.of {
 			continue
 		}
-		done[p.Set] = true
+		var all strings.Builder
+		for n := range k.of {
+			all.WriteString(texts[n])
+		}
 		var w wholeLetter
-		if slices.Contains(sets[p.Set], "") || json.Unmarshal([]byte(strings.Join(sets[p.Set], "")), &w) != nil {
+		if err := json.Unmarshal([]byte(all.String()), &w); err != nil || w.Meta.ID != k.letter {
 			continue
 		}
 		b.add(byID, w.Meta.letter(driver.Message{ID: w.ID, Group: w.Group, Headers: w.Headers, Body: w.Body}))
@@ -220,19 +230,21 @@ func (b *LetterQueue) join(byID map[string]*held, pieces []piece) {
 
 // returnPart carries a piece of a letter, which a redrive by the provider brought into the queue itself, back to the
 // letters: alone it is no message.
-func (q *Queue) returnPart(ctx context.Context, in *types.Message, rc *receipt) {
+func (q *Queue) returnPart(ctx context.Context, in *types.Message) {
+	id := deref(in.MessageId)
 	box, ok := q.box.(*LetterQueue)
 	if !ok {
 		q.o.Logger.Warn("a piece of a letter came, and the queue has no letter queue to bring it back to", "queue", q.name,
-			"message_id", rc.id)
+			"message_id", id)
 		return
 	}
 	text := deref(in.MessageAttributes[attrPart].StringValue)
 	o := box.outgoing(packed{body: deref(in.Body), attrs: map[string]string{attrPart: text}}, "a piece of a letter")
 	err := box.q.post(ctx, []outgoing{o})
 	if err == nil {
+		rc := &receipt{q: q, id: id, handle: deref(in.ReceiptHandle)}
 		err = q.remove(ctx, []change{{rc: rc}}, make([]driver.Outcome, 1))
 	}
 	q.o.Logger.Warn("a piece of a letter was redriven: brought back to the letters; redrive the letter with semel", "queue", q.name,
-		"letters", box.q.name, "message_id", rc.id, "err", err)
+		"letters", box.q.name, "message_id", id, "err", err)
 }

@@ -199,7 +199,8 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 	if box, ok := q.box.(*LetterQueue); ok && box.q.is.retention > 0 {
 		f.Caveats = append(f.Caveats,
-			fmt.Sprintf("letters are kept in queue %s, which drops them after %v", box.q.name, box.q.is.retention))
+			fmt.Sprintf("letters are kept in queue %s, which drops them after %s", box.q.name,
+				driver.DurationText(box.q.is.retention)))
 	}
 	return f
 }

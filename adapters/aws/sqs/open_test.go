@@ -169,7 +169,7 @@ func TestCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := q.Features(); !f.Orders || !f.DeadLetters || q.MaxReceive() != 5 || q.visible != time.Minute || len(f.Caveats) != 1 ||
-		!strings.Contains(f.Caveats[0], "336h") {
+		!strings.Contains(f.Caveats[0], "drops them after 14 days") {
 		t.Errorf("features %+v, max receive %d, visibility %v", f, q.MaxReceive(), q.visible)
 	}
 	_, err = Create(t.Context(), client, "shop", CreateOptions{FIFO: true, Visibility: time.Hour})

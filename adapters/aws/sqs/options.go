@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/semel-dev/semel/driver"
@@ -104,6 +107,15 @@ func seconds(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second)
 }
 
-// once turns the SDK's own repetitions off: a receive that is repeated hides what the first one got, and a change of
-// visibility that is repeated hits whoever holds the message by then.
-func once(o *awssqs.Options) { o.RetryMaxAttempts = 1 }
+// once turns the SDK's own repetitions off but for requests of which nothing was sent: a receive that is repeated hides
+// what the first one got, and a change of visibility that is repeated hits whoever holds the message by then.
+func once(o *awssqs.Options) { o.Retryer = unsentOnly }
+
+var unsentOnly = retry.NewStandard(func(o *retry.StandardOptions) {
+	o.MaxAttempts = 3
+	o.RateLimiter = ratelimit.None
+	o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+	o.Retryables = []retry.IsErrorRetryable{retry.IsErrorRetryableFunc(func(err error) aws.Ternary {
+		return aws.BoolTernary(brokeWriting(err))
+	})}
+})

@@ -140,32 +140,71 @@ func (q *Queue) keepAttempt(id string, until time.Time) {
 	q.attempt = attempt{id: id, until: until}
 }
 
-// accept makes deliveries of messages; those whose time has not come are hidden again.
+// accept makes deliveries of messages. Those whose time has not come are hidden again; of a FIFO queue's group those that
+// came behind such a one are put back, and SQS holds them behind it.
 func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Time) []driver.Delivery {
 	now := q.o.clock()
+	if len(msgs) > 0 && !now.Before(until) {
+		q.tooLate(len(msgs))
+		return nil
+	}
 	var out []driver.Delivery
+	var parts []*types.Message
 	var early []change
+	behind := map[string]bool{}
 	for i := range msgs {
 		in := &msgs[i]
-		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, until: until}
-		if _, ok := in.MessageAttributes[attrPart]; ok {
-			q.returnPart(ctx, in, rc)
+		if _, ok := readPart(in); ok {
+			parts = append(parts, in)
 			continue
 		}
+		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, until: until}
+		group := in.Attributes["MessageGroupId"]
 		if due := millis(deref(in.MessageAttributes[attrDue].StringValue)); due.After(now) {
 			early = append(early, change{rc: rc, seconds: seconds(min(due.Sub(now), maxVisible-time.Minute))})
+			behind[group] = q.is.fifo
+			continue
+		}
+		if behind[group] {
+			early = append(early, change{rc: rc, action: driver.Defer})
 			continue
 		}
 		m := q.unpack(in)
 		rc.id = m.ID
 		count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
-		out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: count, Visible: max(until.Sub(now), 0)})
+		out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: count})
 	}
-	if len(early) > 0 {
-		if err := q.changeAll(ctx, early); err != nil {
-			// They come back when their visibility ends, and are looked at again.
-			q.o.Logger.Warn("messages that are not due could not be hidden", "queue", q.name, "messages", len(early), "err", err)
-		}
+	q.putAside(ctx, early, parts)
+	left := until.Sub(q.o.clock())
+	if left <= 0 && len(out) > 0 {
+		q.tooLate(len(out))
+		return nil
+	}
+	for i := range out {
+		out[i].Visible = left
 	}
 	return out
+}
+
+// tooLate reports deliveries that are not ours any more when they get here. They come again.
+func (q *Queue) tooLate(n int) {
+	q.o.Logger.Warn("messages came when their visibility had ended: this machine stood still, or a call took very long",
+		"queue", q.name, "messages", n, "visibility", q.visible)
+}
+
+// putAside hides what is not to be handled now, and brings pieces of letters back. A receive that was cancelled does that
+// too.
+func (q *Queue) putAside(ctx context.Context, early []change, parts []*types.Message) {
+	if len(early)+len(parts) == 0 {
+		return
+	}
+	ctx, cancel := q.bounded(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := q.changeAll(ctx, early); err != nil {
+		// They come back when their visibility ends, and are looked at again.
+		q.o.Logger.Warn("messages that are not due could not be hidden", "queue", q.name, "messages", len(early), "err", err)
+	}
+	for _, in := range parts {
+		q.returnPart(ctx, in)
+	}
 }

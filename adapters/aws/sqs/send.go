@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,7 +86,8 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 			o.dedup = sent.ID
 		}
 	}
-	if o.packed, err = pack(&sent, o.group != m.Group, extra); err != nil {
+	named := o.group == m.Group && !strings.HasPrefix(m.Group, ungrouped) // the MessageGroupId says it
+	if o.packed, err = pack(&sent, !named, extra); err != nil {
 		return o, err
 	}
 	if n := o.size(); n > q.is.maxSize {
@@ -200,7 +202,7 @@ func (q *Queue) postOnce(ctx context.Context, batch []outgoing) (rest []outgoing
 	left := slices.Clone(batch)
 	done := make([]bool, len(batch))
 	for i := range res.Successful {
-		if n, err := strconv.Atoi(deref(res.Successful[i].Id)); err == nil && n >= 0 && n < len(done) {
+		if n, ok := entryOf(res.Successful[i].Id, len(done)); ok {
 			done[n] = true
 		}
 	}
@@ -209,7 +211,7 @@ func (q *Queue) postOnce(ctx context.Context, batch []outgoing) (rest []outgoing
 	for i := range res.Failed {
 		e := &res.Failed[i]
 		what := "a message"
-		if n, err := strconv.Atoi(deref(e.Id)); err == nil && n >= 0 && n < len(batch) {
+		if n, ok := entryOf(e.Id, len(batch)); ok {
 			what = batch[n].what
 		}
 		lasting = lasting || refusedEntry(e)

@@ -255,9 +255,9 @@ func (q *Queue) remove(ctx context.Context, cs []change, out []driver.Outcome) e
 		return q.whole("DeleteMessageBatch", cs, out, err)
 	}
 	for i := range res.Successful {
-		if c, ok := entryOf(cs, res.Successful[i].Id); ok {
-			c.rc.spend(c.action)
-			out[c.at] = driver.Applied
+		if n, ok := entryOf(res.Successful[i].Id, len(cs)); ok {
+			cs[n].rc.spend(cs[n].action)
+			out[cs[n].at] = driver.Applied
 		}
 	}
 	return q.entries("DeleteMessageBatch", cs, out, res.Failed)
@@ -284,15 +284,34 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 		}
 		return q.whole("ChangeMessageVisibilityBatch", cs, out, err)
 	}
+	back := q.o.clock()
+	answered := make([]bool, len(cs))
 	for i := range res.Successful {
-		c, ok := entryOf(cs, res.Successful[i].Id)
+		n, ok := entryOf(res.Successful[i].Id, len(cs))
 		if !ok {
 			continue
 		}
-		if out[c.at] = driver.Applied; c.extends {
-			c.rc.extend(sent.Add(time.Duration(c.seconds) * time.Second))
-		} else {
+		answered[n] = true
+		c := &cs[n]
+		switch until := sent.Add(time.Duration(c.seconds) * time.Second); {
+		case !c.extends:
+			out[c.at] = driver.Applied
 			c.rc.spend(c.action)
+		case c.rc.extend(until, back):
+			out[c.at] = driver.Applied
+		default:
+			out[c.at] = driver.Lost
+			q.stale(c.rc, c.what(), "it was answered when the time of the delivery was over")
+		}
+	}
+	for i := range res.Failed {
+		if n, ok := entryOf(res.Failed[i].Id, len(cs)); ok {
+			answered[n] = res.Failed[i].SenderFault
+		}
+	}
+	for i := range cs {
+		if !answered[i] { // also an entry that failed by the service's fault may have been carried out
+			cs[i].rc.shorten(sent.Add(time.Duration(cs[i].seconds) * time.Second))
 		}
 	}
 	return q.entries("ChangeMessageVisibilityBatch", cs, out, res.Failed)
@@ -313,10 +332,16 @@ func (rc *receipt) spend(a driver.Action) {
 	rc.settled = a + 1
 }
 
-func (rc *receipt) extend(until time.Time) {
+// extend notes an extension that was confirmed at back. SQS confirms also one that came too late, and did nothing, or hit
+// another holder: so it counts only when all of it happened while the delivery was ours. Else extend answers false.
+func (rc *receipt) extend(until, back time.Time) bool {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
+	if !back.Before(rc.until) {
+		return false
+	}
 	rc.until = until
+	return true
 }
 
 // shorten notes that the message may be visible from then on: a change without an answer may have been applied, and
@@ -331,12 +356,10 @@ func (rc *receipt) shorten(until time.Time) {
 
 func entryID(i int) *string { s := strconv.Itoa(i); return &s }
 
-func entryOf(cs []change, id *string) (*change, bool) {
+// entryOf is which of n entries an answer is about.
+func entryOf(id *string, n int) (int, bool) {
 	i, err := strconv.Atoi(deref(id))
-	if err != nil || i < 0 || i >= len(cs) {
-		return nil, false
-	}
-	return &cs[i], true
+	return i, err == nil && i >= 0 && i < n
 }
 
 // entries judges what failed of a batch: Lost because of the receipt, else Unknown.
@@ -344,10 +367,11 @@ func (q *Queue) entries(op string, cs []change, out []driver.Outcome, failed []t
 	var errs []error
 	for i := range failed {
 		e := &failed[i]
-		c, ok := entryOf(cs, e.Id)
+		n, ok := entryOf(e.Id, len(cs))
 		if !ok {
 			continue
 		}
+		c := &cs[n]
 		if staleEntry(e) {
 			out[c.at] = driver.Lost
 			q.stale(c.rc, c.what(), deref(e.Message))

@@ -140,9 +140,11 @@ func (p *packed) headers(h map[string]string, rest restOf) error {
 	return err
 }
 
-// reserved names are this package's own; a header of that name travels among the rest.
-func reserved(name string) bool {
-	switch strings.ToLower(name) {
+// reserved names are this package's own in any spelling; a header of that name travels among the rest.
+func reserved(name string) bool { return ours(strings.ToLower(name)) }
+
+func ours(name string) bool {
+	switch name {
 	case attrID, attrGroup, attrHeaders, attrEncoding, attrDue, attrLetter, attrPart:
 		return true
 	}
@@ -208,7 +210,7 @@ func (q *Queue) unpack(in *types.Message) driver.Message {
 	h := map[string]string{}
 	for name, v := range in.MessageAttributes {
 		switch {
-		case reserved(name):
+		case ours(name):
 		case strings.HasPrefix(deref(v.DataType), "Binary"):
 			h[name] = base64.StdEncoding.EncodeToString(v.BinaryValue)
 		default:

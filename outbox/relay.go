@@ -18,7 +18,8 @@ const HeaderID = "message-id"
 
 // Config of a [Relay]. From and one of To and Route are required.
 type Config struct {
-	// From is the outbox. It has to keep messages of a group in order, to delay, to extend and to keep letters.
+	// From is the outbox. It has to keep messages of a group in order, to delay, to extend and to keep letters. Where one
+	// Receive hands out several of a group (driver.QueueFeatures.Runs) they are published one after the other.
 	From driver.Queue
 	// To takes all messages.
 	To driver.Sender

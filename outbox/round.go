@@ -30,6 +30,8 @@ type item struct {
 	out  driver.Message
 	fate fate
 	err  error
+	// tried: this round had it published, or gave that up.
+	tried bool
 }
 
 // round is one batch in hand.
@@ -55,11 +57,13 @@ func (r *Relay) round(ctx context.Context, ds []driver.Delivery) {
 	for _, it := range x.items {
 		r.prepare(it)
 	}
-	for _, part := range x.parts() {
-		if ctx.Err() != nil {
-			break // the rest is given back
+	for wave := x.wave(); len(wave) > 0; wave = x.wave() {
+		for _, part := range parts(wave) {
+			if ctx.Err() != nil {
+				break // the rest is given back
+			}
+			x.publish(ctx, part)
 		}
-		x.publish(ctx, part)
 	}
 	x.hold.end()
 	x.judge()
@@ -104,14 +108,29 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// parts are the messages to be sent, by sender, each part in the order of the queue.
-func (x *round) parts() [][]*item {
+// wave is what is published next: of each group the first that this round has not tried, if all before it were accepted.
+// A queue that keeps order hands out one message of a group at a time, or several one behind the other
+// (driver.QueueFeatures.Runs): what stands behind one that was not accepted is given back.
+func (x *round) wave() (wave []*item) {
+	stop := map[string]bool{}
+	for _, it := range x.items {
+		switch {
+		case it.Group != "" && stop[it.Group]:
+		case it.tried || it.fate != unsent: // Route refused it before it was tried
+			stop[it.Group] = it.fate != accepted
+		default:
+			it.tried, stop[it.Group] = true, true
+			wave = append(wave, it)
+		}
+	}
+	return wave
+}
+
+// parts are the messages of a wave, by sender, each part in the order of the queue.
+func parts(wave []*item) [][]*item {
 	var parts [][]*item
 	at := map[driver.Sender]int{}
-	for _, it := range x.items {
-		if it.fate != unsent {
-			continue
-		}
+	for _, it := range wave {
 		i, ok := at[it.to]
 		if !ok {
 			i = len(parts)
@@ -123,7 +142,7 @@ func (x *round) parts() [][]*item {
 }
 
 // publish sends messages to one sender. A batch that is refused is sent again without the message that the sender named,
-// else one by one: a queue that keeps order hands out one message of a group at a time, so that order is kept all the same.
+// else one by one: a wave has one message of a group, so that order is kept all the same.
 func (x *round) publish(ctx context.Context, part []*item) {
 	for part = x.held(part); len(part) > 0; part = x.held(part) {
 		err := x.send(part)
@@ -233,7 +252,8 @@ func (x *round) judge() {
 func (x *round) settle(ctx context.Context) {
 	var ss []driver.Settlement
 	var of []*item
-	for _, it := range x.items {
+	for _, it := range slices.Backward(x.items) {
+		// The last of a group is given back first: those before it, which are still held, keep others from it.
 		if it.fate != lost {
 			ss, of = append(ss, x.settlement(it)), append(of, it)
 		} else {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -111,7 +111,7 @@ func (c *Consumer) assumptions() []string {
 	if c.cfg.AllowUnkeyed {
 		a = append(a, "messages without a key run unprotected")
 	}
-	return append(a, fmt.Sprintf("duplicates come within %s", days(c.cfg.Retention)))
+	return append(a, fmt.Sprintf("duplicates come within %s", driver.DurationText(c.cfg.Retention)))
 }
 
 // weaknesses are what an adapter says of its own server. One that is not durable and does not say why keeps nothing.
@@ -123,12 +123,4 @@ func weaknesses(durable bool, caveats []string, keepsNothing, loses string) []st
 		return []string{keepsNothing}
 	}
 	return append([]string{loses}, caveats...)
-}
-
-// days prints a long duration as people do.
-func days(d time.Duration) string {
-	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%d days", d/(24*time.Hour))
-	}
-	return d.String()
 }

@@ -68,7 +68,8 @@ func (s *Store) Features() driver.StoreFeatures {
 			"process saw its record unchanged for the whole lease, so a key whose worker died is taken over a lease later")
 	} else {
 		f.Caveats = append(f.Caveats, fmt.Sprintf("DynamoDB has no clock of its own: the workers' clocks have to agree within "+
-			"%v; where they do not, a run may be taken for dead that is not, and its key is run twice, the late one fenced", s.o.skew()))
+			"%s; where they do not, a run may be taken for dead that is not, and its key is run twice, the late one fenced",
+			driver.DurationText(s.o.skew())))
 	}
 	return f
 }

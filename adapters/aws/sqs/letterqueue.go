@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -32,9 +33,9 @@ type LetterQueue struct {
 	// turn lets one look happen at a time: a second one would miss what the first holds. It is no mutex, because a look
 	// takes calls over the network, and who waits for it waits no longer than its ctx.
 	turn chan struct{}
-	// handles are those of the last look, by letter: a standard queue deletes with the latest handle of a message also
-	// after it was given back.
-	handles map[string][]string
+
+	mu    sync.Mutex
+	known seenBefore
 }
 
 const (
@@ -74,7 +75,7 @@ func openLetterQueue(ctx context.Context, of *Queue, queue string) (*LetterQueue
 
 func newLetterQueue(q *Queue) *LetterQueue {
 	q.visible, q.wait = lookVisible, 0
-	return &LetterQueue{q: q, turn: make(chan struct{}, 1), handles: map[string][]string{}}
+	return &LetterQueue{q: q, turn: make(chan struct{}, 1), known: seenBefore{written: map[string]bool{}}}
 }
 
 // held is a letter with the handles of all messages that are of it.
@@ -90,7 +91,7 @@ func (b *LetterQueue) Letters(ctx context.Context, limit int) ([]driver.Letter, 
 		return nil, fmt.Errorf("list letters: %w", err)
 	}
 	defer b.unlock()
-	all, err := b.look(ctx, nil)
+	all, err := b.look(ctx, nil, lookAgain)
 	if err != nil {
 		return nil, fmt.Errorf("list letters: %w", err)
 	}
@@ -112,7 +113,7 @@ func (b *LetterQueue) Letter(ctx context.Context, id string) (l driver.Letter, o
 		return l, false, fmt.Errorf("read letter %s: %w", id, err)
 	}
 	defer b.unlock()
-	all, err := b.look(ctx, nil)
+	all, err := b.look(ctx, nil, lookAgain)
 	if err != nil {
 		return l, false, fmt.Errorf("read letter %s: %w", id, err)
 	}
@@ -135,25 +136,26 @@ func (b *LetterQueue) PutLetter(ctx context.Context, l driver.Letter) error {
 	if err != nil {
 		return fmt.Errorf("put letter %s: %w", l.ID, err)
 	}
-	if err := b.q.post(ctx, list); err != nil {
+	err = b.q.post(ctx, list)
+	b.noteWritten(l.ID)
+	if err != nil {
 		return fmt.Errorf("put letter %s: %w", l.ID, err)
 	}
 	return nil
 }
 
-// DeleteLetter removes a letter, all copies of it; one that is not there is no error.
+// DeleteLetter removes a letter, all copies of it; one that is not there is no error. What this process saw when it looked
+// last is deleted without another look. SQS may answer success and keep a copy that another process has looked at since:
+// such a letter stays, and as its record has gone on, the next redrive drops it.
 func (b *LetterQueue) DeleteLetter(ctx context.Context, id string) error {
 	if err := b.lock(ctx); err != nil {
 		return fmt.Errorf("delete letter %s: %w", id, err)
 	}
 	defer b.unlock()
-	if known := b.handles[id]; len(known) > 0 && !b.q.is.fifo {
-		delete(b.handles, id)
-		if b.deleteAll(ctx, known) == nil {
-			return nil
-		}
+	if known := b.takeHandles(id); len(known) > 0 && !b.q.is.fifo && b.deleteAll(ctx, known) == nil {
+		return nil
 	}
-	if _, err := b.look(ctx, &id); err != nil {
+	if _, err := b.look(ctx, []string{id}, lookAgain); err != nil {
 		return fmt.Errorf("delete letter %s: %w", id, err)
 	}
 	return nil
@@ -170,51 +172,56 @@ func (b *LetterQueue) lock(ctx context.Context) error {
 
 func (b *LetterQueue) unlock() { <-b.turn }
 
-// look receives everything, deletes the messages of one letter when it is told which, and gives the others back.
-func (b *LetterQueue) look(ctx context.Context, remove *string) ([]*held, error) {
+// look receives everything, deletes the messages of some letters, and gives the others back. A look that deletes keeps no
+// bodies, and finds no letter whole. patience is how often it is repeated while another process holds letters.
+func (b *LetterQueue) look(ctx context.Context, remove []string, patience int) ([]*held, error) {
+	b.beginLook()
 	var msgs []types.Message
-	err := b.gather(ctx, &msgs)
+	whole, err := b.gather(ctx, &msgs, len(remove) > 0, patience)
 	all := b.sort(msgs)
-	clear(b.handles)
 	var gone, back []string
+	known := make(map[string][]string, len(all))
 	for _, h := range all {
-		if remove != nil && h.ID == *remove {
+		if slices.Contains(remove, h.ID) {
 			gone = append(gone, h.handles...)
 			continue
 		}
 		back = append(back, h.handles...)
-		b.handles[h.ID] = h.handles
+		known[h.ID] = h.handles
 	}
 	if len(gone) > 0 {
 		err = errors.Join(err, b.deleteAll(ctx, gone))
 	}
 	b.giveBack(ctx, back)
+	b.endLook(known, whole && err == nil)
 	return all, err
 }
 
-// gather receives until nothing comes any more. What another process holds meanwhile is waited for, for a while.
-func (b *LetterQueue) gather(ctx context.Context, msgs *[]types.Message) error {
+// gather receives until nothing comes any more; all tells that no other process holds any. What another holds is waited
+// for, for a while.
+func (b *LetterQueue) gather(ctx context.Context, msgs *[]types.Message, lean bool, patience int) (all bool, err error) {
 	seen := map[string]int{} // by MessageId: where in msgs
 	for again := 0; ; {
-		n, err := b.gatherOnce(ctx, msgs, seen)
+		n, err := b.gatherOnce(ctx, msgs, seen, lean)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if n > 0 {
 			continue
 		}
 		s, err := b.q.counts(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		// The counts lag behind; a few repetitions are all that they are worth.
-		if again++; s.InFlight <= int64(len(seen)) || again == lookAgain || b.q.o.letterShort {
-			return nil
+		all = s.InFlight <= int64(len(seen))
+		if again++; all || again >= patience || b.q.o.letterShort {
+			return all, nil
 		}
 	}
 }
 
-func (b *LetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message, seen map[string]int) (n int, err error) {
+func (b *LetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message, seen map[string]int, lean bool) (n int, err error) {
 	in := &awssqs.ReceiveMessageInput{
 		QueueUrl: &b.q.url, MaxNumberOfMessages: maxBatch, VisibilityTimeout: seconds(lookVisible), WaitTimeSeconds: lookWait,
 		MessageAttributeNames:       []string{"All"},
@@ -229,6 +236,9 @@ func (b *LetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message, see
 	}
 	for i := range got {
 		id := deref(got[i].MessageId)
+		if lean {
+			got[i].Body = nil
+		}
 		if at, ok := seen[id]; ok { // its visibility ended while we looked
 			(*msgs)[at] = got[i]
 			continue

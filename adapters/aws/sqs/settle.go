@@ -23,7 +23,8 @@ const parallel = 8
 // (settle_stale). Repeating the action that a receipt was spent on answers Applied, another action Lost.
 //
 // Retry and Defer count in whole seconds, rounded up, and end with the 12 hours that a delivery can be kept in all. Dead
-// writes the letter first and deletes the message then. Settlement.Close is carried out whatever becomes of the receipt.
+// writes the letter first and deletes the message then. Settlement.Close comes behind the settlement, whatever became of the
+// receipt, and is best effort: it takes one look at the letter queue for a whole call, none where SQS counts no letters.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
@@ -34,13 +35,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		}
 	}
 	out := make([]driver.Outcome, len(s))
-	var wg sync.WaitGroup
-	closed := make([]error, len(s))
-	wg.Go(func() {
-		q.some(s, closed, func(s *driver.Settlement) bool { return s.Close != "" && q.box != nil }, q.closer(ctx))
-	})
-	failed := make([]error, len(s))
-	q.some(s, failed, func(s *driver.Settlement) bool { return s.Action == driver.Dead }, q.putter(ctx))
+	failed := q.putLetters(ctx, s)
 	now := q.o.clock()
 	var acks, moves []change
 	for i := range s {
@@ -62,15 +57,12 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		}
 	}
 	var errAcks, errMoves error
+	var wg sync.WaitGroup
 	wg.Go(func() { errAcks = q.each(acks, func(cs []change) error { return q.remove(ctx, cs, out) }) })
 	errMoves = q.each(moves, func(cs []change) error { return q.change(ctx, cs, out) })
 	wg.Wait()
-	for i := range closed {
-		if closed[i] != nil {
-			out[i] = driver.Unknown // to be repeated, for the letter's sake
-		}
-	}
-	if err := errors.Join(append(append(failed, closed...), errAcks, errMoves)...); err != nil {
+	q.closeLetters(ctx, s, out)
+	if err := errors.Join(append(failed, errAcks, errMoves)...); err != nil {
 		return out, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
 	}
 	return out, nil
@@ -96,54 +88,40 @@ func (q *Queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// some does something for those settlements that need it, a few at once.
-func (q *Queue) some(s []driver.Settlement, errs []error, need func(*driver.Settlement) bool, do func(*driver.Settlement) error) {
+// putLetters writes the letters of Dead, a few at once, once for each delivery however often it is repeated.
+func (q *Queue) putLetters(ctx context.Context, s []driver.Settlement) []error {
 	var wg sync.WaitGroup
+	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)
 	for i := range s {
-		if !need(&s[i]) {
+		if s[i].Action != driver.Dead {
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = do(&s[i])
+			errs[i] = q.putLetter(ctx, &s[i])
 		})
 	}
 	wg.Wait()
+	return errs
 }
 
-// closer removes the letters of Close. Looking for one letter takes as long as looking at all of them, so it may outlive
-// the caller's patience.
-func (q *Queue) closer(ctx context.Context) func(s *driver.Settlement) error {
-	return func(s *driver.Settlement) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*q.o.CallTimeout)
-		defer cancel()
-		if err := q.box.DeleteLetter(ctx, s.Close); err != nil {
-			return fmt.Errorf("close letter %s: %w", s.Close, err)
-		}
+func (q *Queue) putLetter(ctx context.Context, s *driver.Settlement) error {
+	rc := s.Receipt.(*receipt)
+	rc.mu.Lock()
+	written := rc.letter
+	rc.mu.Unlock()
+	if written == s.Letter.ID {
 		return nil
 	}
-}
-
-// putter writes the letters of Dead, once for each delivery however often it is repeated.
-func (q *Queue) putter(ctx context.Context) func(s *driver.Settlement) error {
-	return func(s *driver.Settlement) error {
-		rc := s.Receipt.(*receipt)
-		rc.mu.Lock()
-		written := rc.letter
-		rc.mu.Unlock()
-		if written == s.Letter.ID {
-			return nil
-		}
-		if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
-			return fmt.Errorf("put letter %s: %w", s.Letter.ID, err)
-		}
-		rc.mu.Lock()
-		rc.letter = s.Letter.ID
-		rc.mu.Unlock()
-		return nil
+	if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
+		return fmt.Errorf("put letter %s: %w", s.Letter.ID, err)
 	}
+	rc.mu.Lock()
+	rc.letter = s.Letter.ID
+	rc.mu.Unlock()
+	return nil
 }
 
 // Extend keeps deliveries invisible to others for visible from now, in whole seconds, and for 12 hours in all. SQS

@@ -155,7 +155,7 @@ func (c *call) send(ctx context.Context, body []byte) (*reply, error) {
 // response makes an answer for net/http.
 func (a *reply) response(r *http.Request) *http.Response {
 	return &http.Response{
-		Status: http.StatusText(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status: statusLine(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: a.head.Clone(), Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r,
 	}
 }

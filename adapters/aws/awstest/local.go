@@ -1,8 +1,12 @@
 package awstest
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -31,19 +35,29 @@ func Config(h http.Handler, wrap ...func(http.RoundTripper) http.RoundTripper) a
 	}
 }
 
-// Local is a connection to a handler in the same process. A request whose context ends is abandoned: it is carried out or
-// not, as with a connection that breaks, and the handler sees its context end.
+// Local is a connection to a handler in the same process. A request whose context ends is abandoned, as with a connection that
+// breaks: it is carried out or not, its answer is lost even if it is there already, and the handler sees its context end. The
+// request is read to its end before the handler starts, so that no handler reads a body that its sender uses again.
 func Local(h http.Handler) http.RoundTripper { return local{h} }
 
 type local struct{ h http.Handler }
 
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		body, err = io.ReadAll(r.Body)
+		if err = errors.Join(err, r.Body.Close()); err != nil {
+			return nil, fmt.Errorf("read the request: %w", err)
+		}
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	pr, pw := io.Pipe()
 	w := &answer{head: http.Header{}, body: pw, ready: make(chan struct{})}
 	in := r.Clone(r.Context())
-	if in.Body == nil {
-		in.Body = http.NoBody
-	}
+	in.Body, in.ContentLength, in.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	in.RequestURI = r.URL.RequestURI()
 	in.RemoteAddr = "fake"
 	if in.Host == "" {
@@ -53,21 +67,23 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.h.ServeHTTP(w, in)
 		w.WriteHeader(http.StatusOK)
 		_ = pw.Close()
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
 	}()
 	select {
 	case <-w.ready:
 	case <-r.Context().Done():
-		_ = pr.CloseWithError(r.Context().Err())
-		return nil, r.Context().Err()
+	}
+	if err := r.Context().Err(); err != nil {
+		_ = pr.CloseWithError(err)
+		return nil, err
 	}
 	return &http.Response{
-		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Status: statusLine(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: w.sent, Body: pr, ContentLength: -1, Request: r,
 	}, nil
 }
+
+// statusLine is a status as it stands in an answer ("200 OK").
+func statusLine(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) }
 
 // answer is the writer of one response.
 type answer struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -63,7 +64,7 @@ func New(o Options) *Server {
 		chance: rand.New(rand.NewPCG(o.Seed, 1)),
 	}
 	s.service = awsjson.Service{
-		Target: "DynamoDB_20120810", ContentType: "application/x-amz-json-1.0", MaxBody: 20 << 20,
+		Target: "DynamoDB_20120810", ContentType: "application/x-amz-json-1.0", MaxBody: 20 << 20, Checksum: true,
 		Operations: map[string]awsjson.Operation{
 			"CreateTable":        op(s, "CreateTable", (*request).createTable),
 			"DescribeTable":      op(s, "DescribeTable", (*request).describeTable),
@@ -103,6 +104,9 @@ func op[I any](s *Server, name string, do func(r *request, in I) (any, error)) a
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.DisallowUnknownFields()
 		err := d.Decode(&in)
+		if _, behind := d.Token(); err == nil && !errors.Is(behind, io.EOF) {
+			err = serialization("there is something behind the end of the request")
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.count("", name, Units{Calls: 1})

@@ -11,8 +11,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -54,6 +56,8 @@ type Service struct {
 	Operations  map[string]Operation
 	// MaxBody bounds requests, in bytes.
 	MaxBody int64
+	// Checksum gives every answer the header X-Amz-Crc32, as DynamoDB does; its clients compare it with the body.
+	Checksum bool
 }
 
 // Name is the operation that a request asks for, "" when it is not one of the protocol.
@@ -63,10 +67,8 @@ func Name(r *http.Request) string {
 }
 
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// An error is answered even when nobody seems to listen any more: a handler that writes nothing answers 200.
 	out, err := s.serve(r)
-	if r.Context().Err() != nil && err != nil {
-		return // nobody listens any more
-	}
 	status, head := http.StatusOK, w.Header()
 	if err != nil {
 		status, out = failure(err, head)
@@ -77,8 +79,16 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"__type":"InternalServerError","message":"the fake cannot write its answer"}`)
 	}
+	if s.Checksum {
+		head.Set("X-Amz-Crc32", Checksum(b))
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(b)
+}
+
+// Checksum is the value of the header X-Amz-Crc32 for a body: its CRC-32 (IEEE) as a decimal number.
+func Checksum(body []byte) string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10)
 }
 
 func (s *Service) serve(r *http.Request) (any, error) {

@@ -140,6 +140,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return config.Explain(err)
 	}
 	s.p.Notef("guarantee: %s", c.Guarantee())
+	s.warnOfBrokerID()
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background, c, journal)
 	quiet := context.AfterFunc(ctx, func() {
@@ -155,6 +156,15 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return err
 	}
 	return s.verdict(ctx, runErr)
+}
+
+// warnOfBrokerID tells of keys that a redrive by the queue itself changes. doctor calls them dangerous.
+func (s *shift) warnOfBrokerID() {
+	if s.w.Key == "id" && s.queue.Features().Redrives {
+		s.log.Warn("the key is the broker's id where a message has no idempotency-key: a redrive by the queue itself gives it another, "+
+			"and what was done would be done again", "hint", "--key json:/order_id or another field, or have all producers set "+
+			"idempotency-key (semel send does); semel doctor")
+	}
 }
 
 // semelConfig is the consumer that the settings describe, but for its handler and observers.

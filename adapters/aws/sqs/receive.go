@@ -3,8 +3,10 @@ package sqs
 import (
 	"context"
 	"fmt"
+	"net/http/httptrace"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -41,7 +43,8 @@ type attempt struct {
 }
 
 const (
-	// slack is how much longer than its wait a receive may take before we doubt when the messages were handed out.
+	// slack is how much longer than its wait a receive may take before we doubt when the messages were handed out, and how
+	// long the rest of an answer may take after its caller has gone.
 	slack = 2 * time.Second
 	// idle is the pause after a short poll that found nothing.
 	idle = 200 * time.Millisecond
@@ -62,7 +65,8 @@ const (
 // EventBridge's (but that of S3's events, which is needed to read them) and structured CloudEvents are unwrapped, one
 // inside of the other; an S3 notification of one record keeps its body and gets the identity of its record.
 //
-// When ctx ends while SQS hands out a message, that message comes back when its visibility ends.
+// When ctx ends after the answer has begun to arrive, Receive reads it to its end and hands the messages on. When it ends
+// while SQS hands out a message, that message comes back when its visibility ends.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("sqs: receive from queue %q: max is %d, must be at least 1", q.name, limit)
@@ -98,7 +102,7 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 		in.ReceiveRequestAttemptId = &id
 	}
 	wait := time.Duration(in.WaitTimeSeconds) * time.Second
-	call, cancel := context.WithTimeout(ctx, wait+q.o.CallTimeout)
+	call, cancel := arriving(ctx, wait+q.o.CallTimeout)
 	defer cancel()
 	visible := time.Duration(in.VisibilityTimeout) * time.Second
 	sent := q.o.clock()
@@ -121,6 +125,28 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 		until = sent.Add(visible)
 	}
 	return out.Messages, until, nil
+}
+
+// arriving is a context for a receive: when ctx ends it ends too, but not in the middle of an answer. What SQS has handed
+// out would be hidden from everybody until its visibility ends.
+func arriving(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	var began atomic.Bool
+	call = httptrace.WithClientTrace(call, &httptrace.ClientTrace{GotFirstResponseByte: func() { began.Store(true) }})
+	stop := context.AfterFunc(ctx, func() {
+		if !began.Load() {
+			cancel()
+			return
+		}
+		t := time.NewTimer(slack)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel()
+		case <-call.Done():
+		}
+	})
+	return call, func() { stop(); cancel() }
 }
 
 func (q *Queue) takeAttempt() string {

@@ -1,0 +1,125 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/driver"
+)
+
+// halves is a service that writes answers to receives in two halves, the second when it may.
+type halves struct {
+	fake    http.Handler
+	half    chan struct{} // the head has arrived at the client
+	rest    chan struct{} // the second half may go
+	client  http.RoundTripper
+	receive func(r *http.Request) bool
+}
+
+func (h *halves) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.receive(r) {
+		h.fake.ServeHTTP(w, r)
+		return
+	}
+	rec := httptest.NewRecorder()
+	h.fake.ServeHTTP(rec, r)
+	for k, v := range rec.Header() {
+		w.Header()[k] = v
+	}
+	b := rec.Body.Bytes()
+	_, _ = w.Write(b[:len(b)/2])
+	w.(http.Flusher).Flush()
+	select {
+	case <-h.rest:
+	case <-r.Context().Done():
+	}
+	_, _ = w.Write(b[len(b)/2:])
+}
+
+func (h *halves) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := h.client.RoundTrip(r)
+	if h.receive(r) {
+		close(h.half)
+	}
+	return res, err
+}
+
+// openHalves opens a queue on a real connection to such a service.
+func openHalves(t *testing.T) (*Queue, *halves, *fakesqs.Server) {
+	fake := fakesqs.New(fakesqs.Options{})
+	h := &halves{
+		fake: fake, half: make(chan struct{}), rest: make(chan struct{}), client: &http.Transport{},
+		receive: func(r *http.Request) bool { return strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".ReceiveMessage") },
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	t.Cleanup(h.client.(*http.Transport).CloseIdleConnections)
+	client := awssqs.NewFromConfig(aws.Config{
+		Region: "us-east-1", BaseEndpoint: &server.URL, HTTPClient: &http.Client{Transport: h},
+		Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
+	})
+	if _, err := Create(t.Context(), client, "orders", CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := Open(t.Context(), client, "orders", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Send(t.Context(), driver.Message{ID: "m"}); err != nil {
+		t.Fatal(err)
+	}
+	return q, h, fake
+}
+
+// TestFM64_CancelledWhileTheAnswerComes: a receive that is cancelled when its answer has begun hands the messages on, and
+// whoever drains gives them back. Else they would be hidden until their visibility ends.
+func TestFM64_CancelledWhileTheAnswerComes(t *testing.T) {
+	q, h, fake := openHalves(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-h.half
+		cancel()
+		close(h.rest)
+	}()
+	ds, err := q.Receive(ctx, 10)
+	if err != nil || len(ds) != 1 || ds[0].ID != "m" {
+		t.Fatalf("received %v, %v", ds, err)
+	}
+	out, err := q.Settle(t.Context(), driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Defer})
+	if visible, flying, _ := fake.Count("orders"); err != nil || out[0] != driver.Applied || visible != 1 || flying != 0 {
+		t.Errorf("given back: %v, %v; %d visible, %d in flight", out, err, visible, flying)
+	}
+}
+
+// TestAnswerThatStopsHalfway: the rest of an answer is not waited for without end.
+func TestAnswerThatStopsHalfway(t *testing.T) {
+	q, h, _ := openHalves(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-h.half
+		cancel()
+	}()
+	done := make(chan error)
+	go func() {
+		_, err := q.Receive(ctx, 10)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("received with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a receive that was cancelled waits for the rest of its answer for a minute")
+	}
+}

@@ -34,11 +34,12 @@ const (
 	Internal Kind = "500"
 	// Unavailable: HTTP 503, nothing was done.
 	Unavailable Kind = "503"
-	// Throttled: ThrottlingException or ProvisionedThroughputExceededException of DynamoDB, RequestThrottled of SQS. Nothing
-	// was done.
+	// Throttled: ThrottlingException or ProvisionedThroughputExceededException of DynamoDB, or a transaction that was cancelled
+	// for such a reason; RequestThrottled of SQS. Nothing was done.
 	Throttled Kind = "throttled"
 	// Conflict: TransactionConflictException, or TransactionCanceledException for this reason. Nothing was done. DynamoDB's
-	// item writes and transactions only.
+	// item writes and transactions only. A transaction whose token was sent before may be answered with
+	// TransactionInProgressException instead.
 	Conflict Kind = "conflict"
 	// Partial: one part of a batch is held back and reported as unprocessed (BatchGetItem, BatchWriteItem), or as failed and
 	// not by the sender's fault (SQS).
@@ -46,11 +47,13 @@ const (
 	// Stale: GetItem without ConsistentRead gets the answer that this connection saw before for the same key; none, when it
 	// never saw one.
 	Stale Kind = "stale"
+	// Torn: the request is carried out, and the connection breaks in the body of the answer: its status and headers arrive.
+	Torn Kind = "torn"
 )
 
 // Rates are chances from 0 to 1. At most one fault hits a request, besides the delay.
 type Rates struct {
-	Before, After, Late, Delay, Hang, Internal, Unavailable, Throttled, Conflict, Partial, Stale float64
+	Before, After, Late, Delay, Hang, Internal, Unavailable, Throttled, Conflict, Partial, Stale, Torn float64
 }
 
 // Fault is one fault that was asked for.
@@ -94,11 +97,12 @@ type Faults struct {
 	calls  map[string]int
 	counts map[string]int
 	seen   map[string]*reply // answers of GetItem, by key
+	tokens map[string]bool   // of transactions that were sent
 }
 
 // NewFaults makes the faults of a plan.
 func NewFaults(p Plan) *Faults {
-	return &Faults{plan: p, calls: map[string]int{}, counts: map[string]int{}, seen: map[string]*reply{}}
+	return &Faults{plan: p, calls: map[string]int{}, counts: map[string]int{}, seen: map[string]*reply{}, tokens: map[string]bool{}}
 }
 
 // Wrap puts the faults on a connection.
@@ -232,6 +236,7 @@ func (x *fate) roll(r Rates, p Plan) {
 		{Conflict, r.Conflict},
 		{Partial, r.Partial},
 		{Stale, r.Stale},
+		{Torn, r.Torn},
 	} {
 		if at < o.rate {
 			x.kind = o.kind

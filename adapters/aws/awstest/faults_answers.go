@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
 // The error answers, as the services write them: a JSON object whose __type names the error. SQS says its older name too,
@@ -20,12 +22,26 @@ func (c *call) failure(status int, shape, message, query string, more map[string
 	for k, v := range more {
 		body[k] = v
 	}
-	head := http.Header{}
-	head.Set("Content-Type", "application/x-amz-json-1.0")
+	a := c.made(status, encode(body))
 	if query != "" && c.service != dynamo {
-		head.Set("X-Amzn-Query-Error", query)
+		a.head.Set("X-Amzn-Query-Error", query)
 	}
-	return &reply{status: status, head: head, body: encode(body)}
+	return a
+}
+
+// made is an answer that the fault makes by itself.
+func (c *call) made(status int, body []byte) *reply {
+	a := &reply{status: status, head: http.Header{}, body: body}
+	a.head.Set("Content-Type", "application/x-amz-json-1.0")
+	c.seal(a)
+	return a
+}
+
+// seal makes the checksum of DynamoDB's answers right.
+func (c *call) seal(a *reply) {
+	if c.service == dynamo {
+		a.head.Set("X-Amz-Crc32", awsjson.Checksum(a.body))
+	}
 }
 
 func (c *call) internal() *reply {
@@ -40,16 +56,58 @@ func (c *call) unavailable() *reply {
 		"The service is temporarily unable to handle the request.", "ServiceUnavailable;Receiver", nil)
 }
 
+// https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
 func (c *call) throttled() *reply {
-	switch {
-	case c.service != dynamo:
-		return c.failure(400, "com.amazonaws.sqs#RequestThrottled", "Request was throttled.", "RequestThrottled;Sender", nil)
-	case c.fate.random.IntN(2) == 0:
+	const exceeded = "The level of configured provisioned throughput for the table was exceeded."
+	if c.service != dynamo {
+		return c.failure(403, "com.amazonaws.sqs#RequestThrottled", "Request was throttled.", "RequestThrottled;Sender", nil)
+	}
+	kinds := 2
+	n := c.transacted()
+	if n > 0 {
+		kinds = 4
+	}
+	switch c.fate.random.IntN(kinds) {
+	case 0:
 		return c.failure(400, "com.amazon.coral.availability#ThrottlingException",
 			"Throughput exceeds the current capacity of your table or index.", "", nil)
+	case 1:
+		return c.failure(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", exceeded, "", nil)
+	case 2:
+		return c.cancelled(n, c.fate.random.IntN(n), "ThrottlingError", "Throughput exceeds the current capacity for one or more tables.")
 	}
-	return c.failure(400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
-		"The level of configured provisioned throughput for the table was exceeded.", "", nil)
+	return c.cancelled(n, c.fate.random.IntN(n), "ProvisionedThroughputExceeded", exceeded)
+}
+
+// transaction is what is looked at of TransactWriteItems and TransactGetItems.
+type transaction struct {
+	TransactItems      []json.RawMessage
+	ClientRequestToken string
+}
+
+func (c *call) transaction() (in transaction) {
+	if c.op == "TransactWriteItems" || c.op == "TransactGetItems" {
+		_ = json.Unmarshal(c.body, &in) // what is none has no items: the service refuses it
+	}
+	return in
+}
+
+// transacted is the number of items of a transaction, 0 of other operations.
+func (c *call) transacted() int { return len(c.transaction().TransactItems) }
+
+// sending notes the token of a transaction that is sent now.
+func (c *call) sending() {
+	if token := c.transaction().ClientRequestToken; token != "" {
+		c.f.mu.Lock()
+		c.f.tokens[token] = true
+		c.f.mu.Unlock()
+	}
+}
+
+func (c *call) sentBefore(token string) bool {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	return c.f.tokens[token]
 }
 
 // conflict is another transaction that is at one of the items just now.
@@ -60,24 +118,28 @@ func (c *call) conflict(ctx context.Context) (*reply, error) {
 		c.f.count(Conflict)
 		return c.failure(400, "com.amazonaws.dynamodb.v20120810#TransactionConflictException", message, "", nil), nil
 	case "TransactWriteItems", "TransactGetItems":
-		var in struct{ TransactItems []json.RawMessage }
-		if err := json.Unmarshal(c.body, &in); err != nil || len(in.TransactItems) == 0 {
+		in := c.transaction()
+		n := len(in.TransactItems)
+		if n == 0 {
 			return c.read(ctx) // the service refuses it
 		}
 		c.f.count(Conflict)
-		return c.cancelled(len(in.TransactItems), c.fate.random.IntN(len(in.TransactItems)), message), nil
+		if c.sentBefore(in.ClientRequestToken) && c.fate.random.IntN(2) == 0 {
+			return c.failure(400, "com.amazonaws.dynamodb.v20120810#TransactionInProgressException",
+				"The transaction with the given request token is already in progress.", "", nil), nil
+		}
+		return c.cancelled(n, c.fate.random.IntN(n), "TransactionConflict", message), nil
 	}
 	return c.read(ctx)
 }
 
-// cancelled is a transaction of n items that was cancelled for a conflict at one of them.
-func (c *call) cancelled(n, at int, message string) *reply {
+// cancelled is a transaction of n items that was cancelled for one of them.
+func (c *call) cancelled(n, at int, code, message string) *reply {
 	reasons, codes := make([]map[string]any, n), make([]string, n)
 	for i := range reasons {
 		reasons[i], codes[i] = map[string]any{"Code": "None"}, "None"
 	}
-	reasons[at] = map[string]any{"Code": "TransactionConflict", "Message": message}
-	codes[at] = "TransactionConflict"
+	reasons[at], codes[at] = map[string]any{"Code": code, "Message": message}, code
 	return c.failure(400, "com.amazonaws.dynamodb.v20120810#TransactionCanceledException", fmt.Sprintf(
 		"Transaction cancelled, please refer cancellation reasons for specific reasons [%s]", strings.Join(codes, ", ")),
 		"", map[string]any{"CancellationReasons": reasons})

@@ -142,7 +142,7 @@ func (c *call) failedEntries(ctx context.Context, in object) (*reply, error) {
 		c.f.count(Partial)
 		out := object{}
 		change(out)
-		return ok(encode(out)), nil
+		return c.made(http.StatusOK, encode(out)), nil
 	}
 	if !c.fate.done {
 		in["Entries"] = encode(sent)
@@ -158,13 +158,6 @@ func entryID(entry json.RawMessage) string {
 	return o.ID
 }
 
-// ok is an answer that the fault makes by itself.
-func ok(body []byte) *reply {
-	head := http.Header{}
-	head.Set("Content-Type", "application/x-amz-json-1.0")
-	return &reply{status: http.StatusOK, head: head, body: body}
-}
-
 // amend sends the part of a batch that is not held back, and writes the rest into the answer.
 func (c *call) amend(ctx context.Context, in object, change func(out object)) (*reply, error) {
 	a, err := c.send(ctx, encode(in))
@@ -178,8 +171,8 @@ func (c *call) amend(ctx context.Context, in object, change func(out object)) (*
 	c.f.count(Partial)
 	change(out)
 	a.body = encode(out)
-	a.head.Del("X-Amz-Crc32") // the SDK would compare it
 	a.head.Del("Content-Length")
+	c.seal(a)
 	return a, nil
 }
 
@@ -189,21 +182,22 @@ func (c *call) read(ctx context.Context) (*reply, error) {
 		return c.send(ctx, c.body)
 	}
 	var in struct {
-		TableName      string
-		Key            map[string]any
-		ConsistentRead bool
+		TableName, ProjectionExpression string
+		Key                             map[string]any
+		ExpressionAttributeNames        map[string]string
+		ConsistentRead                  bool
 	}
 	if json.Unmarshal(c.body, &in) != nil {
 		return c.send(ctx, c.body)
 	}
-	key := in.TableName + "\n" + string(encode(in.Key))
+	key := string(encode([]any{in.TableName, in.Key, in.ProjectionExpression, in.ExpressionAttributeNames}))
 	c.f.mu.Lock()
 	before := c.f.seen[key]
 	c.f.mu.Unlock()
 	if c.fate.kind == Stale && !in.ConsistentRead {
 		c.f.count(Stale)
 		if before == nil {
-			before = ok([]byte("{}"))
+			before = c.made(http.StatusOK, []byte("{}"))
 		}
 		return before, nil
 	}

@@ -18,6 +18,8 @@ import (
 	dt "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
 // wire is a service that answers what a test tells it to, and keeps what it was asked.
@@ -26,6 +28,8 @@ type wire struct {
 	bodies []string
 	at     []time.Time
 	reply  func(op, body string) string // nil = {}
+	status int                          // 0 = 200
+	sealed bool                         // with a checksum
 }
 
 func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -39,6 +43,12 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		out = w.reply(op, string(b))
 	}
 	rw.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	if w.sealed {
+		rw.Header().Set("X-Amz-Crc32", awsjson.Checksum([]byte(out)))
+	}
+	if w.status != 0 {
+		rw.WriteHeader(w.status)
+	}
 	_, _ = io.WriteString(rw, out)
 }
 
@@ -316,7 +326,7 @@ func TestOutage(t *testing.T) {
 func TestRatesRepeatThemselves(t *testing.T) {
 	fates := func(seed uint64, others int) string {
 		f := NewFaults(Plan{Seed: seed, LateBy: time.Minute, Only: []string{"PutItem", "GetItem"}, Rates: Rates{
-			Before: .1, After: .1, Late: .1, Delay: .1, Hang: .1, Internal: .1, Unavailable: .1, Throttled: .1, Conflict: .1, Partial: .1,
+			Before: .1, After: .1, Late: .1, Delay: .1, Hang: .1, Internal: .1, Unavailable: .1, Throttled: .1, Conflict: .1, Partial: .1, Torn: .05,
 		}, Operations: map[string]Rates{"GetItem": {}}})
 		var all []any
 		for range 200 {
@@ -338,7 +348,7 @@ func TestRatesRepeatThemselves(t *testing.T) {
 	if fates(1, 2) != one || fates(2, 0) == one {
 		t.Error("fates depend on other operations, or not on the seed")
 	}
-	for _, k := range []Kind{Before, After, Late, Hang, Internal, Unavailable, Throttled, Conflict, Partial} {
+	for _, k := range []Kind{Before, After, Late, Hang, Internal, Unavailable, Throttled, Conflict, Partial, Torn} {
 		if !strings.Contains(one, `"`+string(k)+`"`) {
 			t.Errorf("no %q among 200 requests", k)
 		}

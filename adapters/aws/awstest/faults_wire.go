@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"testing/iotest"
 	"time"
 )
 
@@ -32,6 +33,7 @@ type reply struct {
 	status int
 	head   http.Header
 	body   []byte
+	torn   error // what reading the second half of the body ends with
 }
 
 // RoundTrip sends a request, with what goes wrong with it.
@@ -125,6 +127,14 @@ func (c *call) answer() (*reply, error) {
 		return c.conflict(ctx)
 	case Partial:
 		return c.partial(ctx)
+	case Torn:
+		a, err := c.send(ctx, c.body)
+		if err != nil {
+			return nil, err
+		}
+		c.f.count(Torn)
+		a.torn = fmt.Errorf("%w: %w", c.broken(Torn), io.ErrUnexpectedEOF)
+		return a, nil
 	}
 	return c.read(ctx)
 }
@@ -141,6 +151,7 @@ func (c *call) send(ctx context.Context, body []byte) (*reply, error) {
 	r := c.request.Clone(ctx)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.GetBody = nil
+	c.sending()
 	got, err := c.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -154,8 +165,12 @@ func (c *call) send(ctx context.Context, body []byte) (*reply, error) {
 
 // response makes an answer for net/http.
 func (a *reply) response(r *http.Request) *http.Response {
+	var body io.Reader = bytes.NewReader(a.body)
+	if a.torn != nil {
+		body = io.MultiReader(bytes.NewReader(a.body[:len(a.body)/2]), iotest.ErrReader(a.torn))
+	}
 	return &http.Response{
 		Status: statusLine(a.status), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.head.Clone(), Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r,
+		Header: a.head.Clone(), Body: io.NopCloser(body), ContentLength: int64(len(a.body)), Request: r,
 	}
 }

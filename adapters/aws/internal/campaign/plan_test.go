@@ -59,7 +59,7 @@ func planOf(seed uint64) plan {
 	some := func(most float64) float64 { return most * x * r.Float64() }
 	p.rates = awstest.Rates{
 		Before: some(.2), After: some(.4), Late: some(.4), Delay: some(.2), Hang: some(.1), Internal: some(.2), Unavailable: some(.1),
-		Throttled: some(.2), Conflict: some(.2), Partial: some(.5), Stale: some(1),
+		Throttled: some(.2), Conflict: some(.2), Partial: some(.5), Stale: some(1), Torn: some(.2),
 	}
 	return p
 }

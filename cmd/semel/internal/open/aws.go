@@ -1,6 +1,7 @@
 package open
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -29,6 +30,8 @@ type awsPlace struct {
 	name, own string
 	// params are the other parameters.
 	params url.Values
+	// used is where the SDK was found to go, whoever said so: for errors.
+	used struct{ region, endpoint string }
 }
 
 // commonParams are the parameters of every URL of AWS.
@@ -195,8 +198,15 @@ func (a *awsPlace) configure(ctx context.Context, t Target) (aws.Config, error) 
 	if a.endpoint != "" {
 		cfg.BaseEndpoint = aws.String(a.endpoint)
 	}
+	a.used.region, a.used.endpoint = cfg.Region, aws.ToString(cfg.BaseEndpoint)
+	if a.endpoint == "" {
+		a.used.endpoint = cmp.Or(os.Getenv(endpointVariable(t.Scheme)), a.used.endpoint)
+	}
 	return cfg, nil
 }
+
+// endpointVariable is where the SDK looks for the endpoint of one service.
+func endpointVariable(scheme string) string { return "AWS_ENDPOINT_URL_" + strings.ToUpper(scheme) }
 
 // Located is what region, profile or endpoint a place on AWS has, and who says so.
 type Located struct{ Name, Value, From string }
@@ -228,11 +238,27 @@ func Locate(ctx context.Context, flag, raw string) ([]Located, error) {
 	}
 	add("region", cfg.Region, t.aws.region, "AWS_REGION", "AWS_DEFAULT_REGION")
 	add("profile", os.Getenv("AWS_PROFILE"), t.aws.profile, "AWS_PROFILE")
-	endpoint := "AWS_ENDPOINT_URL_" + strings.ToUpper(t.Scheme)
+	endpoint := endpointVariable(t.Scheme)
 	value := os.Getenv(endpoint)
 	if value == "" {
 		value = os.Getenv("AWS_ENDPOINT_URL")
 	}
 	add("endpoint", value, t.aws.endpoint, endpoint, "AWS_ENDPOINT_URL")
 	return at, nil
+}
+
+// ofARN is the URL of the queue or table that an ARN names, "" for anything else.
+func ofARN(raw string) string {
+	part := strings.SplitN(raw, ":", 6) // arn:aws:sqs:REGION:ACCOUNT:NAME
+	if len(part) != 6 || part[0] != "arn" {
+		return ""
+	}
+	name, table := strings.CutPrefix(part[5], "table/")
+	switch {
+	case part[2] == "sqs" && validQueueName(name) && accountID.MatchString(part[4]) && regionName.MatchString(part[3]):
+		return "https://sqs." + part[3] + ".amazonaws.com/" + part[4] + "/" + name
+	case part[2] == "dynamodb" && table && tableName.MatchString(name) && regionName.MatchString(part[3]):
+		return "dynamodb://" + name + "?region=" + part[3]
+	}
+	return ""
 }

@@ -1,10 +1,14 @@
 package open
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -57,25 +61,30 @@ func refusal(t Target, err error, missing string) (text, hint string) {
 	}
 	text = err.Error()
 	var decode *smithy.DeserializationError
+	why, known := cause(err)
 	switch {
 	case errors.As(err, &decode):
-		return "what answers is not the service", "check the endpoint, and that no proxy is in between"
-	case strings.Contains(text, "request send failed") && !strings.Contains(text, "deadline exceeded"):
-		return "it cannot be reached: " + innermost(err), "check the endpoint" + t.aws.where() + ", and that something listens there"
+		return "what answers" + t.aws.where() + " is not the service", "check the endpoint, and that no proxy is in between"
+	case known || strings.Contains(text, "request send failed") && !strings.Contains(text, "deadline exceeded"):
+		return "it cannot be reached: " + why, "check the endpoint" + t.aws.where() + ", and that something listens there"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "it did not answer in time", "check the endpoint" + t.aws.where() + " and the network"
 	}
 	return output.Split(err)
 }
 
-// where names region and endpoint, as far as the URL does.
+// where names region and endpoint: those of the URL, or what the SDK found in their place.
 func (a *awsPlace) where() string {
 	var s string
-	if a.region != "" {
-		s = " in region " + a.region
+	if region := cmp.Or(a.region, a.used.region); region != "" {
+		s = " in region " + region
 	}
-	if a.endpoint != "" {
-		s += " at " + a.endpoint
+	if endpoint := cmp.Or(a.endpoint, a.used.endpoint); endpoint != "" {
+		if u, err := url.Parse(endpoint); err == nil {
+			u.User = nil
+			endpoint = u.String()
+		}
+		s += " at " + endpoint
 	}
 	return s
 }
@@ -95,18 +104,25 @@ func codeOf(api smithy.APIError) string {
 	return code[strings.LastIndexAny(code, "#.")+1:]
 }
 
-// innermost is the last word on a connection that failed: before it stands the URL, several times.
-func innermost(err error) string {
+// cause is the last word on a connection that failed: before it stands the URL, several times. known tells that it is the
+// reason, however the waiting for something better ended.
+func cause(err error) (text string, known bool) {
 	var dns *net.DNSError
 	var number syscall.Errno
+	var plain tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &dns):
-		return dns.Error()
+		return dns.Error(), true
 	case errors.As(err, &number):
-		return number.Error()
+		return number.Error(), true
+	case errors.As(err, &plain), errors.Is(err, http.ErrSchemeMismatch):
+		return "it does not speak TLS, and the endpoint begins with https", true
+	case errors.As(err, &certificate):
+		return certificate.Error(), true
 	}
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		err = next
 	}
-	return err.Error()
+	return err.Error(), false
 }

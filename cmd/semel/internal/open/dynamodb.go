@@ -73,10 +73,23 @@ func (d *dynamoDB) Store(ctx context.Context) (driver.Store, error) {
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) && d.beingMade(ctx) {
+		e := output.Unreachable("open %s: the table is being made", d.t.Shown)
+		return nil, e.WithHint("wait until it is ACTIVE, some ten seconds: semel migrate --store '%s' does", d.t.Shown)
+	}
 	if err != nil {
 		return nil, awsError(d.t, "open", err, missingTable(d.t))
 	}
 	return st, nil
+}
+
+// beingMade tells a table that is not there yet from one that is not there: its items are missing in the same words. Who may
+// not ask does not know.
+func (d *dynamoDB) beingMade(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, openTable)
+	defer cancel()
+	out, err := d.client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &d.t.aws.name})
+	return err == nil && out.Table != nil && out.Table.TableStatus == types.TableStatusCreating
 }
 
 // Queues is not reached: a Set asks HasQueues before.

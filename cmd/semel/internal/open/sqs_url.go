@@ -76,6 +76,9 @@ func ownURL(flag string, u *url.URL, a *awsPlace) error {
 	const form = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
 	part := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
 	if len(part) != 2 || !accountID.MatchString(part[0]) || !validQueueName(part[1]) || u.Host == "" {
+		if flag == "store" {
+			return output.Usage("--store is an address on the web, which can only be a queue's").WithHint("--store '%s'", dynamoForm)
+		}
 		return output.Usage("--%s is not the URL of a queue of SQS, like %s", flag, form).WithHint("--%s '%s', or --%s '%s'", flag, form, flag, sqsForm)
 	}
 	host := strings.ToLower(u.Host)

@@ -85,7 +85,13 @@ func Parse(flag, raw string) (Target, error) {
 	}
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok {
-		return Target{}, output.Usage("--%s %q has no scheme", flag, Redact(raw)).WithHint("--%s 'sqlite:%s'", flag, Redact(raw))
+		hint := "--%s 'sqlite:%s'"
+		if bare := validQueueName(raw) || tableName.MatchString(raw); bare && flag == "store" {
+			hint += ", or --store 'dynamodb://%[2]s'"
+		} else if bare {
+			hint += ", or --%[1]s 'sqs://%[2]s'"
+		}
+		return Target{}, output.Usage("--%s %q has no scheme", flag, Redact(raw)).WithHint(hint, flag, Redact(raw))
 	}
 	var t Target
 	var known []string
@@ -94,6 +100,9 @@ func Parse(flag, raw string) (Target, error) {
 			t.kind, t.Scheme = k, k.schemes[0]
 		}
 		known = append(known, k.schemes[0])
+	}
+	if url := ofARN(raw); t.kind == nil && url != "" {
+		return Target{}, output.Usage("--%s is an ARN, and has to be a URL", flag).WithHint("--%s '%s'", flag, url)
 	}
 	if t.kind == nil {
 		return Target{}, output.Usage("--%s has the unknown URL scheme %q (known: %s)", flag, scheme, strings.Join(known, ", ")).

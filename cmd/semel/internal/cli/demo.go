@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
@@ -67,7 +68,7 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	case output.JSONL:
 		err = output.List(a.p, v.Runs, nil, nil)
 	case output.JSON, output.Text, output.None:
-		err = a.p.Object(v, func(w io.Writer) error { return lab.WriteText(w, v, a.colour(), a.width()) })
+		err = a.p.Object(v, func(w io.Writer) error { return report.WriteText(w, v, a.colour(), a.width()) })
 	}
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 )
@@ -49,7 +50,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 		return 0
 	}
 	if len(args) > 0 && args[0] == lab.HiddenCommand {
-		return lab.WorkerMain(args[1:])
+		return labworker.Main(args[1:])
 	}
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
 	a.stdin, _ = in.(*os.File)
@@ -142,7 +143,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
-		a.demoCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.demoCommand(), a.labCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
 		a.serveCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()

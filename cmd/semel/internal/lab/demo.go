@@ -2,14 +2,13 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
@@ -38,8 +37,10 @@ type DemoOptions struct {
 	Env []string
 }
 
-// HiddenCommand is the subcommand that the command line must route to [WorkerMain].
-const HiddenCommand = "__lab-worker"
+// UsageError reports an option that cannot be used: which flag, and how to mend it.
+type UsageError struct{ Flag, Problem, Mend string }
+
+func (e *UsageError) Error() string { return fmt.Sprintf("--%s: %s (%s)", e.Flag, e.Problem, e.Mend) }
 
 func (o DemoOptions) withDefaults() (DemoOptions, error) {
 	if o.Orders == 0 {
@@ -74,103 +75,49 @@ func (o DemoOptions) withDefaults() (DemoOptions, error) {
 	case o.Visibility < 500*time.Millisecond:
 		return o, &UsageError{"visibility", o.Visibility.String() + " is too short", "give at least 500ms"}
 	}
-	if len(o.Command) == 0 {
-		exe, err := os.Executable()
-		if err != nil {
-			return o, fmt.Errorf("find the own program: %w", err)
-		}
-		o.Command = []string{exe, HiddenCommand}
-	}
 	return o, nil
 }
 
 // demoScenario is the main job: orders of 100,000 yen, charged once each or more often.
-func demoScenario(o DemoOptions) Scenario {
+func demoScenario(o DemoOptions) plan.Scenario {
 	messages := float64(o.Orders) * 1.25
 	// All orders shall be done in about four seconds of work, on any number of workers.
 	mean := time.Duration(float64(o.Workers) * 4 * float64(time.Second) / messages)
 	mean = min(max(mean, 2*time.Millisecond), 24*time.Millisecond)
 	outside := min(1, o.Kills/2)
-	return Scenario{
+	return plan.Scenario{
 		Name: "demo",
-		Load: Load{
+		Load: plan.Load{
 			Orders: o.Orders, Retries: max(1, o.Orders*15/100), Rate: max(100, messages/2.5),
 			Amount: 100_000, Currency: "JPY",
 		},
-		Work:    Work{Min: mean / 4, Max: mean * 7 / 4, Slow: min(2, o.Orders/20), SlowFor: o.Visibility * 13 / 10},
-		Workers: Workers{Count: o.Workers, Concurrency: 4, Prefetch: 5, Visibility: o.Visibility, Restart: 150 * time.Millisecond},
-		Kills: []KillRule{
-			{Step: AfterEffect, Count: o.Kills - outside},
-			{Step: Outside, Count: outside},
-			{Step: AfterReceive, Count: (o.Kills + 3) / 4, GuardOn: true, ByPassage: true},
-			{Step: AfterClaim, Count: (o.Kills + 2) / 4, GuardOn: true, ByPassage: true},
-			{Step: AfterCommit, Count: (o.Kills + 1) / 4, GuardOn: true},
-			{Step: Outside, Count: o.Kills / 4, GuardOn: true},
+		Work:    plan.Work{Min: mean / 4, Max: mean * 7 / 4, Slow: min(2, o.Orders/20), SlowFor: o.Visibility * 13 / 10},
+		Workers: plan.Workers{Count: o.Workers, Concurrency: 4, Prefetch: 5, Visibility: o.Visibility, Restart: 150 * time.Millisecond},
+		Faults: []plan.Fault{
+			{Do: plan.Kill, Step: plan.AfterEffect, Count: o.Kills - outside},
+			{Do: plan.Kill, Step: plan.Outside, Count: outside},
+			{Do: plan.Kill, Step: plan.AfterReceive, Count: (o.Kills + 3) / 4, GuardOn: true, ByPassage: true},
+			{Do: plan.Kill, Step: plan.AfterClaim, Count: (o.Kills + 2) / 4, GuardOn: true, ByPassage: true},
+			{Do: plan.Kill, Step: plan.AfterCommit, Count: (o.Kills + 1) / 4, GuardOn: true},
+			{Do: plan.Kill, Step: plan.Outside, Count: o.Kills / 4, GuardOn: true},
 		},
-		Expect:  map[Guard]Outcome{GuardOff: Broken, GuardOn: Held},
+		Designs: map[plan.Guard]plan.Design{plan.GuardOff: plan.Plain, plan.GuardOn: plan.Semel},
+		Expect: map[plan.Guard]plan.Expect{
+			plan.GuardOff: {Verdict: plan.Broken}, plan.GuardOn: {Verdict: plan.Held},
+		},
 		Timeout: time.Minute + time.Duration(o.Orders)*50*time.Millisecond,
 	}
 }
 
-// RunDemo runs the demo, first with the guard off, then on, and writes the report when one is asked for. progress gets
-// short lines for a person; it may be nil. A *UsageError names an option that cannot be used. A verdict that is not as
-// expected is no error: see [Verdict.OK]. When ctx ends, all workers are killed and the error is its cause.
-func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (v Verdict, err error) {
-	if o, err = o.withDefaults(); err != nil {
-		return Verdict{}, err
-	}
-	if progress == nil {
-		progress = func(string) {}
-	}
-	s := demoScenario(o)
-	dir, err := os.MkdirTemp("", "semel-demo-")
+// RunDemo runs the demo, first with the guard off, then on. A *UsageError names an option that cannot be used. See [Run].
+func RunDemo(ctx context.Context, o DemoOptions, progress func(string)) (verdict.Verdict, error) {
+	o, err := o.withDefaults()
 	if err != nil {
-		return Verdict{}, fmt.Errorf("make a folder for the demo: %w", err)
+		return verdict.Verdict{}, err
 	}
-	if o.Keep {
-		v.Kept = dir
-	} else {
-		defer func() { _ = os.RemoveAll(dir) }()
-	}
-	v.Story = &Story{Scenario: s, Seed: o.Seed, Repeat: repeatCommand(o), Place: "one SQLite file"}
-	var made *schemas
-	if o.Store != "" {
-		v.Story.Place = "one schema of a PostgreSQL database"
-		made = newSchemas(o.Store)
-		if !o.Keep {
-			defer func() { err = errors.Join(err, made.drop(ctx)) }()
-		}
-	}
-	for _, g := range []Guard{GuardOff, GuardOn} {
-		runDir := filepath.Join(dir, string(g))
-		place := filepath.Join(runDir, "demo.db")
-		if made != nil {
-			if place, err = made.make(ctx, g); err != nil {
-				return v, err
-			}
-			if o.Keep {
-				v.KeptIn = append(v.KeptIn, open.Redact(place))
-			}
-		}
-		r := &runner{
-			scenario: s, plan: s.Plan(o.Seed, g), dir: runDir, place: place,
-			command: o.Command, env: o.Env, progress: progress,
-		}
-		res, err := r.run(ctx)
-		if err != nil {
-			return v, fmt.Errorf("run with the guard %s (seed %d): %w", g, o.Seed, err)
-		}
-		v.Runs = append(v.Runs, res.run)
-		v.Story.Runs = append(v.Story.Runs, tell(s, r.plan, res))
-	}
-	v.Verdict = overall(v.Runs)
-	if o.Report != "" {
-		v.Report = o.Report
-		if err := WriteReport(o.Report, v); err != nil {
-			return v, err
-		}
-	}
-	return v, nil
+	return Run(ctx, demoScenario(o), Options{
+		Seed: o.Seed, Report: o.Report, Store: o.Store, Keep: o.Keep, Repeat: repeatCommand(o), Command: o.Command, Env: o.Env,
+	}, progress)
 }
 
 // repeatCommand is the command line that makes the same schedule again. o is resolved (withDefaults).

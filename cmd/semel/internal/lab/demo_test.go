@@ -9,6 +9,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
 // TestFM03_DemoBreaksAndHolds is the demo end to end with real processes: crash after the effect (FM 3), after the
@@ -29,11 +34,11 @@ func TestFM03_DemoBreaksAndHolds(t *testing.T) {
 	off, on := v.Runs[0], v.Runs[1]
 	t.Logf("off %+v", off)
 	t.Logf("on  %+v", on)
-	if off.Guard != GuardOff || off.Sent != 60 || off.Effects != 60+off.Duplicated || off.Lost != 0 ||
+	if off.Guard != plan.GuardOff || off.Sent != 60 || off.Effects != 60+off.Duplicated || off.Lost != 0 ||
 		off.DamageMinor != int64(off.Duplicated)*100_000 || off.Kills != 3 {
 		t.Errorf("guard off: %+v", off)
 	}
-	if on.Guard != GuardOn || on.Sent != 60 || on.Effects != 60 || on.Duplicated != 0 || on.Lost != 0 || on.DamageMinor != 0 {
+	if on.Guard != plan.GuardOn || on.Sent != 60 || on.Effects != 60 || on.Duplicated != 0 || on.Lost != 0 || on.DamageMinor != 0 {
 		t.Errorf("guard on: %+v", on)
 	}
 	// Each of the producer's retries was skipped at least once, and nothing was swept under the rug.
@@ -43,12 +48,12 @@ func TestFM03_DemoBreaksAndHolds(t *testing.T) {
 	if on.Kills < 4 {
 		t.Errorf("guard on: only %d kills", on.Kills)
 	}
-	doubled := map[string]Double{}
+	doubled := map[string]verdict.Double{}
 	for _, d := range v.Story.Runs[0].Doubles {
 		doubled[d.Key] = d
 	}
-	for _, k := range v.Story.Scenario.Plan(11, GuardOff).Kills {
-		if k.Key != "" && doubled[k.Key].Cause != CauseKilled {
+	for _, k := range v.Story.Scenario.Plan(11, plan.GuardOff).Strikes {
+		if k.Key != "" && doubled[k.Key].Cause != verdict.CauseKilled {
 			t.Errorf("%s was to break by a kill after the effect: %+v", k.Key, doubled[k.Key])
 		}
 	}
@@ -83,12 +88,12 @@ func TestDemoKeeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := openRig(t.Context(), filepath.Join(v.Kept, "on", "demo.db"), queueName, time.Second)
+	r, err := rig.Open(t.Context(), filepath.Join(v.Kept, "on", "demo.db"), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.close() }()
-	rows, err := readLedger(t.Context(), r.sql)
+	defer func() { _ = r.Close() }()
+	rows, err := r.Effects(t.Context())
 	if err != nil || len(rows) != 4 {
 		t.Errorf("%d rows in the kept ledger, %v", len(rows), err)
 	}
@@ -153,12 +158,12 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 	t.Helper()
 	dirs, _ := filepath.Glob(filepath.Join(tmp, "semel-demo-*", "*"))
 	for _, dir := range dirs {
-		entries, err := readJournals(dir)
+		entries, err := trail.Read(dir)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if e.Kind == noteSpawn {
+			if e.Kind == trail.Spawn {
 				pids = append(pids, e.PID)
 			}
 		}

@@ -6,6 +6,9 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 )
 
 // workerEnv makes the test binary a worker process.
@@ -13,7 +16,7 @@ const workerEnv = "SEMEL_LAB_TEST_WORKER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) == "1" {
-		os.Exit(WorkerMain(nil))
+		os.Exit(worker.Main(nil))
 	}
 	if os.Getenv("SEMEL_LAB_TEST_PARENT") == "1" {
 		exe, _ := os.Executable()
@@ -28,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // demo runs the demo with the test binary as its workers.
-func demo(t *testing.T, o DemoOptions) (Verdict, error) {
+func demo(t *testing.T, o DemoOptions) (verdict.Verdict, error) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -63,17 +65,17 @@ func TestDemoKeepsSchemas(t *testing.T) {
 	if len(v.KeptIn) != 2 || demoSchemas(t, url) != 2 {
 		t.Fatalf("kept in %v, %d schemas", v.KeptIn, demoSchemas(t, url))
 	}
-	r, err := openRig(t.Context(), v.KeptIn[1], queueName, time.Second)
+	r, err := rig.Open(t.Context(), v.KeptIn[1], time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = r.close() }()
-	rows, err := readLedger(t.Context(), r.sql)
+	defer func() { _ = r.Close() }()
+	rows, err := r.Effects(t.Context())
 	if err != nil || len(rows) != 4 {
 		t.Errorf("%d rows in the kept ledger, %v", len(rows), err)
 	}
 	var b strings.Builder
-	if err := WriteText(&b, v, false, 80); err != nil || !strings.Contains(b.String(), "semel records ls --store 'postgres://") {
+	if err := report.WriteText(&b, v, false, 80); err != nil || !strings.Contains(b.String(), "semel records ls --store 'postgres://") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -86,7 +88,7 @@ func demoSchemas(t *testing.T, url string) (n int) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close(ctx) }()
-	if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'semel\\_demo\\_%'").Scan(&n); err != nil {
+	if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'semel\\_lab\\_%'").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

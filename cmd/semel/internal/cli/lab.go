@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+func (a *app) labCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Live through duplicates, crashes, races and poison, without the guard and with it",
+		Long: `Runs scenarios with real worker processes and planned faults. With the guard off it is the consumer that people
+write by hand, with the hole that the scenario is about; with the guard on it is semel. The verdict comes from a ledger
+that knows nothing of semel's records.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(a.labListCommand(), a.labRunCommand())
+	return c
+}
+
+// labEntry is one line of `semel lab list`.
+type labEntry struct {
+	Name  string      `json:"name"`
+	Title string      `json:"title"`
+	Asks  string      `json:"asks"`
+	Off   plan.Design `json:"guard_off"`
+	On    plan.Design `json:"guard_on"`
+	Slow  bool        `json:"slow"`
+}
+
+func (a *app) labListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the scenarios",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			var all []labEntry
+			for _, s := range catalogue.All() {
+				all = append(all, labEntry{s.Name, s.Title, s.Asks, s.Designs[plan.GuardOff], s.Designs[plan.GuardOn], s.Slow})
+			}
+			return output.List(a.p, all, []string{"SCENARIO", "GUARD OFF", "GUARD ON", "WHAT HAPPENS"}, func(e labEntry) []any {
+				return []any{e.Name, e.Off, e.On, e.Title}
+			})
+		},
+	}
+}
+
+// labRun are the flags of `semel lab run`.
+type labRun struct {
+	lab.Options
+	all, fast, slow bool
+	guard           string
+}
+
+func (a *app) labRunCommand() *cobra.Command {
+	var o labRun
+	c := &cobra.Command{
+		Use:   "run NAME…",
+		Short: "Run scenarios and judge them",
+		Long: `Runs scenarios, each with the guard off and on: the same load and the same faults. Exit status 0 when all came out as
+expected, which for most of them means broken without the guard and held with it; 3 otherwise.`,
+		Example: `  semel lab run visibility
+  semel lab run --all --fast
+  semel lab run zombie --guard on --seed 7 --store postgres://postgres@localhost/test
+  semel lab run race -o json | jq '.runs[] | {guard, executed, replayed}'`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.all, "all", false, "run every scenario")
+	f.BoolVar(&o.fast, "fast", false, "with --all: leave out the slow ones")
+	f.BoolVar(&o.slow, "slow", false, "with --all: the slow ones only")
+	f.StringVar(&o.guard, "guard", "both", "off, on or both")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
+	f.StringVar(&o.Report, "report", "", "HTML report of one scenario")
+	f.StringVar(&o.Store, "store", "", "postgres:// URL of a database to run in: each run makes a schema, and drops it (default: SQLite files)")
+	f.BoolVar(&o.Keep, "keep", false, "keep the databases and events files")
+	return c
+}
+
+func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
+	chosen, err := o.scenarios(names)
+	if err != nil {
+		return err
+	}
+	switch o.guard {
+	case "both":
+	case "off", "on":
+		o.Guards = []plan.Guard{plan.Guard(o.guard)}
+	default:
+		return output.Usage("--guard: %q is none of off, on, both", o.guard).WithHint("--guard both compares them")
+	}
+	if o.Report != "" && len(chosen) > 1 {
+		return output.Usage("--report: one file for %d scenarios", len(chosen)).WithHint("run one scenario to have its report")
+	}
+	if o.Store != "" {
+		if _, err := open.InSchema(o.Store, ""); err != nil {
+			return err
+		}
+	}
+	for o.Seed == 0 {
+		o.Seed = rand.Uint64N(100_000)
+	}
+	began := time.Now()
+	var all []verdict.Verdict
+	for _, s := range chosen {
+		v, err := a.labOne(ctx, s, o.Options)
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+		if len(chosen) > 1 {
+			if err := a.labLine(v); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.labPrint(all, o.Seed, time.Since(began)); err != nil {
+		return err
+	}
+	for _, v := range all {
+		if !v.OK() {
+			return &output.Error{Code: output.CodeNegative, Err: errors.New("a scenario did not come out as expected"), Silent: true}
+		}
+	}
+	return nil
+}
+
+// scenarios are those that the command line means.
+func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
+	switch {
+	case o.all && len(names) > 0:
+		return nil, output.Usage("--all and the name %s", names[0]).WithHint("give one or the other")
+	case (o.fast || o.slow) && !o.all:
+		return nil, output.Usage("--fast and --slow choose from all scenarios").WithHint("add --all")
+	case o.fast && o.slow:
+		return nil, output.Usage("--fast and --slow together leave nothing out").WithHint("leave both away")
+	case !o.all && len(names) == 0:
+		return nil, output.Usage("no scenario").WithHint("name one (semel lab list), or give --all")
+	}
+	var out []plan.Scenario
+	if o.all {
+		for _, s := range catalogue.All() {
+			if o.fast && s.Slow || o.slow && !s.Slow {
+				continue
+			}
+			out = append(out, s)
+		}
+		return out, nil
+	}
+	for _, name := range names {
+		s, ok := catalogue.Find(name)
+		if !ok {
+			hint := "semel lab list shows them"
+			if near := nearest.Name(name, catalogue.Names(), 5); near != "" {
+				hint = fmt.Sprintf("did you mean %s?", near)
+			}
+			return nil, output.Usage("no scenario is called %q", name).WithHint("%s", hint)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options) (verdict.Verdict, error) {
+	o.Repeat = fmt.Sprintf("semel lab run %s --seed %d", s.Name, o.Seed)
+	if len(o.Guards) == 1 {
+		o.Repeat += " --guard " + string(o.Guards[0])
+	}
+	if o.Store != "" {
+		o.Repeat += fmt.Sprintf(" --store '%s'", open.Redact(o.Store))
+	}
+	progress, done := a.progress()
+	defer done()
+	return lab.Run(ctx, s, o, progress)
+}
+
+// labLine prints one scenario of many as soon as it is over.
+func (a *app) labLine(v verdict.Verdict) error {
+	if a.p.Format != output.Text {
+		return nil
+	}
+	return report.WriteLine(a.p.Out, v, a.colour())
+}
+
+func (a *app) labPrint(all []verdict.Verdict, seed uint64, took time.Duration) error {
+	if len(all) == 1 && a.p.Format != output.JSONL {
+		return a.p.Object(all[0], func(w io.Writer) error { return report.WriteText(w, all[0], a.colour(), a.width()) })
+	}
+	merged := verdict.Verdict{Verdict: verdict.AsExpected}
+	bad := 0
+	for _, v := range all {
+		merged.Runs = append(merged.Runs, v.Runs...)
+		if !v.OK() {
+			merged.Verdict = verdict.Unexpected
+			bad++
+		}
+	}
+	if a.p.Format == output.JSONL {
+		return output.List(a.p, merged.Runs, nil, nil)
+	}
+	return a.p.Object(merged, func(w io.Writer) error {
+		text := fmt.Sprintf("%d scenarios, %d not as expected, %s, seed %d\n", len(all), bad, took.Round(100*time.Millisecond), seed)
+		_, err := io.WriteString(w, strings.Repeat("-", 40)+"\n"+text)
+		return err
+	})
+}

@@ -1,0 +1,35 @@
+package catalogue
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+)
+
+func shapes() []plan.Scenario {
+	poison := base("poison", "Some orders can never be done")
+	poison.Asks = "What becomes of a message that fails every time?"
+	poison.Mend = "Count the attempts and put it aside with its reason, where a person finds it. Deleting it loses it."
+	poison.Load.Poison, poison.Workers.MaxAttempts = 3, 3
+	poison.Workers.Visibility = 500 * time.Millisecond
+	poison = versus(poison, plan.Plain, plan.Semel)
+	poison = expect(poison, plan.GuardOff, plan.Broken, plan.Exactly("lost", 3), plan.Exactly("dead", 0))
+	poison = expect(poison, plan.GuardOn, plan.Held, plan.Exactly("effects", 27), plan.Exactly("dead", 3))
+
+	batch := base("partial-batch", "Two of ten items in a message fail at first")
+	batch.Asks = "One item of a batch fails: what is tried again?"
+	batch.Mend = "The failed items only. Make each item a step with a key of its own."
+	batch.Load.Orders, batch.Load.Items, batch.Load.BadItems = 5, 10, 2
+	batch = versus(batch, plan.FailFast, plan.SemelSteps)
+	batch = expect(batch, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 40))
+	batch = expect(batch, plan.GuardOn, plan.Held, plan.Exactly("effects", 50))
+
+	versions := base("versions", "Updates of one entity overtake each other")
+	versions.Asks = "Updates arrive in the wrong order: which one wins?"
+	versions.Mend = "The newest version, compared in the same write that applies it; an older one is stale."
+	versions.Load.Orders, versions.Load.Versions = 10, 5
+	versions = versus(versions, plan.LastWriter, plan.Semel)
+	versions = expect(versions, plan.GuardOff, plan.Broken, plan.AtLeast("regressed", 1))
+	versions = expect(versions, plan.GuardOn, plan.Held, plan.AtLeast("stale", 1))
+	return []plan.Scenario{poison, batch, versions}
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Key is the key of the i-th order, from 0.
+func Key(i int) string { return fmt.Sprintf("order-%04d", i+1) }
+
+type placed struct {
+	at   float64
+	send Send
+}
+
+// sends lays out the load: the orders in their order, each retry a little after its first copy, so that some meet the
+// first one at work and some find it done.
+func (s Scenario) sends(rng *rand.Rand, c chosen) []Send {
+	all := make([]placed, 0, s.Load.Orders+len(c.retries))
+	for i := range s.Load.Orders {
+		all = append(all, placed{float64(i), s.order(rng, i, c)})
+	}
+	for _, i := range c.retries {
+		again := all[i].send
+		again.ID, again.Copy = id(i, 2), 2
+		gap := rng.ExpFloat64() * float64(s.Load.Orders) / 12
+		all = append(all, placed{float64(i) + 0.5 + gap, again})
+	}
+	for i := range s.Load.Orders {
+		for n := 2; n <= s.Load.PerKey; n++ {
+			again := all[i].send
+			again.ID, again.Copy = id(i, n), n
+			all = append(all, placed{float64(i), again})
+		}
+	}
+	all = s.versions(rng, all)
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	out := make([]Send, len(all))
+	for i, a := range all {
+		out[i] = a.send
+	}
+	return out
+}
+
+// order is the first message of the i-th order.
+func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
+	work := s.Work.Min + time.Duration(rng.Float64()*float64(s.Work.Max-s.Work.Min))
+	one := Send{
+		Key: Key(i), ID: id(i, 1), Copy: 1, WorkMS: int(work.Milliseconds()), Poison: slices.Contains(c.poison, i),
+	}
+	if slices.Contains(c.slow, i) {
+		one.HangMS = int(s.Work.SlowFor.Milliseconds())
+	}
+	for n := range s.Load.Items {
+		one.Items = append(one.Items, fmt.Sprintf("%s/%d", one.Key, n+1))
+	}
+	if s.Load.Items > 0 {
+		// The last ones, so that good ones have been done before them.
+		one.Bad = one.Items[s.Load.Items-s.Load.BadItems:]
+	}
+	return one
+}
+
+// versions makes of each order its versions. Neighbours change places, so that a newer one may come first.
+func (s Scenario) versions(rng *rand.Rand, all []placed) []placed {
+	if s.Load.Versions == 0 {
+		return all
+	}
+	var out []placed
+	for i, first := range all {
+		for v := 1; v <= s.Load.Versions; v++ {
+			one := first
+			one.send.Version, one.send.ID = v, id(i, v)
+			one.at += float64(v)*2 + 4*rng.Float64()
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// later is what is sent when all is done: the first orders again, each under a new id.
+func (s Scenario) later(sends []Send) (out []Send) {
+	for _, one := range sends {
+		if len(out) == s.Load.Again {
+			break
+		}
+		if one.Copy == 1 && !one.Poison {
+			one.ID, one.Copy, one.HangMS = one.ID+"-again", 2, 0
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+func id(order, n int) string { return fmt.Sprintf("m-%04d-%d", order+1, n) }

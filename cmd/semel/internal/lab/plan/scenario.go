@@ -1,0 +1,214 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Guard says whether semel stands between the queue and the handler.
+type Guard string
+
+// The two ways to run a scenario.
+const (
+	GuardOff Guard = "off"
+	GuardOn  Guard = "on"
+)
+
+// Outcome is what a run showed, or is expected to show.
+type Outcome string
+
+// The outcomes of a run. Broken: an effect was doubled, lost, or applied in the wrong order. Held: every key sent has its
+// effect exactly once, or a letter or parked record instead of it.
+const (
+	Broken Outcome = "broken"
+	Held   Outcome = "held"
+)
+
+// Design names a consumer: semel's own, or one of those that people write by hand.
+type Design string
+
+// The designs. Each unguarded one is the program of a well-known tutorial or design document, with its own hole.
+const (
+	// Plain receives, works, acks.
+	Plain Design = "plain"
+	// CheckLast looks the id up, works, records the id if it is not there, acks.
+	CheckLast Design = "check-last"
+	// CheckLastBlind is CheckLast, and records the id without the condition.
+	CheckLastBlind Design = "check-last-blind"
+	// SkipBusy marks the id as being worked on, and acks whatever is marked already.
+	SkipBusy Design = "skip-busy"
+	// MarkFirst records the id, then works, then acks; what is recorded is skipped.
+	MarkFirst Design = "mark-first"
+	// TTLLock takes a lock that expires and is never extended, looks the id up, works, records it.
+	TTLLock Design = "ttl-lock"
+	// MessageID remembers the broker's message id, without any gap: what is sent again has another id.
+	MessageID Design = "message-id"
+	// FailFast works a batch of items off and stops at the first bad one: the whole batch comes again.
+	FailFast Design = "fail-fast"
+	// LastWriter applies whatever version arrives.
+	LastWriter Design = "last-writer"
+	// Semel is the engine, with the effect in the transaction of its record.
+	Semel Design = "semel"
+	// SemelKeyed is the engine with an effect at a service that honours the effect key (Idempotency-Key).
+	SemelKeyed Design = "semel-keyed"
+	// SemelSteps is the engine with a journal: each item of a message is a step of its own.
+	SemelSteps Design = "semel-steps"
+)
+
+// Scenario describes a run: plain data, from which Plan makes the schedule.
+type Scenario struct {
+	// Name is the scenario's on the command line. Title says in a line what goes wrong, Asks is the question that it
+	// answers, Mend what to set or build.
+	Name, Title, Asks, Mend string
+	// Slow scenarios take more than a few seconds.
+	Slow    bool
+	Load    Load
+	Work    Work
+	Workers Workers
+	Faults  []Fault
+	Wire    Wire
+	Designs map[Guard]Design
+	Expect  map[Guard]Expect
+	// Timeout bounds one run; a run that has not emptied its queue by then is an error, not a verdict.
+	Timeout time.Duration
+}
+
+// Expect is what a run has to show.
+type Expect struct {
+	Verdict Outcome
+	Figures []Figure
+}
+
+// Figure bounds one number of a run (its name in the JSON verdict). Max -1 = no bound.
+type Figure struct {
+	Name     string `json:"name"`
+	Min, Max int
+}
+
+// Range tells a person what is expected.
+func (f Figure) Range() string {
+	switch f.Max {
+	case f.Min:
+		return strconv.Itoa(f.Min)
+	case -1:
+		return fmt.Sprintf("%d or more", f.Min)
+	}
+	return fmt.Sprintf("%d to %d", f.Min, f.Max)
+}
+
+// Exactly expects one value.
+func Exactly(name string, n int) Figure { return Figure{name, n, n} }
+
+// AtLeast expects n or more.
+func AtLeast(name string, n int) Figure { return Figure{name, n, -1} }
+
+// Load is what the producer sends.
+type Load struct {
+	// Orders is the number of distinct keys; Retries is how many of them the producer sends a second time, under another
+	// message id, as one does that did not see the first answer.
+	Orders, Retries int
+	// PerKey is how many messages of different ids each key gets at once. 0 = 1.
+	PerKey int
+	// Again is how many orders are sent once more, under another id, when all are done: a redriven dead-letter queue.
+	Again int
+	// Poison is how many orders no handler can do.
+	Poison int
+	// Versions is how many versions of each key are sent, in a shuffled order. 0 = none.
+	Versions int
+	// Items is the number of items in the batch that one message holds, each with an effect of its own; BadItems of them
+	// fail until the batch is redelivered. 0 = none.
+	Items, BadItems int
+	// Rate is messages per second; 0 = all at once.
+	Rate float64
+	// Amount is what one order costs, in minor units of Currency (ISO 4217; JPY has none, so it is yen).
+	Amount   int64
+	Currency string
+}
+
+// Work is how long the handler takes for an order.
+type Work struct {
+	Min, Max time.Duration
+	// Slow orders hang for SlowFor at their first delivery: longer than the visibility, to show an overrun. Only at the
+	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next hand-out.
+	Slow    int
+	SlowFor time.Duration
+}
+
+// Workers describes the worker processes.
+type Workers struct {
+	Count int
+	// Concurrency is the number of handlers at once in a guarded worker. The unguarded one is the common loop: one
+	// message after the other out of a buffer of Prefetch.
+	Concurrency, Prefetch int
+	// Visibility is the queue's visibility timeout.
+	Visibility time.Duration
+	// Heartbeat makes the unguarded designs extend the visibility while they work. semel always does.
+	Heartbeat bool
+	// MaxAttempts is how often a message is tried before it becomes a letter. 0 = 5.
+	MaxAttempts int
+	// Restart is how long after its death a worker is started again.
+	Restart time.Duration
+}
+
+// Action is what a fault does.
+type Action string
+
+// The faults that strike a process, or what all of them stand on.
+const (
+	// Kill is SIGKILL.
+	Kill Action = "kill"
+	// Freeze is SIGSTOP, and SIGCONT later: a long garbage collection, a suspended virtual machine.
+	Freeze Action = "freeze"
+	// Deploy replaces the process: semel is asked to drain, the others get a SIGTERM that nobody handles.
+	Deploy Action = "deploy"
+	// Outage lets every call to the database fail.
+	Outage Action = "outage"
+)
+
+// Fault plans Count strikes at one step.
+type Fault struct {
+	Do    Action
+	Step  Step
+	Count int
+	// For is how long a Freeze or an Outage lasts.
+	For time.Duration
+	// GuardOn: only with the guard on. All other faults are the same in both runs.
+	GuardOn bool
+	// ByPassage strikes a worker at its n-th passage of the step instead of at the passage of one chosen order.
+	ByPassage bool
+}
+
+// Wire is what goes wrong between a worker and its queue and store: shares of the calls, from 0 to 1. The calls are drawn
+// by the seed, per process and in the order of its calls.
+type Wire struct {
+	// ForgetAck: the queue answers that the message is gone, and hands it out again all the same, as SQS documents of
+	// standard queues. LoseAck: the ack arrives, its answer does not.
+	ForgetAck float64 `json:"forget_ack,omitempty"`
+	LoseAck   float64 `json:"lose_ack,omitempty"`
+	// FailExtend: the heartbeat does not arrive.
+	FailExtend float64 `json:"fail_extend,omitempty"`
+	// LoseCommit: completion and effect are durable, the answer is lost.
+	LoseCommit float64 `json:"lose_commit,omitempty"`
+	// SlowStore: the store takes SlowFor longer.
+	SlowStore float64       `json:"slow_store,omitempty"`
+	SlowFor   time.Duration `json:"slow_for,omitempty"`
+}
+
+// Step names a moment in the life of a delivery.
+type Step string
+
+// The steps at which a worker can be struck, in the order in which a delivery passes them.
+const (
+	// AfterReceive: the queue handed the message out; nobody else knows of it yet.
+	AfterReceive Step = "after-receive"
+	// AfterClaim: the store granted the key; the handler has not been called. Of the unguarded designs, those that mark an
+	// id before the work pass it.
+	AfterClaim Step = "after-claim"
+	// AfterEffect: the handler did its work, and neither its completion nor its ack was written.
+	AfterEffect Step = "after-effect"
+	// AfterCommit: effect and completion are durable; the worker has not seen the answer (guard on only).
+	AfterCommit Step = "after-commit"
+	// Outside: the parent strikes whatever the process is doing.
+	Outside Step = "outside"
+)

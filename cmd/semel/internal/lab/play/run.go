@@ -1,0 +1,228 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// grace is how long a worker may take to drain: longer than the longest buffer of slow orders.
+	grace = 15 * time.Second
+	// tick is how often the parent looks.
+	tick = 20 * time.Millisecond
+)
+
+// Stage is where and how one run is played.
+type Stage struct {
+	Scenario plan.Scenario
+	Plan     plan.Plan
+	// Dir is the folder of the run: events files, markers, the SQLite file. Place is where queue, records and ledger are
+	// (rig.Open).
+	Dir, Place string
+	// Command and Env start a worker process.
+	Command, Env []string
+	// Progress gets short lines for a person.
+	Progress func(string)
+}
+
+// Result is what a run left behind.
+type Result struct {
+	Effects []rig.Effect
+	Aside   rig.Aside
+	Entries []trail.Entry
+	Began   time.Time
+	Elapsed time.Duration
+	// Kills counts the processes that ended by SIGKILL.
+	Kills int
+}
+
+// Run plays a scenario once. It needs a goroutine and an OS thread of its own (see fleet), and leaves no process behind,
+// whatever it returns. When ctx ends, the workers are killed and the error is its cause.
+func Run(ctx context.Context, s Stage) (res Result, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		res, err = (&runner{Stage: s}).run(ctx)
+	}()
+	<-done
+	return res, err
+}
+
+type runner struct {
+	Stage
+
+	rig     *rig.Rig
+	fleet   *fleet
+	log     *trail.Trail
+	began   time.Time
+	load    []plan.Send // what is to be sent
+	sent    int
+	later   bool // Plan.Later is being sent
+	strikes strikes
+}
+
+func (r *runner) path(name string) string { return filepath.Join(r.Dir, name) }
+
+func (r *runner) run(ctx context.Context) (res Result, err error) {
+	if err := os.MkdirAll(r.Dir, 0o700); err != nil {
+		return res, fmt.Errorf("make the run's folder: %w", err)
+	}
+	if r.rig, err = rig.Open(ctx, r.Place, r.Scenario.Workers.Visibility); err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, r.rig.Close()) }()
+	if r.log, err = trail.Open(r.path("events-parent.jsonl"), 0, 0); err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, r.log.Close()) }()
+
+	r.fleet = newFleet(r.Scenario.Workers.Count, r.Command)
+	r.fleet.env, r.fleet.restart, r.fleet.log, r.fleet.spec = r.Env, r.Scenario.Workers.Restart, r.log, r.spec
+	// Only semel drains: of the others nobody wrote a handler for SIGTERM.
+	r.fleet.drains = r.Plan.Guard == plan.GuardOn
+	defer r.fleet.abandon()
+	r.strikes = newStrikes(r)
+	defer func() { err = errors.Join(err, r.strikes.end()) }()
+	r.load, r.began = r.Plan.Sends, time.Now()
+	if err := r.drive(ctx); err != nil {
+		return res, err
+	}
+	res.Began, res.Elapsed = r.began, time.Since(r.began)
+	if err := r.fleet.stop(grace); err != nil {
+		return res, err
+	}
+	return r.gather(ctx, res)
+}
+
+func (r *runner) spec(n, life int) worker.Spec {
+	return worker.Spec{
+		Design: r.Scenario.Designs[r.Plan.Guard], Place: r.Place, Dir: r.Dir,
+		Events: r.path(fmt.Sprintf("events-%d-%d.jsonl", n, life)),
+		Seed:   r.Plan.Seed, Worker: n, Life: life, Workers: r.Scenario.Workers,
+		Versions: r.Scenario.Load.Versions > 0, Wire: r.Scenario.Wire, Strikes: r.Plan.Strikes, Grace: grace - 2*time.Second,
+	}
+}
+
+// drive keeps workers alive, sends what is due and strikes what is due, until everything was sent and the queue is empty.
+func (r *runner) drive(ctx context.Context) error {
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	deadline := time.NewTimer(r.Scenario.Timeout)
+	defer deadline.Stop()
+	lastWord := time.Now()
+	for {
+		if err := r.fleet.start(time.Now()); err != nil {
+			return err
+		}
+		if err := r.send(ctx); err != nil {
+			return err
+		}
+		effects, stats, err := r.look(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.strikes.look(effects, time.Now()); err != nil {
+			return err
+		}
+		if r.sent == len(r.load) && stats.Empty() && !r.strikes.lasting() && !r.more() {
+			return nil
+		}
+		if time.Since(lastWord) > 250*time.Millisecond {
+			lastWord = time.Now()
+			r.say(effects)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline.C:
+			return fmt.Errorf("the queue is not empty after %s: %d visible, %d in flight, %d delayed; %d of %d sent",
+				r.Scenario.Timeout, stats.Visible, stats.InFlight, stats.Delayed, r.sent, len(r.load))
+		case e := <-r.fleet.exits:
+			if err := r.fleet.gone(e, time.Now()); err != nil {
+				return err
+			}
+		case <-clock.C:
+		}
+	}
+}
+
+// more goes over to what is to be sent when everything is done.
+func (r *runner) more() bool {
+	if r.later || len(r.Plan.Later) == 0 {
+		return false
+	}
+	r.later, r.load = true, append(r.load[:len(r.load):len(r.load)], r.Plan.Later...)
+	return true
+}
+
+func (r *runner) say(effects int) {
+	r.Progress(fmt.Sprintf("%s, guard %-3s  %d of %d messages sent, %d effects in the ledger, %d workers killed",
+		r.Scenario.Name, r.Plan.Guard, r.sent, len(r.load), effects, r.fleet.kills))
+}
+
+// send sends the messages that are due by the load's rate.
+func (r *runner) send(ctx context.Context) error {
+	due := len(r.load)
+	if rate := r.Scenario.Load.Rate; rate > 0 {
+		due = min(due, 1+int(time.Since(r.began).Seconds()*rate))
+	}
+	if due <= r.sent {
+		return nil
+	}
+	batch := r.load[r.sent:due]
+	messages := make([]driver.Message, len(batch))
+	for i, s := range batch {
+		m, err := worker.Message(s, r.Scenario.Load.Amount)
+		if err != nil {
+			return err
+		}
+		messages[i] = m
+	}
+	if err := r.rig.Queue.Send(ctx, messages...); err != nil {
+		return fmt.Errorf("send %d messages: %w", len(messages), err)
+	}
+	for _, s := range batch {
+		r.log.Add(trail.Entry{Kind: trail.Sent, Key: s.Key, Message: s.ID, Count: s.Copy})
+	}
+	r.sent = due
+	return nil
+}
+
+func (r *runner) look(ctx context.Context) (effects int, stats driver.QueueStats, err error) {
+	if effects, err = r.rig.CountEffects(ctx); err != nil {
+		return 0, stats, err
+	}
+	if stats, err = r.rig.Queue.Stats(ctx); err != nil {
+		return 0, stats, fmt.Errorf("look at the queue: %w", err)
+	}
+	return effects, stats, nil
+}
+
+// gather reads what is left, after every worker is gone.
+func (r *runner) gather(ctx context.Context, res Result) (Result, error) {
+	var err error
+	if res.Effects, err = r.rig.Effects(ctx); err != nil {
+		return res, err
+	}
+	if res.Aside, err = r.rig.Aside(ctx); err != nil {
+		return res, err
+	}
+	if res.Entries, err = trail.Read(r.Dir); err != nil {
+		return res, err
+	}
+	res.Kills = r.fleet.kills
+	return res, nil
+}

@@ -1,0 +1,66 @@
+package verdict
+
+import (
+	"maps"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+)
+
+// tally is what the ledger says about the keys that were sent.
+type tally struct {
+	Sent, Effects int
+	// Duplicated counts the effects beyond the first of each key, Damage what they cost in minor units.
+	Duplicated int
+	Damage     int64
+	// Lost are keys without effect, letter or parked record; Strays are effects of keys that nobody sent.
+	Lost   []string
+	Strays int
+	// Regressed counts, for keys with versions, the effects that came after one of the same or a newer version; each key
+	// whose newest version is not in the ledger is lost.
+	Regressed int
+}
+
+// count compares the ledger with the keys that were sent. excused are the keys that have a letter or a parked record:
+// without an effect they are not lost, a person is asked. It must be called when the queue is empty, so that every key
+// is settled.
+func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tally {
+	t := tally{Effects: len(effects)}
+	aside := map[string]bool{}
+	maps.Copy(aside, excused)
+	newest := map[string]int{} // by key: the newest version that was sent
+	var keys []string
+	for _, s := range sends {
+		for _, key := range s.Keys() {
+			if _, known := newest[key]; !known {
+				keys = append(keys, key)
+			}
+			newest[key] = max(newest[key], s.Version)
+			if excused[s.Key] {
+				aside[key] = true
+			}
+		}
+	}
+	t.Sent = len(keys)
+	seen, applied := map[string]int{}, map[string]int{}
+	for _, e := range effects {
+		seen[e.Key]++
+		if _, sent := newest[e.Key]; !sent {
+			t.Strays++
+		}
+		switch {
+		case newest[e.Key] > 0 && seen[e.Key] > 1 && e.Version <= applied[e.Key]:
+			t.Regressed++
+		case newest[e.Key] == 0 && seen[e.Key] > 1:
+			t.Duplicated++
+			t.Damage += e.Amount
+		}
+		applied[e.Key] = max(applied[e.Key], e.Version)
+	}
+	for _, key := range keys {
+		if (seen[key] == 0 || applied[key] < newest[key]) && !aside[key] {
+			t.Lost = append(t.Lost, key)
+		}
+	}
+	return t
+}

@@ -1,0 +1,161 @@
+package verdict
+
+import (
+	"fmt"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+)
+
+// Run is the verdict of one run (contract section 5).
+type Run struct {
+	Scenario string     `json:"scenario"`
+	Guard    plan.Guard `json:"guard"`
+	// Sent counts distinct keys, Delivered hand-offs by the queue, Executed handler runs, Effects rows of the ledger.
+	Sent      int `json:"sent"`
+	Delivered int `json:"delivered"`
+	Executed  int `json:"executed"`
+	Effects   int `json:"effects"`
+	// Duplicated counts the effects beyond the first per key, Lost the keys that were sent and settled and have neither
+	// effect nor letter nor parked record.
+	Duplicated int `json:"duplicated"`
+	Lost       int `json:"lost"`
+	// Replayed counts the duplicates that were acked without running.
+	Replayed int `json:"replayed"`
+	Dead     int `json:"dead"`
+	Parked   int `json:"parked"`
+	// Kills counts the processes that ended by SIGKILL.
+	Kills       int          `json:"kills"`
+	DamageMinor int64        `json:"damage_minor"`
+	Currency    string       `json:"currency"`
+	Expected    plan.Outcome `json:"expected"`
+	Verdict     plan.Outcome `json:"verdict"`
+	Seed        uint64       `json:"seed"`
+	ElapsedMS   int64        `json:"elapsed_ms"`
+
+	// Design is the consumer, where it is not the demo's.
+	Design plan.Design `json:"design,omitempty"`
+	// Regressed counts the versions that were applied over a newer one.
+	Regressed int `json:"regressed,omitempty"`
+	// Busy counts deliveries that were put back because their key was at work elsewhere, TakenOver runs that followed one
+	// of unknown outcome, Fenced results that came too late to count, Stale versions that came too late.
+	Busy      int `json:"busy,omitempty"`
+	TakenOver int `json:"taken_over,omitempty"`
+	Fenced    int `json:"fenced,omitempty"`
+	Stale     int `json:"stale,omitempty"`
+	// Causes counts the keys with a second effect by what brought it.
+	Causes map[DoubleCause]int `json:"causes,omitempty"`
+	// Missed lists the figures that are not as expected.
+	Missed []string `json:"missed,omitempty"`
+}
+
+// The overall verdicts.
+const (
+	AsExpected = "as_expected"
+	Unexpected = "unexpected"
+)
+
+// Verdict is the outcome of a scenario over its runs. It marshals as contract section 5 says.
+type Verdict struct {
+	Runs    []Run  `json:"runs"`
+	Verdict string `json:"verdict"`
+	// Report is the path of the HTML report, "" when none was written.
+	Report string `json:"report,omitempty"`
+
+	// Story is what the report and the text tell beyond the figures.
+	Story *Story `json:"-"`
+	// Kept is the folder of the databases and events files, "" when it was removed.
+	Kept string `json:"-"`
+	// KeptIn are the URLs of the schemas that were kept, that of the unguarded run first; nil with SQLite.
+	KeptIn []string `json:"-"`
+}
+
+// OK reports that every run showed what was expected of it: exit code 0, otherwise 3.
+func (v Verdict) OK() bool { return v.Verdict == AsExpected }
+
+// Add judges a run and adds it, with its story when there is one to be told.
+func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
+	run := judge(s, p, res)
+	tale := tell(s, p, res, run)
+	run.Causes = Causes(tale.Doubles)
+	tale.Run = run
+	v.Runs = append(v.Runs, run)
+	if v.Story != nil {
+		v.Story.Runs = append(v.Story.Runs, tale)
+	}
+	v.Verdict = overall(v.Runs)
+}
+
+// judge makes the verdict of one run. Broken or held is the ledger's word alone; the counts of what the workers did come
+// from their events files.
+func judge(s plan.Scenario, p plan.Plan, res play.Result) Run {
+	t := count(append(p.Sends[:len(p.Sends):len(p.Sends)], p.Later...), res.Effects, res.Aside.Keys)
+	want := s.Expect[p.Guard]
+	r := Run{
+		Scenario: s.Name, Guard: p.Guard, Design: s.Designs[p.Guard], Sent: t.Sent, Effects: t.Effects,
+		Duplicated: t.Duplicated, Lost: len(t.Lost), Regressed: t.Regressed, Dead: res.Aside.Dead, Parked: res.Aside.Parked,
+		DamageMinor: t.Damage, Currency: s.Load.Currency, Expected: want.Verdict, Verdict: plan.Held, Seed: p.Seed,
+		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(),
+	}
+	r.tally(res.Entries)
+	if t.Duplicated+len(t.Lost)+t.Strays+t.Regressed > 0 {
+		r.Verdict = plan.Broken
+	}
+	for _, f := range want.Figures {
+		n, ok := r.figure(f.Name)
+		if !ok || n < f.Min || f.Max >= 0 && n > f.Max {
+			r.Missed = append(r.Missed, fmt.Sprintf("%s is %d, expected %s", f.Name, n, f.Range()))
+		}
+	}
+	return r
+}
+
+// tally counts what the workers noted.
+func (r *Run) tally(entries []trail.Entry) {
+	for _, e := range entries {
+		switch e.Kind {
+		case "received":
+			r.Delivered++
+		case "started":
+			r.Executed++
+			if e.Takeover {
+				r.TakenOver++
+			}
+		case "decided":
+			switch e.Decision {
+			case "replayed":
+				r.Replayed++
+			case "busy_deferred":
+				r.Busy++
+			case "fenced":
+				r.Fenced++
+			case "stale":
+				r.Stale++
+			}
+		}
+	}
+}
+
+// figure is a number by its name in the JSON.
+func (r *Run) figure(name string) (int, bool) {
+	n, ok := map[string]int{
+		"sent": r.Sent, "delivered": r.Delivered, "executed": r.Executed, "effects": r.Effects, "duplicated": r.Duplicated,
+		"lost": r.Lost, "replayed": r.Replayed, "dead": r.Dead, "parked": r.Parked, "kills": r.Kills,
+		"regressed": r.Regressed, "busy": r.Busy, "taken_over": r.TakenOver, "fenced": r.Fenced, "stale": r.Stale,
+	}[name]
+	return n, ok
+}
+
+// overall compares every run with what was expected of it. No runs are no verdict.
+func overall(runs []Run) string {
+	for _, r := range runs {
+		if r.Verdict != r.Expected || len(r.Missed) > 0 {
+			return Unexpected
+		}
+	}
+	if len(runs) == 0 {
+		return Unexpected
+	}
+	return AsExpected
+}

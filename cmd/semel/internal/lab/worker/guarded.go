@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/steps"
+)
+
+// guardedInTx is the work behind semel: the handler queues its effect, which commits together with the record and the
+// ack.
+func guardedInTx(ctx context.Context, w *worker) error {
+	return w.guarded(ctx, semel.InTx(w.applyInTx), businessKey)
+}
+
+// guardedKeyed calls a service that honours the effect key.
+func guardedKeyed(ctx context.Context, w *worker) error {
+	return w.guarded(ctx, semel.HandlerFunc(w.applyKeyed), businessKey)
+}
+
+// guardedSteps makes each item of a message a step with an effect key of its own.
+func guardedSteps(ctx context.Context, w *worker) error {
+	return w.guarded(ctx, steps.Handler(w.applySteps), businessKey)
+}
+
+// guardedByMessageID has no gap in its guard, and guards the wrong thing.
+func guardedByMessageID(ctx context.Context, w *worker) error {
+	return w.guarded(ctx, semel.InTx(w.applyInTx), func(m *semel.Message) (string, error) { return m.ID, nil })
+}
+
+func businessKey(m *semel.Message) (string, error) { return m.Header(rig.KeyHeader), nil }
+
+func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.KeyFunc) error {
+	cfg := semel.Config{
+		Queue: w.queue, Store: w.store, Handler: handler, Key: key,
+		Concurrency: w.spec.Workers.Concurrency,
+		Visibility:  w.spec.Workers.Visibility,
+		MaxAttempts: w.spec.Workers.MaxAttempts,
+		Backoff:     semel.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
+		Grace:       w.spec.Grace,
+		Events:      semel.Observe(w.observe),
+	}
+	if w.spec.Versions {
+		cfg.Versions = semel.ByVersion("/version")
+	}
+	c, err := semel.New(cfg)
+	if err != nil {
+		return fmt.Errorf("make the consumer: %w", err)
+	}
+	if err := c.Run(ctx); err != nil {
+		return fmt.Errorf("consume: %w", err)
+	}
+	return nil
+}
+
+func (w *worker) applyInTx(ctx context.Context, tx *semel.Statements, a *semel.Attempt) error {
+	o, err := decode(a.Body)
+	if err != nil {
+		return semel.Permanent(err)
+	}
+	if err := o.do(ctx, a.Redelivered); err != nil {
+		return err
+	}
+	tx.ExecRows(1, rig.InsertEffect, w.effect(o.Order, o, a.ID, a.Number).Args()...)
+	return nil
+}
+
+func (w *worker) applyKeyed(ctx context.Context, a *semel.Attempt) error {
+	o, err := decode(a.Body)
+	if err != nil {
+		return semel.Permanent(err)
+	}
+	if err := o.do(ctx, a.Redelivered); err != nil {
+		return err
+	}
+	return w.call(ctx, o.Order, o, a, a.EffectKey("charge"))
+}
+
+func (w *worker) applySteps(ctx context.Context, r *steps.Run) error {
+	a := r.Attempt()
+	o, err := decode(a.Body)
+	if err != nil {
+		return semel.Permanent(err)
+	}
+	if err := o.do(ctx, a.Redelivered); err != nil {
+		return err
+	}
+	_, err = steps.Each(ctx, r, "charge", o.Items, func(item string) string { return item },
+		func(ctx context.Context, item, key string) (struct{}, error) {
+			if o.fails(item, a.Redelivered) {
+				return struct{}{}, errBadItem
+			}
+			return struct{}{}, w.call(ctx, item, o, a, key)
+		})
+	return err
+}
+
+// call calls the payment service.
+func (w *worker) call(ctx context.Context, key string, o order, a *semel.Attempt, effectKey string) error {
+	if err := w.faults.down(); err != nil {
+		return err
+	}
+	if err := w.rig.AddEffect(ctx, w.effect(key, o, a.ID, a.Number), effectKey); err != nil {
+		return err
+	}
+	w.log.Add(trail.Entry{Kind: trail.Effect, Key: a.Key.Raw, Message: a.ID})
+	return nil
+}
+
+// observe notes the consumer's events. Receiving, extending the visibility and settling are noted by the queue's
+// decorator, which sees them for the unguarded worker too.
+func (w *worker) observe(e semel.Event) {
+	switch e.Kind {
+	case semel.EventReceived, semel.EventSettled:
+		return
+	case semel.EventExtended:
+		if !e.Lease {
+			return
+		}
+	}
+	n := trail.Entry{
+		Kind: string(e.Kind), Key: e.Key.Raw, Message: e.MessageID, Count: e.Count, Attempt: e.Attempt,
+		Token: e.Token, VisibleMS: e.Visible.Milliseconds(), Takeover: e.Takeover, Unknown: e.Unknown, Lease: e.Lease,
+		Decision: string(e.Decision), Cause: string(e.Cause), AfterMS: e.After.Milliseconds(), Reason: e.Reason,
+	}
+	if e.Kind == semel.EventExtended {
+		n.Outcome = e.Outcome.String()
+	}
+	if !e.At.IsZero() {
+		n.At = e.At.UnixMicro()
+	}
+	if e.Err != nil {
+		n.Err = e.Err.Error()
+	}
+	w.log.Add(n)
+}

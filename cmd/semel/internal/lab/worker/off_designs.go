@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+)
+
+// plainOne does the work and acks last, so that nothing is lost. It doubles whatever comes twice:
+//
+//  1. the producer sends an order again, because the first answer was lost;
+//  2. the process dies after the effect, before the ack: the queue hands the message out again;
+//  3. the work takes longer than the visibility: another worker has the message by then. What waits in the buffer
+//     behind the slow one overruns too.
+func plainOne(ctx context.Context, j *job) error {
+	if err := j.work(ctx); err != nil {
+		return err
+	}
+	return j.charge(ctx, j.key)
+}
+
+// The words of the marks.
+const (
+	processing = "processing"
+	completed  = "completed"
+	failed     = "failed"
+)
+
+// checkLast looks the id up first and records it last. Between the two anybody else may do the same work:
+//
+//  1. A looks up: nothing. A works.
+//  2. The visibility ends; B looks up: nothing. B works.
+//  3. A records. B's record is refused by the condition: the record is there once, the work was done twice.
+type checkLast struct{ condition bool }
+
+func (c checkLast) one(ctx context.Context, j *job) error {
+	marks := j.rig.Marks()
+	status, err := marks.Get(ctx, j.key)
+	if err != nil {
+		return err
+	}
+	if status == completed {
+		j.skipped("it is recorded")
+		return nil
+	}
+	if err := j.work(ctx); err != nil {
+		return err
+	}
+	if err := j.charge(ctx, j.key); err != nil {
+		return err
+	}
+	if !c.condition {
+		return marks.Put(ctx, j.key, completed)
+	}
+	first, err := marks.Add(ctx, j.key, completed)
+	if err == nil && !first {
+		j.skipped("the condition failed: it was recorded meanwhile")
+	}
+	return err
+}
+
+// skipBusyOne marks the id before the work, and acks what is marked already. Nobody owns a mark:
+//
+//  1. A marks, works, and dies.
+//  2. The message comes again. B finds the mark "processing", says "another instance is at it", and acks: it is lost.
+//  3. The same happens to what failed once: the mark is there, so its retry is acked.
+func skipBusyOne(ctx context.Context, j *job) error {
+	marks := j.rig.Marks()
+	first, err := marks.Add(ctx, j.key, processing)
+	if err != nil {
+		return err
+	}
+	if !first {
+		j.skipped("already_processing")
+		return nil
+	}
+	j.gate.pass(plan.AfterClaim, j.key, j.d.ID)
+	if err := j.work(ctx); err != nil {
+		_ = marks.Put(ctx, j.key, failed)
+		return err
+	}
+	if err := j.charge(ctx, j.key); err != nil {
+		return err
+	}
+	return marks.Put(ctx, j.key, completed)
+}
+
+// markFirstOne writes the id down and then starts the work. Dying between the two loses it: its mark never moves on.
+func markFirstOne(ctx context.Context, j *job) error {
+	first, err := j.rig.Marks().Add(ctx, j.key, processing)
+	if err != nil {
+		return err
+	}
+	if !first {
+		j.skipped("Duplicate execution skipped")
+		return nil
+	}
+	j.gate.pass(plan.AfterClaim, j.key, j.d.ID)
+	return plainOne(ctx, j)
+}
+
+// ttlLockOne takes a lock for half a visibility, and never extends it. Its owner has no name:
+//
+//  1. A takes the lock and works longer than it lasts.
+//  2. B takes the lock too, finds nothing recorded, and works.
+//  3. A ends and deletes the lock: it is B's.
+func ttlLockOne(ctx context.Context, j *job) error {
+	marks := j.rig.Marks()
+	lock := "lock:" + j.key
+	held, err := marks.Take(ctx, lock, processing, j.spec.Workers.Visibility/2)
+	if err != nil {
+		return err
+	}
+	if !held {
+		return errLeft
+	}
+	defer func() { _ = marks.Delete(ctx, lock) }()
+	status, err := marks.Get(ctx, j.key)
+	if err != nil {
+		return err
+	}
+	if status == completed {
+		j.skipped("it is recorded")
+		return nil
+	}
+	if err := plainOne(ctx, j); err != nil {
+		return err
+	}
+	return marks.Put(ctx, j.key, completed)
+}
+
+// failFastOne stops at the first bad item. The message comes again as a whole, the good items with it.
+func failFastOne(ctx context.Context, j *job) error {
+	if err := j.work(ctx); err != nil {
+		return err
+	}
+	for _, item := range j.order.Items {
+		if j.order.fails(item, j.d.Count > 1) {
+			j.note("ended", errBadItem)
+			return errBadItem
+		}
+		if err := j.charge(ctx, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}

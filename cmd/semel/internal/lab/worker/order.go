@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/driver"
+)
+
+// order is the body of a message.
+type order struct {
+	Order   string   `json:"order"`
+	Amount  int64    `json:"amount"`
+	WorkMS  int      `json:"work_ms"`
+	HangMS  int      `json:"hang_ms,omitempty"` // the first delivery only
+	Poison  bool     `json:"poison,omitempty"`
+	Version int      `json:"version,omitempty"`
+	Items   []string `json:"items,omitempty"`
+	Bad     []string `json:"bad,omitempty"` // these items fail until the message is redelivered
+}
+
+// errPoison is what the work says to an order that nobody can do.
+var errPoison = errors.New("the order is marked poison: it cannot be done")
+
+// errBadItem is what the work says to an item the first time.
+var errBadItem = errors.New("the item's account is locked for the moment")
+
+// Message is the message for a planned send.
+func Message(s plan.Send, amount int64) (driver.Message, error) {
+	body, err := json.Marshal(order{
+		Order: s.Key, Amount: amount, WorkMS: s.WorkMS, HangMS: s.HangMS, Poison: s.Poison, Version: s.Version,
+		Items: s.Items, Bad: s.Bad,
+	})
+	if err != nil {
+		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
+	}
+	return driver.Message{
+		ID: s.ID, Queue: rig.QueueName, Body: body, Headers: map[string]string{rig.KeyHeader: s.Key},
+	}, nil
+}
+
+func decode(body []byte) (order, error) {
+	var o order
+	if err := json.Unmarshal(body, &o); err != nil {
+		return o, fmt.Errorf("decode order: %w", err)
+	}
+	return o, nil
+}
+
+// do stands for the time that a payment takes. redelivered: this is not the first try.
+func (o order) do(ctx context.Context, redelivered bool) error {
+	ms := o.WorkMS
+	if !redelivered {
+		ms += o.HangMS
+	}
+	t := time.NewTimer(time.Duration(ms) * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if o.Poison {
+		return errPoison
+	}
+	return nil
+}
+
+// fails tells whether an item fails in this try.
+func (o order) fails(item string, redelivered bool) bool {
+	return !redelivered && slices.Contains(o.Bad, item)
+}

@@ -1,0 +1,223 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/driver"
+)
+
+// stepQueue passes AfterReceive, notes what was handed out and what was settled, and loses what is to be lost.
+type stepQueue struct {
+	rig.Queue
+	gate   *gate
+	log    *trail.Trail
+	keys   *keyring
+	faults *faults
+}
+
+func (q *stepQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if err := q.faults.down(); err != nil {
+		return nil, err
+	}
+	ds, err := q.Queue.Receive(ctx, limit)
+	for _, d := range ds {
+		key := d.Header(rig.KeyHeader)
+		q.keys.put(d.Receipt, key, d.ID)
+		q.log.Add(trail.Entry{
+			Kind: "received", Key: key, Message: d.ID, Count: d.Count, VisibleMS: d.Visible.Milliseconds(),
+		})
+	}
+	for _, d := range ds {
+		q.gate.pass(plan.AfterReceive, d.Header(rig.KeyHeader), d.ID)
+	}
+	return ds, err
+}
+
+func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
+	if err := q.faults.down(); err != nil {
+		return nil, err
+	}
+	lost := losses{q.faults, q.faults.wire.ForgetAck, driver.Applied, q.faults.wire.LoseAck}
+	outcomes, err := through(lost, s, func(s []driver.Settlement) ([]driver.Outcome, error) {
+		return q.Queue.Settle(ctx, s...)
+	})
+	for i, one := range s {
+		outcome := driver.Unknown
+		if i < len(outcomes) {
+			outcome = outcomes[i]
+		}
+		key, id := q.keys.get(one.Receipt)
+		q.log.Add(trail.Entry{
+			Kind: "settled", Key: key, Message: id,
+			Action: one.Action.String(), Outcome: outcome.String(), AfterMS: one.After.Milliseconds(),
+		})
+		if one.Action != driver.Defer && one.Action != driver.Retry {
+			q.keys.drop(one.Receipt)
+		}
+	}
+	return outcomes, err
+}
+
+func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
+	if err := q.faults.down(); err != nil {
+		return nil, err
+	}
+	outcomes, err := through(losses{faults: q.faults, drop: q.faults.wire.FailExtend}, receipts, func(r []any) ([]driver.Outcome, error) {
+		return q.Queue.Extend(ctx, visible, r...)
+	})
+	for i, r := range receipts {
+		if i < len(outcomes) {
+			key, id := q.keys.get(r)
+			q.log.Add(trail.Entry{
+				Kind: "extended", Key: key, Message: id,
+				VisibleMS: visible.Milliseconds(), Outcome: outcomes[i].String(),
+			})
+		}
+	}
+	return outcomes, err
+}
+
+// losses are the shares of the items of a call that never arrive, and of those whose answers never come back.
+type losses struct {
+	faults *faults
+	drop   float64
+	// answer is what the caller hears of a dropped item.
+	answer driver.Outcome
+	lose   float64
+}
+
+// through carries the items of a call to the other side, as far as they arrive. A lost answer is Unknown.
+func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(items))
+	var pass []T
+	var at []int
+	for i, item := range items {
+		if l.faults.strikes(l.drop) {
+			out[i] = l.answer
+			continue
+		}
+		pass, at = append(pass, item), append(at, i)
+	}
+	if len(pass) == 0 {
+		return out, nil
+	}
+	outcomes, err := call(pass)
+	for n, o := range outcomes {
+		if !l.faults.strikes(l.lose) {
+			out[at[n]] = o
+		}
+	}
+	return out, err
+}
+
+// stepStore passes AfterClaim, AfterEffect and AfterCommit.
+type stepStore struct {
+	rig.Store
+	gate   *gate
+	log    *trail.Trail
+	keys   *keyring
+	faults *faults
+}
+
+func (s *stepStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	s.faults.slow(ctx)
+	if err := s.faults.down(); err != nil {
+		return nil, err
+	}
+	grants, err := s.Store.Claim(ctx, c...)
+	for i, g := range grants {
+		if g.Err == nil && g.Verdict == driver.Acquired {
+			s.gate.pass(plan.AfterClaim, c[i].Key.Raw, c[i].DeliveryID)
+		}
+	}
+	return grants, err
+}
+
+func (s *stepStore) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	if err := s.faults.down(); err != nil {
+		return nil, err
+	}
+	return through(losses{faults: s.faults, drop: s.faults.wire.FailExtend}, h, func(h []driver.Hold) ([]driver.Outcome, error) {
+		return s.Store.Extend(ctx, lease, h...)
+	})
+}
+
+func (s *stepStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	s.faults.slow(ctx)
+	if err := s.faults.down(); err != nil {
+		return nil, err
+	}
+	for _, one := range f {
+		if one.Final == driver.Complete {
+			s.gate.pass(plan.AfterEffect, one.Hold.Key.Raw, "")
+		}
+	}
+	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, f, func(f []driver.Finish) ([]driver.Outcome, error) {
+		return s.Store.Finish(ctx, f...)
+	})
+	for i, o := range outcomes {
+		if o == driver.Applied && f[i].Final == driver.Complete {
+			s.gate.pass(plan.AfterCommit, f[i].Hold.Key.Raw, "")
+		}
+	}
+	return outcomes, err
+}
+
+func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	s.faults.slow(ctx)
+	if err := s.faults.down(); err != nil {
+		return nil, err
+	}
+	for _, one := range w {
+		if one.Finish.Final == driver.Complete {
+			key, id := s.names(one)
+			s.gate.pass(plan.AfterEffect, key, id)
+		}
+	}
+	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, w, func(w []driver.Work) ([]driver.Outcome, error) {
+		return s.Store.Commit(ctx, w...)
+	})
+	for i, o := range outcomes {
+		if o != driver.Applied || w[i].Finish.Final != driver.Complete {
+			continue
+		}
+		key, id := s.names(w[i])
+		s.log.Add(trail.Entry{Kind: trail.Effect, Key: key, Message: id, Token: w[i].Finish.Hold.Token})
+		if w[i].Ack != nil {
+			s.keys.drop(w[i].Ack.Receipt)
+			s.log.Add(trail.Entry{Kind: "settled", Key: key, Message: id, Action: "ack", Outcome: "applied"})
+		}
+	}
+	for i, o := range outcomes {
+		if o == driver.Applied && w[i].Finish.Final == driver.Complete {
+			key, id := s.names(w[i])
+			s.gate.pass(plan.AfterCommit, key, id)
+		}
+	}
+	return outcomes, err
+}
+
+// names tells key and message of a work; the message is known when its ack commits with it.
+func (s *stepStore) names(w driver.Work) (key, message string) {
+	key = w.Finish.Hold.Key.Raw
+	if w.Ack != nil {
+		_, message = s.keys.get(w.Ack.Receipt)
+	}
+	return key, message
+}
+
+// Joins unwraps the queue: the store knows its own. Where acks get lost on their way, they travel by themselves, as to a
+// queue that is elsewhere.
+func (s *stepStore) Joins(q driver.Queue) bool {
+	if s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
+		return false
+	}
+	if w, ok := q.(*stepQueue); ok {
+		q = w.Queue
+	}
+	return s.Store.Joins(q)
+}

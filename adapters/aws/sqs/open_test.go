@@ -91,12 +91,15 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 func TestSendSaysWhatToDo(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true})
 	for want, m := range map[string]driver.Message{
-		`message 1 ("m"): it has no group, and the queue is FIFO: set Message.Group`: {ID: "m"},
-		`message 1 ("big"): it has 1048606 bytes`:                                    {ID: "big", Group: "g", Body: []byte(strings.Repeat("x", maxSize+13))},
+		`item 1 refused: message "m": it has no group, and the queue is FIFO; Try: set Message.Group`: {ID: "m"},
+		`item 1 refused: message "big": it has 1048606 bytes`:                                         {ID: "big", Group: "g", Body: []byte(strings.Repeat("x", maxSize+13))},
 	} {
 		err := b.q.Send(t.Context(), driver.Message{ID: "fine", Group: "g"}, m)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, wanted %q", err, want)
+		}
+		if culprit := (*driver.ItemError)(nil); !errors.As(err, &culprit) || culprit.Index != 1 {
+			t.Errorf("%v does not name message 1", err)
 		}
 	}
 	if n := len(b.server.Messages("orders.fifo")); n != 0 {

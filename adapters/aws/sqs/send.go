@@ -26,7 +26,8 @@ type outgoing struct {
 }
 
 // Send sends messages in batches of 10 and 1 MiB. It returns nil when all are accepted; what SQS refuses for a reason
-// that passes is sent again until ctx ends, a few times at most.
+// that passes is sent again until ctx ends, a few times at most. A message that no queue would take is a
+// *[driver.ItemError], and nothing was sent.
 //
 // ID, headers, group and body arrive as they are, whatever characters they have; headers and IDs have to be UTF-8.
 // Headers become attributes, which other consumers see, as far as SQS takes them. A delay of more than 900 s, and any on
@@ -44,7 +45,8 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	for i := range m {
 		var err error
 		if list[i], err = q.outgoing(&m[i]); err != nil {
-			return fmt.Errorf("sqs: send to queue %q: message %d (%q): %w", q.name, i, m[i].ID, err)
+			culprit := &driver.ItemError{Index: i, Err: fmt.Errorf("message %q: %w", m[i].ID, err)}
+			return fmt.Errorf("sqs: send to queue %q: %w", q.name, culprit)
 		}
 		list[i].what = fmt.Sprintf("message %d (%q)", i, m[i].ID)
 	}
@@ -79,8 +81,8 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 		case q.o.Ungrouped:
 			o.group = ungrouped + driver.NewMessageID()
 		default:
-			return o, errors.New("it has no group, and the queue is FIFO: set Message.Group (--group), " +
-				"or Options.Ungrouped (ungrouped=true) where order does not matter")
+			return o, errors.New("it has no group, and the queue is FIFO; Try: set Message.Group (--group), " +
+				"or Options.Ungrouped (ungrouped=on in the URL) where order does not matter")
 		}
 		if o.dedup = legalID(sent.ID); random {
 			o.dedup = sent.ID
@@ -91,7 +93,7 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 		return o, err
 	}
 	if n := o.size(); n > q.is.maxSize {
-		return o, fmt.Errorf("it has %d bytes with headers and encoding, and the queue takes %d: put the body elsewhere (S3) and "+
+		return o, fmt.Errorf("it has %d bytes with headers and encoding, and the queue takes %d; Try: put the body elsewhere (S3) and "+
 			"send its address, or raise the queue's MaximumMessageSize (at most %d)", n, q.is.maxSize, maxSize)
 	}
 	return o, nil

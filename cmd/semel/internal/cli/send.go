@@ -299,7 +299,7 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 		if hint != "" {
 			hint += "; then "
 		}
-		if errors.Is(err, driver.ErrNotCommitted) {
+		if culprit := (*driver.ItemError)(nil); errors.Is(err, driver.ErrNotCommitted) || errors.As(err, &culprit) {
 			return output.Failed("%s; %d messages were sent before, and none of these %d was", text, s.sum.Sent, len(batch)).
 				WithHint("%ssend the rest", hint)
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest"
@@ -55,15 +57,29 @@ func newBench(t testing.TB, s setup) *bench {
 		t.Fatal(err)
 	}
 	s.o.clock, s.o.letterShort = b.clock.Now, s.frozen || s.o.letterShort
+	if s.frozen { // a suite polls for what is not there
+		s.o.patience = time.Millisecond
+	}
 	if s.o.Logger == nil {
 		s.o.Logger = slog.New(slog.NewTextHandler(b.log, nil))
 	}
-	b.client = awssqs.NewFromConfig(awstest.Config(b.server, s.wrap...))
+	cfg := awstest.Config(b.server, s.wrap...)
+	if s.frozen {
+		cfg.Retryer = atOnce
+	}
+	b.client = awssqs.NewFromConfig(cfg)
 	var err error
 	if b.q, err = Open(t.Context(), b.client, s.name, s.o); err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// atOnce repeats as the SDK does, without its pauses.
+func atOnce() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
+	})
 }
 
 // logBook keeps what was logged.

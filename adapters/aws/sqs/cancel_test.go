@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/driver"
 )
@@ -101,8 +103,30 @@ func TestFM64_CancelledWhileTheAnswerComes(t *testing.T) {
 	}
 }
 
+// TestFM64_CancelledBeforeTheAnswerComes: on a busy queue an answer is always on its way when a worker stops. It is waited
+// for, and for no longer than a fifth of a second.
+func TestFM64_CancelledBeforeTheAnswerComes(t *testing.T) {
+	for took, want := range map[time.Duration]int{50 * time.Millisecond: 1, time.Second: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
+				{Operation: "ReceiveMessage", Call: 1, Kind: awstest.Delay, Done: true, By: took},
+			}})
+			b := newBench(t, setup{wrap: wrapOf(f)})
+			b.send(driver.Message{ID: "m"})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			ds, err := b.q.Receive(ctx, 1)
+			if len(ds) != want || (err == nil) != (want == 1) || time.Since(began) > 210*time.Millisecond {
+				t.Errorf("an answer that took %v: received %v, %v after %v", took, ds, err, time.Since(began))
+			}
+		})
+	}
+}
+
 // TestAnswerThatStopsHalfway: the rest of an answer is not waited for without end.
 func TestAnswerThatStopsHalfway(t *testing.T) {
+	t.Parallel()
 	q, h, _ := openHalves(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -1,7 +1,10 @@
 package sqs
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +14,38 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// kinds runs a test on both kinds of queues and in both modes of the fake.
+// TestMain lets many tests run at once, however few processors there are: the suites on a real clock spend their time
+// waiting for visibility timeouts, and need no processor for it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// kinds runs a test on both kinds of queues and in both modes of the fake, all at once.
 func kinds(t *testing.T, f func(t *testing.T, s setup)) {
 	for _, name := range []string{"orders", "orders.fifo"} {
 		for mode, what := range map[fakesqs.Mode]string{fakesqs.AWS: "aws", fakesqs.Strict: "strict"} {
 			t.Run(fmt.Sprintf("%s/%s", name, what), func(t *testing.T) {
+				t.Parallel()
 				f(t, setup{name: name, fake: fakesqs.Options{Mode: mode}, o: Options{Ungrouped: true}})
 			})
 		}
+	}
+}
+
+// waiting marks a test that waits for a real clock. With -short it runs on a queue as the service is, of the kinds given,
+// and says what it leaves out.
+func waiting(t *testing.T, s setup, short ...string) {
+	t.Helper()
+	if testing.Short() && (s.fake.Mode != fakesqs.AWS || !slices.Contains(short, s.name)) {
+		t.Skip("SKIPPED, NOT PASSED: it waits for a real clock; leave -short out")
 	}
 }
 
@@ -26,6 +53,7 @@ func kinds(t *testing.T, f func(t *testing.T, s setup)) {
 const largest = (maxSize - 4096) / 4 * 3
 
 func TestQueueSuite(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
 			s.frozen = true
@@ -37,21 +65,27 @@ func TestQueueSuite(t *testing.T) {
 	})
 }
 
-// TestQueueSuiteRealClock uses a short visibility and real waits.
+// TestQueueSuiteRealClock uses real waits, and a visibility that is long enough for a case that hands deliveries out for two
+// seconds on a machine that is busy.
 func TestQueueSuiteRealClock(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
+		const visible = 4 * time.Second
+		waiting(t, s, "orders")
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-			s.o.Visibility, s.o.letterShort = 2*time.Second, true // a look at letters takes a second else
+			s.o.Visibility, s.o.patience, s.o.letterShort = visible, time.Millisecond, true // a look at letters takes a second else
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
-				Queue: newResent(b.q), Visibility: 2 * time.Second, MaxBody: largest, OwnDelays: b.q.is.fifo,
+				Queue: newResent(b.q), Visibility: visible, MaxBody: largest, OwnDelays: b.q.is.fifo,
 			}
 		})
 	})
 }
 
 func TestPairSuite(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
+		waiting(t, s, "orders", "orders.fifo")
 		semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
 			// With a redrive policy the engine defers duplicates of a busy key for minutes in the end.
 			s.o.Visibility, s.create.MaxReceive = 2*time.Second, -1

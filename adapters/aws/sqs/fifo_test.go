@@ -16,9 +16,9 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestFM73_FIFOGroups: under real consumers, with handlers that fail now and then, the runs of a group never overlap, and
-// first effects come in the order of sending. The time is the bubble's.
-func TestFM73_FIFOGroups(t *testing.T) {
+// TestFM60_FM73_FIFOGroups (law 13, I22): under real consumers, with handlers that fail now and then, the runs of a group
+// never overlap, and first effects come in the order of sending. The time is the bubble's.
+func TestFM60_FM73_FIFOGroups(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	synctest.Test(t, func(t *testing.T) {

@@ -164,6 +164,7 @@ func TestFM61_LetterNotWritten(t *testing.T) {
 
 // TestLettersInPieces: a message of SQS's own limit is a letter all the same.
 func TestLettersInPieces(t *testing.T) {
+	t.Parallel()
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		b := newBench(t, s)
 		r := rand.New(rand.NewPCG(1, 2))

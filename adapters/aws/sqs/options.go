@@ -70,6 +70,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	clock       func() time.Time // tests; defaults to time.Now, whose monotonic part decides
+	patience    time.Duration    // tests; defaults to the constant
 	letterShort bool             // tests on a frozen clock: the letter queue is not polled long
 }
 
@@ -92,6 +93,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.patience == 0 {
+		o.patience = patience
 	}
 	if o.clock == nil {
 		o.clock = time.Now

@@ -6,7 +6,6 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -46,6 +45,8 @@ const (
 	// slack is how much longer than its wait a receive may take before we doubt when the messages were handed out, and how
 	// long the rest of an answer may take after its caller has gone.
 	slack = 2 * time.Second
+	// patience is how long a receive goes on when its ctx has ended.
+	patience = 200 * time.Millisecond
 	// idle is the pause after a short poll that found nothing.
 	idle = 200 * time.Millisecond
 )
@@ -65,8 +66,8 @@ const (
 // EventBridge's (but that of S3's events, which is needed to read them) and structured CloudEvents are unwrapped, one
 // inside of the other; an S3 notification of one record keeps its body and gets the identity of its record.
 //
-// When ctx ends after the answer has begun to arrive, Receive reads it to its end and hands the messages on. When it ends
-// while SQS hands out a message, that message comes back when its visibility ends.
+// When ctx ends, an answer that is on its way is waited for, for a fifth of a second, and one that has begun to arrive is
+// read to its end; the messages are handed on. Those that SQS hands out later come back when their visibility ends.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("sqs: receive from queue %q: max is %d, must be at least 1", q.name, limit)
@@ -102,7 +103,7 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 		in.ReceiveRequestAttemptId = &id
 	}
 	wait := time.Duration(in.WaitTimeSeconds) * time.Second
-	call, cancel := arriving(ctx, wait+q.o.CallTimeout)
+	call, cancel := q.arriving(ctx, wait+q.o.CallTimeout)
 	defer cancel()
 	visible := time.Duration(in.VisibilityTimeout) * time.Second
 	sent := q.o.clock()
@@ -127,19 +128,24 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 	return out.Messages, until, nil
 }
 
-// arriving is a context for a receive: when ctx ends it ends too, but not in the middle of an answer. What SQS has handed
-// out would be hidden from everybody until its visibility ends.
-func arriving(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// arriving is a context for a receive. When ctx ends it ends too, but a moment later, and not in the middle of an answer: on
+// a busy queue an answer is always on its way, and what SQS has handed out would be hidden from everybody until its
+// visibility ends.
+func (q *Queue) arriving(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	var began atomic.Bool
-	call = httptrace.WithClientTrace(call, &httptrace.ClientTrace{GotFirstResponseByte: func() { began.Store(true) }})
+	began := make(chan struct{})
+	var first sync.Once // the SDK may repeat the request
+	call = httptrace.WithClientTrace(call, &httptrace.ClientTrace{GotFirstResponseByte: func() { first.Do(func() { close(began) }) }})
 	stop := context.AfterFunc(ctx, func() {
-		if !began.Load() {
-			cancel()
-			return
-		}
-		t := time.NewTimer(slack)
+		t := time.NewTimer(q.o.patience)
 		defer t.Stop()
+		select {
+		case <-began:
+			t.Reset(slack)
+		case <-t.C:
+			cancel()
+		case <-call.Done():
+		}
 		select {
 		case <-t.C:
 			cancel()

@@ -3,6 +3,7 @@ package sqs
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -71,6 +72,7 @@ func TestFM18_RetryWithoutAnswer(t *testing.T) {
 
 // TestFM20_AckWithoutAnswer: the answer to a delete is lost, also to the SDK's own repetitions; repeated it is applied.
 func TestFM20_AckWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		plan := awstest.Plan{}
 		for call := 1; call <= 3; call++ {
@@ -196,17 +198,19 @@ func TestFM22_ExtensionWithoutAnswer(t *testing.T) {
 
 // TestHangingConnection: a call that is never answered ends by itself.
 func TestHangingConnection(t *testing.T) {
-	f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
-		{Operation: "DeleteMessageBatch", Call: 1, Kind: awstest.Hang}, {Operation: "ReceiveMessage", Call: 2, Kind: awstest.Hang},
-	}})
-	b := newBench(t, setup{wrap: wrapOf(f), o: Options{CallTimeout: 50 * time.Millisecond, Wait: time.Second}})
-	b.send(driver.Message{ID: "m"})
-	d := b.one()
-	if out, err := b.q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}); err == nil || out[0] != driver.Unknown {
-		t.Errorf("answered %v, %v", out, err)
-	}
-	if _, err := b.q.Receive(t.Context(), 1); err == nil {
-		t.Error("a receive without an answer is no error")
-	}
-	b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt})
+	synctest.Test(t, func(t *testing.T) {
+		f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
+			{Operation: "DeleteMessageBatch", Call: 1, Kind: awstest.Hang}, {Operation: "ReceiveMessage", Call: 2, Kind: awstest.Hang},
+		}})
+		b := newBench(t, setup{wrap: wrapOf(f), o: Options{CallTimeout: 50 * time.Millisecond, Wait: time.Second}})
+		b.send(driver.Message{ID: "m"})
+		d := b.one()
+		if out, err := b.q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}); err == nil || out[0] != driver.Unknown {
+			t.Errorf("answered %v, %v", out, err)
+		}
+		if _, err := b.q.Receive(t.Context(), 1); err == nil {
+			t.Error("a receive without an answer is no error")
+		}
+		b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt})
+	})
 }

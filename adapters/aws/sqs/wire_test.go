@@ -109,6 +109,7 @@ func TestForeignMessages(t *testing.T) {
 
 // TestLongDelays: a delay that SQS cannot do is kept all the same.
 func TestLongDelays(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, setup{frozen: true})
 	b.send(driver.Message{ID: "m", Delay: 2 * time.Hour})
 	b.q.wait = 0

@@ -37,8 +37,19 @@ func apply(before item, changes []change) (item, error) {
 		}
 		return d
 	})
-	root := value{kind: "M", m: before}
+	root := value{kind: "M", m: maps.Clone(before)}
+	if root.m == nil && len(writes) > 0 {
+		root.m = item{}
+	}
 	for _, w := range writes {
+		if len(w.at) == 1 && w.at[0].at < 0 { // of the copy: most changes are of this kind
+			if w.gone {
+				delete(root.m, w.at[0].name)
+			} else {
+				root.m[w.at[0].name] = w.v
+			}
+			continue
+		}
 		var err error
 		if root, err = w.into(root, w.at); err != nil {
 			return nil, err

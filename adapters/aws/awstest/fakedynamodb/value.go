@@ -24,41 +24,6 @@ type value struct {
 // item is an item, a key or the inside of a map.
 type item map[string]value
 
-// MarshalJSON writes the value as the protocol has it.
-func (v value) MarshalJSON() ([]byte, error) {
-	var in any
-	switch v.kind {
-	case "S", "N":
-		in = v.text
-	case "B":
-		in = []byte(v.text)
-	case "BOOL":
-		in = v.yes
-	case "NULL":
-		in = true
-	case "L":
-		in = emptied(v.list)
-	case "M":
-		in = v.m
-	case "BS":
-		b := make([][]byte, len(v.set))
-		for i, s := range v.set {
-			b[i] = []byte(s)
-		}
-		in = b
-	default:
-		in = v.set
-	}
-	return json.Marshal(map[string]any{v.kind: in})
-}
-
-func emptied(l []value) []value {
-	if l == nil {
-		return []value{}
-	}
-	return l
-}
-
 // UnmarshalJSON reads a value and holds it against the rules of its type.
 func (v *value) UnmarshalJSON(b []byte) error {
 	var in map[string]json.RawMessage

@@ -104,6 +104,14 @@ func (b *bench) call() (context.Context, context.CancelFunc) {
 
 const cellBatch = 200
 
+// sampled is the cells that are to be compared.
+func (b *bench) sampled(all []*cell) (some []*cell) {
+	for i := 0; i < len(all); i += max(1, b.Sample) {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 // run does the steps of all cells in rounds, in batches of one kind.
 func (b *bench) run(cells []*cell) {
 	for round := 0; ; round++ {

@@ -26,6 +26,8 @@ type StoreSetup struct {
 	Queue driver.Queue
 	// Ledger writes and counts effects. A driver.Committer needs one.
 	Ledger *Ledger
+	// Sample compares every Sample-th cell of the decision table, for runs that have to be short. Defaults to all.
+	Sample int
 }
 
 // StoreFactory opens an empty store that shares no records with those of other calls: subtests run in parallel, and a

@@ -21,8 +21,8 @@ func TestFM53_RawKeyIsCompared(t *testing.T) {
 	r := newRig(t, Options{Layout: Layout{PartitionKey: "id", Text: func(driver.Key) string { return "the same" }}})
 	g := claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	finishOne(t, r.Store, completion(g), driver.Applied)
-	if _, err := r.Claim(t.Context(), claimOf("b")); err == nil || !strings.Contains(err.Error(), "Layout.Text") {
-		t.Errorf("the claim of another key with the same item answered %v", err)
+	if g, err := r.Claim(t.Context(), claimOf("b")); err != nil || g[0].Err == nil || !strings.Contains(g[0].Err.Error(), "Layout.Text") {
+		t.Errorf("the claim of another key with the same item answered %+v, %v", g, err)
 	}
 	claimOne(t, r.Store, claimOf("a"), driver.Replay)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -145,6 +146,21 @@ func (s *Store) isOurs(after *row, item attrs) bool {
 	return true
 }
 
+// maxReason bounds the reason of a record, in bytes. An error may quote a whole document: the item has to have room for it
+// whatever else is in it, and every duplicate of a failed key is billed by the item's size. The letter has all of it.
+const maxReason = 8 << 10
+
+func clipped(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	at := maxReason
+	for at > maxReason-utf8.UTFMax && !utf8.RuneStart(reason[at]) {
+		at--
+	}
+	return reason[:at] + "…"
+}
+
 // itemLimit is the largest item in bytes.
 const itemLimit = 400 << 10
 
@@ -216,7 +232,11 @@ func (s *Store) guard(e *expression, r *row) {
 		e.and(e.name(n["nonce"]) + " = " + e.value(binary(r.Nonce[:])))
 	case r.foreign:
 		e.and("attribute_not_exists(" + e.name(n["rev"]) + ")")
-		e.and(e.name(n["state"]) + " = " + e.value(text(r.adopted)))
+		if r.adopted == nil {
+			e.and("attribute_not_exists(" + e.name(n["state"]) + ")")
+			return
+		}
+		e.and(e.name(n["state"]) + " = " + e.value(r.adopted))
 	default:
 		e.and("attribute_not_exists(" + e.name(s.shape.pk) + ")")
 	}

@@ -24,12 +24,14 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 			out[i] = driver.Grant{Err: fmt.Errorf("claim key %q: %w", c[i].Key.Raw, err)}
 		}
 	})
+	errs := make([]error, len(out))
 	for i := range out {
-		if out[i].Err == nil {
+		// An item that cannot be understood says nothing of the store: it must not look like an outage.
+		if errs[i] = out[i].Err; errs[i] == nil || errors.Is(errs[i], errItem) {
 			return out, nil
 		}
 	}
-	return nil, out[0].Err
+	return nil, errs[worst(errs)]
 }
 
 func (s *Store) claim(ctx context.Context, c *driver.Claim) (g driver.Grant, err error) {
@@ -58,6 +60,9 @@ func (s *Store) decideClaim(r row, c *driver.Claim, now time.Time) (after row, g
 	view := s.leased(r, c.Nonce, now)
 	rec, g, write := driver.DecideClaim(view, *c, now, s.drawn())
 	after.Record = s.unleased(r, view, rec)
+	if write && g.Verdict == driver.Busy && !s.o.Observe { // the lease was cut
+		g.Wait = after.LeaseUntil.Add(s.o.skew()).Sub(now)
+	}
 	return after, g, write
 }
 
@@ -74,7 +79,9 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	return s.guarded(ctx, len(f), "finish", func(i int) *driver.Hold { return &f[i].Hold },
 		func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool) {
-			return driver.DecideFinish(r, f[i], now)
+			end := f[i]
+			end.Reason = clipped(end.Reason)
+			return driver.DecideFinish(r, end, now)
 		})
 }
 
@@ -113,7 +120,8 @@ func (s *Store) guarded(
 	if some {
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s key %q: %w", what, hold(0).Key.Raw, errs[0])
+	i := worst(errs)
+	return nil, fmt.Errorf("%s key %q: %w", what, hold(i).Key.Raw, errs[i])
 }
 
 // found is a row, and whether it was read just now.

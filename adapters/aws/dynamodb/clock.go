@@ -19,8 +19,10 @@ func (s *Store) leased(r row, n driver.Nonce, now time.Time) driver.Record {
 		rec.LeaseUntil = now.Add(rec.Lease - s.seen.unchanged(s, &r))
 		return rec
 	}
+	// A clock that stepped back is noticed by a lease that ends later than L + skew from now: what is nearer may be that of a clock
+	// that is ahead within the skew, and each rewriting of it would cost its holder a failed write besides.
 	rec.LeaseUntil = rec.LeaseUntil.Add(s.o.skew())
-	rec.Lease += s.o.skew() // a clock that stepped back is noticed by a lease that is further away than L + skew
+	rec.Lease += 2 * s.o.skew()
 	return rec
 }
 

@@ -72,7 +72,14 @@ func answers(w []driver.Work, out []driver.Outcome, errs []error) ([]driver.Outc
 	if some {
 		return out, nil
 	}
-	return nil, fmt.Errorf("commit key %q: %w", w[0].Finish.Hold.Key.Raw, errs[0])
+	i := worst(errs)
+	return nil, fmt.Errorf("commit key %q: %w", w[i].Finish.Hold.Key.Raw, errs[i])
+}
+
+// worst is the error that speaks for a call of which everything failed: that certainly nothing was written may only be said when
+// it is true of every item.
+func worst(errs []error) int {
+	return max(0, slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, driver.ErrNotCommitted) }))
 }
 
 // works are the changes that works ask for. They put their outcomes into out.
@@ -88,7 +95,9 @@ func (s *Store) works(w []driver.Work, out []driver.Outcome) ([]*work, error) {
 		x.key = f.Hold.Key
 		x.decide = func(r row, now time.Time) (after row, write bool, err error) {
 			after = r
-			after.Record, out[i], write = driver.DecideFinish(r.Record, *f, now)
+			end := *f
+			end.Reason = clipped(end.Reason)
+			after.Record, out[i], write = driver.DecideFinish(r.Record, end, now)
 			return after, write, nil
 		}
 		works[i] = x

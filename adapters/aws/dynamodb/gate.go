@@ -40,9 +40,10 @@ func (s *Store) gate(r *row) types.TransactWriteItem {
 	}}
 }
 
-// gatePartition is the key of a row: the text of the key, whoever consumes it; for a key that has none the hash of it.
+// gatePartition is the key of a row: the text of the key, whoever consumes it. A key that has none, and one of a tenant, whose
+// text is another tenant's too, has the hash of both.
 func (s *shape) gatePartition(k driver.Key) string {
-	if t := k.Raw; s.text != nil && t != "" && len(t) <= 1024 && utf8.ValidString(t) && !strings.HasPrefix(t, hashMark) {
+	if t := k.Raw; s.text != nil && k.Tenant == "" && t != "" && len(t) <= 1024 && utf8.ValidString(t) && !strings.HasPrefix(t, hashMark) {
 		return t
 	}
 	h := driver.Key{Tenant: k.Tenant, Raw: k.Raw}.Hash()
@@ -51,9 +52,11 @@ func (s *shape) gatePartition(k driver.Key) string {
 
 // gateIsOf makes sure that a row is really of the key: what is dropped because of it would else be lost (I12).
 func (s *shape) gateIsOf(k driver.Key, table string, item attrs) error {
+	tenant, _ := asText(item["tenant"])
 	raw, err := asText(item["key"])
-	if v, ok := item["key"]; !ok || s.gateKey == "key" || err == nil && same(v, text(k.Raw)) {
+	v, ok := item["key"]
+	if mine := !ok || s.gateKey == "key" || err == nil && same(v, text(k.Raw)); mine && tenant == k.Tenant {
 		return nil
 	}
-	return fmt.Errorf("key %q: its row in table %q is of another key, %q", k.Raw, table, raw)
+	return fmt.Errorf("key %q of tenant %q: its row in table %q is of another key, %q of tenant %q", k.Raw, k.Tenant, table, raw, tenant)
 }

@@ -26,8 +26,8 @@ type row struct {
 	// extra are the attributes of journal and trail, by their names without prefix: all that begin with extraMark. To
 	// change them, put a changed copy here: only what differs is written.
 	extra attrs
-	// adopted is the status of an item that a program before semel wrote, and foreign says that it is one.
-	adopted string
+	// adopted is the status of an item that a program before semel wrote, nil = it has none, and foreign says that it is one.
+	adopted types.AttributeValue
 	foreign bool
 }
 
@@ -159,14 +159,25 @@ func (s *shape) decode(k driver.Key, item attrs) (row, error) {
 		return row{}, nil
 	}
 	if _, ok := item[s.names["rev"]]; !ok {
-		return s.adoptItem(k, item)
+		r, err := s.adoptItem(k, item)
+		return r, ofItem(err)
 	}
 	r, err := s.parse(item)
 	if err == nil && r.Key != k {
 		err = fmt.Errorf("its item in the table is that of another key (%q of consumer %q, tenant %q): Layout.Text has to "+
 			"tell them apart", r.Key.Raw, r.Key.Consumer, r.Key.Tenant)
 	}
-	return r, err
+	return r, ofItem(err)
+}
+
+// errItem is wrapped by errors about one item that was read: the store works.
+var errItem = errors.New("nothing is run")
+
+func ofItem(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errItem, err)
 }
 
 // errForeign reports an item without semel's attributes.
@@ -206,13 +217,17 @@ func (s *shape) parse(item attrs) (r row, err error) {
 
 // adoptItem is the record that an item of a program before semel stands for.
 func (s *shape) adoptItem(k driver.Key, item attrs) (row, error) {
-	status, _ := asText(item[s.names["state"]])
+	found := item[s.names["state"]]
+	status, _ := asText(found)
+	if n, ok := found.(*types.AttributeValueMemberN); ok {
+		status = n.Value
+	}
 	state, ok := s.adopt[status]
 	if !ok {
-		return row{}, fmt.Errorf("its item in the table is %w, and its %s %q is not listed in Layout.Adopt: nothing is run; "+
+		return row{}, fmt.Errorf("its item in the table is %w, and its %s %q is not listed in Layout.Adopt: "+
 			"list what that status means, or delete the item", errForeign, s.names["state"], status)
 	}
-	r := row{adopted: status, foreign: true}
+	r := row{adopted: found, foreign: true}
 	if state == driver.Absent {
 		return r, nil
 	}

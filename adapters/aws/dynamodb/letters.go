@@ -30,6 +30,8 @@ const (
 	partSize = 320 << 10
 	// maxLetter keeps a letter within one transaction, which may have 4 MB.
 	maxLetter = 11 * partSize
+	// maxLetterReason bounds the reason of a letter.
+	maxLetterReason = 256 << 10
 )
 
 // LetterClient is the part of *awsdynamodb.Client that a [LetterBox] uses.
@@ -78,6 +80,14 @@ func (b *LetterBox) key(sk string) attrs {
 	return attrs{b.keys.pk: &types.AttributeValueMemberS{Value: b.queue}, b.keys.sk: &types.AttributeValueMemberS{Value: sk}}
 }
 
+// attr is the name of an attribute: a table's keys may have it already.
+func (b *LetterBox) attr(name string) string {
+	if name == b.keys.pk || name == b.keys.sk {
+		return "semel_" + name
+	}
+	return name
+}
+
 func partKey(id string, n int) string { return "part#" + safeName(id) + "#" + strconv.Itoa(n) }
 
 // PutLetter publishes a letter; publishing an id twice is one letter.
@@ -86,6 +96,9 @@ func (b *LetterBox) PutLetter(ctx context.Context, l driver.Letter) error {
 		return errors.New("put letter: it has no ID")
 	}
 	l.DeadAt = b.now()
+	if len(l.Reason) > maxLetterReason {
+		l.Reason = strings.ToValidUTF8(l.Reason[:maxLetterReason], "") + "…" // the message is what must not be lost
+	}
 	data, err := encodeLetter(&l)
 	if err != nil {
 		return fmt.Errorf("put letter %s: %w", l.ID, err)
@@ -97,20 +110,20 @@ func (b *LetterBox) PutLetter(ctx context.Context, l driver.Letter) error {
 	at := fmt.Sprintf("letter#%020d#%s", l.DeadAt.UnixMicro(), safeName(l.ID))
 	parts := (len(data) - 1) / partSize
 	where := b.key("id#" + safeName(l.ID))
-	where["at"], where["parts"] = text(at), number(parts)
+	where[b.attr("at")], where[b.attr("parts")] = text(at), number(parts)
 	head := b.key(at)
-	head["data"], head["parts"] = binary(data[:min(len(data), partSize)]), number(parts)
-	head["letter"] = binary([]byte(l.ID))
+	head[b.attr("data")], head[b.attr("parts")] = binary(data[:min(len(data), partSize)]), number(parts)
+	head[b.attr("letter")] = binary([]byte(l.ID))
 	for name, v := range map[string]string{"kind": string(l.Kind), "reason": l.Reason, "key": l.Key.Raw} {
 		if len(v) > 1024 {
 			v = v[:1024]
 		}
-		head[name] = text(strings.ToValidUTF8(v, "\uFFFD")) // for people who look at the table
+		head[b.attr(name)] = text(strings.ToValidUTF8(v, "\uFFFD")) // for people who look at the table
 	}
 	writes := []types.TransactWriteItem{b.put(where, "attribute_not_exists(#pk)"), b.put(head, "")}
 	for n := 1; n <= parts; n++ {
 		part := b.key(partKey(l.ID, n))
-		part["data"] = binary(data[n*partSize : min(len(data), (n+1)*partSize)])
+		part[b.attr("data")] = binary(data[n*partSize : min(len(data), (n+1)*partSize)])
 		writes = append(writes, b.put(part, ""))
 	}
 	if refused, err := b.write(ctx, writes); err != nil && !refused {
@@ -191,14 +204,14 @@ func (b *LetterBox) Letters(ctx context.Context, limit int) ([]driver.Letter, er
 
 // letter reads a letter from its item and its parts; ok is false when it was deleted meanwhile.
 func (b *LetterBox) letter(ctx context.Context, head attrs) (l driver.Letter, ok bool, err error) {
-	id := string(blob(head["letter"]))
-	data := blob(head["data"])
-	for n := 1; n <= count(head["parts"]); n++ {
+	id := string(blob(head[b.attr("letter")]))
+	data := blob(head[b.attr("data")])
+	for n := 1; n <= count(head[b.attr("parts")]); n++ {
 		part, err := b.get(ctx, partKey(id, n))
 		if err != nil || part == nil {
 			return l, false, err
 		}
-		data = append(data[:len(data):len(data)], blob(part["data"])...)
+		data = append(data[:len(data):len(data)], blob(part[b.attr("data")])...)
 	}
 	if l, err = decodeLetter(data); err != nil {
 		return l, false, fmt.Errorf("letter %s: %w", id, err)
@@ -222,7 +235,7 @@ func (b *LetterBox) Letter(ctx context.Context, id string) (l driver.Letter, ok 
 	where, err := b.get(ctx, "id#"+safeName(id))
 	if err == nil && where != nil {
 		var head attrs
-		if head, err = b.get(ctx, plain(where["at"])); err == nil && head != nil {
+		if head, err = b.get(ctx, plain(where[b.attr("at")])); err == nil && head != nil {
 			l, ok, err = b.letter(ctx, head)
 		}
 	}
@@ -242,16 +255,16 @@ func (b *LetterBox) DeleteLetter(ctx context.Context, id string) error {
 		if where == nil {
 			return nil
 		}
-		at := plain(where["at"])
+		at := plain(where[b.attr("at")])
 		writes := []types.TransactWriteItem{
 			{Delete: &types.Delete{
 				TableName: &b.table, Key: b.key("id#" + safeName(id)), ConditionExpression: aws.String("#at = :at"),
-				ExpressionAttributeNames:  map[string]string{"#at": "at"},
+				ExpressionAttributeNames:  map[string]string{"#at": b.attr("at")},
 				ExpressionAttributeValues: attrs{":at": text(at)},
 			}},
 			{Delete: &types.Delete{TableName: &b.table, Key: b.key(at)}},
 		}
-		for n := 1; n <= count(where["parts"]); n++ {
+		for n := 1; n <= count(where[b.attr("parts")]); n++ {
 			writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &b.table, Key: b.key(partKey(id, n))}})
 		}
 		refused, err := b.write(ctx, writes)

@@ -12,6 +12,7 @@ import (
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	var o driver.Outcome
 	c := &change{key: op.Key}
+	op.Reason = clipped(op.Reason)
 	if err := s.reload(ctx, c); err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, explain(err, "GetItem", s.table))
 	}

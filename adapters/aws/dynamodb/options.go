@@ -83,7 +83,7 @@ type Layout struct {
 	Statuses map[driver.State]string
 	// Adopt says what items mean that have a status and nothing else of semel's, by that status: a program before semel
 	// wrote them. InProgress gives whoever wrote it one lease; Absent makes it a new key. An item whose status is not
-	// listed is an error, and nothing is run.
+	// listed is an error, and nothing is run. A status that is a number is listed by its digits, an item without one by "".
 	Adopt map[string]driver.State
 	// TTL is the name of the attribute that DynamoDB's time to live goes by. Defaults to the prefix and "ttl".
 	TTL string

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/middleware"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -24,9 +27,17 @@ type scanned struct {
 	eventual bool
 }
 
-// page reads a page of the table behind an item; from nil = the first one. next is nil behind the last. items is what it
-// handed out, and bad an error for each item that cannot be read: one broken item must not hide all others.
-func (s *Store) page(ctx context.Context, sel scanned, from attrs, limit int32) (items []row, next attrs, bad, err error) {
+// page is a page of the table.
+type page struct {
+	rows []row
+	next attrs // its last item, nil behind the last page
+	bad  error // of each item that cannot be read: one broken item must not hide all others
+	// ahead is how far this machine's clock certainly is ahead of the service's.
+	ahead time.Duration
+}
+
+// page reads a page of the table behind an item; from nil = the first one.
+func (s *Store) page(ctx context.Context, sel scanned, from attrs) (p page, err error) {
 	e := newExpression()
 	e.and("attribute_exists(" + e.name(s.shape.names["rev"]) + ")")
 	if sel.consumer != "" {
@@ -55,18 +66,17 @@ func (s *Store) page(ctx context.Context, sel scanned, from attrs, limit int32) 
 	if len(e.values) > 0 {
 		in.ExpressionAttributeValues = e.values
 	}
-	if limit > 0 {
-		in.Limit = &limit
-	}
 	var out *awsdynamodb.ScanOutput
 	r := s.repeater()
 	if _, err := r.do(ctx, func(ctx context.Context) (err error) {
+		sent := s.o.Clock()
 		if out, err = s.client.Scan(ctx, in, once); err == nil {
 			s.meter.read(capacity(out.ConsumedCapacity)...)
+			p.ahead = aheadOf(sent, out.ResultMetadata)
 		}
 		return err
 	}); err != nil {
-		return nil, nil, nil, explain(err, "Scan", s.table)
+		return p, explain(err, "Scan", s.table)
 	}
 	var broken []error
 	for _, item := range out.Items {
@@ -75,27 +85,38 @@ func (s *Store) page(ctx context.Context, sel scanned, from attrs, limit int32) 
 			broken = append(broken, err)
 			continue
 		}
-		items = append(items, r)
+		p.rows = append(p.rows, r)
 	}
 	if len(out.LastEvaluatedKey) > 0 {
-		next = out.LastEvaluatedKey
+		p.next = out.LastEvaluatedKey
 	}
-	return items, next, errors.Join(broken...), nil
+	p.bad = errors.Join(broken...)
+	return p, nil
+}
+
+// aheadOf is how far the clock that showed sent is ahead of the service's, which says its time in every answer, in whole seconds:
+// 0 when it says none, or when the clock may be right.
+func aheadOf(sent time.Time, answer middleware.Metadata) time.Duration {
+	at, ok := awsmiddleware.GetServerTime(answer)
+	if !ok {
+		return 0
+	}
+	return max(0, sent.Sub(at)-time.Second)
 }
 
 // scan calls each with every record that is selected, a page of the table (1 MB) at a time, in no particular order.
 func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) error {
 	for from := attrs(nil); ; {
-		items, next, bad, err := s.page(ctx, sel, from, 0)
-		if err = errors.Join(err, bad); err != nil {
+		p, err := s.page(ctx, sel, from)
+		if err = errors.Join(err, p.bad); err != nil {
 			return err
 		}
-		for i := range items {
-			if err := each(&items[i]); err != nil {
+		for i := range p.rows {
+			if err := each(&p.rows[i]); err != nil {
 				return err
 			}
 		}
-		if from = next; from == nil {
+		if from = p.next; from == nil {
 			return nil
 		}
 	}

@@ -103,17 +103,20 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 	if s.o.SweepEvery < 0 {
 		return true, nil
 	}
-	if now.Before(s.sweeper.next) {
+	if left := s.sweeper.next.Sub(now); left > 0 && left <= max(s.o.SweepEvery, time.Minute) {
 		return false, nil
 	}
 	r, next := s.repeater(), now.Add(s.o.SweepEvery)
 	is, err := r.do(ctx, func(ctx context.Context) error {
 		out, err := s.client.UpdateItem(ctx, &awsdynamodb.UpdateItemInput{
 			TableName: &s.table, Key: s.shape.keyAt(ownMark + "sweep"),
-			UpdateExpression:                    aws.String("SET #n = :next"),
-			ConditionExpression:                 aws.String("attribute_not_exists(#n) OR #n <= :now"),
-			ExpressionAttributeNames:            map[string]string{"#n": sweepAttr},
-			ExpressionAttributeValues:           attrs{":next": number(next.UnixMicro()), ":now": number(now.UnixMicro())},
+			UpdateExpression: aws.String("SET #n = :next"),
+			// What is further away than anybody may put it is of a clock that was far ahead: it must not put sweeps off for ever.
+			ConditionExpression:      aws.String("attribute_not_exists(#n) OR #n <= :now OR #n > :far"),
+			ExpressionAttributeNames: map[string]string{"#n": sweepAttr},
+			ExpressionAttributeValues: attrs{
+				":next": number(next.UnixMicro()), ":now": number(now.UnixMicro()), ":far": number(next.Add(s.o.skew()).UnixMicro()),
+			},
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 			ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
 		}, once)
@@ -130,7 +133,6 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 			s.sweeper.next = next
 			return true, nil
 		}
-		// A clock that was far ahead must not put sweeps off for ever.
 		s.sweeper.next = now.Add(min(max(time.UnixMicro(at).Sub(now), time.Minute), max(s.o.SweepEvery, time.Minute)))
 		return false, nil
 	}
@@ -144,14 +146,20 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 // sweepPage reads the next page, and keeps what of it is to be swept.
 func (s *Store) sweepPage(ctx context.Context, horizon time.Duration) (bad, err error) {
 	w := &s.sweeper
-	rows, next, bad, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor, 0)
+	p, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor)
 	if err != nil {
-		return bad, err
+		return p.bad, err
 	}
-	w.cursor, w.end, w.todo = next, next == nil, w.todo[:0]
+	if p.ahead > s.o.skew() {
+		w.running = false
+		return nil, fmt.Errorf("the clock of this machine is %v ahead of DynamoDB's, tolerated are %v: records would be purged while "+
+			"their duplicates still come, so none is; synchronise the clock (NTP)", p.ahead.Round(time.Second), s.o.skew())
+	}
+	bad = p.bad
+	w.cursor, w.end, w.todo = p.next, p.next == nil, w.todo[:0]
 	now, top := s.now(), uint64(0)
-	for i := range rows {
-		r := &rows[i]
+	for i := range p.rows {
+		r := &p.rows[i]
 		switch _, v := driver.DecideSweep(r.Record, now, horizon); v {
 		case driver.SweepKeep:
 			continue

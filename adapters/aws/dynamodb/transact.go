@@ -283,7 +283,10 @@ func (s *Store) refusedWorks(ws []*work, r *repeater, err error) error {
 	if len(ws) > 1 {
 		return errApart
 	}
-	if w := ws[0]; len(w.effects) > 0 || tooLargeItem(err) {
+	switch w := ws[0]; {
+	case len(w.effects) > 0: // theirs: the record's size was looked at before
+		return &driver.ItemError{Index: w.index, Err: err}
+	case tooLargeItem(err):
 		return &driver.ItemError{Index: w.index, Err: tooLarge(err, &w.after)}
 	}
 	return r.failed(err, "TransactWriteItems")

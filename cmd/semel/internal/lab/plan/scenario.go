@@ -1,3 +1,5 @@
+// Package plan has what a scenario is made of, and makes the schedule of a run out of it: everything that chance decides,
+// decided beforehand.
 package plan
 
 import (

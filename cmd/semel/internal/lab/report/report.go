@@ -1,3 +1,4 @@
+// Package report tells a verdict to people: on a terminal, and as one HTML file that needs nothing else.
 package report
 
 import (

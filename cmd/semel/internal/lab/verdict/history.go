@@ -1,13 +1,14 @@
 package verdict
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Span is one delivery as one worker process saw it. Times are milliseconds from the start of the run; -1 = never.

@@ -2,12 +2,13 @@ package verdict
 
 import (
 	"fmt"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 )
 
 // Story is what a person wants to know beyond the figures.

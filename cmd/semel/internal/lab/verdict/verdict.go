@@ -1,3 +1,4 @@
+// Package verdict judges runs by their ledger, and tells their story by their trails.
 package verdict
 
 import (

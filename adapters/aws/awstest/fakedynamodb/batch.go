@@ -32,8 +32,12 @@ func (r *request) batchGet(in batchGetInput) (any, error) {
 		return nil, err
 	}
 	total := 0
-	for _, k := range in.RequestItems {
+	for name, k := range in.RequestItems {
 		total += len(k.Keys)
+		if len(k.Keys) == 0 {
+			return nil, invalid(
+				"1 validation error detected: Value '[]' at 'requestItems.%s.member.keys' failed to satisfy constraint: Member must have length greater than or equal to 1", name)
+		}
 	}
 	if total > maxBatchGet {
 		return nil, invalid("Too many items requested for the BatchGetItem call")

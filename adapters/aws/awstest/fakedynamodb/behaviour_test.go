@@ -61,6 +61,20 @@ func TestFM40_ExpiredItemsStayForDays(t *testing.T) {
 	}
 }
 
+// https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateTimeToLive.html
+func TestTheTimeToLiveChangesOnceInAnHour(t *testing.T) {
+	clock := awstest.Frozen(time.Unix(1_800_000_000, 0))
+	_, c := begin(t, fakedynamodb.Options{Clock: clock})
+	off := ttl("gone")
+	off.TimeToLiveSpecification.Enabled = aws.Bool(false)
+	must(t, c, ttl("gone"), "ok")
+	must(t, c, off, "ValidationException")
+	clock.Advance(time.Hour)
+	must(t, c, off, "ok")
+	must(t, c, ttl("other"), "ValidationException")
+	must(t, c, &ddb.DescribeTimeToLiveInput{TableName: rows}, "DISABLED ")
+}
+
 func TestNegativeLagKeepsExpiredItems(t *testing.T) {
 	clock := awstest.Frozen(time.Unix(1_800_000_000, 0))
 	s, c := begin(t, fakedynamodb.Options{Clock: clock, TTLLag: -1})

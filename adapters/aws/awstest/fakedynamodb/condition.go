@@ -65,7 +65,9 @@ func (p *parser) or() cond {
 		if _, ok := p.word("OR"); !ok {
 			break
 		}
+		p.operator()
 		c = either{c, p.and()}
+		p.group = false
 	}
 	return c
 }
@@ -76,7 +78,9 @@ func (p *parser) and() cond {
 		if _, ok := p.word("AND"); !ok {
 			break
 		}
+		p.operator()
 		c = both{c, p.not()}
+		p.group = false
 	}
 	return c
 }
@@ -87,13 +91,21 @@ func (p *parser) not() cond {
 	}
 	defer func() { p.depth-- }()
 	if _, ok := p.word("NOT"); ok {
-		return negated{p.not()}
+		p.operator()
+		c := negated{p.not()}
+		p.group = false
+		return c
 	}
 	if _, ok := p.sign("("); ok {
 		c := p.or()
 		p.want(")")
+		if p.group {
+			p.redundant()
+		}
+		p.group = true
 		return c
 	}
+	p.group = false
 	return p.simple()
 }
 
@@ -110,9 +122,11 @@ func (p *parser) simple() cond {
 }
 
 func (p *parser) comparison(a operand) cond {
+	p.operator()
 	if op, ok := p.sign("=", "<>", "<", "<=", ">", ">="); ok {
 		c := compare{op, a, p.operand()}
 		p.orderable(op, c.a, c.b)
+		p.distinct(op, c.a, c.b)
 		return c
 	}
 	if _, ok := p.word("BETWEEN"); ok {
@@ -168,11 +182,23 @@ func (p *parser) operand() operand {
 			return nil
 		}
 		defer func() { p.depth-- }()
+		if p.peek().text == "(" {
+			p.redundant()
+		}
 		o := p.operand()
 		p.want(")")
 		return o
 	}
 	return p.path()
+}
+
+// distinct refuses to compare an attribute with itself.
+func (p *parser) distinct(op string, a, b operand) {
+	x, ok1 := a.(path)
+	y, ok2 := b.(path)
+	if ok1 && ok2 && p.err == nil && slices.Equal(x, y) {
+		p.fail("The first operand must be distinct from the remaining operands for this operator or function; operator: %s, first operand: %s", op, x)
+	}
 }
 
 // orderable refuses constants that have no order.

@@ -27,6 +27,7 @@ func (p *parser) function() call {
 		return c
 	}
 	defer func() { p.depth-- }()
+	p.operator()
 	n, known := arity[c.name]
 	if !known {
 		p.fail("Invalid function name; function: %s", c.name)
@@ -51,6 +52,9 @@ func (p *parser) function() call {
 
 // arguments refuses what a function can never take.
 func (p *parser) arguments(c call) {
+	if len(c.args) == 2 {
+		p.distinct(c.name, c.args[0], c.args[1])
+	}
 	first, isConstant := c.args[0].(constant)
 	_, isPath := c.args[0].(path)
 	switch c.name {

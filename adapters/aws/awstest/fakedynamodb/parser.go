@@ -98,6 +98,9 @@ type parser struct {
 	b     *binding
 	err   error
 	depth int
+	// operators counts operators and functions. group tells that what was read last is all in parentheses.
+	operators int
+	group     bool
 }
 
 func newParser(what, src string, b *binding) *parser {
@@ -225,10 +228,24 @@ func (p *parser) constant() value {
 	return v
 }
 
+// maxOperators is how many operators and functions an expression may have.
+//
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+const maxOperators = 300
+
+// operator counts one.
+func (p *parser) operator() {
+	if p.operators++; p.operators > maxOperators {
+		p.fail("The expression contains too many operators; operator count: %d, max operator count: %d", p.operators, maxOperators)
+	}
+}
+
+func (p *parser) redundant() { p.fail("The expression has redundant parentheses;") }
+
 // deeper bounds recursion.
 func (p *parser) deeper() bool {
-	if p.depth++; p.depth > 300 {
-		p.fail("The expression contains too many operators; operator count: 301, max operator count: 300")
+	if p.depth++; p.depth > maxOperators {
+		p.fail("The expression contains too many operators; operator count: %d, max operator count: %d", p.depth, maxOperators)
 		return false
 	}
 	return p.err == nil

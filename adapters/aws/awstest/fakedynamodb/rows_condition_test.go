@@ -1,6 +1,8 @@
 package fakedynamodb_test
 
 import (
+	"strings"
+
 	"github.com/aws/aws-sdk-go-v2/aws"
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
@@ -47,6 +49,10 @@ func conditions() []condition {
 		{"not in", "s IN (:a)", m{":a": str("x")}, false},
 		{"AND binds before OR", "n = :ten OR n = :ten AND n = :one", m{":ten": num("10"), ":one": num("1")}, true},
 		{"parentheses", "(n = :ten OR n = :ten) AND n = :one", m{":ten": num("10"), ":one": num("1")}, false},
+		{"groups in a group", "((n = :ten) AND (NOT (n = :one)))", m{":ten": num("10"), ":one": num("1")}, true},
+		{"an operand in parentheses", "n = (:ten)", m{":ten": num("10")}, true},
+		{"an operand twice", ":ten = :ten AND n > (:one)", m{":ten": num("10"), ":one": num("1")}, true},
+		{"299 operators", "n = :ten" + strings.Repeat(" OR n=:ten", 149), m{":ten": num("10")}, true},
 		{"NOT binds before AND", "NOT n = :one AND n = :ten", m{":ten": num("10"), ":one": num("1")}, true},
 		{"keywords in any case", "not n = :one and n = :ten", m{":ten": num("10"), ":one": num("1")}, true},
 		{"exists", "attribute_exists(doc.#in.n)", nil, true},

@@ -1,6 +1,7 @@
 package fakedynamodb_test
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -64,6 +65,17 @@ func refusedRows() []row {
 			"The BETWEEN operator requires upper bound to be greater than or equal to lower bound; lower bound operand: AttributeValue: {N:2}, upper bound operand: AttributeValue: {N:1}"),
 		one("set of a string", updates, update("ADD n :v", m{":v": str("x")}),
 			"Incorrect operand type for operator or function; operator: ADD, operand type: STRING"),
+		one("redundant parentheses", operators, when("((n = :v))", v),
+			"Invalid ConditionExpression: The expression has redundant parentheses;"),
+		one("redundant parentheses of a whole", operators, when("((n = :v AND NOT (n < :v)))", v), "redundant parentheses"),
+		one("redundant parentheses of an operand", operators, when("n = ((:v))", v), "redundant parentheses"),
+		one("redundant parentheses behind NOT", operators, when("NOT ((n = :v))", v), "redundant parentheses"),
+		one("an attribute and itself", operators, when("l[0].n = l[0].n", nil),
+			"The first operand must be distinct from the remaining operands for this operator or function; operator: =, first operand: [l, [0], n]"),
+		one("a function of an attribute and itself", operators, when("contains(s, s)", nil), "operator: contains, first operand: [s]"),
+		one("301 operators", "developerguide/Constraints.html", when("n = :v"+strings.Repeat(" OR n=:v", 150), v),
+			"The expression contains too many operators; operator count: 301, max operator count: 300"),
+		one("301 operators of an update", "developerguide/Constraints.html", update("SET "+sums(301), v), "max operator count: 300"),
 		one("long expression", "developerguide/Constraints.html", when("n = :v"+strings.Repeat(" ", 4096), v),
 			"Expression size has exceeded the maximum allowed size"),
 		one("expected", "developerguide/LegacyConditionalParameters.html", old, ""),
@@ -84,6 +96,15 @@ func refusedRows() []row {
 			{in: ttl("gone"), want: "ValidationException", says: "TimeToLive is already enabled"},
 		}},
 	)
+}
+
+// sums are n assignments of a sum.
+func sums(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("a%d=n+:v", i)
+	}
+	return strings.Join(out, ",")
 }
 
 func ttl(attribute string) *ddb.UpdateTimeToLiveInput {

@@ -65,6 +65,8 @@ type table struct {
 	rows      []*row
 	ttl       string // attribute, "" = off
 	ttlDue    int64  // no item expires before this second
+
+	ttlChanged time.Time
 }
 
 func (t *table) keyNames() []string {

@@ -11,6 +11,11 @@ import (
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html
 const tooOld = 5 * 365 * 24 * time.Hour
 
+// ttlInterval is how far changes of the time to live have to be apart.
+//
+// https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_UpdateTimeToLive.html
+const ttlInterval = time.Hour
+
 type ttlInput struct {
 	TableName               string
 	TimeToLiveSpecification struct {
@@ -35,6 +40,10 @@ func (r *request) updateTimeToLive(in ttlInput) (any, error) {
 	case !spec.Enabled && t.ttl != spec.AttributeName:
 		return nil, invalid("TimeToLive is active on a different AttributeName: current AttributeName is %s", t.ttl)
 	}
+	if !t.ttlChanged.IsZero() && r.now.Sub(t.ttlChanged) < ttlInterval {
+		return nil, invalid("Time to live has been modified multiple times within a fixed interval")
+	}
+	t.ttlChanged = r.now
 	if t.ttl = ""; spec.Enabled {
 		t.ttl = spec.AttributeName
 	}

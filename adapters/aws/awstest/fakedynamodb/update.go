@@ -102,6 +102,7 @@ func (p *parser) sum() operand {
 	if !ok {
 		return a
 	}
+	p.operator()
 	s := sum{op: op, a: a, b: p.term()}
 	for _, o := range []operand{s.a, s.b} {
 		if c, ok := o.(constant); ok && p.err == nil && c.v.kind != "N" {
@@ -129,6 +130,7 @@ func (p *parser) term() operand {
 		return p.path()
 	}
 	name := p.next().text
+	p.operator()
 	p.want("(")
 	var out operand
 	switch name {

@@ -46,6 +46,10 @@ func TestRequestsThatAreNone(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", name, status, answer, c.want)
 		}
 	}
+	empty := `{"RequestItems":{"rows":{"Keys":[]}}}` // the SDK does not send it
+	if status, answer := wire(t, s, "BatchGetItem", empty); status != 400 || !strings.Contains(answer, "Member must have length") {
+		t.Errorf("a batch without keys: %d %s", status, answer)
+	}
 	if left := s.Items("rows"); len(left) != 0 {
 		t.Errorf("wrote %v", left)
 	}

@@ -6,13 +6,10 @@ import (
 	"time"
 )
 
-// DurationText words a duration for sentences, as people say it: 14 days, 1 day, 36h, 15m, 1m30s, 200ms. What is a second
-// or longer is rounded to milliseconds. It is for texts alone: no setting is read back from it.
+// DurationText words a duration for sentences, as people say it: 14 days, 1 day, 36h, 15m, 1m30s, 200ms. It is for
+// texts alone: no setting is read back from it.
 func DurationText(d time.Duration) string {
 	const day = 24 * time.Hour
-	if d >= time.Second {
-		d = d.Round(time.Millisecond)
-	}
 	switch {
 	case d == day:
 		return "1 day"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // Levels of an item.
@@ -293,18 +295,16 @@ func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Sec
 
 // Text writes a duration as the command line takes it: whole days as days.
 func Text(d time.Duration) string {
-	if d >= day && d%day == 0 {
-		return strconv.Itoa(int(d/day)) + "d"
-	}
 	if d >= time.Second {
 		d = d.Round(time.Millisecond)
 	}
-	s := d.String()
-	if len(s) > 3 && s[len(s)-3:] == "m0s" {
-		s = s[:len(s)-2]
+	return Setting(d)
+}
+
+// Setting prints a duration exactly, as flags and files take it: 14d, 36h, 15m, 1m30s.
+func Setting(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
 	}
-	if len(s) > 3 && s[len(s)-3:] == "h0m" {
-		s = s[:len(s)-2]
-	}
-	return s
+	return driver.DurationText(d)
 }

@@ -231,21 +231,25 @@ func (x *exam) times() {
 	lease := x.w.Lease()
 	switch {
 	case x.q.MaxVisible > 0 && limit > x.q.MaxVisible:
-		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most", limit, x.q.MaxVisible)
+		x.note(levelDanger, "visibility", "lower --max-runtime", "a run may last %s, and the queue keeps a delivery for %s at most",
+			advice.Text(limit), advice.Text(x.q.MaxVisible))
 	case limit > visible && !x.q.Extends:
-		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", limit*10/9, lease),
-			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again", limit, visible)
+		x.note(levelDanger, "visibility", fmt.Sprintf("--visibility %s or --timeout %s", advice.Text(limit*10/9), advice.Text(lease)),
+			"a run may last %s, the visibility is %s, and this queue cannot extend it: every long run is delivered again",
+			advice.Text(limit), advice.Text(visible))
 	case visible < 2*time.Second:
 		x.note(levelWarning, "visibility", "--visibility 30s", "%s leaves the heartbeat %s: a short pause of the process loses the lease",
-			visible, lease/3)
+			advice.Text(visible), advice.Text(lease/3))
 	case limit > visible:
-		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", visible, lease/3, limit)
+		x.note(levelOK, "visibility", "", "%s, kept up by a heartbeat every %s for runs of up to %s", advice.Text(visible),
+			advice.Text(lease/3), advice.Text(limit))
 	default:
-		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", visible, limit)
+		x.note(levelOK, "visibility", "", "%s covers runs of up to %s even without a heartbeat", advice.Text(visible), advice.Text(limit))
 	}
 	if kill := x.w.KillGraceOr(); x.handler && x.w.HTTP == "" && !x.w.Simulate.On && kill >= lease {
-		x.note(levelDanger, "kill-grace", fmt.Sprintf("--kill-grace %s", lease/3),
-			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over", kill, lease)
+		x.note(levelDanger, "kill-grace", "--kill-grace "+advice.Text(lease/3),
+			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over",
+			advice.Text(kill), advice.Text(lease))
 	}
 }
 
@@ -259,6 +263,11 @@ func (x *exam) retention() {
 	case need > 0 && keep < need:
 		x.note(levelDanger, "retention", fmt.Sprintf("--retention %s", config.Duration(need)),
 			"records are kept for %s, duplicates come within %s (%s): a late one would run again", x.w.Retention, config.Duration(need), why)
+	case x.horizon == 0 && keep < x.lettersBack():
+		x.note(levelWarning, "retention", fmt.Sprintf("--retention %s; or say with --horizon how late letters are moved back at most",
+			config.Duration(x.lettersBack())), "records are kept for %s, and a letter that the queue's own redrive moves back may be a "+
+			"duplicate after %s: %s as a letter, %s in the queue", x.w.Retention, config.Duration(x.lettersBack()),
+			config.Duration(x.live.LetterRetention), config.Duration(x.live.Retention))
 	case need > 0:
 		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", x.w.Retention, config.Duration(need), why)
 	case keep < 24*time.Hour:
@@ -266,6 +275,15 @@ func (x *exam) retention() {
 	default:
 		x.note(levelOK, "retention", "", "records are kept for %s; give --horizon to compare it with how late duplicates come", x.w.Retention)
 	}
+}
+
+// lettersBack is how late a message comes that the service moved to the letters and a person back to the queue (law 10);
+// 0 = it moves none, or nothing is known of its letters.
+func (x *exam) lettersBack() time.Duration {
+	if x.live == nil || x.live.LetterRetention == 0 {
+		return 0
+	}
+	return x.live.LetterRetention + x.live.Retention
 }
 
 func (x *exam) key() {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 )
 
 // Duration is a time.Duration that may be given in days: 14d, 36h, 1d12h, 500ms.
@@ -50,20 +52,7 @@ func ParseDuration(s string) (time.Duration, error) {
 // MarshalText writes what UnmarshalText reads, in days where it is whole days.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-func (d Duration) String() string {
-	v := time.Duration(d)
-	if v >= 24*time.Hour && v%(24*time.Hour) == 0 {
-		return strconv.Itoa(int(v/(24*time.Hour))) + "d"
-	}
-	s := v.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = s[:len(s)-2]
-	}
-	return s
-}
+func (d Duration) String() string { return advice.Setting(time.Duration(d)) }
 
 // Set and Type make it a flag value.
 func (d *Duration) Set(s string) error { return d.UnmarshalText([]byte(s)) }

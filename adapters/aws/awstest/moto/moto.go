@@ -5,6 +5,7 @@ package moto
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -47,7 +48,11 @@ func Start(t testing.TB) string {
 		skip(t, "there is no sh to guard it with")
 	}
 	for range 3 {
-		if url, ok := start(t, sh, bin); ok {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if url, ok := start(t, sh, bin, port); ok {
 			return url
 		}
 	}
@@ -62,12 +67,10 @@ func skip(t testing.TB, why string) {
 	t.Skipf("SKIPPED, NOT PASSED: moto_server: %s", why)
 }
 
-func start(t testing.TB, sh, bin string) (url string, ok bool) {
+// start starts a server on a port, which another one may have taken meanwhile. That one may be a moto too, with what another test
+// made in it: it is only good when the new server itself says that it listens.
+func start(t testing.TB, sh, bin, port string) (url string, ok bool) {
 	t.Helper()
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "moto.log")
 	logFile, err := os.Create(path)
 	if err != nil {
@@ -84,7 +87,11 @@ func start(t testing.TB, sh, bin string) (url string, ok bool) {
 		t.Fatal(err)
 	}
 	url = "http://127.0.0.1:" + port
-	if err := await(url); err != nil {
+	says := func(words string) bool {
+		text, err := os.ReadFile(path)
+		return err == nil && bytes.Contains(text, []byte(words))
+	}
+	if err := await(url, says); err != nil {
 		_ = in.Close()
 		_ = cmd.Wait()
 		text, _ := os.ReadFile(path)
@@ -98,16 +105,21 @@ func start(t testing.TB, sh, bin string) (url string, ok bool) {
 	return url, true
 }
 
-// await waits until it answers as moto does.
-func await(url string) error {
+// await waits until it says that it listens and answers as moto does.
+func await(url string, says func(words string) bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := ask(ctx, url)
-		if err == nil {
-			return nil
+		err := errors.New("it does not listen")
+		switch {
+		case says("already in use"):
+			return errors.New("another one has the port")
+		case says("Running on " + url):
+			if err = ask(ctx, url); err == nil {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():

@@ -17,6 +17,8 @@ const (
 	// Counts that are approximate lag behind: they have to say nothing several times, over a while.
 	emptyEveryApprox = time.Second
 	emptyApprox      = 6
+	// When nothing is visible and the queue is not empty, a person may wonder what is waited for.
+	waitingAfter, waitingEvery = 10 * time.Second, time.Minute
 )
 
 func tick(ctx context.Context, t *time.Ticker) bool {
@@ -34,7 +36,7 @@ func tick(ctx context.Context, t *time.Ticker) bool {
 func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, stop context.CancelCauseFunc) {
 	t := time.NewTicker(emptyEvery)
 	defer t.Stop()
-	approx := false
+	approx, tell := false, time.Now().Add(waitingAfter)
 	for empty := 0; tick(ctx, t); {
 		st, err := q.Stats(ctx)
 		if st.Approximate && !approx {
@@ -51,6 +53,14 @@ func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, 
 			empty++
 		default:
 			empty = 0
+		}
+		switch now := time.Now(); {
+		case err != nil || st.Empty() || st.Visible > 0:
+			tell = now.Add(waitingAfter)
+		case now.After(tell):
+			tell = now.Add(waitingEvery)
+			log.Info("--until-empty: nothing is visible, and the queue is not empty: waiting for the rest",
+				"in_flight", st.InFlight, "delayed", st.Delayed)
 		}
 		if empty == 2 && !approx || empty == emptyApprox {
 			stop(errEmpty)

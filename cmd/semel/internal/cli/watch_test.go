@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +19,17 @@ type counted struct {
 	began  time.Time
 	approx bool
 	busy   func(after time.Duration) bool
+	// delayed messages are there for so long
+	delayed time.Duration
 }
 
 func (c counted) Stats(context.Context) (driver.QueueStats, error) {
 	s := driver.QueueStats{Approximate: c.approx}
 	if c.busy(time.Since(c.began)) {
 		s.Visible = 1
+	}
+	if time.Since(c.began) < c.delayed {
+		s.Delayed = 3
 	}
 	return s, nil
 }
@@ -52,4 +59,21 @@ func TestUntilEmptyOnApproximateCounts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who waits is told what for: after a while, and every minute. Delayed messages belong to the queue.
+func TestUntilEmptyTellsWhatItWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var log bytes.Buffer
+		began := time.Now()
+		q := counted{began: began, busy: func(d time.Duration) bool { return d < 5*time.Second }, delayed: 100 * time.Second}
+		watchEmpty(ctx, q, slog.New(slog.NewTextHandler(&log, nil)), cancel)
+		if took := time.Since(began); took < 100*time.Second || took > 101*time.Second {
+			t.Errorf("stopped after %v, with messages that were delayed for 100 s", took)
+		}
+		if n := strings.Count(log.String(), "waiting for the rest\" in_flight=0 delayed=3"); n != 2 {
+			t.Errorf("told %d times, want after 10 s and a minute later:\n%s", n, log.String())
+		}
+	})
 }

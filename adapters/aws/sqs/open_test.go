@@ -12,6 +12,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
@@ -123,6 +125,47 @@ func TestS3_36_Batches(t *testing.T) {
 	}
 	if n := len(b.server.Messages("orders")); n != 30 {
 		t.Errorf("%d messages arrived", n)
+	}
+}
+
+// smaller takes no batch of more than 256 KiB.
+type smaller struct{ Client }
+
+func (c smaller) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBatchInput, o ...func(*awssqs.Options)) (
+	*awssqs.SendMessageBatchOutput, error,
+) {
+	n := 0
+	for _, e := range in.Entries {
+		n += len(aws.ToString(e.MessageBody))
+	}
+	if n > 256<<10 {
+		return nil, &smithyhttp.ResponseError{
+			Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest}},
+			Err:      &types.BatchRequestTooLong{Message: aws.String("too long")},
+		}
+	}
+	return c.Client.SendMessageBatch(ctx, in, o...)
+}
+
+// TestSmallerBatches: a service that takes smaller batches gets smaller ones, in the order of sending.
+func TestSmallerBatches(t *testing.T) {
+	b := newBench(t, setup{name: "orders.fifo", frozen: true})
+	b.q.client = smaller{b.q.client}
+	var ms []driver.Message
+	for i := range 7 {
+		ms = append(ms, driver.Message{ID: string(rune('a' + i)), Group: string(rune('a' + i)), Body: []byte(strings.Repeat("x", 100_000))})
+	}
+	b.send(ms...)
+	order := ""
+	for _, d := range b.receive(7) {
+		order += d.ID
+	}
+	if order != "abcdefg" {
+		t.Errorf("received %s", order)
+	}
+	b.q.client = smaller{b.client}
+	if err := b.q.Send(t.Context(), driver.Message{Group: "g", Body: []byte(strings.Repeat("x", 300_000))}); err == nil {
+		t.Error("a message that is too long alone was sent")
 	}
 }
 

@@ -165,6 +165,13 @@ func (q *Queue) postBatch(ctx context.Context, batch []outgoing) error {
 		if err == nil {
 			return nil
 		}
+		if codeOf(err) == "BatchRequestTooLong" && len(batch) > 1 {
+			// Emulators, and SQS until 2025, take 256 KiB. Nothing of it was accepted.
+			if err := q.postBatch(ctx, batch[:len(batch)/2]); err != nil {
+				return err
+			}
+			return q.postBatch(ctx, batch[len(batch)/2:])
+		}
 		if len(rest) == 0 || try == sendTries || ctx.Err() != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func lateCompletions(w *world, next http.RoundTripper) http.RoundTripper {
 			}
 			unguard(u)
 			w.mu.Lock()
-			late, by := r.IntN(10) > 0, time.Duration(r.Int64N(int64(2*time.Minute)))
+			late, by := r.IntN(50) > 0, time.Duration(r.Int64N(int64(2*time.Minute)))
 			w.mu.Unlock()
 			if !late || time.Since(w.began) > w.until {
 				continue
@@ -126,7 +126,8 @@ var bugs = []bug{
 		}, nil),
 	},
 	{
-		name: "the completing write has no condition (FM1)", wants: "(I9)", tune: only(keyed), wire: lateCompletions,
+		name: "the completing write has no condition (FM1)", wants: "(I9)", wire: lateCompletions,
+		tune: func(p *plan) { p.effects, p.longest, p.until, p.rates = keyed, 5*time.Second, 6*time.Minute, awstest.Rates{} },
 	},
 	{
 		name: "the claim has no condition", wants: "took effect", tune: only(collected),

@@ -35,7 +35,7 @@ func TestCampaign(t *testing.T) {
 	}
 	budget := 30 * time.Second
 	if testing.Short() {
-		budget = 5 * time.Second
+		budget = 3 * time.Second
 	}
 	began := time.Now()
 	var next atomic.Uint64

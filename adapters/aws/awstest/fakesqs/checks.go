@@ -84,7 +84,10 @@ func legal(text string) bool {
 var (
 	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,256}$`)
 	attributeType = regexp.MustCompile(`^(String|Number|Binary)(\..*)?$`)
-	fifoID        = regexp.MustCompile("^[a-zA-Z0-9!-/:-@\\[-`{-~]{1,128}$")
+	// attributeNumber is a number as SQS reads it, whatever its range.
+	attributeNumber = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+
+	fifoID = regexp.MustCompile("^[a-zA-Z0-9!-/:-@\\[-`{-~]{1,128}$")
 )
 
 // checkAttributes checks the attributes of a message.
@@ -109,6 +112,8 @@ func checkAttributes(attributes map[string]attribute) error {
 				"prefixes is Binary, Number, and String.", name)
 		case a.value() == "":
 			return invalidValue("Message (user) attribute '%s' must contain a non-empty value of type '%s'.", name, base(a.DataType))
+		case strings.HasPrefix(a.DataType, "Number") && !attributeNumber.MatchString(a.value()):
+			return invalidValue("Can't cast the value of message (user) attribute '%s' to a number.", name)
 		case !a.binary() && !legal(a.value()):
 			return invalidValue("Message (user) attribute '%s' contains characters that are not allowed.", name)
 		}

@@ -8,6 +8,8 @@
 // answered with success, messages come twice when a test says so (Duplicate, Return), and short polls miss messages
 // (HideFromShortPolls). What it answers is pinned by a table of documented and of recorded answers in this package's tests.
 //
-// What it does not have: access control, encryption, throttling, the older query protocol, and the service's disorder: a
-// standard queue gives messages in the order they came in until one was received three times. Everything is in memory.
+// A standard queue gives messages in the order they came in until one was received three times, unless Options.Disorder asks
+// for the service's disorder.
+//
+// What it does not have: access control, encryption, throttling and the older query protocol. Everything is in memory.
 package fakesqs

@@ -46,6 +46,13 @@ func noQueue() error {
 	return modelled("QueueDoesNotExist", legacy+"NonExistentQueue", "The specified queue does not exist.")
 }
 
+func noAddress(queueURL string) error {
+	return &awsjson.Error{
+		Status: http.StatusNotFound, Type: "com.amazonaws.sqs#InvalidAddress", Query: "InvalidAddress;Sender",
+		Message: fmt.Sprintf("The address %s is not valid for this endpoint.", queueURL),
+	}
+}
+
 func noSuchHandle(handle string) error {
 	return &awsjson.Error{
 		Status: http.StatusNotFound, Type: "com.amazonaws.sqs#ReceiptHandleIsInvalid", Query: "ReceiptHandleIsInvalid;Sender",

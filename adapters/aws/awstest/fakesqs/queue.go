@@ -78,10 +78,13 @@ func (s *Server) find(queueURL string) (*queue, error) {
 	}
 	u, err := url.Parse(queueURL)
 	if err != nil {
-		return nil, modelled("InvalidAddress", "InvalidAddress", "The address %s is not valid for this endpoint.", queueURL)
+		return nil, noAddress(queueURL)
 	}
 	account, name, ok := strings.Cut(strings.Trim(u.Path, "/"), "/")
-	if !ok || account != s.o.Account || s.queues[name] == nil {
+	if !ok { // a name alone is none
+		return nil, noAddress(queueURL)
+	}
+	if account != s.o.Account || s.queues[name] == nil {
 		return nil, noQueue()
 	}
 	q, now := s.queues[name], s.o.Clock.Now()

@@ -155,29 +155,42 @@ func (s *Server) take(q *queue, w wish, now time.Time) ([]*message, error) {
 	if q.fifo {
 		return s.takeFIFO(q, w, room, now), nil
 	}
+	taken := s.takeStandard(q, w, room, now)
+	for _, m := range taken {
+		m.hand(now, w.visibility)
+	}
+	return taken, nil
+}
+
+// takeStandard finds messages in a standard queue. Those that were received three times or more go to the back.
+//
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues.html
+func (s *Server) takeStandard(q *queue, w wish, room int, now time.Time) []*message {
 	var taken, late []*message
+	enough := room
+	if s.chance != nil {
+		enough = q.messages.Len()
+	}
 	q.each(func(m *message) bool {
 		switch {
 		case m.hidden(now) && !m.again:
 		case s.redriven(q, m, now):
+		case s.chance != nil && w.wait == 0 && s.chance.IntN(4) == 0: // on a server that a short poll does not ask
 		case m.receives >= 3:
-			// A message that was received three times or more goes to the back.
-			if len(late) < room {
+			if len(late) < enough {
 				late = append(late, m)
 			}
 		default:
 			taken = append(taken, m)
 		}
-		return len(taken) < room
+		return len(taken) < enough
 	})
-	if left := room - len(taken); len(late) > left {
-		late = late[:left]
+	if s.chance != nil {
+		taken = append(taken, late...)
+		s.chance.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
+		return taken[:min(len(taken), 1+s.chance.IntN(room))]
 	}
-	taken = append(taken, late...)
-	for _, m := range taken {
-		m.hand(now, w.visibility)
-	}
-	return taken, nil
+	return append(taken, late[:min(len(late), room-len(taken))]...)
 }
 
 // hand makes a delivery of the message.

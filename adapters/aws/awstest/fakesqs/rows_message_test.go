@@ -99,6 +99,20 @@ var messageRows = []row{
 		}, want: "InvalidParameterValue InvalidParameterValue",
 	},
 	{
+		name: "numbers in attributes", source: "recorded: InvalidParameterValue", moto: "it looks at no number",
+		steps: func(w *world) {
+			w.queue("")
+			for _, n := range []string{"1", "-1.5e+3", ".5", "7.", "1a", "0x1", "1_0", "-", "NaN", " 1"} {
+				out := w.send(n, with(map[string]types.MessageAttributeValue{
+					"n": {DataType: aws.String("Number.of"), StringValue: &n},
+				}))
+				if *out.MessageId != "" {
+					w.say("%s", n)
+				}
+			}
+		}, want: "1 -1.5e+3 .5 7." + strings.Repeat(" InvalidParameterValue", 6),
+	},
+	{
 		name: "eleven attributes", source: guide + "sqs-message-metadata.html", moto: "it takes any number",
 		steps: func(w *world) {
 			w.queue("")

@@ -108,6 +108,17 @@ var queueRows = []row{
 		}, want: "AWS.SimpleQueueService.NonExistentQueue 400 true",
 	},
 	{
+		name: "a name instead of a queue's URL", source: api + "SendMessage.html", moto: "it takes the last part of anything",
+		steps: func(w *world) {
+			url := *w.queue("")
+			w.url = &w.name
+			w.send("a")
+			base, _, _ := strings.Cut(url, "/000000000000/")
+			w.url = &base
+			w.send("a")
+		}, want: "InvalidAddress InvalidAddress",
+	},
+	{
 		name: "messages to a queue that was deleted", source: api + "DeleteQueue.html",
 		steps: func(w *world) {
 			w.queue("")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -42,6 +43,9 @@ type Options struct {
 	// KeepStaleDeletes makes a delete with an old handle of a standard queue succeed without deleting anything, which is
 	// what the API reference says. Otherwise the message is gone, which is what the service was seen to do.
 	KeepStaleDeletes bool
+	// Disorder is the seed of a standard queue's disorder, 0 for none: messages are handed out in no order, fewer of them
+	// than are asked for and are there, and a short poll may find none of them. FIFO queues have order.
+	Disorder uint64
 }
 
 // Server is Amazon SQS. It is an http.Handler, and its methods may be called concurrently. Two servers share nothing.
@@ -57,6 +61,8 @@ type Server struct {
 	calls   map[string]int
 	// order numbers messages as they arrive, over all queues.
 	order int64
+	// chance is nil without disorder.
+	chance *rand.Rand
 }
 
 // New makes a server without queues.
@@ -74,6 +80,9 @@ func New(o Options) *Server {
 		o.MaxInFlight = 120_000
 	}
 	s := &Server{o: o, queues: map[string]*queue{}, deleted: map[string]time.Time{}, calls: map[string]int{}}
+	if o.Disorder != 0 {
+		s.chance = rand.New(rand.NewPCG(o.Disorder, 1))
+	}
 	s.json = awsjson.Service{
 		Target: "AmazonSQS", ContentType: "application/x-amz-json-1.0", Operations: s.operations(),
 		MaxBody: 16 << 20, // a batch of a mebibyte, in base64 and with escapes, fits several times

@@ -66,9 +66,9 @@ func TestFM22_ExtensionThatArrivesTooLate(t *testing.T) {
 	}
 }
 
-// TestFM19_RetryThatFailedAlone: an entry of a batch that failed, and not by our fault, may have been carried out. Repeated
+// TestFM18_RetryThatFailedAlone: an entry of a batch that failed, and not by our fault, may have been carried out. Repeated
 // it would take the message from its new holder.
-func TestFM19_RetryThatFailedAlone(t *testing.T) {
+func TestFM18_RetryThatFailedAlone(t *testing.T) {
 	f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
 		{Operation: "ChangeMessageVisibilityBatch", Call: 1, Kind: awstest.Partial, Done: true},
 	}})
@@ -188,8 +188,8 @@ func TestIdleConnectionClosedByTheServer(t *testing.T) {
 	}
 }
 
-// TestNothingSentIsCertain: a change of visibility that never left the machine leaves the delivery ours.
-func TestNothingSentIsCertain(t *testing.T) {
+// TestFM18_NothingSentIsCertain: a change of visibility that never left the machine leaves the delivery ours.
+func TestFM18_NothingSentIsCertain(t *testing.T) {
 	c := &broken{op: "ChangeMessageVisibilityBatch", times: 1, how: "dial"}
 	b := newBench(t, setup{frozen: true, wrap: []func(http.RoundTripper) http.RoundTripper{
 		func(next http.RoundTripper) http.RoundTripper { c.next = next; return c },

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,7 @@ func (v *value) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return serialization("an attribute value is not an object: %v", err)
 	}
+	maps.DeleteFunc(in, func(_ string, raw json.RawMessage) bool { return string(raw) == "null" }) // it is not there
 	if len(in) == 0 {
 		return invalid("Supplied AttributeValue is empty, must contain exactly one of the supported datatypes")
 	}

@@ -41,6 +41,9 @@ func TestRequestsThatAreNone(t *testing.T) {
 		"unknown type":        {item(`{"X":"x"}`), serialization},
 		"two types":           {item(`{"S":"x","N":"1"}`), validation},
 		"no type":             {item(`{}`), validation},
+		"null":                {item(`null`), validation},
+		"null text":           {item(`{"S":null}`), validation},
+		"null list in a map":  {item(`{"M":{"l":{"L":null}}}`), validation},
 	} {
 		if status, answer := wire(t, s, "PutItem", c.body); status != 400 || !strings.Contains(answer, c.want) {
 			t.Errorf("%s: %d %s, want %s", name, status, answer, c.want)

@@ -21,7 +21,7 @@ func TestScenariosAreWhole(t *testing.T) {
 			t.Errorf("%s: something is missing: %+v", s.Name, s)
 		}
 		for _, g := range []plan.Guard{plan.GuardOff, plan.GuardOn} {
-			if s.Designs[g] == "" || s.Expect[g].Verdict == "" {
+			if s.Designs[g].Sentence() == "" || s.Expect[g].Verdict == "" {
 				t.Errorf("%s: no design or no expectation with the guard %s", s.Name, g)
 			}
 		}

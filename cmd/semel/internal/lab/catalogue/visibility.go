@@ -11,6 +11,7 @@ func one(name, title string) plan.Scenario {
 	s := base(name, title)
 	s.Load.Orders, s.Workers.Count, s.Workers.Prefetch, s.Workers.Concurrency = 1, 2, 1, 1
 	s.Work = plan.Work{Min: 1600 * time.Millisecond, Max: 1600 * time.Millisecond}
+	s.Load.Faster = 5
 	return s
 }
 
@@ -19,6 +20,7 @@ func visibility() []plan.Scenario {
 	overrun.Asks = "What is the visibility timeout for, and what happens when the work takes longer?"
 	overrun.Mend = "Extend the visibility while the work goes on (a third of it is a good interval), and claim the key " +
 		"before the work: a condition on the record that is written after it keeps the second record away, not the second run."
+	overrun.Load.Name = "msg-1"
 	overrun = versus(overrun, plan.CheckLast, plan.SemelKeyed)
 	overrun = expect(overrun, plan.GuardOff, plan.Broken, plan.AtLeast("executed", 2), plan.AtLeast("effects", 2))
 	overrun = expect(overrun, plan.GuardOn, plan.Held, plan.Exactly("executed", 1), plan.Exactly("effects", 1))
@@ -26,7 +28,7 @@ func visibility() []plan.Scenario {
 	beat := one("heartbeat", "The same work with heartbeats: one start, one completion")
 	beat.Asks = "How often does the visibility have to be extended?"
 	beat.Mend = "Every third of it, from the receipt on: two extensions may then fail before the message is given to others."
-	beat.Workers.Heartbeat = true
+	beat.Load.Name, beat.Workers.Heartbeat = "msg-2", true
 	beat = versus(beat, plan.CheckLast, plan.SemelKeyed)
 	beat = expect(beat, plan.GuardOff, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
 	beat = expect(beat, plan.GuardOn, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
@@ -45,6 +47,7 @@ func visibility() []plan.Scenario {
 	blind := one("no-condition", "The record is written without a condition: the second one goes unseen")
 	blind.Asks = "What is the condition on the record good for?"
 	blind.Mend = "It tells that somebody else was first, too late to undo the work. Claim first, then work."
+	blind.Load.Name = "msg-3"
 	blind = versus(blind, plan.CheckLastBlind, plan.SemelKeyed)
 	blind = expect(blind, plan.GuardOff, plan.Broken, plan.AtLeast("executed", 2), plan.AtLeast("effects", 2))
 

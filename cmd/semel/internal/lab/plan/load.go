@@ -11,6 +11,13 @@ import (
 // Key is the key of the i-th order, from 0.
 func Key(i int) string { return fmt.Sprintf("order-%04d", i+1) }
 
+func (s Scenario) key(i int) string {
+	if i == 0 && s.Load.Name != "" {
+		return s.Load.Name
+	}
+	return Key(i)
+}
+
 type placed struct {
 	at   float64
 	send Send
@@ -49,7 +56,7 @@ func (s Scenario) sends(rng *rand.Rand, c chosen) []Send {
 func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	work := s.Work.Min + time.Duration(rng.Float64()*float64(s.Work.Max-s.Work.Min))
 	one := Send{
-		Key: Key(i), ID: id(i, 1), Copy: 1, WorkMS: int(work.Milliseconds()), Poison: slices.Contains(c.poison, i),
+		Key: s.key(i), ID: id(i, 1), Copy: 1, WorkMS: int(work.Milliseconds()), Poison: slices.Contains(c.poison, i),
 	}
 	if slices.Contains(c.slow, i) {
 		one.HangMS = int(s.Work.SlowFor.Milliseconds())

@@ -103,7 +103,7 @@ func (s Scenario) strike(rng *rand.Rand, pick *picker, fault Fault) Strike {
 		k.Worker = 1 + rng.IntN(s.Workers.Count)
 		k.Nth = 1 + rng.IntN(max(1, min(8, s.Load.Orders/(4*s.Workers.Count))))
 	default:
-		k.Key = Key(pick.take(1, 0.08, 0.75)[0])
+		k.Key = s.key(pick.take(1, 0.08, 0.75)[0])
 	}
 	return k
 }

@@ -118,3 +118,18 @@ func TestPlanOfTinyLoads(t *testing.T) {
 		}
 	}
 }
+
+// TestNameOfTheOneOrder: the document's name is the key, and strikes at the order find it.
+func TestNameOfTheOneOrder(t *testing.T) {
+	s := Scenario{
+		Load: Load{Orders: 1, Name: "msg-1"}, Workers: Workers{Count: 1},
+		Faults: []Fault{{Do: Kill, Step: AfterEffect, Count: 1}},
+	}
+	p := s.Plan(1, GuardOff)
+	if p.Sends[0].Key != "msg-1" || p.Strikes[0].Key != "msg-1" {
+		t.Errorf("%+v", p)
+	}
+	if s.Load.Name = ""; s.Plan(1, GuardOff).Sends[0].Key != Key(0) {
+		t.Error("without a name it is no order-0001")
+	}
+}

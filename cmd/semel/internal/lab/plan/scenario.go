@@ -123,6 +123,11 @@ type Load struct {
 	Items, BadItems int
 	// Rate is messages per second; 0 = all at once.
 	Rate float64
+	// Name is the key of the one order, as a document calls it; "" = order-0001. What the workers of such a scenario say
+	// is told line by line, in the words and the seconds of the document. Faster is how many times as fast the scenario
+	// runs as the document's program does; 0 = 1.
+	Name   string
+	Faster int
 	// Amount is what one order costs, in minor units of Currency (ISO 4217; JPY has none, so it is yen).
 	Amount   int64
 	Currency string

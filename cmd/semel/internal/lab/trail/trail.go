@@ -52,6 +52,9 @@ const (
 	Up     = "up"     // parent: it is back
 	Sent   = "sent"   // parent: a message was accepted by the queue
 	Effect = "effect" // worker: the effect is durable
+	// worker: an unguarded one wrote the id down behind its work; or was refused, because it was there by then
+	Recorded = "recorded"
+	Refused  = "refused"
 )
 
 // Trail appends entries to one process's events file: one write per entry, so that what was written survives the

@@ -50,13 +50,16 @@ type Process struct {
 	// Step, Key and Message are where the kill was, as far as it was at a step.
 	Step         plan.Step
 	Key, Message string
+	// Replaced: a deployment ended it, at its own pace. Asked is when it was asked to; 0 = never.
+	Replaced bool
+	Asked    float64
 	// Frozen are the times in which it was stopped.
 	Frozen []Frozen
 	Spans  []*Span
 	Rows   int
 }
 
-// Frozen is a time in which a process was stopped; To is -1 when it never went on.
+// Frozen is a time in which a process was stopped, or the database out of reach; To is -1 when it never went on.
 type Frozen struct{ From, To float64 }
 
 // Lane is a worker with all its lives.
@@ -73,6 +76,9 @@ type history struct {
 	byKey map[string][]*Span
 	sent  map[string][]sentAt // by key
 	end   float64
+	// frozen are the stops of each process, by its id; outages those of the database.
+	frozen  map[int][]Frozen
+	outages []Frozen
 }
 
 // sentAt is one message that the queue accepted.
@@ -84,7 +90,7 @@ type sentAt struct {
 
 // readHistory puts the entries of a run into lanes and spans.
 func readHistory(res play.Result) *history {
-	h := &history{sent: map[string][]sentAt{}, byKey: map[string][]*Span{}}
+	h := &history{sent: map[string][]sentAt{}, byKey: map[string][]*Span{}, frozen: map[int][]Frozen{}}
 	ms := func(at int64) float64 { return float64(at-res.Began.UnixMicro()) / 1000 }
 	type life struct{ worker, life int }
 	processes := map[life]*Process{}
@@ -105,12 +111,18 @@ func readHistory(res play.Result) *history {
 			p.PID, p.From, p.To = e.PID, at, -1
 		case trail.Exit:
 			if p != nil {
-				p.To, p.Killed = at, e.Reason == "killed"
+				p.To, p.Killed, p.Replaced = at, e.Reason == "killed", e.Reason == "replaced"
 				p.cut(at)
 			}
 		case trail.Strike, trail.Struck:
 			if p != nil {
 				p.struck(e, at)
+			}
+		case trail.Down:
+			h.outages = append(h.outages, Frozen{From: at, To: -1})
+		case trail.Up:
+			if n := len(h.outages); n > 0 {
+				h.outages[n-1].To = at
 			}
 		case trail.Thaw:
 			if p != nil && len(p.Frozen) > 0 {
@@ -142,6 +154,8 @@ func (p *Process) struck(e trail.Entry, at float64) {
 	switch {
 	case e.Action == string(plan.Freeze):
 		p.Frozen = append(p.Frozen, Frozen{From: at, To: -1})
+	case e.Action == string(plan.Deploy):
+		p.Asked = at
 	case p.Step == "":
 		p.Step, p.Key, p.Message = e.Step, e.Key, e.Message
 	}
@@ -202,6 +216,7 @@ func (h *history) finish(res play.Result) {
 				p.To = h.end
 			}
 			h.spans = append(h.spans, p.Spans...)
+			h.frozen[p.PID] = append(h.frozen[p.PID], p.Frozen...)
 			p.Rows = pack(p.Spans)
 			l.Rows = max(l.Rows, p.Rows)
 		}

@@ -30,6 +30,12 @@ type Tale struct {
 	Flow    Flow
 	// SharedKills is the number of planned kills that the unguarded run has too.
 	SharedKills int
+	// Outages are the times in which the database was out of reach.
+	Outages []Frozen
+	// Transcript is the workers' log, for scenarios whose one message has a name; nil for the others. Refused counts the
+	// runs in it whose record was refused by its condition: the work was done, and the log has no line of it.
+	Transcript []Said
+	Refused    int
 
 	history *history
 }
@@ -41,6 +47,8 @@ type DoubleCause string
 const (
 	CauseKilled   DoubleCause = "killed"   // its worker was killed between effect and ack
 	CauseOverrun  DoubleCause = "overrun"  // it was in hand for longer than its visibility
+	CauseFrozen   DoubleCause = "frozen"   // its worker stood still past the visibility
+	CauseForgot   DoubleCause = "forgot"   // it was acked, and the queue handed it out again
 	CauseProducer DoubleCause = "producer" // the producer sent it twice
 	// CauseBatch: its message was tried again because of another item in it.
 	CauseBatch   DoubleCause = "batch"
@@ -48,7 +56,7 @@ const (
 )
 
 // AllCauses in the order in which they are told.
-var AllCauses = []DoubleCause{CauseKilled, CauseOverrun, CauseBatch, CauseUnknown, CauseProducer}
+var AllCauses = []DoubleCause{CauseKilled, CauseFrozen, CauseOverrun, CauseForgot, CauseBatch, CauseUnknown, CauseProducer}
 
 // Causes counts doubled keys by cause; nil when there are none.
 func Causes(ds []Double) map[DoubleCause]int {
@@ -87,7 +95,10 @@ type Flow struct{ Charged, Doubled, Skipped, Deferred, Cut, Other int }
 // tell makes the story of a run.
 func tell(s plan.Scenario, p plan.Plan, res play.Result, run Run) Tale {
 	h := readHistory(res)
-	t := Tale{Run: run, EndMS: h.end, Lanes: h.lanes, history: h}
+	t := Tale{
+		Run: run, EndMS: h.end, Lanes: h.lanes, Outages: h.outages, Transcript: transcript(s, p, res),
+		Refused: refused(res.Entries), history: h,
+	}
 	for _, k := range p.Strikes {
 		if !s.GuardOnly(k.ID) {
 			t.SharedKills++
@@ -168,7 +179,7 @@ func (h *history) why(key string, visibility time.Duration) (DoubleCause, string
 	}
 	cause, reasons := CauseUnknown, []string{}
 	for i := range charged[1:] {
-		c, reason := again(charged[:i+1], charged[i+1], visibility)
+		c, reason := h.again(charged[:i+1], charged[i+1], visibility)
 		if i == 0 {
 			cause = c
 		}
@@ -180,7 +191,7 @@ func (h *history) why(key string, visibility time.Duration) (DoubleCause, string
 }
 
 // again explains one extra charge by the charges before it.
-func again(before []*Span, extra *Span, visibility time.Duration) (DoubleCause, string) {
+func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (DoubleCause, string) {
 	for _, first := range before {
 		if first.Message != extra.Message {
 			continue
@@ -193,6 +204,13 @@ func again(before []*Span, extra *Span, visibility time.Duration) (DoubleCause, 
 		if extra.From < first.From {
 			old = extra
 		}
+		if still := stoodStill(old, h.frozen[old.PID]); still > 0 {
+			return CauseFrozen, fmt.Sprintf("worker %d stood still for %s with it in hand, the visibility is %s",
+				old.Worker, Seconds(still), visibility)
+		}
+		if old.Settled && old.Outcome == "applied" && old.To < extra.From {
+			return CauseForgot, fmt.Sprintf("worker %d acked it, and the queue handed it out again", old.Worker)
+		}
 		if took := old.RunTo - old.RunFrom; took > float64(visibility.Milliseconds()) {
 			return CauseOverrun, fmt.Sprintf("worker %d took %s, the visibility is %s", old.Worker, Seconds(took), visibility)
 		}
@@ -200,6 +218,18 @@ func again(before []*Span, extra *Span, visibility time.Duration) (DoubleCause, 
 			old.Worker, Seconds(old.RunFrom-old.From), visibility)
 	}
 	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", before[0].Message, extra.Message)
+}
+
+// stoodStill is for how long the process was stopped while it had the delivery in hand.
+func stoodStill(s *Span, frozen []Frozen) (ms float64) {
+	for _, f := range frozen {
+		to := f.To
+		if to < 0 {
+			to = s.To
+		}
+		ms += max(0, min(to, s.To)-max(f.From, s.From))
+	}
+	return ms
 }
 
 // Seconds writes milliseconds for a person.

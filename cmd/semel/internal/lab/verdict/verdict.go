@@ -47,6 +47,8 @@ type Run struct {
 	Stale     int `json:"stale,omitempty"`
 	// Causes counts the keys with a second effect by what brought it.
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
+	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
+	Transcript []string `json:"transcript,omitempty"`
 	// Missed lists the figures that are not as expected.
 	Missed []string `json:"missed,omitempty"`
 }
@@ -80,6 +82,9 @@ func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
 	run := judge(s, p, res)
 	tale := tell(s, p, res, run)
 	run.Causes = Causes(tale.Doubles)
+	for _, one := range tale.Transcript {
+		run.Transcript = append(run.Transcript, one.Text)
+	}
 	tale.Run = run
 	v.Runs = append(v.Runs, run)
 	if v.Story != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 )
 
 // plainOne does the work and acks last, so that nothing is lost. It doubles whatever comes twice:
@@ -49,14 +50,21 @@ func (c checkLast) one(ctx context.Context, j *job) error {
 	if err := j.charge(ctx, j.key); err != nil {
 		return err
 	}
-	if !c.condition {
-		return marks.Put(ctx, j.key, completed)
+	first := true
+	if c.condition {
+		first, err = marks.Add(ctx, j.key, completed)
+	} else {
+		err = marks.Put(ctx, j.key, completed)
 	}
-	first, err := marks.Add(ctx, j.key, completed)
-	if err == nil && !first {
-		j.skipped("the condition failed: it was recorded meanwhile")
+	switch {
+	case err != nil:
+		return err
+	case first:
+		j.note(trail.Recorded, nil)
+	default:
+		j.note(trail.Refused, nil)
 	}
-	return err
+	return nil
 }
 
 // skipBusyOne marks the id before the work, and acks what is marked already. Nobody owns a mark:

@@ -1,0 +1,57 @@
+package verdict
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+)
+
+// Said is one line that a worker said, in the words of the document that the scenario comes from.
+type Said struct {
+	// Seconds is when, in the document's time: Load.Faster times the run's own.
+	Seconds float64
+	Worker  int
+	Text    string
+}
+
+// transcript tells a scenario of one named message as its workers' log. Every line is an event of the run; nothing is
+// told that did not happen. It is nil where the message has no name.
+func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
+	if s.Load.Name == "" || len(p.Sends) == 0 {
+		return nil
+	}
+	faster := max(1, s.Load.Faster)
+	sleep := float64(p.Sends[0].WorkMS*faster) / 1000
+	for _, e := range res.Entries {
+		if e.Key != s.Load.Name {
+			continue
+		}
+		text := ""
+		switch {
+		case e.Kind == "started":
+			text = fmt.Sprintf("Start %s sleep %s", e.Key, strconv.FormatFloat(sleep, 'g', 3, 64))
+		case e.Kind == trail.Recorded, e.Kind == "decided" && e.Decision == "executed":
+			text = "✅ Completed " + e.Key
+		case e.Kind == "decided" && e.Decision == "replayed":
+			text = "🔁 Duplicate detect. Skip: " + e.Key
+		default:
+			continue
+		}
+		at := float64(e.At-res.Began.UnixMicro()) / 1e6 * float64(faster)
+		out = append(out, Said{Seconds: max(0, at), Worker: e.Worker, Text: text})
+	}
+	return out
+}
+
+// refused counts the runs whose record came too late: the work was done, and nobody was told.
+func refused(entries []trail.Entry) (n int) {
+	for _, e := range entries {
+		if e.Kind == trail.Refused {
+			n++
+		}
+	}
+	return n
+}

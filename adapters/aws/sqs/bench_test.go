@@ -57,7 +57,7 @@ func newBench(t testing.TB, s setup) *bench {
 		t.Fatal(err)
 	}
 	s.o.clock, s.o.letterShort = b.clock.Now, s.frozen || s.o.letterShort
-	if s.frozen { // a suite polls for what is not there
+	if s.frozen && s.o.patience == 0 { // tests poll for what is not there
 		s.o.patience = time.Millisecond
 	}
 	if s.o.Logger == nil {

@@ -127,7 +127,9 @@ var bugs = []bug{
 	},
 	{
 		name: "the completing write has no condition (FM1)", wants: "(I9)", wire: lateCompletions,
-		tune: func(p *plan) { p.effects, p.longest, p.until, p.rates = keyed, 5*time.Second, 6*time.Minute, awstest.Rates{} },
+		tune: func(p *plan) {
+			p.effects, p.longest, p.until, p.rates = keyed, 5*time.Second, 6*time.Minute, awstest.Rates{}
+		},
 	},
 	{
 		name: "the claim has no condition", wants: "took effect", tune: only(collected),

@@ -11,7 +11,7 @@ import (
 
 // All are the scenarios, in the order in which they teach.
 func All() []plan.Scenario {
-	return slices.Concat(basics(), visibility(), deaths(), identities(), shapes())
+	return slices.Concat(basics(), visibility(), deaths(), identities(), shapes(), loads())
 }
 
 // Find returns the scenario of that name.

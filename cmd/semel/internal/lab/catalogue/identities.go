@@ -1,6 +1,10 @@
 package catalogue
 
-import "github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+import (
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+)
 
 func identities() []plan.Scenario {
 	duplicates := base("duplicates", "The queue forgets acks: what is done comes again")
@@ -26,5 +30,23 @@ func identities() []plan.Scenario {
 	redrive = versus(redrive, plan.MessageID, plan.Semel)
 	redrive = expect(redrive, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 8))
 	redrive = expect(redrive, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("replayed", 8))
-	return []plan.Scenario{duplicates, retry, redrive}
+
+	fanout := base("fanout", "One upload matches two rules: every file arrives twice, under two event ids")
+	fanout.Asks = "Why does my workflow start twice for one file?"
+	fanout.Mend = "Key the start by bucket, key and version of the object, not by the event; claim the key before the start."
+	fanout.Load.Orders, fanout.Load.PerKey = 10, 2
+	fanout = versus(fanout, plan.MessageID, plan.Semel)
+	fanout = expect(fanout, plan.GuardOff, plan.Broken, plan.Exactly("duplicated", 10))
+	fanout = expect(fanout, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
+
+	answer := base("lost-answer", "The payment service does its work, and its answer gets lost")
+	answer.Asks = "The call failed. May I repeat it?"
+	answer.Mend = "Only under the same idempotency key: the service then knows the second call for the first one."
+	answer.Wire.LoseEffect = 0.2
+	answer.Workers.MaxAttempts = 20
+	answer.Workers.Visibility = 500 * time.Millisecond
+	answer = versus(answer, plan.CheckLast, plan.SemelKeyed)
+	answer = expect(answer, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
+	answer = expect(answer, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 31))
+	return []plan.Scenario{duplicates, retry, redrive, fanout, answer}
 }

@@ -31,5 +31,14 @@ func shapes() []plan.Scenario {
 	versions = versus(versions, plan.LastWriter, plan.Semel)
 	versions = expect(versions, plan.GuardOff, plan.Broken, plan.AtLeast("regressed", 1))
 	versions = expect(versions, plan.GuardOn, plan.Held, plan.AtLeast("stale", 1))
-	return []plan.Scenario{poison, batch, versions}
+
+	saga := base("saga", "A trip of three bookings, the last of which is impossible for some, and workers that die in between")
+	saga.Asks = "The third step fails: who undoes the first two?"
+	saga.Mend = "A journal that outlives the process: register each compensation before its step runs, undo in reverse order."
+	saga.Load.Orders, saga.Load.Items, saga.Load.Saga, saga.Load.Poison = 8, 3, true, 5
+	saga.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.BetweenEffects, Count: 3}}
+	saga = versus(saga, plan.SagaByHand, plan.SemelSaga)
+	saga = expect(saga, plan.GuardOff, plan.Broken)
+	saga = expect(saga, plan.GuardOn, plan.Held, plan.Exactly("standing", 0), plan.Exactly("dead", 5), plan.AtLeast("kills", 3))
+	return []plan.Scenario{poison, batch, versions, saga}
 }

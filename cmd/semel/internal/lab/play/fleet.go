@@ -26,7 +26,9 @@ type fleet struct {
 	// drains: a process that is to be replaced is asked to, and ends what it has in hand.
 	drains bool
 
-	slots  []*slot
+	slots []*slot
+	// wanted workers run, those after them do not.
+	wanted int
 	exits  chan exited
 	stderr tail
 	// kills counts the processes that ended by SIGKILL.
@@ -51,7 +53,7 @@ type exited struct {
 }
 
 func newFleet(n int, command []string) *fleet {
-	f := &fleet{command: command, exits: make(chan exited, n)}
+	f := &fleet{command: command, exits: make(chan exited, n), wanted: n}
 	for i := range n {
 		f.slots = append(f.slots, &slot{worker: i + 1})
 	}
@@ -61,7 +63,7 @@ func newFleet(n int, command []string) *fleet {
 // start starts every worker that is due.
 func (f *fleet) start(now time.Time) error {
 	for _, s := range f.slots {
-		if s.running || s.stopping || now.Before(s.startAt) {
+		if s.running || s.stopping || s.worker > f.wanted || now.Before(s.startAt) {
 			continue
 		}
 		if err := f.spawn(s); err != nil {
@@ -139,6 +141,17 @@ func (f *fleet) replace(worker int, now time.Time) bool {
 		return s.stdin.Close() == nil
 	}
 	return terminate(s.cmd.Process) == nil
+}
+
+// scale changes the number of workers. Those that are too many drain.
+func (f *fleet) scale(n int) {
+	f.wanted = n
+	for _, s := range f.slots[n:] {
+		if s.running && !s.replacing {
+			s.replacing = true
+			_ = s.stdin.Close()
+		}
+	}
 }
 
 // freeze stops a process, and answers its id; 0 when there is none yet.

@@ -16,6 +16,8 @@ type tally struct {
 	// Lost are keys without effect, letter or parked record; Strays are effects of keys that nobody sent.
 	Lost   []string
 	Strays int
+	// Standing counts the keys of failed sagas of which something stands, and the keys that were undone too often.
+	Standing int
 	// Regressed counts, for keys with versions, the effects that came after one of the same or a newer version; each key
 	// whose newest version is not in the ledger is lost.
 	Regressed int
@@ -28,7 +30,8 @@ func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tal
 	t := tally{Effects: len(effects)}
 	aside := map[string]bool{}
 	maps.Copy(aside, excused)
-	newest := map[string]int{} // by key: the newest version that was sent
+	newest := map[string]int{}  // by key: the newest version that was sent
+	undone := map[string]bool{} // keys of which nothing may stand
 	var keys []string
 	for _, s := range sends {
 		for _, key := range s.Keys() {
@@ -36,6 +39,7 @@ func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tal
 				keys = append(keys, key)
 			}
 			newest[key] = max(newest[key], s.Version)
+			undone[key] = s.Saga && s.Poison
 			if excused[s.Key] {
 				aside[key] = true
 			}
@@ -44,6 +48,10 @@ func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tal
 	t.Sent = len(keys)
 	seen, applied := map[string]int{}, map[string]int{}
 	for _, e := range effects {
+		if e.Amount < 0 {
+			seen[e.Key]--
+			continue
+		}
 		seen[e.Key]++
 		if _, sent := newest[e.Key]; !sent {
 			t.Strays++
@@ -51,13 +59,19 @@ func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tal
 		switch {
 		case newest[e.Key] > 0 && seen[e.Key] > 1 && e.Version <= applied[e.Key]:
 			t.Regressed++
-		case newest[e.Key] == 0 && seen[e.Key] > 1:
+		case newest[e.Key] == 0 && seen[e.Key] > 1 && !undone[e.Key]:
 			t.Duplicated++
 			t.Damage += e.Amount
 		}
 		applied[e.Key] = max(applied[e.Key], e.Version)
 	}
 	for _, key := range keys {
+		if undone[key] {
+			if seen[key] != 0 {
+				t.Standing++
+			}
+			continue
+		}
 		if (seen[key] == 0 || applied[key] < newest[key]) && !aside[key] {
 			t.Lost = append(t.Lost, key)
 		}

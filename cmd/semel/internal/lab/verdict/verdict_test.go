@@ -139,6 +139,54 @@ func TestCountItems(t *testing.T) {
 	}
 }
 
+// TestCountSagas: of a failed saga nothing may stand, and nothing may be undone that is not.
+func TestCountSagas(t *testing.T) {
+	good := plan.Send{Key: "g", Items: []string{"g/1", "g/2"}, Saga: true}
+	bad := plan.Send{Key: "b", Items: []string{"b/1", "b/2"}, Saga: true, Poison: true}
+	row := func(keys ...string) (out []rig.Effect) {
+		for _, k := range keys {
+			e := rig.Effect{Key: strings.TrimPrefix(k, "-"), Amount: 5}
+			if strings.HasPrefix(k, "-") {
+				e = e.Reversed()
+			}
+			out = append(out, e)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name                       string
+		effects                    []rig.Effect
+		standing, duplicated, lost int
+	}{
+		{"done and undone", row("g/1", "g/2", "b/1", "-b/1"), 0, 0, 0},
+		{"not undone", row("g/1", "g/2", "b/1"), 1, 0, 0},
+		{"undone once, done twice", row("g/1", "g/2", "b/1", "b/1", "-b/1"), 1, 0, 0},
+		{"undone without need", row("g/1", "g/2", "-b/1"), 1, 0, 0},
+		{"a good one undone", row("g/1", "g/2", "-g/2"), 0, 0, 1},
+		{"a good one twice", row("g/1", "g/1", "g/2"), 0, 1, 0},
+	} {
+		got := count([]plan.Send{good, bad}, c.effects, nil)
+		if got.Standing != c.standing || got.Duplicated != c.duplicated || len(got.Lost) != c.lost {
+			t.Errorf("%s: got %+v", c.name, got)
+		}
+	}
+}
+
+func TestScaled(t *testing.T) {
+	samples := func(backlog ...int) (out []trail.Entry) {
+		for i, n := range backlog {
+			out = append(out, trail.Entry{Kind: trail.Depth, Count: n, Workers: i + 1})
+		}
+		return out
+	}
+	var grows, settles Run
+	grows.scaled(samples(1, 2, 3, 4, 5, 6))
+	settles.scaled(samples(1, 5, 9, 7, 6, 7))
+	if grows.Settled != 0 || grows.Backlog != 6 || grows.Peak != 6 || settles.Settled != 1 || settles.Backlog != 9 {
+		t.Errorf("grows %+v, settles %+v", grows, settles)
+	}
+}
+
 func TestOverall(t *testing.T) {
 	off := Run{Guard: plan.GuardOff, Expected: plan.Broken, Verdict: plan.Broken}
 	on := Run{Guard: plan.GuardOn, Expected: plan.Held, Verdict: plan.Held}

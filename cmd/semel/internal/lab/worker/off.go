@@ -58,7 +58,8 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 	case err == nil:
 	case errors.Is(err, errPoison) && w.spec.Workers.MaxAttempts > 0 && d.Count >= w.spec.Workers.MaxAttempts:
 		j.note("gave up", err) // so that the queue goes on: nobody hears of it again
-	case errors.Is(err, errPoison), errors.Is(err, errBadItem), errors.Is(err, errLeft), errors.Is(err, errDown):
+	case errors.Is(err, errPoison), errors.Is(err, errBadItem), errors.Is(err, errLeft), errors.Is(err, errDown),
+		errors.Is(err, errLostAnswer):
 		return nil
 	default:
 		return err
@@ -127,8 +128,24 @@ func (j *job) charge(ctx context.Context, key string) error {
 	if err := j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count), ""); err != nil {
 		return err
 	}
+	if j.faults.strikes(j.spec.Wire.LoseEffect) {
+		j.note("ended", errLostAnswer)
+		return errLostAnswer
+	}
 	j.note("ended", nil)
 	j.note(trail.Effect, nil)
+	if len(j.order.Items) > 0 {
+		j.gate.pass(plan.BetweenEffects, j.key, j.d.ID)
+		return nil
+	}
 	j.gate.pass(plan.AfterEffect, j.key, j.d.ID)
 	return nil
+}
+
+// undo takes an effect back.
+func (j *job) undo(ctx context.Context, key string) error {
+	if err := j.faults.down(); err != nil {
+		return err
+	}
+	return j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count).Reversed(), "")
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
@@ -146,6 +147,31 @@ func failFastOne(ctx context.Context, j *job) error {
 		if j.order.fails(item, j.d.Count > 1) {
 			j.note("ended", errBadItem)
 			return errBadItem
+		}
+		if err := j.charge(ctx, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sagaByHandOne remembers in its own memory what it has to undo:
+//
+//  1. A books the flight, and dies. Nobody knows of the flight.
+//  2. B books the flight again, finds the last step impossible, and undoes what it remembers: its own.
+func sagaByHandOne(ctx context.Context, j *job) error {
+	if err := j.work(ctx); err != nil {
+		return err
+	}
+	for i, item := range j.order.Items {
+		if j.order.refused(item) {
+			j.note("ended", errPoison)
+			for _, done := range slices.Backward(j.order.Items[:i]) {
+				if err := j.undo(ctx, done); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		if err := j.charge(ctx, item); err != nil {
 			return err

@@ -23,10 +23,14 @@ type order struct {
 	Version int      `json:"version,omitempty"`
 	Items   []string `json:"items,omitempty"`
 	Bad     []string `json:"bad,omitempty"` // these items fail until the message is redelivered
+	Saga    bool     `json:"saga,omitempty"`
 }
 
 // errPoison is what the work says to an order that nobody can do.
 var errPoison = errors.New("the order is marked poison: it cannot be done")
+
+// errLostAnswer is what the caller of a service hears when the answer gets lost: nothing about whether it was done.
+var errLostAnswer = errors.New("no answer: the connection was reset")
 
 // errBadItem is what the work says to an item the first time.
 var errBadItem = errors.New("the item's account is locked for the moment")
@@ -35,7 +39,7 @@ var errBadItem = errors.New("the item's account is locked for the moment")
 func Message(s plan.Send, amount int64) (driver.Message, error) {
 	body, err := json.Marshal(order{
 		Order: s.Key, Amount: amount, WorkMS: s.WorkMS, HangMS: s.HangMS, Poison: s.Poison, Version: s.Version,
-		Items: s.Items, Bad: s.Bad,
+		Items: s.Items, Bad: s.Bad, Saga: s.Saga,
 	})
 	if err != nil {
 		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
@@ -66,7 +70,7 @@ func (o order) do(ctx context.Context, redelivered bool) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if o.Poison {
+	if o.Poison && !o.Saga {
 		return errPoison
 	}
 	return nil
@@ -75,4 +79,9 @@ func (o order) do(ctx context.Context, redelivered bool) error {
 // fails tells whether an item fails in this try.
 func (o order) fails(item string, redelivered bool) bool {
 	return !redelivered && slices.Contains(o.Bad, item)
+}
+
+// refused tells whether the step of a saga can never be done: the last one of a poison order.
+func (o order) refused(item string) bool {
+	return o.Poison && item == o.Items[len(o.Items)-1]
 }

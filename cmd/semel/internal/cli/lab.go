@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -79,6 +80,8 @@ expected, which for most of them means broken without the guard and held with it
 		Example: `  semel lab run visibility
   semel lab run --all --fast
   semel lab run zombie --guard on --seed 7 --store postgres://postgres@localhost/test
+  semel lab run --all --on aws
+  semel lab run crash --queue 'sqs://semel-lab?region=eu-west-1' --store postgres://postgres@localhost/test
   semel lab run race -o json | jq '.runs[] | {guard, executed, replayed}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },
 	}
@@ -89,8 +92,12 @@ expected, which for most of them means broken without the guard and held with it
 	f.StringVar(&o.guard, "guard", "both", "off, on or both")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
 	f.StringVar(&o.Report, "report", "", "HTML report of one scenario")
-	f.StringVar(&o.Store, "store", "", "postgres:// URL of a database to run in: each run makes a schema, and drops it (default: SQLite files)")
-	f.BoolVar(&o.Keep, "keep", false, "keep the databases and events files")
+	f.StringVar(&o.Where.On, "on", "", "what to run on where no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or "+
+		"aws (SQS and DynamoDB, as local fakes) (default embedded)")
+	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
+	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
+		"(default: where the queue is)")
+	f.BoolVar(&o.Keep, "keep", false, "keep what the runs made, and their events files")
 	return c
 }
 
@@ -109,10 +116,8 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	if o.Report != "" && len(chosen) > 1 {
 		return output.Usage("--report: one file for %d scenarios", len(chosen)).WithHint("run one scenario to have its report")
 	}
-	if o.Store != "" {
-		if _, err := open.InSchema(o.Store, ""); err != nil {
-			return err
-		}
+	if err := o.Where.Check(); err != nil {
+		return err
 	}
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64N(100_000)
@@ -183,12 +188,24 @@ func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options) (verdi
 	if len(o.Guards) == 1 {
 		o.Repeat += " --guard " + string(o.Guards[0])
 	}
-	if o.Store != "" {
-		o.Repeat += fmt.Sprintf(" --store '%s'", open.Redact(o.Store))
-	}
+	o.Repeat += flagsOf(o.Where)
 	progress, done := a.progress()
 	defer done()
 	return lab.Run(ctx, s, o, progress)
+}
+
+// flagsOf are the flags that lead to the same place; a password is not among them.
+func flagsOf(w rig.Where) (flags string) {
+	if w.On != "" {
+		flags += " --on " + w.On
+	}
+	if w.Queue != "" {
+		flags += fmt.Sprintf(" --queue '%s'", open.Redact(w.Queue))
+	}
+	if w.Store != "" {
+		flags += fmt.Sprintf(" --store '%s'", open.Redact(w.Store))
+	}
+	return flags
 }
 
 // labLine prints one scenario of many as soon as it is over.

@@ -88,7 +88,7 @@ func TestDemoKeeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := rig.Open(t.Context(), filepath.Join(v.Kept, "on", "demo.db"), time.Second)
+	r, err := rig.Open(t.Context(), rig.File(filepath.Join(v.Kept, "on", "demo.db")), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

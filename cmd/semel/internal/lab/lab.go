@@ -13,7 +13,6 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
-	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
 // HiddenCommand is the subcommand that the command line must route to worker.Main.
@@ -27,9 +26,9 @@ type Options struct {
 	Seed uint64
 	// Report is where the HTML report goes. Defaults to none.
 	Report string
-	// Store is the postgres:// URL of a database, in which each run makes a schema of its own. Defaults to SQLite files.
-	Store string
-	// Keep keeps databases and events files; Verdict.Kept names the folder.
+	// Where says on which queue and store. Defaults to SQLite files.
+	Where rig.Where
+	// Keep keeps what the runs made, and their events files; Verdict.Kept names the folder. The fakes keep nothing.
 	Keep bool
 	// Repeat is the command line that makes the same schedule again; %d is the seed.
 	Repeat string
@@ -66,6 +65,11 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if progress == nil {
 		progress = func(string) {}
 	}
+	site, err := rig.NewSite(o.Where, o.Seed)
+	if err != nil {
+		return verdict.Verdict{}, err
+	}
+	defer func() { err = errors.Join(err, site.Close()) }()
 	dir, err := os.MkdirTemp("", "semel-"+s.Name+"-")
 	if err != nil {
 		return verdict.Verdict{}, fmt.Errorf("make a folder for the run: %w", err)
@@ -73,27 +77,21 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if o.Keep {
 		v.Kept = dir
 	} else {
-		defer func() { _ = os.RemoveAll(dir) }()
+		defer func() { err = errors.Join(err, site.Remove(ctx), os.RemoveAll(dir)) }()
 	}
-	v.Story = &verdict.Story{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: "one SQLite file"}
-	var made *rig.Schemas
-	if o.Store != "" {
-		v.Story.Place = "one schema of a PostgreSQL database"
-		made = rig.NewSchemas(o.Store)
-		if !o.Keep {
-			defer func() { err = errors.Join(err, made.Drop(ctx)) }()
-		}
-	}
+	s = s.Slower(site.MinVisibility())
+	v.Story = &verdict.Story{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: site.String()}
 	for _, g := range o.Guards {
 		runDir := filepath.Join(dir, string(g))
-		place := filepath.Join(runDir, DatabaseFile)
-		if made != nil {
-			if place, err = made.Make(ctx, string(g)); err != nil {
-				return v, err
-			}
-			if o.Keep {
-				v.KeptIn = append(v.KeptIn, open.Redact(place))
-			}
+		if err := os.MkdirAll(runDir, 0o700); err != nil {
+			return v, fmt.Errorf("make the run's folder: %w", err)
+		}
+		place, err := site.Make(ctx, string(g), runDir, s.Workers.Visibility)
+		if err != nil {
+			return v, err
+		}
+		if shown := place.Shown(); o.Keep && !site.Ephemeral() {
+			v.KeptIn = append(v.KeptIn, shown.Store, shown.Queue)
 		}
 		p := s.Plan(o.Seed, g)
 		res, err := play.Run(ctx, play.Stage{
@@ -112,6 +110,3 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	}
 	return v, nil
 }
-
-// DatabaseFile is the name of a run's SQLite file.
-const DatabaseFile = "demo.db"

@@ -62,10 +62,10 @@ func TestDemoKeepsSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(v.KeptIn) != 2 || demoSchemas(t, url) != 2 {
+	if len(v.KeptIn) != 4 || demoSchemas(t, url) != 2 {
 		t.Fatalf("kept in %v, %d schemas", v.KeptIn, demoSchemas(t, url))
 	}
-	r, err := rig.Open(t.Context(), v.KeptIn[1], time.Second)
+	r, err := rig.Open(t.Context(), rig.Place{Store: v.KeptIn[2], Queue: v.KeptIn[3]}, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,20 +16,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-const (
-	// grace is how long a worker may take to drain: longer than the longest buffer of slow orders.
-	grace = 15 * time.Second
-	// tick is how often the parent looks.
-	tick = 20 * time.Millisecond
-)
+// grace is how long a worker may take to drain: longer than the longest buffer of slow orders.
+const grace = 15 * time.Second
 
 // Stage is where and how one run is played.
 type Stage struct {
 	Scenario plan.Scenario
 	Plan     plan.Plan
-	// Dir is the folder of the run: events files, markers, the SQLite file. Place is where queue, records and ledger are
-	// (rig.Open).
-	Dir, Place string
+	// Dir is the folder of the run: events files, markers, and an SQLite file where there is one. Place is where queue,
+	// records and ledger are.
+	Dir   string
+	Place rig.Place
 	// Command and Env start a worker process.
 	Command, Env []string
 	// Progress gets short lines for a person.
@@ -72,6 +69,7 @@ type runner struct {
 	sent    int
 	later   bool // Plan.Later is being sent
 	strikes strikes
+	empty   time.Time // since when the queue looks empty; zero: it does not
 }
 
 func (r *runner) path(name string) string { return filepath.Join(r.Dir, name) }
@@ -118,7 +116,7 @@ func (r *runner) spec(n, life int) worker.Spec {
 
 // drive keeps workers alive, sends what is due and strikes what is due, until everything was sent and the queue is empty.
 func (r *runner) drive(ctx context.Context) error {
-	clock := time.NewTicker(tick)
+	clock := time.NewTicker(r.rig.Pace)
 	defer clock.Stop()
 	deadline := time.NewTimer(r.Scenario.Timeout)
 	defer deadline.Stop()
@@ -137,7 +135,7 @@ func (r *runner) drive(ctx context.Context) error {
 		if err := r.strikes.look(effects, time.Now()); err != nil {
 			return err
 		}
-		if r.sent == len(r.load) && stats.Empty() && !r.strikes.lasting() && !r.more() {
+		if r.over(stats, time.Now()) && !r.strikes.lasting() && !r.more() {
 			return nil
 		}
 		if time.Since(lastWord) > 250*time.Millisecond {
@@ -159,11 +157,24 @@ func (r *runner) drive(ctx context.Context) error {
 	}
 }
 
+// over tells whether everything was sent and the queue is empty. One that counts approximately has to say so for a while.
+func (r *runner) over(stats driver.QueueStats, now time.Time) bool {
+	if r.sent < len(r.load) || !stats.Empty() {
+		r.empty = time.Time{}
+		return false
+	}
+	if r.empty.IsZero() {
+		r.empty = now
+	}
+	return now.Sub(r.empty) >= r.rig.Quiet
+}
+
 // more goes over to what is to be sent when everything is done.
 func (r *runner) more() bool {
 	if r.later || len(r.Plan.Later) == 0 {
 		return false
 	}
+	r.empty = time.Time{}
 	r.later, r.load = true, append(r.load[:len(r.load):len(r.load)], r.Plan.Later...)
 	return true
 }

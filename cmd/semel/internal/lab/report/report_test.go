@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict/verdicttest"
 )
@@ -110,6 +111,10 @@ func TestChartLeavesOutPlainDeliveriesOnly(t *testing.T) {
 func TestText(t *testing.T) {
 	v := fixtureVerdict(t)
 	v.Report, v.Kept = "demo.html", "/tmp/kept"
+	for _, g := range []string{"off", "on"} {
+		p := rig.File("/tmp/kept/" + g + "/demo.db")
+		v.KeptIn = append(v.KeptIn, p.Store, p.Queue)
+	}
 	var b strings.Builder
 	if err := WriteText(&b, v, false, 80); err != nil {
 		t.Fatal(err)
@@ -120,7 +125,7 @@ func TestText(t *testing.T) {
 	}
 	for _, want := range []string{
 		"guard off", "guard on", "¥400,000", "broken", "held", "as expected", "demo.html", "semel demo --seed 77",
-		"semel records ls --store sqlite:///tmp/kept/on/demo.db", "order-0001 was charged 2×",
+		"semel records ls --store 'sqlite:///tmp/kept/on/demo.db' --limit 5", "order-0001 was charged 2×",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
@@ -213,23 +212,22 @@ func (p *printer) tail(v verdict.Verdict) {
 	p.line("")
 }
 
-// kept tells how to look at the databases that were kept.
+// kept tells how to look at what was kept.
 func (p *printer) kept(v verdict.Verdict) {
 	p.line("  kept    %s", v.Kept)
-	if len(v.KeptIn) == 2 {
-		off, on := v.KeptIn[0], v.KeptIn[1]
-		p.line("          semel records ls --store '%s' --limit 5", on)
-		p.line("          semel records get order-0001 --store '%s'", on)
-		p.line("          semel dlq ls --queue '%s&queue=%s'", on, rig.QueueName)
-		p.line("          semel records ls --store '%s' # none: the guard was off", off)
-		return
+	for i, r := range v.Runs {
+		if len(v.KeptIn) < 2*i+2 {
+			return
+		}
+		store, queue := v.KeptIn[2*i], v.KeptIn[2*i+1]
+		if r.Guard == plan.GuardOff {
+			p.line("          semel records ls --store '%s' # none: the guard was off", store)
+			continue
+		}
+		p.line("          semel records ls --store '%s' --limit 5", store)
+		p.line("          semel records get order-0001 --store '%s'", store)
+		p.line("          semel dlq ls --queue '%s'", queue)
 	}
-	dir := v.Kept
-	db := dir + "/on/demo.db"
-	p.line("          semel records ls --store sqlite://%s --limit 5", db)
-	p.line("          semel records get order-0001 --store sqlite://%s", db)
-	p.line("          semel dlq ls --queue 'sqlite://%s?queue=%s'", db, rig.QueueName)
-	p.line("          sqlite3 %s/off/demo.db 'SELECT order_id, count(*) FROM lab_ledger GROUP BY 1 HAVING count(*) > 1'", dir)
 }
 
 // Money writes an amount in minor units: ¥100,000 for 100000 JPY. Other currencies get their code and two decimals.
@@ -277,7 +275,7 @@ func summary(r verdict.Run) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{r.Duplicated, "doubled"}, {r.Lost, "lost"}, {r.Regressed, "set back"}, {r.Dead, "letters"}} {
+	}{{r.Duplicated, "doubled"}, {r.Lost, "lost"}, {r.Regressed, "set back"}, {r.Standing, "not undone"}, {r.Dead, "letters"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

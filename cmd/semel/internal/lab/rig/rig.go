@@ -2,20 +2,18 @@ package rig
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 )
 
 // KeyHeader carries the key: the business identity that a producer's retry shares with its first copy.
 const KeyHeader = "idempotency-key"
 
-// QueueName is the queue of every run.
+// QueueName is the queue of every run, where the place does not name queues by itself.
 const QueueName = "orders"
 
 // Queue is what the lab needs of a queue: to consume, send, watch and read letters.
@@ -33,38 +31,79 @@ type Store interface {
 	driver.RecordInspector
 }
 
-// Rig is an open queue and store with the ledger beside them: one SQLite file, or one schema of a PostgreSQL database.
+// Ledger is where the effects go: one row per charge, written beside semel's records and never by semel. Nothing stops a
+// second charge but an effect key, which a payment service with an Idempotency-Key header would honour; who sends none has
+// none. All methods may be called concurrently.
+type Ledger interface {
+	// Effects reads the ledger in the order in which the effects were made.
+	Effects(ctx context.Context) ([]Effect, error)
+	// CountEffects counts them.
+	CountEffects(ctx context.Context) (int, error)
+	// AddEffect adds a row outside of any transaction, as a call of a service does. With an effect key it is added once, and
+	// what has its key already is answered as if it were new.
+	AddEffect(ctx context.Context, e Effect, effectKey string) error
+	// InTx makes a handler whose effect commits with the record of the attempt. An error of work is the handler's.
+	InTx(work func(ctx context.Context, a *semel.Attempt) (Effect, error)) semel.Handler
+}
+
+// Marks is the table of ids that hand-written guards keep: an id, a word, and when it was written. What Get answers may be
+// old where the store has reads that lag behind. All methods may be called concurrently.
+type Marks interface {
+	// Get answers "" for an id without a mark.
+	Get(ctx context.Context, id string) (status string, err error)
+	// Add writes a mark where there is none, and tells whether it did: the attribute_not_exists of DynamoDB.
+	Add(ctx context.Context, id, status string) (bool, error)
+	// Put writes a mark over whatever is there.
+	Put(ctx context.Context, id, status string) error
+	// Take writes a mark where there is none, or one older than ttl: a lock that expires.
+	Take(ctx context.Context, id, status string, ttl time.Duration) (bool, error)
+	// Delete removes a mark, whoever wrote it.
+	Delete(ctx context.Context, id string) error
+}
+
+// Rig is an open place: queue and store, and beside them the ledger and the marks of the unguarded designs.
 type Rig struct {
 	Queue Queue
 	Store Store
-	// SQL leads to the ledger and to the marks of the unguarded designs.
-	SQL   *sql.DB
-	close func() error
+	Ledger
+	// Pace is how long a parent waits between two looks at queue and ledger. Quiet is for how long the queue must look
+	// empty before that is believed, where it counts approximately.
+	Pace, Quiet time.Duration
+
+	marks   Marks
+	closers []func() error
 }
+
+// Marks leads to the marks of the run.
+func (r *Rig) Marks() Marks { return r.marks }
 
 // Close closes everything.
-func (r *Rig) Close() error { return r.close() }
-
-// Open opens the place: the path of an SQLite file, or a postgres:// URL. It makes the ledger where there is none.
-func Open(ctx context.Context, place string, visibility time.Duration) (*Rig, error) {
-	if strings.HasPrefix(place, "postgres://") {
-		return openPostgres(ctx, place, visibility)
+func (r *Rig) Close() error {
+	var errs []error
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		errs = append(errs, r.closers[i]())
 	}
-	db, err := sqlite.Open(ctx, place, sqlite.Options{Visibility: visibility})
-	if err != nil {
-		return nil, err
-	}
-	r := &Rig{Queue: db.Queue(QueueName), Store: db.Store(), SQL: db.SQL(), close: db.Close}
-	return r, r.makeTables(ctx, "INTEGER PRIMARY KEY AUTOINCREMENT")
+	r.closers = nil
+	return errors.Join(errs...)
 }
 
-func (r *Rig) makeTables(ctx context.Context, id string) error {
-	for _, statement := range []string{fmt.Sprintf(createLedger, id), createEffectKeys, createMarks} {
-		if _, err := r.SQL.ExecContext(ctx, statement); err != nil {
-			return errors.Join(fmt.Errorf("create the ledger: %w", err), r.Close())
-		}
-	}
-	return nil
+// Effect is one row of the ledger: one charge.
+type Effect struct {
+	ID           int64
+	Key, Message string
+	Amount       int64
+	// Version is that of the message, 0 where there are none.
+	Version      int
+	Attempt      int
+	Worker, Life int
+	PID          int
+	At           time.Time
+}
+
+// Reversed is the effect that takes e back: the same, with its amount negated.
+func (e Effect) Reversed() Effect {
+	e.Amount = -e.Amount
+	return e
 }
 
 // Aside lists what is not done and not lost: letters, and records that wait for a person.

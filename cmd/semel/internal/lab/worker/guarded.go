@@ -14,7 +14,7 @@ import (
 // guardedInTx is the work behind semel: the handler queues its effect, which commits together with the record and the
 // ack.
 func guardedInTx(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, semel.InTx(w.applyInTx), businessKey)
+	return w.guarded(ctx, w.rig.InTx(w.applyInTx), businessKey)
 }
 
 // guardedKeyed calls a service that honours the effect key.
@@ -29,7 +29,7 @@ func guardedSteps(ctx context.Context, w *worker) error {
 
 // guardedByMessageID has no gap in its guard, and guards the wrong thing.
 func guardedByMessageID(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, semel.InTx(w.applyInTx), func(m *semel.Message) (string, error) { return m.ID, nil })
+	return w.guarded(ctx, w.rig.InTx(w.applyInTx), func(m *semel.Message) (string, error) { return m.ID, nil })
 }
 
 func businessKey(m *semel.Message) (string, error) { return m.Header(rig.KeyHeader), nil }
@@ -57,16 +57,15 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.K
 	return nil
 }
 
-func (w *worker) applyInTx(ctx context.Context, tx *semel.Statements, a *semel.Attempt) error {
+func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
 	o, err := decode(a.Body)
 	if err != nil {
-		return semel.Permanent(err)
+		return rig.Effect{}, semel.Permanent(err)
 	}
 	if err := o.do(ctx, a.Redelivered); err != nil {
-		return err
+		return rig.Effect{}, err
 	}
-	tx.ExecRows(1, rig.InsertEffect, w.effect(o.Order, o, a.ID, a.Number).Args()...)
-	return nil
+	return w.effect(o.Order, o, a.ID, a.Number), nil
 }
 
 func (w *worker) applyKeyed(ctx context.Context, a *semel.Attempt) error {

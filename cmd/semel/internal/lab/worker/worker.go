@@ -18,10 +18,10 @@ import (
 // Spec is what the parent tells a worker process: one JSON line on its standard input.
 type Spec struct {
 	Design plan.Design `json:"design"`
-	// Place is where queue, records and ledger are (rig.Open), Dir the folder of the run: markers, events files.
-	Place  string `json:"place"`
-	Dir    string `json:"dir"`
-	Events string `json:"events"`
+	// Place is where queue, records and ledger are, Dir the folder of the run: markers, events files.
+	Place  rig.Place `json:"place"`
+	Dir    string    `json:"dir"`
+	Events string    `json:"events"`
 
 	Seed    uint64       `json:"seed"`
 	Worker  int          `json:"worker"`

@@ -8,11 +8,8 @@ import (
 	"time"
 )
 
-// Marks is the table of ids that hand-written guards keep: an id, a word, and when it was written.
-type Marks struct{ db *sql.DB }
-
-// Marks leads to the marks of the run.
-func (r *Rig) Marks() Marks { return Marks{r.SQL} }
+// sqlMarks are the marks as a table in the database of the records.
+type sqlMarks struct{ db *sql.DB }
 
 const (
 	createMarks = `CREATE TABLE IF NOT EXISTS lab_marks (id TEXT PRIMARY KEY, status TEXT NOT NULL, at BIGINT NOT NULL)`
@@ -27,8 +24,7 @@ const (
 	deleteMark = `DELETE FROM lab_marks WHERE id = $1`
 )
 
-// Get answers "" for an id without a mark.
-func (m Marks) Get(ctx context.Context, id string) (status string, err error) {
+func (m sqlMarks) Get(ctx context.Context, id string) (status string, err error) {
 	err = m.db.QueryRowContext(ctx, selectMark, id).Scan(&status)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
@@ -39,30 +35,26 @@ func (m Marks) Get(ctx context.Context, id string) (status string, err error) {
 	return status, nil
 }
 
-// Add writes a mark where there is none, and tells whether it did: the attribute_not_exists of DynamoDB.
-func (m Marks) Add(ctx context.Context, id, status string) (bool, error) {
+func (m sqlMarks) Add(ctx context.Context, id, status string) (bool, error) {
 	return m.write(ctx, insertMark, id, status, time.Now().UnixMicro())
 }
 
-// Put writes a mark over whatever is there.
-func (m Marks) Put(ctx context.Context, id, status string) error {
+func (m sqlMarks) Put(ctx context.Context, id, status string) error {
 	_, err := m.write(ctx, upsertMark, id, status, time.Now().UnixMicro())
 	return err
 }
 
-// Take writes a mark where there is none, or one older than ttl: a lock that expires.
-func (m Marks) Take(ctx context.Context, id, status string, ttl time.Duration) (bool, error) {
+func (m sqlMarks) Take(ctx context.Context, id, status string, ttl time.Duration) (bool, error) {
 	now := time.Now()
 	return m.write(ctx, takeMark, id, status, now.UnixMicro(), now.Add(-ttl).UnixMicro())
 }
 
-// Delete removes a mark, whoever wrote it.
-func (m Marks) Delete(ctx context.Context, id string) error {
+func (m sqlMarks) Delete(ctx context.Context, id string) error {
 	_, err := m.write(ctx, deleteMark, id)
 	return err
 }
 
-func (m Marks) write(ctx context.Context, statement, id string, args ...any) (bool, error) {
+func (m sqlMarks) write(ctx context.Context, statement, id string, args ...any) (bool, error) {
 	res, err := m.db.ExecContext(ctx, statement, append([]any{id}, args...)...)
 	if err != nil {
 		return false, fmt.Errorf("mark %s: %w", id, err)

@@ -1,0 +1,25 @@
+package plan
+
+import "time"
+
+// Slower is the scenario with a visibility of at least least: every time that stands in proportion to it grows with it. Not
+// its timeout, and not what a fault of the wire takes. A scenario whose visibility is long enough is as it was.
+func (s Scenario) Slower(least time.Duration) Scenario {
+	was := s.Workers.Visibility
+	if was <= 0 || was >= least {
+		return s
+	}
+	grow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * float64(least) / float64(was)) }
+	s.Workers.Visibility = least
+	s.Work.SlowFor = grow(s.Work.SlowFor)
+	if s.Work.Max >= was { // work as long as the visibility is about the visibility
+		s.Work.Min, s.Work.Max = grow(s.Work.Min), grow(s.Work.Max)
+	}
+	faults := make([]Fault, len(s.Faults))
+	for i, f := range s.Faults {
+		f.For = grow(f.For)
+		faults[i] = f
+	}
+	s.Faults = faults
+	return s
+}

@@ -1,0 +1,59 @@
+package rig
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/sqlite"
+)
+
+// database is an open SQL database.
+type database struct {
+	queue func(name string) Queue
+	store Store
+	sql   *sql.DB
+	// id is the column of the ledger that counts.
+	id    string
+	close func() error
+}
+
+func openSQLite(ctx context.Context, path string, visibility time.Duration) (*database, error) {
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Visibility: visibility})
+	if err != nil {
+		return nil, err
+	}
+	return &database{
+		queue: func(name string) Queue { return db.Queue(name) }, store: db.Store(), sql: db.SQL(),
+		id: "INTEGER PRIMARY KEY AUTOINCREMENT", close: db.Close,
+	}, nil
+}
+
+// rigConnections are enough for a worker of the lab: one committer, and the unguarded one's own transactions.
+const rigConnections = 8
+
+func openPostgres(ctx context.Context, url string, visibility time.Duration) (*database, error) {
+	db, err := postgres.Open(ctx, url, postgres.Options{Visibility: visibility, MaxConns: rigConnections})
+	if err != nil {
+		return nil, err
+	}
+	std := stdlib.OpenDBFromPool(db.Pool())
+	return &database{
+		queue: func(name string) Queue { return db.Queue(name) }, store: db.Store(), sql: std,
+		id: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", close: func() error { return errors.Join(std.Close(), db.Close()) },
+	}, nil
+}
+
+func makeTables(ctx context.Context, db *database) error {
+	for _, statement := range []string{fmt.Sprintf(createLedger, db.id), createEffectKeys, createMarks} {
+		if _, err := db.sql.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create the ledger: %w", err)
+		}
+	}
+	return nil
+}

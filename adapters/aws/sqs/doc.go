@@ -9,13 +9,17 @@
 //
 // SQS gives no fencing: an old receipt handle of a standard queue still changes the visibility of whoever holds the
 // message now, and an extension that comes too late is answered with success. Every delivery therefore has a deadline on
-// our own monotonic clock, counted from the return of Receive less a guard. Past it a delivery is given up without a call
-// (Lost); only acknowledgements are always sent, because the record is at its end then, whoever holds the message. A lost
-// lease is the store's to notice. An answer that is lost makes an item Unknown, and shortens the deadline to the moment
-// from which the message may be visible: the repetition cannot hit another holder.
+// our own monotonic clock, counted from the return of Receive less a guard, and moved by extensions that were answered
+// before it. Past it a delivery is given up without a call (Lost); only acknowledgements are always sent, because the
+// record is at its end then, whoever holds the message. A lost lease is the store's to notice. An answer that is lost, and
+// an entry of a batch that failed by the service's fault, make an item Unknown, and shorten the deadline to the moment from
+// which the message may be visible: the repetition cannot hit another holder. While a machine hibernates, Linux's monotonic
+// clock stands still: then a stale handle may shorten another's visibility, and the store's lease decides who runs.
 //
-// The SDK's own repetitions are turned off for ReceiveMessage and ChangeMessageVisibility, for the same reasons. On FIFO
-// queues a receive whose answer was lost is asked again under its ReceiveRequestAttemptId.
+// The SDK's own repetitions are turned off for ReceiveMessage and ChangeMessageVisibility, for the same reasons, but for a
+// request of which nothing was sent: servers close idle connections just as they are used again. On FIFO queues a receive
+// whose answer was lost is asked again under its ReceiveRequestAttemptId. When its ctx ends, a receive waits a moment for an
+// answer that is on its way.
 //
 // # Identity
 //

@@ -33,6 +33,9 @@ type Span struct {
 	Settled        bool
 	// Charge numbers the charge of this key that this delivery made: 1 = the right one, more = doubled, 0 = none.
 	Charge int
+	// Version is the version that it applied, where keys have versions; Back: over a newer one.
+	Version int
+	Back    bool
 	// Cut: the process was killed with it in hand.
 	Cut bool
 	// Row is its place in the lane.
@@ -234,13 +237,14 @@ func (h *history) finish(res play.Result) {
 	for _, s := range h.spans {
 		h.byKey[s.Key] = append(h.byKey[s.Key], s)
 	}
-	charges := map[string]int{}
+	charges, newest := map[string]int{}, map[string]int{}
 	for _, e := range res.Effects {
 		charges[e.Key]++
 		at := float64(e.At.Sub(res.Began)) / float64(time.Millisecond)
 		if s := h.charged(e, at); s != nil {
-			s.Charge = charges[e.Key]
+			s.Charge, s.Version, s.Back = charges[e.Key], e.Version, e.Version > 0 && e.Version <= newest[e.Key]
 		}
+		newest[e.Key] = max(newest[e.Key], e.Version)
 	}
 }
 

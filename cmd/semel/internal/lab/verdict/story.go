@@ -30,6 +30,9 @@ type Tale struct {
 	Flow    Flow
 	// SharedKills is the number of planned kills that the unguarded run has too.
 	SharedKills int
+	// Lost are the keys without effect, letter or parked record; SetBack those of which an older version was applied over a
+	// newer one.
+	Lost, SetBack []string
 	// Outages are the times in which the database was out of reach.
 	Outages []Frozen
 	// Transcript is the workers' log, for scenarios whose one message has a name; nil for the others. Refused counts the
@@ -113,7 +116,10 @@ func tell(s plan.Scenario, p plan.Plan, res play.Result, run Run) Tale {
 		charges[e.Key] = append(charges[e.Key], e)
 	}
 	for _, key := range order {
-		if n := len(charges[key]); n > 1 {
+		if setBack(charges[key]) {
+			t.SetBack = append(t.SetBack, key)
+		}
+		if n := len(charges[key]); n > 1 && charges[key][0].Version == 0 {
 			cause, why := h.why(key, s.Workers.Visibility)
 			t.Doubles = append(t.Doubles, Double{Key: key, Charges: n, Cause: cause, Why: why})
 		}
@@ -133,6 +139,16 @@ func tell(s plan.Scenario, p plan.Plan, res play.Result, run Run) Tale {
 	return t
 }
 
+// setBack tells whether a version was applied that was not newer than the last.
+func setBack(effects []rig.Effect) bool {
+	for i := 1; i < len(effects); i++ {
+		if effects[i].Version > 0 && effects[i].Version <= effects[i-1].Version {
+			return true
+		}
+	}
+	return false
+}
+
 func inHand(p *Process) (n int) {
 	for _, s := range p.Spans {
 		if s.Cut {
@@ -147,8 +163,10 @@ func flow(spans []*Span) (f Flow) {
 		switch {
 		case s.Charge == 1:
 			f.Charged++
-		case s.Charge > 1:
+		case s.Charge > 1 && (s.Version == 0 || s.Back):
 			f.Doubled++
+		case s.Charge > 1:
+			f.Charged++
 		case s.Cut:
 			f.Cut++
 		case s.Decision == "replayed":
@@ -245,17 +263,18 @@ type Line struct {
 // Seconds is the time from the start of the run.
 func (l Line) Seconds() float64 { return l.AtMS / 1000 }
 
-// About tells what happened to one order, in order of time.
+// About tells what happened to one order, or to the order of an item, in order of time.
 func (t *Tale) About(key string) []Line {
 	var out []Line
-	for _, m := range t.history.sent[key] {
+	order := orderOf(key)
+	for _, m := range t.history.sent[order] {
 		text := "the producer sends " + m.Message
 		if m.Copy > 1 {
 			text = "the producer, not having seen the answer, sends it again as " + m.Message
 		}
 		out = append(out, Line{AtMS: m.AtMS, Text: text, Tone: "quiet"})
 	}
-	for _, s := range t.history.byKey[key] {
+	for _, s := range t.history.byKey[order] {
 		out = append(out, s.lines()...)
 	}
 	slices.SortStableFunc(out, func(a, b Line) int { return int(a.AtMS*1000) - int(b.AtMS*1000) })
@@ -281,6 +300,10 @@ func (s *Span) lines() []Line {
 		end = s.RunTo
 	}
 	switch {
+	case s.Version > 0 && s.Back:
+		out = append(out, Line{AtMS: end, Text: fmt.Sprintf("version %d is applied over a newer one", s.Version), Tone: "bad"})
+	case s.Version > 0:
+		out = append(out, Line{AtMS: end, Text: fmt.Sprintf("version %d is applied", s.Version), Tone: "good"})
 	case s.Charge == 1:
 		out = append(out, Line{AtMS: end, Text: "charged", Tone: "good"})
 	case s.Charge > 1:
@@ -307,6 +330,12 @@ func (s *Span) Last(who string) (Line, bool) {
 		l.Text, l.Tone = "duplicate skipped and acked: "+causeText(s.Cause), "good"
 	case s.Decision == "busy_deferred":
 		l.Text = "put back: another worker is at it"
+	case s.Decision == "fenced":
+		l.Text, l.Tone = who+" comes too late: it lost the lease, and writes nothing", "good"
+	case s.Decision == "stale":
+		l.Text, l.Tone = "stale: a newer version is applied already", "good"
+	case s.Decision == "dead_lettered":
+		l.Text = "put aside as a letter, with its reason"
 	case s.Action == "ack" && s.Outcome == "lost":
 		l.Text, l.Tone = who+" acks too late: the queue has handed it out again", "bad"
 	case s.Action == "ack":

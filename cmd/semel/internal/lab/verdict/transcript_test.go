@@ -98,3 +98,28 @@ func TestTellKnowsFrozenWorkersAndForgottenAcks(t *testing.T) {
 		t.Errorf("outages %+v", tale.Outages)
 	}
 }
+
+// TestTellKnowsLostAndSetBackKeys: with the words of each.
+func TestTellKnowsLostAndSetBackKeys(t *testing.T) {
+	f := verdicttest.New(plan.GuardOff)
+	f.Spawn(0, 1, 1)
+	f.Plan.Sends = []plan.Send{{Key: "a", ID: "a-1", Version: 1}, {Key: "a", ID: "a-2", Version: 2}, {Key: "b", ID: "b-1"}}
+	f.Delivery(1, 1, "a", "a-2", 10, 11, 20, 21)
+	f.Delivery(1, 1, "a", "a-1", 30, 31, 40, 41)
+	f.Result.Effects[0].Version, f.Result.Effects[1].Version = 2, 1
+	tale := f.Tell(t)
+	if !slices.Equal(tale.Lost, []string{"b"}) || !slices.Equal(tale.SetBack, []string{"a"}) || len(tale.Doubles) > 0 {
+		t.Errorf("lost %v, set back %v, doubled %v", tale.Lost, tale.SetBack, tale.Doubles)
+	}
+	if tale.Flow.Charged != 1 || tale.Flow.Doubled != 1 {
+		t.Errorf("flow %+v", tale.Flow)
+	}
+	var told []string
+	for _, l := range tale.About("a") {
+		told = append(told, l.Text)
+	}
+	text := strings.Join(told, "\n")
+	if !strings.Contains(text, "version 2 is applied\n") || !strings.Contains(text, "version 1 is applied over a newer one") {
+		t.Error(text)
+	}
+}

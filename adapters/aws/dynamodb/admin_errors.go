@@ -32,6 +32,10 @@ func reason(err error, action, table string) string {
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
+		if m := api.ErrorMessage(); strings.Contains(m, "key element does not match") || strings.Contains(m, "ype mismatch for key") {
+			return fmt.Sprintf("the keys of table %q are not those that the options name, or no strings: name the table's own in the "+
+				"options (semel doctor shows them), or use another table", table)
+		}
 		return refusal(api.ErrorCode(), action, table)
 	}
 	text := err.Error()

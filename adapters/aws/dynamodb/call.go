@@ -222,9 +222,10 @@ func (m *meter) wrote(c ...types.ConsumedCapacity) {
 }
 
 // failedWrite counts a write whose condition failed on an item.
-func (m *meter) failedWrite(item attrs) {
-	m.add(0, float64(max(1, (itemSize(item)+1023)/1024)))
-}
+func (m *meter) failedWrite(item attrs) { m.add(0, unitsOf(itemSize(item))) }
+
+// unitsOf is what a write of so many bytes costs.
+func unitsOf(bytes int) float64 { return float64(max(1, (bytes+1023)/1024)) }
 
 func capacity(c *types.ConsumedCapacity) []types.ConsumedCapacity {
 	if c == nil {

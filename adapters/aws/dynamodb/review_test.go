@@ -256,3 +256,23 @@ func bodyOf(q *http.Request) string {
 	q.Body = io.NopCloser(bytes.NewReader(b))
 	return string(b)
 }
+
+// TestOpenOnOtherKeys opens tables whose keys are not those that the options name: the error says so.
+func TestOpenOnOtherKeys(t *testing.T) {
+	r := newRig(t, Options{})
+	for name, kind := range map[string]types.ScalarAttributeType{"pk": types.ScalarAttributeTypeN, "other": types.ScalarAttributeTypeS} {
+		_, err := r.client.CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
+			TableName: aws.String("by-" + name), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{{AttributeName: &name, AttributeType: kind}},
+			KeySchema:            []types.KeySchemaElement{{AttributeName: &name, KeyType: types.KeyTypeHash}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []Layout{{}, {PartitionKey: "pk"}} {
+			if _, err := Open(t.Context(), r.client, "by-"+name, Options{Layout: l}); err == nil || !strings.Contains(err.Error(), "doctor") {
+				t.Errorf("a table by %s (%s) with layout %+v: %v", name, kind, l, err)
+			}
+		}
+	}
+}

@@ -164,6 +164,7 @@ func (s *Store) transact(ctx context.Context, r *repeater, ws []*work) error {
 			}
 			return err
 		})
+		s.countCancelled(ws, in.TransactItems, err)
 		switch is {
 		case done:
 			for _, w := range ws {
@@ -183,6 +184,30 @@ func (s *Store) transact(ctx context.Context, r *repeater, ws []*work) error {
 			}
 			return r.failed(errors.Join(err, werr), "TransactWriteItems")
 		}
+	}
+}
+
+// countCancelled counts a transaction that was cancelled. DynamoDB prepares every write of it, and does not say in the error what
+// that cost: each is counted as if it had been written, by the size of what is known of its item.
+func (s *Store) countCancelled(ws []*work, writes []types.TransactWriteItem, err error) {
+	var c *types.TransactionCanceledException
+	if !errors.As(err, &c) {
+		return
+	}
+	sizes := make([]int, len(writes))
+	for i := range writes {
+		if t, err := targetOf(&writes[i]); err == nil {
+			sizes[i] = t.bytes
+		}
+		if i < len(c.CancellationReasons) {
+			sizes[i] = max(sizes[i], itemSize(c.CancellationReasons[i].Item))
+		}
+	}
+	for _, w := range ws {
+		sizes[w.first] = max(sizes[w.first], itemSize(s.shape.encode(&w.after, s.o.TTLSlack)))
+	}
+	for _, n := range sizes {
+		s.meter.add(0, 2*unitsOf(n))
 	}
 }
 
@@ -235,7 +260,6 @@ func (s *Store) cancelled(ctx context.Context, r *repeater, ws []*work, err erro
 func (s *Store) readReasons(w *work, reasons []types.CancellationReason) (fate, error) {
 	switch code := aws.ToString(reasons[0].Code); code {
 	case reasonCondition:
-		s.meter.failedWrite(reasons[0].Item)
 		now, ours, err := s.instead(&w.after, reasons[0].Item)
 		if ours {
 			s.won(w) // and with it everything else of its transaction

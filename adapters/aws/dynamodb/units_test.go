@@ -172,8 +172,9 @@ func TestBatchesShareTransactions(t *testing.T) {
 // TestMeterIsAnUpperBound compares the meter with what the fake charged, over a history with refusals of all kinds.
 func TestMeterIsAnUpperBound(t *testing.T) {
 	r := newRig(t, Options{})
+	other := r.again(t, nil)
 	r.fake.ResetUsed()
-	before := r.Consumed()
+	before, others := r.Consumed(), other.Consumed()
 	for i := range 20 {
 		g := claimOne(t, r.Store, claimOf(fmt.Sprint(i)), driver.Acquired)
 		claimOne(t, r.Store, claimOf(fmt.Sprint(i)), driver.Busy)
@@ -184,7 +185,24 @@ func TestMeterIsAnUpperBound(t *testing.T) {
 		r.clock.Advance(time.Second)
 		finishOne(t, r.Store, f, driver.Applied)
 	}
+	// Transactions that are cancelled, by a record and by an effect.
+	for i := range 20 {
+		g := claimOne(t, r.Store, claimOf(fmt.Sprint("tx", i)), driver.Acquired)
+		bad := r.withEffect(g)
+		bad.Effects.(*Writes).Check(types.ConditionCheck{
+			TableName: &r.ledger, Key: attrs{"id": text("nobody")}, ConditionExpression: aws.String("attribute_exists(id)"),
+		})
+		if _, err := r.Commit(t.Context(), bad); err == nil {
+			t.Fatal("refused effects were written")
+		}
+		finishOne(t, other, driver.Finish{Hold: g.Hold, Final: driver.Park}, driver.Applied)
+		if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Recovered {
+			t.Fatalf("commit answered %v, %v", o, err)
+		}
+	}
 	got := r.Consumed().Since(before)
+	theirs := other.Consumed().Since(others)
+	got.Calls, got.Reads, got.Writes = got.Calls+theirs.Calls, got.Reads+theirs.Reads, got.Writes+theirs.Writes
 	var charged fakedynamodb.Units
 	for _, u := range r.fake.Used() {
 		charged.Calls += u.Calls

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -160,6 +162,28 @@ func TestFM61_LetterNotWritten(t *testing.T) {
 	if len(b.server.Messages("orders")) != 0 || len(b.listed()) != 1 {
 		t.Errorf("%d messages, %d letters", len(b.server.Messages("orders")), len(b.listed()))
 	}
+}
+
+// TestLetterQueueThatHangs: whoever cannot write a letter settles the others of the call all the same, and at once.
+func TestLetterQueueThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, setup{})
+		b.send(make([]driver.Message, 3)...)
+		f := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"SendMessageBatch": {Hang: 1}}})
+		b.q.box.(*LetterQueue).q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap))
+		ds := b.receive(3)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		out, err := b.q.Settle(ctx,
+			driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Dead, Letter: letterOf(ds[0], "l")},
+			driver.Settlement{Receipt: ds[1].Receipt}, driver.Settlement{Receipt: ds[2].Receipt, Action: driver.Retry})
+		if err == nil || !slices.Equal(out, []driver.Outcome{driver.Unknown, driver.Applied, driver.Applied}) {
+			t.Errorf("answered %v, %v", out, err)
+		}
+		if visible, flying, _ := b.server.Count("orders"); visible != 1 || flying != 1 {
+			t.Errorf("%d visible, %d in flight; wanted the one to repeat, and the one without its letter", visible, flying)
+		}
+	})
 }
 
 // TestLettersInPieces: a message of SQS's own limit is a letter all the same.

@@ -35,20 +35,19 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		}
 	}
 	out := make([]driver.Outcome, len(s))
-	failed := q.putLetters(ctx, s)
+	var acks, moves, deads []change
 	now := q.o.clock()
-	var acks, moves []change
 	for i := range s {
 		rc := s[i].Receipt.(*receipt)
 		c := change{rc: rc, at: i, action: s[i].Action}
-		switch known, o := rc.before(s[i].Action, now); {
-		case failed[i] != nil:
+		if c.action == driver.Dead {
+			deads = append(deads, c)
+			continue
+		}
+		switch known, o := rc.before(c.action, now); {
 		case known:
-			out[i] = o
-			if o == driver.Lost {
-				q.stale(rc, s[i].Action.String(), "its time is over")
-			}
-		case s[i].Action == driver.Ack || s[i].Action == driver.Dead:
+			q.foregone(&c, o, out)
+		case c.action == driver.Ack:
 			acks = append(acks, c)
 		default:
 			// Nothing can be hidden for longer than what is left of the 12 hours; then it comes early.
@@ -56,16 +55,24 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			moves = append(moves, c)
 		}
 	}
-	var errAcks, errMoves error
+	var errDeads, errAcks, errMoves error
 	var wg sync.WaitGroup
+	wg.Go(func() { errDeads = q.bury(ctx, s, deads, out) })
 	wg.Go(func() { errAcks = q.each(acks, func(cs []change) error { return q.remove(ctx, cs, out) }) })
 	errMoves = q.each(moves, func(cs []change) error { return q.change(ctx, cs, out) })
 	wg.Wait()
 	q.closeLetters(ctx, s, out)
-	if err := errors.Join(append(failed, errAcks, errMoves)...); err != nil {
+	if err := errors.Join(errDeads, errAcks, errMoves); err != nil {
 		return out, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
 	}
 	return out, nil
+}
+
+// foregone is what is known of an action without a call.
+func (q *Queue) foregone(c *change, o driver.Outcome, out []driver.Outcome) {
+	if out[c.at] = o; o == driver.Lost {
+		q.stale(c.rc, c.what(), "its time is over")
+	}
 }
 
 // check refuses settlements that no queue could carry out.
@@ -88,23 +95,34 @@ func (q *Queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// putLetters writes the letters of Dead, a few at once, once for each delivery however often it is repeated.
-func (q *Queue) putLetters(ctx context.Context, s []driver.Settlement) []error {
+// bury writes letters, a few at once, and deletes the messages of those that are written. A letter is written once for each
+// delivery, however often that is repeated.
+func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change, out []driver.Outcome) error {
 	var wg sync.WaitGroup
-	errs := make([]error, len(s))
+	errs := make([]error, len(deads))
 	slots := make(chan struct{}, parallel)
-	for i := range s {
-		if s[i].Action != driver.Dead {
-			continue
-		}
+	for i := range deads {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = q.putLetter(ctx, &s[i])
+			errs[i] = q.putLetter(ctx, &s[deads[i].at])
 		})
 	}
 	wg.Wait()
-	return errs
+	var written []change
+	now := q.o.clock()
+	for i := range deads {
+		if errs[i] != nil {
+			continue
+		}
+		if known, o := deads[i].rc.before(driver.Dead, now); known {
+			q.foregone(&deads[i], o, out)
+			continue
+		}
+		written = append(written, deads[i])
+	}
+	err := q.each(written, func(cs []change) error { return q.remove(ctx, cs, out) })
+	return errors.Join(append(errs, err)...)
 }
 
 func (q *Queue) putLetter(ctx context.Context, s *driver.Settlement) error {

@@ -60,7 +60,7 @@ func (s *Store) decideClaim(r row, c *driver.Claim, now time.Time) (after row, g
 	view := s.leased(r, c.Nonce, now)
 	rec, g, write := driver.DecideClaim(view, *c, now, s.drawn())
 	after.Record = s.unleased(r, view, rec)
-	if write && g.Verdict == driver.Busy && !s.o.Observe { // the lease was cut
+	if write && g.Verdict == driver.Busy && !after.LeaseUntil.Equal(r.LeaseUntil) { // the lease was cut
 		g.Wait = after.LeaseUntil.Add(s.o.skew()).Sub(now)
 	}
 	return after, g, write

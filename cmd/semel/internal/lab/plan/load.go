@@ -57,6 +57,7 @@ func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	work := s.Work.Min + time.Duration(rng.Float64()*float64(s.Work.Max-s.Work.Min))
 	one := Send{
 		Key: s.key(i), ID: id(i, 1), Copy: 1, WorkMS: int(work.Milliseconds()), Poison: slices.Contains(c.poison, i),
+		Saga: s.Load.Saga,
 	}
 	if slices.Contains(c.slow, i) {
 		one.HangMS = int(s.Work.SlowFor.Milliseconds())
@@ -64,7 +65,7 @@ func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	for n := range s.Load.Items {
 		one.Items = append(one.Items, fmt.Sprintf("%s/%d", one.Key, n+1))
 	}
-	if s.Load.Items > 0 {
+	if s.Load.Items > 0 && !s.Load.Saga {
 		// The last ones, so that good ones have been done before them.
 		one.Bad = one.Items[s.Load.Items-s.Load.BadItems:]
 	}

@@ -28,6 +28,8 @@ type Send struct {
 	Version int
 	// Items are the keys of the items in it, Bad those that fail at first; empty: it is one order.
 	Items, Bad []string
+	// Saga: the items are the steps of a saga.
+	Saga bool
 }
 
 // Keys are the keys whose effects the message stands for.

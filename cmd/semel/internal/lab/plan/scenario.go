@@ -50,12 +50,16 @@ const (
 	FailFast Design = "fail-fast"
 	// LastWriter applies whatever version arrives.
 	LastWriter Design = "last-writer"
+	// SagaByHand does the items one after the other, and undoes what it remembers when one cannot be done.
+	SagaByHand Design = "saga-by-hand"
 	// Semel is the engine, with the effect in the transaction of its record.
 	Semel Design = "semel"
 	// SemelKeyed is the engine with an effect at a service that honours the effect key (Idempotency-Key).
 	SemelKeyed Design = "semel-keyed"
 	// SemelSteps is the engine with a journal: each item of a message is a step of its own.
 	SemelSteps Design = "semel-steps"
+	// SemelSaga is the engine with a journal in which each step's compensation is registered before the step runs.
+	SemelSaga Design = "semel-saga"
 )
 
 // Scenario describes a run: plain data, from which Plan makes the schedule.
@@ -121,6 +125,9 @@ type Load struct {
 	// Items is the number of items in the batch that one message holds, each with an effect of its own; BadItems of them
 	// fail until the batch is redelivered. 0 = none.
 	Items, BadItems int
+	// Saga: the items are the steps of a saga. In poison orders the last one can never be done: all others have to be
+	// undone.
+	Saga bool
 	// Rate is messages per second; 0 = all at once.
 	Rate float64
 	// Name is the key of the one order, as a document calls it; "" = order-0001. What the workers of such a scenario say
@@ -156,6 +163,20 @@ type Workers struct {
 	MaxAttempts int
 	// Restart is how long after its death a worker is started again.
 	Restart time.Duration
+	// Scale lets the number of workers follow the backlog. Its zero value does not.
+	Scale Scale
+}
+
+// Scale is target tracking: as many workers as the backlog needs, one step at a time.
+type Scale struct {
+	// Backlog is how many waiting messages one worker may have. 0 = no scaling.
+	Backlog int
+	// From is the number of workers at the start, Workers.Count the most there may be.
+	From int
+	// Every is the time between two decisions.
+	Every time.Duration
+	// GuardOn: with the guard off there are From workers all the time.
+	GuardOn bool
 }
 
 // Action is what a fault does.
@@ -197,6 +218,8 @@ type Wire struct {
 	FailExtend float64 `json:"fail_extend,omitempty"`
 	// LoseCommit: completion and effect are durable, the answer is lost.
 	LoseCommit float64 `json:"lose_commit,omitempty"`
+	// LoseEffect: the service did what it was asked, its answer is lost.
+	LoseEffect float64 `json:"lose_effect,omitempty"`
 	// SlowStore: the store takes SlowFor longer.
 	SlowStore float64       `json:"slow_store,omitempty"`
 	SlowFor   time.Duration `json:"slow_for,omitempty"`
@@ -212,6 +235,8 @@ const (
 	// AfterClaim: the store granted the key; the handler has not been called. Of the unguarded designs, those that mark an
 	// id before the work pass it.
 	AfterClaim Step = "after-claim"
+	// BetweenEffects: one of several effects of a run is made, the next one is not.
+	BetweenEffects Step = "between-effects"
 	// AfterEffect: the handler did its work, and neither its completion nor its ack was written.
 	AfterEffect Step = "after-effect"
 	// AfterCommit: effect and completion are durable; the worker has not seen the answer (guard on only).

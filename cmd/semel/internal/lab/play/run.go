@@ -69,6 +69,7 @@ type runner struct {
 	sent    int
 	later   bool // Plan.Later is being sent
 	strikes strikes
+	scaler  scaler
 	empty   time.Time // since when the queue looks empty; zero: it does not
 }
 
@@ -93,6 +94,13 @@ func (r *runner) run(ctx context.Context) (res Result, err error) {
 	r.fleet.drains = r.Plan.Guard == plan.GuardOn
 	defer r.fleet.abandon()
 	r.strikes = newStrikes(r)
+	if scale := r.Scenario.Workers.Scale; scale.Backlog > 0 {
+		r.fleet.wanted = scale.From
+		r.scaler = scaler{Scale: scale, max: r.Scenario.Workers.Count}
+		if scale.GuardOn && r.Plan.Guard == plan.GuardOff {
+			r.scaler.max = scale.From
+		}
+	}
 	defer func() { err = errors.Join(err, r.strikes.end()) }()
 	r.load, r.began = r.Plan.Sends, time.Now()
 	if err := r.drive(ctx); err != nil {
@@ -135,6 +143,7 @@ func (r *runner) drive(ctx context.Context) error {
 		if err := r.strikes.look(effects, time.Now()); err != nil {
 			return err
 		}
+		r.scaler.look(int(stats.Visible+stats.InFlight), r.sent < len(r.load), r.fleet, r.log, time.Now())
 		if r.over(stats, time.Now()) && !r.strikes.lasting() && !r.more() {
 			return nil
 		}

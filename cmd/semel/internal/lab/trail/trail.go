@@ -37,6 +37,7 @@ type Entry struct {
 	Outcome   string    `json:"outcome,omitempty"`
 	AfterMS   int64     `json:"after_ms,omitempty"`
 	Step      plan.Step `json:"step,omitempty"`
+	Workers   int       `json:"workers,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Err       string    `json:"error,omitempty"`
 }
@@ -51,6 +52,7 @@ const (
 	Down   = "down"   // parent: the database is out of reach
 	Up     = "up"     // parent: it is back
 	Sent   = "sent"   // parent: a message was accepted by the queue
+	Depth  = "depth"  // parent: Count messages wait or are in hand, for so many Workers
 	Effect = "effect" // worker: the effect is durable
 	// worker: an unguarded one wrote the id down behind its work; or was refused, because it was there by then
 	Recorded = "recorded"

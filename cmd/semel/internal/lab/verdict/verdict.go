@@ -39,6 +39,8 @@ type Run struct {
 	Design plan.Design `json:"design,omitempty"`
 	// Regressed counts the versions that were applied over a newer one.
 	Regressed int `json:"regressed,omitempty"`
+	// Standing counts the steps of failed sagas that were not undone, or undone too often.
+	Standing int `json:"standing,omitempty"`
 	// Busy counts deliveries that were put back because their key was at work elsewhere, TakenOver runs that followed one
 	// of unknown outcome, Fenced results that came too late to count, Stale versions that came too late.
 	Busy      int `json:"busy,omitempty"`
@@ -49,6 +51,11 @@ type Run struct {
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
 	Transcript []string `json:"transcript,omitempty"`
+	// Backlog is the most that waited or was in hand at once, Peak the most workers at once; Settled tells that the backlog
+	// no longer grew in the last third of the load. Only of scenarios that scale.
+	Backlog int `json:"backlog,omitempty"`
+	Peak    int `json:"workers_peak,omitempty"`
+	Settled int `json:"settled,omitempty"`
 	// Missed lists the figures that are not as expected.
 	Missed []string `json:"missed,omitempty"`
 }
@@ -81,6 +88,7 @@ func (v Verdict) OK() bool { return v.Verdict == AsExpected }
 func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
 	run := judge(s, p, res)
 	tale := tell(s, p, res, run)
+	tale.Lost = count(all(p), res.Effects, res.Aside.Keys).Lost
 	run.Causes = Causes(tale.Doubles)
 	for _, one := range tale.Transcript {
 		run.Transcript = append(run.Transcript, one.Text)
@@ -93,19 +101,25 @@ func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res play.Result) {
 	v.Verdict = overall(v.Runs)
 }
 
+// all are the messages of a plan.
+func all(p plan.Plan) []plan.Send { return append(p.Sends[:len(p.Sends):len(p.Sends)], p.Later...) }
+
 // judge makes the verdict of one run. Broken or held is the ledger's word alone; the counts of what the workers did come
 // from their events files.
 func judge(s plan.Scenario, p plan.Plan, res play.Result) Run {
-	t := count(append(p.Sends[:len(p.Sends):len(p.Sends)], p.Later...), res.Effects, res.Aside.Keys)
+	t := count(all(p), res.Effects, res.Aside.Keys)
 	want := s.Expect[p.Guard]
 	r := Run{
 		Scenario: s.Name, Guard: p.Guard, Design: s.Designs[p.Guard], Sent: t.Sent, Effects: t.Effects,
-		Duplicated: t.Duplicated, Lost: len(t.Lost), Regressed: t.Regressed, Dead: res.Aside.Dead, Parked: res.Aside.Parked,
+		Duplicated: t.Duplicated, Lost: len(t.Lost), Regressed: t.Regressed, Standing: t.Standing, Dead: res.Aside.Dead, Parked: res.Aside.Parked,
 		DamageMinor: t.Damage, Currency: s.Load.Currency, Expected: want.Verdict, Verdict: plan.Held, Seed: p.Seed,
 		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(),
 	}
 	r.tally(res.Entries)
-	if t.Duplicated+len(t.Lost)+t.Strays+t.Regressed > 0 {
+	if s.Workers.Scale.Backlog > 0 {
+		r.scaled(res.Entries)
+	}
+	if t.Duplicated+len(t.Lost)+t.Strays+t.Regressed+t.Standing > 0 {
 		r.Verdict = plan.Broken
 	}
 	for _, f := range want.Figures {
@@ -143,12 +157,37 @@ func (r *Run) tally(entries []trail.Entry) {
 	}
 }
 
+// scaled reads the samples of backlog and workers that the parent took while the load was sent.
+func (r *Run) scaled(entries []trail.Entry) {
+	var samples []trail.Entry
+	for _, e := range entries {
+		if e.Kind == trail.Depth {
+			samples = append(samples, e)
+			r.Backlog, r.Peak = max(r.Backlog, e.Count), max(r.Peak, e.Workers)
+		}
+	}
+	third := len(samples) / 3
+	if third == 0 {
+		return
+	}
+	most := func(of []trail.Entry) (n int) {
+		for _, e := range of {
+			n = max(n, e.Count)
+		}
+		return n
+	}
+	if most(samples[2*third:]) <= most(samples[third:2*third]) {
+		r.Settled = 1
+	}
+}
+
 // figure is a number by its name in the JSON.
 func (r *Run) figure(name string) (int, bool) {
 	n, ok := map[string]int{
 		"sent": r.Sent, "delivered": r.Delivered, "executed": r.Executed, "effects": r.Effects, "duplicated": r.Duplicated,
 		"lost": r.Lost, "replayed": r.Replayed, "dead": r.Dead, "parked": r.Parked, "kills": r.Kills,
-		"regressed": r.Regressed, "busy": r.Busy, "taken_over": r.TakenOver, "fenced": r.Fenced, "stale": r.Stale,
+		"regressed": r.Regressed, "standing": r.Standing, "busy": r.Busy, "taken_over": r.TakenOver, "fenced": r.Fenced, "stale": r.Stale,
+		"backlog": r.Backlog, "workers_peak": r.Peak, "settled": r.Settled,
 	}[name]
 	return n, ok
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/steps"
@@ -100,13 +101,58 @@ func (w *worker) applySteps(ctx context.Context, r *steps.Run) error {
 
 // call calls the payment service.
 func (w *worker) call(ctx context.Context, key string, o order, a *semel.Attempt, effectKey string) error {
-	if err := w.faults.down(); err != nil {
-		return err
-	}
-	if err := w.rig.AddEffect(ctx, w.effect(key, o, a.ID, a.Number), effectKey); err != nil {
+	if err := w.reach(ctx, w.effect(key, o, a.ID, a.Number), effectKey); err != nil {
 		return err
 	}
 	w.log.Add(trail.Entry{Kind: trail.Effect, Key: a.Key.Raw, Message: a.ID})
+	if len(o.Items) > 0 {
+		w.gate.pass(plan.BetweenEffects, o.Order, a.ID)
+	}
+	return nil
+}
+
+// reach sends an effect to the service, whose answer may get lost.
+func (w *worker) reach(ctx context.Context, e rig.Effect, effectKey string) error {
+	if err := w.faults.down(); err != nil {
+		return err
+	}
+	if err := w.rig.AddEffect(ctx, e, effectKey); err != nil {
+		return err
+	}
+	if w.faults.strikes(w.spec.Wire.LoseEffect) {
+		return errLostAnswer
+	}
+	return nil
+}
+
+// guardedSaga registers each step's compensation before the step runs.
+func guardedSaga(ctx context.Context, w *worker) error {
+	return w.guarded(ctx, steps.Handler(w.applySaga), businessKey)
+}
+
+func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
+	a := r.Attempt()
+	o, err := decode(a.Body)
+	if err != nil {
+		return semel.Permanent(err)
+	}
+	if err := o.do(ctx, a.Redelivered); err != nil {
+		return err
+	}
+	for _, item := range o.Items {
+		book := func(ctx context.Context, key string) (struct{}, error) {
+			return struct{}{}, w.call(ctx, item, o, a, key)
+		}
+		cancel := steps.Undo(func(ctx context.Context, u steps.Reversal) error {
+			return w.reach(ctx, w.effect(item, o, a.ID, a.Number).Reversed(), u.UndoKey)
+		})
+		if o.refused(item) {
+			return steps.Abort(errPoison)
+		}
+		if _, err := steps.Do(ctx, r, item, book, cancel); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -107,9 +107,11 @@ var designs = map[plan.Design]func(context.Context, *worker) error{
 	plan.MessageID:      guardedByMessageID,
 	plan.FailFast:       unguarded(failFastOne),
 	plan.LastWriter:     unguarded(plainOne),
+	plan.SagaByHand:     unguarded(sagaByHandOne),
 	plan.Semel:          guardedInTx,
 	plan.SemelKeyed:     guardedKeyed,
 	plan.SemelSteps:     guardedSteps,
+	plan.SemelSaga:      guardedSaga,
 }
 
 type worker struct {

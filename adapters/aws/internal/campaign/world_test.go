@@ -76,7 +76,8 @@ func simulate(t *testing.T, p plan, b *bug) (v verdict) {
 		w := &world{
 			plan: p, bug: b, queue: "orders", dead: "orders-dead", began: time.Now(), random: rand.New(rand.NewPCG(p.seed, 2)),
 			sent: map[string]int{}, replay: map[string]string{}, completed: map[string]string{},
-			sqs: fakesqs.New(fakesqs.Options{}), dynamo: fakedynamodb.New(fakedynamodb.Options{Stale: p.rates.Stale, Seed: p.seed}),
+			sqs:    fakesqs.New(fakesqs.Options{Disorder: p.seed * (p.seed % 2)}), // of every second seed
+			dynamo: fakedynamodb.New(fakedynamodb.Options{Stale: p.rates.Stale, Seed: p.seed}),
 		}
 		w.out = newOutside(w)
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Hour)

@@ -40,5 +40,15 @@ func shapes() []plan.Scenario {
 	saga = versus(saga, plan.SagaByHand, plan.SemelSaga)
 	saga = expect(saga, plan.GuardOff, plan.Broken)
 	saga = expect(saga, plan.GuardOn, plan.Held, plan.Exactly("standing", 0), plan.Exactly("dead", 5), plan.AtLeast("kills", 3))
-	return []plan.Scenario{poison, batch, versions, saga}
+
+	mail := base("outbox", "Each order is committed here and mailed by a service elsewhere, and workers die between the two")
+	mail.Asks = "How do I write to my database and publish to another system?"
+	mail.Mend = "Commit what is to be published with the order (an outbox), and let a relay publish it under one id: killed in " +
+		"between, it publishes again, and the other side knows the id."
+	mail.Load.Mail = true
+	mail.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.BetweenEffects, Count: 3}}
+	mail = versus(mail, plan.DualWrite, plan.SemelOutbox)
+	mail = expect(mail, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 1))
+	mail = expect(mail, plan.GuardOn, plan.Held, plan.Exactly("effects", 60), plan.AtLeast("kills", 3))
+	return []plan.Scenario{poison, batch, versions, saga, mail}
 }

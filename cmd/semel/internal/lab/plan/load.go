@@ -52,6 +52,12 @@ func (s Scenario) sends(rng *rand.Rand, c chosen) []Send {
 	return out
 }
 
+// What an order with a mail consists of: the ends of the keys of its effects.
+const (
+	OrderItem = "/order"
+	MailItem  = "/mail"
+)
+
 // order is the first message of the i-th order.
 func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	work := s.Work.Min + time.Duration(rng.Float64()*float64(s.Work.Max-s.Work.Min))
@@ -61,6 +67,9 @@ func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	}
 	if slices.Contains(c.slow, i) {
 		one.HangMS = int(s.Work.SlowFor.Milliseconds())
+	}
+	if s.Load.Mail {
+		one.Items = []string{one.Key + OrderItem, one.Key + MailItem}
 	}
 	for n := range s.Load.Items {
 		one.Items = append(one.Items, fmt.Sprintf("%s/%d", one.Key, n+1))

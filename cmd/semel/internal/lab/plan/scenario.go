@@ -52,6 +52,8 @@ const (
 	LastWriter Design = "last-writer"
 	// SagaByHand does the items one after the other, and undoes what it remembers when one cannot be done.
 	SagaByHand Design = "saga-by-hand"
+	// DualWrite records the id, commits the order, and then sends the mail.
+	DualWrite Design = "dual-write"
 	// Semel is the engine, with the effect in the transaction of its record.
 	Semel Design = "semel"
 	// SemelKeyed is the engine with an effect at a service that honours the effect key (Idempotency-Key).
@@ -60,6 +62,8 @@ const (
 	SemelSteps Design = "semel-steps"
 	// SemelSaga is the engine with a journal in which each step's compensation is registered before the step runs.
 	SemelSaga Design = "semel-saga"
+	// SemelOutbox is the engine with the mail emitted in the transaction of the order, and a relay that sends it.
+	SemelOutbox Design = "semel-outbox"
 )
 
 // Scenario describes a run: plain data, from which Plan makes the schedule.
@@ -128,6 +132,8 @@ type Load struct {
 	// Saga: the items are the steps of a saga. In poison orders the last one can never be done: all others have to be
 	// undone.
 	Saga bool
+	// Mail: each order has two effects, the order itself in the database and a mail by a service elsewhere.
+	Mail bool
 	// Rate is messages per second; 0 = all at once.
 	Rate float64
 	// Name is the key of the one order, as a document calls it; "" = order-0001. What the workers of such a scenario say

@@ -17,7 +17,13 @@ var sentences = map[Design]string{
 		"transaction that a late owner cannot pass.",
 	SemelKeyed: "semel: claims the key before the work, extends its lease meanwhile, and calls the service under an effect " +
 		"key that stays the same in every attempt.",
-	SemelSteps: "semel: claims the key before the work and keeps a journal, in which each item is a step with an effect key of its own.",
+	SagaByHand: "Does the steps one after the other, and undoes what it remembers when one cannot be done. It remembers in its own memory.",
+	DualWrite: "Records the id and commits the order in its database, then sends the mail by a service elsewhere, then acks. " +
+		"Dying in between, the mail is never sent.",
+	SemelSaga: "semel: keeps a journal in which each step's compensation is registered before the step runs; a failed run is " +
+		"undone in reverse order, by whichever process.",
+	SemelOutbox: "semel: commits the mail with the order and the record, in one transaction; a relay sends it under one id.",
+	SemelSteps:  "semel: claims the key before the work and keeps a journal, in which each item is a step with an effect key of its own.",
 }
 
 // Sentence says what the consumer does; "" for a design that nobody knows.

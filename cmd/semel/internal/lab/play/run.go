@@ -228,6 +228,14 @@ func (r *runner) look(ctx context.Context) (effects int, stats driver.QueueStats
 	if stats, err = r.rig.Queue.Stats(ctx); err != nil {
 		return 0, stats, fmt.Errorf("look at the queue: %w", err)
 	}
+	if !r.Scenario.Load.Mail || r.rig.Outbox == nil {
+		return effects, stats, nil
+	}
+	mails, err := r.rig.Outbox.Stats(ctx)
+	if err != nil {
+		return 0, stats, fmt.Errorf("look at the outbox: %w", err)
+	}
+	stats.Visible, stats.InFlight, stats.Delayed = stats.Visible+mails.Visible, stats.InFlight+mails.InFlight, stats.Delayed+mails.Delayed
 	return effects, stats, nil
 }
 

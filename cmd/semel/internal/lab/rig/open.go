@@ -70,6 +70,7 @@ func (o *opening) store(ctx context.Context, t open.Target) error {
 		return err
 	}
 	o.rig.Store, o.rig.Ledger, o.rig.marks = db.store, sqlLedger{db.sql}, sqlMarks{db.sql}
+	o.rig.Outbox = db.queue(OutboxName)
 	return makeTables(ctx, db)
 }
 

@@ -16,6 +16,9 @@ const KeyHeader = "idempotency-key"
 // QueueName is the queue of every run, where the place does not name queues by itself.
 const QueueName = "orders"
 
+// OutboxName is the queue of what handlers emit.
+const OutboxName = "mails"
+
 // Queue is what the lab needs of a queue: to consume, send, watch and read letters.
 type Queue interface {
 	driver.Queue
@@ -65,6 +68,9 @@ type Marks interface {
 type Rig struct {
 	Queue Queue
 	Store Store
+	// Outbox is a second queue in the store's database, in which emitted messages commit with the record; nil where the store
+	// cannot emit.
+	Outbox Queue
 	Ledger
 	// Pace is how long a parent waits between two looks at queue and ledger. Quiet is for how long the queue must look
 	// empty before that is believed, where it counts approximately.

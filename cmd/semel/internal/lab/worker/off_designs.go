@@ -179,3 +179,32 @@ func sagaByHandOne(ctx context.Context, j *job) error {
 	}
 	return nil
 }
+
+// dualWriteOne writes to two systems, one after the other:
+//
+//  1. A records the id, commits the order, and dies.
+//  2. B finds the id recorded, and acks. The mail is never sent.
+//
+// Sending the mail first, or recording last, doubles it instead.
+func dualWriteOne(ctx context.Context, j *job) error {
+	status, err := j.rig.Marks().Get(ctx, j.key)
+	if err != nil {
+		return err
+	}
+	if status == completed {
+		j.skipped("it is recorded")
+		return nil
+	}
+	if err := j.work(ctx); err != nil {
+		return err
+	}
+	if err := j.rig.Marks().Put(ctx, j.key, completed); err != nil {
+		return err
+	}
+	for _, item := range j.order.Items {
+		if err := j.charge(ctx, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -108,10 +108,12 @@ var designs = map[plan.Design]func(context.Context, *worker) error{
 	plan.FailFast:       unguarded(failFastOne),
 	plan.LastWriter:     unguarded(plainOne),
 	plan.SagaByHand:     unguarded(sagaByHandOne),
+	plan.DualWrite:      unguarded(dualWriteOne),
 	plan.Semel:          guardedInTx,
 	plan.SemelKeyed:     guardedKeyed,
 	plan.SemelSteps:     guardedSteps,
 	plan.SemelSaga:      guardedSaga,
+	plan.SemelOutbox:    guardedOutbox,
 }
 
 type worker struct {

@@ -35,6 +35,7 @@ import (
 //	aws calls OPERATION          prints how often an operation was called, of either service
 //	aws region | aws key         prints the region, the access key of the last request
 //	aws deny OPERATION | allow   refuses an operation as a policy of IAM does; takes that back
+//	aws items TABLE              prints how many items a table has
 //	aws made FILE                fails unless the tables were made by exactly the requests that a file has
 //	aws duplicate QUEUE          makes SQS hand out every message of a queue once more
 //	idle SECONDS                 waits
@@ -153,7 +154,7 @@ func refuse(w http.ResponseWriter, code string) {
 func runAWS(ts *testscript.TestScript, neg bool, args []string) {
 	f, _ := ts.Value(fakesKey{}).(*fakes)
 	if neg || len(args) == 0 || f == nil {
-		ts.Fatalf("usage: aws count|calls|region|key|made|deny|allow|duplicate")
+		ts.Fatalf("usage: aws count|calls|items|region|key|made|deny|allow|duplicate")
 	}
 	args = append(args, "")
 	f.mu.Lock()
@@ -165,6 +166,12 @@ func runAWS(ts *testscript.TestScript, neg bool, args []string) {
 		said = fmt.Sprintf("%d %d %d", visible, inFlight, delayed)
 	case "calls":
 		said = strconv.Itoa(f.calls[args[1]])
+	case "items":
+		items := f.dynamo.Items(args[1])
+		if items == nil {
+			ts.Fatalf("there is no table %s", args[1])
+		}
+		said = strconv.Itoa(len(items))
 	case "region":
 		said = f.region
 	case "key":

@@ -31,6 +31,9 @@ type Alias struct {
 	Merge func(current, value string) (string, error)
 	// When says that the variable is meant for this command, whose other settings it may ask for; nil: always.
 	When func(get func(setting string) string) bool
+	// Common: many programs that have nothing to do with SQS read this variable, too. A bad value is refused where the worker
+	// is set up for AWS (by a URL, or by another of these variables), and else told of and left alone.
+	Common bool
 }
 
 // Used is an alias that had an effect.
@@ -53,8 +56,7 @@ func Aliases() []Alias {
 		{Var: "SQS_VISIBILITY_TIMEOUT", Setting: "visibility", Convert: seconds},
 		{Var: "MESSAGE_LIMIT", Setting: "limit", Convert: wholeNumber},
 		{Var: "IDLE_TIMEOUT_SECONDS", Setting: "idle-timeout", Convert: seconds},
-		{Var: "LOG_LEVEL", Setting: "log-level", Convert: logLevel},
-	}, knobs()...)
+	}, append(knobs(), Alias{Var: "LOG_LEVEL", Setting: "log-level", Convert: logLevel, Common: true})...)
 }
 
 // applyAliases sets what nothing else did. done answers where a setting came from, "" for its default.
@@ -80,7 +82,11 @@ func (a *Applied) applyAliases(flags *pflag.FlagSet, environ []string, takes fun
 		text, note := value, ""
 		if al.Convert != nil {
 			var err error
-			if text, note, err = al.Convert(value); err != nil {
+			if text, note, err = al.Convert(value); err != nil && al.Common && !a.forAWS(get) {
+				a.Notes = append(a.Notes, fmt.Sprintf("%s: %v: left alone", al.Var, err))
+				continue
+			}
+			if err != nil {
 				return output.Usage("environment variable %s: %w", al.Var, err).WithHint("unset %s, or give --%s", al.Var, al.Setting)
 			}
 		}
@@ -118,7 +124,12 @@ func (a *Applied) applyAliases(flags *pflag.FlagSet, environ []string, takes fun
 	return nil
 }
 
-// Environ is the environment that settings are read from.
+// forAWS reports that the worker is set up as one on AWS: a place is there, or a variable of such workers was used.
+func (a *Applied) forAWS(get func(string) string) bool {
+	return len(a.Aliases) > 0 || open.OnAWS(get("queue")) || open.OnAWS(get("store"))
+}
+
+// environ is the environment that settings are read from.
 func (s Source) environ() []string {
 	if s.Environ == nil {
 		return os.Environ()

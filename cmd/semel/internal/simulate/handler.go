@@ -184,9 +184,9 @@ func (w *Worker) observe(e semel.Event) {
 	case semel.Executed:
 		w.log.Info("completed", "id", e.Key.Raw)
 	case semel.Replayed:
-		w.log.Info("duplicate_skipped", "id", e.Key.Raw, "cause", string(e.Cause), "status", "success")
+		w.log.Info("duplicate_skipped", "id", e.Key.Raw, "cause", string(e.Cause), "status", "success", "skipped", true)
 	case semel.BusyDeferred:
-		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "action", "requeued")
+		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "reason", "already_processing", "action", "requeued")
 	}
 	w.turn.pass(e.MessageID)
 	w.ran.forget(e.MessageID)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -302,4 +303,47 @@ func TestOneMessageAtATimeGoesFromRunToSettlement(t *testing.T) {
 			t.Error("a cancelled run got the turn")
 		}
 	})
+}
+
+// told are the lines that a worker writes about events, as JSON has them.
+func told(t *testing.T, events ...semel.Event) []map[string]any {
+	t.Helper()
+	var log bytes.Buffer
+	w := worker(t, "on")
+	w.log = slog.New(slog.NewJSONHandler(&log, nil))
+	for _, e := range events {
+		w.observe(e)
+	}
+	var lines []map[string]any
+	for s := bufio.NewScanner(&log); s.Scan(); {
+		var line map[string]any
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		delete(line, "time")
+		delete(line, "level")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestS4_17_S4_18 has the log of a message that another instance works on, and of one that is done.
+func TestS4_17_S4_18_TheLogOfDuplicates(t *testing.T) {
+	decided := func(d semel.Decision) semel.Event {
+		return semel.Event{Kind: semel.EventDecided, Decision: d, Cause: semel.Redelivery, MessageID: "m-1", Key: semel.Key{Raw: "shot-1"}}
+	}
+	for d, want := range map[semel.Decision]map[string]any{
+		semel.BusyDeferred: {"msg": "duplicate_deferred", "id": "shot-1", "status": "processing", "reason": "already_processing", "action": "requeued"},
+		semel.Replayed:     {"msg": "duplicate_skipped", "id": "shot-1", "cause": "redelivery", "status": "success", "skipped": true},
+		semel.Executed:     {"msg": "completed", "id": "shot-1"},
+	} {
+		if got := told(t, decided(d)); len(got) != 1 || !maps.Equal(got[0], want) {
+			t.Errorf("%s: told %v, want %v", d, got, want)
+		}
+	}
+	other := decided(semel.BusyDeferred)
+	other.Kind = semel.EventReceived
+	if got := told(t, other, decided(semel.Retried)); len(got) > 0 {
+		t.Errorf("told %v of what is no duplicate", got)
+	}
 }

@@ -61,7 +61,7 @@ func parseSQS(flag, raw string, t *Target) error {
 		return err
 	}
 	t.Queue, t.aws, t.place = a.name, a, a.place("sqs")
-	t.Shown = strings.TrimSuffix("sqs://"+a.name, "/")
+	t.Shown = "sqs://" + a.name
 	if a.own != "" {
 		t.Shown = a.own
 	} else if a.region != "" {

@@ -77,7 +77,7 @@ type Verdict struct {
 	Story *Story `json:"-"`
 	// Kept is the folder of the databases and events files, "" when it was removed.
 	Kept string `json:"-"`
-	// KeptIn are the URLs of the schemas that were kept, that of the unguarded run first; nil with SQLite.
+	// KeptIn are the URLs of what was kept: of each run the store's and then the queue's. nil where nothing can be kept.
 	KeptIn []string `json:"-"`
 }
 
@@ -176,7 +176,8 @@ func (r *Run) scaled(entries []trail.Entry) {
 		}
 		return n
 	}
-	if most(samples[2*third:]) <= most(samples[third:2*third]) {
+	// Workers that come and go let it swing; one that grows is half as long again after the last third.
+	if 4*most(samples[2*third:]) <= 5*most(samples[third:2*third]) {
 		r.Settled = 1
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -20,6 +22,7 @@ func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *r
 	clock := awstest.Frozen(midday)
 	r := &rig{client: client, clock: clock, ledger: "ledger-" + name, o: o}
 	r.o.Clock = clock.Now
+	r.o.SweepEvery, r.o.Parallel, r.o.CallTimeout = -1, 4, 20*time.Second // it takes one request at a time, and its time
 	r.makeTables(t, "records-"+name, &r.o)
 	r.Store = r.open(t, client, "records-"+name, r.o)
 	return r
@@ -37,6 +40,9 @@ func TestStoreSuiteMoto(t *testing.T) {
 	client := moto(t)
 	var n atomic.Int64
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		if strings.Contains(t.Name(), "FM13") {
+			t.Skip("SKIPPED, NOT PASSED: moto's UpdateItem shows others an item of keys alone before it is carried out")
+		}
 		s := onMoto(t, client, fmt.Sprint(n.Add(1)), Options{}).setup()
 		if asked != "all" {
 			s.Sample = 97

@@ -140,7 +140,7 @@ type Load struct {
 	// is told line by line, in the words and the seconds of the document. Faster is how many times as fast the scenario
 	// runs as the document's program does; 0 = 1.
 	Name   string
-	Faster int
+	Faster float64
 	// Amount is what one order costs, in minor units of Currency (ISO 4217; JPY has none, so it is yen).
 	Amount   int64
 	Currency string

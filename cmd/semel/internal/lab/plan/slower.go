@@ -11,6 +11,7 @@ func (s Scenario) Slower(least time.Duration) Scenario {
 	}
 	grow := func(d time.Duration) time.Duration { return time.Duration(float64(d) * float64(least) / float64(was)) }
 	s.Workers.Visibility = least
+	s.Load.Faster *= float64(was) / float64(least)
 	s.Work.SlowFor = grow(s.Work.SlowFor)
 	if s.Work.Max >= was { // work as long as the visibility is about the visibility
 		s.Work.Min, s.Work.Max = grow(s.Work.Min), grow(s.Work.Max)

@@ -15,8 +15,6 @@ const (
 	rowHeight  = 11.0
 	laneHead   = 18.0
 	laneFoot   = 7.0
-	// maxDrawn bounds the deliveries that are drawn; beyond it, the plain ones are left out.
-	maxDrawn = 3000
 )
 
 // chart is a timeline, ready to be drawn.
@@ -29,8 +27,21 @@ type chart struct {
 	Segments      []segment
 	Bars          []bar
 	Deaths        []death
-	LeftOut       int
+	Stops         []stretch
+	Deploys       []death
+	Outages       []stretch
+	// LeftOut are the plain deliveries that are not drawn; MoreLeftOut the others.
+	LeftOut, MoreLeftOut int
 }
+
+// stretch is a time in which a process stood still, or the database was out of reach.
+type stretch struct {
+	A, B, Y, Height float64
+	Text, Label     string
+}
+
+// LabelY is the baseline of its label.
+func (s stretch) LabelY() float64 { return s.Y + s.Height - 4 }
 
 type tickMark struct {
 	MS    float64
@@ -103,8 +114,9 @@ func (b bar) Diamond() string { return fmt.Sprintf("M0 %gl4 4-4 4-4-4Z", b.Y-4) 
 // BeatPath is one heartbeat.
 func (b bar) BeatPath() string { return fmt.Sprintf("M0 %gv10", b.Y-5) }
 
-func draw(t verdict.Tale) chart {
-	c := chart{EndMS: math.Max(t.EndMS, 1) * 1.01, Width: chartWidth}
+// draw lays a run out over the time until endMS, with so many deliveries at most.
+func draw(t verdict.Tale, endMS float64, most int) chart {
+	c := chart{EndMS: math.Max(endMS, 1), Width: chartWidth}
 	c.Scale = (chartWidth - 16) / c.EndMS
 	y := axisHeight
 	for i, l := range t.Lanes {
@@ -119,7 +131,11 @@ func draw(t verdict.Tale) chart {
 		y += height
 	}
 	c.Height = y + 4
-	c.leaveOut()
+	for _, o := range t.Outages {
+		text := "the database is out of reach\n" + lasting(o, c.EndMS)
+		c.Outages = append(c.Outages, stretch{o.From, until(o, c.EndMS), axisHeight, y - axisHeight, text, "database out of reach"})
+	}
+	c.leaveOut(most)
 	for _, at := range ticks(c.EndMS) {
 		c.Ticks = append(c.Ticks, tickMark{MS: at, Label: strings.TrimSuffix(fmt.Sprintf("%.1f", at/1000), ".0") + " s"})
 	}
@@ -133,6 +149,15 @@ func (c *chart) process(p *verdict.Process, y, height float64) {
 	for _, s := range p.Spans {
 		c.Bars = append(c.Bars, barOf(s, y+laneHead+(float64(s.Row)+0.5)*rowHeight))
 	}
+	for _, f := range p.Frozen {
+		text := fmt.Sprintf("worker %d (pid %d) stands still\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
+		c.Stops = append(c.Stops, stretch{f.From, until(f, p.To), y + 3, height - 6, text, "frozen"})
+	}
+	if p.Asked > 0 {
+		text := fmt.Sprintf("worker %d (pid %d) is replaced %s\ngone after %s", p.Worker, p.PID, verdict.Seconds(p.Asked),
+			verdict.Seconds(p.To-p.Asked))
+		c.Deploys = append(c.Deploys, death{MS: p.Asked, Y: y, Height: height, Text: text})
+	}
 	if p.Killed {
 		text := fmt.Sprintf("worker %d (pid %d) killed %s\nSIGKILL %s", p.Worker, p.PID, verdict.Seconds(p.To), stepText(p.Step))
 		if p.Key != "" {
@@ -140,6 +165,13 @@ func (c *chart) process(p *verdict.Process, y, height float64) {
 		}
 		c.Deaths = append(c.Deaths, death{MS: p.To, Y: y, Height: height, Text: text})
 	}
+}
+
+func until(f verdict.Frozen, end float64) float64 {
+	if f.To < 0 {
+		return end
+	}
+	return f.To
 }
 
 func barOf(s *verdict.Span, y float64) bar {
@@ -155,9 +187,9 @@ func barOf(s *verdict.Span, y float64) bar {
 		}
 	}
 	switch {
-	case s.Charge > 1:
+	case s.Charge > 1 && (s.Version == 0 || s.Back):
 		b.Class, b.Mark, b.MarkMS = "double", "double", b.RunB
-	case s.Charge == 1:
+	case s.Charge > 0:
 		b.Class = "charge"
 	case s.Cut:
 		b.Class = "cut"
@@ -190,6 +222,10 @@ func details(s *verdict.Span) string {
 		lines = append(lines, plural(n, "heartbeat", "heartbeats"))
 	}
 	switch {
+	case s.Version > 0 && s.Back:
+		lines = append(lines, fmt.Sprintf("version %d OVER A NEWER ONE", s.Version))
+	case s.Version > 0:
+		lines = append(lines, fmt.Sprintf("version %d is applied", s.Version))
 	case s.Charge > 1:
 		lines = append(lines, fmt.Sprintf("CHARGED AGAIN: charge %d", s.Charge))
 	case s.Charge == 1:
@@ -204,31 +240,39 @@ func details(s *verdict.Span) string {
 	return strings.Join(lines, "\n")
 }
 
-// leaveOut drops plain deliveries when there are too many to draw, evenly over the picture.
-func (c *chart) leaveOut() {
+// leaveOut drops what is too many to draw, evenly over the picture: plain deliveries first, others when these do not
+// suffice.
+func (c *chart) leaveOut(most int) {
 	plain := func(b bar) bool { return b.Class == "charge" && len(b.Beats) == 0 && !b.Over }
+	c.LeftOut = c.thin(most, plain)
+	c.MoreLeftOut = c.thin(most, func(b bar) bool { return !plain(b) })
+}
+
+// thin drops deliveries of a kind until at most so many are left, and answers how many it dropped.
+func (c *chart) thin(most int, kind func(bar) bool) (dropped int) {
 	many := 0
 	for _, b := range c.Bars {
-		if plain(b) {
+		if kind(b) {
 			many++
 		}
 	}
-	drop := min(len(c.Bars)-maxDrawn, many)
+	drop := min(len(c.Bars)-most, many)
 	if drop <= 0 {
-		return
+		return 0
 	}
 	kept, seen := c.Bars[:0], 0
 	for _, b := range c.Bars {
-		if plain(b) {
+		if kind(b) {
 			seen++
 			if seen*drop/many > (seen-1)*drop/many {
-				c.LeftOut++
+				dropped++
 				continue
 			}
 		}
 		kept = append(kept, b)
 	}
 	c.Bars = kept
+	return dropped
 }
 
 // ticks are the labelled times of the axis.
@@ -245,4 +289,9 @@ func ticks(endMS float64) []float64 {
 		out = append(out, at)
 	}
 	return out
+}
+
+// Arrow is the mark of a deployment.
+func (d death) Arrow() string {
+	return fmt.Sprintf("M-3 %gh6M0 %gl3 3-3 3", d.Head(), d.Head()-3)
 }

@@ -1,4 +1,4 @@
-// Package report tells a verdict to people: on a terminal, and as one HTML file that needs nothing else.
+// Package report tells verdicts to people: on a terminal, and as one HTML file that needs nothing else.
 package report
 
 import (
@@ -19,6 +19,12 @@ import (
 //go:embed report.html.tmpl
 var reportTemplate string
 
+//go:embed scene.html.tmpl
+var sceneTemplate string
+
+//go:embed chart.html.tmpl
+var chartTemplate string
+
 //go:embed report.css
 var reportCSS string
 
@@ -30,53 +36,51 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"money":   Money,
 	"plural":  plural,
 	"step":    stepText,
-}).Parse(reportTemplate))
+}).Parse(reportTemplate + sceneTemplate + chartTemplate))
+
+// The limits of one file, shared by its runs: deliveries that are drawn, and keys whose story is told. With them a file
+// stays below 8 MB, whatever the load was.
+const (
+	maxDrawn   = 6000
+	maxStories = 240
+)
 
 // page is what the template shows.
 type page struct {
-	verdict.Verdict
-	CSS      template.CSS
-	JS       template.JS
-	Headline string
-	Lead     string
-	Made     string
-	Currency string
-	Off, On  *runView
-	Views    []*runView
-	Doubles  []doubleView
-	JSON     string
+	CSS   template.CSS
+	JS    template.JS
+	Title string
+	Made  string
+	Many  bool
+	// OK: every scenario came out as expected.
+	OK             bool
+	Headline, Lead string
+	Repeat         string
+	Scenes         []*scene
+	JSON           string
 }
 
-// runView is one run in the report.
-type runView struct {
-	verdict.Tale
-	Name  string // "Guard off"
-	Parts []part
-	Chart chart
-	// Causes counts the doubled orders by cause.
-	Causes map[string]int
-}
-
-// part is one part of the bar that shows what became of the deliveries.
-type part struct {
-	Class, Label string
-	N            int
-	Percent      float64
-}
-
-type doubleView struct {
-	verdict.Double
-	Off, On []verdict.Line
-	Damage  int64
-}
-
-// WriteReport writes the verdict as one HTML file that needs nothing else: no network, no fonts, no scripts from
-// elsewhere. The file appears whole or not at all. A verdict without a story (Verdict.Story) is an error.
+// WriteReport writes a verdict as one HTML file that needs nothing else: no network, no fonts, no scripts from elsewhere.
+// The file appears whole or not at all. A verdict without a story (Verdict.Story) is an error.
 func WriteReport(path string, v verdict.Verdict) error {
-	html, err := renderReport(v, time.Now())
+	html, err := render([]verdict.Verdict{v}, false, "", time.Now())
 	if err != nil {
 		return err
 	}
+	return write(path, html)
+}
+
+// WriteAll writes the verdicts of many scenarios as one such file: an index, and a page for each. repeat is the command
+// line that plays all of them again.
+func WriteAll(path string, all []verdict.Verdict, repeat string) error {
+	html, err := render(all, true, repeat, time.Now())
+	if err != nil {
+		return err
+	}
+	return write(path, html)
+}
+
+func write(path string, html []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".semel-report-*")
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
@@ -92,30 +96,46 @@ func WriteReport(path string, v verdict.Verdict) error {
 	return nil
 }
 
-func renderReport(v verdict.Verdict, now time.Time) ([]byte, error) {
-	if v.Story == nil {
-		return nil, errors.New("write the report: the verdict has no story")
+func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]byte, error) {
+	p := page{
+		CSS: template.CSS(reportCSS), JS: template.JS(reportJS), Many: many, OK: true, Repeat: repeat,
+		Made: now.UTC().Format("2 January 2006, 15:04 UTC"),
 	}
-	asJSON, err := json.MarshalIndent(v, "", "  ")
+	runs := 0
+	for _, v := range all {
+		if v.Story == nil {
+			return nil, errors.New("write the report: a verdict has no story")
+		}
+		runs += len(v.Runs)
+	}
+	if runs == 0 {
+		return nil, errors.New("write the report: there is no run to be told")
+	}
+	drawn, stories := maxDrawn/runs, max(1, maxStories/len(all))
+	var merged verdict.Verdict
+	for i, v := range all {
+		sc := sceneOf(v, drawn, stories)
+		sc.Many = many
+		if many {
+			sc.place(all, i)
+		}
+		p.Scenes = append(p.Scenes, sc)
+		p.OK = p.OK && v.OK()
+		merged.Runs = append(merged.Runs, v.Runs...)
+	}
+	merged.Verdict = verdict.AsExpected
+	if !p.OK {
+		merged.Verdict = verdict.Unexpected
+	}
+	if p.Title = p.Scenes[0].Name + ": " + p.Scenes[0].Headline; many {
+		p.Headline, p.Lead = indexHeadline(all)
+		p.Title = "lab: " + p.Headline
+	}
+	asJSON, err := json.MarshalIndent(merged, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode the verdict: %w", err)
 	}
-	p := page{
-		Verdict: v, CSS: template.CSS(reportCSS), JS: template.JS(reportJS), JSON: string(asJSON),
-		Made: now.UTC().Format("2 January 2006, 15:04 UTC"), Currency: v.Story.Scenario.Load.Currency,
-	}
-	for i := range v.Story.Runs {
-		view := viewOf(v.Story.Runs[i])
-		p.Views = append(p.Views, view)
-		switch view.Run.Guard {
-		case plan.GuardOff:
-			p.Off = view
-		case plan.GuardOn:
-			p.On = view
-		}
-	}
-	p.Headline, p.Lead = headline(p)
-	p.Doubles = doublesOf(p)
+	p.JSON = string(asJSON)
 	var b bytes.Buffer
 	if err := reportPage.Execute(&b, p); err != nil {
 		return nil, fmt.Errorf("write the report: %w", err)
@@ -123,87 +143,52 @@ func renderReport(v verdict.Verdict, now time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func viewOf(t verdict.Tale) *runView {
-	v := &runView{Tale: t, Name: "Guard " + string(t.Run.Guard), Chart: draw(t), Causes: map[string]int{}}
-	for cause, n := range verdict.Causes(t.Doubles) {
-		v.Causes[string(cause)] = n
-	}
-	f := t.Flow
-	total := f.Charged + f.Doubled + f.Skipped + f.Deferred + f.Cut + f.Other
-	for _, p := range []part{
-		{Class: "charge", Label: "charged", N: f.Charged},
-		{Class: "double", Label: "charged again", N: f.Doubled},
-		{Class: "skip", Label: "skipped: already done", N: f.Skipped},
-		{Class: "defer", Label: "put back: at work elsewhere", N: f.Deferred},
-		{Class: "cut", Label: "cut off by a kill", N: f.Cut},
-		{Class: "other", Label: "given back unstarted", N: f.Other},
-	} {
-		if p.N > 0 {
-			p.Percent = 100 * float64(p.N) / float64(total)
-			v.Parts = append(v.Parts, p)
+// indexHeadline says in a sentence what all scenarios came to.
+func indexHeadline(all []verdict.Verdict) (title, lead string) {
+	var off, on, offBroke, onBroke, unexpected int
+	damage := map[string]int64{}
+	currency := ""
+	for _, v := range all {
+		if !v.OK() {
+			unexpected++
+		}
+		for _, r := range v.Runs {
+			n := 0
+			if r.Verdict == plan.Broken {
+				n = 1
+			}
+			if r.Guard == plan.GuardOff {
+				off, offBroke = off+1, offBroke+n
+				damage[r.Currency] += r.DamageMinor
+				currency = r.Currency
+			} else {
+				on, onBroke = on+1, onBroke+n
+			}
 		}
 	}
-	return v
-}
-
-// headline says the result in one sentence, and what was done in another.
-func headline(p page) (title, lead string) {
-	s := p.Story.Scenario
 	switch {
-	case p.Off != nil && p.On != nil && p.OK():
-		title = fmt.Sprintf("%s charged more than once. With the guard, none.", plural(len(p.Off.Doubles), "order was", "orders were"))
-	case p.On != nil && p.On.Run.Verdict == plan.Broken:
-		title = "The guard did not hold."
-	case p.Off != nil && p.Off.Run.Verdict == plan.Held:
-		title = "Nothing broke, even without the guard."
+	case off > 0 && on > 0:
+		title = fmt.Sprintf("Without the guard %d of %d broke. With it, %s.", offBroke, off, none(onBroke))
+	case on > 0:
+		title = fmt.Sprintf("With the guard, %s of %s broke.", none(onBroke), plural(on, "scenario", "scenarios"))
 	default:
-		title = "Every order was charged exactly once."
+		title = fmt.Sprintf("Without the guard %d of %d broke.", offBroke, off)
 	}
-	lead = fmt.Sprintf("%s of %s each, sent to %s over one queue. The producer sends some of them again, "+
-		"and workers are killed with SIGKILL in the middle of their work.",
-		plural(s.Load.Orders, "order", "orders"), Money(s.Load.Amount, s.Load.Currency),
-		plural(s.Workers.Count, "worker process", "worker processes"))
-	if p.Off != nil && p.On != nil {
-		lead += " Once with a plain consumer, once with semel: the same load, the same faults."
+	lead = plural(len(all), "scenario", "scenarios") + ", played with real worker processes; "
+	if unexpected == 0 {
+		lead += "each came out as expected."
+	} else {
+		lead += fmt.Sprintf("%d did not come out as expected.", unexpected)
+	}
+	if len(damage) == 1 && damage[currency] > 0 {
+		lead += fmt.Sprintf(" Charged too much without the guard: %s.", Money(damage[currency], currency))
 	}
 	return title, lead
 }
 
-// doublesOf lists the doubled orders with their story in both runs: kills first, then overruns, then the producer's.
-func doublesOf(p page) []doubleView {
-	var out []doubleView
-	for _, cause := range []verdict.DoubleCause{verdict.CauseKilled, verdict.CauseOverrun, verdict.CauseUnknown, verdict.CauseProducer} {
-		for _, view := range p.Views {
-			for _, d := range view.Doubles {
-				if d.Cause != cause {
-					continue
-				}
-				one := doubleView{Double: d, Damage: int64(d.Charges-1) * p.Story.Scenario.Load.Amount}
-				if p.Off != nil {
-					one.Off = p.Off.About(d.Key)
-				}
-				if p.On != nil {
-					one.On = p.On.About(d.Key)
-				}
-				out = append(out, one)
-			}
-		}
+func none(n int) string {
+	if n == 0 {
+		return "none"
 	}
-	return out
-}
-
-func stepText(s plan.Step) string {
-	switch s {
-	case plan.AfterReceive:
-		return "after the receive, before the claim"
-	case plan.AfterClaim:
-		return "after the claim, before the handler"
-	case plan.AfterEffect:
-		return "after the effect, before the ack"
-	case plan.AfterCommit:
-		return "after the commit, before its answer was seen"
-	case plan.Outside:
-		return "from outside, at any moment"
-	}
-	return string(s)
+	return fmt.Sprint(n)
 }

@@ -1,5 +1,6 @@
 (() => {
   "use strict";
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
 
   // Light and dark: the system's choice until the reader makes another.
@@ -18,7 +19,7 @@
     const labels = $$("[data-room]", svg).map((el) => [el, el.dataset.room - el.dataset.x]);
     let scale = 0, fitted = true;
     const fit = () => (scroll.clientWidth - 18) / end;
-    const start = () => Math.max(fit(), 760 / end);
+    const start = () => Math.max(fit(), 440 / end);
     const layout = (next) => {
       scale = Math.min(Math.max(next, fit()), 4);
       for (const [el, a, b] of spans) {
@@ -36,8 +37,10 @@
       layout(scale * factor);
       scroll.scrollLeft = time * scale - px;
     };
-    layout(start());
-    addEventListener("resize", () => fitted && layout(start()));
+    // A page that is hidden has no width: it is laid out when it is shown.
+    const refit = () => { if (fitted && scroll.clientWidth > 0) layout(start()); };
+    refit();
+    addEventListener("resize", refit);
     $(".tools", fig).hidden = false;
     fig.addEventListener("click", (e) => {
       const how = e.target.dataset.zoom;
@@ -58,7 +61,7 @@
       const at = Math.min(...els.map((el) => +$("[data-a]", el).dataset.a)) * scale;
       if (at < scroll.scrollLeft || at > scroll.scrollLeft + scroll.clientWidth * .8) scroll.scrollLeft = at - 60;
     };
-    return { fig, svg, show };
+    return { fig, svg, show, refit, scene: fig.closest(".scene") };
   });
 
   // Details of what is pointed at.
@@ -80,37 +83,55 @@
     svg.addEventListener("click", (e) => {
       const el = e.target.closest("[data-d]");
       if (el) { tip.textContent = el.dataset.d; place(e.clientX, e.clientY); }
-      follow(el?.dataset.k || "", false);
+      follow(el?.dataset.k || "", false, svg.closest(".scene"));
     });
   }
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   // One order through both runs.
   const chip = $("#chip");
-  const follow = (key, jump) => {
+  const follow = (key, jump, scene) => {
     chip.hidden = !key;
     $("span", chip).textContent = key ? "Following " + key : "";
     for (const c of charts) {
       const own = [];
       for (const el of $$(".sp", c.svg)) {
-        const on = key !== "" && el.dataset.k === key;
+        const on = key !== "" && el.dataset.k === key && c.scene === scene;
         el.classList.toggle("on", on);
         if (on) own.push(el);
       }
-      c.svg.classList.toggle("following", key !== "");
+      c.svg.classList.toggle("following", key !== "" && c.scene === scene);
       if (own.length) c.show(own);
     }
-    if (key && jump) charts[0]?.fig.scrollIntoView({ behavior: "smooth", block: "start" });
+    const first = charts.find((c) => c.scene === scene);
+    if (key && jump && first) first.fig.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
   };
   $("button", chip).addEventListener("click", () => follow("", false));
-  for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true));
+  for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true, b.closest(".scene")));
   addEventListener("keydown", (e) => { if (e.key === "Escape") { follow("", false); tip.hidden = true; } });
 
   // Long lists are folded.
-  const all = $("#all"), orders = $(".orders");
-  if (all) {
+  for (const all of $$("button.all")) {
+    const orders = $(".orders", all.closest("section"));
     all.hidden = false;
     orders.classList.add("folded");
     all.addEventListener("click", () => { orders.classList.remove("folded"); all.hidden = true; });
   }
+
+  // Many scenarios: one page at a time. Without a script all of them follow each other.
+  const scenes = $$(".scene");
+  if (scenes.length < 2) return;
+  document.body.classList.add("paged");
+  const turn = (moved) => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const at = scenes.find((s) => s.id === id) || scenes[0];
+    for (const s of scenes) s.hidden = s !== at;
+    follow("", false);
+    for (const c of charts) if (c.scene === at) c.refit();
+    if (!moved) return;
+    scrollTo(0, 0);
+    $("h1", at).focus({ preventScroll: true });
+  };
+  addEventListener("hashchange", () => turn(true));
+  turn(false);
 })();

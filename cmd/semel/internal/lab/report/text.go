@@ -15,11 +15,15 @@ func WriteText(w io.Writer, v verdict.Verdict, color bool, width int) error {
 	if width == 0 {
 		p.width = 80
 	}
-	p.headline(v)
-	p.table(v.Runs)
-	if v.Story != nil {
-		for _, t := range v.Story.Runs {
-			p.tale(t)
+	if v.Story != nil && v.Story.Scenario.Name != demoName {
+		p.scenario(v)
+	} else {
+		p.headline(v)
+		p.table(v.Runs)
+		if v.Story != nil {
+			for _, t := range v.Story.Runs {
+				p.tale(t)
+			}
 		}
 	}
 	p.tail(v)

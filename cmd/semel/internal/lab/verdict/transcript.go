@@ -23,8 +23,8 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 	if s.Load.Name == "" || len(p.Sends) == 0 {
 		return nil
 	}
-	faster := max(1, s.Load.Faster)
-	sleep := float64(p.Sends[0].WorkMS*faster) / 1000
+	faster := fasterThanDocument(s)
+	sleep := float64(p.Sends[0].WorkMS) * faster / 1000
 	for _, e := range res.Entries {
 		if e.Key != s.Load.Name {
 			continue
@@ -40,10 +40,18 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 		default:
 			continue
 		}
-		at := float64(e.At-res.Began.UnixMicro()) / 1e6 * float64(faster)
+		at := float64(e.At-res.Began.UnixMicro()) / 1e6 * faster
 		out = append(out, Said{Seconds: max(0, at), Worker: e.Worker, Text: text})
 	}
 	return out
+}
+
+// fasterThanDocument is by how much; 1 where there is no document.
+func fasterThanDocument(s plan.Scenario) float64 {
+	if s.Load.Faster <= 0 {
+		return 1
+	}
+	return s.Load.Faster
 }
 
 // refused counts the runs whose record came too late: the work was done, and nobody was told.

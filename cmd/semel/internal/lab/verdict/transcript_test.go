@@ -12,7 +12,7 @@ import (
 )
 
 // named is a run of one message, msg-1, whose work takes 1.6 s, in a world that is faster than that of the document.
-func named(g plan.Guard, faster int) (*verdicttest.Fixture, plan.Scenario) {
+func named(g plan.Guard, faster float64) (*verdicttest.Fixture, plan.Scenario) {
 	f := verdicttest.New(g)
 	f.Plan.Sends = []plan.Send{{Key: "msg-1", ID: "m-0001-1", WorkMS: 1600}}
 	f.Spawn(0, 1, 1)

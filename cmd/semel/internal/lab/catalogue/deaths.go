@@ -37,6 +37,14 @@ func deaths() []plan.Scenario {
 	lost = versus(lost, plan.SkipBusy, plan.Semel)
 	lost = expect(lost, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 2))
 
+	failed := base("failed-retry", "Some orders fail at their first try, and their mark stays")
+	failed.Asks = "What does the mark say when the work has failed?"
+	failed.Mend = "That it may be tried again. A mark that only tells whether somebody began keeps its own retry away."
+	failed.Load.FailOnce = 4
+	failed = versus(failed, plan.SkipBusy, plan.Semel)
+	failed = expect(failed, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 4))
+	failed = expect(failed, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0))
+
 	mark := base("mark-first", "The id is recorded before the start, and the process dies in between")
 	mark.Asks = "May I record the id first and start the work then?"
 	mark.Mend = "Not without a lease and a state that moves on: dying in between, the file is never processed again."
@@ -68,5 +76,5 @@ func deaths() []plan.Scenario {
 	deploy.Faults = []plan.Fault{{Do: plan.Deploy, Step: plan.Outside, Count: 4}}
 	deploy = versus(deploy, plan.SkipBusy, plan.Semel)
 	deploy = expect(deploy, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 1))
-	return []plan.Scenario{crash, effects, lost, mark, zombie, outage, deploy}
+	return []plan.Scenario{crash, effects, lost, failed, mark, zombie, outage, deploy}
 }

@@ -63,7 +63,7 @@ func (s Scenario) order(rng *rand.Rand, i int, c chosen) Send {
 	work := s.Work.Min + time.Duration(rng.Float64()*float64(s.Work.Max-s.Work.Min))
 	one := Send{
 		Key: s.key(i), ID: id(i, 1), Copy: 1, WorkMS: int(work.Milliseconds()), Poison: slices.Contains(c.poison, i),
-		Saga: s.Load.Saga,
+		Saga: s.Load.Saga, FailOnce: slices.Contains(c.failing, i),
 	}
 	if slices.Contains(c.slow, i) {
 		one.HangMS = int(s.Work.SlowFor.Milliseconds())

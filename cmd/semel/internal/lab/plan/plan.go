@@ -24,6 +24,8 @@ type Send struct {
 	HangMS int    // how long its first delivery hangs besides
 	// Poison: no handler can do it.
 	Poison bool
+	// FailOnce: its first try fails.
+	FailOnce bool
 	// Version is its place among the versions of the key, from 1; 0 = it has none.
 	Version int
 	// Items are the keys of the items in it, Bad those that fail at first; empty: it is one order.
@@ -67,6 +69,7 @@ func (s Scenario) Plan(seed uint64, g Guard) Plan {
 		chosen.slow = append(chosen.slow, pick.take(1, from, from+0.15)...)
 	}
 	chosen.poison = pick.take(s.Load.Poison, 0, 1)
+	chosen.failing = pick.take(s.Load.FailOnce, 0, 1)
 	p := Plan{Seed: seed, Guard: g, Sends: s.sends(rng, chosen)}
 	for _, fault := range s.Faults {
 		for range fault.Count {
@@ -111,7 +114,7 @@ func (s Scenario) strike(rng *rand.Rand, pick *picker, fault Fault) Strike {
 }
 
 // chosen are the orders that chance chose for something.
-type chosen struct{ retries, slow, poison []int }
+type chosen struct{ retries, slow, poison, failing []int }
 
 // picker hands out orders, each to one purpose, so that every doubled order has one clear cause. When none is left it
 // hands out any.

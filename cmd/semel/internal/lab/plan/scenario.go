@@ -124,6 +124,8 @@ type Load struct {
 	Again int
 	// Poison is how many orders no handler can do.
 	Poison int
+	// FailOnce is how many orders fail at their first try, and only then.
+	FailOnce int
 	// Versions is how many versions of each key are sent, in a shuffled order. 0 = none.
 	Versions int
 	// Items is the number of items in the batch that one message holds, each with an effect of its own; BadItems of them

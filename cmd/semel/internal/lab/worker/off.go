@@ -59,7 +59,7 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 	case errors.Is(err, errPoison) && w.spec.Workers.MaxAttempts > 0 && d.Count >= w.spec.Workers.MaxAttempts:
 		j.note("gave up", err) // so that the queue goes on: nobody hears of it again
 	case errors.Is(err, errPoison), errors.Is(err, errBadItem), errors.Is(err, errLeft), errors.Is(err, errDown),
-		errors.Is(err, errLostAnswer):
+		errors.Is(err, errLostAnswer), errors.Is(err, errFirstTry):
 		return nil
 	default:
 		return err

@@ -24,6 +24,8 @@ type order struct {
 	Items   []string `json:"items,omitempty"`
 	Bad     []string `json:"bad,omitempty"` // these items fail until the message is redelivered
 	Saga    bool     `json:"saga,omitempty"`
+	// FailOnce: the first try fails.
+	FailOnce bool `json:"fail_once,omitempty"`
 }
 
 // errPoison is what the work says to an order that nobody can do.
@@ -32,6 +34,9 @@ var errPoison = errors.New("the order is marked poison: it cannot be done")
 // errLostAnswer is what the caller of a service hears when the answer gets lost: nothing about whether it was done.
 var errLostAnswer = errors.New("no answer: the connection was reset")
 
+// errFirstTry is what the work says to an order that can be done the second time.
+var errFirstTry = errors.New("the account is locked for the moment")
+
 // errBadItem is what the work says to an item the first time.
 var errBadItem = errors.New("the item's account is locked for the moment")
 
@@ -39,7 +44,7 @@ var errBadItem = errors.New("the item's account is locked for the moment")
 func Message(s plan.Send, amount int64) (driver.Message, error) {
 	body, err := json.Marshal(order{
 		Order: s.Key, Amount: amount, WorkMS: s.WorkMS, HangMS: s.HangMS, Poison: s.Poison, Version: s.Version,
-		Items: s.Items, Bad: s.Bad, Saga: s.Saga,
+		Items: s.Items, Bad: s.Bad, Saga: s.Saga, FailOnce: s.FailOnce,
 	})
 	if err != nil {
 		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
@@ -69,6 +74,9 @@ func (o order) do(ctx context.Context, redelivered bool) error {
 	case <-t.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+	if o.FailOnce && !redelivered {
+		return errFirstTry
 	}
 	if o.Poison && !o.Saga {
 		return errPoison

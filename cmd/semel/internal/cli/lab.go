@@ -91,7 +91,7 @@ expected, which for most of them means broken without the guard and held with it
 	f.BoolVar(&o.slow, "slow", false, "with --all: the slow ones only")
 	f.StringVar(&o.guard, "guard", "both", "off, on or both")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
-	f.StringVar(&o.Report, "report", "", "HTML report of one scenario")
+	f.StringVar(&o.Report, "report", "", "HTML report: of one scenario, or an index and a page for each of many")
 	f.StringVar(&o.Where.On, "on", "", "what to run on where no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or "+
 		"aws (SQS and DynamoDB, as local fakes) (default embedded)")
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
@@ -113,9 +113,6 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	default:
 		return output.Usage("--guard: %q is none of off, on, both", o.guard).WithHint("--guard both compares them")
 	}
-	if o.Report != "" && len(chosen) > 1 {
-		return output.Usage("--report: one file for %d scenarios", len(chosen)).WithHint("run one scenario to have its report")
-	}
 	if err := o.Where.Check(); err != nil {
 		return err
 	}
@@ -123,20 +120,16 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 		o.Seed = rand.Uint64N(100_000)
 	}
 	began := time.Now()
-	var all []verdict.Verdict
-	for _, s := range chosen {
-		v, err := a.labOne(ctx, s, o.Options)
-		if err != nil {
+	all, not, err := a.labPlay(ctx, o, chosen)
+	if err != nil {
+		return err
+	}
+	if o.Report != "" && len(chosen) > 1 {
+		if err := report.WriteAll(o.Report, all, o.repeat(names)); err != nil {
 			return err
 		}
-		all = append(all, v)
-		if len(chosen) > 1 {
-			if err := a.labLine(v); err != nil {
-				return err
-			}
-		}
 	}
-	if err := a.labPrint(all, o.Seed, time.Since(began)); err != nil {
+	if err := a.labPrint(all, not, o, time.Since(began)); err != nil {
 		return err
 	}
 	for _, v := range all {
@@ -144,7 +137,7 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 			return &output.Error{Code: output.CodeNegative, Err: errors.New("a scenario did not come out as expected"), Silent: true}
 		}
 	}
-	return nil
+	return not.asked(o.all)
 }
 
 // scenarios are those that the command line means.
@@ -184,14 +177,19 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 }
 
 func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options) (verdict.Verdict, error) {
-	o.Repeat = fmt.Sprintf("semel lab run %s --seed %d", s.Name, o.Seed)
-	if len(o.Guards) == 1 {
-		o.Repeat += " --guard " + string(o.Guards[0])
-	}
-	o.Repeat += flagsOf(o.Where)
+	o.Repeat = "semel lab run " + s.Name + repeatFlags(o)
 	progress, done := a.progress()
 	defer done()
 	return lab.Run(ctx, s, o, progress)
+}
+
+// repeatFlags are the flags that make the same schedule again.
+func repeatFlags(o lab.Options) string {
+	flags := fmt.Sprintf(" --seed %d", o.Seed)
+	if len(o.Guards) == 1 {
+		flags += " --guard " + string(o.Guards[0])
+	}
+	return flags + flagsOf(o.Where)
 }
 
 // flagsOf are the flags that lead to the same place; a password is not among them.
@@ -216,11 +214,31 @@ func (a *app) labLine(v verdict.Verdict) error {
 	return report.WriteLine(a.p.Out, v, a.colour())
 }
 
-func (a *app) labPrint(all []verdict.Verdict, seed uint64, took time.Duration) error {
-	if len(all) == 1 && a.p.Format != output.JSONL {
+// repeat is the command line that plays all chosen scenarios again.
+func (o labRun) repeat(names []string) string {
+	cmd := "semel lab run"
+	if o.all {
+		cmd += " --all"
+	}
+	for _, n := range names {
+		cmd += " " + n
+	}
+	for flag, set := range map[string]bool{"fast": o.fast, "slow": o.slow} {
+		if set {
+			cmd += " --" + flag
+		}
+	}
+	return cmd + repeatFlags(o.Options)
+}
+
+func (a *app) labPrint(all []verdict.Verdict, not unplayed, o labRun, took time.Duration) error {
+	if len(all) == 0 {
+		return not.alone(a)
+	}
+	if len(all)+len(not) == 1 && a.p.Format != output.JSONL {
 		return a.p.Object(all[0], func(w io.Writer) error { return report.WriteText(w, all[0], a.colour(), a.width()) })
 	}
-	merged := verdict.Verdict{Verdict: verdict.AsExpected}
+	merged := verdict.Verdict{Verdict: verdict.AsExpected, NotPlayed: not.reasons(), Report: o.Report}
 	bad := 0
 	for _, v := range all {
 		merged.Runs = append(merged.Runs, v.Runs...)
@@ -233,7 +251,11 @@ func (a *app) labPrint(all []verdict.Verdict, seed uint64, took time.Duration) e
 		return output.List(a.p, merged.Runs, nil, nil)
 	}
 	return a.p.Object(merged, func(w io.Writer) error {
-		text := fmt.Sprintf("%d scenarios, %d not as expected, %s, seed %d\n", len(all), bad, took.Round(100*time.Millisecond), seed)
+		text := fmt.Sprintf("%d scenarios, %d not as expected, %s%s, seed %d\n", len(all), bad, not.count(),
+			took.Round(100*time.Millisecond), o.Seed)
+		if o.Report != "" {
+			text += "report  " + o.Report + "\n"
+		}
 		_, err := io.WriteString(w, strings.Repeat("-", 40)+"\n"+text)
 		return err
 	})

@@ -56,8 +56,9 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Run runs a scenario once for each guard, and writes the report when one is asked for. progress gets short lines for a
-// person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. When ctx ends, all
-// workers are killed and the error is its cause.
+// person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. A scenario that the place
+// cannot play is a *[rig.CannotError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
+// cause.
 func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return verdict.Verdict{}, err
@@ -70,6 +71,11 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 		return verdict.Verdict{}, err
 	}
 	defer func() { err = errors.Join(err, site.Close()) }()
+	for _, g := range o.Guards {
+		if err := site.Plays(s, g); err != nil {
+			return verdict.Verdict{}, err
+		}
+	}
 	dir, err := os.MkdirTemp("", "semel-"+s.Name+"-")
 	if err != nil {
 		return verdict.Verdict{}, fmt.Errorf("make a folder for the run: %w", err)

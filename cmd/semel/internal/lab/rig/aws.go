@@ -64,6 +64,11 @@ func (s *Site) makeQueue(ctx context.Context, p Place, run string, visibility ti
 	}
 	client := awssqs.NewFromConfig(cfg)
 	if !s.queue.fake() {
+		// What does not answer has nothing that would have to be cleaned up.
+		_, err := client.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: &name})
+		if err != nil && !open.MissingQueue(err) {
+			return "", open.Explain("queue", raw, "create", err)
+		}
 		for _, one := range []string{name + letterEnd, name} {
 			s.removes = append(s.removes, func(ctx context.Context) error { return removeQueue(ctx, client, one) })
 		}
@@ -98,6 +103,10 @@ func (s *Site) makeTables(ctx context.Context, p Place, run string) (string, err
 	}
 	client := awsdynamodb.NewFromConfig(cfg)
 	if !s.store.fake() {
+		_, err := client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &name})
+		if missing := (*types.ResourceNotFoundException)(nil); err != nil && !errors.As(err, &missing) {
+			return "", open.Explain("store", raw, "make the tables of", err)
+		}
 		for _, end := range []string{"", ledgerEnd, marksEnd} {
 			s.removes = append(s.removes, func(ctx context.Context) error { return removeTable(ctx, client, name+end) })
 		}

@@ -27,6 +27,9 @@ func removeFile(path string) error {
 // makeSchema makes the schema of a run, with semel's tables in it, and returns the URL that leads to it.
 func (s *Site) makeSchema(ctx context.Context, flag, raw, run string) (string, error) {
 	name := "semel_lab_" + s.stem + "_" + run
+	if err := execute(ctx, flag, raw, "SELECT 1"); err != nil { // what is not there need not be cleaned up
+		return "", err
+	}
 	s.removes = append(s.removes, func(ctx context.Context) error {
 		if err := execute(ctx, flag, raw, "DROP SCHEMA IF EXISTS "+name+" CASCADE"); err != nil {
 			return fmt.Errorf("drop the schema %s: %w", name, err)

@@ -64,12 +64,16 @@ type Run struct {
 const (
 	AsExpected = "as_expected"
 	Unexpected = "unexpected"
+	// NotPlayed: the place can play none of the scenarios.
+	NotPlayed = "not_played"
 )
 
 // Verdict is the outcome of a scenario over its runs. It marshals as contract section 5 says.
 type Verdict struct {
 	Runs    []Run  `json:"runs"`
 	Verdict string `json:"verdict"`
+	// NotPlayed names scenarios that the place cannot play, and why: nothing is known of them.
+	NotPlayed []string `json:"not_played,omitempty"`
 	// Report is the path of the HTML report, "" when none was written.
 	Report string `json:"report,omitempty"`
 

@@ -1,0 +1,87 @@
+package attack
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"os"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/audit"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+// Journal is where the handler, or what it calls, writes its effects down: a file of JSON lines, or a query on a
+// database, as `semel audit --effects` takes them. The zero value is none.
+type Journal struct {
+	// Place is a path or the URL of a database; Query goes with a URL.
+	Place, Query string
+}
+
+// read calls each with every effect. A file that is not there has none: the handler may make it. What is wrong in it is
+// an error of usage.
+func (j Journal) read(ctx context.Context, each func(audit.Effect) error) error {
+	if open.IsURL(j.Place) {
+		return j.query(ctx, each)
+	}
+	f, err := os.Open(j.Place)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return output.Usage("--effects: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	if err := audit.ReadLines(j.Place, f, each); err != nil {
+		return output.Usage("--effects: %w", err).WithHint(`one JSON object a line, with "key" or "effect_key"`)
+	}
+	return nil
+}
+
+func (j Journal) query(ctx context.Context, each func(audit.Effect) error) error {
+	var columns []string
+	return open.Query(ctx, "effects", j.Place, j.Query, func(names []string) error {
+		columns = names
+		if err := audit.CheckColumns(names); err != nil {
+			return output.Usage("--query: %w", err)
+		}
+		return nil
+	}, func(values []any) error {
+		e, err := audit.Row(columns, values)
+		if err == nil {
+			err = each(e)
+		}
+		if err != nil {
+			return output.Usage("--query: %w", err)
+		}
+		return nil
+	})
+}
+
+// count counts the lines of each message, by their kind. texts lead from what a line may call a message (its key, its
+// message id, its effect key) to its name in the attack; lines of others are passed over.
+func (j Journal) count(ctx context.Context, texts map[string]string) (map[string]map[string]int, error) {
+	out := map[string]map[string]int{}
+	if j.Place == "" {
+		return out, nil
+	}
+	err := j.read(ctx, func(e audit.Effect) error {
+		key, ok := texts[e.Key]
+		if !ok && e.EffectKey != nil {
+			key, ok = texts[hex.EncodeToString(e.EffectKey[:])]
+		}
+		if !ok {
+			return nil
+		}
+		kind := "journal"
+		if e.Step != "" {
+			kind += " " + e.Step
+		}
+		if out[kind] == nil {
+			out[kind] = map[string]int{}
+		}
+		out[kind][key]++
+		return nil
+	})
+	return out, err
+}

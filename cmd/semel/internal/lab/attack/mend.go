@@ -1,0 +1,189 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+)
+
+// whyDoubled finds the reason of effects too many, and the mend.
+func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
+	if strings.HasPrefix(x.kind, "journal") {
+		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and nothing told the later runs", x.kind, x.n,
+			x.want, o.runs)
+		mend = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have semel " +
+			"commit the SQL with its record (--effects sql), or have it ask first (--takeover probe --probe CMD)"
+		return why, s.inPlaceOf(mend)
+	}
+	bare, named := 0, map[string]bool{}
+	for _, e := range o.effects {
+		switch {
+		case !e.applied || e.kind != x.kind || x.key != "" && e.key != x.key:
+		case e.idem == "":
+			bare++
+		default:
+			named[e.idem] = true
+		}
+	}
+	if bare > 0 {
+		why = fmt.Sprintf("%s happened %d times instead of %d, without %s: the service cannot tell a repeat from a new one", x.kind, x.n,
+			x.want, s.KeyHeader)
+	} else {
+		why = fmt.Sprintf("%s happened %d times instead of %d, under %d different values of %s", x.kind, x.n, x.want, len(named), s.KeyHeader)
+	}
+	switch {
+	case s.keyFollowsID():
+		why += fmt.Sprintf("; with --key %s the two copies are two messages to semel", s.Key)
+		mend = "choose a key that the producer repeats, as --key json:/order_id, or have the producer send the header idempotency-key"
+		return why, mend
+	case bare > 0 && s.HTTP != "":
+		mend = "pass the request's Idempotency-Key on, as the header " + s.KeyHeader
+	case bare > 0:
+		mend = "send SEMEL_EFFECT_KEY as the header " + s.KeyHeader
+	case s.HTTP != "":
+		mend = "derive the key from the request's Idempotency-Key alone"
+	default:
+		mend = "derive the key from SEMEL_EFFECT_KEY alone"
+	}
+	mend += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; several " +
+		"effects: append a name). Where the service takes no such key: --takeover probe --probe CMD, or --takeover once"
+	return why, s.inPlaceOf(mend)
+}
+
+// inPlaceOf is the mend for the guard that is on: off, there is no effect key.
+func (s *scene) inPlaceOf(mend string) string {
+	if s.guard == guardOff {
+		return "let semel work call the handler (and see its own findings)"
+	}
+	return mend
+}
+
+// keyFollowsID: the copies of one message have several keys to semel.
+func (s *scene) keyFollowsID() bool {
+	raws := map[string]string{}
+	for _, m := range s.sent {
+		key := s.texts[m.ID]
+		raw, err := s.rawKey(m)
+		if err != nil {
+			continue
+		}
+		if was, ok := raws[key]; ok && was != raw {
+			return true
+		}
+		raws[key] = raw
+	}
+	return false
+}
+
+// whyLost finds the reason of a missing effect, and the mend.
+func (s *scene) whyLost(o *observed, x odd) (why, mend string) {
+	for _, e := range o.effects {
+		if e.repeat && e.first.key != "" && e.first.key != e.key && e.kind == x.kind {
+			return fmt.Sprintf("%s had the %s of another message, and was answered as that one's repeat", x.kind, s.KeyHeader),
+				s.inPlaceOf("derive the key from the message: SEMEL_EFFECT_KEY is another one for each message")
+		}
+	}
+	why = fmt.Sprintf("%s happened %d times instead of %d, and the message is done", x.kind, x.n, x.want)
+	zero := "exits 0"
+	if s.HTTP != "" {
+		zero = "answers 2xx"
+	}
+	for key, end := range o.endings {
+		if end == endDropped && (x.key == "" || key == x.key) {
+			return why + ": the handler exited 99, which drops a message for good",
+				"exit 75 when nothing was applied, and 1 when nobody knows; 99 only for messages that nobody needs"
+		}
+	}
+	switch {
+	case s.attack.name == "deploy":
+		why += ": it was told to stop, and said that it is done"
+		mend = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing was applied)"
+	case s.attack.service && s.struck:
+		why += ": the handler " + zero + " although its request failed"
+		mend = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody knows"
+		if s.HTTP != "" {
+			mend = "look at the answer: 503 when nothing was applied, 500 when nobody knows"
+		}
+	case s.struck:
+		why += fmt.Sprintf(": a run was killed, and a later one %s without it", zero)
+		mend = "do not mark a message as done before its effect: semel's record, which is written after it, does that for you"
+	default:
+		mend = "find out why a run ends well without its effect"
+	}
+	return why, mend
+}
+
+// whyHeld says what held.
+func (s *scene) whyHeld(o *observed, res *Result) string {
+	switch {
+	case o.endings[s.keys[0]] == endParked:
+		return "the key was parked: a person decides (semel records resolve)"
+	case res.Repeats > 0:
+		return fmt.Sprintf("%s, and the service knew the repeats by their key", count(o.runs, "run", "runs"))
+	case o.runs <= len(s.keys):
+		return "one run for each message"
+	}
+	return fmt.Sprintf("%d runs, and the effect happened in one of them", o.runs)
+}
+
+// addNotes adds what broke nothing here, and may elsewhere.
+func (s *scene) addNotes(o *observed, res *Result) {
+	if len(o.exits) > 0 && s.struck && (s.attack.name == "answer-lost" || s.attack.name == "error-after") {
+		switch code := o.exits[0].code; {
+		case code == 75 && s.HTTP == "":
+			res.Notes = append(res.Notes, "exit 75 says that nothing was applied, and it was: with --takeover once or probe it would be "+
+				"repeated. Exit 1 when the answer does not say")
+		case (code == 64 || code == 65) && s.HTTP == "":
+			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the answer does not say", code))
+		}
+	}
+	for _, key := range s.keys {
+		if got, ok := o.ofKey(key); ok && o.endings[key] == endLetter && sum(got) > 0 && s.attack.name != plain {
+			note := "the message ended as a letter although its effect is there"
+			if s.attack.name == "duplicate-refused" {
+				note += ": a repeat that the service refuses (409) is done"
+			}
+			res.Notes = append(res.Notes, note)
+			break
+		}
+	}
+	for _, e := range o.effects {
+		if e.repeat && !e.natural && e.first.body != e.body {
+			res.Notes = append(res.Notes, "a repeat had another body under the same "+s.KeyHeader+
+				": many services refuse that (422). Make the body from the message alone")
+			break
+		}
+	}
+	s.noteTwins(o, res)
+	if len(s.left) > 0 && s.attack.name == plain {
+		res.Notes = append(res.Notes, fmt.Sprintf("the handler left processes behind when it had ended (%s): what they do is not waited for, "+
+			"and not repeated when they fail. The attack killed them", shown(s.left[0].name)))
+	}
+}
+
+// noteTwins tells of two requests of one plain run that are one to the service.
+func (s *scene) noteTwins(o *observed, res *Result) {
+	if s.attack.name != plain {
+		return
+	}
+	for _, e := range o.effects {
+		if e.repeat && !e.natural && e.first.key == e.key && e.key != "" {
+			res.Notes = append(res.Notes, fmt.Sprintf("%s is requested twice in one run under one %s: the second did nothing. Append a name to the "+
+				"key for each effect", e.kind, s.KeyHeader))
+			return
+		}
+	}
+}
+
+func sum(m map[string]int) (n int) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+func shown(command string) string {
+	if r := []rune(command); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return command
+}

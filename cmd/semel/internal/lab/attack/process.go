@@ -1,0 +1,111 @@
+package attack
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// process is one worker process of a scene.
+type process struct {
+	cmd    *exec.Cmd
+	frozen bool
+	done   chan struct{}
+	state  *os.ProcessState
+	errs   tail
+}
+
+// start starts semel with arguments. It belongs to the goroutine that Run locked to its thread: on Linux the process
+// dies with the thread that started it.
+func (r *runner) start(args []string) (*process, error) {
+	p := &process{done: make(chan struct{})}
+	command := append(append([]string{}, r.Command...), args...)
+	p.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // ended and waited for by the scene
+	p.cmd.Env = append(r.environ(), r.Variables...)
+	p.cmd.Stderr = &p.errs
+	p.cmd.SysProcAttr = ownGroup()
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start a worker: %w", err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait()
+		p.state = p.cmd.ProcessState
+	}()
+	return p, nil
+}
+
+// environ is what workers, and with that handlers, find in their environment: the user's, without settings of semel.
+func (r *runner) environ() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "SEMEL_OPT_") {
+			out = append(out, kv)
+		}
+	}
+	return append(out, markVariable+"="+r.nonce)
+}
+
+// markVariable names the attack that a process belongs to: whatever a handler leaves behind is found by it.
+const markVariable = "ATTACK_RUN"
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends it at once, and waits.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// drain asks it to end; after the grace it is killed. It answers whether it ended by itself.
+func (p *process) drain(grace time.Duration) bool {
+	if p.frozen {
+		thaw(p.pid())
+		p.frozen = false
+	}
+	terminate(p.cmd.Process)
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-late.C:
+		p.kill()
+		return false
+	}
+}
+
+// tail keeps the last bytes that a worker wrote to standard error.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.b = append(t.b, p...)
+	if over := len(t.b) - 4096; over > 0 {
+		t.b = t.b[over:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.b))
+}

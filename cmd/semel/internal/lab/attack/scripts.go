@@ -1,0 +1,287 @@
+package attack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// calm sends the messages, and lets everything go well.
+func calm(s *scene) error {
+	if s.attack.name != plain {
+		if err := s.begin(); err != nil {
+			return err
+		}
+		return s.settled()
+	}
+	s.maxAttempts = 1 // a handler that fails with the sample is not to be waited for
+	if err := s.begin(); err != nil {
+		return err
+	}
+	hopeless := false
+	if _, err := s.wait(func() (bool, error) {
+		st, err := s.queue.Stats(s.ctx)
+		if err != nil || st.Empty() || !s.anyWorker() {
+			return true, err
+		}
+		hopeless, err = s.hopeless()
+		return hopeless, err
+	}); err != nil {
+		return err
+	}
+	if hopeless {
+		s.until = time.Now()
+	}
+	return s.settled()
+}
+
+// hopeless: runs fail in a way that spends no attempt, again and again.
+func (s *scene) hopeless() (bool, error) {
+	lines, err := s.events()
+	if err != nil {
+		return false, err
+	}
+	failed := 0
+	for _, l := range lines {
+		if l.Kind == "ended" && l.Error != "" {
+			failed++
+		}
+	}
+	return failed > 2*len(s.keys), nil
+}
+
+// killAnytime kills the first run of each message at a moment of its own, as far into it as the seed says.
+func killAnytime(s *scene) error {
+	draw := rand.New(rand.NewPCG(s.Seed, 1))
+	share := make([]float64, len(s.keys))
+	for i := range share {
+		share[i] = draw.Float64()
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	due, killed := map[int]time.Time{}, 0
+	if _, err := s.wait(func() (bool, error) {
+		pids := s.shimPIDs()
+		for i, pid := range pids[:min(len(pids), len(share))] {
+			at, known := due[pid]
+			switch {
+			case !known:
+				due[pid] = time.Now().Add(time.Duration(share[i] * float64(s.base[s.guard].took)))
+			case !at.IsZero() && !time.Now().Before(at):
+				if due[pid] = (time.Time{}); !dead(pid) {
+					killGroup(pid)
+				}
+				killed++
+			}
+		}
+		return killed == len(share) || !s.anyWorker(), nil
+	}); err != nil {
+		return err
+	}
+	return s.settled()
+}
+
+// again sends the message once more, when it is done.
+func again(s *scene, id string) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	done, err := s.wait(func() (bool, error) {
+		st, err := s.queue.Stats(s.ctx)
+		return err == nil && st.Empty() || !s.anyWorker(), err
+	})
+	if err != nil {
+		return fmt.Errorf("look at the queue: %w", err)
+	}
+	if !done {
+		s.unsettled = true
+		return nil
+	}
+	if err := s.send(s.message(s.keys[0], id)); err != nil {
+		return err
+	}
+	return s.settled()
+}
+
+func redelivered(s *scene) error { return again(s, s.keys[0]) }
+func resent(s *scene) error      { return again(s, copyOf(s.keys[0])) }
+
+func concurrent(s *scene) error {
+	if err := s.send(s.message(s.keys[0], s.keys[0]), s.message(s.keys[0], copyOf(s.keys[0]))); err != nil {
+		return err
+	}
+	for range 2 {
+		if _, err := s.worker(); err != nil {
+			return err
+		}
+	}
+	return s.settled()
+}
+
+func poisoned(s *scene) error {
+	if err := s.send(s.poison(s.keys[0], s.keys[0])); err != nil {
+		return err
+	}
+	if _, err := s.worker(); err != nil {
+		return err
+	}
+	return s.settled()
+}
+
+// faultWith has the service do f to one of the handler's effects.
+func faultWith(f fault) func(*scene) error {
+	return func(s *scene) error {
+		f := f
+		f.at = s.nth
+		s.svc.plan(s.scope, f)
+		return s.struckThenSettled()
+	}
+}
+
+func refused(s *scene) error {
+	s.svc.plan(s.scope, fault{at: s.nth, cut: true}, fault{at: 0, skip: true, status: 409})
+	return s.struckThenSettled()
+}
+
+// struckThenSettled is for faults that need nobody's help.
+func (s *scene) struckThenSettled() error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	err := s.settled()
+	select {
+	case <-s.scope.struck:
+		s.struck = true
+	default:
+	}
+	return err
+}
+
+func slow(s *scene) error {
+	s.timeout = min(s.timeout, max(minTimeout, 5*s.base[s.guard].took))
+	s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+	return s.struckThenSettled()
+}
+
+func killBefore(s *scene) error {
+	return s.atPoint(atStart, s.killHandler)
+}
+
+func killMiddle(s *scene) error {
+	s.svc.plan(s.scope, fault{at: s.nth, hold: true})
+	return s.atPoint(atEffect, s.killHandler)
+}
+
+func killAfter(s *scene) error { return s.atPoint(s.afterEffect(), s.killHandler) }
+
+func workerKilled(s *scene) error {
+	return s.atPoint(s.afterEffect(), func() error {
+		s.procs[0].kill() // what it ran dies with it
+		_, err := s.worker()
+		return err
+	})
+}
+
+func deployed(s *scene) error {
+	s.grace = 200 * time.Millisecond
+	s.svc.plan(s.scope, fault{at: s.nth, hold: true})
+	return s.atPoint(atEffect, func() error {
+		s.procs[0].drain(drainTime)
+		s.release() // an endpoint may still wait
+		_, err := s.worker()
+		return err
+	})
+}
+
+// twoAtOnce holds the handler where it is, stops its worker, lets another one do everything, and then lets both go on.
+func twoAtOnce(s *scene) error {
+	where := atStart
+	if s.base[s.guard].requests > 0 {
+		where = atEffect
+		s.svc.plan(s.scope, fault{at: s.nth, hold: true})
+	}
+	return s.atPoint(where, func() error {
+		p := s.procs[0]
+		freeze(p.pid())
+		p.frozen = true
+		second, err := s.worker()
+		if err != nil {
+			return err
+		}
+		if _, err := s.wait(func() (bool, error) { return s.doneByOther(second) }); err != nil {
+			return err
+		}
+		if err := s.goOn(where); err != nil {
+			return err
+		}
+		thaw(p.pid())
+		p.frozen = false
+		return nil
+	})
+}
+
+// doneByOther tells that the second worker brought the message to its end.
+func (s *scene) doneByOther(second *process) (bool, error) {
+	if !second.running() {
+		return true, nil
+	}
+	lines, err := s.events()
+	if err != nil {
+		return false, err
+	}
+	for _, l := range lines {
+		if l.Kind == "settled" && l.Action != "retry" && l.Action != "defer" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// afterEffect plans a hold right after the nth effect, and says where that is: at the service, or, where the handler
+// does not call it, at the end of its run.
+func (s *scene) afterEffect() point {
+	if s.HTTP == "" && s.base[s.guard].requests > 0 {
+		s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+		return atEffect
+	}
+	return atEnd
+}
+
+// atPoint runs the handler until it is held at a point, then does what is to be done, and waits for the end.
+func (s *scene) atPoint(p point, do func() error) error {
+	if err := s.holdAt(p); err != nil {
+		return err
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	reached, err := s.wait(func() (bool, error) {
+		if s.reached(p) {
+			s.struck = true
+			return true, nil
+		}
+		st, err := s.queue.Stats(s.ctx)
+		return err == nil && st.Empty() || !s.anyWorker(), err
+	})
+	if err != nil {
+		return err
+	}
+	if reached && s.struck {
+		s.holdNoMore(p)
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return s.settled()
+}
+
+// killHandler ends the run that is held: the process group, or the connection to an endpoint.
+func (s *scene) killHandler() error {
+	if s.front != nil {
+		s.front.pass(false)
+		return nil
+	}
+	killGroup(s.shimPIDs()[0])
+	return nil
+}

@@ -1,0 +1,69 @@
+package attack
+
+import (
+	"os"
+	"strconv"
+	"strings"
+)
+
+// point is where in a handler's run something happens to it.
+type point string
+
+const (
+	atNone   point = ""
+	atStart  point = "start"  // before its first instruction
+	atEffect point = "effect" // at one of its requests to the service
+	atEnd    point = "end"    // when everything is done, before anybody hears of it
+)
+
+// shim stands before a handler that is a program: it writes down its process, and stops itself where it is told to by the
+// presence of a file, before the handler or after it. Where it is not told to, it becomes the handler.
+//
+// $1 is the file that it writes to, $2 the guard; the handler follows.
+const shim = `f=$1
+if [ "$2" = off ]; then unset SEMEL_EFFECT_KEY SEMEL_FENCE; fi
+shift 2
+printf 'start %s %s\n' "$$" "${SEMEL_ATTEMPT:-0}" >>"$f"
+if [ -e "$f.start" ]; then kill -STOP "$$"; fi
+if [ -e "$f.end" ]; then
+  "$@"
+  c=$?
+  printf 'end %s %s\n' "$$" "$c" >>"$f"
+  kill -STOP "$$"
+  exit "$c"
+fi
+exec "$@"
+`
+
+// shimmed puts the shim before a handler.
+func shimmed(file, guard string, argv []string) []string {
+	return append([]string{"/bin/sh", "-c", shim, "sh", file, guard}, argv...)
+}
+
+// shimLine is what a run wrote of itself.
+type shimLine struct {
+	at   point
+	pid  int
+	last int // attempt, or exit status
+}
+
+// readShim reads what is written by now; a file that is not there yet has no lines.
+func readShim(file string) []shimLine {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	var out []shimLine
+	for line := range strings.Lines(string(b)) {
+		part := strings.Fields(line)
+		if len(part) != 3 || !strings.HasSuffix(line, "\n") {
+			continue
+		}
+		pid, err1 := strconv.Atoi(part[1])
+		last, err2 := strconv.Atoi(part[2])
+		if err1 == nil && err2 == nil {
+			out = append(out, shimLine{at: point(part[0]), pid: pid, last: last})
+		}
+	}
+	return out
+}

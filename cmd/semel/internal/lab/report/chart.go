@@ -131,9 +131,12 @@ func draw(t verdict.Tale, endMS float64, most int) chart {
 		y += height
 	}
 	c.Height = y + 4
+	if len(t.Outages) > 0 {
+		c.Height += 12
+	}
 	for _, o := range t.Outages {
 		text := "the database is out of reach\n" + lasting(o, c.EndMS)
-		c.Outages = append(c.Outages, stretch{o.From, until(o, c.EndMS), axisHeight, y - axisHeight, text, "database out of reach"})
+		c.Outages = append(c.Outages, stretch{o.From, until(o, c.EndMS), axisHeight, y - axisHeight + 14, text, "database out of reach"})
 	}
 	c.leaveOut(most)
 	for _, at := range ticks(c.EndMS) {

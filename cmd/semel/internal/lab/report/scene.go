@@ -122,7 +122,7 @@ func viewOf(t verdict.Tale, endMS float64, drawn int) *runView {
 	for _, p := range []part{
 		{Class: "charge", Label: once, N: f.Charged},
 		{Class: "double", Label: again, N: f.Doubled},
-		{Class: "skip", Label: "skipped: already done", N: f.Skipped},
+		{Class: "skip", Label: "skipped: known already", N: f.Skipped},
 		{Class: "defer", Label: "put back: at work elsewhere", N: f.Deferred},
 		{Class: "cut", Label: "cut off by a kill", N: f.Cut},
 		{Class: "other", Label: "without effect: given back, too late, or put aside", N: f.Other},

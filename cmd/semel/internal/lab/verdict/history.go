@@ -26,6 +26,7 @@ type Span struct {
 	Attempt        int
 	Takeover       bool
 	Decision       string
+	Reason         string // why, in the worker's own words
 	Cause          string
 	Action         string
 	Outcome        string
@@ -204,7 +205,7 @@ func (h *history) apply(p *Process, open map[string]*Span, e trail.Entry, at flo
 		}
 	case "decided":
 		if e.Decision != "taken_over" {
-			s.Decision, s.Cause = e.Decision, e.Cause
+			s.Decision, s.Cause, s.Reason = e.Decision, e.Cause, e.Reason
 		}
 	case "settled":
 		s.Settled, s.Action, s.Outcome = true, e.Action, e.Outcome

@@ -309,7 +309,14 @@ func (s *Span) lines() []Line {
 	case s.Charge > 1:
 		out = append(out, Line{AtMS: end, Text: fmt.Sprintf("charged again: charge %d", s.Charge), Tone: "bad"})
 	}
-	if n := len(s.Beats); n > 0 {
+	if s.Trouble != "" && s.Charge == 0 {
+		out = append(out, Line{AtMS: end, Text: "the handler fails: " + s.Trouble, Tone: "bad"})
+	}
+	switch n := len(s.Beats); n {
+	case 0:
+	case 1:
+		out = append(out, Line{AtMS: s.Beats[0], Text: "a heartbeat keeps it invisible to others", Tone: "quiet"})
+	default:
 		out = append(out, Line{AtMS: s.Beats[0], Text: fmt.Sprintf("%d heartbeats keep it invisible to others", n), Tone: "quiet"})
 	}
 	if last, ok := s.Last(who); ok {
@@ -326,6 +333,8 @@ func (s *Span) Last(who string) (Line, bool) {
 		l.Text, l.Tone = who+" is killed before the ack is seen", "bad"
 	case s.Cut:
 		l.Text, l.Tone = who+" is killed", "bad"
+	case s.Decision == "replayed" && s.Reason != "":
+		l.Text = "skipped and acked: " + s.Reason
 	case s.Decision == "replayed":
 		l.Text, l.Tone = "duplicate skipped and acked: "+causeText(s.Cause), "good"
 	case s.Decision == "busy_deferred":

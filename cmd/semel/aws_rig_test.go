@@ -43,6 +43,7 @@ type cloud struct {
 
 	mu      sync.Mutex
 	calls   map[string]int
+	open    map[string]int // calls that have no answer yet
 	refuse  func(operation, worker string) bool
 	workers []*process
 }
@@ -70,7 +71,7 @@ func newCloud(t *testing.T, maxReceives int) *cloud {
 func makeCloud(t *testing.T, maxReceives int) *cloud {
 	t.Helper()
 	c := &cloud{
-		T: t, sqs: fakesqs.New(fakesqs.Options{}), dynamo: fakedynamodb.New(fakedynamodb.Options{}), calls: map[string]int{},
+		T: t, sqs: fakesqs.New(fakesqs.Options{}), dynamo: fakedynamodb.New(fakedynamodb.Options{}), calls: map[string]int{}, open: map[string]int{},
 		ledger: filepath.Join(t.TempDir(), "effects.jsonl"),
 	}
 	server := httptest.NewServer(c)
@@ -110,8 +111,14 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	worker, _, _ = strings.Cut(worker, " ")
 	c.mu.Lock()
 	c.calls[operation]++
+	c.open[operation]++
 	refused := c.refuse != nil && c.refuse(operation, worker)
 	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open[operation]--
+	}()
 	switch {
 	case refused:
 		http.Error(w, `{"__type":"InternalFailure","message":"refused by the test"}`, http.StatusInternalServerError)
@@ -133,6 +140,13 @@ func (c *cloud) called(operation string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[operation]
+}
+
+// underWay is how many calls of an operation have no answer yet.
+func (c *cloud) underWay(operation string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open[operation]
 }
 
 // send sends bodies as producers do that know nothing of semel.
@@ -183,10 +197,7 @@ func (c *cloud) start(name, knobs string, args ...string) *process {
 	}
 	// testscript.Main makes this test binary the program itself when it is called semel.
 	p.cmd = &exec.Cmd{Path: self, Args: append(base, args...), Dir: filepath.Dir(c.ledger), Stderr: &p.log}
-	p.cmd.Env = []string{
-		"AWS_ACCESS_KEY_ID=semel", "AWS_SECRET_ACCESS_KEY=semel", "AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true",
-		"AWS_SDK_UA_APP_ID=" + name, "HOME=" + filepath.Dir(c.ledger), "TMPDIR=" + filepath.Dir(c.ledger),
-	}
+	p.cmd.Env = c.environ(name)
 	c.check(p.cmd.Start())
 	c.workers = append(c.workers, p)
 	go func() {
@@ -377,20 +388,6 @@ func keys(n int) []string {
 	out := make([]string, n)
 	for i := range out {
 		out[i] = fmt.Sprintf("order-%d", i)
-	}
-	return out
-}
-
-// reasons are the reasons of the letters, by the body of their message.
-func (c *cloud) reasons() map[string]string {
-	c.Helper()
-	out := map[string]string{}
-	for _, m := range c.sqs.Messages(dlq) {
-		var l struct {
-			Reason string `json:"reason"`
-		}
-		_ = json.Unmarshal([]byte(m.Attributes["semel-letter"]), &l) // a message that SQS moved has none
-		out[m.Body] = l.Reason
 	}
 	return out
 }

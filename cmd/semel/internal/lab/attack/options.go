@@ -37,6 +37,8 @@ type Options struct {
 	Env []string
 	// Listen is the service's address. Defaults to a free port of 127.0.0.1.
 	Listen string
+	// Ready is called with the service's URL when it listens, before the first attack. Defaults to nothing.
+	Ready func(url string)
 	// KeyHeader is the header in which the service expects idempotency keys. Defaults to Idempotency-Key.
 	KeyHeader string
 	// Seed decides what is drawn. Defaults to a drawn one.

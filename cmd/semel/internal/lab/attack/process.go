@@ -70,8 +70,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// drain asks it to end; after the grace it is killed. It answers whether it ended by itself.
-func (p *process) drain(grace time.Duration) bool {
+// drain asks it to end; after the grace it is killed.
+func (p *process) drain(grace time.Duration) {
 	if p.frozen {
 		thaw(p.pid())
 		p.frozen = false
@@ -81,10 +81,8 @@ func (p *process) drain(grace time.Duration) bool {
 	defer late.Stop()
 	select {
 	case <-p.done:
-		return true
 	case <-late.C:
 		p.kill()
-		return false
 	}
 }
 

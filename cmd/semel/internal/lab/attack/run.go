@@ -113,6 +113,9 @@ func (r *runner) run(ctx context.Context) (rep Report, err error) {
 		}
 		defer func() { err = errors.Join(err, r.front.Close()) }()
 	}
+	if r.Ready != nil {
+		r.Ready(r.svc.url)
+	}
 	rep = Report{Handler: r.Handler, Key: r.Key, Seed: r.Seed, Service: r.svc.url}
 	for _, g := range r.Guards {
 		if err := r.all(ctx, g, &rep); err != nil {

@@ -52,7 +52,6 @@ type scene struct {
 
 	// struck: the fault came to pass. unsettled: messages were left when the time was over.
 	struck, unsettled bool
-	notes             []string
 	left              []leftover
 }
 

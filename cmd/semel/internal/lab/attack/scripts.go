@@ -188,7 +188,9 @@ func deployed(s *scene) error {
 	s.svc.plan(s.scope, fault{at: s.nth, hold: true})
 	return s.atPoint(atEffect, func() error {
 		s.procs[0].drain(drainTime)
-		s.release() // an endpoint may still wait
+		if s.front != nil {
+			s.release() // an endpoint goes on; a program is dead by now
+		}
 		_, err := s.worker()
 		return err
 	})

@@ -225,7 +225,7 @@ func (c *scope) strike() {
 func (c *scope) wait(ctx context.Context, gone chan struct{}) bool {
 	select {
 	case <-c.released:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 	case <-gone:
 	}

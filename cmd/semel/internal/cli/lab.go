@@ -32,7 +32,7 @@ that knows nothing of semel's records.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(a.labListCommand(), a.labRunCommand(), a.labAttackCommand())
+	c.AddCommand(a.labListCommand(), a.labRunCommand(), a.labAttackCommand(), a.labUpCommand(), a.labDownCommand())
 	return c
 }
 

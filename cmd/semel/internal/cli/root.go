@@ -19,6 +19,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
 	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
@@ -51,6 +52,9 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	}
 	if len(args) > 0 && args[0] == lab.HiddenCommand {
 		return labworker.Main(args[1:])
+	}
+	if len(args) > 0 && args[0] == site.HiddenCommand {
+		return site.Main(args[1:])
 	}
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
 	a.stdin, _ = in.(*os.File)

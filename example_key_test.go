@@ -36,6 +36,18 @@ func ExampleKeyFromJSON() {
 	// true semel: key of message "uuid-3": no value at "/order_id" in the body
 }
 
+// Producers that know an id put it into the body; for the others the broker's has to do.
+func ExampleKeyFirst() {
+	key := semel.KeyFirst(semel.KeyFromJSON("/id"), semel.KeyByID)
+	fmt.Println(key(&semel.Message{ID: "m-1", Body: []byte(`{"id":"order-1"}`)}))
+	fmt.Println(key(&semel.Message{ID: "m-2", Body: []byte(`no JSON`)}))
+	fmt.Println(key(&semel.Message{ID: "m-3", Body: []byte(`{"id":""}`)}))
+	// Output:
+	// order-1 <nil>
+	// m-2 <nil>
+	//  semel: key of message "m-3": the value at "/id" is an empty string
+}
+
 // The same content is the same key, however it is written.
 func ExampleKeyFromBody() {
 	key := semel.KeyFromBody()

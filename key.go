@@ -3,6 +3,7 @@ package semel
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -172,6 +173,37 @@ func KeyByID(m *Message) (string, error) {
 		return "", noKey(m, "the broker gives no id, and no header has one: set the header idempotency-key")
 	}
 	return keyOf(m, m.ID)
+}
+
+// KeyFirst takes the first key that is there: a function without one for the message (ErrNoKey) leaves it to the next. Any
+// other error ends the search, and its message becomes a letter: an empty id is the sender's mistake, and another key in its
+// place would hide it. All functions write into one space: a broker's id that another message has as its order's number is
+// the same key. When none has a key the error names what each was missing, and is ErrNoKey.
+//
+// KeyFirst(KeyFromJSON("/id"), KeyByID) is the field id, else the headers and the broker's id that [KeyByID] takes, with all
+// that is said there of keys that only a delivery has.
+//
+// It panics without functions, and with one that is nil.
+func KeyFirst(fns ...KeyFunc) KeyFunc {
+	if len(fns) == 0 || slices.ContainsFunc(fns, func(f KeyFunc) bool { return f == nil }) {
+		panic("semel: KeyFirst: a key function is missing")
+	}
+	fns = slices.Clone(fns)
+	return func(m *Message) (string, error) {
+		var missing []string
+		for _, f := range fns {
+			raw, err := f(m)
+			if !errors.Is(err, ErrNoKey) {
+				return raw, err
+			}
+			reason := err.Error()
+			if e := (*KeyError)(nil); errors.As(err, &e) {
+				reason = e.Reason
+			}
+			missing = append(missing, reason)
+		}
+		return "", noKey(m, "%s", strings.Join(missing, "; "))
+	}
 }
 
 // KeyFromHeader takes the key out of a header; the case of its name does not matter. A message without it, or with an

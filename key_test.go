@@ -2,6 +2,7 @@ package semel_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -186,6 +187,43 @@ func TestKeyByID(t *testing.T) {
 	keyError(t, "no id at all", err, true, "idempotency-key")
 	_, err = semel.KeyByID(&semel.Message{ID: "7", Headers: h("message-id", strings.Repeat("x", 2000))})
 	keyError(t, "long id", err, false, `message "7"`, "2000 bytes")
+}
+
+func TestS3_13_KeyFirst(t *testing.T) {
+	key := semel.KeyFirst(semel.KeyFromHeader("order"), semel.KeyFromJSON("/id"), semel.KeyByID)
+	m := func(id, order, body string) *semel.Message {
+		return &semel.Message{ID: id, Headers: map[string]string{"order": order}, Body: []byte(body)}
+	}
+	wantKey(t, key, m("broker-7", "o-1", `{"id":"j-1"}`), "o-1")
+	wantKey(t, key, m("broker-7", "", `{"id":"j-1"}`), "j-1")
+	for _, body := range []string{`{"other":1}`, `{"id":null}`, `no JSON`, ``} {
+		wantKey(t, key, m("broker-7", "", body), "broker-7")
+	}
+	// What is there and cannot be a key ends the search.
+	for _, id := range []string{"", strings.Repeat("x", 2000)} {
+		_, err := key(m("broker-7", "", fmt.Sprintf(`{"id":%q}`, id)))
+		keyError(t, "an id that is none", err, false, "broker-7")
+	}
+	other := errors.New("the key service is away")
+	_, err := semel.KeyFirst(func(*semel.Message) (string, error) { return "", other }, semel.KeyByID)(m("broker-7", "", ""))
+	if !errors.Is(err, other) {
+		t.Errorf("another error: %v", err)
+	}
+	// When all are missing, it is ErrNoKey and says what each missed.
+	_, err = key(m("", "", `{"other":1}`))
+	keyError(t, "no key at all", err, true, `no header "order"; no value at "/id" in the body; the broker gives no id`)
+	_, err = semel.KeyFirst(func(*semel.Message) (string, error) { return "", semel.ErrNoKey })(m("broker-7", "", ""))
+	keyError(t, "a plain ErrNoKey", err, true, semel.ErrNoKey.Error())
+	for _, fns := range [][]semel.KeyFunc{nil, {semel.KeyByID, nil}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d functions do not panic", len(fns))
+				}
+			}()
+			semel.KeyFirst(fns...)
+		}()
+	}
 }
 
 func TestKeyFromHeader(t *testing.T) {

@@ -294,6 +294,10 @@ func (x *exam) key() {
 	default:
 		x.note(levelOK, "key", "", "%s", x.w.Key)
 	}
+	if x.w.OnMissingKey == "id" && x.w.Key != "id" {
+		x.note(levelWarning, "key", "--on-missing-key fail",
+			"messages without a key get that of --key id: a producer that sends twice makes two keys of them, and an id that another message has as its key meets it")
+	}
 	if x.w.OnMissingKey == "unprotected" {
 		x.note(levelWarning, "key", "--on-missing-key fail", "messages without a key run unprotected, as often as they come")
 	}

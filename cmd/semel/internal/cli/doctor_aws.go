@@ -58,11 +58,17 @@ func (x *exam) redriveLimit(longest config.Duration, need int) {
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 func (x *exam) brokerID(identified bool) {
-	if x.w.Key != "id" || x.live.MaxReceives == 0 {
+	lent := x.w.OnMissingKey == "id" && x.w.Key != "id"
+	if x.w.Key != "id" && !lent || x.live.MaxReceives == 0 {
 		return
 	}
 	if identified {
 		x.note(levelOK, "identity", "", "producers give every message an identity of its own, as you say: a redrive keeps it")
+		return
+	}
+	if lent {
+		x.note(levelDanger, "identity", "--on-missing-key fail; or have all producers set idempotency-key (semel send does), and say so with --producers-set-id",
+			"the key is the broker's id where a message has none of its own, and the queue's redrive gives a message a new one: what was done would be done again")
 		return
 	}
 	x.note(levelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and say so with --producers-set-id",

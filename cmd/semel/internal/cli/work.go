@@ -103,6 +103,7 @@ type shift struct {
 	stop  context.CancelCauseFunc
 	began time.Time
 	idle  idleWatch
+	lent  lentKeys
 }
 
 // Reasons for a worker to stop by itself, beside the handler's being broken.
@@ -116,6 +117,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	cfg.Key = s.lent.watch(s.w, cfg.Key, s.log)
 	journal, err := s.observe(&cfg)
 	if err != nil {
 		return err
@@ -156,15 +158,6 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return err
 	}
 	return s.verdict(ctx, runErr)
-}
-
-// warnOfBrokerID tells of keys that a redrive by the queue itself changes. doctor calls them dangerous.
-func (s *shift) warnOfBrokerID() {
-	if s.w.Key == "id" && s.queue.Features().Redrives {
-		s.log.Warn("the key is the broker's id where a message has no idempotency-key: a redrive by the queue itself gives it another, "+
-			"and what was done would be done again", "hint", "--key json:/order_id or another field, or have all producers set "+
-			"idempotency-key (semel send does); semel doctor")
-	}
 }
 
 // semelConfig is the consumer that the settings describe, but for its handler and observers.
@@ -320,13 +313,25 @@ func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
 	}
 }
 
+// summary is what a worker prints at its end.
+type summary struct {
+	semel.Summary
+	// LentKeys is how many deliveries had no key of --key and took the one that --on-missing-key id says.
+	LentKeys int64 `json:"lent_keys,omitempty"`
+}
+
 // report prints the summary.
 func (s *shift) report(sum semel.Summary) error {
-	return s.p.Object(sum, func(w io.Writer) error {
+	lent := s.lent.n.Load()
+	return s.p.Object(summary{sum, lent}, func(w io.Writer) error {
+		also := ""
+		if lent > 0 {
+			also = fmt.Sprintf("keys lent %d, ", lent)
+		}
 		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, stale %d, retried %d, dead %d, uncertain %d, dropped %d, "+
-			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, in %s\n",
+			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, %sin %s\n",
 			sum.Received, sum.Effects, sum.Replayed, sum.Stale, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
-			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, time.Since(s.began).Round(time.Millisecond))
+			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, also, time.Since(s.began).Round(time.Millisecond))
 		return err
 	})
 }

@@ -135,7 +135,7 @@ func CheckProbe(command, address string) error {
 func (w *Work) checkWords() error {
 	for _, c := range []struct{ flag, value, known string }{
 		{"takeover", w.Takeover, "resume probe once"},
-		{"on-missing-key", w.OnMissingKey, "fail unprotected"},
+		{"on-missing-key", w.OnMissingKey, "fail id unprotected"},
 		{"effects", w.Effects, " sql"},
 		{"compat", w.Compat, " sqsd"},
 	} {
@@ -154,6 +154,10 @@ func (w *Work) checkWords() error {
 	}
 	if v != nil && w.Key == "id" {
 		return output.Usage("--strategy %s needs --key: the entity that the versions are of", w.Strategy).WithHint("--key json:/order_id")
+	}
+	if v != nil && w.OnMissingKey == "id" {
+		return output.Usage("--strategy %s and --on-missing-key id: a message without its entity would replace nothing", w.Strategy).
+			WithHint("--on-missing-key fail")
 	}
 	return nil
 }

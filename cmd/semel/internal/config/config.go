@@ -34,7 +34,7 @@ type Work struct {
 	Key          string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
 	Strategy     string `conf:"strategy" yaml:"strategy" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
-	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter) or unprotected (run it without protection, counted)"`
+	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
 	Takeover     string `conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
 
 	Concurrency int      `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`

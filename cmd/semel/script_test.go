@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"semel": main}) }
@@ -27,7 +28,22 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"semel": main
 //	trip DB KEY [stuck]      books a trip in three steps, the third of which fails (its compensations too)
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true})
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", Cmds: commands(), RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			e.Defer(func() { labsDown(e.WorkDir) })
+			return nil
+		},
+	})
+}
+
+// labsDown takes down what a script that failed left up.
+func labsDown(dir string) {
+	states, _ := filepath.Glob(dir + "/*/state.json")
+	hidden, _ := filepath.Glob(dir + "/.*/state.json")
+	for _, path := range append(states, hidden...) {
+		_, _ = site.Down(context.Background(), filepath.Dir(path), false)
+	}
 }
 
 type command = func(ts *testscript.TestScript, neg bool, args []string)

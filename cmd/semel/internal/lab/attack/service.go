@@ -30,8 +30,10 @@ type effect struct {
 	// applied: it took effect. repeat: it did earlier, and this one was answered as that one; first is that one.
 	applied, repeat bool
 	first           *effect
-	body            [32]byte
-	status          int // what was answered; 0 = the connection was cut
+	// gone: its client went before it was applied.
+	gone   bool
+	body   [32]byte
+	status int // what was answered; 0 = the connection was cut
 }
 
 // fault is what the service does to one request of a scene.
@@ -152,7 +154,10 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	e, f := s.arrive(c, r, path, body)
 	if f != nil && f.hold && !c.wait(r.Context(), s.gone) {
-		panic(http.ErrAbortHandler) // the client went: the request never came
+		s.mu.Lock()
+		e.gone = true
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
 	}
 	s.apply(e, f, r, path)
 	if f != nil && f.holdAnswer {

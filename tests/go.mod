@@ -5,9 +5,11 @@ go 1.26.0
 require (
 	github.com/gowebpki/jcs v1.0.2
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/semel-dev/semel v0.0.0
 	github.com/semel-dev/semel/adapters/postgres v0.0.0
 	github.com/semel-dev/semel/adapters/sqlite v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -26,7 +28,6 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
 	modernc.org/sqlite v1.60.0 // indirect
-	pgregory.net/rapid v1.3.0 // indirect
 )
 
 replace github.com/semel-dev/semel => ../

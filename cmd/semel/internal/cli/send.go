@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,7 @@ type sendOptions struct {
 	headers   []string
 	group     string
 	delay     config.Duration
+	schema    bool
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -53,6 +55,9 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.schema {
+				return a.printSchema(cmd, args)
+			}
 			if !cmd.Flags().Changed("seed") && o.synthetic.Seed == 0 {
 				o.synthetic.Seed = rand.Uint64N(1 << 53) // fits a JSON number
 			}
@@ -79,7 +84,23 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 	f.Float64Var(&o.synthetic.Duplicates, "duplicate-rate", 0, "this share of the messages (0 to 1) is sent twice")
 	f.BoolVar(&o.synthetic.SameKey, "same-key", false, "all are one message, sent --n times")
 	f.Uint64Var(&o.synthetic.Seed, "seed", 0, "makes the same messages again (default: drawn, and printed)")
+	f.BoolVar(&o.schema, "schema", false, "print the JSON schema of made-up messages, and send nothing")
 	return c
+}
+
+// printSchema prints what made-up messages look like. It is JSON in every format but none.
+func (a *app) printSchema(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 || cmd.Flags().Changed("n") {
+		return output.Usage("--schema only prints the schema of made-up messages: it goes with neither a file nor --n")
+	}
+	if a.p.Format == output.None {
+		return nil
+	}
+	if a.p.Format == output.Text {
+		_, err := a.p.Out.Write(source.Schema)
+		return err
+	}
+	return a.p.Object(json.RawMessage(source.Schema), nil)
 }
 
 // sent is the summary of a send.

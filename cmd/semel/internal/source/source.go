@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
+	_ "embed"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -170,6 +171,11 @@ func parseEnvelope(b []byte) (driver.Message, error) {
 	m.Delay = time.Duration(v.DelayMS) * time.Millisecond
 	return m, nil
 }
+
+// Schema is the JSON schema (draft 2020-12) of the bodies that [Synthetic] makes.
+//
+//go:embed message.schema.json
+var Schema []byte
 
 // Synthetic describes made-up messages: {"id":"<uuid>","work":1…1000}, poison ones with "poison":true. Each carries its
 // id in the header idempotency-key, so that a duplicate is a second message of the same key.

@@ -93,6 +93,6 @@ func (x *exam) lambda(timeout, window time.Duration) {
 		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", advice.Text(have), advice.Text(timeout))
 	}
 	if n := x.live.MaxReceives; n > 0 && n < 5 {
-		x.note(levelWarning, "lambda", "maxReceiveCount 5", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
+		x.note(levelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"time"
 )
 
@@ -157,6 +158,17 @@ func MismatchLetterID(k Key, fp Fingerprint, v Version) string {
 	}
 	return letterID(LetterMismatch, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp), []byte(v))
 }
+
+// redrivePrefix begins the id of every message that is sent again from a letter.
+const redrivePrefix = "redrive-"
+
+// RedriveID is the id of the message that is sent again from a letter: another one than the message had, because brokers
+// drop what they have seen, and the same one when the same letter is sent again after a crash.
+func RedriveID(letterID string) string { return redrivePrefix + letterID }
+
+// IsRedrive tells that a message was sent again from a letter. A person may have reopened its record just before, even a
+// completed one: what a cache knows of the key is no answer to it.
+func IsRedrive(messageID string) bool { return strings.HasPrefix(messageID, redrivePrefix) }
 
 func letterID(kind LetterKind, k Key, rest ...[]byte) string {
 	h := sha256.New()

@@ -327,6 +327,22 @@ func (u Units) Since(earlier Units) Units {
 	return Units{Calls: u.Calls - earlier.Calls, Reads: u.Reads - earlier.Reads, Writes: u.Writes - earlier.Writes}
 }
 
+// Cached is an optional interface of stores that answer some claims from memory (package front).
+type Cached interface {
+	// CacheStats is what the memory holds, and what it did since the store value was made. It blocks on nothing but the
+	// memory's own lock and may be called concurrently.
+	CacheStats() CacheStats
+}
+
+// CacheStats tell what a cache holds and did.
+type CacheStats struct {
+	// Entries and Bytes are what it holds now, Size is the most entries that it will ever hold.
+	Entries, Size int
+	Bytes         int64
+	// Hits counts claims that were answered without the store, Misses those that were not; both only grow.
+	Hits, Misses int64
+}
+
 // Sweeper is an optional interface of stores.
 type Sweeper interface {
 	// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer

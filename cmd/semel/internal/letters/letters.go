@@ -259,7 +259,7 @@ func Again(l driver.Letter) (driver.Message, error) {
 		m.Headers = map[string]string{}
 	}
 	m.SentAt, m.Delay = time.Time{}, 0
-	m.ID = "redrive-" + l.ID // a second failure of the key makes another letter, whose id has its token
+	m.ID = driver.RedriveID(l.ID) // a second failure of the key makes another letter, whose id has its token
 	m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
 	if keyByID(l.Message) != l.Key.Raw || keyByID(m) == l.Key.Raw {
 		return m, nil // the key is made from the content or from headers, which stay as they are

@@ -60,7 +60,8 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// skip says it where it is read without -v too.
+// skip says it on standard error as well, which go test shows of a package that fails or with -v, and a compiled test always.
+// Of a package that passes it shows nothing: .ci/run says by itself that there is no moto_server.
 func skip(t testing.TB, why string) {
 	t.Helper()
 	fmt.Fprintf(os.Stderr, "SKIPPED, NOT PASSED: %s needs moto_server, and %s\n", t.Name(), why)

@@ -121,7 +121,7 @@ type Aside struct {
 // Aside reads what was set aside.
 func (r *Rig) Aside(ctx context.Context) (Aside, error) {
 	out := Aside{Keys: map[string]bool{}}
-	letters, err := r.Queue.Letters(ctx, 0)
+	letters, err := r.letters(ctx)
 	if err != nil {
 		return out, fmt.Errorf("read the letters: %w", err)
 	}
@@ -144,4 +144,16 @@ func (r *Rig) Aside(ctx context.Context) (Aside, error) {
 		out.Keys[p.Key.Raw] = true
 	}
 	return out, nil
+}
+
+// letters reads the letters. Where counts are exact, a look that finds none is spared: SQS shows letters only to who waits
+// for them.
+func (r *Rig) letters(ctx context.Context) ([]driver.Letter, error) {
+	if r.Quiet == 0 {
+		stats, err := r.Queue.Stats(ctx)
+		if err != nil || stats.Letters == 0 {
+			return nil, err
+		}
+	}
+	return r.Queue.Letters(ctx, 0)
 }

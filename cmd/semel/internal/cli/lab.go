@@ -68,6 +68,7 @@ type labRun struct {
 	lab.Options
 	all, fast, slow bool
 	guard           string
+	watch           string // the address of the live view
 }
 
 func (a *app) labRunCommand() *cobra.Command {
@@ -97,14 +98,19 @@ expected, which for most of them means broken without the guard and held with it
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
 		"(default: where the queue is)")
+	watchFlag(f, &o.watch)
 	f.BoolVar(&o.Keep, "keep", false, "keep what the runs made, and their events files")
 	return c
 }
 
 func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
+	names = o.watchAddress(names)
 	chosen, err := o.scenarios(names)
 	if err != nil {
 		return err
+	}
+	if o.watch != "" && len(chosen) > 1 {
+		return output.Usage("--watch: one page for %d scenarios", len(chosen)).WithHint("watch one at a time")
 	}
 	switch o.guard {
 	case "both":
@@ -176,8 +182,12 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 	return out, nil
 }
 
-func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options) (verdict.Verdict, error) {
+func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options, watch string) (verdict.Verdict, error) {
 	o.Repeat = "semel lab run " + s.Name + repeatFlags(o)
+	if watch != "" {
+		o.Repeat += " --watch"
+		return a.labWatch(ctx, s, o, watch)
+	}
 	progress, done := a.progress()
 	defer done()
 	return lab.Run(ctx, s, o, progress)

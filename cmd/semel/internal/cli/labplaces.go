@@ -53,7 +53,7 @@ func (a *app) labPlay(ctx context.Context, o labRun, chosen []plan.Scenario) (al
 		if len(chosen) > 1 {
 			one.Report = "" // one file for all of them, at the end
 		}
-		v, err := a.labOne(ctx, s, one)
+		v, err := a.labOne(ctx, s, one, o.watch)
 		if skipped, err := not.take(a, err, len(chosen) > 1); err != nil {
 			return nil, nil, err
 		} else if skipped {

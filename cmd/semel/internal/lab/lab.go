@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
@@ -30,6 +31,9 @@ type Options struct {
 	Where rig.Where
 	// Keep keeps what the runs made, and their events files; Verdict.Kept names the folder. The fakes keep nothing.
 	Keep bool
+	// Watch makes runs that a person watches and disturbs, all guards at the same time: the load goes on until it is
+	// finished there. Run closes it. Defaults to none.
+	Watch *live.Server
 	// Repeat is the command line that makes the same schedule again; %d is the seed.
 	Repeat string
 	// Command starts a worker process. Defaults to the own binary with the argument HiddenCommand.
@@ -87,6 +91,7 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	}
 	s = s.Slower(site.MinVisibility())
 	v.Story = &verdict.Story{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: site.String()}
+	var stages []play.Stage
 	for _, g := range o.Guards {
 		runDir := filepath.Join(dir, string(g))
 		if err := os.MkdirAll(runDir, 0o700); err != nil {
@@ -99,14 +104,23 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 		if shown := place.Shown(); o.Keep && !site.Ephemeral() {
 			v.KeptIn = append(v.KeptIn, shown.Store, shown.Queue)
 		}
-		p := s.Plan(o.Seed, g)
-		res, err := play.Run(ctx, play.Stage{
-			Scenario: s, Plan: p, Dir: runDir, Place: place, Command: o.Command, Env: o.Env, Progress: progress,
-		})
+		stage := play.Stage{
+			Scenario: s, Plan: s.Plan(o.Seed, g), Dir: runDir, Place: place, Command: o.Command, Env: o.Env, Progress: progress,
+		}
+		if o.Watch != nil {
+			stages = append(stages, stage)
+			continue
+		}
+		res, err := play.Run(ctx, stage)
 		if err != nil {
 			return v, fmt.Errorf("run %s with the guard %s (seed %d): %w", s.Name, g, o.Seed, err)
 		}
-		v.Add(s, p, res)
+		v.Add(s, stage.Plan, res)
+	}
+	if o.Watch != nil {
+		if err := watch(ctx, &v, stages, o.Watch); err != nil {
+			return v, err
+		}
 	}
 	if o.Report != "" {
 		v.Report = o.Report

@@ -31,6 +31,8 @@ type Stage struct {
 	Command, Env []string
 	// Progress gets short lines for a person.
 	Progress func(string)
+	// Live makes it a run that a person watches and disturbs. Defaults to none.
+	Live *Live
 }
 
 // Result is what a run left behind.
@@ -42,6 +44,8 @@ type Result struct {
 	Elapsed time.Duration
 	// Kills counts the processes that ended by SIGKILL.
 	Kills int
+	// Sent are the messages that were sent: those of the plan, but for runs that were watched.
+	Sent []plan.Send
 }
 
 // Run plays a scenario once. It needs a goroutine and an OS thread of its own (see fleet), and leaves no process behind,
@@ -71,6 +75,8 @@ type runner struct {
 	strikes strikes
 	scaler  scaler
 	empty   time.Time // since when the queue looks empty; zero: it does not
+	live    live
+	waiting int64 // that nobody has in hand, at the last look
 }
 
 func (r *runner) path(name string) string { return filepath.Join(r.Dir, name) }
@@ -102,7 +108,9 @@ func (r *runner) run(ctx context.Context) (res Result, err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, r.strikes.end()) }()
-	r.load, r.began = r.Plan.Sends, time.Now()
+	if r.load, r.began = r.Plan.Sends, time.Now(); r.Live != nil {
+		r.load = r.Scenario.Round(r.Plan.Seed, 0)
+	}
 	if err := r.drive(ctx); err != nil {
 		return res, err
 	}
@@ -118,7 +126,7 @@ func (r *runner) spec(n, life int) worker.Spec {
 		Design: r.Scenario.Designs[r.Plan.Guard], Place: r.Place, Dir: r.Dir,
 		Events: r.path(fmt.Sprintf("events-%d-%d.jsonl", n, life)),
 		Seed:   r.Plan.Seed, Worker: n, Life: life, Workers: r.Scenario.Workers,
-		Versions: r.Scenario.Load.Versions > 0, Wire: r.Scenario.Wire, Strikes: r.Plan.Strikes, Grace: grace - 2*time.Second,
+		Live: r.Live != nil, Versions: r.Scenario.Load.Versions > 0, Wire: r.Scenario.Wire, Strikes: r.Plan.Strikes, Grace: grace - 2*time.Second,
 	}
 }
 
@@ -126,7 +134,11 @@ func (r *runner) spec(n, life int) worker.Spec {
 func (r *runner) drive(ctx context.Context) error {
 	clock := time.NewTicker(r.rig.Pace)
 	defer clock.Stop()
-	deadline := time.NewTimer(r.Scenario.Timeout)
+	limit := r.Scenario.Timeout
+	if r.Live != nil {
+		limit += LiveLimit
+	}
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	lastWord := time.Now()
 	for {
@@ -144,6 +156,11 @@ func (r *runner) drive(ctx context.Context) error {
 			return err
 		}
 		r.scaler.look(int(stats.Visible+stats.InFlight), r.sent < len(r.load), r.fleet, r.log, time.Now())
+		if r.waiting = stats.Visible; r.Live != nil {
+			if err := r.watched(ctx, stats, time.Now()); err != nil {
+				return err
+			}
+		}
 		if r.over(stats, time.Now()) && !r.strikes.lasting() && !r.more() {
 			return nil
 		}
@@ -156,9 +173,13 @@ func (r *runner) drive(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-deadline.C:
 			return fmt.Errorf("the queue is not empty after %s: %d visible, %d in flight, %d delayed; %d of %d sent",
-				r.Scenario.Timeout, stats.Visible, stats.InFlight, stats.Delayed, r.sent, len(r.load))
+				limit, stats.Visible, stats.InFlight, stats.Delayed, r.sent, len(r.load))
 		case e := <-r.fleet.exits:
 			if err := r.fleet.gone(e, time.Now()); err != nil {
+				return err
+			}
+		case a := <-r.acts():
+			if err := r.act(a, time.Now()); err != nil {
 				return err
 			}
 		case <-clock.C:
@@ -180,7 +201,7 @@ func (r *runner) over(stats driver.QueueStats, now time.Time) bool {
 
 // more goes over to what is to be sent when everything is done.
 func (r *runner) more() bool {
-	if r.later || len(r.Plan.Later) == 0 {
+	if r.Live != nil || r.later || len(r.Plan.Later) == 0 {
 		return false
 	}
 	r.empty = time.Time{}
@@ -196,7 +217,10 @@ func (r *runner) say(effects int) {
 // send sends the messages that are due by the load's rate.
 func (r *runner) send(ctx context.Context) error {
 	due := len(r.load)
-	if rate := r.Scenario.Load.Rate; rate > 0 {
+	switch rate := r.Scenario.Load.Rate; {
+	case r.Live != nil:
+		due = r.due(r.waiting, time.Now())
+	case rate > 0:
 		due = min(due, 1+int(time.Since(r.began).Seconds()*rate))
 	}
 	if due <= r.sent {
@@ -251,6 +275,6 @@ func (r *runner) gather(ctx context.Context, res Result) (Result, error) {
 	if res.Entries, err = trail.Read(r.Dir); err != nil {
 		return res, err
 	}
-	res.Kills = r.fleet.kills
+	res.Kills, res.Sent = r.fleet.kills, r.load[:r.sent]
 	return res, nil
 }

@@ -15,6 +15,13 @@ import (
 // DownFile is the file in a run's folder that puts the database out of reach while it is there.
 const DownFile = "down"
 
+// The files by which the parent of a watched run speaks to its workers. The worker that takes DropAckFile away loses its
+// next ack; while DeafFile is there, no heartbeat arrives.
+const (
+	DropAckFile = "drop-ack"
+	DeafFile    = "deaf"
+)
+
 // errDown is what every call answers while the database is out of reach.
 var errDown = errors.New("the database is out of reach")
 
@@ -22,6 +29,8 @@ var errDown = errors.New("the database is out of reach")
 type faults struct {
 	wire plan.Wire
 	file string
+	dir  string
+	live bool
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -29,7 +38,9 @@ type faults struct {
 
 func newFaults(s Spec) *faults {
 	life := uint64(s.Worker)<<32 | uint64(s.Life)
-	return &faults{wire: s.Wire, file: filepath.Join(s.Dir, DownFile), rng: rand.New(rand.NewPCG(s.Seed, life))}
+	return &faults{
+		wire: s.Wire, file: filepath.Join(s.Dir, DownFile), dir: s.Dir, live: s.Live, rng: rand.New(rand.NewPCG(s.Seed, life)),
+	}
 }
 
 // down answers errDown while the database is out of reach.
@@ -38,6 +49,19 @@ func (f *faults) down() error {
 		return errDown
 	}
 	return nil
+}
+
+// dropAck tells whether this ack is the one that a person wants to have dropped: of all workers one gets a yes.
+func (f *faults) dropAck() bool { return f.live && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil }
+
+// deaf is the share of the heartbeats that do not arrive.
+func (f *faults) deaf() float64 {
+	if f.live {
+		if _, err := os.Stat(filepath.Join(f.dir, DeafFile)); err == nil {
+			return 1
+		}
+	}
+	return f.wire.FailExtend
 }
 
 // strikes draws whether a fault of this share happens to this call.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
@@ -41,7 +42,11 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 	if err := q.faults.down(); err != nil {
 		return nil, err
 	}
-	lost := losses{q.faults, q.faults.wire.ForgetAck, driver.Applied, q.faults.wire.LoseAck}
+	lost := losses{faults: q.faults, drop: q.faults.wire.ForgetAck, answer: driver.Applied, lose: q.faults.wire.LoseAck}
+	first := slices.IndexFunc(s, func(one driver.Settlement) bool { return one.Action == driver.Ack })
+	if first >= 0 && q.faults.dropAck() {
+		lost.nth = first + 1
+	}
 	outcomes, err := through(lost, s, func(s []driver.Settlement) ([]driver.Outcome, error) {
 		return q.Queue.Settle(ctx, s...)
 	})
@@ -51,10 +56,14 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 			outcome = outcomes[i]
 		}
 		key, id := q.keys.get(one.Receipt)
-		q.log.Add(trail.Entry{
+		e := trail.Entry{
 			Kind: "settled", Key: key, Message: id,
 			Action: one.Action.String(), Outcome: outcome.String(), AfterMS: one.After.Milliseconds(),
-		})
+		}
+		if i+1 == lost.nth {
+			e.Reason = "dropped on its way"
+		}
+		q.log.Add(e)
 		if one.Action != driver.Defer && one.Action != driver.Retry {
 			q.keys.drop(one.Receipt)
 		}
@@ -66,7 +75,7 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 	if err := q.faults.down(); err != nil {
 		return nil, err
 	}
-	outcomes, err := through(losses{faults: q.faults, drop: q.faults.wire.FailExtend}, receipts, func(r []any) ([]driver.Outcome, error) {
+	outcomes, err := through(losses{faults: q.faults, drop: q.faults.deaf()}, receipts, func(r []any) ([]driver.Outcome, error) {
 		return q.Queue.Extend(ctx, visible, r...)
 	})
 	for i, r := range receipts {
@@ -88,6 +97,8 @@ type losses struct {
 	// answer is what the caller hears of a dropped item.
 	answer driver.Outcome
 	lose   float64
+	// nth item is dropped besides, from 1; 0 = none.
+	nth int
 }
 
 // through carries the items of a call to the other side, as far as they arrive. A lost answer is Unknown.
@@ -96,7 +107,7 @@ func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error
 	var pass []T
 	var at []int
 	for i, item := range items {
-		if l.faults.strikes(l.drop) {
+		if i+1 == l.nth || l.faults.strikes(l.drop) {
 			out[i] = l.answer
 			continue
 		}
@@ -141,7 +152,7 @@ func (s *stepStore) Extend(ctx context.Context, lease time.Duration, h ...driver
 	if err := s.faults.down(); err != nil {
 		return nil, err
 	}
-	return through(losses{faults: s.faults, drop: s.faults.wire.FailExtend}, h, func(h []driver.Hold) ([]driver.Outcome, error) {
+	return through(losses{faults: s.faults, drop: s.faults.deaf()}, h, func(h []driver.Hold) ([]driver.Outcome, error) {
 		return s.Store.Extend(ctx, lease, h...)
 	})
 }
@@ -213,7 +224,7 @@ func (s *stepStore) names(w driver.Work) (key, message string) {
 // Joins unwraps the queue: the store knows its own. Where acks get lost on their way, they travel by themselves, as to a
 // queue that is elsewhere.
 func (s *stepStore) Joins(q driver.Queue) bool {
-	if s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
+	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
 	}
 	if w, ok := q.(*stepQueue); ok {

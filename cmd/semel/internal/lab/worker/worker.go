@@ -27,6 +27,8 @@ type Spec struct {
 	Worker  int          `json:"worker"`
 	Life    int          `json:"life"`
 	Workers plan.Workers `json:"workers"`
+	// Live: a person may disturb the run (DropAckFile, DeafFile).
+	Live bool `json:"live,omitempty"`
 	// Versions: the messages of a key replace each other.
 	Versions bool          `json:"versions"`
 	Wire     plan.Wire     `json:"wire"`

@@ -1,0 +1,28 @@
+package verdict
+
+import (
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/driver"
+)
+
+// Standing is how a run stands while it goes on.
+type Standing struct {
+	Duplicated, Regressed int
+	// Lost are the keys that are certainly lost already: those without effect, letter or parked record, less the messages
+	// that are still in the queue. With an empty queue these are all of them.
+	Lost int
+	// Damage is in minor units.
+	Damage int64
+}
+
+// Stand counts how a run stands, by its ledger.
+func Stand(sends []plan.Send, effects []rig.Effect, aside rig.Aside, queue driver.QueueStats) Standing {
+	t := count(sends, effects, aside.Keys)
+	keys := 1 // that a message stands for
+	for _, s := range sends {
+		keys = max(keys, len(s.Keys()))
+	}
+	open := int(queue.Visible+queue.InFlight+queue.Delayed) * keys
+	return Standing{Duplicated: t.Duplicated, Regressed: t.Regressed, Lost: max(0, len(t.Lost)-open), Damage: t.Damage}
+}

@@ -9,7 +9,9 @@ import (
 // CannotError reports a scenario that a place cannot play. It is neither a verdict nor a failure: nothing was tried.
 type CannotError struct{ Scenario, Why string }
 
-func (e *CannotError) Error() string { return fmt.Sprintf("%s cannot be played here: %s", e.Scenario, e.Why) }
+func (e *CannotError) Error() string {
+	return fmt.Sprintf("%s cannot be played here: %s", e.Scenario, e.Why)
+}
 
 // Plays answers a *CannotError when a run with this guard needs what the site does not have.
 func (s *Site) Plays(c plan.Scenario, g plan.Guard) error {

@@ -79,7 +79,7 @@ func work(ctx context.Context, spec Spec) (err error) {
 	defer func() { _ = log.Close() }()
 	r, err := rig.Open(ctx, spec.Place, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
-		return nil //nolint:nilerr // told to stop before it had begun
+		return nil // told to stop before it had begun
 	}
 	if err != nil {
 		return err

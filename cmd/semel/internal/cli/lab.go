@@ -29,8 +29,9 @@ func (a *app) labCommand() *cobra.Command {
 		Long: `Runs scenarios with real worker processes and planned faults. With the guard off it is the consumer that people
 write by hand, with the hole that the scenario is about; with the guard on it is semel. The verdict comes from a ledger
 that knows nothing of semel's records.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Annotations: map[string]string{"settings": "places"},
+		Args:        noArgs,
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(a.labListCommand(), a.labRunCommand(), a.labAttackCommand(), a.labUpCommand(), a.labDownCommand())
 	return c

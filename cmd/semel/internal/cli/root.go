@@ -147,7 +147,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
-		a.demoCommand(), a.labCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
+		a.demoCommand(), a.labCommand(), a.benchCommand(), a.verifyCommand(), a.workCommand(), a.sendCommand(), a.relayCommand(), a.queueCommand(), a.recordsCommand(), a.dlqCommand(), a.migrateCommand(),
 		a.serveCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
@@ -157,6 +157,9 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 // prepare runs before every command: settings from environment and file, then the logger.
 func (a *app) prepare(cmd *cobra.Command) error {
 	src := config.Source{File: a.configFile, Known: allFlags(cmd.Root()), Worker: cmd.Annotations["settings"] == "worker"}
+	for c := cmd; c != nil; c = c.Parent() {
+		src.Places = src.Places || c.Annotations["settings"] == "places"
+	}
 	applied, err := config.Apply(cmd.Flags(), src)
 	if err != nil {
 		return err

@@ -30,6 +30,9 @@ type Source struct {
 	// Worker: the command takes every setting of the worker. Other commands take those that mean the same to all: a
 	// limit of deliveries is not a limit of lines.
 	Worker bool
+	// Places: the command makes queues and records of its own in the places that its flags name. What a worker is set up with
+	// is not meant for it, and keeps out.
+	Places bool
 }
 
 // shared are the settings of the worker that other commands take from environment and file, too.
@@ -40,6 +43,9 @@ const Own = "semel_own"
 
 // takes reports whether the command takes a flag's value from environment and file.
 func (s Source) takes(name string) bool {
+	if s.Places {
+		return !slices.Contains(Keys(), name)
+	}
 	return s.Worker || slices.Contains(shared, name) || !slices.Contains(Keys(), name)
 }
 

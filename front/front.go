@@ -1,0 +1,285 @@
+package front
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// The defaults of [Options].
+const (
+	DefaultMaxAge = time.Minute
+	DefaultBytes  = 32 << 20
+)
+
+// Options say how much a front keeps, for how long, and whom it answers.
+type Options struct {
+	// Size is the most entries. 0 or less turns the front off.
+	Size int
+	// Bytes is the most memory, about: keys, results and what an entry costs by itself. Defaults to DefaultBytes.
+	Bytes int64
+	// MaxAge is for how long an answer of the store may be given again, counted from before the call that got it; a hit does
+	// not renew it. Defaults to DefaultMaxAge: a copy of a message whose ack was lost comes back after its visibility.
+	MaxAge time.Duration
+	// Strangers also answers deliveries whose ids the front has not seen: what producers send twice. See the law in the
+	// package's documentation for what that gives up.
+	Strangers bool
+	// Now is the clock; a monotonic one. Defaults to time.Now.
+	Now func() time.Time
+}
+
+// New puts a front before a store. What it returns has the optional interfaces of package driver that store has; a
+// RecordScanner only with a RecordInspector, and an AuditLog only with an Operator. It is a [driver.Cached], too, and a
+// [driver.Meter] and a [driver.Sweeper], which have nothing to count and to do where store has none. With Options.Size 0 it
+// is store itself.
+func New(store driver.Store, o Options) driver.Store {
+	if o.Size <= 0 {
+		return store
+	}
+	if o.Bytes <= 0 {
+		o.Bytes = DefaultBytes
+	}
+	if o.MaxAge <= 0 {
+		o.MaxAge = DefaultMaxAge
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &cache{
+		store: store, o: o, seed: rand.Uint64(), p: newPolicy(o.Size, o.Bytes), runs: map[driver.Key]run{},
+		mostRuns: max(o.Size, 1024),
+	}
+	c.meter, _ = store.(driver.Meter)
+	c.sweeper, _ = store.(driver.Sweeper)
+	return compose(c)
+}
+
+// cache is the front of a plain store.
+type cache struct {
+	store driver.Store
+	// The optional sides that a front always has; nil where the store has none.
+	meter   driver.Meter
+	sweeper driver.Sweeper
+	o       Options
+	seed    uint64
+
+	mu           sync.Mutex
+	p            *policy
+	runs         map[driver.Key]run // attempts that this process was granted and has not ended
+	order        []started          // the same, the oldest first; may name some that ended
+	mostRuns     int
+	down         bool   // the latest call of the store failed: it is asked until one succeeds
+	acts         uint64 // operators' acts and purges so far: an answer that was under way meanwhile is not kept
+	hits, misses int64
+}
+
+// CacheStats tells what the front holds and did.
+func (c *cache) CacheStats() driver.CacheStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return driver.CacheStats{
+		Entries: len(c.p.nodes), Size: c.o.Size, Bytes: c.p.bytes, Hits: c.hits, Misses: c.misses,
+	}
+}
+
+// Features are the store's.
+func (c *cache) Features() driver.StoreFeatures { return c.store.Features() }
+
+// Unwrap is the store behind the front.
+func (c *cache) Unwrap() driver.Store { return c.store }
+
+// Consumed is what the store behind consumed: hits cost nothing.
+func (c *cache) Consumed() driver.Units {
+	if c.meter == nil {
+		return driver.Units{}
+	}
+	return c.meter.Consumed()
+}
+
+// Claim answers what the front may answer, and asks the store for the rest, in one call. It blocks and fails as the store
+// does; when the store fails nothing is answered.
+func (c *cache) Claim(ctx context.Context, claims ...driver.Claim) ([]driver.Grant, error) {
+	out, rest, a := c.lookup(claims)
+	if out != nil && len(rest) == 0 {
+		return out, nil
+	}
+	asked := claims
+	if out != nil {
+		asked = pick(claims, rest)
+	}
+	grants, err := c.store.Claim(ctx, asked...)
+	c.claimed(a, asked, grants, err)
+	if err != nil || out == nil {
+		return grants, err
+	}
+	return merge(out, rest, grants), nil
+}
+
+// pick takes the items at the places.
+func pick(claims []driver.Claim, places []int) []driver.Claim {
+	some := make([]driver.Claim, len(places))
+	for i, at := range places {
+		some[i] = claims[at]
+	}
+	return some
+}
+
+// merge puts the store's grants to the front's. A short answer stays one: whoever asked has to see it.
+func merge(out []driver.Grant, places []int, grants []driver.Grant) []driver.Grant {
+	if len(grants) != len(places) {
+		return grants
+	}
+	for i, at := range places {
+		out[at] = grants[i]
+	}
+	return out
+}
+
+// Extend is the store's.
+func (c *cache) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	out, err := c.store.Extend(ctx, lease, h...)
+	c.asked(err)
+	return out, err
+}
+
+// Finish is the store's. Completions that it answers Applied are kept.
+func (c *cache) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	a := c.begin()
+	out, err := c.store.Finish(ctx, f...)
+	c.asked(err)
+	if err == nil && len(out) == len(f) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i := range f {
+			c.finished(a, &f[i], out[i])
+		}
+	}
+	return out, err
+}
+
+// committer is the front of a store with mode A2.
+type committer struct {
+	*cache
+	inner driver.Committer
+}
+
+// Offers is the store's.
+func (c *committer) Offers(effects any) bool { return c.inner.Offers(effects) }
+
+// Joins is the store's.
+func (c *committer) Joins(q driver.Queue) bool { return c.inner.Joins(q) }
+
+// Commit is the store's. Completions that it answers Applied are kept.
+func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	a := c.begin()
+	out, err := c.inner.Commit(ctx, w...)
+	c.asked(err)
+	if err == nil && len(out) == len(w) {
+		c.worked(a, w, func(i int) driver.Outcome { return out[i] })
+	}
+	return out, err
+}
+
+// transactor is the front of a store with modes B and C.
+type transactor struct {
+	*committer
+	inner driver.Transactor
+}
+
+// OffersTx is the store's.
+func (c *transactor) OffersTx(handle any) bool { return c.inner.OffersTx(handle) }
+
+// Begin answers what the front may answer; the transaction holds the rest. When nothing is left there is none.
+func (c *transactor) Begin(ctx context.Context, claims ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	out, rest, a := c.lookup(claims)
+	if out != nil && len(rest) == 0 {
+		return nil, out, nil
+	}
+	asked := claims
+	if out != nil {
+		asked = pick(claims, rest)
+	}
+	tx, grants, err := c.inner.Begin(ctx, asked...)
+	c.claimed(a, asked, grants, err)
+	if tx != nil {
+		tx = &frontTx{Tx: tx, c: c.cache}
+	}
+	if err != nil || out == nil {
+		return tx, grants, err
+	}
+	return tx, merge(out, rest, grants), nil
+}
+
+// frontTx is an open transaction of the store.
+type frontTx struct {
+	driver.Tx
+	c *cache
+}
+
+// Transient is the transaction's, where it can tell.
+func (t *frontTx) Transient(err error) bool {
+	x, ok := t.Tx.(driver.TxClassifier)
+	return ok && x.Transient(err)
+}
+
+// Commit is the transaction's. What it certainly committed is kept.
+func (t *frontTx) Commit(ctx context.Context, w ...driver.Work) error {
+	a := t.c.begin()
+	err := t.Tx.Commit(ctx, w...)
+	t.c.asked(err)
+	if err == nil {
+		t.c.worked(a, w, func(int) driver.Outcome { return driver.Applied })
+	}
+	return err
+}
+
+// operator does what persons do to records, and forgets the key.
+type operator struct {
+	driver.Operator
+	c *cache
+}
+
+// Operate is the store's. Whatever it answers, the key is asked for again: by the front, and by answers under way.
+func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+	defer func() {
+		o.c.mu.Lock()
+		defer o.c.mu.Unlock()
+		o.c.acts++
+		delete(o.c.runs, op.Key)
+		o.c.forget(op.Key)
+	}()
+	return o.Operator.Operate(ctx, op)
+}
+
+// Sweep is the store's; where that has none there is nothing to do. When it purged anything, entries go whose retention
+// nobody told the front.
+func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int) (swept driver.Swept, more bool, err error) {
+	if c.sweeper == nil {
+		return swept, false, nil
+	}
+	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit)
+	if swept.Purged > 0 || err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.acts++
+		for _, n := range c.p.nodes {
+			if !n.retained {
+				c.p.remove(n)
+			}
+		}
+	}
+	return swept, more, err
+}
+
+// knows tells whether the front has seen a delivery end at this entry, and what the store said of it then.
+func (e *entry) knows(id string) (redelivery, ok bool) {
+	i := slices.IndexFunc(e.deliveries, func(d delivery) bool { return d.id == id })
+	if i < 0 {
+		return false, false
+	}
+	return e.deliveries[i].redelivery, true
+}

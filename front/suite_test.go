@@ -1,0 +1,85 @@
+package front_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
+)
+
+// clock is a clock that moves when it is told to; the store's and the front's.
+type clock struct {
+	at atomic.Int64
+	db *memory.DB
+}
+
+func (c *clock) now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
+
+func (c *clock) advance(d time.Duration) {
+	c.at.Add(int64(d))
+	c.db.Wake()
+}
+
+func openDB() (*memory.DB, *clock) {
+	c := &clock{}
+	c.at.Store(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).UnixNano())
+	c.db = memory.Open(memory.WithClock(c.now))
+	return c.db, c
+}
+
+func ledger(store *memory.Store) *semeltest.Ledger {
+	return &semeltest.Ledger{
+		Buffer: func(c driver.Committer) any {
+			var e *memory.Effects
+			c.Offers(&e)
+			return e
+		},
+		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
+		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
+		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
+			var x *memory.Tx
+			tx.As(&x)
+			return x.Append("ledger", id)
+		},
+		Count: func(_ context.Context, id string) (n int, err error) {
+			for _, r := range store.Tables().Rows("ledger") {
+				if r.Value == id {
+					n++
+				}
+			}
+			return n, nil
+		},
+	}
+}
+
+// TestStoreSuite runs the conformance suite over a front: not one field of an answer differs from the decision table's.
+// The largest one keeps everything the suite does for a year; the clock is the store's own, and steps back where it does.
+func TestStoreSuite(t *testing.T) {
+	for name, o := range map[string]front.Options{
+		"size 1":    {Size: 1},
+		"size 1000": {Size: 1000},
+		"for years": {Size: 1 << 20, MaxAge: 10 * 365 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var hits atomic.Int64
+			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+				db, clock := openDB()
+				o.Now = clock.now
+				s := front.New(db.Store(), o)
+				t.Cleanup(func() { hits.Add(s.(driver.Cached).CacheStats().Hits) })
+				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+			})
+			t.Cleanup(func() {
+				t.Logf("%d hits", hits.Load())
+				if o.Size > 1 && hits.Load() < 100 {
+					t.Errorf("%d hits: the suite hardly saw the front answer", hits.Load())
+				}
+			})
+		})
+	}
+}

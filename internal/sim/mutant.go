@@ -44,6 +44,11 @@ const (
 	mutGapForgotten
 	mutRedriveBlind
 	mutTwinAcked
+	mutFrontFailed
+	mutFrontUnknown
+	mutFrontForever
+	mutFrontPayload
+	mutFrontVersion
 	mutants
 )
 
@@ -82,6 +87,11 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutGapForgotten:       {"late arrival inside a skipped gap treated as stale", "I1"},
 	mutRedriveBlind:       {"redrive drops the letter of another version", "I1"},
 	mutTwinAcked:          {"another version taken for a duplicate", "I1"},
+	mutFrontFailed:        {"front keeps failed records", "I1 I11"},
+	mutFrontUnknown:       {"front filled by an unanswered complete", "I1 I11"},
+	mutFrontForever:       {"front outlives the record's retention", "I1 I11"},
+	mutFrontPayload:       {"front answers another payload", "I1 I11"},
+	mutFrontVersion:       {"front answers another version", "I1 I11"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -187,7 +197,9 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 }
 
 // versioned reports that a mutant needs keys with versions.
-func (m mutant) versioned() bool { return m >= mutOlderTakesOver && m <= mutTwinAcked }
+func (m mutant) versioned() bool {
+	return m >= mutOlderTakesOver && m <= mutTwinAcked || m == mutFrontVersion
+}
 
 // breaks reports that an invariant is one of those that a mutant must violate.
 func (m mutant) breaks(invariant string) bool {

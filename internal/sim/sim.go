@@ -259,4 +259,5 @@ func (s *Stats) add(o *Stats) {
 	s.Outages += o.Outages
 	s.Letters += o.Letters
 	s.Operations += o.Operations
+	s.Hits += o.Hits
 }

@@ -164,29 +164,32 @@ func (s *store) claimAll(w *world, r *request) {
 	w.claimer = r.worker
 	for i := range r.claims {
 		c := &r.claims[i]
-		u := w.doubt(r)
-		if u == 1 {
-			r.grants = append(r.grants, driver.Grant{Err: errTimeout})
-			continue
-		}
-		var g driver.Grant
-		if s.heldBy(w, c.Key.Raw) {
-			g = s.busyHeld(w, c)
-		} else {
-			g = s.claim(w, c)
-		}
+		g := w.claimAt(r, c, func() driver.Grant { return s.claimOne(w, r, c) })
 		if w.vio != nil {
 			return
 		}
-		if w.tr != nil {
-			w.tr.add(w, w.business(w.row(c.Key.Raw)), "store: claim %s by worker %d, nonce %x: %v, token %d, attempt %d, takeovers %d, unknown %v, wait %v%s",
-				c.Key.Raw, r.worker, c.Nonce[0], g.Verdict, g.Hold.Token, g.Attempt, g.Takeovers, g.Unknown, g.Wait, lateMark(r))
-		}
-		if u == 2 {
-			g = driver.Grant{Err: errTimeout}
-		}
 		r.grants = append(r.grants, g)
 	}
+}
+
+func (s *store) claimOne(w *world, r *request, c *driver.Claim) (g driver.Grant) {
+	u := w.doubt(r)
+	switch {
+	case u == 1:
+		return driver.Grant{Err: errTimeout}
+	case s.heldBy(w, c.Key.Raw):
+		g = s.busyHeld(w, c)
+	default:
+		g = s.claim(w, c)
+	}
+	if w.tr != nil && w.vio == nil {
+		w.tr.add(w, w.business(w.row(c.Key.Raw)), "store: claim %s by worker %d, nonce %x: %v, token %d, attempt %d, takeovers %d, unknown %v, wait %v%s",
+			c.Key.Raw, r.worker, c.Nonce[0], g.Verdict, g.Hold.Token, g.Attempt, g.Takeovers, g.Unknown, g.Wait, lateMark(r))
+	}
+	if u == 2 {
+		g = driver.Grant{Err: errTimeout}
+	}
+	return g
 }
 
 func lateMark(r *request) string {
@@ -250,6 +253,7 @@ func (s *store) finishAll(w *world, r *request) {
 		f := &r.works[i].Finish
 		u := w.doubt(r)
 		if u == 1 {
+			w.finishedAt(r, f, driver.Unknown)
 			r.outcomes = append(r.outcomes, driver.Unknown)
 			continue
 		}
@@ -268,6 +272,7 @@ func (s *store) finishAll(w *world, r *request) {
 		if u == 2 {
 			o = driver.Unknown
 		}
+		w.finishedAt(r, f, o)
 		r.outcomes = append(r.outcomes, o)
 	}
 }
@@ -297,6 +302,7 @@ func (s *store) commit(w *world, r *request) {
 		if w.tr != nil {
 			w.tr.add(w, w.business(row), "store: commit %v %s token %d (%v, %s): %v%s", f.Final, f.Hold.Key.Raw, f.Hold.Token, f.Ran, f.Reason, o, lateMark(r))
 		}
+		w.finishedAt(r, f, o)
 		r.outcomes = append(r.outcomes, o)
 		if !changed {
 			continue

@@ -20,8 +20,11 @@ type worker struct {
 	deployed     bool
 	running      int
 	actions      []machine.Action
-	shut         bool    // its breaker is open
-	open         [2]int  // the transaction of each lane; -1 = none
+	shut         bool         // its breaker is open
+	open         [2]int       // the transaction of each lane; -1 = none
+	front        driver.Store // nil: this seed has none
+	shop         *shop        // behind it
+	shopOf       shop
 	halving      [2]bool // the lane's latest batch failed, and nobody knows by whom
 }
 
@@ -85,6 +88,7 @@ func (k *worker) boot() {
 	k.bootAt = w.now - time.Second
 	k.stalledUntil, k.wakeAt, k.running, k.shut = 0, 0, 0, false
 	k.open, k.halving = [2]int{-1, -1}, [2]bool{}
+	k.openFront()
 	cfg := w.sc.cfg
 	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
 	if k.deployed {

@@ -52,6 +52,8 @@ type world struct {
 type Stats struct {
 	Messages, Deliveries, Events, Runs, Effects, Crashes, Stalls, Drains, Lost, Late, Takeovers, Letters int64
 	Operations                                                                                           int64
+	// Hits counts claims that workers' fronts answered.
+	Hits int64
 	// Outages counts breakers that opened.
 	Outages int64
 }

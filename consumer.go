@@ -25,7 +25,8 @@ type Consumer struct {
 	// committer, transactor and tx are the optional sides of store and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
-	meter      driver.Meter // nil unless the store is paid by use
+	meter      driver.Meter  // nil unless the store is paid by use
+	cached     driver.Cached // nil unless the store has a front
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -51,6 +52,7 @@ func New(cfg Config) (*Consumer, error) {
 			"come for ever", c.queue.Name), "use one that does, or give it a place for letters (an SQS queue: a dead-letter queue)"}
 	}
 	c.meter, _ = cfg.Store.(driver.Meter)
+	c.cached, _ = cfg.Store.(driver.Cached)
 	c.committer, _ = cfg.Store.(driver.Committer)
 	c.transactor, _ = cfg.Store.(driver.Transactor)
 	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
@@ -174,6 +176,7 @@ type runner struct {
 	arrivals []machine.Arrival // of the latest receive
 	first    driver.Units      // of the store's meter when this run began
 	metered  driver.Units      // when it was read last
+	hits     int64             // of the store's front when this run began
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -188,6 +191,9 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	if c.meter != nil {
 		r.first = c.meter.Consumed()
 		r.metered = r.first
+	}
+	if c.cached != nil {
+		r.hits = c.cached.CacheStats().Hits
 	}
 	return r
 }
@@ -290,6 +296,10 @@ func (r *runner) publish() {
 		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
 	r.meterStore(&s)
+	if r.cached != nil {
+		st := r.cached.CacheStats()
+		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
+	}
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()

@@ -160,4 +160,7 @@ type Summary struct {
 	StoreCalls int64   `json:"store_calls,omitempty"`
 	ReadUnits  float64 `json:"read_units,omitempty"`
 	WriteUnits float64 `json:"write_units,omitempty"`
+	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
+	CacheHits    int64 `json:"cache_hits,omitempty"`
+	CacheEntries int64 `json:"cache_entries,omitempty"`
 }

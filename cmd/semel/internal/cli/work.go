@@ -18,6 +18,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/front"
 )
 
 func (a *app) workCommand() *cobra.Command {
@@ -71,6 +72,8 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	if err != nil {
 		return err
 	}
+	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
+	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
 		if _, ok := queue.(driver.QueueInspector); !ok {
 			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
@@ -327,6 +330,9 @@ func (s *shift) report(sum semel.Summary) error {
 		also := ""
 		if lent > 0 {
 			also = fmt.Sprintf("keys lent %d, ", lent)
+		}
+		if sum.CacheHits > 0 {
+			also += fmt.Sprintf("cache hits %d, ", sum.CacheHits)
 		}
 		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, stale %d, retried %d, dead %d, uncertain %d, dropped %d, "+
 			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, %sin %s\n",

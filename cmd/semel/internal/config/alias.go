@@ -55,6 +55,7 @@ func Aliases() []Alias {
 		{Var: "SQS_BATCH_SIZE", Setting: "batch", Convert: batchOfTen},
 		{Var: "SQS_VISIBILITY_TIMEOUT", Setting: "visibility", Convert: seconds},
 		{Var: "MESSAGE_LIMIT", Setting: "limit", Convert: wholeNumber},
+		{Var: "IDEMPOTENCY_CACHE_SIZE", Setting: "cache-size", Convert: wholeNumber},
 		{Var: "IDLE_TIMEOUT_SECONDS", Setting: "idle-timeout", Convert: seconds},
 	}, append(knobs(), Alias{Var: "LOG_LEVEL", Setting: "log-level", Convert: logLevel, Common: true})...)
 }

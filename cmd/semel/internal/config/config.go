@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
+	"github.com/semel-dev/semel/front"
 )
 
 // Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
@@ -58,6 +59,9 @@ type Work struct {
 	GroupConcurrency int    `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
 	GroupRate        Rate   `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
 
+	CacheSize   int      `conf:"cache-size" yaml:"cache-size" help:"answer duplicates of so many completed keys from memory (0: ask the store each time)"`
+	CacheMaxAge Duration `conf:"cache-max-age" yaml:"cache-max-age" help:"for how long an answer of the store may be given again"`
+
 	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
 	UntilEmpty  bool     `conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
 	Limit       int      `conf:"limit" yaml:"limit" help:"stop after so many deliveries (0: no limit)"`
@@ -79,6 +83,7 @@ func Default() Work {
 		Breaker:     1,
 		BreakerOpen: Range{Duration(semel.DefaultBreakerOpenMin), Duration(semel.DefaultBreakerOpenMax)},
 		GroupBy:     "group",
+		CacheMaxAge: Duration(front.DefaultMaxAge),
 		Retention:   Duration(semel.DefaultRetention), ResultMax: Size(semel.DefaultResultMax),
 	}
 }

@@ -70,6 +70,7 @@ type labRun struct {
 	all, fast, slow bool
 	guard           string
 	watch           string // the address of the live view
+	size            labSize
 }
 
 func (a *app) labRunCommand() *cobra.Command {
@@ -100,6 +101,7 @@ expected, which for most of them means broken without the guard and held with it
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
 		"(default: where the queue is)")
 	watchFlag(f, &o.watch)
+	o.size.bind(f)
 	f.BoolVar(&o.Keep, "keep", false, "keep what the runs made, and their events files")
 	return c
 }
@@ -108,6 +110,9 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	names = o.watchAddress(names)
 	chosen, err := o.scenarios(names)
 	if err != nil {
+		return err
+	}
+	if chosen, err = o.size.apply(a, chosen); err != nil {
 		return err
 	}
 	if o.watch != "" && len(chosen) > 1 {
@@ -183,15 +188,15 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 	return out, nil
 }
 
-func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options, watch string) (verdict.Verdict, error) {
-	o.Repeat = "semel lab run " + s.Name + repeatFlags(o)
+func (a *app) labOne(ctx context.Context, s plan.Scenario, o lab.Options, watch string, i, n int) (verdict.Verdict, error) {
+	o.Repeat = "semel lab run " + s.Name + sizeFlags(s) + repeatFlags(o)
 	if watch != "" {
 		o.Repeat += " --watch"
 		return a.labWatch(ctx, s, o, watch)
 	}
 	progress, done := a.progress()
 	defer done()
-	return lab.Run(ctx, s, o, progress)
+	return lab.Run(ctx, s, o, nth(i, n, a.width(), s.Name, progress))
 }
 
 // repeatFlags are the flags that make the same schedule again.
@@ -239,7 +244,7 @@ func (o labRun) repeat(names []string) string {
 			cmd += " --" + flag
 		}
 	}
-	return cmd + repeatFlags(o.Options)
+	return cmd + o.size.flagsAgain() + repeatFlags(o.Options)
 }
 
 func (a *app) labPrint(all []verdict.Verdict, not unplayed, o labRun, took time.Duration) error {

@@ -48,12 +48,12 @@ func (u unplayed) count() string {
 
 // labPlay plays scenarios, one after the other, and prints each of several as soon as it is over.
 func (a *app) labPlay(ctx context.Context, o labRun, chosen []plan.Scenario) (all []verdict.Verdict, not unplayed, err error) {
-	for _, s := range chosen {
+	for i, s := range chosen {
 		one := o.Options
 		if len(chosen) > 1 {
 			one.Report = "" // one file for all of them, at the end
 		}
-		v, err := a.labOne(ctx, s, one, o.watch)
+		v, err := a.labOne(ctx, s, one, o.watch, i, len(chosen))
 		if skipped, err := not.take(a, err, len(chosen) > 1); err != nil {
 			return nil, nil, err
 		} else if skipped {

@@ -97,6 +97,9 @@ func (a *app) labAttack(ctx context.Context, f attackFlags, args []string) error
 			return []any{i.Name, i.Title, i.Did}
 		})
 	}
+	if len(args) == 0 && f.exec+f.http+f.url == "" {
+		args = a.applied.Command // of --config
+	}
 	o, err := f.options(args)
 	if err != nil {
 		return err
@@ -172,6 +175,9 @@ func (f attackFlags) options(args []string) (o attack.Options, err error) {
 
 func (f attackFlags) check() error {
 	switch url := open.IsURL(f.effects); {
+	case f.effects == "sql":
+		return output.Usage("--effects is a journal here; handlers whose SQL semel commits need no attack").
+			WithHint("a file of that name is --effects ./sql")
 	case url && f.query == "":
 		return output.Usage("--effects %s needs --query", open.Redact(f.effects)).
 			WithHint(`--query "SELECT order_id AS key FROM charges"`)

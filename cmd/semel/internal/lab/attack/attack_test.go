@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/attack"
 )
@@ -147,14 +148,16 @@ func show(t *testing.T, rep attack.Report) {
 // TestGoodHandlerHolds is the handler that does what docs/worker.md says: no attack breaks it.
 func TestGoodHandlerHolds(t *testing.T) {
 	t.Parallel()
-	rep, got := run(t, attack.Options{Argv: handler(t, "good")})
+	const patience = time.Minute
+	rep, got := run(t, attack.Options{Argv: handler(t, "good"), Timeout: patience})
 	if len(got) != len(attack.List()) || rep.Held != len(got) || !rep.OK() {
 		t.Errorf("%d of %d attacks held, verdict %s", rep.Held, len(got), rep.Verdict)
 		show(t, rep)
 	}
 	// The kills were real: there was a second run, and where the effect was there already, the service was asked again.
 	for name, repeats := range map[string]int{"kill-before": 0, "kill-middle": 0, "kill-after": 1, "worker-killed": 1, "two-at-once": 1} {
-		if a := result(t, rep, name); a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 {
+		a := result(t, rep, name)
+		if a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 || a.ElapsedMS > patience.Milliseconds() {
 			t.Errorf("%s: %+v", name, a)
 		}
 	}
@@ -270,6 +273,15 @@ func TestEndpoints(t *testing.T) {
 		if !rep.OK() || got["kill-middle"] != skipped || rep.Held != len(attack.List())-2 {
 			show(t, rep)
 			t.Error("verdict")
+		}
+	})
+	t.Run("keyed, guard off", func(t *testing.T) {
+		t.Parallel()
+		url, ready := endpoint(t, true)
+		rep, got := run(t, attack.Options{HTTP: url, Ready: ready, Guards: []string{"off"}, Only: []string{"redelivery"}})
+		if got["off normal"] != held || got["off redelivery"] != doubled {
+			show(t, rep)
+			t.Error("there is nobody who could give a key")
 		}
 	})
 	t.Run("bare", func(t *testing.T) {

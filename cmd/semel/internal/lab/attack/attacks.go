@@ -75,13 +75,13 @@ var attacks = []attack{
 		faulty: true, did: "SIGKILL to the handler's process group when its request was under way and not applied",
 	},
 	{
-		name: "kill-anytime", title: "the handler is killed at any moment", script: killAnytime, keys: 3, program: true,
-		did: "SIGKILL to the process groups of three runs, each at a moment that the seed drew",
-	},
-	{
 		name: "kill-after", title: "the handler is killed right after its effect", script: killAfter, stops: true, each: true, faulty: true,
 		did:      "SIGKILL to the handler's process group right after its effect, before it heard of it",
 		endpoint: words{"the handler's answer is lost", "the connection broke when the handler had answered"},
+	},
+	{
+		name: "kill-anytime", title: "the handler is killed at any moment", script: killAnytime, keys: 3, program: true,
+		did: "SIGKILL to the process groups of three runs, each at a moment that the seed drew",
 	},
 	{
 		name: "worker-killed", title: "the worker is killed after the effect", script: workerKilled, takeover: true, stops: true, faulty: true,

@@ -1,13 +1,14 @@
 package attack
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // process is one worker process of a scene.
@@ -15,7 +16,7 @@ type process struct {
 	cmd    *exec.Cmd
 	frozen bool
 	done   chan struct{}
-	state  *os.ProcessState
+	ended  int // exit status, when done
 	errs   tail
 }
 
@@ -34,7 +35,7 @@ func (r *runner) start(args []string) (*process, error) {
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait()
-		p.state = p.cmd.ProcessState
+		p.ended = p.cmd.ProcessState.ExitCode()
 	}()
 	return p, nil
 }
@@ -52,6 +53,14 @@ func (r *runner) environ() []string {
 
 // markVariable names the attack that a process belongs to: whatever a handler leaves behind is found by it.
 const markVariable = "ATTACK_RUN"
+
+// class is that of a worker's exit status.
+func (p *process) class() output.Code {
+	if p.ended == output.CodeUsage.Exit() {
+		return output.CodeUsage
+	}
+	return output.CodeFailed
+}
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
@@ -102,8 +111,15 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// lastLine is the last error that a worker printed: its own, in front of the advice.
+func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.b))
+	said := "without a word"
+	for line := range strings.Lines(string(t.b)) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "semel: "); ok {
+			said = text
+		}
+	}
+	return said
 }

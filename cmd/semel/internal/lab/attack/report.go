@@ -244,7 +244,14 @@ func (a Result) seen() string {
 		out += fmt.Sprintf(", %s answered as such", count(a.Repeats, "repeat", "repeats"))
 	}
 	if len(a.Exits) > 0 {
-		out += ", statuses " + strings.Trim(fmt.Sprint(a.Exits), "[]")
+		out += ", ended"
+		for _, code := range a.Exits {
+			if code < 0 {
+				out += " cut-off"
+			} else {
+				out += fmt.Sprintf(" %d", code)
+			}
+		}
 	}
 	return out
 }

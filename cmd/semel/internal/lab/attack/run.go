@@ -237,8 +237,11 @@ func (r *runner) one(ctx context.Context, a attack, guard string, n int) (res Re
 	return res, nil
 }
 
-// cannotRun is an error of usage when the handler could not even be started.
+// cannotRun is an error when the handler, or its worker, could not even be started.
 func (s *scene) cannotRun(o *observed) error {
+	if p := s.procs[0]; o.runs == 0 && p.ended != 0 {
+		return &output.Error{Code: p.class(), Err: fmt.Errorf("the worker ended at once: %s", p.errs.lastLine())}
+	}
 	for _, e := range o.exits {
 		if e.code == 126 || e.code == 127 {
 			return output.Usage("the handler cannot be run: %s", e.text).WithHint("check the command, its path and its permissions")

@@ -33,7 +33,7 @@ that knows nothing of semel's records.`,
 		Args:        noArgs,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(a.labListCommand(), a.labRunCommand(), a.labAttackCommand(), a.labUpCommand(), a.labDownCommand())
+	c.AddCommand(a.labListCommand(), a.labRunCommand(), a.labAttackCommand(), a.labUpCommand(), a.labDownCommand(), a.labValidateCommand())
 	return c
 }
 

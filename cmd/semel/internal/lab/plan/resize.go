@@ -122,6 +122,9 @@ func (s Scenario) follow(f Figure, next Scenario) (Figure, bool) {
 	}
 	was, is := s.counts(), next.counts()
 	i := slices.Index(was, f.Min)
+	if i < 0 && slices.ContainsFunc(s.Faults, func(k Fault) bool { return k.Count == f.Min }) {
+		return f, true // one for each fault
+	}
 	if i < 0 || f.Max != -1 && f.Max != f.Min {
 		return f, false
 	}
@@ -140,7 +143,7 @@ func (s Scenario) counts() []int {
 		each = 2
 	}
 	return []int{
-		(l.Orders - l.Poison) * each, l.Orders, l.Retries, l.Again, l.Poison, l.FailOnce, l.Orders * (l.PerKey - 1),
+		(l.Orders - l.Poison) * each, l.Orders, l.Orders + 1, l.Retries, l.Again, l.Poison, l.FailOnce, l.Orders * (l.PerKey - 1),
 		l.Orders * (l.Items - l.BadItems),
 	}
 }

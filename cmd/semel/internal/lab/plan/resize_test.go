@@ -13,7 +13,9 @@ func thirty() Scenario {
 		Expect: map[Guard]Expect{GuardOn: {Verdict: Held, Figures: []Figure{
 			Exactly("effects", 27), AtLeast("replayed", 6), Exactly("dead", 3), Exactly("lost", 0), AtLeast("executed", 30),
 			AtLeast("kills", 3), AtLeast("duplicated", 17), Exactly("standing", 4),
+			AtLeast("lost", 2), AtLeast("delivered", 31),
 		}}},
+		Faults: []Fault{{Do: Kill, Step: AfterEffect, Count: 2}},
 	}
 }
 
@@ -28,7 +30,7 @@ func TestS3_52_SizesFollow(t *testing.T) {
 	}
 	want := []Figure{
 		Exactly("effects", 9), AtLeast("replayed", 2), Exactly("dead", 1), Exactly("lost", 0), AtLeast("executed", 10),
-		AtLeast("kills", 3), Exactly("standing", 4),
+		AtLeast("kills", 3), Exactly("standing", 4), AtLeast("lost", 2), AtLeast("delivered", 11),
 	}
 	if f := got.Expect[GuardOn].Figures; !slices.Equal(f, want) {
 		t.Errorf("figures\n%v, want\n%v", f, want)

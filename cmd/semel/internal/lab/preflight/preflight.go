@@ -1,0 +1,231 @@
+// Package preflight finds out whether scenarios can be played here: it tries what they need, in the way in which they
+// need it, and takes away what it made.
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+)
+
+// Options say what is tried.
+type Options struct {
+	// Where is where scenarios are to be played.
+	Where rig.Where
+	// Command starts a worker process: the own program with the hidden command of the lab. Env is added to its environment.
+	Command, Env []string
+	// Progress gets short lines for a person. nil = none.
+	Progress func(string)
+}
+
+// Line is one thing that was tried.
+type Line struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	// Hint is how to mend it.
+	Hint string `json:"hint,omitempty"`
+}
+
+// The names of what is tried, in their order.
+const (
+	Folder   = "folder"
+	Loopback = "loopback"
+	Place    = "place"
+	Worker   = "worker"
+	Signals  = "signals"
+)
+
+// Run tries everything, and answers a line for each. What cannot be tried because of what failed before says so. The error
+// is that of ctx, or of usage.
+func Run(ctx context.Context, o Options) ([]Line, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if err := o.Where.Check(); err != nil {
+		return nil, err
+	}
+	c := &checks{Options: o}
+	defer func() { _ = os.RemoveAll(c.dir) }()
+	c.try(ctx, Folder, c.folder)
+	c.try(ctx, Loopback, c.loopback)
+	c.try(ctx, Place, c.place, Folder)
+	c.try(ctx, Worker, c.worker, Folder, Place)
+	c.try(ctx, Signals, c.signals, Folder, Place, Worker)
+	return c.lines, context.Cause(ctx)
+}
+
+type checks struct {
+	Options
+	dir   string
+	lines []Line
+}
+
+// try carries out one check, unless one that it needs failed.
+func (c *checks) try(ctx context.Context, name string, check func(context.Context) (string, error), needs ...string) {
+	if ctx.Err() != nil {
+		return
+	}
+	for _, l := range c.lines {
+		for _, need := range needs {
+			if l.Name == need && !l.OK {
+				c.lines = append(c.lines, Line{Name: name, Detail: "not tried: it needs " + need})
+				return
+			}
+		}
+	}
+	c.Progress("trying: " + name)
+	detail, err := check(ctx)
+	line := Line{Name: name, OK: err == nil, Detail: detail}
+	if err != nil {
+		e := output.As(err)
+		line.Detail, line.Hint = e.Error(), e.Hint
+	}
+	c.lines = append(c.lines, line)
+}
+
+// folder: runs keep their databases and events in the folder for temporary files.
+func (c *checks) folder(context.Context) (string, error) {
+	var err error
+	if c.dir, err = os.MkdirTemp("", "semel-validate-"); err == nil {
+		err = os.WriteFile(filepath.Join(c.dir, "file"), []byte("written"), 0o600)
+	}
+	if err != nil {
+		return "", output.Failed("%w", err).WithHint("TMPDIR with a folder that can be written")
+	}
+	return os.TempDir() + " can be written", nil
+}
+
+// loopback: fakes, the live view and semel lab up listen there.
+func (c *checks) loopback(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	heard := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			_, err = conn.Write([]byte("hello"))
+			err = errors.Join(err, conn.Close())
+		}
+		heard <- err
+	}()
+	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", l.Addr().String())
+	if err != nil {
+		return "", fmt.Errorf("connect to a port of this machine: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	b, err := io.ReadAll(conn)
+	if err = errors.Join(err, <-heard); err != nil || string(b) != "hello" {
+		return "", fmt.Errorf("talk over a port of this machine: heard %q: %w", b, err)
+	}
+	return "127.0.0.1 can be listened on and reached", nil
+}
+
+// patience is how long what takes no time may take.
+const patience = 10 * time.Second
+
+// place: queue and store can be reached, and things can be made in them.
+func (c *checks) place(ctx context.Context) (detail string, err error) {
+	err = c.on(ctx, "place", func(p rig.Place, where string) error {
+		r, err := rig.Open(ctx, p, time.Second)
+		if err != nil {
+			return err
+		}
+		_, err = r.Queue.Stats(ctx)
+		if _, aside := r.Aside(ctx); err == nil {
+			err = aside
+		}
+		detail = where + ": made, opened, looked at and removed"
+		return errors.Join(err, r.Close())
+	})
+	return detail, err
+}
+
+// on makes a place, and removes it.
+func (c *checks) on(ctx context.Context, run string, f func(p rig.Place, where string) error) (err error) {
+	site, err := rig.NewSite(c.Where, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, site.Remove(ctx), site.Close()) }()
+	dir := filepath.Join(c.dir, run)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("make a folder: %w", err)
+	}
+	p, err := site.Make(ctx, run, dir, max(time.Second, site.MinVisibility()))
+	if err != nil {
+		return err
+	}
+	return f(p, site.String())
+}
+
+// orders are few: it is not the scenario that is tried.
+const orders = 3
+
+// play plays a little of the simplest scenario, with the guard on.
+func (c *checks) play(ctx context.Context, run string, faults ...plan.Fault) (res play.Result, err error) {
+	s, ok := catalogue.Find("happy")
+	if !ok {
+		return res, errors.New("the catalogue has no scenario happy")
+	}
+	if s, _, err = s.Resize(orders, 0); err != nil {
+		return res, err
+	}
+	s.Workers.Count, s.Workers.Concurrency, s.Faults = 1, 1, faults
+	err = c.on(ctx, run, func(p rig.Place, _ string) error {
+		res, err = play.Run(ctx, play.Stage{
+			Scenario: s, Plan: s.Plan(1, plan.GuardOn), Dir: filepath.Join(c.dir, run), Place: p, Command: c.Command, Env: c.Env,
+			Progress: c.Progress,
+		})
+		return err
+	})
+	if err == nil && len(res.Effects) != orders {
+		err = fmt.Errorf("%d orders left %d effects", orders, len(res.Effects))
+	}
+	return res, err
+}
+
+// worker: this program can start itself as a worker, and be stopped.
+func (c *checks) worker(ctx context.Context) (string, error) {
+	res, err := c.play(ctx, "worker")
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("a worker process did %d orders and ended, in %s", len(res.Effects), res.Elapsed.Round(10*time.Millisecond)), nil
+}
+
+// signals: a worker can be killed and frozen, and goes on afterwards.
+func (c *checks) signals(ctx context.Context) (string, error) {
+	res, err := c.play(ctx, "signals",
+		plan.Fault{Do: plan.Freeze, Step: plan.AfterEffect, Count: 1, For: 100 * time.Millisecond},
+		plan.Fault{Do: plan.Kill, Step: plan.AfterReceive, Count: 1})
+	if err != nil {
+		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can be played: happy, producer-retry, poison, …")
+	}
+	thawed := 0
+	for _, e := range res.Entries {
+		if e.Kind == trail.Thaw {
+			thawed++
+		}
+	}
+	if res.Kills != 1 || thawed != 1 {
+		return "", fmt.Errorf("of one SIGKILL and one SIGSTOP %d and %d arrived", res.Kills, thawed)
+	}
+	return "SIGKILL ends a worker, SIGSTOP freezes it, SIGCONT lets it go on", nil
+}

@@ -50,7 +50,7 @@ func versus(s plan.Scenario, off, on plan.Design) plan.Scenario {
 	s.Designs = map[plan.Guard]plan.Design{plan.GuardOff: off, plan.GuardOn: on}
 	s.Expect = map[plan.Guard]plan.Expect{
 		plan.GuardOff: {Verdict: plan.Broken},
-		plan.GuardOn:  {Verdict: plan.Held, Figures: []plan.Figure{plan.Exactly("duplicated", 0), plan.Exactly("lost", 0)}},
+		plan.GuardOn:  {Verdict: plan.Held, Figures: []plan.Figure{plan.Exactly("dead", 0), plan.Exactly("parked", 0)}},
 	}
 	return s
 }

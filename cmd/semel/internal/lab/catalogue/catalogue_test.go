@@ -3,6 +3,7 @@ package catalogue
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
@@ -24,6 +25,12 @@ func TestScenariosAreWhole(t *testing.T) {
 			if s.Designs[g].Sentence() == "" || s.Expect[g].Verdict == "" {
 				t.Errorf("%s: no design or no expectation with the guard %s", s.Name, g)
 			}
+		}
+		// A run that puts everything aside loses and doubles nothing.
+		if !slices.ContainsFunc(s.Expect[plan.GuardOn].Figures, func(f plan.Figure) bool {
+			return (f.Name == "effects" || f.Name == "dead") && f.Max == f.Min || s.Load.Versions > 0
+		}) {
+			t.Errorf("%s: with the guard on nothing says how many effects or letters there are: %v", s.Name, s.Expect[plan.GuardOn].Figures)
 		}
 		if s.Expect[plan.GuardOn].Verdict != plan.Held {
 			t.Errorf("%s: the guard is expected to break", s.Name)

@@ -31,7 +31,7 @@ func visibility() []plan.Scenario {
 	beat.Load.Name, beat.Workers.Heartbeat = "msg-2", true
 	beat = versus(beat, plan.CheckLast, plan.SemelKeyed)
 	beat = expect(beat, plan.GuardOff, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
-	beat = expect(beat, plan.GuardOn, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
+	beat = expect(beat, plan.GuardOn, plan.Held, plan.Exactly("effects", 1), plan.Exactly("executed", 1))
 
 	deaf := one("heartbeat-fails", "Every extension fails on the way: the heartbeat beats, and nobody hears it")
 	deaf.Asks = "Is a heartbeat enough?"

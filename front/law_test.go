@@ -1,0 +1,404 @@
+package front_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/memory"
+)
+
+// behind is the store behind a front: it counts calls and claims, fails when it is told to, and hides outcomes.
+type behind struct {
+	*memory.Store
+	calls, claims int
+	fail          error
+	unknown       bool
+	during        func() // a claim, after it was decided
+}
+
+func (b *behind) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	b.calls++
+	b.claims += len(c)
+	if b.fail != nil {
+		return nil, b.fail
+	}
+	g, err := b.Store.Claim(ctx, c...)
+	if b.during != nil {
+		b.during()
+	}
+	return g, err
+}
+
+func (b *behind) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	b.calls++
+	out, err := b.Store.Finish(ctx, f...)
+	if b.unknown {
+		clear(out)
+	}
+	return out, err
+}
+
+func (b *behind) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	b.calls++
+	b.claims += len(c)
+	return b.Store.Begin(ctx, c...)
+}
+
+// rig is a front on a store that another process uses too.
+type rig struct {
+	t      *testing.T
+	clock  *clock
+	behind *behind
+	other  *memory.Store
+	front  driver.Store
+	nonces uint64
+}
+
+func newRig(t *testing.T, o front.Options) *rig {
+	db, clock := openDB()
+	r := &rig{t: t, clock: clock, other: db.Store(), behind: &behind{Store: db.Store()}}
+	o.Now = clock.now
+	r.front = front.New(r.behind, o)
+	return r
+}
+
+const (
+	fp1  = driver.Fingerprint("body1")
+	fp2  = driver.Fingerprint("body2")
+	keep = time.Hour
+)
+
+func (r *rig) ask(raw, id string, with ...func(*driver.Claim)) driver.Claim {
+	r.nonces++
+	c := driver.Claim{Key: driver.Key{Consumer: "c", Raw: raw}, Fingerprint: fp1, DeliveryID: id, Lease: time.Minute}
+	binary.BigEndian.PutUint64(c.Nonce[:], r.nonces)
+	for _, f := range with {
+		f(&c)
+	}
+	return c
+}
+
+func (r *rig) claim(s driver.Store, raw, id string, with ...func(*driver.Claim)) driver.Grant {
+	r.t.Helper()
+	g, err := s.Claim(r.t.Context(), r.ask(raw, id, with...))
+	if err != nil || len(g) != 1 || g[0].Err != nil {
+		r.t.Fatalf("claim %s: %+v, %v", raw, g, err)
+	}
+	return g[0]
+}
+
+func (r *rig) finish(s driver.Store, f driver.Finish) driver.Outcome {
+	r.t.Helper()
+	if f.Keep == 0 {
+		f.Keep = keep
+	}
+	out, err := s.Finish(r.t.Context(), f)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out[0]
+}
+
+// done claims and completes a key through the front.
+func (r *rig) done(raw, id string, with ...func(*driver.Claim)) driver.Hold {
+	r.t.Helper()
+	g := r.claim(r.front, raw, id, with...)
+	if g.Verdict != driver.Acquired {
+		r.t.Fatalf("claim of %s: %v", raw, g.Verdict)
+	}
+	if o := r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte(raw)}); o != driver.Applied {
+		r.t.Fatalf("complete %s: %v", raw, o)
+	}
+	return g.Hold
+}
+
+// hit wants a claim to be answered without the store, and as the store answers it; miss wants it to ask.
+func (r *rig) hit(raw, id string, with ...func(*driver.Claim)) {
+	r.t.Helper()
+	before := r.behind.claims
+	got := r.claim(r.front, raw, id, with...)
+	if r.behind.claims != before {
+		r.t.Errorf("claim of %s by %q asked the store: %v", raw, id, got.Verdict)
+	}
+	if want := r.claim(r.other, raw, id, with...); got.Verdict != want.Verdict || got.Hold != want.Hold ||
+		!bytes.Equal(got.Result, want.Result) || got.Redelivery != want.Redelivery {
+		r.t.Errorf("claim of %s by %q: the front says %+v, the store %+v", raw, id, got, want)
+	}
+}
+
+func (r *rig) miss(want driver.Verdict, raw, id string, with ...func(*driver.Claim)) driver.Grant {
+	r.t.Helper()
+	before := r.behind.claims
+	got := r.claim(r.front, raw, id, with...)
+	if r.behind.claims != before+1 || got.Verdict != want {
+		r.t.Errorf("claim of %s by %q: %v with %d calls of the store, wanted %v with one", raw, id, got.Verdict, r.behind.claims-before, want)
+	}
+	return got
+}
+
+func payload(fp driver.Fingerprint) func(*driver.Claim) {
+	return func(c *driver.Claim) { c.Fingerprint = fp }
+}
+
+func version(n int64) func(*driver.Claim) {
+	return func(c *driver.Claim) { c.Version = driver.IntVersion(n) }
+}
+
+// TestDuplicatesAreAnswered: redeliveries of what this process completed, and of what another one did and the store told
+// once.
+func TestDuplicatesAreAnswered(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	r.done("a", "m1")
+	r.hit("a", "m1")
+	r.hit("a", "")
+	r.miss(driver.Replay, "a", "m2")
+	r.hit("a", "m2")
+	r.hit("a", "m1")
+
+	g := r.claim(r.other, "b", "m3")
+	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte("r")})
+	r.miss(driver.Replay, "b", "m3")
+	r.hit("b", "m3")
+	if s := r.front.(driver.Cached).CacheStats(); s.Hits != 5 || s.Misses != 3 || s.Entries != 2 || s.Size != 10 || s.Bytes == 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestStrangersAreAnsweredWhenAsked(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, Strangers: true})
+	r.done("a", "m1")
+	r.hit("a", "m2")
+	r.miss(driver.Replay, "a", driver.RedriveID("x"))
+	r.miss(driver.Replay, "a", driver.RedriveID("x")) // nor when it is known
+}
+
+// TestRerunsAreNeverAnswered: another process runs a completed key again. Its message is not acked from memory, whatever
+// the front knows, and the old message's copies stay duplicates.
+func TestRerunsAreNeverAnswered(t *testing.T) {
+	for _, strangers := range []bool{false, true} {
+		r := newRig(t, front.Options{Size: 10, Strangers: strangers})
+		h := r.done("a", "m1")
+		rerun := driver.Operation{Kind: driver.Redrive, Key: h.Key, NewGeneration: true, Keep: keep}
+		if _, o, err := r.other.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
+			t.Fatal(o, err)
+		}
+		before := r.behind.claims
+		if g := r.claim(r.front, "a", "m1"); g.Verdict != driver.Replay || r.behind.claims != before {
+			t.Errorf("a copy of the message that was done: %v", g.Verdict)
+		}
+		g := r.miss(driver.Acquired, "a", driver.RedriveID("letter"))
+		if g.Hold.Generation != 2 || g.Hold.Epoch != 1 {
+			t.Errorf("the rerun runs as %+v", g.Hold)
+		}
+		r.miss(driver.Busy, "a", "m1") // the grant threw the old answer away
+		r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+		// The person was interrupted and did it all again: one message, twice, for two generations.
+		if _, o, err := r.other.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
+			t.Fatal(o, err)
+		}
+		r.miss(driver.Acquired, "a", driver.RedriveID("letter"))
+	}
+}
+
+func TestAnswersAge(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, MaxAge: time.Minute})
+	r.done("a", "m1")
+	r.clock.advance(59 * time.Second)
+	r.hit("a", "m1")
+	r.clock.advance(time.Second)
+	r.miss(driver.Replay, "a", "m1") // the hit did not make it younger
+	r.clock.advance(59 * time.Second)
+	r.hit("a", "m1")
+	r.clock.advance(time.Second)
+	r.miss(driver.Replay, "a", "m1")
+}
+
+// TestAnswersEndWithTheRetention: what may be purged is not answered; and another process's purge is bounded by MaxAge,
+// this one's is noticed.
+func TestAnswersEndWithTheRetention(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, MaxAge: 3 * keep})
+	r.done("a", "m1")
+	r.clock.advance(keep - time.Second)
+	r.hit("a", "m1")
+	r.miss(driver.Replay, "a", "m2") // an answer without a retention does not make the one known longer
+	r.clock.advance(2 * time.Second)
+	if _, _, err := r.other.Sweep(t.Context(), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.miss(driver.Acquired, "a", "m1")
+
+	g := r.claim(r.other, "b", "m3")
+	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.miss(driver.Replay, "b", "m3")
+	r.clock.advance(keep + time.Second)
+	if s, _, err := r.front.(driver.Sweeper).Sweep(t.Context(), 0, 0); err != nil || s.Purged == 0 {
+		t.Fatal(s, err)
+	}
+	r.miss(driver.Acquired, "b", "m3")
+}
+
+func TestOtherPayloadsAndVersionsAsk(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, Strangers: true})
+	h := r.done("a", "m1")
+	r.miss(driver.Mismatch, "a", "m1", payload(fp2))
+	r.miss(driver.Replay, "a", "m1", payload(""))
+	r.hit("a", "m1", payload(""))
+	r.miss(driver.Replay, "a", "m1", func(c *driver.Claim) { c.Nonce = h.Nonce }) // its own attempt lost an answer
+
+	r.done("v", "m2", version(2))
+	r.hit("v", "m2", version(2))
+	r.miss(driver.Stale, "v", "m3", version(1))
+	r.hit("v", "m3", version(1))
+	g := r.miss(driver.Acquired, "v", "m4", version(3))
+	r.miss(driver.Stale, "v", "m3", version(1))
+	r.miss(driver.Replay, "v", "m2", version(2)) // with the hold of the newer run
+	r.miss(driver.Replay, "v", "m2", version(2)) // so it is not kept
+	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.hit("v", "m4", version(3))
+	r.miss(driver.Stale, "v", "m2", version(2))
+}
+
+// TestOnlyAppliedCompletionsAreKept: failures, releases, parked runs, unanswered and lost writes are the store's to tell.
+func TestOnlyAppliedCompletionsAreKept(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, Strangers: true})
+	for _, c := range []struct {
+		final driver.Final
+		want  driver.Verdict
+	}{{driver.Fail, driver.Failed}, {driver.Park, driver.Parked}, {driver.Release, driver.Acquired}} {
+		g := r.claim(r.front, c.final.String(), "m1")
+		r.finish(r.front, driver.Finish{Hold: g.Hold, Final: c.final})
+		r.miss(c.want, c.final.String(), "m1")
+	}
+	g := r.claim(r.front, "unknown", "m1")
+	r.behind.unknown = true
+	if o := r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete}); o != driver.Unknown {
+		t.Fatal(o)
+	}
+	r.behind.unknown = false
+	r.miss(driver.Replay, "unknown", "m1")
+
+	g = r.claim(r.front, "recovered", "m1")
+	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Park})
+	if o := r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete}); o != driver.Recovered {
+		t.Fatal(o)
+	}
+	r.miss(driver.Replay, "recovered", "m1") // with the doubt in it, that its letter is closed by
+
+	g = r.claim(r.front, "lost", "m1")
+	r.clock.advance(2 * time.Minute)
+	r.claim(r.other, "lost", "m1")
+	if o := r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete}); o != driver.Lost {
+		t.Fatal(o)
+	}
+	r.miss(driver.Busy, "lost", "m1")
+}
+
+// TestOperatorsAreNoticed: what a person does by this process counts at once, also against an answer under way.
+func TestOperatorsAreNoticed(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	op := r.front.(driver.Operator)
+	h := r.done("a", "m1")
+	rerun := driver.Operation{Kind: driver.Redrive, Key: h.Key, NewGeneration: true, Keep: keep}
+	operate := func() {
+		if _, o, err := op.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
+			t.Fatal(o, err)
+		}
+	}
+	operate()
+	g := r.miss(driver.Acquired, "a", "m1")
+	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.clock.advance(2 * time.Minute) // nothing is cached
+
+	r.behind.during = func() { r.behind.during = nil; operate() }
+	r.miss(driver.Replay, "a", "m1") // decided before, answered after
+	r.miss(driver.Acquired, "a", "m1")
+}
+
+// TestOutagesAreNotHidden: while the store does not answer, claims go through, and fail.
+func TestOutagesAreNotHidden(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	r.done("a", "m1")
+	gone := errors.New("connection refused")
+	r.behind.fail = gone
+	r.hit("a", "m1") // nobody knows yet
+	for _, raw := range []string{"new", "a"} {
+		if g, err := r.front.Claim(t.Context(), r.ask(raw, "m1")); !errors.Is(err, gone) {
+			t.Errorf("claim of %s in an outage: %v, %v", raw, g, err)
+		}
+	}
+	if g, err := r.front.Claim(t.Context(), r.ask("a", "m1"), r.ask("new", "m2")); !errors.Is(err, gone) {
+		t.Errorf("two claims in an outage: %v, %v", g, err)
+	}
+	r.behind.fail = nil
+	r.miss(driver.Replay, "a", "m1")
+	r.hit("a", "m1")
+}
+
+// TestBatchesArePositional: hits and misses of one call, as claims and in a transaction.
+func TestBatchesArePositional(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	r.done("a", "m1")
+	r.done("b", "m2")
+	verdicts := func(g []driver.Grant) (v []driver.Verdict) {
+		for i := range g {
+			v = append(v, g[i].Verdict)
+		}
+		return v
+	}
+	is := func(what string, g []driver.Grant, claims int, want ...driver.Verdict) {
+		t.Helper()
+		got := verdicts(g)
+		if len(got) != len(want) {
+			t.Fatalf("%s: %v, wanted %v", what, got, want)
+		}
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: %v, wanted %v", what, got, want)
+			}
+		}
+		if r.behind.claims != claims {
+			t.Errorf("%s: %d claims reached the store, wanted %d", what, r.behind.claims, claims)
+		}
+	}
+	r.behind.claims = 0
+	g, err := r.front.Claim(t.Context(), r.ask("x", "m3"), r.ask("a", "m1"), r.ask("y", "m4"), r.ask("b", "m2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("claims", g, 2, driver.Acquired, driver.Replay, driver.Acquired, driver.Replay)
+	if string(g[1].Result) != "a" || g[2].Hold.Key.Raw != "y" || string(g[3].Result) != "b" {
+		t.Errorf("answers do not stand where their questions stood: %+v", g)
+	}
+
+	tr := r.front.(driver.Transactor)
+	tx, g, err := tr.Begin(t.Context(), r.ask("a", "m1"), r.ask("b", "m2"))
+	if tx != nil || err != nil {
+		t.Fatalf("begin of what is done: %v, %v", tx, err)
+	}
+	is("begin of what is done", g, 2, driver.Replay, driver.Replay)
+	tx, g, err = tr.Begin(t.Context(), r.ask("b", "m2"), r.ask("z", "m5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is("begin", g, 3, driver.Replay, driver.Acquired)
+	if _, ok := tx.(driver.TxClassifier); !ok {
+		t.Error("the transaction classifies no errors")
+	}
+	if err := tx.Commit(t.Context(), driver.Work{Finish: driver.Finish{Hold: g[1].Hold, Final: driver.Complete, Keep: keep}}); err != nil {
+		t.Fatal(err)
+	}
+	r.hit("z", "m5")
+	out, err := tr.Commit(t.Context(), driver.Work{Finish: driver.Finish{
+		Hold: r.claim(r.front, "w", "m6").Hold, Final: driver.Complete, Keep: keep,
+	}})
+	if err != nil || out[0] != driver.Applied {
+		t.Fatal(out, err)
+	}
+	r.hit("w", "m6")
+}

@@ -41,6 +41,20 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	}
 	send(4)
 	c.until("the first effects", func() bool { return len(c.table()) == sent })
+	c.until("both workers to be there", func() bool { // one that starts without its table ends at once
+		for _, path := range journals {
+			if _, err := os.Stat(path); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	var slow []string // they run when the table goes away, and end while it is not there
+	for i := range 3 {
+		slow = append(slow, fmt.Sprintf(`{"id":"slow-%d","sleep":2}`, i))
+	}
+	c.send(slow...)
+	c.until("all to be claimed", func() bool { return len(c.dynamo.Items(records)) >= sent+len(slow) })
 	c.fail(func(operation, _ string) bool { return !ofQueues(operation) })
 	c.until("both workers to pause", func() bool {
 		if visible, _, _ := c.sqs.Count(queue); visible == 0 {
@@ -49,9 +63,9 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 		return tell(journals, "paused")
 	})
 	c.until("the end of the last polls", func() bool { return c.underWay("ReceiveMessage") == 0 })
-	polls, early := c.called("ReceiveMessage"), sent
+	polls, early, done := c.called("ReceiveMessage"), sent, len(c.table())
 	send(5)
-	time.Sleep(3 * time.Second) // whoever still polled would have them by then
+	time.Sleep(3 * time.Second) // whoever still polled would have them by then, and the slow ones are at their end
 	for _, m := range c.sqs.Messages(queue) {
 		for _, late := range orders(sent)[early:] {
 			if m.Body == late && m.Receives > 0 {
@@ -62,13 +76,13 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	if n := c.called("ReceiveMessage"); n != polls {
 		c.Errorf("%d polls while there was no table", n-polls)
 	}
-	if n := len(c.table()); n != 4 {
-		c.Errorf("%d effects, 4 of them from before the outage", n)
+	if n := len(c.table()); n != done {
+		c.Errorf("%d effects while there was no table", n-done)
 	}
 	c.fail(nil)
 	c.until("an empty queue", c.empty)
 	c.drain(workers...)
-	c.once(c.table(), keys(sent)...)
+	c.once(c.table(), append(keys(sent), "slow-0", "slow-1", "slow-2")...)
 	if letters := c.reasons(); len(letters) > 0 {
 		c.Errorf("letters %q", letters)
 	}

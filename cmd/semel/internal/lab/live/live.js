@@ -2,7 +2,7 @@
   "use strict";
   const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const WINDOW = 14000, LAG = 300, LANE = 54, ROW = 9, AXIS = 18, MAXROWS = 4, LABEL = 70, LOG = 8;
+  const WINDOW = 14000, LAG = 300, LANE = 54, ROW = 9, AXIS = 18, MAXROWS = 4, LABEL = 70, LOG = 80;
 
   // One side: its lanes, and what was said of it.
   const sides = new Map($$(".side").map((el) => [el.dataset.side, {

@@ -147,7 +147,7 @@ func (r *runner) watched(ctx context.Context, stats driver.QueueStats, now time.
 }
 
 // act does what the person wants. There may be no process to strike at the moment: then nothing happens.
-func (r *runner) act(a Act, now time.Time) error {
+func (r *runner) act(ctx context.Context, a Act, now time.Time) error {
 	if a.Worker < 1 || a.Worker > r.Scenario.Workers.Count {
 		a.Worker = 1 + rand.IntN(r.Scenario.Workers.Count)
 	}
@@ -157,11 +157,11 @@ func (r *runner) act(a Act, now time.Time) error {
 		r.fleet.kill(a.Worker, now)
 	case ActFreeze:
 		k.Do = plan.Freeze
-		_, err := r.strikes.strike(k, now)
+		_, err := r.strikes.strike(ctx, k, now)
 		return err
 	case ActOutage:
 		k.Do = plan.Outage
-		_, err := r.strikes.strike(k, now)
+		_, err := r.strikes.strike(ctx, k, now)
 		return err
 	case ActDropAck:
 		return r.mark(worker.DropAckFile)

@@ -77,6 +77,7 @@ type runner struct {
 	empty   time.Time // since when the queue looks empty; zero: it does not
 	live    live
 	waiting int64 // that nobody has in hand, at the last look
+	ready   bool  // every worker consumes
 }
 
 func (r *runner) path(name string) string { return filepath.Join(r.Dir, name) }
@@ -145,14 +146,14 @@ func (r *runner) drive(ctx context.Context) error {
 		if err := r.fleet.start(time.Now()); err != nil {
 			return err
 		}
-		if err := r.send(ctx); err != nil {
+		if err := r.sendReady(ctx); err != nil {
 			return err
 		}
 		effects, stats, err := r.look(ctx)
 		if err != nil {
 			return err
 		}
-		if err := r.strikes.look(effects, time.Now()); err != nil {
+		if err := r.strikes.look(ctx, effects, time.Now()); err != nil {
 			return err
 		}
 		r.scaler.look(int(stats.Visible+stats.InFlight), r.sent < len(r.load), r.fleet, r.log, time.Now())
@@ -179,7 +180,7 @@ func (r *runner) drive(ctx context.Context) error {
 				return err
 			}
 		case a := <-r.acts():
-			if err := r.act(a, time.Now()); err != nil {
+			if err := r.act(ctx, a, time.Now()); err != nil {
 				return err
 			}
 		case <-clock.C:

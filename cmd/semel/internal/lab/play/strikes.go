@@ -1,6 +1,7 @@
 package play
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -44,13 +45,13 @@ func newStrikes(r *runner) strikes {
 }
 
 // look does what is due.
-func (s *strikes) look(effects int, now time.Time) error {
+func (s *strikes) look(ctx context.Context, effects int, now time.Time) error {
 	keep := s.outside[:0]
 	for _, k := range s.outside {
 		done := false
 		if effects >= k.AtEffects {
 			var err error
-			if done, err = s.strike(k, now); err != nil {
+			if done, err = s.strike(ctx, k, now); err != nil {
 				return err
 			}
 		}
@@ -69,19 +70,20 @@ func (s *strikes) look(effects int, now time.Time) error {
 }
 
 // strike answers false when there is no process to strike yet.
-func (s *strikes) strike(k plan.Strike, now time.Time) (bool, error) {
+func (s *strikes) strike(ctx context.Context, k plan.Strike, now time.Time) (bool, error) {
 	switch k.Do {
 	case plan.Kill:
 		return s.r.fleet.kill(k.Worker, now), nil
 	case plan.Deploy:
 		return s.r.fleet.replace(k.Worker, now), nil
 	case plan.Freeze:
-		pid := s.r.fleet.freeze(k.Worker, now)
+		pid := 0
+		err := s.r.rig.Still(ctx, func() { pid = s.r.fleet.freeze(k.Worker, now) })
 		if pid == 0 {
-			return false, nil
+			return false, err
 		}
 		s.frozen = append(s.frozen, &frozen{Strike: k, pid: pid, until: now.Add(k.For)})
-		return true, nil
+		return true, err
 	case plan.Outage:
 		if err := os.WriteFile(s.r.path(worker.DownFile), nil, 0o600); err != nil {
 			return false, fmt.Errorf("put the database out of reach: %w", err)

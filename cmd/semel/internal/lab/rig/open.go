@@ -98,6 +98,9 @@ func (o *opening) database(ctx context.Context, flag, raw string, t open.Target)
 		return nil, open.Explain(flag, raw, "open", err)
 	}
 	o.opened, o.at = db, at
+	if t.Scheme == "sqlite" {
+		o.rig.files = append(o.rig.files, db.sql)
+	}
 	o.rig.closers = append(o.rig.closers, db.close)
 	return db, nil
 }

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -77,6 +78,7 @@ type Rig struct {
 	Pace, Quiet time.Duration
 
 	marks   Marks
+	files   []*sql.DB // those of it that are SQLite files
 	closers []func() error
 }
 

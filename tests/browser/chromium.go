@@ -58,7 +58,7 @@ type frame struct {
 }
 
 // wait bounds every call: a browser on a busy machine is slow, one that answers nothing is broken.
-const wait = time.Minute
+const wait = 3 * time.Minute
 
 // Start starts the browser at path, with an empty profile. Close ends it.
 func Start(path string) (*Chromium, error) {

@@ -135,9 +135,7 @@ func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, e
 		case g.Err != nil:
 		case g.Verdict == driver.Acquired:
 			c.forget(q.Key)
-			if c.acts == a.acts {
-				c.note(q.Key, run{*g, q.Fingerprint, q.DeliveryID, a.at})
-			}
+			c.note(q.Key, run{*g, q.Fingerprint, q.DeliveryID, a.at})
 		case g.Verdict == driver.Replay && g.Hold.Version == q.Version, g.Verdict == driver.Stale:
 			c.keepAnswer(a, q, g)
 		case g.Verdict == driver.Mismatch:
@@ -172,7 +170,7 @@ func (c *cache) forget(k driver.Key) {
 // keepAnswer keeps what the store answered to a duplicate. An answer from before an operator's act, or from before an
 // attempt that this process knows of, came too late.
 func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
-	if a.acts != c.acts || c.runs[q.Key].grant.Hold.Token > g.Hold.Token || driver.IsRedrive(q.DeliveryID) {
+	if a.acts != c.acts || c.runs[q.Key].grant.Hold.Token > g.Hold.Token {
 		return
 	}
 	e := &entry{key: q.Key, version: q.Version, fp: q.Fingerprint, grant: *g, expires: a.at.Add(c.o.MaxAge)}
@@ -225,7 +223,7 @@ func (c *cache) finished(a asked, f *driver.Finish, o driver.Outcome) {
 	}
 	delete(c.runs, k)
 	c.forget(k)
-	if o != driver.Applied || f.Final != driver.Complete || a.acts != c.acts || driver.IsRedrive(r.id) {
+	if o != driver.Applied || f.Final != driver.Complete || a.acts != c.acts {
 		return
 	}
 	e := &entry{key: k, version: r.grant.Hold.Version, fp: r.fp, grant: r.grant, expires: a.at.Add(c.o.MaxAge), retained: true}

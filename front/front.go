@@ -249,7 +249,6 @@ func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Rec
 		o.c.mu.Lock()
 		defer o.c.mu.Unlock()
 		o.c.acts++
-		delete(o.c.runs, op.Key)
 		o.c.forget(op.Key)
 	}()
 	return o.Operator.Operate(ctx, op)

@@ -19,7 +19,7 @@ type behind struct {
 	calls, claims int
 	fail          error
 	unknown       bool
-	during        func() // a claim, after it was decided
+	during        func() // a call, after it was decided
 }
 
 func (b *behind) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
@@ -29,10 +29,15 @@ func (b *behind) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, 
 		return nil, b.fail
 	}
 	g, err := b.Store.Claim(ctx, c...)
-	if b.during != nil {
-		b.during()
-	}
+	b.meanwhile()
 	return g, err
+}
+
+func (b *behind) meanwhile() {
+	if f := b.during; f != nil {
+		b.during = nil
+		f()
+	}
 }
 
 func (b *behind) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
@@ -41,6 +46,7 @@ func (b *behind) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outco
 	if b.unknown {
 		clear(out)
 	}
+	b.meanwhile()
 	return out, err
 }
 
@@ -297,6 +303,15 @@ func TestOnlyAppliedCompletionsAreKept(t *testing.T) {
 		t.Fatal(o)
 	}
 	r.miss(driver.Busy, "lost", "m1")
+
+	late := r.claim(r.front, "twice", "m1")
+	r.clock.advance(2 * time.Minute)
+	g = r.claim(r.front, "twice", "m1")
+	if o := r.finish(r.front, driver.Finish{Hold: late.Hold, Final: driver.Complete}); o != driver.Lost {
+		t.Fatal(o)
+	}
+	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.hit("twice", "m1") // the loser's answer says nothing of the other
 }
 
 // TestOperatorsAreNoticed: what a person does by this process counts at once, also against an answer under way.
@@ -315,9 +330,52 @@ func TestOperatorsAreNoticed(t *testing.T) {
 	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
 	r.clock.advance(2 * time.Minute) // nothing is cached
 
-	r.behind.during = func() { r.behind.during = nil; operate() }
+	r.behind.during = operate
 	r.miss(driver.Replay, "a", "m1") // decided before, answered after
+	g = r.miss(driver.Acquired, "a", "m1")
+	r.behind.during = operate
+	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
 	r.miss(driver.Acquired, "a", "m1")
+}
+
+// TestOldAnswersAreNotKept: an answer that was decided before a run that this process knows of, or has seen end.
+func TestOldAnswersAreNotKept(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		r := newRig(t, front.Options{Size: 10})
+		g := r.claim(r.other, "a", "m1")
+		r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte("old")})
+		rerun := driver.Operation{Kind: driver.Redrive, Key: g.Hold.Key, NewGeneration: true, Keep: keep}
+		r.behind.during = func() {
+			if _, o, err := r.other.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
+				t.Fatal(o, err)
+			}
+			g := r.claim(r.front, "a", "m2")
+			if ends {
+				r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte("new")})
+			}
+		}
+		if g := r.claim(r.front, "a", "m1"); string(g.Result) != "old" {
+			t.Fatalf("%+v", g)
+		}
+		if ends {
+			r.hit("a", "m2")
+		} else {
+			r.miss(driver.Busy, "a", "m1")
+		}
+	}
+}
+
+// TestOtherVerdictsSpeakAgainst: what this process hears of a key counts more than what it knew.
+func TestOtherVerdictsSpeakAgainst(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	h := r.done("a", "m1")
+	rerun := driver.Operation{Kind: driver.Redrive, Key: h.Key, NewGeneration: true, Keep: keep}
+	if _, o, err := r.other.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
+		t.Fatal(o, err)
+	}
+	r.claim(r.other, "a", "m2")
+	r.miss(driver.Busy, "a", "m3")
+	r.miss(driver.Busy, "a", "m1")
 }
 
 // TestOutagesAreNotHidden: while the store does not answer, claims go through, and fail.

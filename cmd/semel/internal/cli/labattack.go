@@ -36,8 +36,8 @@ func (a *app) labAttackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "attack (--exec CMD | --http URL | -- PROG ARG…)",
 		Short: "Attack your own handler, and learn which effect would happen twice or be lost",
-		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late answers, errors that
-are none. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
+		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late answers,
+errors that are none. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
 
 The handler's effects are seen in two ways. The attack starts an HTTP service, and tells a handler program its URL in
 ATTACK_URL, or in a variable of yours: --env PAYMENTS_URL={url}; an endpoint (--http) is started by you, with the URL
@@ -48,10 +48,11 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099
-  semel lab attack --exec ./charge.sh --only kill-after --only answer-lost -o json | jq '.attacks[] | {attack, verdict, mend}'`,
+  semel lab attack --exec ./charge.sh --only kill-after -o json | jq '.attacks[] | {attack, verdict, mend}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return output.Usage("attack takes no argument %q", args[0]).WithHint("put the handler after --: semel lab attack … -- %s", args[0])
+				return output.Usage("attack takes no argument %q", args[0]).WithHint("put the handler after --: semel lab attack … -- "+
+					"%s", args[0])
 			}
 			return nil
 		},
@@ -67,7 +68,8 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 	p.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the handler program, {url} is the service (may be repeated)")
 	p.StringVar(&f.listen, "listen", "", "address of the service (default: a free port of 127.0.0.1)")
 	p.StringVar(&f.keyHeader, "key-header", "Idempotency-Key", "header in which your real service takes idempotency keys")
-	p.StringVar(&f.effects, "effects", "", "count effects in a journal: a file of JSON lines with key or effect_key, or the URL of a database")
+	p.StringVar(&f.effects, "effects", "", "count effects in a journal: a file of JSON lines with key or effect_key, or the "+
+		"URL of a database")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with a column key or effect_key")
 	p.StringVar(&f.guard, "guard", "on", "on: semel work, off: a consumer written by hand, both")
 	p.StringArrayVar(&f.only, "only", nil, "only this attack, beside the plain run (may be repeated)")
@@ -127,8 +129,10 @@ func (f attackFlags) options(args []string) (o attack.Options, err error) {
 		return o, output.Usage("--http and --url are the same").WithHint("give one of them")
 	}
 	o = attack.Options{
-		Argv: args, HTTP: f.http + f.url, Key: f.key, Env: f.env, Listen: f.listen, KeyHeader: f.keyHeader, Only: f.only, Seed: f.seed,
-		Timeout: time.Duration(f.timeout), Lease: time.Duration(f.lease), Journal: attack.Journal{Place: f.effects, Query: f.query},
+		Argv: args, HTTP: f.http + f.url, Key: f.key, Env: f.env, Listen: f.listen, KeyHeader: f.keyHeader, Only: f.only,
+		Seed:    f.seed,
+		Timeout: time.Duration(f.timeout), Lease: time.Duration(f.lease), Journal: attack.Journal{Place: f.effects,
+			Query: f.query},
 	}
 	switch n := count(len(args) > 0, f.exec != "", o.HTTP != ""); {
 	case n == 0:

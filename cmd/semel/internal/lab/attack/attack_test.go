@@ -80,11 +80,15 @@ var habits = []struct {
 	attack, in string
 }{
 	{"bare", map[string]attack.Verdict{
-		"neighbours": held, "redelivery": held, "producer-retry": held, "concurrent": held, "kill-before": held, "kill-middle": held,
-		"kill-after": doubled, "worker-killed": doubled, "two-at-once": doubled, "deploy": held, "slow": doubled, "answer-lost": doubled,
-		"error-after": doubled, "error-before": held, "throttled": held, "unreachable": held, "duplicate-refused": doubled, "poison": held,
+		"neighbours": held, "redelivery": held, "producer-retry": held, "concurrent": held, "kill-before": held,
+		"kill-middle": held,
+		"kill-after":  doubled, "worker-killed": doubled, "two-at-once": doubled, "deploy": held, "slow": doubled,
+		"answer-lost": doubled,
+		"error-after": doubled, "error-before": held, "throttled": held, "unreachable": held, "duplicate-refused": doubled,
+		"poison": held,
 	}, "kill-after", "send SEMEL_EFFECT_KEY as the header Idempotency-Key"},
-	{"forgets", map[string]attack.Verdict{"redelivery": held, "kill-after": doubled, "kill-middle": held}, "kill-after", "Idempotency-Key"},
+	{"forgets", map[string]attack.Verdict{"redelivery": held, "kill-after": doubled, "kill-middle": held}, "kill-after",
+		"Idempotency-Key"},
 	{"renames", map[string]attack.Verdict{"answer-lost": doubled, "two-at-once": doubled}, "answer-lost", "2 different values"},
 	{"careless", map[string]attack.Verdict{
 		"answer-lost": held, "error-after": held, "error-before": lost, "throttled": lost, "unreachable": lost,
@@ -92,8 +96,10 @@ var habits = []struct {
 	{"drops", map[string]attack.Verdict{"error-before": lost, "redelivery": held}, "error-before", "drops a message for good"},
 	{"quits", map[string]attack.Verdict{"deploy": lost, "kill-middle": held}, "deploy", "let SIGTERM end it"},
 	{"swallows", map[string]attack.Verdict{"poison": lost}, "poison", "exit 65"},
-	{"blames", map[string]attack.Verdict{"answer-lost": held, "error-before": held}, "answer-lost", "exit 75 says that nothing was applied"},
-	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused", "ended as a letter although its effect is there"},
+	{"blames", map[string]attack.Verdict{"answer-lost": held, "error-before": held}, "answer-lost",
+		"exit 75 says that nothing was applied"},
+	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused",
+		"ended as a letter although its effect is there"},
 	{"leaves", map[string]attack.Verdict{"redelivery": held}, "normal", "left processes behind"},
 	{"twice", map[string]attack.Verdict{
 		"kill-after 1": held, "kill-after 2": doubled, "error-before 1": held, "error-before 2": held,
@@ -155,7 +161,8 @@ func TestGoodHandlerHolds(t *testing.T) {
 		show(t, rep)
 	}
 	// The kills were real: there was a second run, and where the effect was there already, the service was asked again.
-	for name, repeats := range map[string]int{"kill-before": 0, "kill-middle": 0, "kill-after": 1, "worker-killed": 1, "two-at-once": 1} {
+	for name, repeats := range map[string]int{"kill-before": 0, "kill-middle": 0, "kill-after": 1, "worker-killed": 1,
+		"two-at-once": 1} {
 		a := result(t, rep, name)
 		if a.Runs < 2 || a.Repeats < repeats || a.Effects != 1 || a.ElapsedMS > patience.Milliseconds() {
 			t.Errorf("%s: %+v", name, a)
@@ -207,7 +214,8 @@ func TestJournal(t *testing.T) {
 		Only: []string{"redelivery", "kill-before", "kill-middle", "kill-after", "two-at-once", "answer-lost"},
 	})
 	want := map[string]attack.Verdict{
-		"normal": held, "redelivery": held, "kill-before": held, "kill-middle": skipped, "kill-after": doubled, "two-at-once": doubled,
+		"normal": held, "redelivery": held, "kill-before": held, "kill-middle": skipped, "kill-after": doubled,
+		"two-at-once": doubled,
 		"answer-lost": skipped,
 	}
 	for name, v := range want {
@@ -292,8 +300,10 @@ func TestEndpoints(t *testing.T) {
 			Only: []string{"redelivery", "kill-before", "kill-after", "two-at-once", "error-before"},
 		})
 		want := map[string]attack.Verdict{
-			"normal": held, "redelivery": held, "kill-before": held, "kill-after": doubled, "two-at-once": doubled, "error-before": held,
-			"off normal": held, "off redelivery": doubled, "off kill-before": held, "off kill-after": doubled, "off two-at-once": doubled,
+			"normal": held, "redelivery": held, "kill-before": held, "kill-after": doubled, "two-at-once": doubled,
+			"error-before": held,
+			"off normal":   held, "off redelivery": doubled, "off kill-before": held, "off kill-after": doubled,
+			"off two-at-once":  doubled,
 			"off error-before": held,
 		}
 		for name, v := range want {
@@ -314,10 +324,12 @@ func TestEndpoints(t *testing.T) {
 func TestGuardOff(t *testing.T) {
 	t.Parallel()
 	rep, got := run(t, attack.Options{
-		Argv: handler(t, "good"), Guards: []string{"off"}, Only: []string{"redelivery", "concurrent", "worker-killed", "error-before"},
+		Argv: handler(t, "good"), Guards: []string{"off"}, Only: []string{"redelivery", "concurrent", "worker-killed",
+			"error-before"},
 	})
 	want := map[string]attack.Verdict{
-		"off normal": held, "off redelivery": doubled, "off concurrent": doubled, "off worker-killed": doubled, "off error-before": held,
+		"off normal": held, "off redelivery": doubled, "off concurrent": doubled, "off worker-killed": doubled,
+		"off error-before": held,
 	}
 	for name, v := range want {
 		if got[name] != v {

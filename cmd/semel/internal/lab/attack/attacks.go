@@ -71,11 +71,13 @@ var attacks = []attack{
 		endpoint: words{"the request is lost", "the connection broke before the handler had the request"},
 	},
 	{
-		name: "kill-middle", title: "the handler is killed in the middle", script: killMiddle, service: true, program: true, each: true,
+		name: "kill-middle", title: "the handler is killed in the middle", script: killMiddle, service: true, program: true,
+		each:   true,
 		faulty: true, did: "SIGKILL to the handler's process group when its request was under way and not applied",
 	},
 	{
-		name: "kill-after", title: "the handler is killed right after its effect", script: killAfter, stops: true, each: true, faulty: true,
+		name: "kill-after", title: "the handler is killed right after its effect", script: killAfter, stops: true, each: true,
+		faulty:   true,
 		did:      "SIGKILL to the handler's process group right after its effect, before it heard of it",
 		endpoint: words{"the handler's answer is lost", "the connection broke when the handler had answered"},
 	},
@@ -84,12 +86,15 @@ var attacks = []attack{
 		did: "SIGKILL to the process groups of three runs, each at a moment that the seed drew",
 	},
 	{
-		name: "worker-killed", title: "the worker is killed after the effect", script: workerKilled, takeover: true, stops: true, faulty: true,
-		did: "SIGKILL to the worker when the effect was there and nothing was recorded; another worker took over",
+		name: "worker-killed", title: "the worker is killed after the effect", script: workerKilled, takeover: true, stops: true,
+		faulty: true,
+		did:    "SIGKILL to the worker when the effect was there and nothing was recorded; another worker took over",
 	},
 	{
-		name: "two-at-once", title: "the worker stands still, another takes over", script: twoAtOnce, takeover: true, stops: true, faulty: true,
-		did: "the worker stood still past its lease while the handler ran; another ran the handler to its end; then the first went on",
+		name: "two-at-once", title: "the worker stands still, another takes over", script: twoAtOnce, takeover: true, stops: true,
+		faulty: true,
+		did: "the worker stood still past its lease while the handler ran; another ran the handler to its end; then the first " +
+			"went on",
 	},
 	{
 		name: "deploy", title: "the worker is told to stop", script: deployed, service: true, first: true, faulty: true,
@@ -100,23 +105,28 @@ var attacks = []attack{
 		did: "the effect was applied, its answer did not come before --timeout",
 	},
 	{
-		name: "answer-lost", title: "the effect's answer is lost", script: faultWith(fault{cut: true}), service: true, each: true, faulty: true,
-		did: "the effect was applied, the connection broke before the answer",
+		name: "answer-lost", title: "the effect's answer is lost", script: faultWith(fault{cut: true}), service: true, each: true,
+		faulty: true,
+		did:    "the effect was applied, the connection broke before the answer",
 	},
 	{
-		name: "error-after", title: "500, and yet it was applied", script: faultWith(fault{status: 500}), service: true, faulty: true,
-		did: "the effect was applied, the answer was 500",
+		name: "error-after", title: "500, and yet it was applied", script: faultWith(fault{status: 500}), service: true,
+		faulty: true,
+		did:    "the effect was applied, the answer was 500",
 	},
 	{
-		name: "error-before", title: "500, and nothing was applied", script: faultWith(fault{status: 500, skip: true}), service: true, each: true,
+		name: "error-before", title: "500, and nothing was applied", script: faultWith(fault{status: 500, skip: true}),
+		service: true, each: true,
 		faulty: true, did: "the answer was 500 once, nothing was applied",
 	},
 	{
-		name: "throttled", title: "429, and nothing was applied", script: faultWith(fault{status: 429, skip: true}), service: true, first: true, faulty: true,
+		name: "throttled", title: "429, and nothing was applied", script: faultWith(fault{status: 429, skip: true}), service: true,
+		first: true, faulty: true,
 		did: "the answer was 429 with Retry-After once, nothing was applied",
 	},
 	{
-		name: "unreachable", title: "the service cannot be reached", script: faultWith(fault{cut: true, skip: true}), service: true, first: true, faulty: true,
+		name: "unreachable", title: "the service cannot be reached", script: faultWith(fault{cut: true, skip: true}),
+		service: true, first: true, faulty: true,
 		did: "the connection broke once before anything was applied",
 	},
 	{

@@ -121,11 +121,13 @@ func (s *scene) odds(o *observed) (more, fewer []odd) {
 func (s *scene) failedPlainly(o *observed, res *Result) {
 	res.Verdict = Unknown
 	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastWords(o)
-	res.Mend = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, {url} is the " +
+	res.Mend = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
+		"{url} is the " +
 		"service)"
 	for _, e := range o.exits {
 		if strings.Contains(e.text, "stopped") {
-			res.Why = fmt.Sprintf("the handler did not end within %s (--timeout), even when nothing goes wrong; it was stopped", s.timeout)
+			res.Why = fmt.Sprintf("the handler did not end within %s (--timeout), even when nothing goes wrong; it was stopped",
+				s.timeout)
 			res.Mend = "give it more time (--timeout 1m), or find out what it waits for"
 		}
 	}
@@ -147,7 +149,8 @@ func (s *scene) blind(o *observed, res *Result) {
 		if s.Journal.Place != "" {
 			res.Why += ", and the journal has nothing of it"
 		}
-		res.Mend = "have it POST its effects to that URL, or give your own variable: --env PAYMENTS_URL={url}; or count what it writes: " +
+		res.Mend = "have it POST its effects to that URL, or give your own variable: --env PAYMENTS_URL={url}; or count what it " +
+			"writes: " +
 			"--effects FILE|URL. Without that only its runs can be counted"
 		if s.HTTP != "" {
 			res.Mend = "start it with the URL of the service (--listen 127.0.0.1:9099 makes it a fixed one), or --effects FILE|URL"
@@ -172,7 +175,8 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 	switch end := o.endings[key]; {
 	case res.Effects > 0:
 		more, _ := s.odds(o)
-		if res.Verdict, res.Why = Held, "the handler had its effect all the same: it does not look at what was broken"; len(more) > 0 {
+		if res.Verdict, res.Why = Held, "the handler had its effect all the same: it does not look at what was "+
+			"broken"; len(more) > 0 {
 			res.Verdict = Doubled
 			res.Why, res.Mend = s.whyDoubled(o, more[0])
 		}
@@ -194,7 +198,8 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 		if s.HTTP != "" {
 			word = "answer 422"
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the letter would be there after one run instead of %d",
+		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the letter would be there after one run "+
+			"instead of %d",
 			word, o.runs))
 	default:
 		res.Verdict, res.Why = Held, "it became a letter at once"

@@ -8,9 +8,11 @@ import (
 // whyDoubled finds the reason of effects too many, and the mend.
 func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
 	if strings.HasPrefix(x.kind, "journal") {
-		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and nothing told the later runs", x.kind, x.n,
+		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and nothing told the later runs", x.kind,
+			x.n,
 			x.want, o.runs)
-		mend = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have semel " +
+		mend = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have " +
+			"semel " +
 			"commit the SQL with its record (--effects sql), or have it ask first (--takeover probe --probe CMD)"
 		return why, s.inPlaceOf(mend)
 	}
@@ -25,15 +27,18 @@ func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
 		}
 	}
 	if bare > 0 {
-		why = fmt.Sprintf("%s happened %d times instead of %d, without %s: the service cannot tell a repeat from a new one", x.kind, x.n,
+		why = fmt.Sprintf("%s happened %d times instead of %d, without %s: the service cannot tell a repeat from a new one",
+			x.kind, x.n,
 			x.want, s.KeyHeader)
 	} else {
-		why = fmt.Sprintf("%s happened %d times instead of %d, under %d different values of %s", x.kind, x.n, x.want, len(named), s.KeyHeader)
+		why = fmt.Sprintf("%s happened %d times instead of %d, under %d different values of %s", x.kind, x.n, x.want, len(named),
+			s.KeyHeader)
 	}
 	switch {
 	case s.keyFollowsID():
 		why += fmt.Sprintf("; with --key %s the two copies are two messages to semel", s.Key)
-		mend = "choose a key that the producer repeats, as --key json:/order_id, or have the producer send the header idempotency-key"
+		mend = "choose a key that the producer repeats, as --key json:/order_id, or have the producer send the header " +
+			"idempotency-key"
 		return why, mend
 	case bare > 0 && s.HTTP != "":
 		mend = "pass the request's Idempotency-Key on, as the header " + s.KeyHeader
@@ -44,7 +49,8 @@ func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
 	default:
 		mend = "derive the key from SEMEL_EFFECT_KEY alone"
 	}
-	mend += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; several " +
+	mend += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; " +
+		"several " +
 		"effects: append a name). Where the service takes no such key: --takeover probe --probe CMD, or --takeover once"
 	return why, s.inPlaceOf(mend)
 }
@@ -96,10 +102,12 @@ func (s *scene) whyLost(o *observed, x odd) (why, mend string) {
 	switch {
 	case s.attack.name == "deploy":
 		why += ": it was told to stop, and said that it is done"
-		mend = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing was applied)"
+		mend = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing " +
+			"was applied)"
 	case s.attack.service && s.struck:
 		why += ": the handler " + zero + " although its request failed"
-		mend = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody knows"
+		mend = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody " +
+			"knows"
 		if s.HTTP != "" {
 			mend = "look at the answer: 503 when nothing was applied, 500 when nobody knows"
 		}
@@ -130,10 +138,12 @@ func (s *scene) addNotes(o *observed, res *Result) {
 	if len(o.exits) > 0 && s.struck && (s.attack.name == "answer-lost" || s.attack.name == "error-after") {
 		switch code := o.exits[0].code; {
 		case code == 75 && s.HTTP == "":
-			res.Notes = append(res.Notes, "exit 75 says that nothing was applied, and it was: with --takeover once or probe it would be "+
+			res.Notes = append(res.Notes, "exit 75 says that nothing was applied, and it was: with --takeover once or probe it "+
+				"would be "+
 				"repeated. Exit 1 when the answer does not say")
 		case (code == 64 || code == 65) && s.HTTP == "":
-			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the answer does not say", code))
+			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the answer "+
+				"does not say", code))
 		}
 	}
 	for _, key := range s.keys {
@@ -155,7 +165,8 @@ func (s *scene) addNotes(o *observed, res *Result) {
 	}
 	s.noteTwins(o, res)
 	if len(s.left) > 0 && s.attack.name == plain {
-		res.Notes = append(res.Notes, fmt.Sprintf("the handler left processes behind when it had ended (%s): what they do is not waited for, "+
+		res.Notes = append(res.Notes, fmt.Sprintf("the handler left processes behind when it had ended (%s): what they do is "+
+			"not waited for, "+
 			"and not repeated when they fail. The attack killed them", shown(s.left[0].name)))
 	}
 }
@@ -167,7 +178,8 @@ func (s *scene) noteTwins(o *observed, res *Result) {
 	}
 	for _, e := range o.effects {
 		if e.repeat && !e.natural && e.first.key == e.key && e.key != "" {
-			res.Notes = append(res.Notes, fmt.Sprintf("%s is requested twice in one run under one %s: the second did nothing. Append a name to the "+
+			res.Notes = append(res.Notes, fmt.Sprintf("%s is requested twice in one run under one %s: the second did nothing. "+
+				"Append a name to the "+
 				"key for each effect", e.kind, s.KeyHeader))
 			return
 		}

@@ -131,7 +131,8 @@ func WriteText(w io.Writer, r Report, colour bool, width int) error {
 	}
 	t.skipped(r.Attacks)
 	t.printf("\n%d held, %d doubled, %d lost, %d cannot tell, %d skipped, in %.1f s, seed %d: %s\n",
-		r.Held, r.Doubled, r.Lost, r.Unknown, r.Skipped, float64(r.ElapsedMS)/1000, r.Seed, t.paint(r.Verdict, verdictWords[r.Verdict]))
+		r.Held, r.Doubled, r.Lost, r.Unknown, r.Skipped, float64(r.ElapsedMS)/1000, r.Seed, t.paint(r.Verdict,
+			verdictWords[r.Verdict]))
 	return t.err
 }
 

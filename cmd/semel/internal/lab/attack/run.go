@@ -150,7 +150,8 @@ func (r *runner) repeated(ctx context.Context, a attack, guard string) ([]Result
 	b := r.base[guard]
 	if why := r.cannot(a, guard); why != "" {
 		w := a.words(r.HTTP != "")
-		return []Result{{Attack: a.name, Guard: guard, Title: w.title, Did: w.did, Exits: []int{}, Verdict: Skipped, Why: why}}, nil
+		return []Result{{Attack: a.name, Guard: guard, Title: w.title, Did: w.did, Exits: []int{}, Verdict: Skipped, Why: why}},
+			nil
 	}
 	first, last := r.which(a, b.requests)
 	var out []Result

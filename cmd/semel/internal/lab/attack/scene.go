@@ -58,7 +58,8 @@ type scene struct {
 func (r *runner) newScene(ctx context.Context, a attack, guard string, nth int) (*scene, error) {
 	r.scenes++
 	s := &scene{
-		runner: r, attack: a, guard: guard, nth: nth, dir: filepath.Join(r.dir, fmt.Sprintf("%02d-%s-%s", r.scenes, a.name, guard)),
+		runner: r, attack: a, guard: guard, nth: nth, dir: filepath.Join(r.dir, fmt.Sprintf("%02d-%s-%s", r.scenes, a.name,
+			guard)),
 		texts: map[string]string{}, visibility: calmVisibility, timeout: r.Timeout, grace: drainTime / 2,
 		maxAttempts: attempts, ctx: ctx,
 	}
@@ -191,7 +192,8 @@ var inURL = strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23")
 
 func (s *scene) workArgs() []string {
 	args := []string{
-		"work", "--queue", "sqlite:" + inURL.Replace(s.path("queue.db")) + "?queue=" + queueName, "--consumer", queueName, "--key", s.Key,
+		"work", "--queue", "sqlite:" + inURL.Replace(s.path("queue.db")) + "?queue=" + queueName, "--consumer", queueName, "--key",
+		s.Key,
 		"--visibility", s.visibility.String(), "--timeout", s.timeout.String(), "--kill-grace", killGrace(s.visibility).String(),
 		"--grace", s.grace.String(), "--max-attempts", fmt.Sprint(s.maxAttempts), "--backoff", "100ms..500ms",
 		"--breaker-open", "200ms..1s", "--events", s.path("events.jsonl"), "--idle-timeout", "0", "--limit", "0",

@@ -29,6 +29,8 @@ type Options struct {
 	Report string
 	// Where says on which queue and store. Defaults to SQLite files.
 	Where rig.Where
+	// Exact keeps the scenario's own visibility, as far as the place can.
+	Exact bool
 	// Keep keeps what the runs made, and their events files; Verdict.Kept names the folder. The fakes keep nothing.
 	Keep bool
 	// Watch makes runs that a person watches and disturbs, all guards at the same time: the load goes on until it is
@@ -89,7 +91,11 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	} else {
 		defer func() { err = errors.Join(err, site.Remove(ctx), os.RemoveAll(dir)) }()
 	}
-	s = s.Slower(site.MinVisibility())
+	if least := site.MinVisibility(); o.Exact {
+		s = s.Slower(least)
+	} else {
+		s = s.Slower(max(least, site.Unhurried(s)))
+	}
 	v.Story = &verdict.Story{Scenario: s, Seed: o.Seed, Repeat: o.Repeat, Place: site.String()}
 	var stages []play.Stage
 	for _, g := range o.Guards {

@@ -2,6 +2,18 @@ package plan
 
 import "time"
 
+// AboutVisibility tells whether something in the scenario lasts longer than the visibility: somebody else is to get the
+// message meanwhile.
+func (s Scenario) AboutVisibility() bool {
+	long := max(s.Work.Max, s.Work.SlowFor)
+	for _, f := range s.Faults {
+		if f.Do == Freeze {
+			long = max(long, f.For)
+		}
+	}
+	return long >= s.Workers.Visibility
+}
+
 // Slower is the scenario with a visibility of at least least: every time that stands in proportion to it grows with it. Not
 // its timeout, and not what a fault of the wire takes. A scenario whose visibility is long enough is as it was.
 func (s Scenario) Slower(least time.Duration) Scenario {

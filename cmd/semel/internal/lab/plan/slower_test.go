@@ -18,6 +18,9 @@ func TestSlowerKeepsProportions(t *testing.T) {
 		got.Work.SlowFor != 3*time.Second || got.Faults[0].For != 5*time.Second || got.Timeout != time.Minute {
 		t.Errorf("%+v", got)
 	}
+	if !s.AboutVisibility() || !got.AboutVisibility() {
+		t.Error("its work takes longer than the visibility")
+	}
 	if s.Faults[0].For != 2500*time.Millisecond {
 		t.Error("the scenario itself was changed")
 	}
@@ -25,6 +28,10 @@ func TestSlowerKeepsProportions(t *testing.T) {
 		t.Errorf("%+v", same)
 	}
 	s.Work = Work{Min: 10 * time.Millisecond, Max: 30 * time.Millisecond}
+	s.Faults[0].For = 0
+	if s.AboutVisibility() {
+		t.Error("nothing in it is as long as the visibility")
+	}
 	if got := s.Slower(2 * time.Second); got.Work != s.Work {
 		t.Errorf("short work got longer: %+v", got.Work)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
@@ -79,6 +80,18 @@ func (s *Site) MinVisibility() time.Duration {
 		return 2 * time.Second
 	}
 	return time.Second
+}
+
+// lateReturn is the visibility with which PostgreSQL shows what comes of one that ends: on a loaded machine it looks for
+// messages that came back every other second.
+const lateReturn = 4 * time.Second
+
+// Unhurried is the shortest visibility with which a scenario shows what it is about; 0 = its own.
+func (s *Site) Unhurried(c plan.Scenario) time.Duration {
+	if s.queue.scheme == "postgres" && c.AboutVisibility() {
+		return lateReturn
+	}
+	return 0
 }
 
 // far tells whether a service of AWS, or a fake of one, is in the pair.

@@ -45,8 +45,26 @@ func openPostgres(ctx context.Context, url string, visibility time.Duration) (*d
 	std := stdlib.OpenDBFromPool(db.Pool())
 	return &database{
 		queue: func(name string) Queue { return db.Queue(name) }, store: db.Store(), sql: std,
-		id: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", close: func() error { return errors.Join(std.Close(), db.Close()) },
+		id: "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", close: func() error { return errors.Join(std.Close(), closeSoon(db)) },
 	}, nil
+}
+
+// closeWait is how long closing waits for connections that are being cut off: one whose request was cancelled in the middle
+// of a write over TLS is waited for by the client library for 15 s, for nothing.
+const closeWait = 3 * time.Second
+
+// closeSoon closes a database, or leaves what is left of it to the end of the process.
+func closeSoon(db *postgres.DB) error {
+	closed := make(chan error, 1)
+	go func() { closed <- db.Close() }()
+	late := time.NewTimer(closeWait)
+	defer late.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-late.C:
+		return nil
+	}
 }
 
 func makeTables(ctx context.Context, db *database) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
@@ -89,6 +90,9 @@ func work(ctx context.Context, spec Spec) (err error) {
 			err = cerr
 		}
 	}()
+	if err := os.WriteFile(ReadyFile(spec.Dir, spec.Worker), nil, 0o600); err != nil {
+		return fmt.Errorf("say that it is ready: %w", err)
+	}
 	w := &worker{spec: spec, rig: r, log: log, gate: newGate(spec.Strikes, spec.Worker, spec.Dir, log)}
 	keys, faults := newKeyring(), newFaults(spec)
 	w.faults = faults
@@ -99,6 +103,11 @@ func work(ctx context.Context, spec Spec) (err error) {
 		return fmt.Errorf("no design is called %q", spec.Design)
 	}
 	return consume(ctx, w)
+}
+
+// ReadyFile is the file in a run's folder that a worker makes when it begins to consume.
+func ReadyFile(dir string, worker int) string {
+	return filepath.Join(dir, fmt.Sprintf("ready-%d", worker))
 }
 
 // designs are the consumers.

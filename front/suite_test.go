@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/memory"
@@ -78,6 +79,31 @@ func TestStoreSuite(t *testing.T) {
 				t.Logf("%d hits", hits.Load())
 				if o.Size > 1 && hits.Load() < 100 {
 					t.Errorf("%d hits: the suite hardly saw the front answer", hits.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestPairSuite runs whole consumers on a queue and a front: their effects, acks and letters are those of the store alone.
+func TestPairSuite(t *testing.T) {
+	effects := func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+		return semel.InTx(func(ctx context.Context, e *memory.Effects, a *semel.Attempt) error {
+			return fn(ctx, func(id string) error { e.Append("ledger", id); return nil }, a)
+		})
+	}
+	open := func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler {
+		return semel.InTx(func(ctx context.Context, tx *memory.Tx, a *semel.Attempt) error {
+			return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
+		})
+	}
+	for name, tx := range map[string]func(func(context.Context, func(string) error, *semel.Attempt) error) semel.Handler{"collected": effects, "open": open} {
+		t.Run(name, func(t *testing.T) {
+			semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
+				db := memory.Open(memory.WithVisibility(time.Second))
+				s := front.New(db.Store(), front.Options{Size: 1000, Strangers: true})
+				return semeltest.PairSetup{
+					Queue: db.Queue("orders"), Store: s, Visibility: time.Second, Ledger: ledger(db.Store()), Tx: tx,
 				}
 			})
 		})

@@ -23,6 +23,12 @@ type shop struct {
 	asked   bool
 }
 
+// stand is a worker's front, nil in seeds that have none, and what is behind it.
+type stand struct {
+	front driver.Store
+	shop  shop
+}
+
 // Claim decides the one claim that is under way.
 func (s *shop) Claim(context.Context, ...driver.Claim) ([]driver.Grant, error) {
 	s.asked = true
@@ -53,7 +59,7 @@ func (k *worker) openFront() {
 	if w.mut == mutFrontForever {
 		o.MaxAge = math.MaxInt64 / 4
 	}
-	k.front, k.shop = front.New(&k.shopOf, o), &k.shopOf
+	k.front = front.New(&k.shop, o)
 }
 
 // claimAt decides a claim by the worker's front and, where that has no answer, by decide.

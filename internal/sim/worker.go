@@ -20,12 +20,10 @@ type worker struct {
 	deployed     bool
 	running      int
 	actions      []machine.Action
-	shut         bool         // its breaker is open
-	open         [2]int       // the transaction of each lane; -1 = none
-	front        driver.Store // nil: this seed has none
-	shop         *shop        // behind it
-	shopOf       shop
-	halving      [2]bool // the lane's latest batch failed, and nobody knows by whom
+	shut         bool   // its breaker is open
+	open         [2]int // the transaction of each lane; -1 = none
+	stand
+	halving [2]bool // the lane's latest batch failed, and nobody knows by whom
 }
 
 var (

@@ -30,7 +30,6 @@ type side struct {
 	skipped   int
 
 	mu      sync.Mutex
-	sight   *play.Sight
 	charged int // effects that the page has been told of
 	seen    map[string]int
 	fresh   []happening
@@ -78,7 +77,7 @@ func (s *side) look(now play.Sight) {
 	s.charged = len(now.Effects)
 	s.at = figures{
 		Sent: len(now.Sent), Effects: len(now.Effects), Duplicated: f.Duplicated, Lost: f.Lost, Regressed: f.Regressed,
-		Aside: now.Aside.Dead + now.Aside.Parked, Waiting: int64(now.Stats.Visible), Kills: now.Kills,
+		Aside: now.Aside.Dead + now.Aside.Parked, Waiting: now.Stats.Visible, Kills: now.Kills,
 		Money: money(f.Damage, s.scenario.Load.Currency), Finishing: now.Finishing,
 	}
 }

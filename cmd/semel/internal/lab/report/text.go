@@ -112,13 +112,13 @@ func badIf(bad bool) string {
 
 func (p *printer) tale(t verdict.Tale) {
 	if t.Run.Guard == plan.GuardOn {
-		p.wrap(p.style(green, "guard on "), 9, onText(t))
+		p.wrap(p.style(green, "guard on "), onText(t))
 		return
 	}
-	p.wrap(p.style(red, "guard off"), 9, offText(t))
+	p.wrap(p.style(red, "guard off"), offText(t))
 	for _, c := range []verdict.DoubleCause{verdict.CauseKilled, verdict.CauseOverrun, verdict.CauseProducer} {
 		if d, ok := example(t.Doubles, c); ok {
-			p.wrap("         ", 9, fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
+			p.wrap("         ", fmt.Sprintf("%s was charged %d×: %s.", d.Key, d.Charges, d.Why))
 		}
 	}
 }
@@ -172,9 +172,12 @@ func plural(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// wrap prints text behind a label, broken at the width.
-func (p *printer) wrap(label string, labelWidth int, text string) {
-	indent := strings.Repeat(" ", labelWidth+4)
+// labelColumns is how wide a label is.
+const labelColumns = 9
+
+// wrap prints text behind a label of labelColumns, broken at the width.
+func (p *printer) wrap(label, text string) {
+	indent := strings.Repeat(" ", labelColumns+4)
 	at := len(indent)
 	p.b.WriteString("  " + label + "  ")
 	for i, word := range strings.Fields(text) {

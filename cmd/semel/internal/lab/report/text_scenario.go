@@ -41,7 +41,7 @@ func (p *printer) scenario(v verdict.Verdict) {
 
 // labelled prints a label of nine columns, and text beside it.
 func (p *printer) labelled(label, code, text string) {
-	p.wrap(p.style(code, fmt.Sprintf("%-9s", label)), 9, text)
+	p.wrap(p.style(code, fmt.Sprintf("%-*s", labelColumns, label)), text)
 }
 
 // para prints text behind a head that is so many columns wide, broken at the terminal's width.

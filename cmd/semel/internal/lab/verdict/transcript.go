@@ -29,7 +29,7 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 		if e.Key != s.Load.Name {
 			continue
 		}
-		text := ""
+		var text string
 		switch {
 		case e.Kind == "started":
 			text = fmt.Sprintf("Start %s sleep %s", e.Key, strconv.FormatFloat(sleep, 'g', 3, 64))

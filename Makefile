@@ -23,13 +23,16 @@ CAMPAIGNFLAGS ?= --messages 200000 --kills 50 --restarts 10 --seed 1
 # Arguments of the demo, e.g. make demo DEMOFLAGS='--seed 7'.
 DEMOFLAGS ?=
 
+# Arguments of the lab's targets, e.g. make scenario-happy ARGS="--count 10 --batch-size 5".
+ARGS ?=
+
 # Modules outside of the workspace (go.work says why); those inside are "work". Whoever adds one finds it tested.
 OUTSIDE := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod)))
 LINTER := $(CURDIR)/bin/golangci-lint
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the binary: bin/semel
@@ -117,6 +120,40 @@ real-input: ## Real webhooks of an npm package through three worker processes, o
 .PHONY: demo
 demo: build ## The main job: real worker processes, killed, with the guard off and on; writes demo.html
 	bin/semel demo $(DEMOFLAGS)
+
+scenario-%: build ## One scenario of the lab, e.g. make scenario-happy ARGS="--count 10 --batch-size 5"
+	bin/semel lab run $* $(ARGS)
+
+.PHONY: scenarios
+scenarios: build ## All scenarios of the lab, with ARGS
+	bin/semel lab run --all $(ARGS)
+
+.PHONY: scenarios-fast
+scenarios-fast: build ## Those that take seconds
+	bin/semel lab run --all --fast $(ARGS)
+
+.PHONY: scenarios-slow
+scenarios-slow: build ## Those that take longer
+	bin/semel lab run --all --slow $(ARGS)
+
+.PHONY: validate
+validate: build ## Check that scenarios can be played here, e.g. ARGS='--on aws'
+	bin/semel lab validate $(ARGS)
+
+.PHONY: preflight
+preflight: validate ## The same
+
+.PHONY: infra-up
+infra-up: build ## A queue and a store on this machine, and .env with the settings of a worker
+	bin/semel lab up --env .env --worker=false $(ARGS)
+
+.PHONY: infra-down
+infra-down: build ## Take that down, and list what was removed
+	bin/semel lab down
+
+.PHONY: load-test
+load-test: build ## Load test with worker processes, e.g. ARGS='--n 1000 --same-key'
+	bin/semel bench $(ARGS)
 
 .PHONY: docs
 docs: check ## Check the docs: links, and that the examples in them that are Go tests pass

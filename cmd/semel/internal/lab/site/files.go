@@ -68,7 +68,8 @@ const (
 
 // write writes the file.
 func (w *Wanted) write(s State) (File, error) {
-	text, mode := []byte(nil), fs.FileMode(0o644)
+	var text []byte
+	mode := fs.FileMode(0o644)
 	if w.Env {
 		text, mode = envText(s.Vars), 0o600 // a URL may have a password
 	} else {

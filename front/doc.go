@@ -42,6 +42,9 @@
 // duplicate. Who reopens completed keys by other means than letters and sends their messages under ids of their own waits
 // for MaxAge, or leaves Strangers off.
 //
+// A call of semel.Do has no delivery. One that comes within MaxAge after another process reopened its completed key gets the
+// old result, and the next one runs.
+//
 // A store that fails over and loses records it had confirmed can lose effects that were in its database with them; a front
 // then calls a copy done for at most MaxAge that would have to run again.
 //

@@ -91,7 +91,8 @@ func TestDuplicatesCostNoCall(t *testing.T) {
 			}
 			claims := store.claims.Load()
 			t.Logf("size %d: %d hits, %d claims of %d", size, sum.CacheHits, claims, asked)
-			if size > 1 && (sum.CacheHits == 0 || claims >= asked) || claims < effects || sum.CacheEntries > int64(size) || sum.CacheEntries == 0 {
+			if size > 1 && (sum.CacheHits == 0 || claims >= asked) || claims < effects ||
+				sum.CacheEntries > int64(size) || sum.CacheEntries == 0 {
 				t.Errorf("size %d: %d hits, %d claims, %d entries", size, sum.CacheHits, claims, sum.CacheEntries)
 			}
 			if size == 1000 && claims != effects {

@@ -190,7 +190,8 @@ func TestFilterFill(t *testing.T) {
 		t.Error("an empty filter is certain, although nobody filled it")
 	}
 	broken := errors.New("disk gone")
-	if err := f.Fill(func(add func([32]byte, time.Time)) error { add(hash(1), time.Now()); return broken }); !errors.Is(err, broken) {
+	scan := func(add func([32]byte, time.Time)) error { add(hash(1), time.Now()); return broken }
+	if err := f.Fill(scan); !errors.Is(err, broken) {
 		t.Errorf("a failed scan answered %v", err)
 	}
 	if f.Ready() || !f.MayHave(hash(2)) {

@@ -55,7 +55,8 @@ func (f *Filter) Write(w io.Writer) error {
 	both := io.MultiWriter(out, sum)
 	err := binary.Write(both, binary.LittleEndian, &h)
 	for i := range gens {
-		err = errors.Join(err, binary.Write(both, binary.LittleEndian, gens[i].from), binary.Write(both, binary.LittleEndian, gens[i].bits))
+		err = errors.Join(err, binary.Write(both, binary.LittleEndian, gens[i].from),
+			binary.Write(both, binary.LittleEndian, gens[i].bits))
 	}
 	err = errors.Join(err, binary.Write(out, binary.LittleEndian, sum.Sum64()), out.Flush())
 	if err != nil {

@@ -20,7 +20,8 @@ const (
 type Options struct {
 	// Size is the most entries. 0 or less turns the front off.
 	Size int
-	// Bytes is the most memory, about: keys, results and what an entry costs by itself. Defaults to DefaultBytes.
+	// Bytes is the most memory, about: keys, results and what an entry costs by itself. Defaults to DefaultBytes, or 1 KiB an
+	// entry where that is more.
 	Bytes int64
 	// MaxAge is for how long an answer of the store may be given again, counted from before the call that got it; a hit does
 	// not renew it. Defaults to DefaultMaxAge: a copy of a message whose ack was lost comes back after its visibility.
@@ -41,7 +42,7 @@ func New(store driver.Store, o Options) driver.Store {
 		return store
 	}
 	if o.Bytes <= 0 {
-		o.Bytes = DefaultBytes
+		o.Bytes = max(DefaultBytes, int64(o.Size)<<10)
 	}
 	if o.MaxAge <= 0 {
 		o.MaxAge = DefaultMaxAge

@@ -24,7 +24,8 @@ func TestDuplicatesAreAnswered(t *testing.T) {
 	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte("r")})
 	r.miss(driver.Replay, "b", "m3")
 	r.hit("b", "m3")
-	if s := r.front.(driver.Cached).CacheStats(); s.Hits != 5 || s.Misses != 3 || s.Entries != 2 || s.Size != 10 || s.Bytes == 0 {
+	s := r.front.(driver.Cached).CacheStats()
+	if s.Hits != 5 || s.Misses != 3 || s.Entries != 2 || s.Size != 10 || s.Bytes == 0 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -123,8 +124,8 @@ func TestOtherPayloadsAndVersionsAsk(t *testing.T) {
 	r.miss(driver.Stale, "v", "m2", version(2))
 }
 
-// TestOnlyAppliedCompletionsAreKept: failures, releases, parked runs, unanswered and lost writes are the store's to tell.
-func TestOnlyAppliedCompletionsAreKept(t *testing.T) {
+// TestFM39_OnlyCompletionsAreKept: failures, releases, parked runs, unanswered and lost writes are the store's to tell.
+func TestFM39_OnlyCompletionsAreKept(t *testing.T) {
 	r := newRig(t, front.Options{Size: 10, Strangers: true})
 	for _, c := range []struct {
 		final driver.Final
@@ -301,7 +302,8 @@ func TestBatchesArePositional(t *testing.T) {
 	if _, ok := tx.(driver.TxClassifier); !ok {
 		t.Error("the transaction classifies no errors")
 	}
-	if err := tx.Commit(t.Context(), driver.Work{Finish: driver.Finish{Hold: g[1].Hold, Final: driver.Complete, Keep: keep}}); err != nil {
+	z := driver.Finish{Hold: g[1].Hold, Final: driver.Complete, Keep: keep}
+	if err := tx.Commit(t.Context(), driver.Work{Finish: z}); err != nil {
 		t.Fatal(err)
 	}
 	r.hit("z", "m5")

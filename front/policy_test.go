@@ -118,7 +118,8 @@ func TestBounds(t *testing.T) {
 				count += of
 			}
 			if count != len(p.nodes) || count > size || bytes != p.bytes || bytes > most {
-				t.Fatalf("size %d: %d entries, %d in the map, %d bytes, %d counted, at most %d", size, count, len(p.nodes), bytes, p.bytes, most)
+				t.Fatalf("size %d: %d entries, %d in the map, %d bytes, %d counted, at most %d",
+					size, count, len(p.nodes), bytes, p.bytes, most)
 			}
 		}
 		p.put(key(-1), 1, &entry{key: key(-1)}, most+1)

@@ -142,7 +142,8 @@ func (r *rig) miss(want driver.Verdict, raw, id string, with ...func(*driver.Cla
 	before := r.behind.claims
 	got := r.claim(r.front, raw, id, with...)
 	if r.behind.claims != before+1 || got.Verdict != want {
-		r.t.Errorf("claim of %s by %q: %v with %d calls of the store, wanted %v with one", raw, id, got.Verdict, r.behind.claims-before, want)
+		r.t.Errorf("claim of %s by %q: %v with %d calls of the store, wanted %v with one",
+			raw, id, got.Verdict, r.behind.claims-before, want)
 	}
 	return got
 }

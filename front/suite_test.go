@@ -97,7 +97,8 @@ func TestPairSuite(t *testing.T) {
 			return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
 		})
 	}
-	for name, tx := range map[string]func(func(context.Context, func(string) error, *semel.Attempt) error) semel.Handler{"collected": effects, "open": open} {
+	type handler = func(fn func(ctx context.Context, add func(string) error, a *semel.Attempt) error) semel.Handler
+	for name, tx := range map[string]handler{"collected": effects, "open": open} {
 		t.Run(name, func(t *testing.T) {
 			semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 				db := memory.Open(memory.WithVisibility(time.Second))

@@ -41,7 +41,7 @@ func watch(t *testing.T, args ...string) *watched {
 		w.url = liveURL.FindString(lines.Text())
 	}
 	go func() {
-		for lines.Scan() { //nolint:revive // only so that it can go on writing
+		for lines.Scan() { // so that it can go on writing
 		}
 		w.ended <- w.cmd.Wait()
 	}()

@@ -44,7 +44,7 @@
         break;
       case "exit": {
         const life = l.lives.at(-1);
-        if (life) life.b = e.t;
+        if (life) { life.b = e.t; life.how = e.a; }
         for (const q of l.open.values()) { q.b = e.t; q.cut = e.a === "killed"; }
         l.open.clear();
         for (const f of l.frozen) f.b ??= e.t;
@@ -144,7 +144,7 @@
       g.fillText("worker " + i, 7, y + 18);
       g.font = "11px system-ui, sans-serif";
       g.fillStyle = palette.quiet;
-      g.fillText(dead ? "dead" : still ? "frozen" : "pid " + life.pid, 7, y + 33);
+      g.fillText(!life ? "starting" : dead ? (life.how === "killed" ? "dead" : "ended") : still ? "frozen" : "pid " + life.pid, 7, y + 33);
       for (const v of l.lives) {
         g.globalAlpha = .07;
         box(v.a, v.b, y + 3, LANE - 6, palette.work);

@@ -28,6 +28,16 @@ const (
 	failed     = "failed"
 )
 
+// recorded looks the id up, and notes that the delivery is skipped when it is there.
+func (j *job) recorded(ctx context.Context) (bool, error) {
+	status, err := j.rig.Marks().Get(ctx, j.key)
+	if err != nil || status != completed {
+		return false, err
+	}
+	j.skipped("it is recorded")
+	return true, nil
+}
+
 // checkLast looks the id up first and records it last. Between the two anybody else may do the same work:
 //
 //  1. A looks up: nothing. A works.
@@ -37,13 +47,8 @@ type checkLast struct{ condition bool }
 
 func (c checkLast) one(ctx context.Context, j *job) error {
 	marks := j.rig.Marks()
-	status, err := marks.Get(ctx, j.key)
-	if err != nil {
+	if done, err := j.recorded(ctx); done || err != nil {
 		return err
-	}
-	if status == completed {
-		j.skipped("it is recorded")
-		return nil
 	}
 	if err := j.work(ctx); err != nil {
 		return err
@@ -51,6 +56,7 @@ func (c checkLast) one(ctx context.Context, j *job) error {
 	if err := j.charge(ctx, j.key); err != nil {
 		return err
 	}
+	var err error
 	first := true
 	if c.condition {
 		first, err = marks.Add(ctx, j.key, completed)
@@ -124,13 +130,8 @@ func ttlLockOne(ctx context.Context, j *job) error {
 		return errLeft
 	}
 	defer func() { _ = marks.Delete(ctx, lock) }()
-	status, err := marks.Get(ctx, j.key)
-	if err != nil {
+	if done, err := j.recorded(ctx); done || err != nil {
 		return err
-	}
-	if status == completed {
-		j.skipped("it is recorded")
-		return nil
 	}
 	if err := plainOne(ctx, j); err != nil {
 		return err
@@ -187,13 +188,8 @@ func sagaByHandOne(ctx context.Context, j *job) error {
 //
 // Sending the mail first, or recording last, doubles it instead.
 func dualWriteOne(ctx context.Context, j *job) error {
-	status, err := j.rig.Marks().Get(ctx, j.key)
-	if err != nil {
+	if done, err := j.recorded(ctx); done || err != nil {
 		return err
-	}
-	if status == completed {
-		j.skipped("it is recorded")
-		return nil
 	}
 	if err := j.work(ctx); err != nil {
 		return err

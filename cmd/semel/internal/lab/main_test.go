@@ -2,8 +2,10 @@ package lab
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -26,6 +28,11 @@ func TestMain(m *testing.M) {
 		}, nil)
 		fmt.Println(err)
 		os.Exit(1)
+	}
+	// Scenarios mostly wait: three at once do not keep two processors busy.
+	flag.Parse()
+	if runtime.GOMAXPROCS(0) < 3 {
+		_ = flag.Set("test.parallel", "3")
 	}
 	os.Exit(m.Run())
 }

@@ -58,21 +58,24 @@ func TestS0_28_ScenariosOnSQSAndDynamoDB(t *testing.T) {
 func TestS0_28_MixedPairs(t *testing.T) {
 	onlyFull(t)
 	url := server.Database(t)
-	for name, where := range map[string]rig.Where{
-		"SQS and PostgreSQL":      {On: rig.AWS, Store: url},
-		"PostgreSQL and DynamoDB": {On: rig.AWS, Queue: url},
-		"SQLite and PostgreSQL":   {On: rig.Embedded, Store: url},
-		"SQS and SQLite":          {On: rig.AWS, Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, scenario := range []string{"side-effects", "zombie", "partial-batch", "versions"} {
-				v := runOn(t, scenario, where)
-				if !v.OK() {
-					t.Errorf("%s: %+v", scenario, v.Runs)
+	t.Run("at once", func(t *testing.T) {
+		for name, where := range map[string]rig.Where{
+			"SQS and PostgreSQL":      {On: rig.AWS, Store: url},
+			"PostgreSQL and DynamoDB": {On: rig.AWS, Queue: url},
+			"SQLite and PostgreSQL":   {On: rig.Embedded, Store: url},
+			"SQS and SQLite":          {On: rig.AWS, Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db")},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				for _, scenario := range []string{"side-effects", "zombie", "partial-batch", "versions"} {
+					v := runOn(t, scenario, where)
+					if !v.OK() {
+						t.Errorf("%s: %+v", scenario, v.Runs)
+					}
 				}
-			}
-		})
-	}
+			})
+		}
+	})
 	if n := demoSchemas(t, url); n != 0 {
 		t.Errorf("%d schemas are left behind", n)
 	}

@@ -20,29 +20,38 @@ func TestScenarios(t *testing.T) { playAll(t, rig.Where{}, quick, nil) }
 // those that must be refused there.
 func playAll(t *testing.T, where rig.Where, short, unplayable map[string]bool) {
 	t.Helper()
-	for _, s := range catalogue.All() {
-		if testing.Short() && !short[s.Name] {
-			continue
+	// A group, because what is parallel ends with it: the caller looks at what is left behind.
+	t.Run("at once", func(t *testing.T) {
+		for _, s := range catalogue.All() {
+			if testing.Short() && !short[s.Name] {
+				continue
+			}
+			t.Run(s.Name, func(t *testing.T) {
+				t.Parallel()
+				playOne(t, s, where, unplayable[s.Name])
+			})
 		}
-		t.Run(s.Name, func(t *testing.T) {
-			v, err := Run(t.Context(), s, options(t, where), nil)
-			cannot := (*rig.CannotError)(nil)
-			if unplayable[s.Name] && errors.As(err, &cannot) && len(v.Runs) == 0 {
-				return
-			}
-			if err != nil || unplayable[s.Name] {
-				t.Fatalf("%+v, %v", v, err)
-			}
-			for i, r := range v.Runs {
-				want := s.Expect[r.Guard]
-				if r.Verdict != want.Verdict || len(r.Missed) > 0 {
-					t.Errorf("guard %s: %+v", r.Guard, r)
-				}
-				if g := []plan.Guard{plan.GuardOff, plan.GuardOn}[i]; r.Guard != g {
-					t.Errorf("run %d has the guard %s", i, r.Guard)
-				}
-			}
-		})
+	})
+}
+
+func playOne(t *testing.T, s plan.Scenario, where rig.Where, unplayable bool) {
+	t.Helper()
+	v, err := Run(t.Context(), s, options(t, where), nil)
+	cannot := (*rig.CannotError)(nil)
+	if unplayable && errors.As(err, &cannot) && len(v.Runs) == 0 {
+		return
+	}
+	if err != nil || unplayable {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	for i, r := range v.Runs {
+		want := s.Expect[r.Guard]
+		if r.Verdict != want.Verdict || len(r.Missed) > 0 {
+			t.Errorf("guard %s: %+v", r.Guard, r)
+		}
+		if g := []plan.Guard{plan.GuardOff, plan.GuardOn}[i]; r.Guard != g {
+			t.Errorf("run %d has the guard %s", i, r.Guard)
+		}
 	}
 }
 

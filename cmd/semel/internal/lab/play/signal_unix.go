@@ -3,6 +3,7 @@
 package play
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -10,7 +11,13 @@ import (
 // terminate asks a process to end, as a deployment does.
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
-// stop stops a process where it is, goOn lets it go on.
-func stop(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+// stop stops a process where it is; os.ErrProcessDone when there is none. goOn lets it go on.
+func stop(pid int) error {
+	err := syscall.Kill(pid, syscall.SIGSTOP)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
 
 func goOn(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

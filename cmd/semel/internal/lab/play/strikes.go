@@ -24,7 +24,7 @@ type strikes struct {
 	up      time.Time // when the database comes back
 }
 
-// frozen is a process that stopped itself, or will.
+// frozen is a process that is stopped, or will be.
 type frozen struct {
 	plan.Strike
 	pid   int // 0 = not yet
@@ -61,7 +61,9 @@ func (s *strikes) look(ctx context.Context, effects int, now time.Time) error {
 	}
 	s.outside = keep
 	for _, f := range s.frozen {
-		s.thaw(f, now)
+		if err := s.thaw(ctx, f, now); err != nil {
+			return err
+		}
 	}
 	if s.down && now.After(s.up) {
 		return s.restore()
@@ -95,24 +97,45 @@ func (s *strikes) strike(ctx context.Context, k plan.Strike, now time.Time) (boo
 	return false, fmt.Errorf("nobody knows how to %q", k.Do)
 }
 
-// thaw lets a process go on whose time is over. One that stopped itself is found by its marker.
-func (s *strikes) thaw(f *frozen, now time.Time) {
+// thaw lets a process go on whose time is over. One that waits at its step to be frozen is found by its marker.
+func (s *strikes) thaw(ctx context.Context, f *frozen, now time.Time) error {
 	if f.pid == 0 {
-		b, err := os.ReadFile(worker.Marker(s.r.Dir, f.ID))
-		if err != nil {
-			return
+		pid := s.waiting(f.ID)
+		if pid == 0 {
+			return nil
 		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil {
-			return // its number is not written yet
+		var stopped error
+		if err := s.r.rig.Still(ctx, func() { stopped = stop(pid) }); err != nil {
+			return err
 		}
-		f.pid, f.until = pid, now.Add(f.For)
+		f.pid = pid
+		switch {
+		case errors.Is(stopped, os.ErrProcessDone): // something else killed it at its step
+		case stopped != nil:
+			return fmt.Errorf("freeze process %d: %w", pid, stopped)
+		default:
+			f.until = now.Add(f.For)
+		}
 	}
 	if f.until.IsZero() || now.Before(f.until) {
-		return
+		return nil
 	}
 	f.until = time.Time{}
 	s.r.fleet.thaw(f.pid)
+	return nil
+}
+
+// waiting is the process that waits at its step to be frozen; 0 when none is there yet, or its number is not written yet.
+func (s *strikes) waiting(id int) int {
+	b, err := os.ReadFile(worker.Marker(s.r.Dir, id))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
 }
 
 // lasting tells whether a fault is still on: a frozen process is to wake up while somebody watches.

@@ -279,6 +279,10 @@ func WriteLine(w io.Writer, v verdict.Verdict, color bool) error {
 // summary tells what counts in a run.
 func summary(r verdict.Run) string {
 	parts := []string{fmt.Sprintf("%d of %d", r.Effects, r.Sent)}
+	if r.Effects > r.Sent && r.Duplicated == 0 {
+		// Versions that replace each other, steps and what undoes them.
+		parts[0] = fmt.Sprintf("%d effects for %d keys", r.Effects, r.Sent)
+	}
 	for _, c := range []struct {
 		n    int
 		what string

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// freezerEnv makes the test binary freeze itself again and again, and write a byte after each time.
+// freezerEnv makes the test binary say that it is there to be frozen, again and again, and write a byte after each thaw.
 const freezerEnv = "SEMEL_LAB_TEST_FREEZER"
 
 // times is how often: a signal that is slow to land is rare.
@@ -18,8 +18,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(freezerEnv) != "1" {
 		os.Exit(m.Run())
 	}
+	freeze := freezer()
 	for range times {
-		freezeSelf()
+		_, _ = os.Stdout.Write([]byte{'!'})
+		freeze()
 		_, _ = os.Stdout.Write([]byte{'.'})
 	}
 	os.Exit(0)
@@ -47,6 +49,12 @@ func TestFreezeHoldsItsCaller(t *testing.T) {
 		t.Fatalf("the pipe is a %T", out)
 	}
 	for i := range times {
+		if _, err := io.ReadFull(pipe, make([]byte, 1)); err != nil {
+			t.Fatalf("freeze %d: %v", i+1, err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 		var status syscall.WaitStatus
 		if _, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 			t.Fatalf("freeze %d: it did not stop: %v, %v", i+1, status, err)

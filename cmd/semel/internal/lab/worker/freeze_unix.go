@@ -8,13 +8,11 @@ import (
 	"syscall"
 )
 
-// freezeSelf stops the whole process until somebody sends SIGCONT. The signal stops one thread after the other, so that the
-// caller may still run when it has been sent: it waits for the end of the stop, and does nothing in between.
-func freezeSelf() {
+// freezer answers a function that waits until the process was frozen and goes on. It is the parent who stops it, once the
+// process has said that it is there: from inside it could stop while another of its goroutines is in the middle of a write
+// that keeps everybody else from writing. SIGCONT is listened for from now on, so that none is missed.
+func freezer() func() {
 	thawed := make(chan os.Signal, 1)
 	signal.Notify(thawed, syscall.SIGCONT)
-	defer signal.Stop(thawed)
-	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
-		<-thawed
-	}
+	return func() { <-thawed }
 }

@@ -17,7 +17,7 @@ type gate struct {
 	dir     string // of the markers that make a strike happen once per run
 	log     *trail.Trail
 	die     func() // does not return
-	freeze  func() // returns when somebody lets the process go on
+	freeze  func() // returns when the parent has frozen the process, and lets it go on
 
 	mu     sync.Mutex
 	passes map[plan.Step]int
@@ -25,7 +25,7 @@ type gate struct {
 
 func newGate(strikes []plan.Strike, worker int, dir string, log *trail.Trail) *gate {
 	return &gate{
-		strikes: strikes, worker: worker, dir: dir, log: log, die: killSelf, freeze: freezeSelf, passes: map[plan.Step]int{},
+		strikes: strikes, worker: worker, dir: dir, log: log, die: killSelf, freeze: freezer(), passes: map[plan.Step]int{},
 	}
 }
 

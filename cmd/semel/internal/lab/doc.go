@@ -7,7 +7,7 @@
 //   - plan: the schedule of one run, a pure function of scenario, seed and guard.
 //   - play: the parent. It sends the load, keeps worker processes alive, strikes them from outside, and waits until the
 //     queue is empty.
-//   - worker: a worker process of the own binary: semel, or a hand-written consumer with its hole. It is struck at named
+//   - worker: a worker process of the own binary: semel, or a hand-written consumer with its hole. It is killed at named
 //     protocol steps, by its own hand, so that no deferred function, no flush and no goodbye runs; and what goes wrong
 //     between it and its queue and store is drawn by the seed.
 //   - rig: the place: queue, store, and the ledger beside them.

@@ -70,8 +70,9 @@ func TestStoreSuite(t *testing.T) {
 			var hits atomic.Int64
 			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 				db, clock := openDB()
-				o.Now = clock.now
-				s := front.New(db.Store(), o)
+				mine := o // cells run at once, each with a clock of its own
+				mine.Now = clock.now
+				s := front.New(db.Store(), mine)
 				t.Cleanup(func() { hits.Add(s.(driver.Cached).CacheStats().Hits) })
 				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
 			})

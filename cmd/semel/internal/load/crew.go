@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/child"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 )
 
@@ -109,7 +110,7 @@ func (c *crew) hire(n int) error {
 	m := &member{n: n, ready: make(chan struct{}), read: make(chan struct{})}
 	argv := append(slices.Clone(c.b.Command), c.arguments(n)...)
 	m.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // the crew ends its processes, and waits for them
-	m.cmd.Env, m.cmd.Stdout, m.cmd.SysProcAttr = c.environ(), &m.out, dieWithParent()
+	m.cmd.Env, m.cmd.Stdout, m.cmd.SysProcAttr = c.environ(), &m.out, child.DieWithParent()
 	stderr, err := m.cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("start worker %d: %w", n, err)
@@ -189,7 +190,7 @@ func (c *crew) left(m *member) error {
 func (c *crew) stop() error {
 	for _, m := range c.all {
 		if m.running {
-			_ = terminate(m.cmd.Process)
+			_ = child.Terminate(m.cmd.Process)
 		}
 	}
 	late := time.NewTimer(ending)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/child"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
@@ -82,7 +83,7 @@ func (f *fleet) spawn(s *slot) error {
 	cmd := exec.Command(f.command[0], f.command[1:]...) //nolint:noctx // the fleet ends its processes, and waits for them
 	cmd.Env = append(os.Environ(), f.env...)
 	cmd.Stderr = &f.stderr
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = child.DieWithParent()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start worker %d: %w", s.worker, err)
@@ -140,7 +141,7 @@ func (f *fleet) replace(worker int, now time.Time) bool {
 	if f.drains {
 		return s.stdin.Close() == nil
 	}
-	return terminate(s.cmd.Process) == nil
+	return child.Terminate(s.cmd.Process) == nil
 }
 
 // scale changes the number of workers. Those that are too many drain.

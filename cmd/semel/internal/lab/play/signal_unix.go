@@ -8,9 +8,6 @@ import (
 	"syscall"
 )
 
-// terminate asks a process to end, as a deployment does.
-func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
-
 // stop stops a process where it is; os.ErrProcessDone when there is none. goOn lets it go on.
 func stop(pid int) error {
 	err := syscall.Kill(pid, syscall.SIGSTOP)

@@ -58,23 +58,26 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.K
 	return nil
 }
 
-func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
+// perform does the work of an attempt, without its effects. A body that cannot be read will never be.
+func perform(ctx context.Context, a *semel.Attempt) (order, error) {
 	o, err := decode(a.Body)
 	if err != nil {
-		return rig.Effect{}, semel.Permanent(err)
+		return o, semel.Permanent(err)
 	}
-	if err := o.do(ctx, a.Redelivered); err != nil {
+	return o, o.do(ctx, a.Redelivered)
+}
+
+func (w *worker) applyInTx(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
+	o, err := perform(ctx, a)
+	if err != nil {
 		return rig.Effect{}, err
 	}
 	return w.effect(o.Order, o, a.ID, a.Number), nil
 }
 
 func (w *worker) applyKeyed(ctx context.Context, a *semel.Attempt) error {
-	o, err := decode(a.Body)
+	o, err := perform(ctx, a)
 	if err != nil {
-		return semel.Permanent(err)
-	}
-	if err := o.do(ctx, a.Redelivered); err != nil {
 		return err
 	}
 	return w.call(ctx, o.Order, o, a, a.EffectKey("charge"))
@@ -82,11 +85,8 @@ func (w *worker) applyKeyed(ctx context.Context, a *semel.Attempt) error {
 
 func (w *worker) applySteps(ctx context.Context, r *steps.Run) error {
 	a := r.Attempt()
-	o, err := decode(a.Body)
+	o, err := perform(ctx, a)
 	if err != nil {
-		return semel.Permanent(err)
-	}
-	if err := o.do(ctx, a.Redelivered); err != nil {
 		return err
 	}
 	_, err = steps.Each(ctx, r, "charge", o.Items, func(item string) string { return item },
@@ -132,11 +132,8 @@ func guardedSaga(ctx context.Context, w *worker) error {
 
 func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
 	a := r.Attempt()
-	o, err := decode(a.Body)
+	o, err := perform(ctx, a)
 	if err != nil {
-		return semel.Permanent(err)
-	}
-	if err := o.do(ctx, a.Redelivered); err != nil {
 		return err
 	}
 	for _, item := range o.Items {

@@ -39,11 +39,8 @@ func guardedOutbox(ctx context.Context, w *worker) error {
 }
 
 func (w *worker) applyWithMail(ctx context.Context, a *semel.Attempt) (rig.Effect, error) {
-	o, err := decode(a.Body)
+	o, err := perform(ctx, a)
 	if err != nil {
-		return rig.Effect{}, semel.Permanent(err)
-	}
-	if err := o.do(ctx, a.Redelivered); err != nil {
 		return rig.Effect{}, err
 	}
 	a.Emit(semel.Message{Queue: rig.OutboxName, Body: a.Body, Headers: map[string]string{rig.KeyHeader: o.Order}})

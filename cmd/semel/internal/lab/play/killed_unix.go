@@ -1,4 +1,4 @@
-//go:build unix && !linux
+//go:build unix
 
 package play
 
@@ -6,9 +6,6 @@ import (
 	"os"
 	"syscall"
 )
-
-// dieWithParent has no help from the kernel here: a child notices the end of its standard input.
-func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func wasKilled(s *os.ProcessState) bool {
 	w, ok := s.Sys().(syscall.WaitStatus)

@@ -56,6 +56,9 @@ type QueueFeatures struct {
 	MaxVisible time.Duration
 	// Retention is how long the broker keeps an unsettled message. 0 = for ever.
 	Retention time.Duration
+	// Horizon is how long after it was first sent a copy of a message can still be delivered, with what the provider itself
+	// moves to a dead-letter queue and back (see [MovedBack]). 0 = no bound is known but Retention.
+	Horizon time.Duration
 	// Durable: an accepted message survives the death of every process.
 	Durable bool
 	// Caveats are sentences about this very server or configuration that weaken the promise. Each is printed among the

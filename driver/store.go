@@ -350,5 +350,24 @@ type Sweeper interface {
 	Sweep(ctx context.Context, horizon time.Duration, limit int) (s Swept, more bool, err error)
 }
 
-// Swept counts what a sweep did.
-type Swept struct{ Purged, Stranded int }
+// Swept counts what a sweep did, and tells what it left.
+type Swept struct {
+	Purged, Stranded int
+	// Lag is an estimate, and never too much: how long ago the retention of a record ended that the sweep met and had to
+	// leave. 0 = it met none. A store that looks at its records at intervals only (DynamoDB) counts from the look at which
+	// the record was due.
+	Lag time.Duration
+}
+
+// Did reports that something was purged or parked.
+func (s Swept) Did() bool { return s.Purged+s.Stranded > 0 }
+
+// Overdue raises Lag to how long a record's retention is over.
+func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub(retainUntil)) }
+
+// Add counts a further step: what it left is what is left now.
+func (s *Swept) Add(step Swept) {
+	s.Purged += step.Purged
+	s.Stranded += step.Stranded
+	s.Lag = step.Lag
+}

@@ -252,6 +252,7 @@ func (r *runner) loop(ctx context.Context) error {
 			r.perform(&actions[i])
 		}
 		clear(actions)
+		r.tellCalls(events)
 		clear(events)
 		r.publish()
 		if events = r.collect(events); len(events) > 0 {

@@ -53,6 +53,7 @@ const (
 	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
 	EventConsumed EventKind = "consumed" // the store consumed units since the last such event: Units
+	EventCalled   EventKind = "called"   // a call of the store was answered: Op, Items, Elapsed, Err
 )
 
 // Event is one thing that happened. Fields that do not apply are zero.
@@ -76,9 +77,17 @@ type Event struct {
 	Action  driver.Action
 	Outcome driver.Outcome
 	After   time.Duration
-	Elapsed time.Duration // ended: how long the handler ran
-	Err     error
-	Reason  string
+	// Elapsed is how long the handler ran (ended), the delivery was in hand (settled), or the call took (called).
+	Elapsed time.Duration
+	// Handled is how long of Elapsed the handler ran (settled).
+	Handled time.Duration
+	// SentAt is when the message was sent, zero when the queue does not tell (received, started).
+	SentAt time.Time
+	// Op is the call of the store: claim, extend, finish, begin or commit; Items is how many keys it carried (called).
+	Op     string
+	Items  int
+	Err    error
+	Reason string
 	// Units are what the store's calls consumed (consumed): of a store that is paid by use, see driver.Meter. They are of
 	// batches, and of every consumer of the same store value.
 	Units driver.Units
@@ -97,9 +106,11 @@ type Events struct {
 	Health func(Event)
 	// Cost sees consumed.
 	Cost func(Event)
+	// Calls sees called: one for each batch.
+	Calls func(Event)
 }
 
-// Observe makes Events that call f with everything.
+// Observe makes Events that call f with everything but the calls of the store (EventCalled).
 func Observe(f func(Event)) Events {
 	return Events{Delivery: f, Attempt: f, Lease: f, Health: f, Cost: f}
 }
@@ -131,6 +142,7 @@ func Tee(all ...Events) Events {
 		Lease:    tee(func(e Events) func(Event) { return e.Lease }),
 		Health:   tee(func(e Events) func(Event) { return e.Health }),
 		Cost:     tee(func(e Events) func(Event) { return e.Cost }),
+		Calls:    tee(func(e Events) func(Event) { return e.Calls }),
 	}
 }
 

@@ -101,6 +101,7 @@ func (r *runner) finish(a machine.Action) {
 	defer cancel()
 	var out []driver.Outcome
 	var err error
+	sent := r.now()
 	if r.committer != nil && (r.mode != machine.Separate || r.tx != nil || r.store.Emits) {
 		out, err = r.committer.Commit(ctx, a.Works...)
 	} else {
@@ -114,7 +115,7 @@ func (r *runner) finish(a machine.Action) {
 		err = errShort
 	}
 	r.post(machine.Event{
-		Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Works: a.Works, Outcomes: out, Err: err, Result: r.refused(err),
+		Kind: machine.Finished, Lane: a.Lane, Items: a.Items, Works: a.Works, Outcomes: out, Sent: sent, Err: err, Result: r.refused(err),
 	})
 }
 
@@ -204,6 +205,7 @@ func (r *runner) commit(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
 	o := r.open[a.Lane]
+	sent := r.now()
 	err := o.tx.Commit(ctx, a.Works...)
 	if err != nil {
 		// Whatever is left of it must not keep locks: after a commit this is a no-op.
@@ -211,7 +213,7 @@ func (r *runner) commit(a machine.Action) {
 	}
 	o.cancel()
 	r.post(machine.Event{
-		Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Works: a.Works, Err: err, Result: r.refused(err),
+		Kind: machine.Committed, Lane: a.Lane, Items: a.Items, Works: a.Works, Sent: sent, Err: err, Result: r.refused(err),
 	})
 }
 

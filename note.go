@@ -43,15 +43,15 @@ func (r *runner) note(n *machine.Note) {
 	to := o.Delivery
 	switch n.Kind {
 	case machine.NoteReceived:
-		e.Kind, e.Count, e.Visible = EventReceived, n.Item.Count, n.Item.Visible
+		e.Kind, e.Count, e.Visible, e.SentAt = EventReceived, n.Item.Count, n.Item.Visible, n.Item.SentAt
 	case machine.NoteStarted:
-		e.Kind, to = EventStarted, o.Attempt
+		e.Kind, e.SentAt, to = EventStarted, n.Item.SentAt, o.Attempt
 	case machine.NoteEnded:
 		e.Kind, e.Elapsed, e.After, to = EventEnded, n.After, 0, o.Attempt
 	case machine.NoteDecided:
 		e.Kind = EventDecided
 	case machine.NoteSettled:
-		e.Kind = EventSettled
+		e.Kind, e.Elapsed, e.Handled = EventSettled, n.Held, n.Handled
 	case machine.NoteDoubt:
 		e.Kind, to = EventDoubt, o.Attempt
 	case machine.NoteExtended, machine.NoteProlonged:
@@ -68,6 +68,29 @@ func (r *runner) note(n *machine.Note) {
 	r.log(&e)
 	if to != nil {
 		to(e)
+	}
+}
+
+// storeCalls are the answers of the store, and what was asked.
+var storeCalls = map[machine.EventKind]string{
+	machine.Claimed: "claim", machine.Extended: "extend", machine.Finished: "finish", machine.Begun: "begin",
+	machine.Committed: "commit",
+}
+
+// tellCalls tells observers of the store's answers. The time is from the call to its answer's turn in the loop.
+func (r *runner) tellCalls(events []machine.Event) {
+	to := r.cfg.Events.Calls
+	if to == nil {
+		return
+	}
+	now := r.now()
+	for i := range events {
+		ev := &events[i]
+		if op := storeCalls[ev.Kind]; op != "" {
+			to(Event{
+				Kind: EventCalled, At: r.began.Add(now), Op: op, Items: len(ev.Items), Elapsed: now - ev.Sent, Err: ev.Err,
+			})
+		}
 	}
 }
 

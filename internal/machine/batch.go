@@ -61,7 +61,7 @@ func (m *Machine) ranBatch(ev *Event) {
 		if i > 0 {
 			it.refs-- // the first one's was counted already
 		}
-		m.observe(Note{Kind: NoteEnded, Item: it, Err: m.resultIn(ev, i).Err, After: took})
+		m.runEnded(it, m.resultIn(ev, i).Err, took)
 	}
 	switch r := &ev.Result; {
 	case len(ev.Results) == len(t.items):

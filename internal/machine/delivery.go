@@ -362,7 +362,7 @@ func (m *Machine) onRan(ev *Event) {
 	}
 	switch r.Probe {
 	case NotProbed:
-		m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
+		m.runEnded(it, r.Err, m.now-it.startedAt)
 		m.judge(it, r)
 	case ProbeApplied:
 		m.finish(it, driver.Finish{Final: driver.Complete, Result: r.Value, Reason: "found applied by the probe"},

@@ -374,7 +374,10 @@ const settleTries = 6
 
 func (m *Machine) settled(it *Item, o driver.Outcome) {
 	m.decide(it)
-	m.observe(Note{Kind: NoteSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After})
+	m.observe(Note{
+		Kind: NoteSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After,
+		Held: m.now - it.arrivedAt, Handled: it.handled,
+	})
 	m.gone(it)
 }
 

@@ -46,7 +46,8 @@ type Item struct {
 	startedAt         time.Duration
 	wakeAt            time.Duration // phHeld: claim again at
 	arrivedAt         time.Duration
-	noExtend          bool // its hard limit has passed: the lease ends by itself
+	handled           time.Duration // how long the handler took, in all
+	noExtend          bool          // its hard limit has passed: the lease ends by itself
 	cancelled         Cause
 	lost              bool // somebody else owns the record
 

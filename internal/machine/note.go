@@ -68,9 +68,11 @@ type Note struct {
 	Action    driver.Action
 	Outcome   driver.Outcome
 	After     time.Duration
-	Takeover  bool
-	Reason    string
-	Err       error
+	// Held and Handled go with NoteSettled: since it was received, and how long of that its handler took.
+	Held, Handled time.Duration
+	Takeover      bool
+	Reason        string
+	Err           error
 }
 
 // Counts is the summary of a run.
@@ -78,4 +80,10 @@ type Counts struct {
 	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
 	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
 	Stale                                                                               int64
+}
+
+// runEnded notes that an item's handler returned.
+func (m *Machine) runEnded(it *Item, err error, took time.Duration) {
+	it.handled += took
+	m.observe(Note{Kind: NoteEnded, Item: it, Err: err, After: took})
 }

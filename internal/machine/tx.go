@@ -236,7 +236,7 @@ func (m *Machine) commitTx(lane int) {
 
 func (m *Machine) ranInTx(it *Item, r *Result) {
 	lane := it.lane
-	m.observe(Note{Kind: NoteEnded, Item: it, Err: r.Err, After: m.now - it.startedAt})
+	m.runEnded(it, r.Err, m.now-it.startedAt)
 	m.took(m.now - it.startedAt)
 	it.startedAt = 0
 	m.heard(it, r)

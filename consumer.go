@@ -177,6 +177,7 @@ type runner struct {
 	first    driver.Units      // of the store's meter when this run began
 	metered  driver.Units      // when it was read last
 	hits     int64             // of the store's front when this run began
+	sweeps   sweepTally        // guarded by mu
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -297,6 +298,7 @@ func (r *runner) publish() {
 		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
 	r.meterStore(&s)
+	r.tellSweeps(&s)
 	if r.cached != nil {
 		st := r.cached.CacheStats()
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)

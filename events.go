@@ -52,6 +52,7 @@ const (
 	EventPaused   EventKind = "paused"   // the store does not answer, or the breaker opened (Reason, After): polling stops
 	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
+	EventSwept    EventKind = "swept"    // records past their retention were purged, or are late: Purged, Stranded, Lag
 	EventConsumed EventKind = "consumed" // the store consumed units since the last such event: Units
 	EventCalled   EventKind = "called"   // a call of the store was answered: Op, Items, Elapsed, Err
 )
@@ -91,6 +92,10 @@ type Event struct {
 	// Units are what the store's calls consumed (consumed): of a store that is paid by use, see driver.Meter. They are of
 	// batches, and of every consumer of the same store value.
 	Units driver.Units
+	// Purged records were past their retention, Stranded claims were abandoned and are parked now; Lag is for how long the
+	// retention of a record is over that is still there (swept; see driver.Swept).
+	Purged, Stranded int
+	Lag              time.Duration
 }
 
 // Events observes a consumer: metrics, traces, audit logs and timelines are all built on it. A nil func is skipped.
@@ -102,7 +107,7 @@ type Events struct {
 	Attempt func(Event)
 	// Lease sees extended.
 	Lease func(Event)
-	// Health sees paused, resumed, trouble.
+	// Health sees paused, resumed, trouble, swept.
 	Health func(Event)
 	// Cost sees consumed.
 	Cost func(Event)
@@ -172,6 +177,9 @@ type Summary struct {
 	StoreCalls int64   `json:"store_calls,omitempty"`
 	ReadUnits  float64 `json:"read_units,omitempty"`
 	WriteUnits float64 `json:"write_units,omitempty"`
+	// Swept counts records that this consumer purged after their retention, Stranded abandoned claims that it parked.
+	Swept    int64 `json:"swept,omitempty"`
+	Stranded int64 `json:"stranded,omitempty"`
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`

@@ -100,6 +100,14 @@ type Config struct {
 	// Retention is how long a record outlives its message; it must cover the horizon of late duplicates. Defaults to
 	// 14 days.
 	Retention time.Duration
+	// MaxAge is how long after it was sent a message may still be begun, its delay included. One that is older becomes a
+	// letter ("too old") without a run. A key that was begun before goes on however old its message is, and so does a
+	// message that was sent again from a letter; messages of which nobody knows when they were sent have no age. Compares
+	// the sender's clock, or the broker's, with this one's. Defaults to 0: any age.
+	MaxAge time.Duration
+	// Until is when this process is stopped or stands still for certain, whatever it does: the deadline of a Lambda
+	// invocation. No lease reaches beyond it, because nobody could renew it. Defaults to the zero time: it is not.
+	Until time.Time
 	// ResultMax is the largest result that is stored, in bytes; of a larger one only its size and digest are kept.
 	// Defaults to 64 KiB.
 	ResultMax int

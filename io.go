@@ -63,17 +63,18 @@ func (r *runner) identify(a *machine.Arrival) {
 	if err != nil {
 		a.KeyErr = err
 		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, ErrNoKey)
+		a.Age = r.age(&a.Message)
 		return
 	}
 	a.Key.Raw = raw
+	a.Age = r.age(&a.Message)
 	if r.cfg.Fingerprint != nil {
 		if a.Fingerprint, err = r.cfg.Fingerprint(&a.Message); err != nil {
 			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
 		}
 	}
 	if v := r.cfg.Versions; v != nil {
-		a.Version, a.After, err = v.take(&a.Message)
-		if a.Age = v.age(&a.Message); err != nil {
+		if a.Version, a.After, err = v.take(&a.Message); err != nil {
 			a.KeyErr, a.BadVersion = err, true
 		}
 	}
@@ -162,7 +163,7 @@ func (r *runner) extend(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
 	sent := r.now()
-	out, err := r.cfg.Store.Extend(ctx, r.cfg.lease(), a.Holds...)
+	out, err := r.cfg.Store.Extend(ctx, a.Lease, a.Holds...)
 	if err != nil {
 		err = fmt.Errorf("extend %d leases: %w", len(a.Holds), err)
 	}

@@ -108,6 +108,7 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"MaxRuntime", c.MaxRuntime < 0, "use a positive duration"},
 		{"Grace", c.Grace < 0, "use a positive duration"},
 		{"MaxAttempts", c.MaxAttempts < 1, "use 1 or more"},
+		{"MaxAge", c.MaxAge < 0, "use 0 for any age"},
 		{"Retention", c.Retention < 0, "use a positive duration"},
 		{"ResultMax", c.ResultMax < 0, "use a positive number of bytes"},
 		{"Limit", c.Limit < 0, "use 0 for none"},
@@ -153,6 +154,14 @@ func (c *Config) check(q driver.QueueFeatures) error {
 // hands a message out while its claim still stands (law 3).
 func (c *Config) lease() time.Duration { return c.Visibility / 10 * 9 }
 
+// until is how far away Config.Until is; 0 = there is none.
+func (c *Config) until() time.Duration {
+	if c.Until.IsZero() {
+		return 0
+	}
+	return max(time.Until(c.Until), 1)
+}
+
 // timeout is Config.Timeout; in an open transaction (modes B and C) a little less than the store keeps that open. A run
 // that takes longer is then a failure that counts, and not one of a transaction that is repeated for ever.
 func (c *Consumer) timeout() time.Duration {
@@ -185,7 +194,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,
 		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
-		Park: c.cfg.park(),
+		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		// Notes cost: they are made only when somebody listens.
 		Notes: c.observed(),

@@ -272,9 +272,9 @@ func (v *Versions) take(m *Message) (version, after Version, err error) {
 	return version, before, nil
 }
 
-// age is how old a message is, for those that wait for their predecessor.
-func (v *Versions) age(m *Message) time.Duration {
-	if v.Park <= 0 || m.SentAt.IsZero() {
+// age is how old a message is: for those that wait for their predecessor, and for Config.MaxAge.
+func (c *Consumer) age(m *Message) time.Duration {
+	if c.cfg.MaxAge <= 0 && c.cfg.park() <= 0 || m.SentAt.IsZero() {
 		return machine.UnknownAge
 	}
 	return time.Since(m.SentAt)

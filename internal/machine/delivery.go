@@ -85,6 +85,11 @@ func (m *Machine) offer(it *Item) {
 		return
 	}
 	if it.unprotected() {
+		if it.Count <= 1 && m.tooOld(it) {
+			m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.keylessLetter(it, m.oldReason(it))},
+				Note{Decision: DeadLettered, Reason: m.oldReason(it)})
+			return
+		}
 		m.enqueue(it)
 		return
 	}
@@ -255,7 +260,7 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 
 func (m *Machine) acquired(it *Item, sent time.Duration) {
 	g := &it.grant
-	it.leaseAt, it.leaseEnd = sent, sent+m.cfg.Lease-m.cfg.Guard
+	it.leaseAt, it.leaseEnd = sent, sent+it.leased-m.cfg.Guard
 	m.scanBy(it.leaseEnd)
 	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
@@ -269,6 +274,8 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		m.releaseUnstarted(it, GivenBack)
 	case !m.admits(it):
 		m.releaseFor(it, GivenBack, m.shutFor())
+	case m.tooOld(it):
+		m.bury(it, m.oldReason(it), driver.Unstarted)
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
 	case g.Takeovers > 2 && g.Failures+g.Takeovers-2 >= m.cfg.MaxAttempts:

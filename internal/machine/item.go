@@ -42,6 +42,7 @@ type Item struct {
 	grant driver.Grant // verdict's numbers: attempt, failures, unknown, policy
 
 	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
+	leased            time.Duration // for how long the latest claim asked
 	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
 	startedAt         time.Duration
 	wakeAt            time.Duration // phHeld: claim again at

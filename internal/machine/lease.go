@@ -58,8 +58,8 @@ func (m *Machine) extendLeases() {
 		}
 	}
 	if len(items) > 0 {
-		m.extending = true
-		m.act(Action{Kind: ActExtend, Items: items, Holds: holds})
+		m.extending, m.extendBy = true, m.lease()
+		m.act(Action{Kind: ActExtend, Items: items, Holds: holds, Lease: m.extendBy})
 	}
 }
 
@@ -78,10 +78,10 @@ func (m *Machine) onExtended(ev *Event) {
 			m.retire(it)
 			continue
 		}
-		m.observe(Note{Kind: NoteExtended, Item: it, Outcome: o, After: m.cfg.Lease, Err: ev.Err})
+		m.observe(Note{Kind: NoteExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
 		switch o {
 		case driver.Applied:
-			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.cfg.Lease-m.cfg.Guard
+			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.extendBy-m.cfg.Guard
 			m.scanBy(it.leaseEnd)
 			if it.phase == phRunning {
 				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})

@@ -57,6 +57,10 @@ type Config struct {
 	Batched                           bool // Open: one call of the handler gets all members of a transaction
 	// Park is how old a message may become that waits for the version before its own; 0 = none waits.
 	Park time.Duration
+	// MaxAge is how old a message may become before it is begun; 0 = any age.
+	MaxAge time.Duration
+	// Until is when the process is stopped from outside: no lease ends later. 0 = it is not.
+	Until time.Duration
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
 	// Notes asks for ActNote actions.
@@ -187,7 +191,7 @@ const (
 	ActCancel                     // Item, Cause
 	ActFinish                     // Lane, Items, Works
 	ActSettle                     // Items, Settlements
-	ActExtend                     // Items, Holds
+	ActExtend                     // Items, Holds, Lease
 	ActProlong                    // Items, Receipts
 	ActBegin                      // Lane, Items, Claims
 	ActCommit                     // Lane, Items, Works
@@ -231,6 +235,7 @@ type Action struct {
 	Works       []driver.Work
 	Settlements []driver.Settlement
 	Holds       []driver.Hold
+	Lease       time.Duration
 	Receipts    []any
 	Job         Job
 	Cause       Cause
@@ -290,6 +295,7 @@ type Machine struct {
 	settleBuf buffer[driver.Settlement]
 	settleAt  time.Duration
 	extending bool
+	extendBy  time.Duration // by the present extension
 	prolong   bool // a visibility extension is under way
 
 	down      bool // the store does not answer

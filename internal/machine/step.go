@@ -242,9 +242,10 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 		it.nonce = m.cfg.Nonce()
 		it.asked = true
 	}
+	it.leased = m.lease()
 	return driver.Claim{
 		Key: it.Key, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
-		Lease: m.cfg.Lease, Takeover: m.cfg.Takeover,
+		Lease: it.leased, Takeover: m.cfg.Takeover,
 		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
 	}
 }

@@ -37,7 +37,7 @@ type txLane struct {
 }
 
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.condemned == nil && !it.unprotected() && it.Count <= 1
+	return it.condemned == nil && !it.unprotected() && it.Count <= 1 && !m.tooOld(it)
 }
 
 // enqueueSolo queues an item whose durable claim is ours for a transaction of its own: the claim inside it carries

@@ -35,7 +35,7 @@ const (
 	// Unavailable: HTTP 503, nothing was done.
 	Unavailable Kind = "503"
 	// Throttled: ThrottlingException or ProvisionedThroughputExceededException of DynamoDB, or a transaction that was cancelled
-	// for such a reason; RequestThrottled of SQS. Nothing was done.
+	// for such a reason; RequestThrottled of SQS; ThrottlingException of Step Functions. Nothing was done.
 	Throttled Kind = "throttled"
 	// Conflict: TransactionConflictException, or TransactionCanceledException for this reason. Nothing was done. DynamoDB's
 	// item writes and transactions only. A transaction whose token was sent before may be answered with

@@ -15,7 +15,10 @@ import (
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
 
-const dynamo = "DynamoDB_20120810"
+const (
+	dynamo        = "DynamoDB_20120810"
+	stepFunctions = "AWSStepFunctions"
+)
 
 func (c *call) failure(status int, shape, message, query string, more map[string]any) *reply {
 	body := map[string]any{"__type": shape, "message": message}
@@ -59,6 +62,9 @@ func (c *call) unavailable() *reply {
 // https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
 func (c *call) throttled() *reply {
 	const exceeded = "The level of configured provisioned throughput for the table was exceeded."
+	if c.service == stepFunctions {
+		return c.failure(400, "com.amazon.coral.availability#ThrottlingException", "Rate exceeded", "", nil)
+	}
 	if c.service != dynamo {
 		return c.failure(403, "com.amazonaws.sqs#RequestThrottled", "Request was throttled.", "RequestThrottled;Sender", nil)
 	}

@@ -1,0 +1,15 @@
+// Package fakesfn is AWS Step Functions in the process of a test, as far as the start of executions goes: state machines,
+// executions and their names over the JSON protocol of the SDKs, on a clock that can be moved.
+//
+//	fake := fakesfn.New(fakesfn.Options{Clock: awstest.Frozen(start)})
+//	arn := fake.Machine("csv", fakesfn.Standard)
+//	client := sfn.NewFromConfig(awstest.Config(fake))
+//
+// It runs nothing: an execution is RUNNING until a test ends it (Finish, StopExecution). It is as weak as the service: a name
+// is free again 90 days after its execution closed, executions of EXPRESS machines have no names that count, and with
+// Options.Lag a description does not know yet what was started a moment ago. What it answers is pinned by a table of
+// documented answers in this package's tests.
+//
+// What it does not have: versions and aliases of its own (a qualified ARN stands for its machine), Map runs, activities,
+// histories, redrives, access control and quotas.
+package fakesfn

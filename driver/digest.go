@@ -14,6 +14,10 @@ import (
 // counted from before its read.
 const DigestOverlap = 10 * time.Minute
 
+// DigestStale is how old an announcement is when it can only be one of a record that was reopened, and goes. The record
+// is announced anew when its time has come again.
+const DigestStale = 24 * time.Hour
+
 // DigestHash names a key in a digest: the first 16 bytes of [Key.Hash]. Two keys with one hash cost a person a look at a
 // letter, and never a message: a digest only ever parks (invariant I12).
 type DigestHash [16]byte
@@ -106,10 +110,10 @@ const (
 )
 
 // DecideRollOver decides the next step. announced is when the digest was written, by the store's clock; zero: it was
-// not. A clock that stepped back makes it linger anew.
+// not. A clock that stepped back makes it begin anew, and so does an announcement that may be an older one's.
 func DecideRollOver(announced, now time.Time) RollOver {
 	switch {
-	case announced.IsZero() || announced.After(now):
+	case announced.IsZero() || announced.After(now) || now.Sub(announced) > DigestStale:
 		return Announce
 	case now.Sub(announced) <= DigestOverlap:
 		return Linger

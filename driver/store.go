@@ -75,6 +75,11 @@ type Claim struct {
 	// it runs in spite of a gap, and what was passed over is remembered; and behind a newer version in doubt it is Late.
 	After  Version
 	NoWait bool
+	// KeepLast: of the versions that wait for a run to end only the newest runs (see Watermark.Newest). The claimed one is
+	// noted when it is Busy behind an older one, so it must be that of a message that stays in a queue until it is settled;
+	// and it is Stale when a newer one is noted. NoteOnly does nothing else: where it would change anything but the note it
+	// answers Busy, without Wait, and changes nothing. Both are for claims with a Version.
+	KeepLast, NoteOnly bool
 }
 
 // Verdict answers one claim.
@@ -88,7 +93,7 @@ const (
 	Failed                      // failed for good: make sure that the letter exists, ack
 	Parked                      // uncertain: make sure that the letter exists, ack
 	Mismatch                    // the same key with another payload: letter, ack, never replay
-	Stale                       // a newer version is applied: ack
+	Stale                       // a newer version is applied, or waits in a queue (Claim.KeepLast): ack
 	Late                        // an older version that must neither run nor be forgotten: letter (see LateLetterID), ack
 )
 
@@ -115,6 +120,8 @@ type Grant struct {
 	// store cannot know how long that takes.
 	Wait time.Duration
 	Gap  bool
+	// Noted is set with Busy: the record remembers the claimed version as the newest that waits (Claim.KeepLast).
+	Noted bool
 	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.
 	Result []byte
 	Reason string
@@ -353,6 +360,9 @@ type Sweeper interface {
 // Swept counts what a sweep did, and tells what it left.
 type Swept struct {
 	Purged, Stranded int
+	// Announced counts records whose digest was written and that go in a later sweep (see [LongTerm]); they count towards
+	// the limit.
+	Announced int
 	// Lag is an estimate, and never too much: how long ago the retention of a record ended that the sweep met and had to
 	// leave. 0 = it met none. A store that looks at its records at intervals only (DynamoDB) counts from the look at which
 	// the record was due.
@@ -369,5 +379,6 @@ func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub
 func (s *Swept) Add(step Swept) {
 	s.Purged += step.Purged
 	s.Stranded += step.Stranded
+	s.Announced += step.Announced
 	s.Lag = step.Lag
 }

@@ -82,21 +82,25 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (dr
 func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *driver.Swept) (done, more bool) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
+	now := s.db.clock()
 	if first {
 		s.cursor = s.oldest
+		s.digests.purge(now)
 	}
-	now := s.db.clock()
 	for range sweepChunk {
 		rec := s.cursor
 		if rec == nil {
 			return true, false
 		}
-		if limit > 0 && swept.Purged+swept.Stranded >= limit {
+		if limit > 0 && swept.Purged+swept.Stranded+swept.Announced >= limit {
 			return true, true
 		}
 		s.cursor = rec.newer
 		switch after, v := driver.DecideSweep(rec.Record, now, horizon); v {
 		case driver.SweepPurge:
+			if !s.rollOver(rec, now, swept) {
+				continue
+			}
 			s.remove(rec)
 			swept.Purged++
 		case driver.SweepStrand:

@@ -115,4 +115,5 @@ var (
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)
+	_ driver.DigestScanner   = (*Store)(nil)
 )

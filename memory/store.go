@@ -36,6 +36,8 @@ type Store struct {
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
+	digests digests
+
 	sweeping chan struct{} // one sweep at a time; a channel, because a waiting sweep obeys its ctx
 	cursor   *record       // where the running sweep goes on
 	// Scratch of Commit: how to take back what was written, and which items were.
@@ -46,7 +48,7 @@ type Store struct {
 func newStore(db *DB) *Store {
 	return &Store{
 		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{},
-		trail: map[driver.Key][]auditLine{}, held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
+		trail: map[driver.Key][]auditLine{}, digests: newDigests(), held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
 	}
 }
 

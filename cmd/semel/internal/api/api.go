@@ -24,7 +24,11 @@ type Server struct {
 	MaxBody int64
 	// Retention is how long records are kept.
 	Retention time.Duration
-	Log       *slog.Logger
+	// Metrics answers GET /metrics; nil: there are none.
+	Metrics http.Handler
+	// ReadOnly leaves out what changes anything: a worker's own port shows how it is.
+	ReadOnly bool
+	Log      *slog.Logger
 }
 
 // opTimeout bounds what one request waits for queue or store.
@@ -39,9 +43,15 @@ func (s *Server) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", s.ready)
 	if s.Queue != nil {
+		mux.HandleFunc("GET /v1/scale", s.scale)
+	}
+	if s.Metrics != nil {
+		mux.Handle("GET /metrics", s.Metrics)
+	}
+	if s.Queue != nil && !s.ReadOnly {
 		mux.HandleFunc("POST /enqueue", s.enqueue)
 	}
-	if s.Store != nil {
+	if s.Store != nil && !s.ReadOnly {
 		mux.HandleFunc("POST /v1/claim", s.claim)
 		mux.HandleFunc("POST /v1/extend", s.extend)
 		mux.HandleFunc("POST /v1/complete", s.complete)
@@ -58,7 +68,7 @@ func (s *Server) Handler() http.Handler {
 // paths are what the API offers, with the method of each.
 var paths = map[string]string{
 	"/enqueue": "POST", "/v1/claim": "POST", "/v1/extend": "POST", "/v1/complete": "POST", "/v1/release": "POST",
-	"/livez": "GET", "/readyz": "GET",
+	"/livez": "GET", "/readyz": "GET", "/metrics": "GET", "/v1/scale": "GET",
 }
 
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,114 @@
+package prom
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// gauges are asked when they are scraped.
+type gauges struct {
+	o        Options
+	inspect  driver.QueueInspector // nil: the queue tells nothing
+	cached   driver.Cached         // nil: the store has no cache
+	consumer atomic.Pointer[semel.Consumer]
+
+	depth, oldest, letters, up         *prometheus.Desc
+	running, slots, paused, breaker    *prometheus.Desc
+	cacheHits, cacheEntries, cacheSize *prometheus.Desc
+
+	mu    sync.Mutex // one question at a time
+	asked time.Time
+	stats driver.QueueStats
+	err   error
+}
+
+func newGauges(o Options, labels prometheus.Labels) *gauges {
+	desc := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, more, labels)
+	}
+	g := &gauges{
+		o:       o,
+		depth:   desc("semel_queue_depth", "Messages in the queue, by state. Brokers may count approximately.", "state"),
+		oldest:  desc("semel_oldest_message_age_seconds", "Age of the oldest message in the queue; 0 when there is none or the broker does not tell."),
+		letters: desc("semel_dlq_depth", "Letters that wait for a person."),
+		up:      desc("semel_queue_up", "1 when the queue answered when it was asked last."),
+		running: desc("semel_inflight", "Handlers that run."),
+		slots:   desc("semel_slots", "Handlers that may run at once."),
+		paused:  desc("semel_paused", "1 while nothing is fetched or started, because the store does not answer or the breaker is open."),
+		breaker: desc("semel_breaker_state", "0 closed, 1 half open, 2 open."),
+
+		cacheHits:    desc("semel_cache_hits_total", "Claims that were answered from memory."),
+		cacheEntries: desc("semel_cache_entries", "Completed keys in memory."),
+		cacheSize:    desc("semel_cache_size", "The most keys that the cache holds."),
+	}
+	g.inspect, _ = o.Queue.(driver.QueueInspector)
+	g.cached, _ = o.Store.(driver.Cached)
+	return g
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	value := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if g.inspect != nil {
+		s, err := g.ask()
+		value(g.up, flag(err == nil))
+		if err == nil {
+			value(g.depth, float64(s.Visible), "visible")
+			value(g.depth, float64(s.InFlight), "in_flight")
+			value(g.depth, float64(s.Delayed), "delayed")
+			value(g.oldest, s.Oldest.Seconds())
+			value(g.letters, float64(s.Letters))
+		}
+	}
+	if c := g.consumer.Load(); c != nil {
+		l := c.Load()
+		value(g.running, float64(l.Running))
+		value(g.slots, float64(l.Slots))
+		value(g.paused, flag(l.Paused))
+		value(g.breaker, map[string]float64{"half-open": 1, "open": 2}[l.Breaker])
+	}
+	if g.cached != nil {
+		s := g.cached.CacheStats()
+		to <- prometheus.MustNewConstMetric(g.cacheHits, prometheus.CounterValue, float64(s.Hits))
+		value(g.cacheEntries, float64(s.Entries))
+		value(g.cacheSize, float64(s.Size))
+	}
+}
+
+func flag(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ask asks the queue, unless it was asked a moment ago.
+func (g *gauges) ask() (driver.QueueStats, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); g.asked.IsZero() || now.Sub(g.asked) >= g.o.Every {
+		ctx, cancel := context.WithTimeout(context.Background(), g.o.Timeout)
+		defer cancel()
+		g.stats, g.err = g.inspect.Stats(ctx)
+		g.asked = now
+	}
+	return g.stats, g.err
+}

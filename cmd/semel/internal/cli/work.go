@@ -185,6 +185,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
 		Backoff:   semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
 		Retention: time.Duration(w.Retention), ResultMax: int(w.ResultMax), Limit: w.Limit,
+		MaxAge: time.Duration(w.MaxAge),
 	}
 	return cfg, config.Explain(w.Limits(&cfg))
 }

@@ -186,6 +186,7 @@ func (w *Work) checkNumbers() error {
 		{"visibility", w.Visibility < Duration(100*time.Millisecond), "use 100ms or more"},
 		{"max-runtime", w.MaxRuntime <= 0, "use a positive duration"},
 		{"retention", w.Retention <= 0, "use a positive duration"},
+		{"max-age", w.MaxAge < 0, "use 0 for any age"},
 		{"grace", w.Grace < Duration(10*time.Millisecond), "use 10ms or more"},
 		{"cache-size", w.CacheSize < 0 || w.CacheSize > 10_000_000, "use 0 for none, or 1 to 10000000 keys"},
 		{"cache-max-age", w.CacheMaxAge <= 0 || w.CacheMaxAge > Duration(time.Hour), "use a positive duration of 1h at most"},

@@ -52,6 +52,7 @@ type Work struct {
 	Breaker     int      `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
 	BreakerOpen Range    `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
 	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
+	MaxAge      Duration `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
 	ResultMax   Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
 
 	Rate             Rate   `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`

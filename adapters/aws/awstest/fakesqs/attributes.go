@@ -89,6 +89,7 @@ func (s *Server) setQueueAttributes(_ context.Context, in setIn) (struct{}, erro
 		return struct{}{}, err
 	}
 	q.merge(in.Attributes)
+	q.mark()
 	now := s.o.Clock.Now()
 	q.modified = now
 	if _, ok := in.Attributes["DelaySeconds"]; ok && q.fifo {
@@ -109,6 +110,7 @@ func (q *queue) redelay() {
 	q.each(func(m *message) bool {
 		if m.receives == 0 {
 			m.visibleAt = m.sentAt.Add(q.set.seconds("DelaySeconds"))
+			q.moved(m)
 		}
 		return true
 	})
@@ -151,6 +153,7 @@ func (s *Server) tagQueue(_ context.Context, in tagsIn) (struct{}, error) {
 	for k, v := range in.Tags {
 		q.tags[k] = v
 	}
+	q.mark()
 	return struct{}{}, nil
 }
 
@@ -164,5 +167,6 @@ func (s *Server) untagQueue(_ context.Context, in tagsIn) (struct{}, error) {
 	for _, k := range in.TagKeys {
 		delete(q.tags, k)
 	}
+	q.mark()
 	return struct{}{}, nil
 }

@@ -2,12 +2,15 @@ package fakesqs_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 )
 
@@ -79,5 +82,30 @@ func TestDisorder(t *testing.T) {
 	}
 	if empty == 0 || short == 0 {
 		t.Errorf("%d of 20 had an empty short poll, %d more polls than needed", empty, short)
+	}
+}
+
+// One receive may be disorderly while the others are not.
+func TestDisorderly(t *testing.T) {
+	s, c, url := newQueue(t, fakesqs.Options{}, "q", nil)
+	for i := range 10 {
+		send(t, c, url, strconv.Itoa(i))
+	}
+	ask := func(h http.Handler) string {
+		w := sqs.NewFromConfig(awstest.Config(h))
+		var got string
+		for _, m := range receive(t, w, &sqs.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1}) {
+			got += *m.Body
+			if _, err := c.ChangeMessageVisibility(t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return got
+	}
+	mixed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r.WithContext(fakesqs.Disorderly(r.Context(), 3)))
+	})
+	if one, two := ask(mixed), ask(s); strings.HasPrefix("0123456789", one) || two != "0123456789" {
+		t.Errorf("disorderly %s, then %s", one, two)
 	}
 }

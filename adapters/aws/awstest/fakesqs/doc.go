@@ -11,5 +11,6 @@
 // A standard queue gives messages in the order they came in until one was received three times, unless Options.Disorder asks
 // for the service's disorder.
 //
-// What it does not have: access control, encryption, throttling and the older query protocol. Everything is in memory.
+// What it does not have: access control, encryption, throttling and the older query protocol. Everything is in memory, unless Open
+// gets a Keeper: then a server that starts again has what the one before had.
 package fakesqs

@@ -4,6 +4,7 @@ import "time"
 
 // attempt is a receive that can be repeated with its ReceiveRequestAttemptId.
 type attempt struct {
+	key      string // its ReceiveRequestAttemptId, "" without
 	at       time.Time
 	messages []*message
 	// deliveries are the numbers of the handles that were handed out.
@@ -52,14 +53,15 @@ func (s *Server) takeFIFO(q *queue, w wish, room int, now time.Time) []*message 
 	for _, g := range groups {
 		taken = append(taken, free[g][:min(len(free[g]), room-len(taken))]...)
 	}
-	a := &attempt{at: now, messages: taken}
+	a := &attempt{key: w.attempt, at: now, messages: taken}
 	for _, m := range taken {
-		m.hand(now, w.visibility)
+		q.hand(m, now, w.visibility)
 		m.attempt = a
 		a.deliveries = append(a.deliveries, m.delivery)
 	}
 	if w.attempt != "" && len(taken) > 0 {
 		q.attempts[w.attempt] = a
+		q.dirt.mark(kindAttempt, q.name, w.attempt)
 	}
 	return taken
 }
@@ -72,6 +74,7 @@ func (q *queue) repeat(w wish, now time.Time) []*message {
 	for id, a := range q.attempts {
 		if now.Sub(a.at) >= dedupWindow {
 			delete(q.attempts, id)
+			q.dirt.mark(kindAttempt, q.name, id)
 		}
 	}
 	a := q.attempts[w.attempt]
@@ -85,14 +88,17 @@ func (q *queue) repeat(w wish, now time.Time) []*message {
 	}
 	for _, m := range a.messages {
 		m.receivedAt, m.visibleAt = now, now.Add(w.visibility)
+		q.moved(m)
 	}
 	return a.messages
 }
 
 // touched notes that a message had its visibility changed, which ends the repetition of the receive it came with. A message
 // that was deleted needs no note: it is not found.
-func (m *message) touched() {
+func (q *queue) touched(m *message) {
+	q.moved(m)
 	if m.attempt != nil {
 		m.attempt.spoilt = true
+		q.dirt.mark(kindAttempt, q.name, m.attempt.key)
 	}
 }

@@ -128,7 +128,9 @@ func (s *Server) Duplicate(name, id string) bool {
 	if q == nil || q.fifo || q.get(id) == nil {
 		return false
 	}
-	q.get(id).again = true
+	m := q.get(id)
+	m.again = true
+	q.moved(m)
 	q.wake()
 	return true
 }
@@ -179,5 +181,34 @@ func (s *Server) HideFromShortPolls(name string, n int) {
 	defer s.mu.Unlock()
 	if q := s.queues[name]; q != nil {
 		q.blind = n
+	}
+}
+
+// Shift moves the end of a message's delay or visibility timeout, to earlier when by is negative. It answers false when the queue
+// has no such message, or it is visible already.
+func (s *Server) Shift(name, id string, by time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	if q == nil {
+		return false
+	}
+	m := q.get(id)
+	if m == nil || !m.hidden(s.o.Clock.Now()) {
+		return false
+	}
+	m.visibleAt = m.visibleAt.Add(by)
+	q.moved(m)
+	q.wake()
+	return true
+}
+
+// Stop answers all long polls, and lets later ones not wait: the server goes on with everything else.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for _, q := range s.queues {
+		q.wake()
 	}
 }

@@ -207,3 +207,48 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d messages of %d", len(seen), senders*each)
 	}
 }
+
+func TestShiftMovesTheEndOfAVisibility(t *testing.T) {
+	clock := awstest.Frozen(time.Unix(1_700_000_000, 0))
+	s, c, url := newQueue(t, fakesqs.Options{Clock: clock}, "q", nil)
+	id := send(t, c, url, "a")
+	if s.Shift("q", id, time.Second) || s.Shift("q", "none", time.Second) || s.Shift("none", id, time.Second) {
+		t.Error("what is visible, or not there, was moved")
+	}
+	receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})
+	if !s.Shift("q", id, -30*time.Second) || len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 1 {
+		t.Error("it is not visible early")
+	}
+	if !s.Shift("q", id, 10*time.Second) {
+		t.Fatal("not moved")
+	}
+	clock.Advance(39 * time.Second)
+	if len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 0 {
+		t.Error("it is not hidden for longer")
+	}
+	clock.Advance(time.Second)
+	if len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 1 {
+		t.Error("it never comes back")
+	}
+}
+
+func TestStopAnswersLongPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c, url := newQueue(t, fakesqs.Options{}, "q", nil)
+		start := time.Now()
+		go func() {
+			time.Sleep(2 * time.Second)
+			s.Stop()
+		}()
+		for range 2 { // one that waits, and one that comes later
+			out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 20})
+			if err != nil || len(out.Messages) != 0 || time.Since(start) != 2*time.Second {
+				t.Fatalf("%v, %v after %v; want no message after 2s", out, err, time.Since(start))
+			}
+		}
+		send(t, c, url, "a")
+		if len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 20})) != 1 {
+			t.Error("a server that stops hands nothing out")
+		}
+	})
+}

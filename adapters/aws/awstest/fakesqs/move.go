@@ -80,6 +80,7 @@ func (s *Server) startMessageMoveTask(_ context.Context, in startIn) (taskHandle
 		id: newID(), source: in.SourceArn, dest: in.DestinationArn, perSecond: rate, started: now, status: running, toMove: visible,
 	}
 	s.tasks = append(s.tasks, t)
+	s.dirt.mark(kindTask, "", t.id)
 	s.runTasks(now)
 	return taskHandle{t.handle()}, nil
 }
@@ -104,8 +105,12 @@ func (t *moveTask) handle() string {
 // runTasks moves what is due.
 func (s *Server) runTasks(now time.Time) {
 	for _, t := range s.tasks {
-		if t.status == running {
-			s.run(t, now)
+		if t.status != running {
+			continue
+		}
+		before := *t
+		if s.run(t, now); *t != before {
+			s.dirt.mark(kindTask, "", t.id)
 		}
 	}
 }
@@ -237,6 +242,7 @@ func (s *Server) cancelMessageMoveTask(_ context.Context, in taskHandle) (cancel
 	for _, t := range s.tasks {
 		if t.id == h.TaskID && t.status == running {
 			t.status = cancelled
+			s.dirt.mark(kindTask, "", t.id)
 			return cancelOut{t.moved}, nil
 		}
 	}

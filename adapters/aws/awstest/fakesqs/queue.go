@@ -31,6 +31,7 @@ type queue struct {
 	changed chan struct{}
 	// blind is how many short polls find nothing.
 	blind int
+	dirt  *dirt
 
 	// The rest is for FIFO queues.
 	sequence uint64
@@ -108,6 +109,7 @@ func (s *Server) add(q *queue, m *message) {
 	s.order++
 	m.order = s.order
 	q.byID[m.id] = q.messages.PushBack(m)
+	q.whole(m)
 	if end := m.retained.Add(q.set.retention()); q.expiry.IsZero() || end.Before(q.expiry) {
 		q.expiry = end
 	}
@@ -119,6 +121,7 @@ func (q *queue) remove(m *message) {
 	if e := q.byID[m.id]; e != nil {
 		q.messages.Remove(e)
 		delete(q.byID, m.id)
+		q.whole(m)
 		q.wake() // its group may be free
 	}
 }

@@ -1,7 +1,6 @@
 package fakesqs
 
 import (
-	"container/list"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -73,13 +72,12 @@ func (s *Server) create(in createIn) (*queue, error) {
 			"You must wait 60 seconds after deleting a queue before you can create another with the same name.")
 	}
 	delete(s.deleted, in.QueueName)
-	q := &queue{
-		name: in.QueueName, arn: s.arn(in.QueueName), fifo: fifo, set: settings{}, tags: map[string]string{},
-		created: now, modified: now, messages: list.New(), byID: map[string]*list.Element{},
-		changed: make(chan struct{}), dedup: map[string]sent{}, attempts: map[string]*attempt{},
-	}
+	s.dirt.mark(kindDeleted, "", in.QueueName)
+	q := newQueue(in.QueueName, s.arn(in.QueueName), fifo, now)
+	q.dirt = s.dirt
 	q.merge(in.Attributes)
 	maps.Copy(q.tags, in.Tags)
+	q.mark()
 	s.queues[q.name] = q
 	return q, nil
 }
@@ -142,8 +140,10 @@ func (s *Server) deleteQueue(_ context.Context, in queueIn) (struct{}, error) {
 	if err != nil {
 		return struct{}{}, err
 	}
+	q.markAll()
 	delete(s.queues, q.name)
 	s.deleted[q.name] = s.o.Clock.Now()
+	s.dirt.mark(kindDeleted, "", q.name)
 	q.gone = true
 	q.wake()
 	return struct{}{}, nil
@@ -231,6 +231,7 @@ func (s *Server) purgeQueue(_ context.Context, in queueIn) (struct{}, error) {
 		}
 	}
 	q.purged = now
+	q.mark()
 	q.each(func(m *message) bool {
 		q.remove(m)
 		return true

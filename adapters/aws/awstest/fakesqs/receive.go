@@ -2,6 +2,7 @@ package fakesqs
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -42,6 +43,15 @@ type wish struct {
 	visibility time.Duration
 	wait       time.Duration
 	attempt    string
+	chance     *rand.Rand // nil: in order
+}
+
+// disorderKey is the context's key of the seed of one receive's disorder.
+type disorderKey struct{}
+
+// Disorderly makes one receive of a standard queue as disorderly as Options.Disorder makes all of them.
+func Disorderly(ctx context.Context, seed uint64) context.Context {
+	return context.WithValue(ctx, disorderKey{}, seed)
 }
 
 // between is a parameter or its default, checked.
@@ -69,6 +79,10 @@ func (s *Server) receiveMessage(ctx context.Context, in receiveIn) (receiveOut, 
 	if err != nil {
 		return receiveOut{}, err
 	}
+	w.chance = s.chance
+	if seed, ok := ctx.Value(disorderKey{}).(uint64); ok {
+		w.chance = rand.New(rand.NewPCG(seed, 1))
+	}
 	if w.wait == 0 && q.blind > 0 {
 		q.blind--
 		return receiveOut{}, nil
@@ -85,7 +99,7 @@ func (s *Server) receiveMessage(ctx context.Context, in receiveIn) (receiveOut, 
 		s.runTasks(now)
 		q.expire(now)
 		taken, err := s.take(q, w, now)
-		if len(taken) > 0 || err != nil || !now.Before(end) {
+		if len(taken) > 0 || err != nil || s.stopped || !now.Before(end) {
 			return render(q, taken, in), err
 		}
 		at := end
@@ -157,7 +171,7 @@ func (s *Server) take(q *queue, w wish, now time.Time) ([]*message, error) {
 	}
 	taken := s.takeStandard(q, w, room, now)
 	for _, m := range taken {
-		m.hand(now, w.visibility)
+		q.hand(m, now, w.visibility)
 	}
 	return taken, nil
 }
@@ -168,14 +182,14 @@ func (s *Server) take(q *queue, w wish, now time.Time) ([]*message, error) {
 func (s *Server) takeStandard(q *queue, w wish, room int, now time.Time) []*message {
 	var taken, late []*message
 	enough := room
-	if s.chance != nil {
+	if w.chance != nil {
 		enough = q.messages.Len()
 	}
 	q.each(func(m *message) bool {
 		switch {
 		case m.hidden(now) && !m.again:
 		case s.redriven(q, m, now):
-		case s.chance != nil && w.wait == 0 && s.chance.IntN(4) == 0: // on a server that a short poll does not ask
+		case w.chance != nil && w.wait == 0 && w.chance.IntN(4) == 0: // on a server that a short poll does not ask
 		case m.receives >= 3:
 			if len(late) < enough {
 				late = append(late, m)
@@ -185,16 +199,17 @@ func (s *Server) takeStandard(q *queue, w wish, room int, now time.Time) []*mess
 		}
 		return len(taken) < enough
 	})
-	if s.chance != nil {
+	if w.chance != nil {
 		taken = append(taken, late...)
-		s.chance.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
-		return taken[:min(len(taken), 1+s.chance.IntN(room))]
+		w.chance.Shuffle(len(taken), func(i, j int) { taken[i], taken[j] = taken[j], taken[i] })
+		return taken[:min(len(taken), 1+w.chance.IntN(room))]
 	}
 	return append(taken, late[:min(len(late), room-len(taken))]...)
 }
 
-// hand makes a delivery of the message.
-func (m *message) hand(now time.Time, visibility time.Duration) {
+// hand makes a delivery of a message.
+func (q *queue) hand(m *message, now time.Time, visibility time.Duration) {
+	q.moved(m)
 	if m.receives == 0 {
 		m.firstReceivedAt = now
 	}

@@ -131,19 +131,27 @@ func (q *queue) duplicate(m *message, given *string, now time.Time) (sent, bool)
 	}
 	if now.Sub(q.swept) >= dedupWindow {
 		q.swept = now
-		maps.DeleteFunc(q.dedup, func(_ string, old sent) bool { return now.Sub(old.at) >= dedupWindow })
+		maps.DeleteFunc(q.dedup, func(id string, old sent) bool {
+			over := now.Sub(old.at) >= dedupWindow
+			if over {
+				q.dirt.mark(kindDedup, q.name, id)
+			}
+			return over
+		})
 	}
 	if first, ok := q.dedup[key]; ok && now.Sub(first.at) < dedupWindow {
 		return first, true
 	}
 	q.number(m)
 	q.dedup[key] = sent{at: now, id: m.id, sequence: m.sequence}
+	q.dirt.mark(kindDedup, q.name, key)
 	return sent{}, false
 }
 
 // number gives a message of a FIFO queue its SequenceNumber: 20 digits, growing.
 func (q *queue) number(m *message) {
 	q.sequence += 256
+	q.mark()
 	m.sequence = fmt.Sprintf("188%017d", q.sequence)
 }
 

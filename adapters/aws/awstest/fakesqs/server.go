@@ -63,6 +63,11 @@ type Server struct {
 	order int64
 	// chance is nil without disorder.
 	chance *rand.Rand
+	// stopped: long polls are answered at once.
+	stopped bool
+
+	keeper keeper
+	dirt   *dirt // nil when nothing is kept
 }
 
 // New makes a server without queues.

@@ -161,7 +161,7 @@ func (s *Server) change(q *queue, in settleIn) (settleOut, error) {
 			"Total VisibilityTimeout for the message is beyond the limit [43200 seconds]")
 	}
 	m.visibleAt = at
-	m.touched()
+	q.touched(m)
 	q.wake()
 	return settleOut{in.ID}, nil
 }

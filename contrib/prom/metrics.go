@@ -50,11 +50,11 @@ var (
 // Metrics is what one consumer shows.
 type Metrics struct {
 	deliveries, duplicates, leases, visibilities, settleErrors, storeErrors *prometheus.CounterVec
-	effects, doubts, leaseLost, pauses, swept                              prometheus.Counter
-	handler, overhead, inQueue                                             prometheus.Histogram
-	calls                                                                  *prometheus.HistogramVec
-	sweepLag                                                               prometheus.Gauge
-	gauges                                                                 *gauges
+	effects, doubts, leaseLost, pauses, swept                               prometheus.Counter
+	handler, overhead, inQueue                                              prometheus.Histogram
+	calls                                                                   *prometheus.HistogramVec
+	sweepLag                                                                prometheus.Gauge
+	gauges                                                                  *gauges
 }
 
 // New registers the metrics of one consumer with reg. It fails when reg has metrics of the same queue and consumer.

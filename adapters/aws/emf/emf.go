@@ -1,0 +1,245 @@
+// Package emf writes a consumer's figures in the CloudWatch embedded metric format: JSON lines that CloudWatch makes metrics
+// of when they arrive in its logs, from Lambda, ECS or the agent. It calls nothing and needs no permission.
+//
+//	m, err := emf.New(os.Stdout, emf.Options{Queue: queue})
+//	cfg.Events = semel.Tee(cfg.Events, m.Events())
+//	go m.Run(ctx) // a line a minute; a Lambda function calls Flush at the end of an invocation instead
+//
+// # What to alarm on
+//
+// On DuplicateEffects, which an audit of the effects counts (see [Count]), on Uncertain, LeasesLost and Letters. Not on
+// DuplicatesSuppressed, which counts the duplicates that did no harm, and not on DynamoDB's ConditionalCheckFailedRequests:
+// both are healthy. deploy/aws has alarms that say it so.
+//
+// Format: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+package emf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+// The defaults of Options.
+const (
+	DefaultNamespace = "Semel"
+	DefaultEvery     = time.Minute
+)
+
+// Options say what is written, and how often.
+type Options struct {
+	// Namespace of the metrics. Defaults to "Semel".
+	Namespace string
+	// Queue names the dimension Queue, and is asked for its depth at every line when it is a driver.QueueInspector.
+	Queue driver.Queue
+	// Consumer names the dimension Consumer. Defaults to the queue's name.
+	Consumer string
+	// Every is the time between two lines of Run. Defaults to a minute, the finest that CloudWatch keeps for them.
+	Every time.Duration
+	// Timeout bounds the question to the queue. Defaults to 5 s.
+	Timeout time.Duration
+}
+
+// Writer gathers what happens and writes a line of it now and then. Its methods may be called concurrently.
+type Writer struct {
+	o        Options
+	inspect  driver.QueueInspector
+	consumer atomic.Pointer[semel.Consumer]
+
+	writing sync.Mutex // one line at a time
+	to      io.Writer
+
+	mu  sync.Mutex
+	now figures
+}
+
+// figures are those of one line.
+type figures struct {
+	deliveries, effects, suppressed, retried, dead, uncertain, lost, settleErrors, swept int64
+	handler                                                                              sample
+}
+
+// New makes a Writer. It writes whole lines to w, each with one call.
+func New(w io.Writer, o Options) (*Writer, error) {
+	if o.Queue == nil {
+		return nil, &semel.ConfigError{Field: "Queue", Problem: "is nil", Mend: "give the queue that the consumer reads"}
+	}
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if err := check(o.Namespace, nil); err != nil {
+		return nil, err
+	}
+	if o.Consumer == "" {
+		o.Consumer = o.Queue.Features().Name
+	}
+	if o.Every <= 0 {
+		o.Every = DefaultEvery
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 5 * time.Second
+	}
+	m := &Writer{o: o, to: w}
+	m.inspect, _ = o.Queue.(driver.QueueInspector)
+	return m, nil
+}
+
+// Watch adds how many handlers run to the lines.
+func (m *Writer) Watch(c *semel.Consumer) { m.consumer.Store(c) }
+
+// Events is the observer to give to the consumer, alone or in a semel.Tee. It does no I/O.
+func (m *Writer) Events() semel.Events {
+	return semel.Events{Delivery: m.delivery, Attempt: m.attempt, Health: m.health}
+}
+
+func (m *Writer) delivery(e semel.Event) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := &m.now
+	switch e.Kind {
+	case semel.EventReceived:
+		f.deliveries++
+	case semel.EventSettled:
+		if e.Outcome != driver.Applied && e.Outcome != driver.Settled {
+			f.settleErrors++
+		}
+	case semel.EventDecided:
+		if e.Cause != "" {
+			f.suppressed++
+		}
+		switch e.Decision {
+		case semel.Executed:
+			f.effects++
+		case semel.Retried:
+			f.retried++
+		case semel.DeadLettered:
+			f.dead++
+		case semel.ParkedUncertain:
+			f.uncertain++
+		case semel.Fenced:
+			f.lost++
+		}
+	}
+}
+
+func (m *Writer) attempt(e semel.Event) {
+	if e.Kind == semel.EventEnded {
+		m.mu.Lock()
+		m.now.handler.add(e.Elapsed.Seconds())
+		m.mu.Unlock()
+	}
+}
+
+func (m *Writer) health(e semel.Event) {
+	if e.Kind == semel.EventSwept {
+		m.mu.Lock()
+		m.now.swept += int64(e.Purged)
+		m.mu.Unlock()
+	}
+}
+
+// Run writes a line every Options.Every and a last one when ctx is done, and returns what the last of them failed with. It
+// blocks until then.
+func (m *Writer) Run(ctx context.Context) error {
+	t := time.NewTicker(m.o.Every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return m.Flush(context.WithoutCancel(ctx))
+		case <-t.C:
+			_ = m.Flush(ctx) // the next line has what this one could not tell
+		}
+	}
+}
+
+// Flush writes one line. When it cannot be written, its figures come with the next one. A queue that does not answer is left
+// out of the line, and is no error.
+func (m *Writer) Flush(ctx context.Context) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	l := newLine(m.o.Namespace, time.Now(), [][2]string{{"Consumer", m.o.Consumer}, {"Queue", m.o.Queue.Features().Name}})
+	if m.inspect != nil {
+		asked, cancel := context.WithTimeout(ctx, m.o.Timeout)
+		s, err := m.inspect.Stats(asked)
+		cancel()
+		if err == nil {
+			l.add("Visible", count, s.Visible)
+			l.add("InFlight", count, s.InFlight)
+			l.add("Letters", count, s.Letters)
+			l.add("OldestMessageAge", seconds, s.Oldest.Seconds())
+		}
+	}
+	if c := m.consumer.Load(); c != nil {
+		l.add("Running", count, c.Load().Running)
+	}
+	m.mu.Lock()
+	f := m.now
+	m.now = figures{}
+	m.mu.Unlock()
+	for _, v := range []struct {
+		name string
+		n    int64
+	}{
+		{"Deliveries", f.deliveries},
+		{"Effects", f.effects},
+		{"DuplicatesSuppressed", f.suppressed},
+		{"Retried", f.retried},
+		{"DeadLettered", f.dead},
+		{"Uncertain", f.uncertain},
+		{"LeasesLost", f.lost},
+		{"SettleErrors", f.settleErrors},
+		{"RecordsSwept", f.swept},
+	} {
+		l.add(v.name, count, v.n)
+	}
+	if len(f.handler.values) > 0 {
+		l.add("HandlerDuration", seconds, f.handler.values)
+	}
+	if err := l.write(m.to); err != nil {
+		m.mu.Lock()
+		m.now.join(f)
+		m.mu.Unlock()
+		return fmt.Errorf("write metrics: %w", err)
+	}
+	return nil
+}
+
+// join adds figures that could not be written.
+func (f *figures) join(g figures) {
+	f.deliveries += g.deliveries
+	f.effects += g.effects
+	f.suppressed += g.suppressed
+	f.retried += g.retried
+	f.dead += g.dead
+	f.uncertain += g.uncertain
+	f.lost += g.lost
+	f.settleErrors += g.settleErrors
+	f.swept += g.swept
+	for _, v := range g.handler.values {
+		f.handler.add(v)
+	}
+}
+
+// Count writes one metric of its own: an audit's DuplicateEffects, say. Dimensions are pairs of name and value.
+func Count(w io.Writer, namespace, metric string, n int64, dimensions ...[2]string) error {
+	if err := check(namespace, dimensions); err != nil {
+		return err
+	}
+	if metric == "" || len(metric) > 1024 {
+		return errors.New("emf: a metric has a name of 1 to 1024 characters")
+	}
+	l := newLine(namespace, time.Now(), dimensions)
+	l.add(metric, count, n)
+	if err := l.write(w); err != nil {
+		return fmt.Errorf("write metric %s: %w", metric, err)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package emf_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/aws/emf"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+// document is a line as CloudWatch reads it.
+type document struct {
+	AWS struct {
+		Timestamp         int64
+		CloudWatchMetrics []struct {
+			Namespace  string
+			Dimensions [][]string
+			Metrics    []struct{ Name, Unit string }
+		}
+	} `json:"_aws"`
+	values map[string]any
+}
+
+// read checks what the specification demands of a line: every metric and dimension that is named has a value of the right
+// kind beside it, at most 100 metrics with at most 100 values each.
+func read(t *testing.T, b []byte) document {
+	t.Helper()
+	var d document
+	if err := json.Unmarshal(b, &d); err != nil {
+		t.Fatalf("%s: %v", b, err)
+	}
+	if err := json.Unmarshal(b, &d.values); err != nil {
+		t.Fatal(err)
+	}
+	if d.AWS.Timestamp == 0 || len(d.AWS.CloudWatchMetrics) != 1 {
+		t.Fatalf("no directive: %s", b)
+	}
+	m := d.AWS.CloudWatchMetrics[0]
+	if len(m.Metrics) == 0 || len(m.Metrics) > 100 || len(m.Dimensions) != 1 || len(m.Dimensions[0]) > 30 {
+		t.Errorf("%d metrics, dimensions %v", len(m.Metrics), m.Dimensions)
+	}
+	for _, name := range m.Dimensions[0] {
+		if _, ok := d.values[name].(string); !ok {
+			t.Errorf("dimension %s is no string: %v", name, d.values[name])
+		}
+	}
+	for _, x := range m.Metrics {
+		switch v := d.values[x.Name].(type) {
+		case float64:
+		case []any:
+			if len(v) == 0 || len(v) > 100 {
+				t.Errorf("%s has %d values", x.Name, len(v))
+			}
+		default:
+			t.Errorf("metric %s has no number: %v", x.Name, v)
+		}
+		if x.Unit != "Count" && x.Unit != "Seconds" {
+			t.Errorf("metric %s has unit %q", x.Name, x.Unit)
+		}
+	}
+	return d
+}
+
+// TestS2_16Consumer: a line a minute, with what happened since the one before, and a last one at the end.
+func TestS2_16Consumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open()
+		q := db.Queue("orders")
+		var out bytes.Buffer
+		m, err := emf.New(&out, emf.Options{Queue: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"1", "2", "3"} {
+			if err := q.Send(t.Context(), semel.Message{ID: id, Body: []byte("same")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := semel.New(semel.Config{
+			Queue: q, Store: db.Store(), Limit: 3, Events: m.Events(),
+			Key: func(m *semel.Message) (string, error) { return string(m.Body), nil },
+			Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+				time.Sleep(90 * time.Second)
+				return nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Watch(c)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+		if len(lines) != 2 {
+			t.Fatalf("%d lines in a minute and a half, want 2:\n%s", len(lines), &out)
+		}
+		sum := map[string]float64{}
+		for i, b := range lines {
+			d := read(t, b)
+			if ns := d.AWS.CloudWatchMetrics[0].Namespace; ns != "Semel" || d.values["Queue"] != "orders" || d.values["Consumer"] != "orders" {
+				t.Errorf("line %d is of %s %v", i, ns, d.values)
+			}
+			for name, v := range d.values {
+				if n, ok := v.(float64); ok {
+					sum[name] += n
+				}
+			}
+			if i == 0 && (d.values["Running"] != 1.0 || d.values["InFlight"] != 3.0) {
+				t.Errorf("while the handler runs: %v", d.values)
+			}
+		}
+		for name, want := range map[string]float64{"Deliveries": 3, "Effects": 1, "DuplicatesSuppressed": 2, "LeasesLost": 0, "DeadLettered": 0} {
+			if sum[name] != want {
+				t.Errorf("%s is %v in all, want %v", name, sum[name], want)
+			}
+		}
+		if v, ok := read(t, lines[1]).values["HandlerDuration"].([]any); !ok || len(v) != 1 || v[0] != 90.0 {
+			t.Errorf("HandlerDuration is %v, want [90]", v)
+		}
+	})
+}
+
+// TestS2_16Names: the metric under the names that the alarm of a state machine asks for.
+func TestS2_16Names(t *testing.T) {
+	var out bytes.Buffer
+	err := emf.Count(&out, "Custom/StepFunctions", "DuplicateExecutions", 1, [2]string{"StateMachine", "CSV-Processing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := read(t, out.Bytes())
+	m := d.AWS.CloudWatchMetrics[0]
+	if m.Namespace != "Custom/StepFunctions" || d.values["DuplicateExecutions"] != 1.0 || d.values["StateMachine"] != "CSV-Processing" ||
+		m.Dimensions[0][0] != "StateMachine" || m.Metrics[0].Name != "DuplicateExecutions" {
+		t.Errorf("%s", &out)
+	}
+	for name, err := range map[string]error{
+		"namespace": emf.Count(&out, "AWS/SQS", "X", 1),
+		"no name":   emf.Count(&out, "X", "", 1),
+		"dimension": emf.Count(&out, "X", "Y", 1, [2]string{"Queue", ""}),
+	} {
+		if err == nil {
+			t.Errorf("%s: what CloudWatch drops was written", name)
+		}
+	}
+}
+
+type flaky struct {
+	bytes.Buffer
+	down bool
+}
+
+func (f *flaky) Write(b []byte) (int, error) {
+	if f.down {
+		return 0, errors.New("no space left on device")
+	}
+	return f.Buffer.Write(b)
+}
+
+type silent struct{ *memory.Queue }
+
+func (silent) Stats(context.Context) (driver.QueueStats, error) {
+	return driver.QueueStats{}, errors.New("connection refused")
+}
+
+// TestNothingIsForgotten: what could not be written comes with the next line; a queue that does not answer costs its own
+// figures only; and of many handlers' times a sample is kept.
+func TestNothingIsForgotten(t *testing.T) {
+	out := &flaky{down: true}
+	m, err := emf.New(out, emf.Options{Queue: silent{memory.Open().Queue("orders")}, Namespace: "Shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		m.Events().Attempt(semel.Event{Kind: semel.EventEnded, Elapsed: time.Second})
+		m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.DeadLettered})
+	}
+	m.Events().Health(semel.Event{Kind: semel.EventSwept, Purged: 12})
+	if err := m.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("a full disk: %v", err)
+	}
+	out.down = false
+	m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.DeadLettered})
+	if err := m.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := read(t, out.Bytes())
+	if d.values["DeadLettered"] != 1001.0 || d.values["RecordsSwept"] != 12.0 {
+		t.Errorf("after a line that was lost: %v", d.values)
+	}
+	if _, ok := d.values["Visible"]; ok {
+		t.Error("a depth nobody knows is told")
+	}
+	if v, _ := d.values["HandlerDuration"].([]any); len(v) != 100 {
+		t.Errorf("%d times of 1000, want the 100 that fit in a line", len(v))
+	}
+}

@@ -80,6 +80,9 @@ type Claim struct {
 	// and it is Stale when a newer one is noted. NoteOnly does nothing else: where it would change anything but the note it
 	// answers Busy, without Wait, and changes nothing. Both are for claims with a Version.
 	KeepLast, NoteOnly bool
+	// Mirror is the key's other identity while its recipe changes; the zero Key = there is none. The engine claims both and
+	// asks stores for each by itself: they never see it.
+	Mirror Key
 }
 
 // Verdict answers one claim.
@@ -144,6 +147,8 @@ type Hold struct {
 	Nonce Nonce
 	// Version is the version of the run; "" when the key has none. It is part of the effect key.
 	Version Version
+	// Mirror names the attempt that holds the key's other identity (Claim.Mirror); nil = there is none. Stores never see it.
+	Mirror *Hold
 }
 
 // Final is the state that a [Finish] writes.
@@ -368,6 +373,9 @@ type Swept struct {
 	// the record was due.
 	Lag time.Duration
 }
+
+// Count is what counts towards the limit of a sweep.
+func (s Swept) Count() int { return s.Purged + s.Stranded + s.Announced }
 
 // Did reports that something was purged or parked.
 func (s Swept) Did() bool { return s.Purged+s.Stranded > 0 }

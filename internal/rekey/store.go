@@ -1,0 +1,224 @@
+package rekey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Options are what the ends of an attempt say, for those that this package writes by itself.
+type Options struct {
+	// Keep is how long records are kept; Lease is how long a claim lasts.
+	Keep, Lease time.Duration
+}
+
+var errShort = errors.New("store answered fewer items than it was asked")
+
+// New wraps a store. It is a driver.Committer or driver.Transactor where inner is one; other optional interfaces are to be
+// asked of inner. Completions that commit with effects, messages or acks need a Transactor: see [Together].
+func New(inner driver.Store, o Options) driver.Store {
+	s := &store{inner: inner, o: o}
+	tx, opens := inner.(driver.Transactor)
+	com, commits := inner.(driver.Committer)
+	switch {
+	case opens:
+		return &transactor{&committer{s, com, tx}}
+	case commits:
+		return &committer{s, com, nil}
+	}
+	return s
+}
+
+// Together reports that a store can complete two records and what goes with them in one write, all of it or nothing.
+func Together(s driver.Store) bool {
+	_, yes := s.(driver.Transactor)
+	return yes
+}
+
+type store struct {
+	inner driver.Store
+	o     Options
+}
+
+// Features is the store's.
+func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }
+
+// Claim asks for both records of every claim in one round trip. A claim is Acquired when both are. What was acquired for
+// nothing is ended by a second one; until that is answered the verdict is unknown.
+func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	if !anyMirrored(c) {
+		return s.inner.Claim(ctx, c...)
+	}
+	p := planOf(c)
+	grants, err := s.inner.Claim(ctx, p.asks...)
+	if err == nil && len(grants) != len(p.asks) {
+		err = errShort
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim two keys a message: %w", err)
+	}
+	out := make([]driver.Grant, len(c))
+	var ends []driver.Finish
+	var of []int
+	for i := range c {
+		var end *driver.Finish
+		if out[i], end = p.answer(i, &c[i], grants, s.o.Keep); end != nil {
+			ends, of = append(ends, *end), append(of, i)
+		}
+	}
+	if len(ends) > 0 {
+		s.settle(ctx, ends, of, out)
+	}
+	return out, nil
+}
+
+// settle ends what was acquired for nothing. A claim whose end is not known to be written is unknown itself: it is
+// repeated with the same nonce, finds what is left of it, and is decided again.
+func (s *store) settle(ctx context.Context, ends []driver.Finish, of []int, out []driver.Grant) {
+	done, err := s.inner.Finish(ctx, ends...)
+	if err == nil && len(done) != len(ends) {
+		err = errShort
+	}
+	for j, i := range of {
+		switch {
+		case err != nil:
+			out[i].Err = fmt.Errorf("end the claim of its other key: %w", err)
+		case ok(done[j]), done[j] == driver.Lost && ends[j].Final == driver.Release:
+		default:
+			out[i].Err = fmt.Errorf("end the claim of its other key: %s", done[j])
+		}
+	}
+}
+
+func anyMirrored(c []driver.Claim) bool {
+	for i := range c {
+		if c[i].Mirror != (driver.Key{}) {
+			return true
+		}
+	}
+	return false
+}
+
+// Extend renews both leases of an attempt. It is Lost when one of them is, unless the primary is completed already.
+func (s *store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	all := make([]driver.Hold, len(h), 2*len(h))
+	for i := range h {
+		all[i] = h[i]
+		all[i].Mirror = nil
+	}
+	for i := range h {
+		if h[i].Mirror != nil {
+			all = append(all, *h[i].Mirror)
+		}
+	}
+	if len(all) == len(h) {
+		return s.inner.Extend(ctx, lease, h...)
+	}
+	out, err := s.inner.Extend(ctx, lease, all...)
+	if err == nil && len(out) != len(all) {
+		err = errShort
+	}
+	if err != nil {
+		return nil, fmt.Errorf("extend two leases an attempt: %w", err)
+	}
+	at := len(h)
+	for i := range h {
+		if h[i].Mirror == nil {
+			continue
+		}
+		if m := out[at]; out[i] == driver.Applied && (m == driver.Lost || m == driver.Unknown) {
+			out[i] = m
+		}
+		at++
+	}
+	return out[:len(h)], nil
+}
+
+// Finish ends attempts. A mirror is completed after its primary, in a round trip of its own: who lost the primary writes no
+// completion. Releases of mirrors go with their primaries. The outcome is Applied only when both are: Unknown otherwise,
+// to be repeated, or Lost, when another attempt has the mirror: a redelivery finds the primary, and waits for the mirror.
+func (s *store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	x := split(f)
+	if x.mirrors == 0 {
+		return s.inner.Finish(ctx, f...)
+	}
+	out, err := s.inner.Finish(ctx, append(x.primary, x.back...)...)
+	if err == nil && len(out) != len(f)+len(x.back) {
+		err = errShort
+	}
+	if err != nil {
+		return nil, fmt.Errorf("end attempts with two keys: %w", err)
+	}
+	x.givenBack(out[len(f):], out)
+	out = out[:len(f)]
+	return out, s.complete(ctx, &x, out)
+}
+
+// parts are ends of attempts, taken apart.
+type parts struct {
+	primary []driver.Finish // all, in their order
+	// back are the mirrors that are given back, done those that are completed; the indexes are those of their primaries.
+	back, done     []driver.Finish
+	backOf, doneOf []int
+	mirrors        int
+}
+
+func split(f []driver.Finish) parts {
+	x := parts{primary: make([]driver.Finish, len(f), 2*len(f))}
+	for i := range f {
+		var m *driver.Finish
+		x.primary[i], m = apart(f[i])
+		switch {
+		case m == nil:
+			continue
+		case m.Final == driver.Complete:
+			x.done, x.doneOf = append(x.done, *m), append(x.doneOf, i)
+		default:
+			x.back, x.backOf = append(x.back, *m), append(x.backOf, i)
+		}
+		x.mirrors++
+	}
+	return x
+}
+
+// givenBack makes an end unknown whose mirror's release is. A mirror that another attempt has is given back already.
+func (x *parts) givenBack(mirrors, out []driver.Outcome) {
+	for j, i := range x.backOf {
+		if mirrors[j] == driver.Unknown {
+			out[i] = driver.Unknown
+		}
+	}
+}
+
+// complete completes the mirrors whose primaries are completed.
+func (s *store) complete(ctx context.Context, x *parts, out []driver.Outcome) error {
+	var fs []driver.Finish
+	var at []int
+	for j, i := range x.doneOf {
+		if ok(out[i]) {
+			fs, at = append(fs, x.done[j]), append(at, i)
+		}
+	}
+	if len(fs) == 0 {
+		return nil
+	}
+	done, err := s.inner.Finish(ctx, fs...)
+	if err == nil && len(done) != len(fs) {
+		err = errShort
+	}
+	for j, i := range at {
+		switch {
+		case err != nil:
+			out[i] = driver.Unknown
+		case !ok(done[j]):
+			out[i] = done[j]
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("complete the second key: %w", err)
+	}
+	return nil
+}

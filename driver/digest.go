@@ -140,7 +140,7 @@ const (
 // Pack makes a number of a digest: state, hour and day, in 38 bits. UnpackDigest reads it.
 func (d Digest) Pack() int64 {
 	hour := min(max((d.At.Unix()-digestEpoch)/3600, 0), digestMax)
-	day := min(max((d.Until.Unix()-digestEpoch+86399)/86400, 0), 1<<digestDayBits-1)
+	day := DigestDay(d.Until)
 	s := int64(0)
 	switch d.State {
 	case FailedState:
@@ -149,6 +149,11 @@ func (d Digest) Pack() int64 {
 		s = 2
 	}
 	return (s<<20|hour)<<digestDayBits | day
+}
+
+// DigestDay numbers the day before whose beginning a moment is: days since 2020.
+func DigestDay(until time.Time) int64 {
+	return min(max((until.Unix()-digestEpoch+86399)/86400, 0), 1<<digestDayBits-1)
 }
 
 // UnpackDigest reads what Pack made.

@@ -10,6 +10,9 @@ import "time"
 // token sequence, drawn after the record was locked; the record's token is the greater of it and its own successor, so
 // that tokens never repeat (invariant I3). The returned record is to be stored when changed is true.
 func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, g Grant, changed bool) {
+	if c.NoteOnly {
+		return decideNote(r, c, now, drawn)
+	}
 	if r.State == Absent {
 		if c.waitsForGap("") {
 			return r, Grant{Verdict: Busy, Gap: true, Hold: Hold{Key: c.Key}}, false

@@ -184,6 +184,9 @@ func TestWatermarkIsReadAsItWasWritten(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			w.Applied, w.Doubt, w.Dropped = v(), v(), v()
 		}
+		if rng.IntN(2) == 0 {
+			w.Newest = v()
+		}
 		for range rng.IntN(3) {
 			w.Skipped = append(w.Skipped, Span{v(), v()})
 		}
@@ -202,7 +205,7 @@ func TestWatermarkIsReadAsItWasWritten(t *testing.T) {
 	if raw := AppendWatermark(nil, &Watermark{}); len(raw) != 0 {
 		t.Errorf("no watermark takes %d bytes", len(raw))
 	}
-	if _, err := ParseWatermark([]byte{2, 0}); err == nil {
+	if _, err := ParseWatermark([]byte{3, 0}); err == nil {
 		t.Error("a watermark of an unknown form is read")
 	}
 }

@@ -23,6 +23,9 @@ type Watermark struct {
 	// Dropped the latest that a person discarded; "" once a greater one is applied. Nothing older than Doubt runs any
 	// more: it could follow what it must not follow (FM76).
 	Doubt, Dropped Version
+	// Newest is the greatest version whose message waits in a queue for an older one's run to end: it will run, so that no
+	// older one has to (Claim.KeepLast). Always above Running; "" when a version as new has run.
+	Newest Version
 	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most: of more, the oldest are joined. A
 	// version inside is never stale: nothing that was applied is known to contain it.
 	Skipped []Span
@@ -74,11 +77,16 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 		// The consumer was configured otherwise when the record was made: nobody can tell which of the two is newer.
 		return r, r.grant(Mismatch, c.DeliveryID), false
 	}
-	if v <= w.Applied {
+	switch {
+	case v <= w.Applied:
 		return r.passed(c)
+	case c.KeepLast && v < w.Newest:
+		g := r.grant(Stale, c.DeliveryID)
+		g.Reason = fmt.Sprintf("superseded by version %s, which waits (current: %s)", w.Newest, w.current())
+		return r, g, false
 	}
 	if after, g, changed, decided := r.blocked(c, now); decided {
-		return after, g, changed
+		return after.noted(c, g, changed)
 	}
 	switch {
 	case v == w.Dropped:
@@ -95,6 +103,29 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	r.replace(c)
 	r.acquire(c, now, drawn)
 	return r, r.grant(Acquired, ""), true
+}
+
+// noted remembers a newer version that waits for the one in progress. One that a person discarded waits for nothing.
+func (r Record) noted(c Claim, g Grant, changed bool) (Record, Grant, bool) {
+	w := &r.Watermark
+	if !c.KeepLast || g.Verdict != Busy || r.State != InProgress || c.Version <= w.Running || c.Version == w.Dropped {
+		return r, g, changed
+	}
+	g.Noted = true
+	if w.Newest != c.Version { // it is less: else the claim was superseded
+		w.Newest, changed = c.Version, true
+	}
+	return r, g, changed
+}
+
+// decideNote is DecideClaim for a claim that only notes.
+func decideNote(r Record, c Claim, now time.Time, drawn uint64) (Record, Grant, bool) {
+	c.NoteOnly, c.KeepLast = false, true
+	after, g, changed := DecideClaim(r, c, now, drawn)
+	if changed && !g.Noted {
+		return r, Grant{Verdict: Busy, Hold: Hold{Key: c.Key}}, false
+	}
+	return after, g, changed
 }
 
 // passed decides the claim of a version that is not newer than the applied one.
@@ -169,6 +200,9 @@ func (r *Record) replace(c Claim) {
 		w.Dropped = w.Running
 	}
 	w.Running, w.Gap = c.Version, c.gap(w.Applied)
+	if w.Newest <= c.Version {
+		w.Newest = ""
+	}
 	r.Fingerprint = c.Fingerprint
 	r.Attempt, r.Failures, r.Takeovers, r.Disposed = 0, 0, 0, false
 	r.Unknown = c.Version == w.Doubt // what was in doubt comes again
@@ -187,16 +221,26 @@ func (w *Watermark) current() string {
 	return w.Applied.String()
 }
 
+// The forms of a stored watermark: its first byte. Only what has a Newest is written in the second, so that programs that
+// do not know it read everything else.
+const (
+	plainForm byte = iota + 1
+	newestForm
+)
+
 // AppendWatermark appends the form in which stores keep a watermark: nothing for the zero one.
 func AppendWatermark(b []byte, w *Watermark) []byte {
 	if w.Running == "" {
 		return b
 	}
-	flags := byte(0)
+	form, flags := plainForm, byte(0)
+	if w.Newest != "" {
+		form = newestForm
+	}
 	if w.Gap {
 		flags = 1
 	}
-	b = append(b, 1, flags) // the version of this form
+	b = append(b, form, flags)
 	put := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -206,6 +250,9 @@ func AppendWatermark(b []byte, w *Watermark) []byte {
 	put(string(w.Fingerprint))
 	put(string(w.Doubt))
 	put(string(w.Dropped))
+	if w.Newest != "" {
+		put(string(w.Newest))
+	}
 	for _, s := range w.Skipped {
 		put(string(s.After))
 		put(string(s.Before))
@@ -218,10 +265,11 @@ func ParseWatermark(b []byte) (w Watermark, err error) {
 	if len(b) == 0 {
 		return w, nil
 	}
-	if len(b) < 2 || b[0] != 1 {
+	if len(b) < 2 || b[0] != plainForm && b[0] != newestForm {
 		return w, errors.New("watermark of a record is of an unknown form: a newer version of semel wrote it")
 	}
 	w.Gap = b[1]&1 != 0
+	noted := b[0] == newestForm
 	b = b[2:]
 	next := func() string {
 		n, size := binary.Uvarint(b)
@@ -235,6 +283,9 @@ func ParseWatermark(b []byte) (w Watermark, err error) {
 	}
 	w.Running, w.Applied, w.Fingerprint = Version(next()), Version(next()), Fingerprint(next())
 	w.Doubt, w.Dropped = Version(next()), Version(next())
+	if noted {
+		w.Newest = Version(next())
+	}
 	for err == nil && len(b) > 0 {
 		w.Skipped = append(w.Skipped, Span{After: Version(next()), Before: Version(next())})
 	}

@@ -26,9 +26,9 @@ func versioned(part keyed, c []driver.Claim) bool {
 	return false
 }
 
-// waits reports a claim that must not make a record: it waits for the version before it.
+// waits reports a claim that must not make a record: it waits for the version before it, or only notes its own.
 func waits(c *driver.Claim) bool {
-	if c.Version == "" || c.After == "" {
+	if c.Version == "" || c.After == "" && !c.NoteOnly {
 		return false
 	}
 	_, _, changed := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
@@ -62,7 +62,8 @@ func claimQuery(part keyed, c []driver.Claim, keep *int64, wait time.Duration) (
 	return sqlClaimVersions, args
 }
 
-// absent decides a claim whose record is not there: a claim that waits for another version does so without one.
+// absent decides a claim whose record is not there: one that waits for another version, or only notes its own, does so
+// without a record.
 func absent(c *driver.Claim) (driver.Grant, bool) {
 	if !waits(c) {
 		return driver.Grant{}, false

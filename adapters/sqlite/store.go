@@ -73,10 +73,10 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 }
 
 // claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
-// the answer without a record: only a claim that waits for another version makes none (Grant.Gap).
+// the answer without a record: only a claim that waits for another version, or only notes its own, makes none.
 func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]driver.Record, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
-	if !ok && absent.Gap {
+	if !ok && absent.Verdict == driver.Busy {
 		return absent, nil
 	}
 	if !ok {

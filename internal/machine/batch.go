@@ -137,7 +137,7 @@ func (m *Machine) lineUp(g *group, from int) {
 			continue
 		}
 		if it.phase != phHeld || it.waitsFor != nil || it.wakeAt > 0 || !m.fitsTx(it) || !m.inLine(g.items[i-1]) ||
-			(m.leaders[it.Key] != nil && !it.leader) {
+			m.twinOf(it) != nil {
 			return
 		}
 		m.offer(it)

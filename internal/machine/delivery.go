@@ -93,12 +93,15 @@ func (m *Machine) offer(it *Item) {
 		m.enqueue(it)
 		return
 	}
-	if first := m.leaders[it.Key]; first != nil && first != it {
+	if first := m.twinOf(it); first != nil {
 		m.follow(it, first)
 		return
 	}
 	it.leader = true
 	m.leaders[it.Key] = it
+	if it.mirrored() {
+		m.leaders[it.Mirror] = it
+	}
 	m.enqueue(it)
 }
 
@@ -227,7 +230,7 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 	}
 	s := driver.Settlement{Action: driver.Ack}
 	if g.Uncertainty > 0 && g.Hold.Version == it.Version { // else the letter is a newer version's
-		s.Close = driver.LetterID(driver.LetterUncertain, it.Key, g.Hold.Token, "")
+		s.Close = driver.LetterID(driver.LetterUncertain, it.letterKey(), g.Hold.Token, "")
 	}
 	m.settle(it, s, n)
 }

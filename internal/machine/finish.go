@@ -151,15 +151,15 @@ func (m *Machine) park(it *Item, reason string) {
 
 func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *driver.Letter {
 	l := &driver.Letter{
-		ID: driver.LetterID(kind, it.Key, it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
-		Key: it.Key, Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
+		ID: driver.LetterID(kind, it.letterKey(), it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
+		Key: it.letterKey(), Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
 		Message: it.Message, FirstReceived: it.grant.Created,
 	}
 	switch kind {
 	case driver.LetterLate:
 		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, it.ID)
 	case driver.LetterMismatch:
-		l.ID = driver.MismatchLetterID(it.Key, it.Fingerprint, it.Version)
+		l.ID = driver.MismatchLetterID(it.letterKey(), it.Fingerprint, it.Version)
 	}
 	return l
 }

@@ -95,6 +95,19 @@ func (m *Machine) follow(it, first *Item) {
 	first.twins = append(first.twins, it)
 }
 
+// twinOf is another item in hand that leads one of the item's keys; nil = there is none.
+func (m *Machine) twinOf(it *Item) *Item {
+	if first := m.leaders[it.Key]; first != nil && first != it {
+		return first
+	}
+	if it.mirrored() {
+		if first := m.leaders[it.Mirror]; first != nil && first != it {
+			return first
+		}
+	}
+	return nil
+}
+
 // releaseTwins answers those who waited. A twin is acked only when the record is completed and the payload is the
 // same; in every other case it asks the store itself.
 func (m *Machine) releaseTwins(it *Item) {
@@ -104,7 +117,9 @@ func (m *Machine) releaseTwins(it *Item) {
 	it.twins = it.twins[:0]
 	for _, t := range twins {
 		t.waitsFor = nil
-		if done && t.Version == it.Version && !t.Fingerprint.Differs(it.Fingerprint) {
+		// Of two keys that one meets, the other's record may still be open.
+		same := t.Key == it.Key && t.Mirror == it.Mirror && t.Version == it.Version
+		if done && same && !t.Fingerprint.Differs(it.Fingerprint) {
 			m.counts.Replayed++
 			m.settle(t, driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Duplicate: RacedLocal})
 			continue

@@ -87,6 +87,17 @@ func (it *Item) Failures() int { return it.grant.Failures }
 // Unknown tells that an earlier run may have had its effect.
 func (it *Item) Unknown() bool { return it.grant.Unknown }
 
+// mirrored items are claimed under two keys.
+func (it *Item) mirrored() bool { return it.Mirror != (driver.Key{}) }
+
+// letterKey is the key that a letter is of: that of the record that decided, which may be the mirror's.
+func (it *Item) letterKey() driver.Key {
+	if it.mirrored() && it.hold.Key == it.Mirror {
+		return it.Mirror
+	}
+	return it.Key
+}
+
 // unprotected items run without a claim: they have no key, and the configuration allows that.
 func (it *Item) unprotected() bool { return it.Unkeyed && it.KeyErr != nil }
 
@@ -99,6 +110,9 @@ func (m *Machine) gone(it *Item) {
 	m.letGo(it)
 	if it.leader {
 		delete(m.leaders, it.Key)
+		if it.mirrored() {
+			delete(m.leaders, it.Mirror)
+		}
 	}
 	m.endsSoon(it, false)
 	m.unlink(it)

@@ -70,7 +70,9 @@ type Config struct {
 // Arrival is a delivery with what the shell took out of it.
 type Arrival struct {
 	driver.Delivery
-	Key         driver.Key
+	Key driver.Key
+	// Mirror is the key's other identity while its recipe changes; zero = there is none.
+	Mirror      driver.Key
 	Fingerprint driver.Fingerprint
 	// KeyErr: it has no usable key. Unkeyed: run it without protection all the same.
 	KeyErr  error
@@ -296,7 +298,7 @@ type Machine struct {
 	settleAt  time.Duration
 	extending bool
 	extendBy  time.Duration // by the present extension
-	prolong   bool // a visibility extension is under way
+	prolong   bool          // a visibility extension is under way
 
 	down      bool // the store does not answer
 	downAt    time.Duration

@@ -244,7 +244,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	}
 	it.leased = m.lease()
 	return driver.Claim{
-		Key: it.Key, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		Key: it.Key, Mirror: it.Mirror, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
 		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
 	}

@@ -9,8 +9,8 @@ import (
 func TestCanonicalJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		` { "b" : 1.0, "a" : "\u0041" } `: `{"a":"A","b":1}`,
-		`9007199254740993`:               `9007199254740993`,
-		`null`:                           `null`,
+		`9007199254740993`:                `9007199254740993`,
+		`null`:                            `null`,
 	} {
 		if got, err := semel.CanonicalJSON([]byte(text)); err != nil || string(got) != want {
 			t.Errorf("%s became %s (%v), want %s", text, got, err, want)

@@ -44,6 +44,9 @@ type Config struct {
 	Tenant func(m *Message) string
 	// Key is what must take effect once. Defaults to KeyByID.
 	Key KeyFunc
+	// Former is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
+	// Defaults to none.
+	Former *Former
 	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx. Defaults to false: they become
 	// letters.
 	AllowUnkeyed bool

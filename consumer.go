@@ -22,7 +22,9 @@ type Consumer struct {
 	mode  machine.Mode
 	queue driver.QueueFeatures
 	store driver.StoreFeatures
-	// committer, transactor and tx are the optional sides of store and handler, asserted once; nil when absent.
+	// records is what the engine claims by: the configured store, or what claims two keys in it.
+	records driver.Store
+	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
 	meter      driver.Meter  // nil unless the store is paid by use
@@ -53,9 +55,9 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c.meter, _ = cfg.Store.(driver.Meter)
 	c.cached, _ = cfg.Store.(driver.Cached)
-	c.committer, _ = cfg.Store.(driver.Committer)
-	c.transactor, _ = cfg.Store.(driver.Transactor)
-	c.joins = c.committer != nil && c.committer.Joins(cfg.Queue)
+	if err := c.claiming(); err != nil {
+		return nil, err
+	}
 	c.tx, _ = cfg.Handler.(transactional)
 	c.batch, _ = cfg.Handler.(batched)
 	if c.batch != nil && len(cfg.Middleware) > 0 {

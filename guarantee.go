@@ -108,6 +108,9 @@ func (c *Consumer) assumptions() []string {
 	if !c.store.ServerClock {
 		a = append(a, "clocks only decide how often a run is taken over")
 	}
+	if c.cfg.Former != nil {
+		a = append(a, "keys of two recipes are claimed until Former is removed")
+	}
 	if c.cfg.AllowUnkeyed {
 		a = append(a, "messages without a key run unprotected")
 	}

@@ -60,13 +60,15 @@ func (r *runner) identify(a *machine.Arrival) {
 	if err == nil {
 		err = CheckKey(raw)
 	}
+	if a.Key.Raw = raw; r.cfg.Former != nil {
+		err = r.cfg.Former.identify(a, err)
+	}
 	if err != nil {
-		a.KeyErr = err
+		a.Key.Raw, a.KeyErr = "", err
 		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, ErrNoKey)
 		a.Age = r.age(&a.Message)
 		return
 	}
-	a.Key.Raw = raw
 	a.Age = r.age(&a.Message)
 	if r.cfg.Fingerprint != nil {
 		if a.Fingerprint, err = r.cfg.Fingerprint(&a.Message); err != nil {
@@ -89,7 +91,7 @@ func (r *runner) claim(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
 	sent := r.now()
-	grants, err := r.cfg.Store.Claim(ctx, a.Claims...)
+	grants, err := r.records.Claim(ctx, a.Claims...)
 	if err == nil && len(grants) != len(a.Claims) {
 		err = errShort
 	}
@@ -110,7 +112,7 @@ func (r *runner) finish(a machine.Action) {
 		for i := range a.Works {
 			fs[i] = a.Works[i].Finish
 		}
-		out, err = r.cfg.Store.Finish(ctx, fs...)
+		out, err = r.records.Finish(ctx, fs...)
 	}
 	if err == nil && len(out) != len(a.Works) {
 		err = errShort
@@ -163,7 +165,7 @@ func (r *runner) extend(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
 	sent := r.now()
-	out, err := r.cfg.Store.Extend(ctx, a.Lease, a.Holds...)
+	out, err := r.records.Extend(ctx, a.Lease, a.Holds...)
 	if err != nil {
 		err = fmt.Errorf("extend %d leases: %w", len(a.Holds), err)
 	}

@@ -54,6 +54,9 @@ func (c *Config) resolve() error {
 	if c.Key == nil {
 		c.Key = KeyByID
 	}
+	if err := c.resolveFormer(); err != nil {
+		return err
+	}
 	fill(&c.Batch, DefaultBatch)
 	fill(&c.Committers, 1)
 	fill(&c.Concurrency, c.concurrency())

@@ -138,6 +138,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
 		lease: &ctx.lease, rules: &r.rules,
 	}
+	a.hold.Mirror = nil // the engine's own affair
 	ctx.attempt = a
 	if x.job.Unprotected {
 		// No record stands behind this run: its effect key can only come from the message id.

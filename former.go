@@ -1,0 +1,85 @@
+package semel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/internal/rekey"
+)
+
+// Former is how a consumer named its keys before the recipe, or its name, was changed. While it is set every message is
+// claimed under both identities, so that workers of the old version and of the new one exclude each other, and what was done
+// is known by either. Handlers, downstreams and letters see the former identity; the new one alone is left when Former is
+// removed. That is safe one horizon (Config.Retention) after the last worker that did not know the new identity has stopped;
+// docs/patterns.md says what to look at before.
+//
+// A message is a duplicate while either identity says so: a recipe that tells apart what the former one took for one act
+// does so when Former is removed, not before. A message that only one recipe has a key for is claimed under that one.
+type Former struct {
+	// Consumer is the name of before. Defaults to the present one.
+	Consumer string
+	// Key is the recipe of before. Defaults to the present one.
+	Key KeyFunc
+}
+
+// resolveFormer fills in the defaults of Former, in a copy, and refuses what it does not go with.
+func (c *Config) resolveFormer() error {
+	if c.Former == nil {
+		return nil
+	}
+	f := *c.Former
+	switch {
+	case f.Key == nil && (f.Consumer == "" || f.Consumer == c.Consumer):
+		return &ConfigError{"Former", "is set, and names nothing that was different", "give the Consumer or the Key of before, or leave it away"}
+	case c.Versions != nil:
+		return &ConfigError{"Former", "is set beside Versions, and an entity's latest version is kept under one key",
+			"stop all workers, change the key, and start them again: the first message of each entity then takes effect whatever its version"}
+	}
+	if f.Consumer == "" {
+		f.Consumer = c.Consumer
+	}
+	if f.Key == nil {
+		f.Key = c.Key
+	}
+	c.Former = &f
+	return nil
+}
+
+// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it.
+func (c *Consumer) claiming() error {
+	c.records = c.cfg.Store
+	if c.cfg.Former != nil {
+		c.records = rekey.New(c.cfg.Store, rekey.Options{Keep: c.cfg.Retention, Lease: c.cfg.lease()})
+	}
+	c.committer, _ = c.records.(driver.Committer)
+	c.transactor, _ = c.records.(driver.Transactor)
+	c.joins = c.committer != nil && c.committer.Joins(c.cfg.Queue)
+	_, commits := c.cfg.Handler.(transactional)
+	if c.cfg.Former != nil && (commits || c.joins || c.emits()) && !rekey.Together(c.cfg.Store) {
+		return &ConfigError{"Former", fmt.Sprintf("is set, and store %s cannot complete two records and what commits with them in one write",
+			c.store.Name), "use a HandlerFunc, or a store with transactions"}
+	}
+	return nil
+}
+
+// identify gives an arrival its two identities. missing is why the present recipe has no key for it; the former one helps
+// out where there just is none.
+func (f *Former) identify(a *machine.Arrival, missing error) error {
+	former := driver.Key{Consumer: f.Consumer, Tenant: a.Key.Tenant}
+	raw, err := f.Key(&a.Message)
+	if err == nil {
+		err = CheckKey(raw)
+	}
+	former.Raw = raw
+	switch {
+	case err != nil: // nobody ever claimed it by that
+	case missing == nil && former != a.Key:
+		a.Key, a.Mirror = former, a.Key
+	case errors.Is(missing, ErrNoKey):
+		a.Key = former
+		return nil
+	}
+	return missing
+}

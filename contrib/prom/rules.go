@@ -1,0 +1,52 @@
+package prom
+
+import (
+	_ "embed" // the rules and the dashboard
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed rules.yml
+var rules string
+
+//go:embed dashboard.json
+var dashboard string
+
+// Thresholds are where the alerts begin.
+type Thresholds struct {
+	// Depth is how many messages may wait, Letters how many letters, LeasesLost how many runs may lose their lease in 15
+	// minutes. They are exceeded, not reached.
+	Depth, Letters, LeasesLost int
+	// Age is how long the oldest message may wait.
+	Age time.Duration
+}
+
+// DefaultThresholds are those of semel alerts.
+var DefaultThresholds = Thresholds{Depth: 1000, Age: 15 * time.Minute}
+
+// WriteRules writes alert rules for Prometheus (a rule file, YAML).
+func WriteRules(w io.Writer, t Thresholds) error {
+	if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second {
+		return errors.New("prom: a threshold is negative, or Age is shorter than a second")
+	}
+	_, err := io.WriteString(w, strings.NewReplacer(
+		"«depth»", strconv.Itoa(t.Depth), "«letters»", strconv.Itoa(t.Letters), "«leases»", strconv.Itoa(t.LeasesLost),
+		"«age»", strconv.Itoa(int(t.Age.Seconds())), ". What stands between «» is set by\n# the flags of semel alerts.", ".",
+	).Replace(rules))
+	if err != nil {
+		return fmt.Errorf("write alert rules: %w", err)
+	}
+	return nil
+}
+
+// WriteDashboard writes a dashboard for Grafana (JSON, to be imported).
+func WriteDashboard(w io.Writer) error {
+	if _, err := io.WriteString(w, dashboard); err != nil {
+		return fmt.Errorf("write dashboard: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package prom_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/contrib/prom"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/memory"
+)
+
+var metricName = regexp.MustCompile(`\bsemel_[a-z_]+`)
+
+// TestRulesAndDashboardNameWhatThereIs: a rule about a metric that nobody shows never fires. (tests/alerts lets Prometheus
+// evaluate them.)
+func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
+	db := memory.Open()
+	q := db.Queue("orders")
+	store := front.New(db.Store(), front.Options{Size: 1})
+	reg := prometheus.NewRegistry()
+	m, err := prom.New(reg, prom.Options{Queue: q, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := prom.Duplicates(reg, "orders", "orders"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := semel.New(semel.Config{Queue: q, Store: store, Handler: semel.HandlerFunc(nothing)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Watch(c)
+	e := m.Events()
+	e.Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.Replayed, Cause: semel.Redelivery})
+	e.Lease(semel.Event{Kind: semel.EventExtended, Lease: true, Outcome: driver.Applied})
+	e.Calls(semel.Event{Kind: semel.EventCalled, Op: "claim", Err: semel.ErrBusy})
+	shown := scrape(t, reg)
+
+	var text strings.Builder
+	if err := prom.WriteRules(&text, prom.DefaultThresholds); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsAny(text.String(), "«»") {
+		t.Error("a threshold is not filled in")
+	}
+	if err := prom.WriteDashboard(&text); err != nil {
+		t.Fatal(err)
+	}
+	names := metricName.FindAllString(text.String(), -1)
+	if len(names) < 20 {
+		t.Fatalf("only %d names found", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(shown, "\n"+name+"{") {
+			t.Errorf("%s is in the rules or the dashboard, and nobody shows it", name)
+		}
+	}
+	if err := prom.WriteRules(&text, prom.Thresholds{Depth: -1, Age: time.Minute}); err == nil {
+		t.Error("a negative threshold was written")
+	}
+}
+
+func TestDashboardIsJSON(t *testing.T) {
+	var b strings.Builder
+	if err := prom.WriteDashboard(&b); err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(b.String()), &d); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || len(p.Targets) == 0 || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %d %q cannot be shown", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+	}
+}

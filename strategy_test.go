@@ -49,6 +49,13 @@ func TestS1_39_StrategiesByText(t *testing.T) {
 			t.Errorf("%s: %q (%v) is not before %q (%v)", x.strategy, a, errA, b, errB)
 		}
 	}
+	for _, kind := range []string{"version:/v", "timestamp:/at,/n", "sequence:/v", "sequencer:/s", "text:/u", "version:header:x"} {
+		for text, keeps := range map[string]bool{kind: false, kind + ",keep=last": true} {
+			if v, err := semel.ParseStrategy(text); err != nil || v.KeepLast != keeps {
+				t.Errorf("%s: %+v, %v", text, v, err)
+			}
+		}
+	}
 	if v, err := semel.ParseStrategy("once"); v != nil || err != nil {
 		t.Errorf("once: %v, %v", v, err)
 	}
@@ -73,8 +80,13 @@ func TestStrategiesThatAreNone(t *testing.T) {
 		"sequence:/v,first=1":               "add gap=park:30s",
 		"sequence:/v,gap=park:1s,first":     "JSON Pointer (/version)",
 		"sequence:/v,gap=park:1s,first=one": "first=1",
-		"sequence:/v,gaps=park:1s":          "gap=park:30s or first=1",
+		"sequence:/v,gaps=park:1s":          "gap=park:30s, first=1 or keep=last",
 		"sequence:gap=park:1s":              "name one",
+		"version:/v,keep=first":             "keep=last",
+		"version:/v,keep":                   "only timestamp takes ties",
+		"sequence:/v,keep=first":            "keep=last",
+		"sequence:/v,keep=last,gap=park:1s": "leave one of them out",
+		"once,keep=last":                    "once, version:PLACE",
 	} {
 		_, err := semel.ParseStrategy(text)
 		var e *semel.ConfigError

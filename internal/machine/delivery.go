@@ -127,7 +127,6 @@ func (m *Machine) queueUp(it *Item) {
 func (m *Machine) onClaimed(ev *Event) {
 	l := &m.lanes[ev.Lane]
 	l.claiming = false
-	m.busy -= len(ev.Items)
 	if ev.Err != nil {
 		m.unwritten(fmt.Errorf("claim %d keys: %w", len(ev.Items), ev.Err))
 		if !m.down { // else the breaker says when
@@ -139,7 +138,16 @@ func (m *Machine) onClaimed(ev *Event) {
 	}
 	var again []*Item
 	for i, it := range ev.Items {
+		if it.noting == noteSent {
+			if ev.Err != nil || ev.Grants[i].Err != nil {
+				m.onNoted(it, nil)
+			} else {
+				m.onNoted(it, &ev.Grants[i])
+			}
+			continue
+		}
 		it.refs--
+		m.busy--
 		switch {
 		case ev.Err != nil || ev.Grants[i].Err != nil:
 			// Unanswered: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
@@ -347,6 +355,7 @@ func (m *Machine) start(it *Item) {
 	}
 	it.refs++
 	m.act(Action{Kind: ActRun, Item: it, Job: j})
+	m.noteNewest(it)
 }
 
 func (m *Machine) onRan(ev *Event) {

@@ -22,6 +22,9 @@ func (m *Machine) joinGroup(it *Item) {
 		m.offer(it)
 	} else {
 		m.lineUp(g, len(g.items)-1)
+		if first := m.leaders[it.Key]; first != nil && first.group == g {
+			m.noteNewest(first)
+		}
 	}
 }
 
@@ -84,15 +87,33 @@ const maxTwins = 16
 // follow lets an item wait for its twin that is in hand. Too many of them are given back, so that one key cannot fill
 // the hand.
 func (m *Machine) follow(it, first *Item) {
-	if len(first.twins) >= maxTwins && it.group == nil {
-		m.counts.Busy++
-		wait := m.cfg.Lease/2 + jitter(first.nonce, m.cfg.Lease/2)
-		m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
-			Note{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
-		return
+	if (len(first.twins) >= maxTwins || m.following >= m.cfg.InHand) && it.group == nil {
+		back := m.oldestOf(it, first)
+		m.leaveTwin(back)
+		m.tooManyTwins(back, first)
+		if back == it {
+			return
+		}
 	}
 	it.phase, it.waitsFor = phHeld, first
 	first.twins = append(first.twins, it)
+	m.following++
+	m.noteNewest(first)
+}
+
+// tooManyTwins gives a twin back: for longer and longer where the broker counts hand-offs, as busyElsewhere does.
+func (m *Machine) tooManyTwins(it, first *Item) {
+	m.counts.Busy++
+	wait := m.cfg.Lease / 2
+	if m.cfg.Redrives {
+		for n := 1; n < it.Count && wait < m.cfg.MaxRuntime; n++ {
+			wait *= 2
+		}
+		wait = min(wait, max(m.cfg.MaxRuntime, m.cfg.Lease/2))
+	}
+	wait += jitter(first.nonce, m.cfg.Lease/2)
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
+		Note{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
 }
 
 // twinOf is another item in hand that leads one of the item's keys; nil = there is none.
@@ -115,6 +136,10 @@ func (m *Machine) releaseTwins(it *Item) {
 	done := it.note.Decision == Executed || it.note.Decision == DroppedOnPurpose || it.note.Decision == Replayed
 	twins := it.twins
 	it.twins = it.twins[:0]
+	m.following -= len(twins)
+	if m.cfg.KeepLast {
+		newestFirst(twins)
+	}
 	for _, t := range twins {
 		t.waitsFor = nil
 		// Of two keys that one meets, the other's record may still be open.
@@ -132,6 +157,7 @@ func (m *Machine) releaseTwins(it *Item) {
 func (m *Machine) leaveTwin(it *Item) {
 	if first := it.waitsFor; first != nil {
 		it.waitsFor = nil
+		m.following--
 		for i, t := range first.twins {
 			if t == it {
 				first.twins = append(first.twins[:i], first.twins[i+1:]...)

@@ -52,6 +52,7 @@ type Item struct {
 	cancelled         Cause
 	lost              bool // somebody else owns the record
 
+	noting   noting
 	leader   bool
 	waitsFor *Item // the twin that runs
 	twins    []*Item

@@ -6,7 +6,7 @@
 // Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go and finish.go (one delivery's life, top to
 // bottom), item.go (its bookkeeping), note.go (what observers are told), lease.go (heartbeat and deadlines), group.go (ordering
 // and twins), solo.go (keys that kill their process), limit.go (rates and shares), breaker.go (a downstream that is not
-// there), stop.go (drain), tx.go (modes B and C).
+// there), keeplast.go (newest versions), stop.go (drain), tx.go (modes B and C).
 package machine
 
 import (
@@ -57,6 +57,8 @@ type Config struct {
 	Batched                           bool // Open: one call of the handler gets all members of a transaction
 	// Park is how old a message may become that waits for the version before its own; 0 = none waits.
 	Park time.Duration
+	// KeepLast: of the versions that wait for a run of their key only the newest runs. Not in Open.
+	KeepLast bool
 	// MaxAge is how old a message may become before it is begun; 0 = any age.
 	MaxAge time.Duration
 	// Until is when the process is stopped from outside: no lease ends later. 0 = it is not.
@@ -260,6 +262,7 @@ type lane struct {
 	finishAt        time.Duration // when the present finish flush was sent
 	trip            time.Duration // how long the last one took
 	gathering       time.Duration // something waits to be finished since; 0 = nothing
+	notes           deque         // to be noted (keeplast.go)
 	tx              txLane
 }
 
@@ -310,8 +313,10 @@ type Machine struct {
 	blocked []*pool       // somebody waits in them
 	poolAt  time.Duration // one of them may go on
 	waiting int           // items that wait for their pool
-	starts  bucket
-	brk     breaker
+	// following counts twins, which wait for another of their key.
+	following int
+	starts    bucket
+	brk       breaker
 
 	beatAt   time.Duration
 	scanAt   time.Duration

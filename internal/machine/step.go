@@ -91,7 +91,7 @@ func (m *Machine) Next() time.Duration {
 			due(l.doneAt)
 			due(l.gathering + m.patience(l))
 		}
-		if l.claims.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
+		if l.claims.len()+l.notes.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
 			due(l.claimAt)
 			if m.mayStart() < 1 {
 				due(m.starts.due(m.cfg.Every))
@@ -136,6 +136,7 @@ func (m *Machine) pump() {
 	for i := range m.lanes {
 		m.pumpTx(i)
 		m.pumpClaims(i)
+		m.pumpNotes(i)
 	}
 	m.pumpReceive()
 	m.pumpStop()
@@ -227,12 +228,7 @@ func (m *Machine) pumpClaims(i int) {
 		it.refs++
 		items, claims = append(items, it), append(claims, m.claimOf(it))
 	}
-	if len(items) == 0 {
-		l.claimBuf.put(items, claims, nil)
-	} else {
-		l.claiming = true
-		m.act(Action{Kind: ActClaim, Lane: i, Items: items, Claims: claims})
-	}
+	m.sendClaims(i, items, claims)
 }
 
 // claimOf makes the claim of an item. An unanswered claim is repeated with the same nonce (law 5); any other gets a
@@ -246,7 +242,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	return driver.Claim{
 		Key: it.Key, Mirror: it.Mirror, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
-		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it), KeepLast: m.cfg.KeepLast,
 	}
 }
 
@@ -273,6 +269,9 @@ func (m *Machine) took(d time.Duration) {
 
 // most is how many deliveries may be in hand whose end is still to come.
 func (m *Machine) most() int {
+	if m.cfg.KeepLast {
+		return m.cfg.InHand // what comes while a run is under way is to be seen, and acked
+	}
 	slow, needed := m.pace > slowRun, m.cfg.Concurrency
 	if m.cfg.Mode == Open {
 		slow, needed = m.pace*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes
@@ -286,7 +285,7 @@ func (m *Machine) most() int {
 func (m *Machine) room() int {
 	flight := m.cfg.Batch * m.cfg.Lanes
 	most := m.ahead(m.most())
-	waiting := min(m.waiting, m.cfg.InHand) // they keep nobody else out
+	waiting := min(m.waiting+m.following, m.cfg.InHand) // they keep nobody else out
 	n := min(most-(m.inHand-m.ending-waiting), most+2*flight-(m.inHand-waiting), flight)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))

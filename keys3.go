@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/semel-dev/semel/internal/canonjson"
@@ -75,26 +76,30 @@ type s3Event struct {
 // records is an error (the sender has to split it: a message has one key); S3's test event and anything that is no S3
 // event have no key (ErrNoKey).
 func KeyFromS3() KeyFunc {
-	return func(m *Message) (string, error) {
-		e, err := readS3(m)
-		if err != nil {
-			return "", err
-		}
-		parts, err := e.parts(m)
-		if err != nil {
-			return "", err
-		}
-		if len(Tuple(parts...)) > MaxKey {
-			sum := sha256.Sum256([]byte(e.key))
-			parts[1] = "sha256:" + hex.EncodeToString(sum[:])
-		}
-		return keyOf(m, parts...)
-	}
+	return func(m *Message) (string, error) { return s3Key(m, m.Body) }
 }
 
-func readS3(m *Message) (s3Event, error) {
+// s3Key is the key of an S3 event behind a prefix.
+func s3Key(m *Message, body []byte, prefix ...string) (string, error) {
+	e, err := readS3(m, body)
+	if err != nil {
+		return "", err
+	}
+	parts, err := e.parts(m)
+	if err != nil {
+		return "", err
+	}
+	all := append(slices.Clone(prefix), parts...)
+	if len(Tuple(all...)) > MaxKey {
+		sum := sha256.Sum256([]byte(e.key))
+		all[len(prefix)+1] = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return keyOf(m, all...)
+}
+
+func readS3(m *Message, body []byte) (s3Event, error) {
 	var s s3Message
-	if err := json.Unmarshal(m.Body, &s); err != nil {
+	if err := json.Unmarshal(body, &s); err != nil {
 		return s3Event{}, noKey(m, "not an S3 event: %v", err)
 	}
 	if s.Type == "Notification" && s.Message != "" {

@@ -5,7 +5,32 @@ import (
 	"strings"
 )
 
-const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, cloudevents or s3"
+const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, " +
+	"stripe, github or sqsfifo"
+
+// keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
+// key: then no fingerprint is taken of it.
+var keyWords = map[string]struct {
+	key     KeyFunc
+	differs bool
+}{
+	"id":                  {KeyByID, false},
+	"body":                {KeyFromBody(), true},
+	"cloudevents":         {KeyFromCloudEvent(), false},
+	"s3":                  {KeyFromS3(), true},
+	"event":               {KeyFromEvent(), true},
+	"eventbridge":         {KeyFromEventBridge(false), true},
+	"eventbridge:replays": {KeyFromEventBridge(true), true},
+	"sns":                 {KeyFromSNS(), true},
+	"gcs":                 {KeyFromGCS(), true},
+	"pubsub":              {KeyFromPubSub(), true},
+	"kafka":               {KeyFromKafka(), false},
+	"stripe":              {KeyFromStripe(), true},
+	"github":              {KeyFromGitHub(false), true},
+	"github:any":          {KeyFromGitHub(true), true},
+	"sqsfifo":             {KeyFromDeduplicationID(false), false},
+	"sqsfifo:group":       {KeyFromDeduplicationID(true), false},
+}
 
 // ParseKey reads the text form of a key function, as the worker's flag --key takes it:
 //
@@ -15,10 +40,18 @@ const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, cloudevents or 
 //	body                      KeyFromBody
 //	cloudevents               KeyFromCloudEvent
 //	s3                        KeyFromS3
+//	event                     KeyFromEvent
+//	eventbridge               KeyFromEventBridge(false); eventbridge:replays KeyFromEventBridge(true)
+//	sns                       KeyFromSNS
+//	gcs, pubsub               KeyFromGCS, KeyFromPubSub
+//	kafka                     KeyFromKafka
+//	stripe                    KeyFromStripe
+//	github                    KeyFromGitHub(false); github:any KeyFromGitHub(true)
+//	sqsfifo                   KeyFromDeduplicationID(false); sqsfifo:group KeyFromDeduplicationID(true)
 //
 // Anything else is a *ConfigError that names the mend.
 func ParseKey(spec string) (KeyFunc, error) {
-	form, arg, hasArg := strings.Cut(spec, ":")
+	form, arg, _ := strings.Cut(spec, ":")
 	switch {
 	case form == "header" && arg != "":
 		return KeyFromHeader(arg), nil
@@ -28,15 +61,9 @@ func ParseKey(spec string) (KeyFunc, error) {
 			return nil, err
 		}
 		return KeyFromJSON(ptrs...), nil
-	case hasArg: // the others take none
-	case form == "id":
-		return KeyByID, nil
-	case form == "body":
-		return KeyFromBody(), nil
-	case form == "cloudevents":
-		return KeyFromCloudEvent(), nil
-	case form == "s3":
-		return KeyFromS3(), nil
+	}
+	if w, ok := keyWords[spec]; ok {
+		return w.key, nil
 	}
 	return nil, specError("Key", spec, keyForms)
 }
@@ -69,11 +96,11 @@ func ParseFingerprint(spec string) (FingerprintFunc, error) {
 }
 
 // DefaultFingerprint is the fingerprint that goes with a key in text form when none is asked for: the body's, but none
-// (nil) for keys that are made from the content: json:, body and s3. Such a key names the act, and what else the body
-// says may differ between two messages of it (times, trace ids; the two routes of one S3 event).
+// (nil) for keys that are made from the content or from an event: json:, body, s3, event and the like. Such a key names
+// the act, and what else the body says may differ between two messages of it (times, trace ids, counters; the two routes
+// of one S3 event).
 func DefaultFingerprint(keySpec string) FingerprintFunc {
-	switch form, _, _ := strings.Cut(keySpec, ":"); form {
-	case "json", "body", "s3":
+	if form, _, _ := strings.Cut(keySpec, ":"); form == "json" || keyWords[keySpec].differs {
 		return nil
 	}
 	return FingerprintBody()
@@ -106,6 +133,8 @@ func specError(field, spec, forms string) error {
 		mend = "name the fields: json:/order_id,/action; for the whole body write body"
 	case spec == "cloudevent":
 		mend = "write cloudevents"
+	case spec == "events":
+		mend = "write event"
 	}
 	return &ConfigError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
 }

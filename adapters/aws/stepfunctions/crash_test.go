@@ -1,0 +1,200 @@
+package stepfunctions_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sfn"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/adapters/aws/awstest/fakesfn"
+	"github.com/semel-dev/semel/adapters/aws/stepfunctions"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+// The steps of a start at which a process can die.
+const (
+	beforeStart    = "between claim and start"
+	afterStart     = "between start and completion"
+	afterComplete  = "after the completion"
+	beforeComplete = "before the completion is sent"
+)
+
+// mortal is a service, or a store, whose caller dies at a step: its goroutine ends, nothing is released or extended any more.
+type mortal struct {
+	stepfunctions.Client
+	semel.Store
+	at string
+}
+
+type mortalClient struct{ mortal }
+
+func (m mortalClient) StartExecution(
+	ctx context.Context, in *sfn.StartExecutionInput, f ...func(*sfn.Options),
+) (*sfn.StartExecutionOutput, error) {
+	if m.at == beforeStart {
+		runtime.Goexit()
+	}
+	out, err := m.Client.StartExecution(ctx, in, f...)
+	if m.at == afterStart {
+		runtime.Goexit()
+	}
+	return out, err
+}
+
+type mortalStore struct{ mortal }
+
+func (m mortalStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	return m.Store.Claim(ctx, c...)
+}
+
+func (m mortalStore) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	return m.Store.Extend(ctx, lease, h...)
+}
+
+func (m mortalStore) Features() driver.StoreFeatures { return m.Store.Features() }
+
+func (m mortalStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	if m.at == beforeComplete {
+		runtime.Goexit()
+	}
+	out, err := m.Store.Finish(ctx, f...)
+	if m.at == afterComplete {
+		runtime.Goexit()
+	}
+	return out, err
+}
+
+// die starts a key in a process that dies at a step.
+func (s *scene) die(at string, change func(*stepfunctions.Starter)) {
+	s.Helper()
+	ended := make(chan bool)
+	go func() {
+		survived := false
+		defer func() { ended <- survived }()
+		starter := s.starter()
+		starter.Client = mortalClient{mortal{Client: starter.Client, at: at}}
+		starter.Store = mortalStore{mortal{Store: s.store, at: at}}
+		if change != nil {
+			change(starter)
+		}
+		_, _, err := starter.Start(s.Context(), key, []byte(input))
+		survived = true
+		s.Errorf("%s: it did not die, and answered %v", at, err)
+	}()
+	<-ended
+}
+
+// TestS2_14_CrashBetweenClaimAndStart: the mark that a published design writes before the start is never moved on when its
+// process dies, and the file is never processed. A claim is taken over, and the same name started.
+func TestS2_14_CrashBetweenClaimAndStart(t *testing.T) {
+	for at, before := range map[string]int{beforeStart: 0, afterStart: 1, beforeComplete: 1, afterComplete: 1} {
+		for _, closed := range []bool{false, true} {
+			t.Run(at, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newScene(t, fakesfn.Options{}, fakesfn.Standard, memory.NewStore())
+					s.die(at, nil)
+					s.mustHave(before)
+					if at != afterComplete {
+						_, d, err := s.starter().Start(t.Context(), key, []byte(input))
+						if !errors.Is(err, semel.ErrBusy) || d != semel.BusyDeferred {
+							t.Errorf("while the lease lasts: %s %v", d, err)
+						}
+					}
+					if closed && before > 0 {
+						s.finish(s.fake.Executions(machine)[0].ARN)
+					}
+					time.Sleep(30 * time.Second) // the lease has ended
+					for i := range 2 {
+						e, d, err := s.starter().Start(t.Context(), key, []byte(input))
+						if err != nil || len(s.fake.Executions(machine)) == 0 || e.ARN != s.fake.Executions(machine)[0].ARN {
+							t.Errorf("after the lease: %+v %s %v", e, d, err)
+						}
+						if (i > 0 || at == afterComplete) && d != semel.Replayed {
+							t.Errorf("a duplicate is %s", d)
+						}
+					}
+					s.mustHave(1)
+				})
+			})
+		}
+	}
+}
+
+// TestExpress: EXPRESS machines are refused, and where somebody accepts the doubt a start that nobody knows of is not repeated.
+func TestExpress(t *testing.T) {
+	doubt := func(st *stepfunctions.Starter) { st.AcceptDoubt = true }
+	in := func(name string, test func(*scene)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(newScene(t, fakesfn.Options{}, fakesfn.Express, memory.NewStore())) })
+		})
+	}
+	in("refused", func(s *scene) {
+		for _, store := range []semel.Store{nil, s.store} {
+			starter := s.starter()
+			starter.Store = store
+			var bad *semel.ConfigError
+			if _, _, err := starter.Start(s.Context(), key, []byte(input)); !errors.As(err, &bad) || bad.Field != "StateMachineARN" {
+				s.Error(err)
+			}
+			starter.AcceptDoubt = true
+			if _, _, err := starter.Start(s.Context(), key, []byte(input)); store == nil && (!errors.As(err, &bad) || bad.Field != "Store") {
+				s.Error(err)
+			}
+		}
+		s.mustHave(1) // of the one with a store that accepts the doubt
+	})
+	in("duplicates", func(s *scene) {
+		for i := range 3 {
+			starter := s.starter()
+			doubt(starter)
+			_, d, err := starter.Start(s.Context(), key, []byte(input))
+			if want := []semel.Decision{semel.Executed, semel.Replayed, semel.Replayed}[i]; err != nil || d != want {
+				s.Errorf("%s %v, want %s", d, err, want)
+			}
+		}
+		s.mustHave(1)
+	})
+	for _, kind := range []awstest.Kind{awstest.After, awstest.Hang, awstest.Internal} {
+		in("unanswered: "+string(kind), func(s *scene) {
+			starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: kind, Done: true})
+			doubt(starter)
+			for i := range 2 {
+				if _, d, err := starter.Start(s.Context(), key, []byte(input)); err == nil || d != semel.ParkedUncertain ||
+					i > 0 && !errors.Is(err, semel.ErrUncertain) {
+					s.Errorf("%s %v", d, err)
+				}
+			}
+			s.mustHave(1)
+		})
+	}
+	in("refused by the service", func(s *scene) {
+		starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: awstest.Throttled})
+		doubt(starter)
+		if _, d, err := starter.Start(s.Context(), key, []byte(input)); code(err) != "ThrottlingException" || d != semel.Retried {
+			s.Errorf("%s %v", d, err)
+		}
+		if _, d, err := starter.Start(s.Context(), key, []byte(input)); err != nil || d != semel.Executed {
+			s.Errorf("%s %v", d, err)
+		}
+		s.mustHave(1)
+	})
+	for at, before := range map[string]int{beforeStart: 0, afterStart: 1} {
+		in("crash "+at, func(s *scene) {
+			s.die(at, doubt)
+			time.Sleep(30 * time.Second)
+			starter := s.starter()
+			doubt(starter)
+			if _, d, err := starter.Start(s.Context(), key, []byte(input)); !errors.Is(err, semel.ErrUncertain) || d != semel.ParkedUncertain {
+				s.Errorf("%s %v", d, err)
+			}
+			s.mustHave(before)
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package stepfunctions
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+)
+
+const (
+	// MaxName is the most characters that an execution name may have.
+	//
+	// https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html
+	MaxName = 80
+	// NameKept is how long after its execution closed a name cannot be used again (same page). Afterwards nothing keeps the
+	// key from a second execution but a record that lives longer.
+	NameKept = 90 * 24 * time.Hour
+)
+
+// nameRecipe is the version of Name: names are kept by the service for 90 days and longer, so another recipe starts
+// everything once more.
+const nameRecipe = "semel-execution-1"
+
+// lower writes 32 bytes in 52 characters of one case, so that names differ even for who compares them without it.
+var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Name is the name of the one execution that a key starts: the readable end of the key, and the whole SHA-256 of tenant and
+// key. It has at most [MaxName] characters, of 0-9, A-Z, a-z, - and _ only, which the logs of CloudWatch take too. Different
+// keys have different names, also when case is ignored. The key's consumer is not part of it: two rules that lead to the
+// same machine mean the same execution.
+//
+// The end of the key is readable for everybody who may list executions; hash what is nobody's business before it becomes a
+// key.
+func Name(k semel.Key) string { return nameOf(driver.Hold{Key: k}) }
+
+// nameOf also tells versions apart, and what was deliberately run again after it was completed.
+func nameOf(h driver.Hold) string {
+	b := make([]byte, 0, 128)
+	for _, s := range [...]string{nameRecipe, h.Key.Tenant, h.Key.Raw, string(h.Version)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(b, h.Epoch))
+	hash := lower.EncodeToString(sum[:])
+	if words := readable(h.Key.Raw, MaxName-len(hash)-1); words != "" {
+		return words + "-" + hash
+	}
+	return hash
+}
+
+// readable is the end of a key in legal characters, most of them at the most: where the file's name is.
+func readable(key string, most int) string {
+	var b strings.Builder
+	gap := false
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c == '_':
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			gap = false
+			b.WriteByte(c)
+		default:
+			gap = true
+		}
+	}
+	text := b.String()
+	if len(text) > most {
+		text = text[len(text)-most:]
+	}
+	return strings.Trim(text, "-")
+}

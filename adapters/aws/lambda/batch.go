@@ -1,0 +1,257 @@
+package semellambda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/driver"
+)
+
+// batch is the driver.Queue of one invocation: it hands its records to a consumer once, and collects how they ended.
+type batch struct {
+	name      string
+	fifo      bool
+	letters   driver.LetterBox
+	retention time.Duration
+	items     []item
+	// gate tells whether anything may still be begun; stop ends the consumer.
+	gate func() bool
+	stop context.CancelFunc
+
+	mu     sync.Mutex
+	groups map[string]groupState
+	out    int           // handed out and not settled
+	shut   bool          // nothing is handed out any more
+	wake   chan struct{} // somebody waits for the next of a group
+}
+
+// groupState says whether a message of a FIFO queue's group may be handed out.
+type groupState uint8
+
+const (
+	free groupState = iota
+	busy
+	stopped // one of it failed
+)
+
+// item is one record.
+type item struct {
+	id    string // itemIdentifier
+	group string // of a FIFO queue
+	sqs.Record
+	handed   bool
+	withheld bool // it is not handed out: not due, no message, or behind one that is not
+	done     bool // SQS may forget it
+}
+
+// receipt is the place of an item.
+type receipt int
+
+// newBatch reads the records of an invocation. What Lambda could not be answered about is an error.
+func newBatch(records []events.SQSMessage, o *Options, logger *slog.Logger) (*batch, error) {
+	arn := records[0].EventSourceARN
+	name := arn[strings.LastIndexByte(arn, ':')+1:]
+	if name == "" {
+		return nil, errors.New("semellambda: the first record names no queue (eventSourceARN): is it an event of SQS?")
+	}
+	b := &batch{
+		name: name, fifo: strings.HasSuffix(name, ".fifo"), letters: o.Letters, retention: o.Retention,
+		items: make([]item, len(records)), groups: map[string]groupState{},
+	}
+	now := time.Now()
+	behind := map[string]bool{}
+	for i := range records {
+		r := &records[i]
+		switch {
+		case r.MessageId == "":
+			return nil, fmt.Errorf("semellambda: record %d has no messageId: nothing can be reported of it", i)
+		case r.EventSourceARN != arn:
+			return nil, fmt.Errorf("semellambda: records of %s and of %s in one batch: use a function for each", arn, r.EventSourceARN)
+		}
+		it := item{id: r.MessageId, Record: sqs.ReadRecord(name, message(r), o.Unwrap, logger)}
+		if b.fifo {
+			it.group = r.Attributes["MessageGroupId"]
+		}
+		it.withheld = it.Piece || it.Due.After(now) || b.fifo && behind[it.group]
+		if it.withheld {
+			behind[it.group] = true
+		}
+		b.items[i] = it
+	}
+	return b, nil
+}
+
+// message is a record as the SDK would hand it out.
+func message(r *events.SQSMessage) *types.Message {
+	m := &types.Message{
+		MessageId: aws.String(r.MessageId), Body: aws.String(r.Body), Attributes: r.Attributes,
+		MessageAttributes: make(map[string]types.MessageAttributeValue, len(r.MessageAttributes)),
+	}
+	for name, v := range r.MessageAttributes {
+		m.MessageAttributes[name] = types.MessageAttributeValue{
+			DataType: aws.String(v.DataType), StringValue: v.StringValue, BinaryValue: v.BinaryValue,
+		}
+	}
+	return m
+}
+
+func (b *batch) Features() driver.QueueFeatures {
+	return driver.QueueFeatures{
+		Name: b.name, Kind: "lambda", Retention: b.retention, Durable: true, Counts: true, Orders: b.fifo,
+		DeadLetters: true, Redrives: true,
+	}
+}
+
+// Receive hands out records while there is time to begin them; of a FIFO queue's group one at a time, so that nothing runs
+// behind one that fails. When nothing comes any more it waits for the consumer's end, and brings that about as soon as
+// nothing is in hand.
+func (b *batch) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	for {
+		ds, wake := b.hand(limit)
+		if len(ds) > 0 {
+			return ds, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-wake: // nil when nothing comes any more
+		}
+	}
+}
+
+// hand answers what can be handed out now; without anything wake tells when to ask again.
+func (b *batch) hand(limit int) (ds []driver.Delivery, wake <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	later := false
+	open := b.gate()
+	for i := range b.items {
+		it := &b.items[i]
+		switch {
+		case it.handed || it.withheld || !open || b.groups[it.group] == stopped:
+		case b.groups[it.group] == busy, len(ds) == limit:
+			later = true
+		default:
+			it.handed = true
+			if b.fifo {
+				b.groups[it.group] = busy
+			}
+			ds = append(ds, driver.Delivery{Message: it.Message, Receipt: receipt(i), Count: max(it.Count, 1)})
+		}
+	}
+	b.out += len(ds)
+	if len(ds) > 0 {
+		return ds, nil
+	}
+	if later {
+		b.wake = make(chan struct{})
+		return nil, b.wake
+	}
+	b.shut = true
+	b.over()
+	return nil, nil
+}
+
+// over ends the consumer when nothing comes any more and nothing is in hand.
+func (b *batch) over() {
+	if b.shut && b.out == 0 {
+		b.stop()
+	}
+}
+
+// settled notes how a record ended.
+func (b *batch) settled(r receipt, done bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	it := &b.items[r]
+	it.done = it.done || done
+	b.out--
+	if b.fifo {
+		b.groups[it.group] = free
+		if !done {
+			b.groups[it.group] = stopped
+		}
+	}
+	if b.wake != nil {
+		close(b.wake)
+		b.wake = nil
+	}
+	b.over()
+}
+
+// Settle notes how records ended. Only Lambda's answer tells SQS, but for letters, which are written here.
+func (b *batch) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.Outcome, error) {
+	out := make([]driver.Outcome, len(ss))
+	var errs []error
+	for i := range ss {
+		s := &ss[i]
+		done, err := b.ends(ctx, s)
+		if err != nil {
+			errs = append(errs, err) // unknown: it is settled again
+			continue
+		}
+		out[i] = driver.Applied
+		if r, ok := s.Receipt.(receipt); ok {
+			b.settled(r, done)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// ends does what a settlement asks for, and tells whether SQS may forget the message.
+func (b *batch) ends(ctx context.Context, s *driver.Settlement) (done bool, err error) {
+	switch {
+	case s.Action == driver.Ack && s.Close != "" && b.letters != nil:
+		if err := b.letters.DeleteLetter(ctx, s.Close); err != nil {
+			return false, fmt.Errorf("close letter %s: %w", s.Close, err)
+		}
+		return true, nil
+	case s.Action == driver.Ack:
+		return true, nil
+	case s.Action == driver.Dead && b.letters != nil && s.Letter != nil:
+		l := *s.Letter
+		if l.DeadAt.IsZero() {
+			l.DeadAt = time.Now()
+		}
+		if err := b.letters.PutLetter(ctx, l); err != nil {
+			return false, fmt.Errorf("write letter %s: %w", l.ID, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// Extend cannot be done: Lambda holds the messages, and the queue's visibility is what it is.
+func (b *batch) Extend(context.Context, time.Duration, ...any) ([]driver.Outcome, error) {
+	return nil, driver.ErrUnsupported
+}
+
+// answer names what has to come back: each id once, and of a group everything behind the first.
+func (b *batch) answer() events.SQSEventResponse {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	failures := []events.SQSBatchItemFailure{}
+	named, failed := map[string]bool{}, map[string]bool{}
+	for i := range b.items {
+		it := &b.items[i]
+		if it.done && !(b.fifo && failed[it.group]) {
+			continue
+		}
+		failed[it.group] = true
+		if !named[it.id] {
+			named[it.id] = true
+			failures = append(failures, events.SQSBatchItemFailure{ItemIdentifier: it.id})
+		}
+	}
+	return events.SQSEventResponse{BatchItemFailures: failures}
+}

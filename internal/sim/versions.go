@@ -148,6 +148,7 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	case v <= mark.Applied && ks.passed && ks.completed == 0:
 		w.fail("I1", m.key, "%s: m%d of version %s came into a gap that was passed over, and there is no letter", when, m.id, v)
 	case v <= mark.Applied:
+	case w.superseded(m):
 	case v == mark.Running && rec.State.Terminal():
 		w.checkLetter(m.key, rec, when)
 	default:

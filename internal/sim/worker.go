@@ -392,9 +392,10 @@ func (k *worker) answer(r *request) {
 		ev.Kind = machine.RolledBack
 		k.open[r.lane] = -1
 	}
-	if w.mut == mutAckBusy {
+	if w.mut == mutAckBusy || w.mut == mutNotedAcked {
 		for i := range ev.Grants {
-			r.items[i].Receipt.(*receipt).busy = ev.Grants[i].Verdict == driver.Busy
+			g := &ev.Grants[i]
+			r.items[i].Receipt.(*receipt).busy = g.Verdict == driver.Busy && (g.Noted || w.mut == mutAckBusy)
 		}
 	}
 	if w.tr != nil {

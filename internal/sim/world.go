@@ -54,6 +54,8 @@ type Stats struct {
 	Operations                                                                                           int64
 	// Hits counts claims that workers' fronts answered.
 	Hits int64
+	// Noted counts claims that noted their version as the newest that waits.
+	Noted int64
 	// Outages counts breakers that opened.
 	Outages int64
 }

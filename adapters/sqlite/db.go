@@ -40,7 +40,9 @@ type DB struct {
 	done    sync.WaitGroup
 
 	watch    watcher
+	log      checkpointer
 	sweeping chan struct{}
+	digests  []byte // where the look for digests that are over goes on; who sweeps has it
 	tx       txConn
 }
 
@@ -68,7 +70,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	db := &DB{
 		path: path, o: o, now: o.clock, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
-		sweeping: make(chan struct{}, 1),
+		sweeping: make(chan struct{}, 1), digests: []byte{},
 	}
 	if err := db.connect(ctx); err != nil {
 		return nil, errors.Join(explain(path, err), db.Close())
@@ -101,9 +103,15 @@ func (db *DB) connect(ctx context.Context) error {
 	if db.writer, err = connect(ctx, db.path, db.o, writePragmas(db.o)); err != nil {
 		return err
 	}
-	db.done.Add(2)
+	own, err := connect(ctx, db.path, db.o, writePragmas(db.o))
+	if err != nil {
+		return err
+	}
+	db.log.init(db, own)
+	db.done.Add(3)
 	go db.writeLoop()
 	go db.watch.loop()
+	go db.log.loop()
 	return nil
 }
 
@@ -121,7 +129,7 @@ func (db *DB) Close() error {
 	db.refuse(ErrClosed)
 	db.lock <- struct{}{} // waits for a synchronous transaction, MaxTx at most; nobody writes any more
 	var errs []error
-	errs = append(errs, db.watch.close(), db.tx.close())
+	errs = append(errs, db.watch.close(), db.log.close(), db.tx.close())
 	if db.writer != nil {
 		errs = append(errs, db.writer.close())
 	}
@@ -249,7 +257,7 @@ func writePragmas(o Options) []string {
 	return []string{
 		"busy_timeout(0)",
 		"synchronous(FULL)",
-		"wal_autocheckpoint(" + strconv.Itoa(o.Checkpoint) + ")",
+		"wal_autocheckpoint(" + strconv.Itoa(checkpointLimit*o.Checkpoint) + ")",
 		"cache_size(-" + strconv.FormatInt(max(o.CacheBytes>>10, 1), 10) + ")",
 		"temp_store(MEMORY)",
 	}

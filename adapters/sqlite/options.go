@@ -27,8 +27,9 @@ type Options struct {
 	// CacheBytes is the page cache of the writing connection. Defaults to 16 MiB: the operating system caches the rest, and
 	// SQLite walks over the whole cache in many commits.
 	CacheBytes int64
-	// Checkpoint is the length of the write-ahead log, in pages, from which a commit carries it over into the database.
-	// Defaults to 20,000 (80 MB), the least that keeps batched writes fast.
+	// Checkpoint is the length of the write-ahead log, in pages, from which a goroutine carries it over into the database.
+	// What is written meanwhile is appended: at twice this length a commit does it itself, and waits for it. Defaults to
+	// 20,000 (80 MB), the least that keeps batched writes fast.
 	Checkpoint int
 
 	clock func() time.Time // tests; defaults to time.Now

@@ -185,6 +185,7 @@ func (t *txn) committed() {
 	for _, q := range t.wakes {
 		t.db.watch.signal(q.name)
 	}
+	t.db.log.committed()
 }
 
 // micro is a time as it is stored; the zero time is 0.
@@ -220,5 +221,6 @@ var (
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)
+	_ driver.DigestScanner   = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 )

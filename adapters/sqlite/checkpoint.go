@@ -1,0 +1,112 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"time"
+)
+
+// checkpointer carries the write-ahead log over into the database beside the writer, on a connection of its own: SQLite
+// lets writers append meanwhile. Done by the writer, as SQLite does it, every so many commits would wait for the random
+// writes of a whole log, and the larger the file, the longer: the index on the keys' hashes has no order that new keys
+// keep to. Only the end of it, what was appended meanwhile, is done while this process does not write, so that the next
+// transaction finds nothing left and begins the log anew.
+type checkpointer struct {
+	db   *DB
+	s    *session
+	kick chan struct{} // there was a commit
+	last int64         // frames in the log at the last look; fewer now: it began anew
+	next int64         // frames from which on it tries
+}
+
+const (
+	// checkpointPause is how long it leaves the log alone after a look.
+	checkpointPause = 10 * time.Millisecond
+	// checkpointRounds bounds how often it carries over beside the writer before it makes the writer wait.
+	checkpointRounds = 3
+	// checkpointRest: less than this part of Options.Checkpoint is carried over while the writer waits.
+	checkpointRest = 16
+	// checkpointAgain: a log that a reader keeps from being finished is tried again after so large a part of
+	// Options.Checkpoint has been appended.
+	checkpointAgain = 8
+	// checkpointLimit times Options.Checkpoint is where a commit does it itself, should this goroutine not come to it.
+	checkpointLimit = 2
+)
+
+func (c *checkpointer) init(db *DB, s *session) {
+	c.db, c.s, c.kick, c.next = db, s, make(chan struct{}, 1), int64(db.o.Checkpoint)
+}
+
+func (c *checkpointer) close() error {
+	if c.s == nil {
+		return nil
+	}
+	return c.s.close()
+}
+
+// committed makes it look.
+func (c *checkpointer) committed() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (c *checkpointer) loop() {
+	defer c.db.done.Done()
+	for {
+		select {
+		case <-c.db.closing:
+			return
+		case <-c.kick:
+		}
+		c.look()
+		select {
+		case <-c.db.closing:
+			return
+		case <-time.After(checkpointPause):
+		}
+	}
+}
+
+// look carries the log over when it is long enough. What fails is tried again: a log that stays long costs time and
+// space, and nothing else.
+func (c *checkpointer) look() {
+	frames, _, err := c.pragma("NOOP")
+	if err != nil {
+		return
+	}
+	if frames < c.last {
+		c.next = int64(c.db.o.Checkpoint)
+	}
+	if c.last = frames; frames < c.next {
+		return
+	}
+	c.next = frames + int64(c.db.o.Checkpoint/checkpointAgain)
+	for range checkpointRounds {
+		if _, _, err := c.pragma("PASSIVE"); err != nil {
+			return
+		}
+		frames, carried, err := c.pragma("NOOP")
+		if err != nil {
+			return
+		}
+		if frames-carried < int64(c.db.o.Checkpoint/checkpointRest) {
+			break
+		}
+	}
+	select {
+	case <-c.db.closing:
+	case c.db.lock <- struct{}{}:
+		_, _, _ = c.pragma("PASSIVE")
+		<-c.db.lock
+	}
+}
+
+// pragma checkpoints and answers how many frames the log has, and how many of them are carried over.
+func (c *checkpointer) pragma(mode string) (frames, carried int64, err error) {
+	err = c.s.query(func(v []driver.Value) error {
+		frames, carried = integer(v[1]), integer(v[2])
+		return nil
+	}, "PRAGMA wal_checkpoint("+mode+")")
+	return frames, carried, err
+}

@@ -1,6 +1,7 @@
 package semeltest
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -23,6 +24,8 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM62 version cells", testVersionCells},
 		{"FM62 versions in transactions", testFM62TxVersions},
 		{"sweep cells", testSweepCells},
+		{"FM41 sweep", testFM41Sweep},
+		{"FM41 sweeps while records are redriven", testFM41SweepRace},
 		{"random histories", testRandom},
 		{"batches are positional", testBatches},
 		{"a thousand keys in one call", testThousandKeys},
@@ -51,5 +54,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}, append(stepCases(), auditCases()...)...)
+	}, slices.Concat(stepCases(), auditCases(), digestCases())...)
 }

@@ -15,7 +15,9 @@ import (
 func TestStoreSuite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db)}
+		return semeltest.StoreSetup{
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db),
+		}
 	})
 }
 
@@ -25,7 +27,9 @@ func TestStoreSuiteBare(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		url := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
 		db := openLedger(t, url, Options{NoListen: true})
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db)}
+		return semeltest.StoreSetup{
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db),
+		}
 	})
 }
 

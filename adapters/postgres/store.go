@@ -32,5 +32,6 @@ var (
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.TxClassifier    = (*transaction)(nil)
 	_ driver.StepStore       = (*Store)(nil)
+	_ driver.DigestScanner   = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 )

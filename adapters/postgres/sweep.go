@@ -13,8 +13,8 @@ import (
 )
 
 // sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
-// most 5 horizon. See semel_sweep_step.
-const sqlSweep = "SELECT * FROM semel_sweep_step($1, $2, $3, $4, $5)"
+// most 5 horizon. See semel_sweep_digests.
+const sqlSweep = "SELECT * FROM semel_sweep_digests($1, $2, $3, $4, $5)"
 
 const (
 	// sweepPages is a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep mean other pages.
@@ -35,17 +35,19 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 	}
 	w := &sweep{db: s.db, horizon: horizon}
 	for {
-		left := limit - sum.Purged - sum.Stranded
+		left := limit - sum.Count()
 		if left <= 0 {
+			if sum.Lag, err = w.lag(ctx); err != nil {
+				return sum, false, fmt.Errorf("sweep: %w", err)
+			}
 			return sum, true, nil
 		}
 		if err := w.step(ctx, min(left, sweepStep)); err != nil {
 			return sum, false, fmt.Errorf("sweep: %w", err)
 		}
-		sum.Purged += w.did.Purged
-		sum.Stranded += w.did.Stranded
+		sum.Add(w.did)
 		if w.end {
-			return sum, false, nil
+			return sum, false, s.purgeDigests(ctx)
 		}
 	}
 }
@@ -79,12 +81,13 @@ func (w *sweep) step(ctx context.Context, most int) error {
 					whole   *bool
 					found   []byte
 					now     time.Time
+					told    *int64
 				)
-				if err := rows.Scan(&stretch, &purged, &whole, &found, &now); err != nil {
+				if err := rows.Scan(&stretch, &purged, &whole, &found, &now, &told); err != nil {
 					return err
 				}
 				if found == nil {
-					did.Purged, end, from = int(*purged), false, stretch
+					did.Purged, did.Announced, end, from = int(*purged), int(*told), false, stretch
 					if *whole {
 						from++
 					}

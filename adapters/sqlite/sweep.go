@@ -48,11 +48,12 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 		limit = math.MaxInt
 	}
 	from := int64(0)
-	for {
-		left := limit - sum.Purged - sum.Stranded
-		if left <= 0 {
+	for looked := false; ; {
+		left := max(limit-sum.Count(), 0)
+		if left == 0 && (looked || sum.Lag > 0) {
 			return sum, true, nil
 		}
+		looked = left == 0 // the next block, too, tells of what is left
 		var step sweep
 		err := s.db.write(ctx, sweepStep, func(t *txn) error {
 			step = sweep{t: t, horizon: horizon, left: min(left, sweepStep), from: from}
@@ -61,10 +62,9 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 		if err != nil {
 			return sum, false, fmt.Errorf("sweep: %w", err)
 		}
-		sum.Purged += step.sum.Purged
-		sum.Stranded += step.sum.Stranded
+		sum.Add(step.sum)
 		if step.end {
-			return sum, false, nil
+			return sum, false, s.purgeDigests(ctx)
 		}
 		from = step.from
 	}
@@ -133,15 +133,41 @@ func (w *sweep) run() error {
 func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	t := w.t
 	var purge, strand []int64
+	var announce []announcement
 	keep := 0
 	due, whole = math.MaxInt64, true
+	query := sqlSweepBlock
+	remembers, err := t.remembers()
+	if err != nil {
+		return 0, false, err
+	}
+	if remembers {
+		query = sqlSweepBlockRemembered
+	}
 	err = t.s.query(func(v []sqldriver.Value) error {
 		r := driver.Record{
 			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
 		}
 		_, verdict := driver.DecideSweep(r, t.now, w.horizon)
-		if verdict != driver.SweepKeep && len(purge)+len(strand) == w.left {
-			whole = false
+		step := driver.Depart
+		if verdict == driver.SweepPurge && remembers {
+			var a announcement
+			if a, step = t.rollOver(&r, v[4:]); step == driver.Linger {
+				keep++
+				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
+				return nil
+			}
+			if step == driver.Announce && len(announce)+len(purge)+len(strand) < w.left {
+				announce = append(announce, a)
+				keep++
+				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
+				return nil
+			}
+		}
+		if verdict != driver.SweepKeep && len(announce)+len(purge)+len(strand) == w.left {
+			if whole = false; verdict == driver.SweepPurge {
+				w.sum.Overdue(t.now, r.RetainUntil)
+			}
 			return nil
 		}
 		switch verdict {
@@ -161,12 +187,15 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		case driver.Absent, driver.Uncertain: // only a write of txn.store makes it due
 		}
 		return nil
-	}, sqlSweepBlock, block<<blockShift, (block+1)<<blockShift)
+	}, query, block<<blockShift, (block+1)<<blockShift)
 	if err != nil {
 		return 0, false, err
 	}
 	if keep == 0 && whole {
 		due = math.MinInt64
+	}
+	if err := w.announce(announce); err != nil {
+		return 0, false, err
 	}
 	some, err := w.purge(purge)
 	if err != nil || some {

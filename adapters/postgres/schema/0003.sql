@@ -1,0 +1,210 @@
+-- semel's tables, schema 3: digests of keys whose records are gone. This part alone brings a database of schema 2 up to
+-- date; put it into one transaction.
+--
+-- Workers of schema 2 that are running may run on: the step of a sweep that they call is the one below.
+UPDATE semel_schema SET version = 3;
+
+-- Whose records leave a digest, and for how long it is kept.
+CREATE TABLE semel_remember (
+  consumer bytea    PRIMARY KEY,
+  keep     interval NOT NULL
+);
+
+-- What is remembered of a key whose record is gone. 16 bytes and two numbers are all that fits into the smallest row.
+CREATE TABLE semel_digest (
+  hash  uuid PRIMARY KEY,                -- as in semel_record
+  ended int  NOT NULL,                   -- (0 completed, 1 failed, 2 released with a doubt) << 20 | hours since 2020
+  day   int  NOT NULL                    -- until when it is kept, in days since 2020
+);
+
+-- Announcements: digests of records that are still there, and go some minutes later.
+CREATE TABLE semel_digest_young (
+  hash uuid        PRIMARY KEY,
+  at   timestamptz NOT NULL,             -- when it was announced
+  day  int         NOT NULL
+);
+
+-- Where the look for digests that are over goes on: a page of semel_digest.
+CREATE TABLE semel_digest_sweep (
+  one  int    PRIMARY KEY CHECK (one = 1),
+  page bigint NOT NULL
+);
+INSERT INTO semel_digest_sweep (one, page) VALUES (1, 0);
+
+-- A record that leaves a digest when it goes.
+CREATE FUNCTION semel_digested(state smallint, unknown boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT state IN (3, 4) OR state = 2 AND unknown
+$$;
+
+-- Days since 2020, at the beginning of the day after.
+CREATE FUNCTION semel_digest_day(at timestamptz) RETURNS int LANGUAGE sql IMMUTABLE AS $$
+  SELECT least(greatest(ceil((extract(epoch FROM at) - 1577836800) / 86400), 0), 65535)::int
+$$;
+
+-- One step of a sweep, as before. Records of consumers that are remembered are announced first; they go when that is
+-- ten minutes old (driver.DigestOverlap), and leave their digest in the same statement. announced counts those that were
+-- announced. An announcement that is older than a day is made anew (driver.DigestStale).
+CREATE FUNCTION semel_sweep_digests(first bigint, pages int, small int, most int, horizon interval)
+RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz, announced bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
+  s semel_sweep%ROWTYPE;
+  low tid;
+  high tid;
+  gone bigint;
+  token bigint;
+  kept interval;
+  next timestamptz;
+  stranded bigint := 0;
+  places tid[];
+  hashes uuid[];
+  belongings bigint;
+  bound CONSTANT int := 5000; -- steps and lines of the trail that one transaction removes
+  cut boolean := false;
+  remembers CONSTANT boolean := EXISTS (SELECT FROM semel_remember);
+  overlap CONSTANT interval := interval '10 minutes';
+  stale CONSTANT interval := interval '24 hours';
+  told bigint := 0;
+BEGIN
+  INSERT INTO semel_sweep AS w (stretch, due, again)
+    SELECT g, '-infinity', interval '1 hour'
+    FROM generate_series((SELECT coalesce(max(w.stretch) + 1, 0) FROM semel_sweep w), n - 1) g ON CONFLICT DO NOTHING;
+  SELECT w.* INTO s FROM semel_sweep w WHERE w.stretch >= first AND w.stretch < n AND (w.due <= t OR n <= small)
+    ORDER BY w.stretch LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  low := format('(%s,0)', s.stretch * pages);
+  high := format('(%s,0)', (s.stretch + 1) * pages);
+  IF NOT remembers THEN
+    SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
+      SELECT o.ctid AS place, o.hash FROM semel_record o
+      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
+      FOR UPDATE SKIP LOCKED) c;
+  ELSE
+    INSERT INTO semel_digest_young AS y (hash, at, day)
+      SELECT o.hash, t, semel_digest_day(t + m.keep)
+      FROM semel_record o JOIN semel_remember m ON m.consumer = o.consumer LEFT JOIN semel_digest_young y ON y.hash = o.hash
+      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t
+        AND semel_digested(o.state, o.unknown) AND (y.at IS NULL OR y.at > t OR y.at < t - stale) LIMIT most
+    ON CONFLICT (hash) DO UPDATE SET at = excluded.at, day = excluded.day;
+    GET DIAGNOSTICS told = ROW_COUNT;
+    SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
+      SELECT o.ctid AS place, o.hash FROM semel_record o LEFT JOIN semel_remember m ON m.consumer = o.consumer
+        LEFT JOIN semel_digest_young y ON y.hash = o.hash
+      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t
+        AND (m.consumer IS NULL OR NOT semel_digested(o.state, o.unknown) OR y.at < t - overlap AND y.at >= t - stale)
+      LIMIT most - told FOR UPDATE OF o SKIP LOCKED) c;
+  END IF;
+  -- A record's steps and trail go with it: a key that came back would find its old steps done. Where there are very many
+  -- of them, fewer records go at once.
+  LOOP
+    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
+      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
+    EXIT WHEN belongings <= bound OR cardinality(places) = 1;
+    cut := true;
+    places := places[1:cardinality(places) / 2];
+    hashes := hashes[1:cardinality(hashes) / 2];
+  END LOOP;
+  IF belongings > 0 THEN
+    DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
+    DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
+  END IF;
+  -- The records are locked, and the rows that were locked are those that were looked at: nobody registered and nobody
+  -- reopened one since. A consumer that is registered at this moment may still lose records without a digest, as it did
+  -- before.
+  WITH gone AS (
+    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4) AND r.retain_until < t
+    RETURNING r.hash, r.state, r.unknown, r.consumer, r.token, r.retain_until - r.updated_at AS kept,
+      CASE r.state WHEN 3 THEN r.completed_at ELSE r.updated_at END AS ended
+  ), digests AS (
+    INSERT INTO semel_digest AS d (hash, ended, day)
+      SELECT g.hash, CASE g.state WHEN 3 THEN 0 WHEN 4 THEN 1 ELSE 2 END << 20
+          | least(greatest(floor((extract(epoch FROM g.ended) - 1577836800) / 3600), 0), 1048575)::int,
+        semel_digest_day(t + m.keep)
+      FROM gone g JOIN semel_remember m ON m.consumer = g.consumer
+      WHERE remembers AND semel_digested(g.state, g.unknown) ORDER BY g.hash
+    ON CONFLICT (hash) DO UPDATE SET ended = excluded.ended, day = excluded.day
+  )
+  SELECT count(*), max(g.token), min(g.kept) INTO gone, token, kept FROM gone g;
+  IF remembers THEN
+    DELETE FROM semel_digest_young y WHERE y.hash = ANY (hashes);
+  END IF;
+  IF gone > 0 THEN
+    UPDATE semel_floor f SET purged = greatest(f.purged, token);
+  END IF;
+  IF gone + told < most AND NOT cut AND horizon IS NOT NULL THEN
+    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t, NULL::bigint FROM semel_record r
+      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone - told
+      FOR UPDATE SKIP LOCKED;
+    GET DIAGNOSTICS stranded = ROW_COUNT;
+  END IF;
+  IF gone + told + stranded < most AND NOT cut THEN
+    -- What was announced is due when that is old enough.
+    SELECT min(CASE WHEN remembers AND r.retain_until < t
+        THEN coalesce((SELECT y.at + overlap FROM semel_digest_young y WHERE y.hash = r.hash), r.retain_until)
+        ELSE r.retain_until END), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
+      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
+    kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
+    UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
+  END IF;
+  RETURN QUERY SELECT s.stretch, gone, gone + told + stranded < most AND NOT cut, NULL::bytea, t, told;
+END
+$$;
+
+-- What workers of schema 2 call: the same.
+CREATE OR REPLACE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
+RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
+LANGUAGE sql AS $$
+  SELECT s.of, s.purged, s.whole, s.found, s.at FROM semel_sweep_digests(first, pages, small, most, horizon) s
+$$;
+
+-- Removes digests that are over in the next pages, and announcements that are nobody's. Does nothing while another process
+-- does it.
+--   pages  how many pages of semel_digest are looked at
+CREATE FUNCTION semel_digest_purge(pages int) RETURNS bigint
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+  n bigint := pg_relation_size('semel_digest') / current_setting('block_size')::int;
+  today int := floor((extract(epoch FROM clock_timestamp()) - 1577836800) / 86400);
+  s semel_digest_sweep%ROWTYPE;
+  low tid;
+  high tid;
+  gone bigint;
+BEGIN
+  SELECT w.* INTO s FROM semel_digest_sweep w FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM semel_digest_young y WHERE y.at < clock_timestamp() - interval '24 hours';
+  low := format('(%s,0)', s.page);
+  high := format('(%s,0)', s.page + pages);
+  DELETE FROM semel_digest d WHERE d.ctid >= low AND d.ctid < high AND d.day <= today;
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  IF n > pages THEN
+    UPDATE semel_digest_sweep w SET page = CASE WHEN s.page + pages < n THEN s.page + pages ELSE 0 END;
+  END IF;
+  RETURN gone;
+END
+$$;
+
+-- Looks digests up: a session's plan of a statement can be one of when the table was empty.
+CREATE FUNCTION semel_remembered(hashes uuid[]) RETURNS TABLE (of uuid, ended int, day int)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+BEGIN
+  RETURN QUERY SELECT d.hash, d.ended, d.day FROM semel_digest d WHERE d.hash = ANY (hashes)
+    AND d.day > floor((extract(epoch FROM clock_timestamp()) - 1577836800) / 86400);
+END
+$$;
+
+-- For people.
+CREATE VIEW semel_digests AS
+SELECT hash, CASE ended >> 20 WHEN 0 THEN 'COMPLETED' WHEN 1 THEN 'FAILED' ELSE 'RELEASED' END AS state,
+       to_timestamp(1577836800 + (ended & 1048575) * 3600::bigint) AS at, date '2020-01-01' + day AS until
+  FROM semel_digest;

@@ -1,0 +1,188 @@
+package semeltest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// endedRecords makes n records that ended as f says; f.Hold is set here.
+func endedRecords(t testing.TB, s driver.Store, n int, name string, f driver.Finish) []driver.Hold {
+	t.Helper()
+	holds := make([]driver.Hold, n)
+	fs := make([]driver.Finish, n)
+	for i, g := range mustClaim(t, s, keys(n, name+"-%d")...) {
+		holds[i], fs[i] = g.Hold, f
+		fs[i].Hold = g.Hold
+	}
+	mustFinish(t, s, driver.Applied, fs...)
+	return holds
+}
+
+// sweepStep sweeps once, and checks what holds of every sweep.
+func sweepStep(t testing.TB, sw driver.Sweeper, limit int) (driver.Swept, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	got, more, err := sw.Sweep(ctx, 0, limit)
+	if err != nil {
+		t.Fatalf("sweep: %v", err)
+	}
+	if limit > 0 && got.Count() > limit {
+		t.Errorf("a sweep with limit %d did %+v", limit, got)
+	}
+	if got.Lag < 0 {
+		t.Errorf("a sweep answered the lag %v", got.Lag)
+	}
+	return got, more
+}
+
+// testFM41Sweep: a sweep purges what is past its retention and nothing else, in bounded steps, and tells how late it is.
+func testFM41Sweep(t testing.TB, s StoreSetup) {
+	sw, ok := s.Store.(driver.Sweeper)
+	if !ok {
+		t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	b := newBench(t, s)
+	began := b.clock()
+	running := mustClaim(t, s.Store, driver.Key{Consumer: "suite", Raw: "running"})[0].Hold
+	parked := endedRecords(t, s.Store, 1, "parked", driver.Finish{Final: driver.Park, Keep: short})[0]
+	kept := endedRecords(t, s.Store, 3, "kept", driver.Finish{Final: driver.Complete, Result: []byte("stays"), Keep: keep})
+	due := 0
+	for i, f := range []driver.Finish{
+		{Final: driver.Complete, Keep: short},
+		{Final: driver.Fail, Keep: short},
+		{Final: driver.Release, Ran: driver.NotApplied, Keep: short},
+	} {
+		endedRecords(t, s.Store, 7, fmt.Sprintf("due-%d", i), f)
+		due += 7
+	}
+	later := endedRecords(t, s.Store, 1, "later", driver.Finish{Final: driver.Release, Ran: driver.NotApplied, RetryAfter: long, Keep: short})[0]
+	b.wait()
+	purged, lagged := 0, false
+	for more := true; more; {
+		var got driver.Swept
+		got, more = sweepStep(t, sw, 4)
+		if purged += got.Purged; got.Stranded != 0 || purged > due {
+			t.Fatalf("a sweep without a horizon answered %+v when %d of %d records were purged", got, purged, due)
+		}
+		if most := b.clock() - began; got.Lag > most {
+			t.Errorf("a sweep tells of a lag of %v; no record is older than %v", got.Lag, most)
+		}
+		if left := due - purged; left == 0 && got.Lag > 0 {
+			t.Errorf("nothing is left, and a sweep tells of a lag of %v", got.Lag)
+		}
+		lagged = lagged || got.Lag > 0
+	}
+	if purged != due {
+		t.Errorf("%d of %d records were purged", purged, due)
+	}
+	if !lagged {
+		t.Error("no sweep that had to leave records told of a lag")
+	}
+	if got, more := sweepStep(t, sw, 4); got != (driver.Swept{}) || more {
+		t.Errorf("with nothing left to do a sweep answered %+v, more %v", got, more)
+	}
+	// What was not due is as it was.
+	mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: running, Final: driver.Complete, Keep: keep})
+	mustFinish(t, s.Store, driver.Recovered, driver.Finish{Hold: parked, Final: driver.Complete, Keep: keep})
+	for _, h := range kept {
+		if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: h.Key, Nonce: newNonce(), Lease: long}); err != nil ||
+			g[0].Verdict != driver.Replay || string(g[0].Result) != "stays" {
+			t.Errorf("a record within its retention answered %+v, %v", g, err)
+		}
+	}
+	if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: later.Key, Nonce: newNonce(), Lease: long}); err != nil ||
+		g[0].Verdict != driver.Busy || g[0].Failures != 1 {
+		t.Errorf("a record that waits for its retry, which its retention is counted from, answered %+v, %v", g, err)
+	}
+}
+
+// testFM41SweepRace: records past their retention are redriven while sweeps go on. What was redriven is there afterwards:
+// the deleting statement looks again.
+func testFM41SweepRace(t testing.TB, s StoreSetup) {
+	sw, sweeps := s.Store.(driver.Sweeper)
+	op, operates := s.Store.(driver.Operator)
+	if !sweeps || !operates {
+		t.Log("left out: the store has no driver.Sweeper or no driver.Operator")
+		return
+	}
+	b := newBench(t, s)
+	const n = 60
+	failed := endedRecords(t, s.Store, n, "redriven", driver.Finish{Final: driver.Fail, Keep: short})
+	b.wait()
+	var wg sync.WaitGroup
+	var lasts atomic.Int64 // the last sweep, in ns
+	done, ended, begins := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	wg.Go(func() {
+		defer close(ended)
+		for {
+			select {
+			case begins <- struct{}{}:
+			default:
+			}
+			at := time.Now()
+			if _, _, err := sw.Sweep(t.Context(), 0, 1); err != nil {
+				t.Errorf("sweep: %v", err)
+				return
+			}
+			lasts.Store(int64(time.Since(at)))
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	reopened := map[driver.Key]bool{}
+	for i := len(failed) - 1; i >= 0; i-- { // most sweeps begin with the oldest
+		select { // a sweep is under way
+		case <-begins:
+		case <-ended:
+		}
+		time.Sleep(time.Duration(lasts.Load()) * time.Duration(i%8) / 8) // another moment of it each time; nothing hangs on it
+		h := failed[i]
+		_, out, err := op.Operate(t.Context(), driver.Operation{
+			Kind: driver.Redrive, Key: h.Key, Token: h.Token, Generation: h.Generation, Keep: keep, By: "suite",
+		})
+		if err != nil {
+			t.Errorf("redrive: %v", err)
+		}
+		reopened[h.Key] = out == driver.Applied
+	}
+	close(done)
+	wg.Wait()
+	for more := true; more; {
+		_, more = sweepStep(t, sw, 0)
+	}
+	survivors := 0
+	for k, is := range reopened {
+		g := mustClaim(t, s.Store, k)[0]
+		if is {
+			survivors++
+		}
+		if is && g.Hold.Generation != 2 {
+			t.Errorf("key %q was redriven, and a sweep purged it all the same: it begins anew (%+v)", k.Raw, g.Hold)
+		}
+		if !is && g.Hold.Generation != 1 {
+			t.Errorf("key %q was purged, and is in generation %d", k.Raw, g.Hold.Generation)
+		}
+	}
+	t.Logf("%d of %d records were redriven before they were purged", survivors, n)
+}
+
+// clock is the time that has passed for the store, as far as the suite can tell: never less.
+func (b *bench) clock() time.Duration {
+	if b.Advance != nil {
+		return time.Duration(b.now.UnixNano())
+	}
+	return time.Since(suiteBegan)
+}
+
+var suiteBegan = time.Now()

@@ -238,8 +238,9 @@ func (s *Server) queue(name string, r queueRow) *queue {
 }
 
 func (l *loader) message(r loaded) error {
-	q, st, ok := l.s.queues[r.queue], l.states[place{kindState, r.queue, r.id}], false
-	if _, ok = l.states[place{kindState, r.queue, r.id}]; q == nil || !ok {
+	q := l.s.queues[r.queue]
+	st, ok := l.states[place{kindState, r.queue, r.id}]
+	if q == nil || !ok {
 		return fmt.Errorf("message %q of queue %q is there in part: the file is damaged", r.id, r.queue)
 	}
 	l.s.order = r.Order - 1 // add counts on

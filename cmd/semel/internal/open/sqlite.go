@@ -129,3 +129,12 @@ func unreachableFile(t Target, err error) error {
 	}
 	return e
 }
+
+// SQLite opens the file of a sqlite: URL or makes it, for those who keep tables of their own in it.
+func SQLite(ctx context.Context, t Target) (*sqlite.DB, error) {
+	db, err := sqlite.Open(ctx, t.Path, sqlite.Options{})
+	if err != nil {
+		return nil, unreachableFile(t, err)
+	}
+	return db, nil
+}

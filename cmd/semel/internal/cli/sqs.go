@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/sqslocal"
+)
+
+type sqsOptions struct {
+	listen, queue, account string
+	create, fault          []string
+	seed                   uint64
+	grace                  config.Duration
+}
+
+func (a *app) sqsCommand() *cobra.Command {
+	o := sqsOptions{grace: config.Duration(10 * time.Second)}
+	c := &cobra.Command{
+		Use: "sqs [--listen ADDR] [--queue sqlite:FILE]", Short: "A local Amazon SQS for any program, with faults to switch on", Args: noArgs,
+		Long: `sqs is an endpoint with the actions of Amazon SQS that programs use, standard and FIFO queues, on this machine: point any
+SDK, or the aws command, at it (the lines to paste are printed). Any credentials do; signatures are not looked at. With
+--queue sqlite:FILE everything is there after a restart, also after a crash; the default is in memory, and gone at the end.
+
+Faults go wrong on purpose, by --fault at the start and by semel sqs fault while it runs:
+  duplicate       a message that is handed out comes once more           (standard queues)
+  disorder        a receive gets messages in no order, or fewer          (standard queues)
+  early-visible   the visibility timeout ends at once, or by=… earlier
+  late-visible    the visibility timeout ends by=… later (30s)
+  dropped-delete  a deletion is answered with success and not done
+  stale-handle    a receipt handle is refused (ReceiptHandleIsInvalid)
+  lost-answer     the request is carried out and the connection cut
+  torn            the same, in the middle of the answer
+  cut             the connection is cut and nothing done
+  throttle, unavailable, internal   RequestThrottled, HTTP 503, HTTP 500 (done or not)
+  partial         entries of a batch fail (done or not)
+  delay           the request, or its answer, waits by=… (1s)
+It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answers long polls, and exits 0.`,
+		Example: `  semel sqs --create orders,dlq=orders-dead:5,visibility=30s
+  semel sqs --queue sqlite:sqs.db --create orders,fifo --fault duplicate=0.2 --seed 7
+  semel sqs fault lost-answer@DeleteMessage=next:3`,
+		Annotations: map[string]string{"settings": "places"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.sqs(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.listen, "listen", "127.0.0.1:9324", "address and port; port 0 picks a free one")
+	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
+	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
+	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:3][,visibility=5s][,delay=1s][,retention=1d][,wait=20s] (repeatable)")
+	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
+	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
+	c.AddCommand(a.sqsFaultCommand())
+	return c
+}
+
+var accountID = regexp.MustCompile(`^[0-9]{12}$`)
+
+// sqs runs the endpoint until ctx ends.
+func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return output.Usage("--listen %q: %w", o.listen, err).WithHint("--listen 127.0.0.1:9324")
+	}
+	if !accountID.MatchString(o.account) {
+		return output.Usage("--account %q is no account id", o.account).WithHint("--account %s, 12 digits", awstest.Account)
+	}
+	so := sqslocal.Options{Region: a.region, Account: o.account, Faults: sqslocal.NewFaults(o.seed)}
+	if so.Region == "" {
+		so.Region = awstest.Region
+	}
+	faults, err := sqslocal.ParseFaults(o.fault)
+	if err == nil {
+		err = so.Faults.Apply(sqslocal.Change{Faults: faults})
+	}
+	var queues []sqslocal.NewQueue
+	for _, text := range o.create {
+		q, perr := sqslocal.ParseQueue(text)
+		err = errors.Join(err, perr)
+		queues = append(queues, q)
+	}
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return listenError(o.listen, err)
+	}
+	defer func() { _ = l.Close() }()
+	file, err := a.sqsFile(ctx, o.queue)
+	if err != nil {
+		return err
+	}
+	var taken <-chan struct{}
+	if file != nil {
+		defer closing(&err, file)
+		so.Keeper, taken = file, file.Taken()
+	}
+	s, err := sqslocal.New(so)
+	if err != nil {
+		return fmt.Errorf("--queue %s: %w", o.queue, err)
+	}
+	for _, q := range queues {
+		if err := s.Create(q); err != nil {
+			return err
+		}
+	}
+	if !loopback(host) {
+		a.log.Warn("whoever can reach this address may read and send messages: credentials are not checked", "listen", o.listen)
+	}
+	if err := a.tellSQS(l, so, s.Queues()); err != nil {
+		return err
+	}
+	return a.serveSQS(ctx, l, s, taken, time.Duration(o.grace))
+}
+
+// listenError tells an address that is taken or out of reach from one that is none.
+func listenError(listen string, err error) error {
+	e := output.Unreachable("--listen %s: %w", listen, err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return e.WithHint("another program has the port (another semel sqs?): --listen 127.0.0.1:0 picks a free one")
+	}
+	return e.WithHint("--listen 127.0.0.1:9324, or :0 for a free port")
+}
+
+// sqsFile opens what keeps the queues, nil for memory.
+func (a *app) sqsFile(ctx context.Context, raw string) (*sqslocal.File, error) {
+	if raw == "memory" || raw == "memory://" {
+		return nil, nil
+	}
+	t, err := open.Parse("queue", raw)
+	if err != nil {
+		return nil, err
+	}
+	if t.Scheme != "sqlite" || t.Queue != "" {
+		return nil, output.Usage("--queue %q: semel sqs keeps its queues in memory or in an SQLite file", open.Redact(raw)).
+			WithHint("--queue sqlite:sqs.db, without ?queue=: its queues have their names from their clients")
+	}
+	db, err := open.SQLite(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	f, err := sqslocal.NewFile(ctx, db, a.log)
+	if err != nil {
+		return nil, output.Unreachable("--queue %s: %w", t.Shown, err)
+	}
+	return f, nil
+}
+
+// tellSQS prints where it listens, and on stderr what to paste into a shell.
+func (a *app) tellSQS(l net.Listener, o sqslocal.Options, names []string) error {
+	endpoint := "http://" + l.Addr().String()
+	if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+		endpoint = fmt.Sprintf("http://127.0.0.1:%d", at.Port)
+	}
+	queues := map[string]string{}
+	for _, n := range names {
+		queues[n] = endpoint + "/" + o.Account + "/" + n
+	}
+	env := [][2]string{
+		{"AWS_ENDPOINT_URL_SQS", endpoint},
+		{"AWS_ACCESS_KEY_ID", "local"},
+		{"AWS_SECRET_ACCESS_KEY", "local"},
+		{"AWS_REGION", o.Region},
+		{"AWS_DEFAULT_REGION", o.Region},
+	}
+	var paste strings.Builder
+	paste.WriteString("export")
+	set := map[string]string{}
+	for _, e := range env {
+		set[e[0]] = e[1]
+		_, _ = fmt.Fprintf(&paste, " %s=%s", e[0], e[1])
+	}
+	a.p.Notef("%s", paste.String())
+	for _, n := range names {
+		a.p.Notef("%s", queues[n])
+	}
+	return a.p.Object(map[string]any{"listening": endpoint, "queues": queues, "environment": set}, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "listening on %s\n", endpoint)
+		return err
+	})
+}
+
+// serveSQS serves until ctx ends or another server takes the file.
+func (a *app) serveSQS(ctx context.Context, l net.Listener, s *sqslocal.Server, taken <-chan struct{}, grace time.Duration) error {
+	srv := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	var failed error
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-taken:
+		failed = output.Failed("%w", sqslocal.ErrTaken).WithHint("one server a file: send everything to the newer one")
+	case <-ctx.Done():
+	}
+	s.Stop()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(stop)
+	if err != nil {
+		err = fmt.Errorf("requests under way did not end within %s: %w", grace, errors.Join(err, srv.Close()))
+	}
+	if failed != nil {
+		return failed
+	}
+	return errors.Join(err, s.Close())
+}

@@ -149,7 +149,7 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 	}
 	out := make([]driver.Outcome, len(w))
 	var primaries, mirrors []driver.Work
-	var owner, mirrorOf []int
+	var owner, mirrorOf, parked []int
 	for i := range w {
 		x := w[i]
 		p, m := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.Mirror)
@@ -163,20 +163,58 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 			mirrors, mirrorOf = append(mirrors, driver.Work{Finish: *mf}), append(mirrorOf, i)
 		case p == driver.Settled && m == driver.Settled:
 			out[i] = driver.Applied // by a write that was not answered
+		case p == driver.Recovered:
+			parked = append(parked, i)
 		default:
 			out[i] = driver.Lost
 		}
 	}
 	if len(mirrors) == 0 {
-		return out, rollback(ctx, tx)
-	}
-	if err := tx.Commit(ctx, append(primaries, mirrors...)...); err != nil {
+		err = rollback(ctx, tx)
+	} else if err = tx.Commit(ctx, append(primaries, mirrors...)...); err != nil {
 		return nil, errors.Join(mapped(err, append(owner, mirrorOf...)), rollback(ctx, tx))
 	}
 	for _, i := range mirrorOf {
 		out[i] = driver.Applied
 	}
-	return out, nil
+	for _, i := range parked {
+		if err == nil {
+			out[i], err = c.late(ctx, w[i])
+		}
+		if e := (*driver.ItemError)(nil); errors.As(err, &e) {
+			return nil, &driver.ItemError{Index: i, Err: e.Err}
+		}
+	}
+	return out, err
+}
+
+// late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
+// the mirror is claimed before, by a nonce of its own, and completed behind it.
+func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
+	f, m := apart(w.Finish)
+	grants, err := c.store.inner.Claim(ctx, c.afresh(m.Hold.Key))
+	if err == nil && len(grants) != 1 {
+		err = errShort
+	}
+	switch {
+	case err != nil:
+		return driver.Unknown, fmt.Errorf("claim the second key of a parked one: %w", err)
+	case grants[0].Err != nil || grants[0].Verdict != driver.Acquired:
+		return driver.Lost, nil
+	}
+	w.Finish, m.Hold = f, grants[0].Hold
+	out, err := c.inner.Commit(ctx, w)
+	if err == nil && len(out) != 1 {
+		err = errShort
+	}
+	if err != nil {
+		return driver.Unknown, err
+	}
+	if !ok(out[0]) {
+		m = unstarted(m.Hold, c.o.Keep)
+	}
+	_, err = c.store.inner.Finish(ctx, *m)
+	return out[0], err
 }
 
 // again is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
@@ -185,7 +223,7 @@ func (c *committer) again(h *driver.Hold) driver.Claim {
 }
 
 // standing is what a claim that was made again says of the attempt: Applied while it has the record, Settled when it
-// completed it, Lost, or Unknown.
+// completed it, Recovered when it was parked and may still be completed, Lost, or Unknown.
 func standing(g *driver.Grant, h *driver.Hold) driver.Outcome {
 	mine := g.Hold.Token == h.Token && g.Hold.Generation == h.Generation && g.Hold.Nonce == h.Nonce
 	switch {
@@ -195,6 +233,8 @@ func standing(g *driver.Grant, h *driver.Hold) driver.Outcome {
 		return driver.Applied
 	case mine && g.Verdict == driver.Replay:
 		return driver.Settled
+	case mine && g.Verdict == driver.Parked:
+		return driver.Recovered
 	}
 	return driver.Lost
 }

@@ -68,8 +68,9 @@ func (p *plan) answer(i int, c *driver.Claim, grants []driver.Grant, keep time.D
 }
 
 // decide is the table of two answers. What is unknown stays unknown, and keeps what it may hold: the same claims are
-// repeated. Whoever is Busy makes both wait, because a duplicate is acked only when both records are terminal. Else the
-// primary's answer goes before the mirror's; a record that was acquired beside a terminal one is completed with its result
+// repeated. Whoever is Busy makes both wait, because a duplicate is acked only when both records are terminal; but for a
+// primary that failed, was parked or is another payload's: its letter is what is left of the message. Else the primary's
+// answer goes before the mirror's; a record that was acquired beside a terminal one is completed with its result
 // where there is one, and given back where there is none.
 func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.Finish) {
 	pHeld, mHeld := p.Verdict == driver.Acquired, m.Verdict == driver.Acquired
@@ -91,7 +92,7 @@ func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.
 		return p, nil
 	case m.Verdict == driver.Busy && pHeld:
 		return m, unstarted(p.Hold, keep)
-	case m.Verdict == driver.Busy:
+	case m.Verdict == driver.Busy && p.Verdict == driver.Replay:
 		return m, nil
 	case mHeld && p.Verdict == driver.Replay:
 		return p, completed(m.Hold, p.Result, keep)
@@ -112,7 +113,7 @@ func both(p, m driver.Grant) driver.Grant {
 	g := p
 	hold := m.Hold
 	g.Hold.Mirror = &hold
-	g.Attempt, g.Failures = max(p.Attempt, m.Attempt), max(p.Failures, m.Failures)
+	g.Failures = max(p.Failures, m.Failures)
 	g.Takeovers, g.Uncertainty = max(p.Takeovers, m.Takeovers), max(p.Uncertainty, m.Uncertainty)
 	g.Takeover = max(p.Takeover, m.Takeover)
 	// A milder policy than the primary's is that of mirrors alone: no worker without the former recipe ran this key, so the

@@ -2,6 +2,7 @@ package rekey
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -209,10 +210,14 @@ func (s *store) complete(ctx context.Context, x *parts, out []driver.Outcome) er
 	if err == nil && len(done) != len(fs) {
 		err = errShort
 	}
+	var lost []driver.Finish
+	var lostAt []int
 	for j, i := range at {
 		switch {
 		case err != nil:
 			out[i] = driver.Unknown
+		case done[j] == driver.Lost:
+			lost, lostAt = append(lost, fs[j]), append(lostAt, i)
 		case !ok(done[j]):
 			out[i] = done[j]
 		}
@@ -220,5 +225,52 @@ func (s *store) complete(ctx context.Context, x *parts, out []driver.Outcome) er
 	if err != nil {
 		return fmt.Errorf("complete the second key: %w", err)
 	}
-	return nil
+	return s.again(ctx, lost, lostAt, out)
+}
+
+// again completes mirrors that were lost while their primaries were not: somebody took them over, and found the primary
+// held or parked. One that is held by another attempt makes the end Lost: no ack, so that a redelivery comes for it. A
+// primary that was parked was acked by who parked it: nothing comes any more, and its late completion stands.
+func (s *store) again(ctx context.Context, lost []driver.Finish, at []int, out []driver.Outcome) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	claims := make([]driver.Claim, len(lost))
+	for j := range lost {
+		claims[j] = s.afresh(lost[j].Hold.Key)
+	}
+	grants, err := s.inner.Claim(ctx, claims...)
+	if err == nil && len(grants) != len(claims) {
+		err = errShort
+	}
+	var fs []driver.Finish
+	var fsAt []int
+	for j, i := range at {
+		switch {
+		case err != nil || grants[j].Err != nil:
+			out[i] = driver.Unknown
+		case grants[j].Verdict == driver.Acquired:
+			lost[j].Hold = grants[j].Hold
+			fs, fsAt = append(fs, lost[j]), append(fsAt, i)
+		case grants[j].Verdict != driver.Replay && out[i] != driver.Recovered:
+			out[i] = driver.Lost
+		}
+	}
+	if err != nil || len(fs) == 0 {
+		return err
+	}
+	done, err := s.inner.Finish(ctx, fs...)
+	for j, i := range fsAt { // what is not answered is claimed and completed by the repetition
+		if err != nil || j >= len(done) || !ok(done[j]) {
+			out[i] = driver.Unknown
+		}
+	}
+	return err
+}
+
+// afresh claims a mirror for an attempt that lost it, and is to complete it. Nobody may run it when that does not come about.
+func (s *store) afresh(mirror driver.Key) driver.Claim {
+	c := driver.Claim{Key: mirror, Lease: s.o.Lease, Takeover: driver.Once}
+	_, _ = rand.Read(c.Nonce[:]) // never fails
+	return c
 }

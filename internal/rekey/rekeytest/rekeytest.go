@@ -1,0 +1,159 @@
+// Package rekeytest makes a store that claims two keys look like one that claims one, for conformance suites: whatever a
+// suite does to a key happens to its mirror too, and every answer has to be that of one record.
+package rekeytest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/rekey"
+)
+
+const twin = " (new)"
+
+// Twin is the mirror of a key.
+func Twin(k driver.Key) driver.Key {
+	k.Consumer += twin
+	return k
+}
+
+// Mirrored wraps a store, a driver.Transactor where inner is one. It shows single records, and has no other optional
+// interface: sweeps and operators see each record by itself.
+func Mirrored(inner driver.Store) driver.Store {
+	s := &store{inner: rekey.New(inner, rekey.Options{Keep: 24 * time.Hour, Lease: time.Hour}), held: map[driver.Hold]driver.Hold{}}
+	s.shows, _ = inner.(driver.RecordInspector)
+	if tx, yes := s.inner.(driver.Transactor); yes {
+		return &transactor{s, tx}
+	}
+	return s
+}
+
+type store struct {
+	inner driver.Store
+	shows driver.RecordInspector
+
+	mu   sync.Mutex
+	held map[driver.Hold]driver.Hold // by the primary
+}
+
+func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }
+
+func (s *store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+	return s.shows.Record(ctx, k)
+}
+
+// Records leaves the mirrors out.
+func (s *store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	limit := f.Limit
+	f.Limit = 0
+	all, err := s.shows.Records(ctx, f)
+	all = slices.DeleteFunc(all, func(r driver.Record) bool { return strings.HasSuffix(r.Key.Consumer, twin) })
+	if limit > 0 && len(all) > limit {
+		all = all[:limit]
+	}
+	return all, err
+}
+
+func mirrored(c []driver.Claim) []driver.Claim {
+	out := make([]driver.Claim, len(c))
+	for i := range c {
+		if out[i] = c[i]; c[i].Version == "" {
+			out[i].Mirror = Twin(c[i].Key)
+		}
+	}
+	return out
+}
+
+// keep remembers the mirrors of grants, and hides them.
+func (s *store) keep(g []driver.Grant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range g {
+		if m := g[i].Hold.Mirror; m != nil {
+			g[i].Hold.Mirror = nil
+			s.held[g[i].Hold] = *m
+		}
+	}
+}
+
+// hold is the hold with its mirror.
+func (s *store) hold(h driver.Hold) driver.Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m, yes := s.held[h]; yes {
+		h.Mirror = &m
+	}
+	return h
+}
+
+func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	g, err := s.inner.Claim(ctx, mirrored(c)...)
+	s.keep(g)
+	return g, err
+}
+
+func (s *store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	all := make([]driver.Hold, len(h))
+	for i := range h {
+		all[i] = s.hold(h[i])
+	}
+	return s.inner.Extend(ctx, lease, all...)
+}
+
+func (s *store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	all := make([]driver.Finish, len(f))
+	for i := range f {
+		all[i] = f[i]
+		all[i].Hold = s.hold(f[i].Hold)
+	}
+	return s.inner.Finish(ctx, all...)
+}
+
+func (s *store) works(w []driver.Work) []driver.Work {
+	all := make([]driver.Work, len(w))
+	for i := range w {
+		all[i] = w[i]
+		all[i].Finish.Hold = s.hold(w[i].Finish.Hold)
+	}
+	return all
+}
+
+type transactor struct {
+	*store
+	tx driver.Transactor
+}
+
+func (t *transactor) Offers(effects any) bool   { return t.tx.Offers(effects) }
+func (t *transactor) OffersTx(handle any) bool  { return t.tx.OffersTx(handle) }
+func (t *transactor) Joins(q driver.Queue) bool { return t.tx.Joins(q) }
+
+func (t *transactor) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	return t.tx.Commit(ctx, t.works(w)...)
+}
+
+func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	x, g, err := t.tx.Begin(ctx, mirrored(c)...)
+	t.keep(g)
+	if x != nil {
+		x = &open{x, t.store}
+	}
+	return x, g, err
+}
+
+type open struct {
+	driver.Tx
+	s *store
+}
+
+func (o *open) Commit(ctx context.Context, w ...driver.Work) error {
+	return o.Tx.Commit(ctx, o.s.works(w)...)
+}
+
+func (o *open) Transient(err error) bool {
+	c, yes := o.Tx.(driver.TxClassifier)
+	return yes && c.Transient(err)
+}

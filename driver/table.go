@@ -33,6 +33,9 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
 	switch r.State {
 	case Released:
+		if c.KeepLast && r.Watermark.Newest != "" {
+			return r.superseded(c)
+		}
 		// A nonce that was released is spent: this claim is a late copy of the one that was released, and nobody waits
 		// for its answer (law 5).
 		if r.Spent && r.Nonce == c.Nonce {

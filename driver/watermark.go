@@ -81,9 +81,7 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	case v <= w.Applied:
 		return r.passed(c)
 	case c.KeepLast && v < w.Newest:
-		g := r.grant(Stale, c.DeliveryID)
-		g.Reason = fmt.Sprintf("superseded by version %s, which waits (current: %s)", w.Newest, w.current())
-		return r, g, false
+		return r.superseded(c)
 	}
 	if after, g, changed, decided := r.blocked(c, now); decided {
 		return after.noted(c, g, changed)
@@ -103,6 +101,12 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	r.replace(c)
 	r.acquire(c, now, drawn)
 	return r, r.grant(Acquired, ""), true
+}
+
+func (r Record) superseded(c Claim) (Record, Grant, bool) {
+	g := r.grant(Stale, c.DeliveryID)
+	g.Reason = fmt.Sprintf("superseded by version %s, which waits (current: %s)", r.Watermark.Newest, r.Watermark.current())
+	return r, g, false
 }
 
 // noted remembers a newer version that waits for the one in progress. One that a person discarded waits for nothing.

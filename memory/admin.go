@@ -79,6 +79,20 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (dr
 	}
 }
 
+// overdue looks at the next records that a sweep leaves, for its lag.
+func (s *Store) overdue(now time.Time, swept *driver.Swept) {
+	rec := s.cursor
+	for range sweepChunk {
+		if rec == nil {
+			return
+		}
+		if _, v := driver.DecideSweep(rec.Record, now, 0); v == driver.SweepPurge {
+			swept.Overdue(now, rec.RetainUntil)
+		}
+		rec = rec.newer
+	}
+}
+
 func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *driver.Swept) (done, more bool) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -92,7 +106,8 @@ func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *d
 		if rec == nil {
 			return true, false
 		}
-		if limit > 0 && swept.Purged+swept.Stranded+swept.Announced >= limit {
+		if limit > 0 && swept.Count() >= limit {
+			s.overdue(now, swept)
 			return true, true
 		}
 		s.cursor = rec.newer

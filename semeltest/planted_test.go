@@ -220,7 +220,7 @@ func (c *clock) fresh() *memory.Store {
 
 // TestPlantedBugs plants one bug at a time into a right store: the suite has to notice each.
 func TestPlantedBugs(t *testing.T) {
-	for _, b := range append([]bug{{name: "none", make: func(*planted) {}}}, bugs()...) {
+	for _, b := range append(append([]bug{{name: "none", make: func(*planted) {}}}, bugs()...), sweepBugs()...) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			failures := semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {

@@ -1,0 +1,79 @@
+package semeltest_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// sweepBugs are what stores do wrong when they sweep.
+func sweepBugs() []bug {
+	const in = "FM41 sweep"
+	type answer = func(got *driver.Swept, more *bool)
+	answers := func(change answer) func(*planted) {
+		return func(s *planted) {
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+				got, more, err := s.Store.Sweep(ctx, horizon, limit)
+				change(&got, &more)
+				return got, more, err
+			}
+		}
+	}
+	return []bug{
+		{"a sweep tells of no lag", in, answers(func(got *driver.Swept, _ *bool) { got.Lag = 0 })},
+		{"a sweep tells of a lag when nothing is left", in, answers(func(got *driver.Swept, _ *bool) { got.Lag = max(got.Lag, 1) })},
+		{"a sweep tells of an hour for a minute", in, answers(func(got *driver.Swept, _ *bool) { got.Lag *= 60 })},
+		{"a sweep says that there is no more", in, answers(func(_ *driver.Swept, more *bool) { *more = false })},
+		{"a sweep passes its limit", in, func(s *planted) {
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, _ int) (driver.Swept, bool, error) {
+				return s.Store.Sweep(ctx, horizon, 0)
+			}
+		}},
+		{"a sweep purges what runs and what is in doubt", in, func(s *planted) {
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+				got, more, err := s.Store.Sweep(ctx, horizon, limit)
+				if got.Purged > 0 && !more {
+					s.Store = s.clock.fresh()
+				}
+				return got, more, err
+			}
+		}},
+		{"a sweep counts a retry's retention from its release", in, func(s *planted) {
+			s.finish = func(s *planted, ctx context.Context, f []driver.Finish) ([]driver.Outcome, error) {
+				v := append([]driver.Finish(nil), f...)
+				for i := range v {
+					if v[i].Final == driver.Release && v[i].RetryAfter > 0 && v[i].Keep > 0 {
+						v[i].RetryAfter = 0
+					}
+				}
+				return s.Store.Finish(ctx, v...)
+			}
+		}},
+		{"a sweep purges what it saw, without a second look", "FM41 sweeps while records are redriven", func(s *planted) {
+			s.sweep = blindSweep
+		}},
+	}
+}
+
+// blindSweep looks for failed records that are past their retention, and purges those that were redriven meanwhile.
+func blindSweep(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+	seen, err := s.Records(ctx, driver.RecordFilter{State: driver.FailedState})
+	if err != nil {
+		return driver.Swept{}, false, err
+	}
+	time.Sleep(5 * time.Millisecond) // it looks, and deletes later
+	for i := range seen {
+		r, _, err := s.Record(ctx, seen[i].Key)
+		if err != nil {
+			return driver.Swept{}, false, err
+		}
+		if r.State == driver.Released && r.Generation > seen[i].Generation {
+			s.clock.advance(48 * time.Hour)
+			defer s.clock.advance(-48 * time.Hour)
+			limit = 0 // that one, too
+			break
+		}
+	}
+	return s.Store.Sweep(ctx, horizon, limit)
+}

@@ -23,7 +23,13 @@ const (
 
 // withSQLite runs do on a new file.
 func withSQLite(ctx context.Context, e *harness.Env, do func(*sqlite.DB) (harness.Sample, error)) (s harness.Sample, err error) {
-	db, err := sqlite.Open(ctx, filepath.Join(e.Dir, "semel.db"), sqlite.Options{})
+	return withSQLiteFile(ctx, e, "semel.db", do)
+}
+
+func withSQLiteFile(
+	ctx context.Context, e *harness.Env, name string, do func(*sqlite.DB) (harness.Sample, error),
+) (s harness.Sample, err error) {
+	db, err := sqlite.Open(ctx, filepath.Join(e.Dir, name), sqlite.Options{})
 	if err != nil {
 		return s, err
 	}
@@ -45,9 +51,13 @@ func sqliteClaims(callers, n int) harness.Measure {
 func sqliteGrowth() harness.Measure {
 	return harness.Measure{
 		Name: "semel-sqlite-growth", Title: "semel on SQLite, records up to 3 million", Kind: harness.Semel, Unit: "records", Long: true,
-		N: growUntil, Settings: "claims and completions by two callers in batches of 1,000",
+		N: growLarge, Settings: growSettings + "; two files",
 		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
-			return withSQLite(ctx, e, func(db *sqlite.DB) (harness.Sample, error) { return grow(ctx, e, db.Store()) })
+			return withSQLite(ctx, e, func(large *sqlite.DB) (harness.Sample, error) {
+				return withSQLiteFile(ctx, e, "small.db", func(small *sqlite.DB) (harness.Sample, error) {
+					return grow(ctx, e, large.Store(), small.Store())
+				})
+			})
 		},
 	}
 }

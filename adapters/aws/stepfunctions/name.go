@@ -69,8 +69,12 @@ func readable(key string, most int) string {
 		}
 	}
 	text := b.String()
-	if len(text) > most {
-		text = text[len(text)-most:]
+	if len(text) <= most {
+		return text
 	}
-	return strings.Trim(text, "-")
+	cut := text[len(text)-most:]
+	if _, whole, found := strings.Cut(cut, "-"); found && whole != "" && text[len(text)-most-1] != '-' {
+		return whole // begin with a whole word
+	}
+	return strings.TrimPrefix(cut, "-")
 }

@@ -22,7 +22,7 @@ func TestNameIsStored(t *testing.T) {
 		"k":       "k-w2ocohfbwspoyjmaaduhjekt2axs3u7z2iflwhm7y75oxpnknwla",
 		"日本/データ":  "vv7pgo5bn7he3ge3xebdc5gz6aalhqfrbfpshfbtu2gmicefhona",
 		"a|b\\|c": "a-b-c-datm7xw6tka24lvbqymtkmof7wsrrvljndnzxnmi7dfpiqvmetta",
-		"my-bucket|reports/2026-11/Umsatz.csv|v1": "ports-2026-11-Umsatz-csv-v1-i7egvzsphts5meygecqnpp5r3lw446wzjqmgcu4tbsaref5atruq",
+		"my-bucket|reports/2026-11/Umsatz.csv|v1": "2026-11-Umsatz-csv-v1-i7egvzsphts5meygecqnpp5r3lw446wzjqmgcu4tbsaref5atruq",
 		"order 7/x": "order-7-x-hbsufupk2csbaatoy2fofidxy372q2ng42nhqxf5idlglii7couq",
 	} {
 		if got := stepfunctions.Name(semel.Key{Raw: key}); got != want {

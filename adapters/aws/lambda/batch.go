@@ -105,6 +105,16 @@ func message(r *events.SQSMessage) *types.Message {
 	return m
 }
 
+// comes is how many records are handed out, if there is time.
+func (b *batch) comes() (n int) {
+	for i := range b.items {
+		if !b.items[i].withheld {
+			n++
+		}
+	}
+	return n
+}
+
 func (b *batch) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{
 		Name: b.name, Kind: "lambda", Retention: b.retention, Durable: true, Counts: true, Orders: b.fifo,
@@ -236,19 +246,14 @@ func (b *batch) Extend(context.Context, time.Duration, ...any) ([]driver.Outcome
 	return nil, driver.ErrUnsupported
 }
 
-// answer names what has to come back: each id once, and of a group everything behind the first.
+// answer names what has to come back, each id once. Of a FIFO queue's group nothing is done behind what is not: see hand.
 func (b *batch) answer() events.SQSEventResponse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	failures := []events.SQSBatchItemFailure{}
-	named, failed := map[string]bool{}, map[string]bool{}
+	named := map[string]bool{}
 	for i := range b.items {
-		it := &b.items[i]
-		if it.done && !(b.fifo && failed[it.group]) {
-			continue
-		}
-		failed[it.group] = true
-		if !named[it.id] {
+		if it := &b.items[i]; !it.done && !named[it.id] {
 			named[it.id] = true
 			failures = append(failures, events.SQSBatchItemFailure{ItemIdentifier: it.id})
 		}

@@ -165,7 +165,7 @@ func (h *SQS) needed(w window) time.Duration {
 func (h *SQS) config(b *batch, w window) semel.Config {
 	cfg := h.cfg
 	left := max(time.Until(w.end), time.Second)
-	cfg.Queue, cfg.Limit, cfg.Until = b, len(b.items), w.end.Add(beyond)
+	cfg.Queue, cfg.Limit, cfg.Until = b, b.comes(), w.end.Add(beyond)
 	cfg.Visibility = (left + beyond) / 9 * 10 // of which the lease is 0.9
 	cfg.MaxRuntime = left
 	cfg.Grace = max(w.cancel.Sub(w.drain), time.Millisecond)

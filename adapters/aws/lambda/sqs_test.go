@@ -1,0 +1,304 @@
+package semellambda_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/semel-dev/semel"
+	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/memory"
+)
+
+var errBoom = errors.New("boom")
+
+const standard, fifo = "arn:aws:sqs:us-east-1:1:orders", "arn:aws:sqs:us-east-1:1:orders.fifo"
+
+// rec is a record; group makes it one of a FIFO queue.
+func rec(id, body, group string) events.SQSMessage {
+	r := events.SQSMessage{
+		MessageId: id, Body: body, EventSourceARN: standard, EventSource: "aws:sqs",
+		Attributes: map[string]string{"ApproximateReceiveCount": "1", "SentTimestamp": strconv.FormatInt(time.Now().UnixMilli(), 10)},
+	}
+	if group != "" {
+		r.EventSourceARN, r.Attributes["MessageGroupId"] = fifo, group
+	}
+	return r
+}
+
+// world is what several invocations of one environment share.
+type world struct {
+	t       *testing.T
+	store   *memory.Store
+	letters *memory.Queue
+	h       *semellambda.SQS
+	mu      sync.Mutex
+	ran     []string // bodies, in the order in which runs began
+	exits   int
+}
+
+// newWorld makes a handler whose runs do what their body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, deaf), long
+// (until it is cancelled).
+func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *world {
+	t.Helper()
+	db := memory.Open()
+	w := &world{t: t, store: db.Store(), letters: memory.NewQueue("letters")}
+	cfg := semel.Config{Store: w.store, Handler: semel.HandlerFunc(w.run), MaxAttempts: 2}
+	o := semellambda.Options{Letters: w.letters, Exit: func(int) { w.exits++ }}
+	if tweak != nil {
+		tweak(&cfg, &o)
+	}
+	h, err := semellambda.NewSQS(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.h = h
+	return w
+}
+
+func (w *world) run(ctx context.Context, a *semel.Attempt) error {
+	what, _, _ := strings.Cut(string(a.Body), " ")
+	w.mu.Lock()
+	w.ran = append(w.ran, string(a.Body))
+	w.mu.Unlock()
+	switch what {
+	case "fail":
+		return semel.NotApplied(errBoom)
+	case "dead":
+		return semel.NotApplied(semel.Permanent(errBoom))
+	case "park":
+		return semel.Park(errBoom)
+	case "drop":
+		return semel.Drop("not ours")
+	case "slow":
+		time.Sleep(2 * time.Second)
+	case "stuck":
+		time.Sleep(time.Minute)
+	case "long":
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case "panic":
+		panic("boom")
+	}
+	return nil
+}
+
+// invoke is one invocation with a timeout; the answer is what Lambda would see.
+func (w *world) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed []string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	end := time.Now().Add(timeout)
+	got, err := w.h.Handle(ctx, events.SQSEvent{Records: rs})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.exits == 0 && time.Now().After(end) {
+		w.t.Fatalf("answered %v after the deadline", time.Since(end))
+	}
+	raw, err := json.Marshal(got)
+	if err != nil || !strings.HasPrefix(string(raw), `{"batchItemFailures":[`) {
+		w.t.Fatalf("answer %s, %v", raw, err)
+	}
+	for _, f := range got.BatchItemFailures {
+		failed = append(failed, f.ItemIdentifier)
+	}
+	return failed
+}
+
+func (w *world) record(key string) driver.Record {
+	w.t.Helper()
+	for _, consumer := range []string{"orders", "orders.fifo"} {
+		if r, ok, _ := w.store.Record(context.Background(), semel.Key{Consumer: consumer, Raw: key}); ok {
+			return r
+		}
+	}
+	return driver.Record{}
+}
+
+func (w *world) lettersNow() []driver.Letter {
+	w.t.Helper()
+	ls, err := w.letters.Letters(context.Background(), 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ls
+}
+
+// TestPartialAnswers is the table of what a batch is answered with.
+func TestPartialAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		rs      []string // id, body and group, cut at /
+		failed  string
+		ran     int
+		letters int
+	}{
+		{"all done", []string{"1/ok", "2/ok 2", "3/ok 3"}, "", 3, 0},
+		{"one fails", []string{"1/ok", "2/fail", "3/ok 3"}, "2", 3, 0},
+		{"the first fails", []string{"1/fail", "2/ok"}, "1", 2, 0},
+		{"all fail", []string{"1/fail", "2/fail 2"}, "1 2", 2, 0},
+		{"a panic fails one", []string{"1/panic", "2/ok"}, "1", 2, 0},
+		{"dead is kept as a letter", []string{"1/dead", "2/ok"}, "", 2, 1},
+		{"parked is kept as a letter", []string{"1/park", "2/ok"}, "", 2, 1},
+		{"dropped is done", []string{"1/drop"}, "", 1, 0},
+		{"no key", []string{"1/ok/-/nokey", "2/ok 2"}, "", 1, 1},
+		{"one message twice", []string{"1/ok", "1/ok"}, "", 1, 0},
+		{"one message twice, failing", []string{"1/fail", "1/fail"}, "1", 1, 0},
+		{"FIFO, all done", []string{"1/ok/a", "2/ok 2/a", "3/ok 3/a"}, "", 3, 0},
+		{"FIFO, stops at the first failure", []string{"1/ok/a", "2/fail/a", "3/ok 3/a", "4/ok 4/a"}, "2 3 4", 2, 0},
+		{"FIFO, other groups go on", []string{"1/fail/a", "2/ok/b", "3/ok 3/a", "4/ok 4/b"}, "1 3", 3, 0},
+		{"FIFO, every group has its own end", []string{"1/fail/a", "2/fail 2/b", "3/ok/a", "4/ok/b", "5/ok/c"}, "1 2 3 4", 3, 0},
+		{"FIFO, a letter is an end", []string{"1/dead/a", "2/ok/a"}, "", 2, 1},
+		{"nothing", nil, "", 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
+					cfg.Key = func(m *semel.Message) (string, error) {
+						if m.Header("nokey") != "" {
+							return "", semel.ErrNoKey
+						}
+						return m.ID, nil
+					}
+				})
+				rs := make([]events.SQSMessage, len(c.rs))
+				for i, s := range c.rs {
+					p := append(strings.Split(s, "/"), "", "")
+					rs[i] = rec(p[0], p[1], strings.Trim(p[2], "-"))
+					if p[3] != "" {
+						rs[i].MessageAttributes = map[string]events.SQSMessageAttribute{p[3]: {DataType: "String", StringValue: &p[3]}}
+					}
+				}
+				began := time.Now()
+				if got := strings.Join(w.invoke(30*time.Second, rs...), " "); got != c.failed || len(w.ran) != c.ran {
+					t.Errorf("failed %q after the runs %q", got, w.ran)
+				}
+				if n := len(w.lettersNow()); n != c.letters {
+					t.Errorf("%d letters", n)
+				}
+				if d := time.Since(began); d > time.Second {
+					t.Errorf("answered after %v with nothing to wait for", d)
+				}
+			})
+		})
+	}
+}
+
+// TestDuplicatesAndRetries: over invocations every key is run until it succeeds, and then never again.
+func TestDuplicatesAndRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		if got := w.invoke(30*time.Second, rec("1", "ok", ""), rec("2", "fail", "")); !slices.Equal(got, []string{"2"}) {
+			t.Fatalf("failed %q", got)
+		}
+		time.Sleep(3 * time.Minute) // the visibility
+		if got := w.invoke(30*time.Second, rec("1", "ok", ""), rec("2", "fail", "")); len(got) != 0 {
+			t.Fatalf("failed %q: 1 is a duplicate, 2 has used its attempts up and is a letter", got)
+		}
+		if got := w.invoke(30*time.Second, rec("2", "fail", ""), rec("1", "ok", "")); len(got) != 0 {
+			t.Fatalf("failed %q", got)
+		}
+		if fmt.Sprint(w.ran) != "[ok fail fail]" || len(w.lettersNow()) != 1 {
+			t.Errorf("runs %q, %d letters", w.ran, len(w.lettersNow()))
+		}
+	})
+}
+
+// TestBusyComesBack: a duplicate of a key in progress elsewhere is no success, and no attempt.
+func TestBusyComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		k := semel.Key{Consumer: "orders", Raw: "1"}
+		if _, err := w.store.Claim(t.Context(), driver.Claim{Key: k, Nonce: driver.Nonce{1}, Lease: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.invoke(30*time.Second, rec("1", "ok", ""), rec("2", "ok 2", "")); !slices.Equal(got, []string{"1"}) {
+			t.Fatalf("failed %q", got)
+		}
+		if w.record("1").Attempt != 1 || w.record("1").State != driver.InProgress {
+			t.Errorf("record %+v", w.record("1"))
+		}
+	})
+}
+
+// TestWithoutLettersTheQueueKeepsThem: what is dead is no success, and is not run again.
+func TestWithoutLettersTheQueueKeepsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.Letters, o.RedrivePolicy = nil, true })
+		for range 3 {
+			if got := w.invoke(30*time.Second, rec("1", "dead", "")); !slices.Equal(got, []string{"1"}) {
+				t.Fatalf("failed %q", got)
+			}
+		}
+		if len(w.ran) != 1 || w.record("1").State != driver.FailedState {
+			t.Errorf("runs %q, record %+v", w.ran, w.record("1"))
+		}
+	})
+}
+
+// broken keeps no letters.
+type broken struct{ *memory.Queue }
+
+func (broken) PutLetter(context.Context, driver.Letter) error { return errBoom }
+
+// TestLettersThatCannotBeWritten leave their message in the queue.
+func TestLettersThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.Letters = broken{memory.NewQueue("l")} })
+		if got := w.invoke(30*time.Second, rec("1", "dead", ""), rec("2", "ok", "")); !slices.Equal(got, []string{"1"}) {
+			t.Fatalf("failed %q", got)
+		}
+	})
+}
+
+// TestEventsThatCannotBeAnswered: an empty identifier would fail the whole batch without a word; so it is said.
+func TestEventsThatCannotBeAnswered(t *testing.T) {
+	w := newWorld(t, nil)
+	other := rec("2", "ok", "")
+	other.EventSourceARN = "arn:aws:sqs:us-east-1:1:else"
+	nowhere := rec("1", "ok", "")
+	nowhere.EventSourceARN = ""
+	for words, rs := range map[string][]events.SQSMessage{
+		"record 1 has no messageId": {rec("1", "ok", ""), rec("", "ok", "")},
+		"in one batch":              {rec("1", "ok", ""), other},
+		"names no queue":            {nowhere},
+	} {
+		got, err := w.h.Handle(t.Context(), events.SQSEvent{Records: rs})
+		if err == nil || !strings.Contains(err.Error(), words) || len(got.BatchItemFailures) != 0 || len(w.ran) != 0 {
+			t.Errorf("%v, %v after %q", got, err, w.ran)
+		}
+	}
+}
+
+func TestNewSQSRefuses(t *testing.T) {
+	h := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
+	store := memory.Open().Store()
+	for field, c := range map[string]struct {
+		cfg semel.Config
+		o   semellambda.Options
+	}{
+		"Queue":           {semel.Config{Store: store, Handler: h, Queue: memory.NewQueue("q")}, semellambda.Options{RedrivePolicy: true}},
+		"Limit":           {semel.Config{Store: store, Handler: h, Limit: 1}, semellambda.Options{RedrivePolicy: true}},
+		"Options.Letters": {semel.Config{Store: store, Handler: h}, semellambda.Options{}},
+		"Options":         {semel.Config{Store: store, Handler: h}, semellambda.Options{RedrivePolicy: true, Floor: -1}},
+		"Store":           {semel.Config{Handler: h}, semellambda.Options{RedrivePolicy: true}},
+		"Retention":       {semel.Config{Store: store, Handler: h, Retention: time.Hour}, semellambda.Options{RedrivePolicy: true, Retention: 96 * time.Hour}},
+	} {
+		_, err := semellambda.NewSQS(c.cfg, c.o)
+		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || !strings.HasPrefix(e.Field, field) || e.Mend == "" {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

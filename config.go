@@ -100,9 +100,14 @@ type Config struct {
 	// Breaker keeps runs away from a downstream that is not there. Its zero value opens after five errors in a row that are
 	// marked Unavailable.
 	Breaker Breaker
-	// Retention is how long a record outlives its message; it must cover the horizon of late duplicates. Defaults to
-	// 14 days.
+	// Retention is how long a record outlives its message; it must cover the horizon of late duplicates: how late the queue
+	// can deliver a copy (its Horizon) and ProducerRetries. Defaults to 14 days, and to the horizon where that is longer.
 	Retention time.Duration
+	// Retain says otherwise by how a message ended. Defaults to Retention for all.
+	Retain Retain
+	// ProducerRetries is how long producers go on sending the same thing. Defaults to 0: for no longer than the queue itself
+	// can bring it again.
+	ProducerRetries time.Duration
 	// MaxAge is how long after it was sent a message may still be begun, its delay included. One that is older becomes a
 	// letter ("too old") without a run. A key that was begun before goes on however old its message is, and so does a
 	// message that was sent again from a letter; messages of which nobody knows when they were sent have no age. Compares
@@ -111,6 +116,11 @@ type Config struct {
 	// Until is when this process is stopped or stands still for certain, whatever it does: the deadline of a Lambda
 	// invocation. No lease reaches beyond it, because nobody could renew it. Defaults to the zero time: it is not.
 	Until time.Time
+	// LongTerm is how long, after a record's retention, a few bytes of it are kept that tell late duplicates of its key:
+	// each of those becomes a letter of kind uncertain for a person to decide on; it is neither run nor dropped. 24 hours or
+	// more; not with Versions; the store must be a driver.LongTerm. Defaults to 0: a duplicate that comes after Retention
+	// runs.
+	LongTerm time.Duration
 	// ResultMax is the largest result that is stored, in bytes; of a larger one only its size and digest are kept.
 	// Defaults to 64 KiB.
 	ResultMax int

@@ -109,12 +109,16 @@ func (c *Consumer) assumptions() []string {
 		a = append(a, "clocks only decide how often a run is taken over")
 	}
 	if c.cfg.Former != nil {
-		a = append(a, "keys of two recipes are claimed until Former is removed")
+		a = append(a, "keys of two recipes are claimed until Former (--former-key, --former-consumer) is removed")
 	}
 	if c.cfg.AllowUnkeyed {
 		a = append(a, "messages without a key run unprotected")
 	}
-	return append(a, fmt.Sprintf("duplicates come within %s", driver.DurationText(c.cfg.Retention)))
+	a = append(a, c.retentionPromise())
+	if c.cfg.LongTerm > 0 {
+		a = append(a, fmt.Sprintf("those that come within %s after that are set aside for a person", driver.DurationText(c.cfg.LongTerm)))
+	}
+	return a
 }
 
 // weaknesses are what an adapter says of its own server. One that is not durable and does not say why keeps nothing.

@@ -51,6 +51,9 @@ func (c *Config) resolve() error {
 			return err
 		}
 	}
+	if err := c.resolveLongTerm(); err != nil {
+		return err
+	}
 	if c.Key == nil {
 		c.Key = KeyByID
 	}
@@ -64,7 +67,7 @@ func (c *Config) resolve() error {
 	fill(&c.MaxRuntime, DefaultMaxRuntime)
 	fill(&c.Grace, DefaultGrace)
 	fill(&c.MaxAttempts, DefaultMaxAttempts)
-	fill(&c.Retention, DefaultRetention)
+	c.resolveRetention(q)
 	fill(&c.ResultMax, DefaultResultMax)
 	fill(&c.Backoff.Min, DefaultBackoffMin)
 	fill(&c.Backoff.Max, max(DefaultBackoffMax, c.Backoff.Min))
@@ -112,7 +115,7 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"Grace", c.Grace < 0, "use a positive duration"},
 		{"MaxAttempts", c.MaxAttempts < 1, "use 1 or more"},
 		{"MaxAge", c.MaxAge < 0, "use 0 for any age"},
-		{"Retention", c.Retention < 0, "use a positive duration"},
+		{"ProducerRetries", c.ProducerRetries < 0, "use 0 for none"},
 		{"ResultMax", c.ResultMax < 0, "use a positive number of bytes"},
 		{"Limit", c.Limit < 0, "use 0 for none"},
 		{"Backoff", c.Backoff.Min < 0 || c.Backoff.Max < c.Backoff.Min, "use 0 < Min ≤ Max"},
@@ -145,12 +148,7 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		return &ConfigError{"MaxRuntime", fmt.Sprintf("is longer than queue %s can keep a delivery (%s)", q.Name, q.MaxVisible),
 			"lower MaxRuntime"}
 	}
-	if q.Retention > 0 && c.Retention < q.Retention {
-		// Law 10: a record has to outlive every copy of its message.
-		return &ConfigError{"Retention", fmt.Sprintf("is shorter than queue %s keeps messages (%s)", q.Name, q.Retention),
-			"raise Retention"}
-	}
-	return nil
+	return c.checkRetention(q)
 }
 
 // lease is how long a claim lasts without a heartbeat: a little less than the visibility, so that the broker never
@@ -194,7 +192,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
 		Timeout: c.timeout(), MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
 		MaxAttempts: c.cfg.MaxAttempts, BackoffMin: c.cfg.Backoff.Min, BackoffMax: c.cfg.Backoff.Max,
-		Keep: c.cfg.Retention, ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit, Breaker: c.cfg.Breaker.machine(),
+		Keep: c.cfg.Retention, Keeps: c.cfg.Retain.machine(), ResultMax: c.cfg.ResultMax, Limit: c.cfg.Limit, Breaker: c.cfg.Breaker.machine(),
 		Every: c.cfg.Rate.every(), Burst: c.cfg.Rate.burst(),
 		PoolEvery: c.cfg.PerGroup.Rate.every(), PoolBurst: c.cfg.PerGroup.Rate.burst(),
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,

@@ -175,7 +175,7 @@ func (m *Machine) keylessLetter(it *Item, reason string) *driver.Letter {
 // ---- finished ------------------------------------------------------------------------------------------------------
 
 func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note) {
-	f.Hold, f.Keep = it.hold, m.cfg.Keep
+	f.Hold, f.Keep = it.hold, m.cfg.keep(f.Final, n.Decision == DroppedOnPurpose)
 	s.Receipt = it.Receipt
 	it.work, it.settlement, it.note = driver.Work{Finish: f}, s, n
 	if m.cfg.Mode == Joined || (m.cfg.Mode == Open && m.cfg.JoinedAck) {

@@ -42,6 +42,7 @@ type Config struct {
 	MaxAttempts            int
 	BackoffMin, BackoffMax time.Duration
 	Keep                   time.Duration
+	Keeps                  Keeps
 	ResultMax              int
 	Limit                  int
 	// Every is the time between two starts of runs, Burst how many may come at once; 0 = no such limit. Pool* say the same,
@@ -313,7 +314,7 @@ type Machine struct {
 	blocked []*pool       // somebody waits in them
 	poolAt  time.Duration // one of them may go on
 	waiting int           // items that wait for their pool
-	// following counts twins, which wait for another of their key.
+	// following counts twins of those that run.
 	following int
 	starts    bucket
 	brk       breaker

@@ -256,7 +256,7 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 // succeededInTx prepares what is committed of a successful run.
 func (m *Machine) succeededInTx(it *Item, r *Result) {
 	f := m.completion(r)
-	f.Hold, f.Keep = it.hold, m.cfg.Keep
+	f.Hold, f.Keep = it.hold, m.cfg.keep(f.Final, r.Class == Dropped)
 	n := Note{Decision: Executed, Reason: f.Reason}
 	if r.Class == Dropped {
 		n = Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)}

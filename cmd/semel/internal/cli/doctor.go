@@ -294,6 +294,11 @@ func (x *exam) key() {
 	default:
 		x.note(levelOK, "key", "", "%s", x.w.Key)
 	}
+	if x.w.HasFormer() {
+		x.note(levelOK, "former key", "", "keys of before are claimed too: take --former-key and --former-consumer away %s after the last "+
+			"worker without them has stopped, when no key waits for its next attempt or for a person (semel records ls --state RELEASED)",
+			x.w.Retention)
+	}
 	if x.w.OnMissingKey == "id" && x.w.Key != "id" {
 		x.note(levelWarning, "key", "--on-missing-key fail",
 			"messages without a key get that of --key id: a producer that sends twice makes two keys of them, and an id that another message has as its key meets it")

@@ -177,8 +177,12 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	if err != nil {
 		return semel.Config{}, config.Explain(err)
 	}
+	former, err := w.Former(q.Features().Name)
+	if err != nil {
+		return semel.Config{}, err
+	}
 	cfg := semel.Config{
-		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Fingerprint: fp, Versions: versions,
+		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Former: former, Fingerprint: fp, Versions: versions,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(),
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),

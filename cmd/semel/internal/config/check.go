@@ -24,6 +24,9 @@ func (w *Work) Check() error {
 	if _, err := semel.ParseKey(w.Key); err != nil {
 		return Explain(err)
 	}
+	if err := w.checkFormer(); err != nil {
+		return err
+	}
 	if _, err := w.FingerprintFunc(); err != nil {
 		return Explain(err)
 	}
@@ -265,6 +268,8 @@ func flagOf(field string) string {
 		return "on-missing-key"
 	case "Versions":
 		return "strategy"
+	case "Former":
+		return "former-key"
 	}
 	var b strings.Builder
 	for i, r := range field {

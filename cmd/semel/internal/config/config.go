@@ -32,7 +32,11 @@ type Work struct {
 	ProbeHTTP string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 	Effects   string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 
-	Key          string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
+	Key string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
+	// FormerKey and FormerConsumer are --key and --consumer of before, while they change.
+	FormerKey      string `conf:"former-key" yaml:"former-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
+	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
+
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
 	Strategy     string `conf:"strategy" yaml:"strategy" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`

@@ -19,6 +19,7 @@ type DoOption func(*doConfig)
 
 type doConfig struct {
 	lease       time.Duration
+	until       time.Time
 	retention   time.Duration
 	fingerprint Fingerprint
 	version     Version
@@ -31,6 +32,10 @@ type doConfig struct {
 // WithLease sets how long the claim lasts without a heartbeat; it is extended every third of it while the function
 // runs. Defaults to 27 s.
 func WithLease(d time.Duration) DoOption { return func(c *doConfig) { c.lease = d } }
+
+// WithUntil says when this process is stopped or stands still for certain (the deadline of a Lambda invocation): no lease
+// reaches beyond it, because nobody could renew it. Defaults to none.
+func WithUntil(t time.Time) DoOption { return func(c *doConfig) { c.until = t } }
 
 // WithRetention sets how long the record is kept. Defaults to 14 days.
 func WithRetention(d time.Duration) DoOption { return func(c *doConfig) { c.retention = d } }
@@ -137,11 +142,12 @@ type once struct {
 
 // claim asks until there is an answer: an unanswered claim may be ours, and is repeated with the same nonce (law 5).
 func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
-	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Lease: o.lease, Takeover: o.takeover, Version: o.version}
+	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Takeover: o.takeover, Version: o.version}
 	_, _ = rand.Read(c.Nonce[:])
 	answered := time.Now()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		sent := time.Now()
+		c.Lease = o.leaseFrom(sent)
 		gs, err := o.send(ctx, c, answered)
 		if err == nil && len(gs) == 1 {
 			if err = gs[0].Err; err == nil {
@@ -181,14 +187,14 @@ func perform[T any](
 	ctx context.Context, o *once, g driver.Grant, sent time.Time, fn func(context.Context, *Attempt) (T, error),
 ) (T, Decision, error) {
 	var value T
-	a := &Attempt{Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Deadline: sent.Add(o.lease), Unknown: g.Unknown,
+	a := &Attempt{Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Deadline: sent.Add(o.leaseFrom(sent)), Unknown: g.Unknown,
 		hold: g.Hold, store: o.store, failed: g.Failures}
 	if g.Unknown && g.Takeover == Once {
 		err := o.end(ctx, sent, driver.Finish{Hold: g.Hold, Final: driver.Park, Keep: o.retention, Reason: "the policy is once"})
 		return value, ParkedUncertain, errors.Join(fmt.Errorf("key %q: %w", a.Key.Raw, ErrUncertain), err)
 	}
 	a.lease = &leaseClock{began: sent}
-	a.lease.set(o.believed())
+	a.lease.set(o.believed(sent))
 	runCtx, stop := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
 	beat := o.heartbeat(runCtx, stop, g.Hold, sent, a.lease)
 	defer stop(nil) // fn may end this goroutine: the claim must not be extended for ever
@@ -294,8 +300,16 @@ func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 	return f, Retried
 }
 
+// leaseFrom is how long a lease lasts that is asked for at sent.
+func (o *once) leaseFrom(sent time.Time) time.Duration {
+	if o.until.IsZero() {
+		return o.lease
+	}
+	return max(min(o.lease, o.until.Sub(sent)), time.Millisecond)
+}
+
 // believed is for how long a lease is believed to stand, from before the request that made it.
-func (o *once) believed() time.Duration { return o.lease * 9 / 10 }
+func (o *once) believed(sent time.Time) time.Duration { return o.leaseFrom(sent) * 9 / 10 }
 
 // heartbeat extends the lease every third of it, and cancels the run when it is lost or has passed by our own clock.
 // The returned function stops it and tells when the lease was renewed last.
@@ -307,17 +321,17 @@ func (o *once) heartbeat(
 	go func() {
 		defer wg.Done()
 		for {
-			left := time.Until(sent.Add(o.believed()))
+			left := time.Until(sent.Add(o.believed(sent)))
 			if !idle.For(ctx, min(o.lease/3, max(left, 0))) {
 				return
 			}
-			if left = time.Until(sent.Add(o.believed())); left <= 0 {
+			if left = time.Until(sent.Add(o.believed(sent))); left <= 0 {
 				stop(ErrFenced)
 				return
 			}
 			began := time.Now()
 			bounded, cancel := context.WithTimeout(ctx, min(o.lease/3, left)) // no longer: the run has to be stopped in time
-			out, err := o.store.Extend(bounded, o.lease, h)
+			out, err := o.store.Extend(bounded, o.leaseFrom(began), h)
 			cancel()
 			switch {
 			case err != nil || len(out) != 1 || out[0] == driver.Unknown:
@@ -326,7 +340,7 @@ func (o *once) heartbeat(
 				return
 			default:
 				sent = began
-				lease.set(sent.Sub(lease.began) + o.believed())
+				lease.set(sent.Sub(lease.began) + o.believed(sent))
 			}
 		}
 	}()

@@ -119,8 +119,8 @@ type Grant struct {
 	Uncertainty int
 	// Takeover is the policy that rules this record.
 	Takeover Takeover
-	// Wait is set with Busy: until when. Gap: what it waits for is not a run but the version before it (Claim.After); the
-	// store cannot know how long that takes.
+	// Wait is set with Busy: until when. Gap: what it waits for is not a run but the version before it (Claim.After). The
+	// store cannot know how long that takes: Wait is for how long nothing has happened to the key.
 	Wait time.Duration
 	Gap  bool
 	// Noted is set with Busy: the record remembers the claimed version as the newest that waits (Claim.KeepLast).

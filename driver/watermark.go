@@ -95,7 +95,7 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 		return r.late(c, "a newer version may have been applied, and nobody knows")
 	case c.waitsForGap(w.Applied):
 		g := r.grant(Busy, c.DeliveryID)
-		g.Gap = true
+		g.Gap, g.Wait = true, max(now.Sub(r.UpdatedAt), 0)
 		return r, g, false
 	}
 	r.replace(c)

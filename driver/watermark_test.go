@@ -98,7 +98,7 @@ func TestDecideVersionClaim(t *testing.T) {
 		{"a version where none are", inState(Completed), of(2), live, Mismatch, nil},
 		{"another kind of version", at(Completed, 2, 2), claim(other, func(c *Claim) { c.Version = TextVersion("3") }), live, Mismatch, nil},
 		{"gap at the beginning", inState(Absent), of(3, after(2)), live, Busy, func(r Record, g Grant) bool { return g.Gap && r.State == Absent }},
-		{"gap", at(Completed, 1, 1), of(3, after(2)), live, Busy, func(_ Record, g Grant) bool { return g.Gap && g.Wait == 0 }},
+		{"gap", at(Completed, 1, 1), of(3, after(2)), live, Busy, func(_ Record, g Grant) bool { return g.Gap && g.Wait == live.Sub(at(Completed, 1, 1).UpdatedAt) }},
 		{"gap while the predecessor runs", at(InProgress, 2, 1), of(3, after(2)), live, Busy, func(_ Record, g Grant) bool { return !g.Gap && g.Wait > 0 }},
 		{"no gap", at(Completed, 2, 2), of(3, after(2)), live, Acquired, func(r Record, _ Grant) bool { return !r.Watermark.Gap }},
 		{"gap passed over", at(Completed, 1, 1), of(3, after(2), skip), live, Acquired, func(r Record, _ Grant) bool { return r.Watermark.Gap }},

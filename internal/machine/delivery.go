@@ -355,6 +355,7 @@ func (m *Machine) start(it *Item) {
 	}
 	it.refs++
 	m.act(Action{Kind: ActRun, Item: it, Job: j})
+	m.runs(it, true)
 	m.noteNewest(it)
 }
 
@@ -362,6 +363,7 @@ func (m *Machine) onRan(ev *Event) {
 	it, r := ev.Item, &ev.Result
 	it.refs--
 	m.running--
+	m.runs(it, false)
 	switch {
 	case it.phase == phTx && m.cfg.Batched:
 		m.ranBatch(ev)

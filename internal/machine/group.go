@@ -84,25 +84,37 @@ func (m *Machine) stopGroup(it *Item) {
 
 const maxTwins = 16
 
-// follow lets an item wait for its twin that is in hand. Too many of them are given back, so that one key cannot fill
-// the hand.
+// follow lets an item wait for its twin that is in hand. While that one runs, too many of them are given back, so that one
+// key cannot fill the hand.
 func (m *Machine) follow(it, first *Item) {
-	if (len(first.twins) >= maxTwins || m.following >= m.cfg.InHand) && it.group == nil {
+	if it.group == nil && (first.runs && m.following >= m.cfg.InHand || len(first.twins) >= maxTwins && (first.runs || first.phase == phTx)) {
 		back := m.oldestOf(it, first)
 		m.leaveTwin(back)
-		m.tooManyTwins(back, first)
+		m.tooManyTwins(back)
 		if back == it {
 			return
 		}
 	}
 	it.phase, it.waitsFor = phHeld, first
 	first.twins = append(first.twins, it)
-	m.following++
+	m.following += b2i(first.runs)
 	m.noteNewest(first)
 }
 
+// runs marks whether an item's handler runs. Its twins, which wait for that, keep nobody else out of the hand meanwhile.
+func (m *Machine) runs(it *Item, yes bool) {
+	if it.runs == yes {
+		return
+	}
+	if it.runs = yes; yes {
+		m.following += len(it.twins)
+	} else {
+		m.following -= len(it.twins)
+	}
+}
+
 // tooManyTwins gives a twin back: for longer and longer where the broker counts hand-offs, as busyElsewhere does.
-func (m *Machine) tooManyTwins(it, first *Item) {
+func (m *Machine) tooManyTwins(it *Item) {
 	m.counts.Busy++
 	wait := m.cfg.Lease / 2
 	if m.cfg.Redrives {
@@ -111,7 +123,7 @@ func (m *Machine) tooManyTwins(it, first *Item) {
 		}
 		wait = min(wait, max(m.cfg.MaxRuntime, m.cfg.Lease/2))
 	}
-	wait += jitter(first.nonce, m.cfg.Lease/2)
+	wait += jitter(m.cfg.Nonce(), m.cfg.Lease/2) // they must not all come back at once
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
 		Note{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
 }
@@ -136,10 +148,7 @@ func (m *Machine) releaseTwins(it *Item) {
 	done := it.note.Decision == Executed || it.note.Decision == DroppedOnPurpose || it.note.Decision == Replayed
 	twins := it.twins
 	it.twins = it.twins[:0]
-	m.following -= len(twins)
-	if m.cfg.KeepLast {
-		newestFirst(twins)
-	}
+	m.sortTwins(twins)
 	for _, t := range twins {
 		t.waitsFor = nil
 		// Of two keys that one meets, the other's record may still be open.
@@ -157,7 +166,7 @@ func (m *Machine) releaseTwins(it *Item) {
 func (m *Machine) leaveTwin(it *Item) {
 	if first := it.waitsFor; first != nil {
 		it.waitsFor = nil
-		m.following--
+		m.following -= b2i(first.runs)
 		for i, t := range first.twins {
 			if t == it {
 				first.twins = append(first.twins[:i], first.twins[i+1:]...)

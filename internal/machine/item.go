@@ -53,6 +53,7 @@ type Item struct {
 	lost              bool // somebody else owns the record
 
 	noting   noting
+	runs     bool // see Machine.runs
 	leader   bool
 	waitsFor *Item // the twin that runs
 	twins    []*Item

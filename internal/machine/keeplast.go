@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/semel-dev/semel/driver"
@@ -124,17 +125,15 @@ func (m *Machine) onNoted(it *Item, g *driver.Grant) {
 	m.noteNewest(first)
 }
 
-// newestFirst lets the newest of those go first who waited.
-func newestFirst(twins []*Item) {
-	slices.SortStableFunc(twins, func(a, b *Item) int {
-		switch {
-		case a.Version > b.Version:
-			return -1
-		case a.Version < b.Version:
-			return 1
-		}
-		return 0
-	})
+// sortTwins puts those who waited into the order in which they go on: the newest version first where it supersedes the
+// others, the oldest first where versions wait for the one before them.
+func (m *Machine) sortTwins(twins []*Item) {
+	switch {
+	case m.cfg.KeepLast:
+		slices.SortStableFunc(twins, func(a, b *Item) int { return cmp.Compare(b.Version, a.Version) })
+	case m.cfg.Park > 0:
+		slices.SortStableFunc(twins, func(a, b *Item) int { return cmp.Compare(a.Version, b.Version) })
+	}
 }
 
 // oldestOf is which of too many twins is given back.

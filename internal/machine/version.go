@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -69,14 +70,48 @@ func (m *Machine) cannotWait(it *Item) bool {
 }
 
 // waitForGap gives a version back whose predecessor is missing: for longer and longer, and not beyond the time that it
-// waits at most.
+// waits at most. Newer ones that wait for it here are given back with it: they wait for the same.
 func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
+	newer := slices.DeleteFunc(slices.Clone(it.twins), func(t *Item) bool {
+		return t.Version <= it.Version || t.After <= it.After || m.cannotWait(t)
+	})
+	for _, t := range newer {
+		m.leaveTwin(t)
+		m.deferForGap(t, g)
+	}
+	m.deferForGap(it, g)
+}
+
+// gapWait is how long a version of an age waits whose key nothing has happened to for idle. It comes back at ages that
+// double, so that versions come back in the order in which they were sent; sooner, where its key goes on. Where the broker
+// counts hand-offs they are six at most.
+func (m *Machine) gapWait(age, idle time.Duration) time.Duration {
+	least := gapWaitMin
+	if m.cfg.Redrives {
+		least = max(least, m.cfg.Park/16)
+	}
+	next := least
+	for next <= age {
+		next *= 2
+	}
+	wait := next - age
+	if !m.cfg.Redrives {
+		wait = min(wait, m.cfg.Lease)
+		if idle > 0 {
+			wait = min(wait, max(idle, gapWaitMin))
+		}
+	}
+	return min(wait, m.cfg.Park-age)
+}
+
+func (m *Machine) deferForGap(it *Item, g *driver.Grant) {
 	m.counts.Busy++
 	wait := m.cfg.Park >> max(gapTries-max(it.Count-1, 0), 0)
 	if age := m.age(it); it.Age != UnknownAge && age >= 0 {
-		wait = min(max(gapWaitMin, age/2), m.cfg.Park-age)
+		wait = m.gapWait(age, g.Wait)
+	} else {
+		wait += jitter(m.cfg.Nonce(), gapWaitMin/2)
 	}
-	wait = max(wait, 0) + jitter(it.nonce, gapWaitMin/2)
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait}, Note{
 		Decision: BusyDeferred, Duplicate: cause(g), After: wait, Reason: "waits for the version before it",
 	})

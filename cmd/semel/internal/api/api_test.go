@@ -153,11 +153,13 @@ func TestGuard(t *testing.T) {
 		t.Fatalf("%d %v", st, v)
 	}
 	// Law 5: the same nonce is the same claim.
-	if _, v := c.post("/v1/claim", `{"key":"k","nonce":"`+nonce+`","fingerprint":"a"}`); v["verdict"] != "acquired" || v["hold"] != hold {
-		t.Errorf("%v", v)
+	for _, same := range []string{nonce, "00112233-4455-6677-8899-aabbccddeeff"} {
+		if _, v := c.post("/v1/claim", `{"key":"k","nonce":"`+same+`","fingerprint":"a"}`); v["verdict"] != "acquired" || v["hold"] != hold {
+			t.Errorf("%v", v)
+		}
 	}
 	if st, v := c.post("/v1/claim", `{"key":"k","fingerprint":"a"}`); st != 200 || v["verdict"] != "busy" || v["isDuplicate"] != true ||
-		v["retry_after_ms"].(float64) < 1000 || v["hold"] != nil {
+		v["retry_after_ms"].(float64) < 1000 || v["retry_after_seconds"].(float64) < 29 || v["hold"] != nil {
 		t.Errorf("%d %v", st, v)
 	}
 	if _, v := c.post("/v1/claim", `{"key":"k","fingerprint":"b"}`); v["verdict"] != "mismatch" {
@@ -221,6 +223,7 @@ func TestGuardRefuses(t *testing.T) {
 		{"/v1/claim", `{"key":"a","lease_ms":5}`, "bad_request"},
 		{"/v1/claim", `{"key":"a","lease_ms":999999999}`, "bad_request"},
 		{"/v1/claim", `{"key":"a","nonce":"00"}`, "bad_request"},
+		{"/v1/claim", `{"key":"a","nonce":"0011-2233445566778899aabbccddee-ff00"}`, "bad_request"},
 		{"/v1/claim", `{"key":"a","nonce":"00000000000000000000000000000000"}`, "bad_request"},
 		{"/v1/claim", `{"key":"a","takeover":"probe"}`, "bad_request"},
 		{"/v1/extend", `{"hold":"x"}`, "bad_request"},

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -31,7 +32,7 @@ type claimRequest struct {
 	Consumer string `json:"consumer"`
 	Tenant   string `json:"tenant"`
 	LeaseMS  *int64 `json:"lease_ms"`
-	// Nonce makes a repeated request the same claim: 32 hex digits, fresh per attempt.
+	// Nonce makes a repeated request the same claim: 32 hex digits or a UUID, fresh per attempt.
 	Nonce string `json:"nonce"`
 	// Fingerprint is any text that says what the key means: another text under the same key is a mismatch.
 	Fingerprint string `json:"fingerprint"`
@@ -41,19 +42,21 @@ type claimRequest struct {
 
 // claimReply is the answer: Hold is to be handed back as it is.
 type claimReply struct {
-	Verdict      string  `json:"verdict"`
-	IsDuplicate  bool    `json:"isDuplicate"`
-	Hold         string  `json:"hold,omitempty"`
-	Token        uint64  `json:"token"`
-	Nonce        string  `json:"nonce,omitempty"`
-	Attempt      int     `json:"attempt"`
-	Unknown      bool    `json:"unknown"`
-	EffectKey    string  `json:"effect_key,omitempty"`
-	LeaseMS      int64   `json:"lease_ms,omitempty"`
-	RetryAfterMS int64   `json:"retry_after_ms,omitempty"`
-	Result       *string `json:"result,omitempty"`
-	ResultBase64 string  `json:"result_base64,omitempty"`
-	Reason       string  `json:"reason,omitempty"`
+	Verdict      string `json:"verdict"`
+	IsDuplicate  bool   `json:"isDuplicate"`
+	Hold         string `json:"hold,omitempty"`
+	Token        uint64 `json:"token"`
+	Nonce        string `json:"nonce,omitempty"`
+	Attempt      int    `json:"attempt"`
+	Unknown      bool   `json:"unknown"`
+	EffectKey    string `json:"effect_key,omitempty"`
+	LeaseMS      int64  `json:"lease_ms,omitempty"`
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+	// RetryAfterSeconds is the same rounded up, for callers that wait in whole seconds (the Wait state of Step Functions).
+	RetryAfterSeconds int64   `json:"retry_after_seconds,omitempty"`
+	Result            *string `json:"result,omitempty"`
+	ResultBase64      string  `json:"result_base64,omitempty"`
+	Reason            string  `json:"reason,omitempty"`
 }
 
 func (c *claimRequest) claim(consumer string) (driver.Claim, error) {
@@ -84,12 +87,20 @@ func (c *claimRequest) claim(consumer string) (driver.Claim, error) {
 		_, _ = rand.Read(out.Nonce[:]) // never fails: crypto/rand
 		return out, nil
 	}
-	b, err := hex.DecodeString(c.Nonce)
+	b, err := hex.DecodeString(withoutDashes(c.Nonce))
 	if err != nil || len(b) != len(out.Nonce) || driver.Nonce(b) == (driver.Nonce{}) {
-		return out, errors.New("nonce: want 32 hex digits that are not all 0")
+		return out, errors.New("nonce: want 32 hex digits that are not all 0, or a UUID")
 	}
 	out.Nonce = driver.Nonce(b)
 	return out, nil
+}
+
+// withoutDashes makes hex digits of a UUID in its usual form; any other text stays as it is.
+func withoutDashes(s string) string {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return s
+	}
+	return strings.ReplaceAll(s, "-", "")
 }
 
 // textFingerprint is the fingerprint of a text that the caller made, under a recipe of its own.
@@ -140,6 +151,8 @@ func claimAnswer(c driver.Claim, g driver.Grant) claimReply {
 		} else {
 			out.ResultBase64 = base64.StdEncoding.EncodeToString(g.Result)
 		}
+	case driver.Busy:
+		out.RetryAfterSeconds = max(1, int64((g.Wait+time.Second-1)/time.Second))
 	default:
 	}
 	return out

@@ -28,6 +28,8 @@ type Queue struct {
 	visible time.Duration
 	wait    int32 // 0 = not asked for
 	box     driver.LetterBox
+	// movedKept is for how long the queue of the redrive policy keeps messages; 0 = there is none.
+	movedKept time.Duration
 
 	mu      sync.Mutex
 	attempt attempt
@@ -54,6 +56,7 @@ func Open(ctx context.Context, client Client, queue string, o Options) (*Queue, 
 	if err := q.openLetters(ctx); err != nil {
 		return nil, err
 	}
+	q.readMoved(ctx)
 	return q, nil
 }
 
@@ -193,7 +196,7 @@ func (q *Queue) openLetters(ctx context.Context) error {
 // Features describes the queue as it was when it was opened.
 func (q *Queue) Features() driver.QueueFeatures {
 	f := driver.QueueFeatures{
-		Name: q.name, Kind: "sqs", MaxBatch: maxBatch, MaxVisible: maxVisible, Retention: q.is.retention, Durable: true,
+		Name: q.name, Kind: "sqs", MaxBatch: maxBatch, MaxVisible: maxVisible, Retention: q.is.retention, Horizon: q.horizon(), Durable: true,
 		Extends: true, Delays: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.letterARN != "",
 		Runs: q.is.fifo,
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/longterm"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -27,8 +28,9 @@ type Consumer struct {
 	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
-	meter      driver.Meter  // nil unless the store is paid by use
-	cached     driver.Cached // nil unless the store has a front
+	meter      driver.Meter   // nil unless the store is paid by use
+	cached     driver.Cached  // nil unless the store has a front
+	tier       *longterm.Tier // nil without Config.LongTerm
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -182,6 +184,7 @@ type runner struct {
 	first    driver.Units      // of the store's meter when this run began
 	metered  driver.Units      // when it was read last
 	hits     int64             // of the store's front when this run began
+	looked   longterm.Stats    // of the long-term tier when this run began
 	sweeps   sweepTally        // guarded by mu
 	seed     [64 * 16]byte
 	seeded   int
@@ -200,6 +203,9 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	}
 	if c.cached != nil {
 		r.hits = c.cached.CacheStats().Hits
+	}
+	if c.tier != nil {
+		r.looked = c.tier.Stats()
 	}
 	return r
 }
@@ -249,6 +255,9 @@ func (r *runner) loop(ctx context.Context) error {
 	)
 	defer timer.Stop()
 	r.wg.Go(func() { r.sweep(r.receiving) })
+	if r.tier != nil {
+		r.wg.Go(func() { r.tier.Run(r.receiving) })
+	}
 	for {
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {
@@ -308,6 +317,7 @@ func (r *runner) publish() {
 		st := r.cached.CacheStats()
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
 	}
+	r.tellLongTerm(&s)
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()

@@ -183,4 +183,10 @@ type Summary struct {
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`
+	// LongTermLookups counts granted keys that were looked up in the long-term tier (Config.LongTerm), LongTermHits those that
+	// are remembered: late duplicates that became letters. LongTermFalsePositives counts lookups that the filter could not
+	// save and that found nothing.
+	LongTermLookups        int64 `json:"long_term_lookups,omitempty"`
+	LongTermHits           int64 `json:"long_term_hits,omitempty"`
+	LongTermFalsePositives int64 `json:"long_term_false_positives,omitempty"`
 }

@@ -82,6 +82,8 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 		return r.passed(c)
 	case c.KeepLast && v < w.Newest:
 		return r.superseded(c)
+	case v > w.Running && v != w.Dropped && c.waitsForGap(w.Applied):
+		return r.waitForGap(c, now) // whatever runs, the version before it is to be applied first
 	}
 	if after, g, changed, decided := r.blocked(c, now); decided {
 		return after.noted(c, g, changed)
@@ -94,13 +96,17 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	case v < w.Doubt || v < w.Running && (r.State == FailedState || r.State == Uncertain) && r.Unknown:
 		return r.late(c, "a newer version may have been applied, and nobody knows")
 	case c.waitsForGap(w.Applied):
-		g := r.grant(Busy, c.DeliveryID)
-		g.Gap, g.Wait = true, max(now.Sub(r.UpdatedAt), 0)
-		return r, g, false
+		return r.waitForGap(c, now)
 	}
 	r.replace(c)
 	r.acquire(c, now, drawn)
 	return r, r.grant(Acquired, ""), true
+}
+
+func (r Record) waitForGap(c Claim, now time.Time) (Record, Grant, bool) {
+	g := r.grant(Busy, c.DeliveryID)
+	g.Gap, g.Wait = true, max(now.Sub(r.UpdatedAt), 0)
+	return r, g, false
 }
 
 func (r Record) superseded(c Claim) (Record, Grant, bool) {

@@ -98,7 +98,7 @@ func (m *Machine) gapWait(age, idle time.Duration) time.Duration {
 	if !m.cfg.Redrives {
 		wait = min(wait, m.cfg.Lease)
 		if idle > 0 {
-			wait = min(wait, max(idle, gapWaitMin))
+			wait = min(wait, max(idle/4, gapWaitMin))
 		}
 	}
 	return min(wait, m.cfg.Park-age)

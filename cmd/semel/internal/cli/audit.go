@@ -29,6 +29,8 @@ type auditFlags struct {
 	trail bool
 	key   string
 	limit int
+
+	count countFlags
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -80,6 +82,7 @@ With --trail it prints instead what operators did to the records: who, when, to 
 	p.BoolVar(&f.trail, "trail", false, "print what operators did to the records")
 	p.StringVar(&f.key, "key", "", "with --trail: of this key only")
 	p.IntVar(&f.limit, "limit", 0, "with --trail: the latest so many (0: all)")
+	f.count.bind(c)
 	return c
 }
 
@@ -98,8 +101,13 @@ func (f *auditFlags) check(cmd *cobra.Command) error {
 		return output.Usage("--examples and --limit must not be negative")
 	case !f.trail && (f.key != "" || f.limit != 0):
 		return output.Usage("--key and --limit go with --trail")
+	case f.trail && (f.count.textfile != "" || f.count.emf != ""):
+		return output.Usage("--metrics and --emf go with --effects")
 	case slices.Contains(f.steps, "") && len(f.steps) > 1:
 		return output.Usage("--step wants names: beside named steps there is none without")
+	}
+	if err := f.count.check(); err != nil {
+		return err
 	}
 	if since, until := f.since.at, f.until.at; !since.IsZero() && !until.IsZero() && until.Before(since) {
 		return output.Usage("--until %s is before --since %s", rfc3339(until), rfc3339(since))
@@ -152,6 +160,13 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 		return err
 	}
 	if err := au.End(); err != nil {
+		return err
+	}
+	queue, _ := l.named()
+	if queue == "" {
+		queue = f.consumer
+	}
+	if err := f.count.leave(&au.Report, f.consumer, queue); err != nil {
 		return err
 	}
 	return a.printAudit(r)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -17,20 +16,22 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/contrib/prom"
 )
 
 type serveOptions struct {
 	queue, store, consumer, listen string
 	maxBody                        config.Size
-	retention, grace               config.Duration
+	grace                          config.Duration
+	retention                      config.Retention
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	o := serveOptions{maxBody: 1 << 20, retention: config.Duration(semel.DefaultRetention), grace: config.Duration(10 * time.Second)}
+	o := serveOptions{maxBody: 1 << 20, grace: config.Duration(10 * time.Second)}
 	c := &cobra.Command{
 		Use: "serve --queue URL [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs that only want that", Args: noArgs,
 		Long: `serve offers POST /enqueue (a JSON body, Idempotency-Key honoured), the guard (/v1/claim, /v1/extend, /v1/complete,
-/v1/release), /livez and /readyz. It has no password: it listens on the loopback address unless told otherwise.
+/v1/release), /metrics (Prometheus), /v1/scale, /livez and /readyz. It has no password: it listens on the loopback address unless told otherwise.
 SIGINT or SIGTERM lets requests under way end, and exits 0.`,
 		Example: `  semel serve --queue 'sqlite:shop.db?queue=orders' --listen 127.0.0.1:8080
   curl -H 'Idempotency-Key: order-7' -d '{"order_id":7}' http://127.0.0.1:8080/enqueue
@@ -85,17 +86,19 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	if !loopback(host) {
 		a.log.Warn("whoever can reach this address may send messages and claim keys: there is no password", "listen", o.listen)
 	}
+	reg := processMetrics()
+	if _, err := prom.New(reg, prom.Options{Queue: queue, Store: store, Consumer: o.consumer}); err != nil {
+		return err
+	}
 	s := &api.Server{
-		Queue: queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: time.Duration(o.retention), Log: a.log,
+		Metrics: metricsHandler(reg, a.log),
+		Queue: queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of, Log: a.log,
 	}
 	return a.serveOn(ctx, l, s, time.Duration(o.grace))
 }
 
 func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace time.Duration) error {
-	srv := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
-	}
+	srv := newServer(s.Handler(), a.log)
 	address := "http://" + l.Addr().String()
 	if err := a.p.Object(map[string]string{"listening": address, "queue": s.Queue.Features().Name}, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "listening on %s\n", address)

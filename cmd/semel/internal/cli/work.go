@@ -128,6 +128,11 @@ func (s *shift) run(ctx context.Context) (err error) {
 	if journal != nil {
 		defer closing(&err, journal)
 	}
+	shown, err := s.openWindow(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, shown)
 	guard, err := s.handler(&cfg)
 	if err != nil {
 		return err
@@ -147,7 +152,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 	s.p.Notef("guarantee: %s", c.Guarantee())
 	s.warnOfBrokerID()
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
-	ended := s.background(background, c, journal)
+	ended := s.background(background, c, journal, shown)
 	quiet := context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 			s.log.Info("draining: what runs may end, a second signal ends it at once", "grace", s.w.Grace.String())
@@ -187,10 +192,11 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
-		Backoff:   semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
-		Retention: time.Duration(w.Retention), ResultMax: int(w.ResultMax), Limit: w.Limit,
+		Backoff:         semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
+		ProducerRetries: time.Duration(w.Producers), ResultMax: int(w.ResultMax), Limit: w.Limit,
 		MaxAge: time.Duration(w.MaxAge),
 	}
+	w.Retention.Apply(&cfg)
 	return cfg, config.Explain(w.Limits(&cfg))
 }
 
@@ -282,7 +288,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.
-func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *story.Journal) (wait func()) {
+func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *story.Journal, shown *window) (wait func()) {
 	var running []chan struct{}
 	start := func(f func(context.Context)) {
 		done := make(chan struct{})
@@ -297,6 +303,9 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *stor
 	}
 	if journal != nil {
 		start(func(ctx context.Context) { watchLoad(ctx, c, journal) })
+	}
+	if shown.on() {
+		start(func(ctx context.Context) { shown.watch(ctx, c) })
 	}
 	if s.w.UntilEmpty {
 		q, _ := s.queue.(driver.QueueInspector)

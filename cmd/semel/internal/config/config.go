@@ -42,22 +42,23 @@ type Work struct {
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
 	Takeover     string `conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
 
-	Concurrency int      `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
-	Batch       int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
-	Committers  int      `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
-	Visibility  Duration `conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
-	Timeout     Duration `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
-	MaxRuntime  Duration `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
-	Grace       Duration `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
-	KillGrace   Duration `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
-	MaxAttempts int      `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
-	Backoff     Range    `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
-	Retry       Retries  `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
-	Breaker     int      `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
-	BreakerOpen Range    `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
-	Retention   Duration `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate"`
-	MaxAge      Duration `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
-	ResultMax   Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
+	Concurrency int       `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
+	Batch       int       `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
+	Committers  int       `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
+	Visibility  Duration  `conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
+	Timeout     Duration  `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
+	MaxRuntime  Duration  `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
+	Grace       Duration  `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
+	KillGrace   Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
+	MaxAttempts int       `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
+	Backoff     Range     `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
+	Retry       Retries   `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
+	Breaker     int       `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
+	BreakerOpen Range     `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
+	Retention   Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
+	Producers   Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
+	MaxAge      Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
+	ResultMax   Size      `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
 
 	Rate             Rate   `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
 	GroupBy          string `conf:"group-by" yaml:"group-by" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
@@ -71,6 +72,9 @@ type Work struct {
 	UntilEmpty  bool     `conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
 	Limit       int      `conf:"limit" yaml:"limit" help:"stop after so many deliveries (0: no limit)"`
 	Events      string   `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`
+
+	Listen string `conf:"listen" yaml:"listen" help:"show /metrics (Prometheus), /v1/scale, /livez and /readyz on this address, 127.0.0.1:9464 say (default: nowhere)"`
+	EMF    string `conf:"emf" yaml:"emf" help:"append figures to this file as CloudWatch embedded metrics, a line a minute; - is stdout"`
 
 	WebhookSecretFile string `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
 	Compat            string `conf:"compat" yaml:"compat" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
@@ -89,7 +93,7 @@ func Default() Work {
 		BreakerOpen: Range{Duration(semel.DefaultBreakerOpenMin), Duration(semel.DefaultBreakerOpenMax)},
 		GroupBy:     "group",
 		CacheMaxAge: Duration(front.DefaultMaxAge),
-		Retention:   Duration(semel.DefaultRetention), ResultMax: Size(semel.DefaultResultMax),
+		ResultMax:   Size(semel.DefaultResultMax),
 	}
 }
 

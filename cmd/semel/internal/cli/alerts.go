@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/adapters/aws/emf"
+	"github.com/semel-dev/semel/cmd/semel/internal/audit"
+	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/contrib/prom"
+)
+
+func (a *app) alertsCommand() *cobra.Command {
+	t := prom.DefaultThresholds
+	age := config.Duration(t.Age)
+	c := &cobra.Command{
+		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
+		Long: `alerts prints a rule file for Prometheus. It is about the metrics of semel work --listen, semel serve and semel audit
+--metrics: effects that happened twice, outcomes nobody knows, letters, a backlog, a store that does not answer. Suppressed
+duplicates wake nobody up: they are what semel is for.`,
+		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
+  semel alerts --depth 10000 --age 1h`,
+		RunE: func(*cobra.Command, []string) error {
+			t.Age = time.Duration(age)
+			if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second {
+				return output.Usage("--depth, --letters and --leases-lost must not be negative, --age 1s or more")
+			}
+			return prom.WriteRules(a.p.Out, t)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&t.Depth, "depth", t.Depth, "messages that may wait in a queue")
+	f.IntVar(&t.Letters, "letters", t.Letters, "letters that may wait for a person")
+	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes")
+	f.Var(&age, "age", "how long the oldest message may wait")
+	return c
+}
+
+func (a *app) dashboardsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "dashboards", Short: "Print a dashboard for Grafana (JSON, to be imported)", Args: noArgs,
+		Example: "  semel dashboards > semel.json",
+		RunE:    func(*cobra.Command, []string) error { return prom.WriteDashboard(a.p.Out) },
+	}
+}
+
+// countFlags say where an audit leaves the number of effects that happened twice.
+type countFlags struct {
+	textfile, emf, emfAs string
+}
+
+// emfDefault is the metric of an audit, when none is named.
+const emfDefault = emf.DefaultNamespace + ",DuplicateEffects"
+
+func (f *countFlags) bind(c *cobra.Command) {
+	p := c.Flags()
+	p.StringVar(&f.textfile, "metrics", "", "write semel_duplicate_effects_total to this file, for node_exporter's textfile collector")
+	p.StringVar(&f.emf, "emf", "", "append the same to this file as a CloudWatch embedded metric; - is stdout")
+	p.StringVar(&f.emfAs, "emf-as", emfDefault,
+		"with --emf: NAMESPACE,METRIC[,DIMENSION=VALUE…]; without dimensions they are Consumer and Queue")
+}
+
+// metric takes --emf-as apart.
+func (f *countFlags) metric(consumer, queue string) (namespace, name string, dimensions [][2]string, err error) {
+	parts := strings.Split(f.emfAs, ",")
+	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
+		return "", "", nil, output.Usage("--emf-as %q: write NAMESPACE,METRIC[,DIMENSION=VALUE…]", f.emfAs).
+			WithHint("--emf-as Custom/StepFunctions,DuplicateExecutions,StateMachine=CSV-Processing")
+	}
+	for _, p := range parts[2:] {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok {
+			return "", "", nil, output.Usage("--emf-as: dimension %q: write NAME=VALUE", p)
+		}
+		dimensions = append(dimensions, [2]string{k, v})
+	}
+	if len(dimensions) == 0 {
+		dimensions = [][2]string{{"Consumer", consumer}, {"Queue", queue}}
+	}
+	return parts[0], parts[1], dimensions, nil
+}
+
+func (f *countFlags) check() error {
+	if f.emf == "" && f.emfAs != emfDefault {
+		return output.Usage("--emf-as goes with --emf").WithHint("--emf - for stdout")
+	}
+	_, _, _, err := f.metric("c", "q")
+	return err
+}
+
+// leave writes the count to where it is asked for.
+func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) {
+	if f.textfile != "" {
+		reg := prometheus.NewRegistry()
+		n, err := prom.Duplicates(reg, queue, consumer)
+		if err != nil {
+			return err
+		}
+		n.Add(float64(r.DuplicateEffect))
+		if err := prometheus.WriteToTextfile(f.textfile, reg); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
+		}
+	}
+	if f.emf == "" {
+		return nil
+	}
+	namespace, name, dimensions, err := f.metric(consumer, queue)
+	if err != nil {
+		return err
+	}
+	var out io.Writer = os.Stdout
+	if f.emf != "-" {
+		file, err := os.OpenFile(f.emf, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+		if err != nil {
+			return fmt.Errorf("--emf: %w", err)
+		}
+		defer closing(&err, file)
+		out = file
+	}
+	return emf.Count(out, namespace, name, int64(r.DuplicateEffect), dimensions...)
+}

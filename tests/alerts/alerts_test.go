@@ -1,0 +1,137 @@
+// Package alerts lets Prometheus itself judge the alert rules that semel ships.
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+
+	"github.com/semel-dev/semel/contrib/prom"
+)
+
+const who = `consumer="orders",queue="orders"`
+
+// TestS1_19AlertsFire: each rule is quiet while nothing is wrong, and fires when what it is about happens, for as long as
+// the rule waits. The series are one sample a minute, as promtool writes them.
+func TestS1_19AlertsFire(t *testing.T) {
+	rules := load(t)
+	for _, c := range []struct {
+		alert, series string
+		// quiet and firing are when it must not and when it must fire, in minutes.
+		quiet, firing int
+	}{
+		{"SemelDuplicateEffects", `semel_duplicate_effects_total{W} 0 0 0 0 1 1`, 3, 4},
+		{"SemelOutcomeUnknown", `semel_deliveries_total{decision="parked_uncertain",W} 0x20 1x30`, 19, 22},
+		{"SemelLettersWait", `semel_dlq_depth{W} 0x5 3x40`, 14, 17},
+		{"SemelQueueDepth", `semel_queue_depth{state="visible",W} 1000x5 1001x40`, 14, 17},
+		{"SemelOldestMessage", `semel_oldest_message_age_seconds{W} 900x5 901x40`, 9, 12},
+		{"SemelStoreUnreachable", `semel_paused{W} 0x5 1x40`, 9, 12},
+		{"SemelQueueUnreachable", `semel_queue_up{W} 1x5 0x40`, 9, 12},
+		{"SemelLeasesLost", `semel_lease_lost_total{W} 0x20 1x30`, 19, 22},
+		{"SemelSweepLate", `semel_sweep_lag_seconds{W} 86400x5 86401x200`, 64, 67},
+	} {
+		t.Run(c.alert, func(t *testing.T) {
+			r, ok := rules[c.alert]
+			if !ok {
+				t.Fatal("no such rule")
+			}
+			delete(rules, c.alert)
+			series := strings.ReplaceAll(c.series, "W", who)
+			for minute, want := range map[int]bool{c.quiet: false, c.firing: true} {
+				if got := fires(t, r, series, minute); got != want {
+					t.Errorf("after %d minutes of %s it fires: %v, want %v", minute, c.series, got, want)
+				}
+			}
+			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+				t.Error("who is woken up has to know how bad it is, what it is, and what to do")
+			}
+		})
+	}
+	for name := range rules {
+		t.Errorf("rule %s is not tried", name)
+	}
+}
+
+// TestS2_17SuppressedIsNoAlarm: a thousand duplicates that did no harm, and conditional writes that were refused, wake nobody
+// up.
+func TestS2_17SuppressedIsNoAlarm(t *testing.T) {
+	series := strings.ReplaceAll(`semel_duplicates_total{cause="redelivery",W} 0+100x100
+semel_deliveries_total{decision="replayed",W} 0+100x100
+semel_deliveries_total{decision="busy_deferred",W} 0+100x100
+semel_deliveries_total{decision="executed",W} 0+100x100
+semel_deliveries_total{decision="taken_over",W} 0+1x100
+semel_duplicate_effects_total{W} 0x100
+semel_queue_up{W} 1x100
+semel_paused{W} 0x100
+semel_dlq_depth{W} 0x100
+semel_queue_depth{state="visible",W} 10x100
+semel_queue_depth{state="in_flight",W} 100000x100
+semel_oldest_message_age_seconds{W} 60x100
+semel_sweep_lag_seconds{W} 60x100
+semel_lease_lost_total{W} 0x100`, "W", who)
+	for name, r := range load(t) {
+		for _, minute := range []int{1, 30, 90} {
+			if fires(t, r, series, minute) {
+				t.Errorf("%s fires after %d minutes, and nothing is wrong", name, minute)
+			}
+		}
+	}
+}
+
+// load reads the rules as Prometheus does.
+func load(t *testing.T) map[string]rulefmt.Rule {
+	t.Helper()
+	var text strings.Builder
+	if err := prom.WriteRules(&text, prom.DefaultThresholds); err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse([]byte(text.String()), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatalf("Prometheus refuses the rules: %v", errs)
+	}
+	rules := map[string]rulefmt.Rule{}
+	for _, g := range groups.Groups {
+		for _, r := range g.Rules {
+			rules[r.Alert] = r
+		}
+	}
+	return rules
+}
+
+// fires tells whether the rule fires at a minute: its expression held at every evaluation since its time began.
+func fires(t *testing.T, r rulefmt.Rule, series string, minute int) bool {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(series, "\n", "\n  "))
+	defer func() { _ = storage.Close() }()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute})
+	from := minute - int(time.Duration(r.For)/time.Minute)
+	if from < 0 {
+		return false
+	}
+	for m := from; m <= minute; m++ {
+		q, err := engine.NewInstantQuery(context.Background(), storage, nil, r.Expr, time.Unix(0, 0).Add(time.Duration(m)*time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := q.Exec(context.Background())
+		v, err := res.Vector()
+		if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", r.Expr, err))
+		}
+		holds := len(v) == 1 && v[0].Metric.Get(model.MetricNameLabel) == "" && v[0].Metric.Get("queue") == "orders"
+		q.Close()
+		if !holds {
+			return false
+		}
+	}
+	return true
+}

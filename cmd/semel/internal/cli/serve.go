@@ -92,7 +92,7 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	s := &api.Server{
 		Metrics: metricsHandler(reg, a.log),
-		Queue: queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of, Log: a.log,
+		Queue:   queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of, Log: a.log,
 	}
 	return a.serveOn(ctx, l, s, time.Duration(o.grace))
 }

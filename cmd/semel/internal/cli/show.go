@@ -147,4 +147,3 @@ func (w *window) Close() error {
 	}
 	return errors.Join(errs...)
 }
-

@@ -3,14 +3,13 @@ module github.com/semel-dev/semel/adapters/aws
 go 1.26.0
 
 require (
+	github.com/aws/aws-lambda-go v1.55.1
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.15
 	github.com/aws/aws-sdk-go-v2/service/dynamodb v1.73.1
 	github.com/aws/aws-sdk-go-v2/service/sfn v1.41.2
 	github.com/aws/aws-sdk-go-v2/service/sqs v1.52.10
 )
-
-require github.com/aws/aws-lambda-go v1.55.1 // indirect
 
 require (
 	github.com/aws/aws-sdk-go-v2/internal/configsources v1.5.10 // indirect

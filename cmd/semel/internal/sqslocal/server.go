@@ -36,6 +36,8 @@ type Options struct {
 	Keeper fakesqs.Keeper
 	// Faults go wrong. Required.
 	Faults *Faults
+	// Clock is the time of the service; nil = the machine's.
+	Clock *awstest.Clock
 }
 
 // Server is a local SQS.
@@ -48,7 +50,7 @@ type Server struct {
 // New makes a server, with the queues and messages that the keeper has.
 func New(o Options) (*Server, error) {
 	s := &Server{faults: o.Faults}
-	fo := fakesqs.Options{Region: o.Region, Account: o.Account}
+	fo := fakesqs.Options{Region: o.Region, Account: o.Account, Clock: o.Clock}
 	if o.Keeper == nil {
 		s.fake = fakesqs.New(fo)
 	} else {

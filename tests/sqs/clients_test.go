@@ -1,0 +1,83 @@
+package sqs
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestSDKForJavaScript(t *testing.T) { contains(t, node(t, "sdk.mjs"), "session complete") }
+
+func TestSDKForJavaScriptOnAFile(t *testing.T) {
+	contains(t, node(t, "sdk.mjs", "--queue", "sqlite:"+filepath.Join(t.TempDir(), "q.db")), "session complete")
+}
+
+func TestOldSDKForJavaScript(t *testing.T) { contains(t, node(t, "old.cjs"), "session complete") }
+
+func TestSqsConsumer(t *testing.T) {
+	contains(t, node(t, "consumer.mjs"), `{"handled":32,"twice":0,"dead":8}`)
+}
+
+// While answers are lost and the service throttles, sqs-consumer handles everything still: at least once.
+func TestSqsConsumerWithFaults(t *testing.T) {
+	out := node(t, "consumer.mjs", "--seed", "3", "--fault", "lost-answer@DeleteMessage+DeleteMessageBatch=0.3", "--fault", "throttle=0.05",
+		"--fault", "disorder=0.5")
+	var got struct{ Handled, Dead int }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Handled != 32 || got.Dead < 8 {
+		t.Errorf("%s: want 32 handled, and the 8 that fail among the dead letters (%v)", out, err)
+	}
+}
+
+// TestTheCommandLineOfAWS is a session of the aws command: produce, consume, extend, delete, dead letters.
+func TestTheCommandLineOfAWS(t *testing.T) {
+	bin, err := exec.LookPath("aws")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestTheCommandLineOfAWS: the aws command is not installed")
+		t.Skip("SKIPPED, NOT PASSED: the aws command is not installed")
+	}
+	e := start(t, "--create", "jobs,dlq=dead:1,visibility=60s")
+	aws := func(args ...string) map[string]any {
+		t.Helper()
+		// Version 1 of the command does not read AWS_ENDPOINT_URL_SQS.
+		out := e.client("", bin, append([]string{"--endpoint-url", e.url, "--output", "json", "sqs"}, args...)...)
+		var answer map[string]any
+		if len(out) > 0 {
+			if err := json.Unmarshal(out, &answer); err != nil {
+				t.Fatalf("aws sqs %v: %v\n%s", args, err, out)
+			}
+		}
+		return answer
+	}
+	url, _ := aws("get-queue-url", "--queue-name", "jobs")["QueueUrl"].(string)
+	id := aws("send-message", "--queue-url", url, "--message-body", "größe")["MessageId"]
+	first := only(t, aws("receive-message", "--queue-url", url, "--wait-time-seconds", "2"))
+	if first["Body"] != "größe" || first["MessageId"] != id {
+		t.Errorf("received %v, sent %v", first, id)
+	}
+	handle, _ := first["ReceiptHandle"].(string)
+	aws("change-message-visibility", "--queue-url", url, "--receipt-handle", handle, "--visibility-timeout", "0")
+	if again := aws("receive-message", "--queue-url", url); again["Messages"] != nil {
+		t.Errorf("received %v: one receive was enough", again)
+	}
+	dead := e.queue("dead")
+	letter := only(t, aws("receive-message", "--queue-url", dead, "--attribute-names", "All"))
+	handle, _ = letter["ReceiptHandle"].(string)
+	aws("delete-message", "--queue-url", dead, "--receipt-handle", handle)
+	left, _ := aws("get-queue-attributes", "--queue-url", dead, "--attribute-names", "All")["Attributes"].(map[string]any)
+	if left["ApproximateNumberOfMessages"] != "0" || left["ApproximateNumberOfMessagesNotVisible"] != "0" {
+		t.Errorf("%v is left after the delete", left)
+	}
+}
+
+func only(t *testing.T, out map[string]any) map[string]any {
+	t.Helper()
+	list, _ := out["Messages"].([]any)
+	if len(list) != 1 {
+		t.Fatalf("received %v, want one message", out)
+	}
+	m, _ := list[0].(map[string]any)
+	return m
+}

@@ -22,8 +22,8 @@ type Server struct {
 	Consumer string
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody int64
-	// Retention is how long records are kept.
-	Retention time.Duration
+	// Retention is how long records are kept; Released those of runs that are to be repeated, 0 = Retention.
+	Retention, Released time.Duration
 	// Metrics answers GET /metrics; nil: there are none.
 	Metrics http.Handler
 	// ReadOnly leaves out what changes anything: a worker's own port shows how it is.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -282,7 +283,7 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := driver.Finish{
-		Final: driver.Release, Keep: s.Retention, Reason: req.Reason, RetryAfter: time.Duration(req.RetryAfterMS) * time.Millisecond,
+		Final: driver.Release, Keep: cmp.Or(s.Released, s.Retention), Reason: req.Reason, RetryAfter: time.Duration(req.RetryAfterMS) * time.Millisecond,
 	}
 	var err error
 	f.Hold, err = unpackHold(req.Hold)

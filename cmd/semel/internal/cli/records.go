@@ -38,6 +38,7 @@ type record struct {
 	Disposed          bool     `json:"disposed,omitempty"`
 	Version           string   `json:"version,omitempty"`
 	Applied           string   `json:"applied,omitempty"`
+	Newest            string   `json:"newest,omitempty"`
 	Deliveries        []string `json:"deliveries,omitempty"`
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
@@ -51,6 +52,7 @@ func recordOf(r driver.Record) record {
 		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: r.Reason, Disposed: r.Disposed,
 		Deliveries: r.Deliveries, UncertaintyEvents: r.Uncertainty,
 		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
+		Newest: r.Watermark.Newest.String(),
 	}
 	switch r.State {
 	case driver.Completed:
@@ -130,7 +132,7 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			defer closing(&err, l.set)
 			r, err := l.find(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return l.remembered(cmd.Context(), args[0], err)
 			}
 			rows, err := l.journal(cmd.Context(), r)
 			if err != nil {
@@ -150,7 +152,7 @@ func textRecord(w io.Writer, r record) error {
 	}
 	for _, line := range [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State},
-		{"version", r.Version}, {"applied", r.Applied},
+		{"version", r.Version}, {"applied", r.Applied}, {"newest", r.Newest},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},

@@ -57,6 +57,7 @@ type Work struct {
 	BreakerOpen Range     `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
 	Retention   Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
 	Producers   Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
+	LongTerm    Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become letters for a person to decide on (0: they run)"`
 	MaxAge      Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
 	ResultMax   Size      `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
 

@@ -6,6 +6,8 @@ package advice
 import (
 	"fmt"
 	"time"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // Kind is the kind of a queue.
@@ -102,8 +104,24 @@ func (in Input) Assumed() Input {
 	if in.Retention == 0 && in.Kind.SQS() {
 		in.Retention = defaultKept
 	}
+	in.Redrive = max(in.Redrive, in.movedBack())
 	in.Attempts, in.Batch, in.Concurrency = or(in.Attempts, 5), or(in.Batch, 10), or(in.Concurrency, 16)
 	return in
+}
+
+// movedBack is how much later the service itself can bring a message again from its letters: as the dead-letter queue is set,
+// or as it is advised to be.
+func (in Input) movedBack() time.Duration {
+	letters := time.Duration(maxKept)
+	switch {
+	case !in.Kind.SQS():
+		return 0
+	case in.Live != nil && in.Live.MaxReceives == 0:
+		return 0 // it moves none
+	case in.Live != nil && in.Live.LetterRetention > 0:
+		letters = in.Live.LetterRetention
+	}
+	return driver.MovedBack(in.Retention, letters, in.Kind == FIFO)
 }
 
 func or(n, otherwise int) int {
@@ -180,7 +198,7 @@ func Compute(in Input) Settings {
 		s.Batch = min(in.Batch, maxBatch)
 	}
 	s.Batch = min(s.Batch, in.Concurrency)
-	s.Horizon = in.Retention + in.Redrive + in.ProducerRetries
+	s.Horizon = driver.LateBy(in.Retention, in.Redrive, in.ProducerRetries)
 	s.Retention = max(up(s.Horizon, time.Hour), day)
 	if s.Horizon >= day {
 		s.Retention = up(s.Horizon, day)

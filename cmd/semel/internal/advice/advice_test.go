@@ -108,7 +108,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"a run of 12 h", Input{P99: time.Hour, MaxRuntime: 12 * time.Hour},
 			Settings{
 				Kind: Standard, Visibility: 8 * time.Minute, Lease: 432 * time.Second, Heartbeat: 144 * time.Second, MaxRuntime: 12 * time.Hour,
-				Steps: true, MaxReceives: 505, Horizon: 4 * day, Retention: 4 * day, LetterRetention: 14 * day, Wait: 20 * time.Second,
+				Steps: true, MaxReceives: 505, Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second,
 				Batch: 10, Grace: time.Hour,
 			},
 		},
@@ -116,7 +116,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"a function of 30 s", Input{P99: 5 * time.Second, LambdaTimeout: 30 * time.Second, LambdaWindow: 2 * time.Second, Attempts: 2},
 			Settings{
 				Kind: Standard, Visibility: 182 * time.Second, Lease: 30 * time.Second, Heartbeat: 10 * time.Second, MaxRuntime: 30 * time.Second,
-				MaxReceives: 5, Horizon: 4 * day, Retention: 4 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
+				MaxReceives: 5, Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
 				Grace: 25 * time.Second,
 			},
 		},
@@ -131,7 +131,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"no heartbeat", Input{MaxRuntime: 9 * time.Minute, NoHeartbeat: true, Batch: 10, Concurrency: 5},
 			Settings{
 				Kind: Standard, Visibility: 20 * time.Minute, Lease: 18 * time.Minute, MaxRuntime: 9 * time.Minute, MaxReceives: 8,
-				Horizon: 4 * day, Retention: 4 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 5, Grace: 25 * time.Second,
+				Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 5, Grace: 25 * time.Second,
 			},
 		},
 	} {

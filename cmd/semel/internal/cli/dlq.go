@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
@@ -262,7 +261,7 @@ func (a *app) dlqRedrive(f *dlqFlags) *cobra.Command {
 	var b batchFlags
 	var mode string
 	var newGeneration bool
-	keep := config.Duration(semel.DefaultRetention)
+	var keep config.Retention
 	c := &cobra.Command{
 		Use: "redrive (ID… | --all) --queue URL", Short: "Send letters again, under the keys that they had",
 		Long: `redrive reopens the record of each letter's key, sends its message again under a new message id and the same key, and
@@ -283,7 +282,7 @@ Mismatch letters belong to a key with another payload, and uncertain ones need a
 			if newGeneration && m != letters.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
 			}
-			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: time.Duration(keep), DryRun: b.dry, By: actor(f.by)}
+			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: keep.Of(driver.Released), DryRun: b.dry, By: actor(f.by)}
 			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
 				return box.Redrive(ctx, l, o)
 			})

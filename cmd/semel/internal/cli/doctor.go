@@ -86,6 +86,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 		return err
 	}
 	x.all()
+	x.longTerm(ctx, store)
 	cfg, err := semelConfig(w, queue, store)
 	if err != nil {
 		return err
@@ -251,39 +252,6 @@ func (x *exam) times() {
 			"%s is not shorter than the lease (%s): a cancelled handler may still work when another worker takes over",
 			advice.Text(kill), advice.Text(lease))
 	}
-}
-
-func (x *exam) retention() {
-	keep := time.Duration(x.w.Retention)
-	need, why := x.horizon, "--horizon"
-	if x.q.Retention > need {
-		need, why = x.q.Retention, "how long the queue keeps messages"
-	}
-	switch {
-	case need > 0 && keep < need:
-		x.note(levelDanger, "retention", fmt.Sprintf("--retention %s", config.Duration(need)),
-			"records are kept for %s, duplicates come within %s (%s): a late one would run again", x.w.Retention, config.Duration(need), why)
-	case x.horizon == 0 && keep < x.lettersBack():
-		x.note(levelWarning, "retention", fmt.Sprintf("--retention %s; or say with --horizon how late letters are moved back at most",
-			config.Duration(x.lettersBack())), "records are kept for %s, and a letter that the queue's own redrive moves back may be a "+
-			"duplicate after %s: %s as a letter, %s in the queue", x.w.Retention, config.Duration(x.lettersBack()),
-			config.Duration(x.live.LetterRetention), config.Duration(x.live.Retention))
-	case need > 0:
-		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", x.w.Retention, config.Duration(need), why)
-	case keep < 24*time.Hour:
-		x.note(levelWarning, "retention", "--retention 14d", "records are kept for %s: a duplicate that comes later runs again", x.w.Retention)
-	default:
-		x.note(levelOK, "retention", "", "records are kept for %s; give --horizon to compare it with how late duplicates come", x.w.Retention)
-	}
-}
-
-// lettersBack is how late a message comes that the service moved to the letters and a person back to the queue (law 10);
-// 0 = it moves none, or nothing is known of its letters.
-func (x *exam) lettersBack() time.Duration {
-	if x.live == nil || x.live.LetterRetention == 0 {
-		return 0
-	}
-	return x.live.LetterRetention + x.live.Retention
 }
 
 func (x *exam) key() {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -23,7 +21,7 @@ func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var as, result, by string
 	var yes, dry bool
 	var p probing
-	keep := config.Duration(semel.DefaultRetention)
+	var keep config.Retention
 	c := &cobra.Command{
 		Use:   "resolve (KEY --as completed|retry|failed | (KEY… | --all) --probe CMD) --store URL",
 		Short: "Decide about keys whose outcome nobody knows",
@@ -39,7 +37,7 @@ alone, and the exit is 3.`,
 		Example: `  semel records resolve order-12345 --as completed --result '{"charge":"ch_1"}' --store 'sqlite:shop.db?queue=orders'
   semel records resolve --all --probe 'python3 charged.py' --store 'sqlite:shop.db?queue=orders' --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.by, p.keep, p.yes, p.dry, p.keys = by, time.Duration(keep), yes, dry, args
+			p.by, p.keep, p.yes, p.dry, p.keys = by, keep, yes, dry, args
 			if p.asked() {
 				return a.resolveByProbe(cmd, f, &p, as)
 			}
@@ -91,7 +89,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, p.keep, actor(p.by)); err != nil {
+		if sent, err = box.Resolve(ctx, r, state, result, p.keep.Of(state), actor(p.by)); err != nil {
 			return notUncertain(err)
 		}
 	}

@@ -23,7 +23,7 @@ type probing struct {
 	timeout          config.Duration
 
 	by       string
-	keep     time.Duration
+	keep     config.Retention
 	yes, dry bool
 	keys     []string
 }
@@ -187,7 +187,7 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	if p.dry || as == driver.Uncertain {
 		return out, nil
 	}
-	out.MessageID, err = box.Resolve(ctx, r, as, result, p.keep, actor(p.by))
+	out.MessageID, err = box.Resolve(ctx, r, as, result, p.keep.Of(as), actor(p.by))
 	if changed := (*letters.NotUncertainError)(nil); errors.As(err, &changed) {
 		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
 		return out, nil

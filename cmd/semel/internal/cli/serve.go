@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/api"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/contrib/prom"
+	"github.com/semel-dev/semel/driver"
 )
 
 type serveOptions struct {
@@ -92,7 +92,8 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	s := &api.Server{
 		Metrics: metricsHandler(reg, a.log),
-		Queue:   queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of, Log: a.log,
+		Queue:   queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of(driver.Completed),
+		Released: o.retention.Of(driver.Released), Log: a.log,
 	}
 	return a.serveOn(ctx, l, s, time.Duration(o.grace))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -17,7 +18,7 @@ import (
 func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	var by string
-	keep := config.Duration(semel.DefaultRetention)
+	var keep config.Retention
 	c := &cobra.Command{
 		Use: "release KEY --store URL", Short: "Take a claim away from its worker, so that the next delivery runs", Args: oneArg("key"),
 		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: whatever it still writes is refused. Its
@@ -49,7 +50,7 @@ waiting.`,
 				}
 				who := actor(by)
 				after, out, err := op.Operate(ctx, driver.Operation{
-					Kind: driver.ForceRelease, Key: r.Key, Keep: time.Duration(keep), Reason: "released by " + who, By: who,
+					Kind: driver.ForceRelease, Key: r.Key, Keep: keep.Of(driver.Released), Reason: "released by " + who, By: who,
 				})
 				if err != nil {
 					return fmt.Errorf("release key %q: %w", args[0], err)
@@ -98,10 +99,16 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := map[string]any{"purged": total.Purged, "stranded": total.Stranded, "dry_run": dry}
+			v := map[string]any{
+				"purged": total.Purged, "stranded": total.Stranded, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
+			}
 			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %d records, %s %d abandoned claims\n", verb(dry, "purge", "purged"), total.Purged,
-					verb(dry, "park", "parked"), total.Stranded)
+				late := ""
+				if total.Lag > 0 {
+					late = fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
+				}
+				_, err := fmt.Fprintf(w, "%s %d records, %s %d abandoned claims%s\n", verb(dry, "purge", "purged"), total.Purged,
+					verb(dry, "park", "parked"), total.Stranded, late)
 				return err
 			})
 		},
@@ -116,15 +123,14 @@ func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, lim
 	for {
 		step := 1000
 		if limit > 0 {
-			step = min(step, limit-total.Purged-total.Stranded)
+			step = min(step, limit-total.Count())
 		}
 		n, more, err := sw.Sweep(ctx, horizon, step)
-		total.Purged += n.Purged
-		total.Stranded += n.Stranded
+		total.Add(n)
 		if err != nil {
 			return total, fmt.Errorf("sweep: %w", err)
 		}
-		if !more || limit > 0 && total.Purged+total.Stranded >= limit {
+		if !more || limit > 0 && total.Count() >= limit {
 			return total, nil
 		}
 	}
@@ -138,6 +144,7 @@ func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration) (n drive
 		switch _, v := driver.DecideSweep(r, now, horizon); v {
 		case driver.SweepPurge:
 			n.Purged++
+			n.Overdue(now, r.RetainUntil)
 		case driver.SweepStrand:
 			n.Stranded++
 		case driver.SweepKeep:

@@ -194,7 +194,7 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 		Grace: time.Duration(w.Grace), MaxAttempts: w.MaxAttempts,
 		Backoff:         semel.Backoff{Min: time.Duration(w.Backoff.Min), Max: time.Duration(w.Backoff.Max)},
 		ProducerRetries: time.Duration(w.Producers), ResultMax: int(w.ResultMax), Limit: w.Limit,
-		MaxAge: time.Duration(w.MaxAge),
+		MaxAge: time.Duration(w.MaxAge), LongTerm: time.Duration(w.LongTerm),
 	}
 	w.Retention.Apply(&cfg)
 	return cfg, config.Explain(w.Limits(&cfg))
@@ -215,14 +215,27 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 	if s.w.IdleTimeout > 0 {
 		all = append(all, s.idle.events())
 	}
-	if len(all) > 0 {
-		cfg.Events = semel.Tee(all...)
-	}
+	all = append(all, s.watchRoutes())
+	cfg.Events = semel.Tee(all...)
 	cfg.Logger = s.log
 	if !s.verbose && !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		cfg.Logger = quieter(s.log)
 	}
 	return journal, nil
+}
+
+// watchRoutes warns, once for each pair of routes, of source events that come as two messages.
+func (s *shift) watchRoutes() semel.Events {
+	told := map[[2]string]bool{}
+	return semel.WatchRoutes(func(k semel.Key, first, second semel.Sighting) {
+		pair := [2]string{min(first.Route, second.Route), max(first.Route, second.Route)}
+		if told[pair] {
+			return
+		}
+		told[pair] = true
+		s.log.Warn("one source event came by two routes: look for rules, subscriptions or notifications that overlap", "key", k.Raw,
+			"message_id", first.MessageID, "route", first.Route, "other_message_id", second.MessageID, "other_route", second.Route)
+	})
 }
 
 // handler makes the handler that the settings describe. The guard it starts is to be closed.

@@ -188,7 +188,7 @@ func (w *Work) checkNumbers() error {
 		{"limit", w.Limit < 0, "use 0 for no limit"},
 		{"visibility", w.Visibility < Duration(100*time.Millisecond), "use 100ms or more"},
 		{"max-runtime", w.MaxRuntime <= 0, "use a positive duration"},
-		{"retention", w.Retention <= 0, "use a positive duration"},
+		{"long-term", w.LongTerm != 0 && w.LongTerm < Duration(24*time.Hour), "use 0 for none, or 1d and more, like 400d"},
 		{"max-age", w.MaxAge < 0, "use 0 for any age"},
 		{"grace", w.Grace < Duration(10*time.Millisecond), "use 10ms or more"},
 		{"cache-size", w.CacheSize < 0 || w.CacheSize > 10_000_000, "use 0 for none, or 1 to 10000000 keys"},
@@ -263,6 +263,9 @@ func Explain(err error) error {
 
 // flagOf spells a field of semel.Config as its flag: MaxRuntime is max-runtime.
 func flagOf(field string) string {
+	if strings.HasPrefix(field, "Retain.") {
+		return "retention"
+	}
 	switch field {
 	case "AllowUnkeyed":
 		return "on-missing-key"

@@ -67,6 +67,8 @@ type Event struct {
 	Token     uint64
 	// Count is the broker's count (received).
 	Count int
+	// Route is the way that an event took, see [Route] (received).
+	Route string
 	// Visible is how long the delivery is ours (received), or for how long it was extended.
 	Visible time.Duration
 	// Takeover: the run was taken over (started). Unknown: an earlier run may have had its effect (started).

@@ -234,7 +234,7 @@ var pointers = func() map[string]jsonptr.Pointer {
 	all := map[string]jsonptr.Pointer{}
 	for _, s := range []string{
 		"/Type", "/TopicArn", "/MessageId", "/Message", "/detail-type", "/source", "/account", "/region", "/id", "/detail",
-		"/replay-name", "/specversion", "/type", "/Event", "/Records/0/eventSource", "/metageneration",
+		"/replay-name", "/specversion", "/type", "/Event", "/Records/0/eventSource", "/Records/0/s3/configurationId", "/metageneration",
 		"/message/attributes", "/message/messageId", "/message/data", "/subscription",
 		"/topic", "/partition", "/offset", "/eventSourceArn", "/bootstrapServers",
 	} {

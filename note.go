@@ -44,6 +44,9 @@ func (r *runner) note(n *machine.Note) {
 	switch n.Kind {
 	case machine.NoteReceived:
 		e.Kind, e.Count, e.Visible, e.SentAt = EventReceived, n.Item.Count, n.Item.Visible, n.Item.SentAt
+		if o.Delivery != nil {
+			e.Route = Route(&n.Item.Message)
+		}
 	case machine.NoteStarted:
 		e.Kind, e.SentAt, to = EventStarted, n.Item.SentAt, o.Attempt
 	case machine.NoteEnded:

@@ -27,6 +27,7 @@ type Line struct {
 	Attempt   int       `json:"attempt,omitempty"`
 	Token     uint64    `json:"token,omitempty"`
 	Count     int       `json:"count,omitempty"`
+	Route     string    `json:"route,omitempty"`
 	Decision  string    `json:"decision,omitempty"`
 	Cause     string    `json:"cause,omitempty"`
 	Action    string    `json:"action,omitempty"`
@@ -50,7 +51,7 @@ type Line struct {
 func lineOf(worker string, e semel.Event) Line {
 	l := Line{
 		At: e.At.UTC(), Kind: string(e.Kind), Worker: worker, Consumer: e.Key.Consumer, Tenant: e.Key.Tenant, Key: e.Key.Raw,
-		MessageID: e.MessageID, Attempt: e.Attempt, Token: e.Token, Count: e.Count, Decision: string(e.Decision),
+		MessageID: e.MessageID, Attempt: e.Attempt, Token: e.Token, Count: e.Count, Route: e.Route, Decision: string(e.Decision),
 		Cause: string(e.Cause), Lease: e.Lease, Takeover: e.Takeover, Unknown: e.Unknown,
 		AfterMS: e.After.Milliseconds(), VisibleMS: e.Visible.Milliseconds(),
 		ElapsedMS: float64(e.Elapsed.Microseconds()) / 1000, Reason: e.Reason,

@@ -47,6 +47,9 @@ func Tell(r driver.Record, events []Line, acts ...driver.AuditEntry) Story {
 			add(e.At, doubt, "%s", text)
 		}
 	}
+	if at, text := routes(events); text != "" {
+		add(at, false, "%s", text)
+	}
 	for _, e := range acts {
 		text, doubt := act(e)
 		add(e.At, doubt, "%s", text)

@@ -1,0 +1,107 @@
+package semel
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Route names the way that an event took, as far as its envelopes tell, the outermost first: "SNS arn:… > S3 notification
+// ToQueue". "" = the message is no event of S3, EventBridge, SNS or CloudEvents. EventBridge does not tell which rule it was.
+func Route(m *Message) string {
+	var way []string
+	body := m.Body
+	if topic, _, ok := snsHeaders(m); ok {
+		way = append(way, "SNS "+topic)
+	}
+	for range deepestEvent {
+		if !mayBeEvent(body) || !json.Valid(body) {
+			break
+		}
+		if topic := peek(body, "/TopicArn"); topic != "" && peek(body, "/Type") == "Notification" {
+			way = append(way, "SNS "+topic)
+			body = []byte(peek(body, "/Message"))
+			continue
+		}
+		switch {
+		case peek(body, "/detail-type") != "" && peek(body, "/source") != "":
+			way = append(way, "EventBridge")
+		case strings.HasSuffix(peek(body, "/Records/0/eventSource"), ":s3"):
+			way = append(way, strings.TrimSpace("S3 notification "+peek(body, "/Records/0/s3/configurationId")))
+		case peek(body, "/specversion") != "" && peek(body, "/type") != "":
+			way = append(way, "CloudEvent")
+		}
+		break
+	}
+	if source, _, ok := cloudEventHeaders(m); ok {
+		switch {
+		case strings.HasPrefix(source, "aws.events:"):
+			way = append(way, "EventBridge")
+		case len(way) == 0:
+			way = append(way, "CloudEvent")
+		}
+	}
+	return strings.Join(way, " > ")
+}
+
+// mayBeEvent rules most other bodies out without reading them as JSON.
+func mayBeEvent(body []byte) bool {
+	for _, word := range [...]string{`"TopicArn"`, `"detail-type"`, `"eventSource"`, `"specversion"`} {
+		if bytes.Contains(body, []byte(word)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Sighting is one message of an event.
+type Sighting struct{ MessageID, Route string }
+
+// watched is how many keys WatchRoutes remembers, the latest ones.
+const watched = 10_000
+
+// WatchRoutes observes a consumer and calls found, once for each key, when one source event came as two messages: by two
+// rules that overlap, two subscriptions, two notifications of a bucket, or because its source sent it twice. The guard
+// makes it take effect once; what it costs, and what unguarded consumers make of it, is worth a look at the rules. found
+// must not block. A message that is handed out again is the same message; one that was sent again from a letter is none.
+func WatchRoutes(found func(k Key, first, second Sighting)) Events {
+	w := &routeWatch{found: found, seen: map[Key]*Sighting{}}
+	return Events{Delivery: w.see}
+}
+
+type routeWatch struct {
+	found func(k Key, first, second Sighting)
+
+	mu    sync.Mutex
+	seen  map[Key]*Sighting // nil: it was told
+	order []Key
+}
+
+func (w *routeWatch) see(e Event) {
+	if e.Kind != EventReceived || e.Route == "" || e.Key.Raw == "" || driver.IsRedrive(e.MessageID) {
+		return
+	}
+	now := Sighting{MessageID: e.MessageID, Route: e.Route}
+	w.mu.Lock()
+	first, known := w.seen[e.Key]
+	switch {
+	case !known:
+		if len(w.order) >= watched {
+			delete(w.seen, w.order[0])
+			w.order = w.order[1:]
+		}
+		w.order = append(w.order, e.Key)
+		w.seen[e.Key] = &now
+	case first != nil && first.MessageID != now.MessageID:
+		w.seen[e.Key] = nil
+	default:
+		first = nil
+	}
+	w.mu.Unlock()
+	if first != nil {
+		w.found(e.Key, *first, now)
+	}
+}

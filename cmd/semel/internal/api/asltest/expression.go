@@ -118,7 +118,7 @@ func (e expression) eval(input, context any) (any, error) {
 	case "States.Hash":
 		text, isText := args[0].(string)
 		if !isText || args[1] != "SHA-256" {
-			return nil, &Err{intrinsic, fmt.Sprintf("hash %v with %v", args[0], args[1])}
+			return nil, &StateError{intrinsic, fmt.Sprintf("hash %v with %v", args[0], args[1])}
 		}
 		sum := sha256.Sum256([]byte(text))
 		return hex.EncodeToString(sum[:]), nil
@@ -133,13 +133,13 @@ func (e expression) eval(input, context any) (any, error) {
 func format(args []any) (any, error) {
 	text, isText := args[0].(string)
 	if !isText || strings.Count(text, "{}") != len(args)-1 {
-		return nil, &Err{intrinsic, fmt.Sprintf("format %v", args)}
+		return nil, &StateError{intrinsic, fmt.Sprintf("format %v", args)}
 	}
 	for _, a := range args[1:] {
 		switch a.(type) {
 		case string, json.Number, bool, nil:
 		default:
-			return nil, &Err{intrinsic, fmt.Sprintf("format %v", a)}
+			return nil, &StateError{intrinsic, fmt.Sprintf("format %v", a)}
 		}
 		// What an argument contains is not a place for the next one.
 		text = strings.Replace(text, "{}", strings.ReplaceAll(fmt.Sprint(a), "{}", "{\x00}"), 1)
@@ -167,7 +167,7 @@ func lookUp(p string, input, context any) (any, error) {
 			}
 		}
 		if !found {
-			return nil, &Err{path, fmt.Sprintf("there is nothing at %s", p)}
+			return nil, &StateError{path, fmt.Sprintf("there is nothing at %s", p)}
 		}
 	}
 	return v, nil

@@ -75,10 +75,10 @@ func Parse(b []byte) (*Machine, error) {
 	return m, m.Check()
 }
 
-// Err is an error of a state, with its name for retriers and catchers.
-type Err struct{ Name, Cause string }
+// StateError is an error of a state, with its name for retriers and catchers.
+type StateError struct{ Name, Cause string }
 
-func (e *Err) Error() string { return fmt.Sprintf("%s: %s", e.Name, e.Cause) }
+func (e *StateError) Error() string { return fmt.Sprintf("%s: %s", e.Name, e.Cause) }
 
 // The names of errors that have one in the language.
 const (

@@ -19,7 +19,7 @@ import (
 type World struct {
 	// API answers the requests of HTTP tasks. An error is a connection that broke.
 	API func(*http.Request) (status int, body []byte, err error)
-	// Work is the function, or the job, of the other tasks: its payload, and its result. An *Err has a name of its own. It goes
+	// Work is the function, or the job, of the other tasks: its payload, and its result. An *StateError has a name of its own. It goes
 	// on when its state times out or its execution is stopped.
 	Work func(payload map[string]any) (any, error)
 	// Name is the execution's. Visit is called with each state that begins; nil = nobody.
@@ -28,7 +28,7 @@ type World struct {
 }
 
 // Run runs a machine until it ends or ctx is done: an execution that somebody stops. It returns the last state's name and its
-// output; a Fail state is an *Err.
+// output; a Fail state is an *StateError.
 func (m *Machine) Run(ctx context.Context, w World, input []byte) (end string, output any, err error) {
 	v, err := decode(input)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *run) state(ctx context.Context, s *State, v any) (out any, next string,
 	tries := make([]int, len(s.Retry))
 	for {
 		out, next, err = r.once(ctx, s, v)
-		e := (*Err)(nil)
+		e := (*StateError)(nil)
 		if err == nil || !errors.As(err, &e) || s.Type == "Fail" {
 			return out, next, err
 		}
@@ -115,7 +115,7 @@ func matches(names []string, name string) bool {
 
 // caught is where an error of a state leads.
 func (s *State) caught(v any, err error) (out any, next string, _ error) {
-	e := (*Err)(nil)
+	e := (*StateError)(nil)
 	if !errors.As(err, &e) || s.Type == "Fail" {
 		return nil, "", err
 	}
@@ -144,7 +144,7 @@ func (r *run) once(ctx context.Context, s *State, v any) (out any, next string, 
 	case "Succeed":
 		return v, "", nil
 	case "Fail":
-		return nil, "", &Err{s.Error, s.Cause}
+		return nil, "", &StateError{s.Error, s.Cause}
 	case "Choice":
 		next, err := r.choose(s, v)
 		return v, next, err
@@ -230,7 +230,7 @@ func (r *run) choose(s *State, v any) (string, error) {
 		}
 	}
 	if s.Default == "" {
-		return "", &Err{noChoice, "no rule matches"}
+		return "", &StateError{noChoice, "no rule matches"}
 	}
 	return s.Default, nil
 }
@@ -244,7 +244,7 @@ func (r *run) wait(ctx context.Context, s *State, v any) error {
 		}
 		n, _ := got.(json.Number)
 		if seconds, err = n.Int64(); err != nil || seconds < 0 {
-			return &Err{path, fmt.Sprintf("%v at %s is no number of seconds", got, s.SecondsPath)}
+			return &StateError{path, fmt.Sprintf("%v at %s is no number of seconds", got, s.SecondsPath)}
 		}
 	}
 	sleep(ctx, time.Duration(seconds)*time.Second)
@@ -262,7 +262,7 @@ func (r *run) parallel(ctx context.Context, s *State, v any) (any, error) {
 	for i, b := range s.Branches {
 		wg.Go(func() {
 			if _, out[i], errs[i] = r.machine(ctx, b, v); errs[i] != nil {
-				first.Do(func() { failure = &Err{branch, errs[i].Error()}; stop() })
+				first.Do(func() { failure = &StateError{branch, errs[i].Error()}; stop() })
 			}
 		})
 	}
@@ -302,14 +302,14 @@ func (r *run) task(ctx context.Context, s *State, v any) (any, error) {
 	select {
 	case e := <-done:
 		if e.err != nil {
-			if named := (*Err)(nil); errors.As(e.err, &named) {
+			if named := (*StateError)(nil); errors.As(e.err, &named) {
 				return nil, named
 			}
-			return nil, &Err{"States.TaskFailed", e.err.Error()}
+			return nil, &StateError{"States.TaskFailed", e.err.Error()}
 		}
 		return map[string]any{"Payload": e.result, "TaskArn": e.result}, nil
 	case <-late:
-		return nil, &Err{timeout, "the task took too long"}
+		return nil, &StateError{timeout, "the task took too long"}
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -336,10 +336,10 @@ func (r *run) call(ctx context.Context, p map[string]any) (any, error) {
 	}
 	status, answer, err := r.API(req)
 	if err != nil {
-		return nil, &Err{socket, err.Error()}
+		return nil, &StateError{socket, err.Error()}
 	}
 	if status >= 400 {
-		return nil, &Err{fmt.Sprintf("States.Http.StatusCode.%d", status), string(answer)}
+		return nil, &StateError{fmt.Sprintf("States.Http.StatusCode.%d", status), string(answer)}
 	}
 	v, err := decode(answer)
 	return map[string]any{"StatusCode": json.Number(fmt.Sprint(status)), "ResponseBody": v}, err

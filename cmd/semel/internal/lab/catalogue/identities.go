@@ -39,6 +39,17 @@ func identities() []plan.Scenario {
 	fanout = expect(fanout, plan.GuardOff, plan.Broken, plan.Exactly("duplicated", 10))
 	fanout = expect(fanout, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
 
+	start := base("double-start", "A workflow is started by two rules and by the producer's retry, and answers of the start get lost")
+	start.Asks = "How do I start a workflow once, whoever asks for it?"
+	start.Mend = "Claim the key, then start under a name made of it: the service knows the second start for the first one."
+	start.Load.Orders, start.Load.PerKey, start.Load.Retries = 10, 2, 4
+	start.Wire.LoseEffect = 0.3
+	start.Workers.MaxAttempts = 20
+	start.Workers.Visibility = 500 * time.Millisecond
+	start = versus(start, plan.Plain, plan.SemelKeyed)
+	start = expect(start, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 10))
+	start = expect(start, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
+
 	answer := base("lost-answer", "The payment service does its work, and its answer gets lost")
 	answer.Asks = "The call failed. May I repeat it?"
 	answer.Mend = "Only under the same idempotency key: the service then knows the second call for the first one."
@@ -48,5 +59,5 @@ func identities() []plan.Scenario {
 	answer = versus(answer, plan.CheckLast, plan.SemelKeyed)
 	answer = expect(answer, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
 	answer = expect(answer, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 31))
-	return []plan.Scenario{duplicates, retry, redrive, fanout, answer}
+	return []plan.Scenario{duplicates, retry, redrive, fanout, start, answer}
 }

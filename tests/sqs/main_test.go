@@ -70,7 +70,6 @@ func start(t *testing.T, args ...string) *endpoint {
 	if err := e.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = e.cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	var said struct{ Listening string }
 	if err = errors.Join(err, json.Unmarshal(line, &said)); err != nil {
@@ -79,7 +78,15 @@ func start(t *testing.T, args ...string) *endpoint {
 		t.Fatalf("semel sqs %v: %v\n%s%s", args, err, line, &e.errs)
 	}
 	e.url = said.Listening
-	go func() { e.done <- e.cmd.Wait() }()
+	go func() {
+		e.done <- e.cmd.Wait()
+		close(e.done)
+	}()
+	t.Cleanup(func() {
+		_ = e.cmd.Process.Kill()
+		for range e.done { // until it has ended
+		}
+	})
 	return e
 }
 

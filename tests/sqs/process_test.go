@@ -20,7 +20,7 @@ import (
 
 // TestSemelWorkWithFaults is semel's own worker on a queue that does all that SQS may do wrong: every effect once.
 func TestSemelWorkWithFaults(t *testing.T) {
-	e := start(t, "--create", "orders,visibility=2s")
+	e := start(t, "--create", "orders,dlq=dead:1000,visibility=2s")
 	dir := t.TempDir()
 	const messages = 100
 	queue := "sqs://orders"

@@ -75,6 +75,7 @@ func (a *app) sqsFault(ctx context.Context, o sqsFaultOptions, args []string) er
 	}
 	switch {
 	case len(args) > 0 || o.seeded:
+		state = sqslocal.State{} // decoding adds to maps that are there
 		err = ask(ctx, http.MethodPut, target, change, &state)
 	case !o.clear:
 		err = ask(ctx, http.MethodGet, target, nil, &state)

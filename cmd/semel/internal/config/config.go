@@ -32,7 +32,7 @@ type Work struct {
 	ProbeHTTP string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 	Effects   string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 
-	Key string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, cloudevents, s3"`
+	Key string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
 	// FormerKey and FormerConsumer are --key and --consumer of before, while they change.
 	FormerKey      string `conf:"former-key" yaml:"former-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
 	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`

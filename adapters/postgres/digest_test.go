@@ -3,6 +3,8 @@ package postgres
 import (
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // ageAnnouncements makes announcements of digests older, and the stretches of records due that wait for them.
@@ -11,5 +13,35 @@ func ageAnnouncements(db *DB) func(t testing.TB, d time.Duration) {
 		t.Helper()
 		execSQL(t, db, "UPDATE semel_digest_young SET at = at - $1::interval", d)
 		execSQL(t, db, "UPDATE semel_sweep SET due = due - $1::interval WHERE isfinite(due)", d)
+	}
+}
+
+// TestDigestsEnd: digests that are over are not found, and go a few pages at a time, whichever page they are in.
+func TestDigestsEnd(t *testing.T) {
+	db := openFor(t, Options{})
+	s := db.Store()
+	const n = 40_000
+	execSQL(t, db, `INSERT INTO semel_digest (hash, ended, day) SELECT md5(g::text)::uuid, 55000,
+		floor((extract(epoch FROM now()) - 1577836800) / 86400)::int + g % 2 FROM generate_series(1, $1::int) g`, n)
+	execSQL(t, db, "ANALYZE semel_digest")
+	st, err := s.DigestStats(t.Context())
+	if err != nil || st.Count != n || st.Bytes/n > 130 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	t.Logf("%.1f bytes a digest", float64(st.Bytes)/n)
+	var found int
+	if err := db.pool.QueryRow(t.Context(), `SELECT count(*) FROM semel_remembered(
+		ARRAY (SELECT md5(g::text)::uuid FROM generate_series(1, $1::int) g))`, n).Scan(&found); err != nil || found != n/2 {
+		t.Errorf("%d are found, %v", found, err)
+	}
+	for range n/(digestPages*100) + 2 {
+		if err := s.purgeDigests(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := 0
+	err = s.ScanDigests(t.Context(), false, func(driver.DigestHash, time.Time) error { seen++; return nil })
+	if err != nil || seen != n/2 {
+		t.Errorf("%d are left of %d, %v", seen, n/2, err)
 	}
 }

@@ -36,6 +36,8 @@ type sweeper struct {
 	cursor  attrs     // the last item of the page that was read last
 	end     bool      // there is no page behind it
 	todo    []row     // what of that page is to be swept
+	gate    bool      // the records are done, the gate is under way
+	gone    []gateRow // what of its page is to be removed
 }
 
 func (w *sweeper) acquire(ctx context.Context) error {
@@ -63,16 +65,17 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 		if err != nil || !due {
 			return sum, false, err
 		}
-		w.running, w.end, w.cursor, w.todo = true, false, nil, nil
+		w.running, w.end, w.cursor, w.todo, w.gate, w.gone = true, false, nil, nil, false, nil
 	}
 	var bad error
 	for pages := 0; ; pages++ {
 		for len(w.todo) > 0 {
 			n := len(w.todo)
 			if limit > 0 {
-				n = min(n, limit-sum.Purged-sum.Stranded)
+				n = min(n, limit-sum.Count())
 			}
 			if n == 0 {
+				s.left(&sum)
 				return sum, true, bad
 			}
 			if err := s.sweepRows(ctx, w.todo[:n], horizon, &sum); err != nil {
@@ -80,12 +83,22 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 			}
 			w.todo = w.todo[n:]
 		}
+		if w.end && !w.gate && s.o.Gate != "" {
+			w.gate, w.end, w.cursor = true, false, nil
+		}
+		if w.gate {
+			over, more, err := s.sweepGate(ctx, limit, pages, &sum)
+			if w.running = w.running && !over; err != nil {
+				err = fmt.Errorf("sweep: %w", err)
+			}
+			return sum, more, errors.Join(err, bad)
+		}
 		if w.end {
 			w.running = false
 			return sum, false, bad
 		}
 		if s.o.SweepEvery >= 0 && pages == sweepPages {
-			return sum, sum != (driver.Swept{}), bad
+			return sum, sum.Did(), bad
 		}
 		broken, err := s.sweepPage(ctx, horizon)
 		if err != nil {
@@ -152,8 +165,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration) (bad, err 
 	}
 	if p.ahead > s.o.skew() {
 		w.running = false
-		return nil, fmt.Errorf("the clock of this machine is %v ahead of DynamoDB's, tolerated are %v: records would be purged while "+
-			"their duplicates still come, so none is; synchronise the clock (NTP)", p.ahead.Round(time.Second), s.o.skew())
+		return nil, s.aheadError(p.ahead)
 	}
 	bad = p.bad
 	w.cursor, w.end, w.todo = p.next, p.next == nil, w.todo[:0]

@@ -78,7 +78,7 @@ func (s *store) decideNoted(w *world, before *driver.Record, c driver.Claim) (af
 		do := driver.Claim{Key: c.Key, Nonce: w.nonce(), Lease: lease, Version: driver.IntVersion(versionsPer + 1), KeepLast: true}
 		if noted, d, ok := driver.DecideClaim(was, do, w.storeNow(), 0); ok && d.Noted {
 			was = noted
-			after, g, changed = driver.DecideClaim(was, c, w.storeNow(), s.drawn+1)
+			after, g, _ = driver.DecideClaim(was, c, w.storeNow(), s.drawn+1)
 			return after, g, true, true
 		}
 	case mutNoteOverwritten:

@@ -1,0 +1,316 @@
+// Package versions plays versions of one entity in real worker processes that are killed, on SQLite and on PostgreSQL.
+package versions
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// The test binary runs itself again as a worker: place, strategy and folder come by the environment.
+const (
+	envPlace    = "SEMEL_VERSIONS_PLACE"
+	envStrategy = "SEMEL_VERSIONS_STRATEGY"
+	envFolder   = "SEMEL_VERSIONS_FOLDER"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envPlace) == "" {
+		os.Exit(m.Run())
+	}
+	if err := work(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type queue interface {
+	driver.Queue
+	driver.Sender
+	driver.QueueInspector
+}
+
+type store interface {
+	driver.Store
+	driver.RecordInspector
+}
+
+// place is a queue and records in one database.
+type place struct {
+	queue  queue
+	store  store
+	ledger func(ctx context.Context) ([]string, error)
+	close  func() error
+}
+
+func open(ctx context.Context, at string) (*place, error) {
+	const read = "SELECT v FROM ledger ORDER BY n"
+	if !strings.HasPrefix(at, "postgres") {
+		db, err := sqlite.Open(ctx, at, sqlite.Options{Visibility: 2 * time.Second})
+		if err != nil {
+			return nil, err
+		}
+		return &place{db.Queue("q"), db.Store(), func(ctx context.Context) (out []string, err error) {
+			rows, err := db.SQL().QueryContext(ctx, read)
+			if err != nil {
+				return nil, err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var v string
+				if err := rows.Scan(&v); err != nil {
+					return nil, err
+				}
+				out = append(out, v)
+			}
+			return out, rows.Err()
+		}, db.Close}, nil
+	}
+	db, err := postgres.Open(ctx, at, postgres.Options{Visibility: 2 * time.Second, MaxConns: 6, Create: true})
+	if err != nil {
+		return nil, err
+	}
+	return &place{db.Queue("q"), db.Store(), func(ctx context.Context) (out []string, err error) {
+		rows, err := db.Pool().Query(ctx, read)
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var v string
+			if err := rows.Scan(&v); err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, rows.Err()
+	}, db.Close}, nil
+}
+
+// work is a worker until it is killed. A run of a version whose file hold-V exists waits until that is gone.
+func work(ctx context.Context) error {
+	p, err := open(ctx, os.Getenv(envPlace))
+	if err != nil {
+		return err
+	}
+	v, err := semel.ParseStrategy(os.Getenv(envStrategy))
+	if err != nil {
+		return err
+	}
+	c, err := semel.New(semel.Config{
+		Queue: p.queue, Store: p.store, Consumer: "q", Key: semel.KeyFromJSON("/id"), Versions: v, Concurrency: 2, Batch: 4,
+		Visibility: 2 * time.Second,
+		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
+			version := a.Version().String()
+			if err := os.WriteFile(filepath.Join(os.Getenv(envFolder), "ran-"+version), nil, 0o600); err != nil {
+				return err
+			}
+			for {
+				if _, err := os.Stat(filepath.Join(os.Getenv(envFolder), "hold-"+version)); err != nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			tx.Exec("INSERT INTO ledger (v) VALUES ($1)", version)
+			return nil
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+type rig struct {
+	*testing.T
+	*place
+	at, folder, strategy string
+	workers              []*exec.Cmd
+}
+
+// onBoth runs a test on SQLite and on PostgreSQL, with so many workers.
+func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
+	if testing.Short() {
+		t.Skip("SKIPPED, NOT PASSED: -short starts no worker processes")
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), folder: t.TempDir(), strategy: strategy}
+		db, err := sqlite.Open(t.Context(), r.at, sqlite.Options{})
+		if err == nil {
+			_, err = db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (n INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.play(fn)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		u, drop, err := server.CreateDatabase(t.Context(), server.Shared(t, "postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) })
+		if _, err := server.SQL(t.Context(), u, "CREATE TABLE ledger (n BIGSERIAL PRIMARY KEY, v TEXT)"); err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{T: t, at: u, folder: t.TempDir(), strategy: strategy}
+		r.play(fn)
+	})
+}
+
+func (r *rig) play(fn func(r *rig)) {
+	p, err := open(r.Context(), r.at)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.place = p
+	defer func() { _ = p.close() }()
+	defer r.killAll()
+	fn(r)
+}
+
+func (r *rig) start(n int) {
+	r.Helper()
+	for range n {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), envPlace+"="+r.at, envStrategy+"="+r.strategy, envFolder+"="+r.folder)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			r.Fatal(err)
+		}
+		r.workers = append(r.workers, cmd)
+	}
+}
+
+// killAll kills every worker with SIGKILL.
+func (r *rig) killAll() {
+	for _, w := range r.workers {
+		_ = w.Process.Kill()
+		_ = w.Wait()
+	}
+	r.workers = nil
+}
+
+func (r *rig) send(versions ...int) {
+	r.Helper()
+	var out []driver.Message
+	for _, v := range versions {
+		out = append(out, driver.Message{ID: fmt.Sprintf("m-%d", v), Body: fmt.Appendf(nil, `{"id":"order-1","v":%d}`, v)})
+	}
+	if err := r.queue.Send(r.Context(), out...); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) applied() []string {
+	r.Helper()
+	out, err := r.ledger(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	return out
+}
+
+func (r *rig) until(what string, ok func() bool) {
+	r.Helper()
+	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.Fatalf("waited for %s; applied %v", what, r.applied())
+		}
+	}
+}
+
+func (r *rig) hold(v int) string { return filepath.Join(r.folder, fmt.Sprintf("hold-%d", v)) }
+
+func shuffled(from, to int) (out []int) {
+	for v := from; v <= to; v++ {
+		out = append(out, v)
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// TestKeepLastAcrossProcesses: updates that come to several processes while one of them runs become one run, with the last.
+func TestKeepLastAcrossProcesses(t *testing.T) {
+	onBoth(t, "version:/v,keep=last", func(r *rig) {
+		const bursts, n = 3, 30
+		r.start(3)
+		var want []string
+		for b := range bursts {
+			first := b*(n+1) + 1
+			if err := os.WriteFile(r.hold(first), nil, 0o600); err != nil {
+				r.Fatal(err)
+			}
+			r.send(first)
+			r.until("the first run", func() bool {
+				_, err := os.Stat(filepath.Join(r.folder, fmt.Sprintf("ran-%d", first)))
+				return err == nil
+			})
+			r.send(shuffled(first+1, first+n)...)
+			r.until("the newest to be noted", func() bool {
+				rec, _, err := r.store.Record(r.Context(), driver.Key{Consumer: "q", Raw: "order-1"})
+				return err == nil && rec.Watermark.Newest == driver.IntVersion(int64(first+n))
+			})
+			if err := os.Remove(r.hold(first)); err != nil {
+				r.Fatal(err)
+			}
+			r.until("an empty queue", func() bool { st, err := r.queue.Stats(r.Context()); return err == nil && st.Empty() })
+			want = append(want, fmt.Sprint(first), fmt.Sprint(first+n))
+		}
+		if got := r.applied(); !slices.Equal(got, want) {
+			r.Errorf("applied %v, want %v", got, want)
+		}
+	})
+}
+
+// TestParkedVersionsSurviveKilledProcesses: versions wait for the first while all processes are killed again and again; in
+// the end each is applied once, in order.
+func TestParkedVersionsSurviveKilledProcesses(t *testing.T) {
+	onBoth(t, "sequence:/v,gap=park:30m", func(r *rig) {
+		const n = 40
+		r.send(shuffled(2, n)...)
+		for round := range 3 {
+			r.start(3)
+			time.Sleep(time.Duration(300+200*round) * time.Millisecond) // whenever: nothing hangs on it
+			r.killAll()
+		}
+		if got := r.applied(); len(got) > 0 {
+			r.Fatalf("applied %v before the first version came", got)
+		}
+		r.send(1)
+		for kills := 0; kills < 4; kills++ {
+			r.start(3)
+			some := len(r.applied()) + 3
+			r.until("some versions", func() bool { return len(r.applied()) >= min(some, n) })
+			r.killAll()
+		}
+		r.start(3)
+		r.until("an empty queue", func() bool { st, err := r.queue.Stats(r.Context()); return err == nil && st.Empty() })
+		var want []string
+		for v := 1; v <= n; v++ {
+			want = append(want, fmt.Sprint(v))
+		}
+		if got := r.applied(); !slices.Equal(got, want) {
+			r.Errorf("applied %v", got)
+		}
+		if st, err := r.queue.Stats(r.Context()); err != nil || st.Letters > 0 {
+			r.Errorf("%+v, %v", st, err)
+		}
+	})
+}

@@ -16,7 +16,7 @@ import (
 // to a known block says so (txn.touch). Blocks from semel_state.swept on are not known yet.
 
 // sweepStep bounds what one write transaction of a sweep removes, so that claims wait some milliseconds at most.
-const sweepStep = 500
+const sweepStep = 200
 
 // sweepSteps bounds the rows that one transaction of a sweep removes because they belong to records: steps, lines of the
 // trail (see the trigger semel_record_gone). One record's go at once.

@@ -26,7 +26,7 @@ func claimOne(ctx context.Context, s driver.Store) error {
 	if err := acquired(&grants[0]); err != nil {
 		return err
 	}
-	out, err := s.Finish(ctx, completion(&grants[0]))
+	out, err := s.Finish(ctx, completion(&grants[0], retention))
 	if err == nil && out[0] != driver.Applied {
 		err = fmt.Errorf("it is %v", out[0])
 	}
@@ -57,6 +57,9 @@ func acquired(g *driver.Grant) error {
 	return nil
 }
 
-func completion(g *driver.Grant) driver.Finish {
-	return driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: 14 * 24 * time.Hour}
+// retention is how long records are kept.
+const retention = 14 * 24 * time.Hour
+
+func completion(g *driver.Grant, keep time.Duration) driver.Finish {
+	return driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: keep}
 }

@@ -299,7 +299,7 @@ func TestGatewaysThatMakeNoRequest(t *testing.T) {
 		HTTPMethod: "POST", Path: "/", Headers: map[string]string{"idempotency-key": "b"},
 		MultiValueHeaders: map[string][]string{"idempotency-key": {"a", "b"}},
 	}
-	if a, err := h.V1(t.Context(), twice); err != nil || a.StatusCode != 400 || runs != 0 {
+	if a, err := h.V1(t.Context(), twice); err != nil || a.StatusCode != http.StatusBadRequest || runs != 0 {
 		t.Errorf("%+v, %v", a, err)
 	}
 }

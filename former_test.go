@@ -153,10 +153,8 @@ func TestFormerLetters(t *testing.T) {
 			return semel.Permanent(down)
 		}))
 		r.send(order("1", "ship"), order("2", "park"))
-		hold := driver.Hold{}
 		g, _ := r.store.Claim(t.Context(), driver.Claim{Key: driver.Key{Consumer: "orders-v2", Raw: "3|ship"}, Nonce: driver.Nonce{7}, Lease: time.Minute})
-		hold = g[0].Hold
-		_, _ = r.store.Finish(t.Context(), driver.Finish{Hold: hold, Final: driver.Fail, Reason: "before", Keep: time.Hour})
+		_, _ = r.store.Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Fail, Reason: "before", Keep: time.Hour})
 		r.send(order("3", "ship"))
 		r.start()
 		r.after(time.Minute)

@@ -199,7 +199,9 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 	switch {
 	case err != nil:
 		return driver.Unknown, fmt.Errorf("claim the second key of a parked one: %w", err)
-	case grants[0].Err != nil || grants[0].Verdict != driver.Acquired:
+	case grants[0].Err != nil:
+		return driver.Unknown, grants[0].Err
+	case grants[0].Verdict != driver.Acquired:
 		return driver.Lost, nil
 	}
 	w.Finish, m.Hold = f, grants[0].Hold

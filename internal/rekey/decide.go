@@ -44,13 +44,22 @@ func planOf(claims []driver.Claim) plan {
 			continue
 		}
 		c := claims[i]
-		c.Key, c.Mirror = c.Mirror, driver.Key{}
+		c.Key, c.Mirror, c.Nonce = c.Mirror, driver.Key{}, nonceOf(c.Nonce)
 		// The primary's policy rules. Under Once an expired mirror would be parked, and nobody has a letter to open it with.
 		c.Takeover = driver.Resume
 		p.mirror[i] = len(p.asks)
 		p.asks = append(p.asks, c)
 	}
 	return p
+}
+
+// nonceOf is the nonce of a mirror: another one, because stores tell the attempts of one transaction apart by it, and always
+// the same one, because an unanswered claim is repeated.
+func nonceOf(n driver.Nonce) driver.Nonce {
+	for i := range n {
+		n[i] = ^n[i]
+	}
+	return n
 }
 
 // answer makes the grant of the i-th claim out of what the store answered. end is what has to be written to the one of its

@@ -55,7 +55,10 @@ type blamedTx struct {
 
 func (b *blamed) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	tx, g, err := b.Transactor.Begin(ctx, c...)
-	return &blamedTx{tx, b.index}, g, err
+	if tx != nil {
+		tx = &blamedTx{tx, b.index}
+	}
+	return tx, g, err
 }
 
 func (x *blamedTx) Commit(ctx context.Context, w ...driver.Work) error {
@@ -89,6 +92,9 @@ func TestCommitNamesTheCulprit(t *testing.T) {
 			}
 			e.Append("ledger", raw)
 			works = append(works, driver.Work{Finish: f, Effects: e})
+		}
+		if out, err := s.Commit(context.Background(), works[1]); err != nil || out[0] != driver.Applied {
+			t.Errorf("%s: %v, %v", name, out, err) // committed before: the transaction has one work fewer than the call
 		}
 		_, err := s.Commit(context.Background(), works...)
 		if e := (*driver.ItemError)(nil); !errors.As(err, &e) || e.Index != 2 {

@@ -21,9 +21,11 @@ type Kind string
 
 // The kinds of measures.
 const (
-	Peer  Kind = "peer"  // how others do the standard work
-	Limit Kind = "limit" // what machine and servers can do at all
-	Semel Kind = "semel" // what semel does
+	Peer   Kind = "peer"   // how others do the standard work
+	Limit  Kind = "limit"  // what machine and servers can do at all
+	Semel  Kind = "semel"  // what semel does
+	Front  Kind = "front"  // what a cache before the store is worth
+	Window Kind = "window" // a long window of keys on one machine
 )
 
 // Measure is one figure that can be taken.

@@ -33,11 +33,7 @@ type Work struct {
 // New makes the deliveries of n messages. The same seed makes the same order and ids.
 func New(n int, seed uint64) Work {
 	rnd := rand.New(rand.NewPCG(seed, 0x5e3e1))
-	messages := make([]Message, n)
-	for i := range messages {
-		id := newID(rnd)
-		messages[i] = Message{ID: id, Body: body(id, i)}
-	}
+	messages := distinct(n, rnd)
 	// A redelivery comes anywhere after the first delivery: n messages and n/4 repetitions make a fifth.
 	type place struct {
 		at float64
@@ -57,6 +53,18 @@ func New(n int, seed uint64) Work {
 		w.Deliveries[i] = messages[p.of]
 	}
 	return w
+}
+
+// Distinct makes n messages, each once. The same seed makes the same ones.
+func Distinct(n int, seed uint64) []Message { return distinct(n, rand.New(rand.NewPCG(seed, 0x5e3e1))) }
+
+func distinct(n int, rnd *rand.Rand) []Message {
+	messages := make([]Message, n)
+	for i := range messages {
+		id := newID(rnd)
+		messages[i] = Message{ID: id, Body: body(id, i)}
+	}
+	return messages
 }
 
 // newID is a random UUID, as producers make them.

@@ -27,9 +27,18 @@ var errDone = errors.New("all deliveries are settled")
 
 // newSource answers a context that ends when the last delivery is settled, or one fails.
 func newSource(ctx context.Context, w load.Work) (context.Context, *source) {
-	s := &source{fresh: make([]driver.Delivery, len(w.Deliveries)), left: len(w.Deliveries), wake: make(chan struct{}, 1)}
+	list := make([]driver.Message, len(w.Deliveries))
 	for i, m := range w.Deliveries {
-		s.fresh[i] = driver.Delivery{Message: driver.Message{ID: m.ID, Body: m.Body}}
+		list[i] = driver.Message{ID: m.ID, Body: m.Body}
+	}
+	return newSourceOf(ctx, list)
+}
+
+// newSourceOf is newSource with messages of any kind.
+func newSourceOf(ctx context.Context, list []driver.Message) (context.Context, *source) {
+	s := &source{fresh: make([]driver.Delivery, len(list)), left: len(list), wake: make(chan struct{}, 1)}
+	for i := range list {
+		s.fresh[i] = driver.Delivery{Message: list[i]}
 		s.fresh[i].Receipt = &s.fresh[i]
 	}
 	ctx, s.done = context.WithCancelCause(ctx)
@@ -38,7 +47,7 @@ func newSource(ctx context.Context, w load.Work) (context.Context, *source) {
 
 // Features describes the queue.
 func (s *source) Features() driver.QueueFeatures {
-	return driver.QueueFeatures{Name: "orders", Kind: "slice", Durable: true, Extends: true, Delays: true}
+	return driver.QueueFeatures{Name: "orders", Kind: "slice", Durable: true, Extends: true, Delays: true, DeadLetters: true}
 }
 
 // Receive hands out what is next; with nothing left it waits for something to be given back.

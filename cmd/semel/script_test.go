@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 //	exits N PROG ARG…        runs a program that must exit N
 //	eventually FILE REGEXP   waits until a file matches
 //	trip DB KEY [stuck]      books a trip in three steps, the third of which fails (its compensations too)
+//	machine NAME URL N       runs N executions of a state machine of deploy/aws against a server; URL is a file with its address
 //	sql DB STATEMENT         runs SQL on a database; a query's first column goes to stdout, a row a line
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -57,7 +58,7 @@ func labsDown(dir string) {
 type command = func(ts *testscript.TestScript, neg bool, args []string)
 
 func commands() map[string]command {
-	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL, "trip": bookTrip}
+	return map[string]command{"exits": exits, "eventually": eventually, "sql": runSQL, "trip": bookTrip, "machine": machineCommand}
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

@@ -2,6 +2,7 @@ package semel_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -109,7 +110,7 @@ func TestLongTermIsRefused(t *testing.T) {
 		}
 		change(&cfg)
 		_, err := semel.New(cfg)
-		if ce, ok := err.(*semel.ConfigError); !ok || ce.Field != "LongTerm" {
+		if ce := (*semel.ConfigError)(nil); !errors.As(err, &ce) || ce.Field != "LongTerm" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

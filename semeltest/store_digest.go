@@ -260,7 +260,7 @@ func testFM71Announced(b *digestBench) {
 		if !want[0][h] && !want[1][h] {
 			b.t.Errorf("%x is nobody's", h)
 		}
-		if d := until.Sub(time.Now()); b.Advance == nil && (d < remembered-time.Hour || d > remembered+25*time.Hour) {
+		if d := time.Until(until); b.Advance == nil && (d < remembered-time.Hour || d > remembered+25*time.Hour) {
 			b.t.Errorf("%x is kept for %v", h, d)
 		}
 	}

@@ -149,10 +149,9 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
 		}
 		_, verdict := driver.DecideSweep(r, t.now, w.horizon)
-		step := driver.Depart
 		if verdict == driver.SweepPurge && remembers {
-			var a announcement
-			if a, step = t.rollOver(&r, v[4:]); step == driver.Linger {
+			a, step := t.rollOver(&r, v[4:])
+			if step == driver.Linger {
 				keep++
 				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
 				return nil

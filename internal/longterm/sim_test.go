@@ -47,7 +47,6 @@ type world struct {
 	letters map[string]bool
 	gone    map[driver.Key]time.Time // when a sweep removed a record
 	nonces  uint64
-	failing bool
 	trace   []string
 	wrong   string
 	perhaps bool

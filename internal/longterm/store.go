@@ -41,11 +41,10 @@ func (s *store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	if err != nil || len(grants) != len(c) {
 		return grants, err
 	}
-	hits, err := s.tier.look(ctx, c, grants)
-	if err != nil || len(hits) == 0 {
-		return grants, nil // look has marked what it could not answer
+	hits, _ := s.tier.look(ctx, c, grants) // it has marked what it could not answer
+	if len(hits) > 0 {
+		s.park(ctx, hits, grants)
 	}
-	s.park(ctx, hits, grants)
 	return grants, nil
 }
 

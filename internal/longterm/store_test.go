@@ -196,7 +196,7 @@ func TestResolveLateDuplicate(t *testing.T) {
 		r.operate(driver.Operation{
 			Kind: driver.Resolve, Key: g.Hold.Key, Token: g.Hold.Token, Generation: g.Hold.Generation, As: x.as,
 		})
-		g = r.want(x.want, x.raw, "redrive-1")
+		r.want(x.want, x.raw, "redrive-1")
 		if x.want == driver.Acquired {
 			// It dies without a word, and the broker hands the same message out again.
 			r.advance(lease + time.Second)

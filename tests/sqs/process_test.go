@@ -39,7 +39,7 @@ func TestSemelWorkWithFaults(t *testing.T) {
 		"early-visible=0.1", "late-visible=0.05,by=2s", "lost-answer"+working+"=0.05", "torn"+working+"=0.03",
 		"throttle"+working+"=0.03", "internal"+working+"=0.03", "partial=0.1")
 	e.client(dir, semel, "work", "--queue", queue, "--store", "sqlite:records.db", "--key", "json:/order", "--until-empty",
-		"--idle-timeout", "6s", "--visibility", "2s", "--exec", "cat >> effects; echo >> effects")
+		"--visibility", "2s", "--exec", `order=$(cat); echo "$order" >> effects`)
 	b, err := os.ReadFile(filepath.Join(dir, "effects"))
 	if err != nil {
 		t.Fatal(err)

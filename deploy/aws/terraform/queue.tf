@@ -1,0 +1,52 @@
+# The queue, and the one where letters and what SQS gave up on are kept for a person.
+
+resource "aws_sqs_queue" "letters" {
+  name                      = "${var.project_name}-letters"
+  message_retention_seconds = 1209600 # 14 days, the longest there is
+  sqs_managed_sse_enabled   = true
+}
+
+resource "aws_sqs_queue" "main" {
+  name                       = var.project_name
+  visibility_timeout_seconds = var.queue_visibility_timeout
+  receive_wait_time_seconds  = var.queue_receive_wait
+  message_retention_seconds  = var.queue_retention
+  sqs_managed_sse_enabled    = true
+  redrive_policy = jsonencode({
+    deadLetterTargetArn = aws_sqs_queue.letters.arn
+    maxReceiveCount     = var.max_receive_count
+  })
+}
+
+resource "aws_sqs_queue_redrive_allow_policy" "letters" {
+  queue_url = aws_sqs_queue.letters.id
+  redrive_allow_policy = jsonencode({
+    redrivePermission = "byQueue"
+    sourceQueueArns   = [aws_sqs_queue.main.arn]
+  })
+}
+
+# Records: one item per key. The layout is that of `semel migrate --store dynamodb://…`, which leaves this table as it is.
+resource "aws_dynamodb_table" "records" {
+  name         = "${var.project_name}-records"
+  billing_mode = "PAY_PER_REQUEST"
+  hash_key     = "pk"
+  range_key    = "sk"
+
+  attribute {
+    name = "pk"
+    type = "S"
+  }
+  attribute {
+    name = "sk"
+    type = "S"
+  }
+  ttl {
+    attribute_name = "ttl"
+    enabled        = true
+  }
+  point_in_time_recovery {
+    enabled = true
+  }
+  # No replicas: two regions of a global table with eventual consistency can both win one claim.
+}

@@ -384,3 +384,21 @@ func TestQueryProtocolCarriesEveryText(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Faults strike the query protocol as they strike JSON.
+func TestFaultsOfTheQueryProtocol(t *testing.T) {
+	l := newLocal(t, "q", "torn=next:1")
+	send := func() (int, string, error) {
+		return l.do(http.MethodPost, "/000000000000/q", "Action=SendMessage&MessageBody=a", "Content-Type", "application/x-www-form-urlencoded")
+	}
+	if status, text, err := send(); status != 200 || err == nil || l.left() != "1 0" {
+		t.Errorf("torn: %d %q, %v, %s left", status, text, err, l.left())
+	}
+	l.fault("throttle=next:1", "lost-answer=next:1")
+	if status, text, err := send(); status != 403 || !strings.Contains(text, "<Code>RequestThrottled</Code>") || err != nil {
+		t.Errorf("throttle: %d %q, %v", status, text, err)
+	}
+	if status, text, err := send(); status != 0 || err == nil || l.left() != "2 0" {
+		t.Errorf("lost-answer: %d %q, %v, %s left", status, text, err, l.left())
+	}
+}

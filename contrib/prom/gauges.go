@@ -22,6 +22,7 @@ type gauges struct {
 	depth, oldest, letters, up         *prometheus.Desc
 	running, slots, paused, breaker    *prometheus.Desc
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
+	looks, found, falsePositives       *prometheus.Desc
 
 	mu    sync.Mutex // one question at a time
 	asked time.Time
@@ -48,6 +49,9 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 		cacheEntries: desc("semel_cache_entries", "Completed keys in memory."),
 		cacheSize:    desc("semel_cache_size", "The most keys that the cache holds."),
 	}
+	g.looks = desc("semel_long_term_lookups_total", "Looks into the digests of purged records.")
+	g.found = desc("semel_long_term_hits_total", "Late duplicates that were set aside: their record was past its retention.")
+	g.falsePositives = desc("semel_bloom_false_positive_total", "Looks for which the filter had said perhaps, and nothing was there.")
 	g.inspect, _ = o.Queue.(driver.QueueInspector)
 	g.cached, _ = o.Store.(driver.Cached)
 	return g
@@ -57,6 +61,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
+		g.looks, g.found, g.falsePositives,
 	} {
 		to <- d
 	}
@@ -78,7 +83,14 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			value(g.letters, float64(s.Letters))
 		}
 	}
+	counted := func(d *prometheus.Desc, n int64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n))
+	}
 	if c := g.consumer.Load(); c != nil {
+		s := c.Summary()
+		counted(g.looks, s.LongTermLookups)
+		counted(g.found, s.LongTermHits)
+		counted(g.falsePositives, s.LongTermFalsePositives)
 		l := c.Load()
 		value(g.running, float64(l.Running))
 		value(g.slots, float64(l.Slots))
@@ -87,7 +99,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	if g.cached != nil {
 		s := g.cached.CacheStats()
-		to <- prometheus.MustNewConstMetric(g.cacheHits, prometheus.CounterValue, float64(s.Hits))
+		counted(g.cacheHits, s.Hits)
 		value(g.cacheEntries, float64(s.Entries))
 		value(g.cacheSize, float64(s.Size))
 	}

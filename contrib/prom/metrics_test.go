@@ -137,7 +137,8 @@ func TestS1_18AllNames(t *testing.T) {
 		`semel_lease_lost_total{} 1`, `semel_settle_errors_total{reason="lost"} 1`, `semel_lease_extensions_total{result="applied"} 1`,
 		`semel_visibility_extensions_total{result="unknown"} 1`, `semel_sweep_deleted_total{} 7`, `semel_sweep_lag_seconds{} 90`,
 		`semel_store_errors_total{op="claim"} 1`, `semel_doubts_total{} 0`, `semel_pauses_total{} 0`, `semel_cache_hits_total{} 0`,
-		`semel_cache_entries{} 0`, `semel_cache_size{} 10`, `semel_oldest_message_age_seconds{} 0`,
+		`semel_cache_entries{} 0`, `semel_cache_size{} 10`, `semel_bloom_false_positive_total{} 0`,
+		`semel_long_term_lookups_total{} 0`, `semel_long_term_hits_total{} 0`, `semel_oldest_message_age_seconds{} 0`,
 	} {
 		name, rest, _ := strings.Cut(line, "{")
 		pair, value, _ := strings.Cut(rest, "} ")

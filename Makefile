@@ -99,11 +99,12 @@ bench: ## Engine on the memory adapters (ns, allocations), SQLite against raw SQ
 .PHONY: bench-report
 bench-report: ## Measure semel, its peers and the servers' limits in interleaved rounds; renews docs/benchmarks.md (6 min)
 	cd bench && GOWORK=off $(GO) run . -o results.jsonl $(REPORTFLAGS)
-	cd bench && GOWORK=off $(GO) run . -from results.jsonl,growth.jsonl -report ../docs/benchmarks.md
+	cd bench && GOWORK=off $(GO) run . -from results.jsonl,long.jsonl -report ../docs/benchmarks.md
 
 .PHONY: bench-long
-bench-long: ## Measure what takes long, once: insert rates up to 3 million records (3 min)
-	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth -rounds 1 -o growth.jsonl
+bench-long: ## Measure what takes long, once: growth to 3 million records, a window of 20 million keys, a sweep of a million (40 min)
+	cd bench && GOWORK=off $(GO) run . -measure semel-pg-growth,semel-sqlite-growth,semel-sqlite-window,semel-pg-window -rounds 1 -o long.jsonl
+	cd bench && GOWORK=off $(GO) run . -measure semel-sqlite-sweep,semel-pg-sweep -rounds 3 >> long.jsonl
 
 .PHONY: bench-gate
 bench-gate: ## The same, and fails when a ratio is below its gate

@@ -75,6 +75,8 @@ type Row struct {
 	P50        float64            `json:"p50_us,omitempty"`
 	Ledger     *load.Ledger       `json:"ledger,omitempty"`
 	Values     map[string]float64 `json:"values,omitempty"`
+	// Load is the load average before the run that the row is of; a report reads it from the run's first line.
+	Load float64 `json:"-"`
 }
 
 // CPU is the processor time of client and servers, in µs per unit.

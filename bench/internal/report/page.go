@@ -20,6 +20,10 @@ func Page(w io.Writer, about harness.About, measures []harness.Measure, rows []h
 	p.work(harness.Semel, "semel")
 	p.work(harness.Peer, "Peers")
 	p.others()
+	p.growth()
+	p.fronts()
+	p.window()
+	p.sweeps()
 	p.settings()
 	p.machine()
 	_, err := io.WriteString(w, p.text.String())
@@ -31,15 +35,13 @@ type page struct {
 	measures []harness.Measure
 	rows     []harness.Row
 	rounds   []round
-	most     int // rounds of the measure that has the most
+	most     int // rounds of what semel is compared with
 	text     strings.Builder
 }
 
 func newPage(about harness.About, measures []harness.Measure, rows []harness.Row) *page {
 	p := &page{about: about, measures: measures, rows: rows, rounds: byRound(rows)}
-	for _, m := range measures {
-		p.most = max(p.most, len(p.rowsOf(m.Name)))
-	}
+	p.most = len(p.rowsOf("b2"))
 	return p
 }
 
@@ -47,10 +49,11 @@ func (p *page) linef(format string, args ...any) { fmt.Fprintf(&p.text, format+"
 
 func (p *page) head(chart string) {
 	p.linef("# Benchmarks\n")
-	p.linef("Written by `make bench-report` on %s. Every figure is the median of %d interleaved rounds on one machine, but for the",
+	p.linef("Written by `make bench-report` on %s. Every figure is the median of interleaved rounds on one machine (%d where nothing",
 		p.about.At.Format("2 January 2006"), p.most)
-	p.linef("long measures, which run once; every ratio is taken inside a round, and its median given with the least and the")
-	p.linef("greatest. Only ratios carry over to another machine: absolute figures move by a quarter from hour to hour.\n")
+	p.linef("else is said; `make bench-long` runs once); every ratio is taken inside a round, and its median given with the least and the")
+	p.linef("greatest. Only ratios carry over to another machine: absolute figures move by a quarter from hour to hour, and by far more on")
+	p.linef("a machine that does other work meanwhile. Tables of long measures name its load average.\n")
 	p.linef("**The work**: n distinct JSON messages of 300 bytes; 20 %% of the deliveries are redeliveries at random distance; the")
 	p.linef("effect is one row in a table `ledger` without a unique constraint. After every run the ledger must hold as many rows")
 	p.linef("as distinct ids as messages, else the figure is refused. Peers and semel use the same PostgreSQL server in the same")
@@ -137,8 +140,7 @@ func (p *page) values(rows []harness.Row) string {
 	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(rows[0].Values)) {
-		v := median(rows, func(r harness.Row) float64 { return r.Values[name] })
-		list = append(list, strings.ReplaceAll(name, "_", " ")+" "+number(v))
+		list = append(list, strings.ReplaceAll(name, "_", " ")+" "+number(value(rows, name)))
 	}
 	return " (" + strings.Join(list, ", ") + ")"
 }
@@ -168,10 +170,13 @@ func (p *page) machine() {
 	p.linef("%s.", strings.Join(list, ", "))
 }
 
-// of lists the measured ones of a kind: those that count unit, or with "" those that count no effects.
+// ownSection are the units of measures that have a section of their own.
+var ownSection = []string{"effects", sweepUnit, growthUnit}
+
+// of lists the measured ones of a kind: those that count unit, or with "" those that have no section of their own.
 func (p *page) of(kind harness.Kind, unit string) (list []harness.Measure) {
 	for _, m := range p.measures {
-		if m.Kind == kind && (m.Unit == unit || unit == "" && m.Unit != "effects") && len(p.rowsOf(m.Name)) > 0 {
+		if m.Kind == kind && (m.Unit == unit || unit == "" && !slices.Contains(ownSection, m.Unit)) && len(p.rowsOf(m.Name)) > 0 {
 			list = append(list, m)
 		}
 	}

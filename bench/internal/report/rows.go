@@ -17,7 +17,7 @@ type line struct {
 
 // Read reads the lines of a run. Of several runs in one input the rounds count on, and the first tells of the machine.
 func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
-	before, last := 0, 0
+	before, last, load := 0, 0, 0.0
 	for dec := json.NewDecoder(r); ; {
 		var l line
 		switch err := dec.Decode(&l); {
@@ -27,6 +27,7 @@ func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
 			return about, nil, fmt.Errorf("read line %d: %w", len(rows)+1, err)
 		}
 		if l.About != nil {
+			load = l.About.Load
 			if before = last; before == 0 {
 				about = *l.About
 			}
@@ -36,6 +37,7 @@ func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
 			return about, nil, fmt.Errorf("line %d is neither a row nor tells of a machine", len(rows)+1)
 		}
 		l.Round += before
+		l.Load = load
 		last = max(last, l.Round)
 		rows = append(rows, *l.Row)
 	}

@@ -79,7 +79,7 @@ func frontMeasure(percent int, name, title string, o front.Options) harness.Meas
 	return harness.Measure{
 		Name: fmt.Sprintf("front-pg-%d-%s", percent, name), Kind: harness.Front, Unit: "deliveries", N: 40000,
 		Title:    fmt.Sprintf("%d %% duplicates, %s", percent, title),
-		Settings: fmt.Sprintf("PostgreSQL; InTx with *Statements; source in this process; front.Options.Size %d; Concurrency 1000, Batch 100", o.Size),
+		Settings: fmt.Sprintf("PostgreSQL; InTx with *Statements; source in this process; front.Options.Size %d; Concurrency 200, Batch 100", o.Size),
 		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
 			return withPostgres(ctx, e, func(d *harness.Database, db *postgres.DB) (s harness.Sample, err error) {
 				list, keys := duplicated(e.N, float64(percent)/100, uint64(e.Round))
@@ -87,7 +87,7 @@ func frontMeasure(percent int, name, title string, o front.Options) harness.Meas
 				done, src := newSourceOf(ctx, list)
 				stop := e.Watch()
 				err = consume(ctx, done, semel.Config{
-					Queue: src, Store: front.New(store, o), Concurrency: 10 * batch, Batch: batch,
+					Queue: src, Store: front.New(store, o), Concurrency: 2 * batch, Batch: batch, // more, and the engine gives back copies of one key
 					Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
 						tx.Exec(load.Effect, a.Header("idempotency-key"), len(a.Body))
 						return nil

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/semel-dev/semel/bench/internal/harness"
+)
+
+// growthUnit is what the measures of growth count.
+const growthUnit = "records"
+
+// growth is the section of stores that grow.
+func (p *page) growth() {
+	list := p.of(harness.Semel, growthUnit)
+	if len(list) == 0 {
+		return
+	}
+	p.linef("## Growth\n")
+	p.linef("How fast records are added, claimed and completed by two callers in batches of 1,000, to a store that grows from 100 thousand")
+	p.linef("to a million and to one that grows from 2.7 to 3.6 million: slices of 100,000 go to both in turn, because rates of different")
+	p.linef("minutes do not compare. `make bench-long`.\n")
+	p.linef("| | small, records/s | large | large ÷ small, median | least pair | greatest pair | load average before |")
+	p.linef("|---|--:|--:|--:|--:|--:|--:|")
+	for _, m := range list {
+		for _, r := range p.rowsOf(m.Name) {
+			v := r.Values
+			p.linef("| %s | %s | %s | %s | %s | %s | %s |", m.Title, number(v["early_per_second"]), number(v["late_per_second"]),
+				number(v["late_to_early"]), number(v["least_ratio"]), number(v["greatest_ratio"]), number(r.Load))
+		}
+	}
+	p.linef("")
+}
+
+// fronts is the section of the cache before a store.
+func (p *page) fronts() {
+	list := p.of(harness.Front, "")
+	if len(list) == 0 {
+		return
+	}
+	p.linef("## A cache before the store\n")
+	p.linef("`front.New` before PostgreSQL, with room for all keys. Half of the duplicates are redeliveries under the id of the first")
+	p.linef("delivery, half come under a new id from the producer; only `Strangers` answers those from memory. Claims are those that")
+	p.linef("reached the store, calls its claims, commits and extensions. `go run . -measure front` in `bench/`.\n")
+	p.linef("| | claims per delivery | calls per 1,000 deliveries | deliveries/s | × no cache | CPU µs per delivery, client + server |")
+	p.linef("|---|--:|--:|--:|--:|--:|")
+	for _, m := range list {
+		rows := p.rowsOf(m.Name)
+		off := m.Name[:strings.LastIndex(m.Name, "-")] + "-off"
+		p.linef("| %s | %s | %s | %s | %s | %s + %s |", m.Title, number(value(rows, "claims_per_delivery")),
+			number(value(rows, "calls_per_thousand")), number(median(rows, perSecond)), p.ratio(m.Name, off),
+			number(median(rows, clientCPU)), number(median(rows, serverCPU)))
+	}
+	p.linef("")
+	p.linef("Duplicates of what is in hand at the same time never reach a store, with or without a cache: the engine answers them.\n")
+}
+
+// windowLines are the lines of the section of the long window: what they say, and the value of the measure.
+var windowLines = []struct{ title, name string }{
+	{"bytes on disk per digest", "bytes_per_digest"},
+	{"bytes on disk per record, with its index", "bytes_per_record"},
+	{"memory of the process, MB, before the filter", "resident_mb_before_filter"},
+	{"memory of the process, MB, with the filter", "resident_mb_with_filter"},
+	{"lookups per new key, with the filter", "filtered_lookups_per_new_key"},
+	{"messages/s, with the filter", "filtered_per_second"},
+	{"÷ an empty database without long-term tier, with the filter", "filtered_to_empty"},
+	{"lookups per new key, no filter", "unfiltered_lookups_per_new_key"},
+	{"messages/s, no filter", "unfiltered_per_second"},
+	{"÷ an empty database without long-term tier, no filter", "unfiltered_to_empty"},
+}
+
+// window is the section of the long window of keys.
+func (p *page) window() {
+	list := p.of(harness.Window, "")
+	if len(list) == 0 {
+		return
+	}
+	p.linef("## A window of 20 million keys\n")
+	p.linef("A consumer with `LongTerm` on a database that holds digests of 19 million keys and a million records. Every 20th message is")
+	p.linef("a late duplicate of a key that only a digest remembers: all became letters, and none of them ran, else the figure would be")
+	p.linef("refused. The database that it is compared with is empty, has no long-term tier and gets no late duplicates; batches of")
+	p.linef("10,000 messages go to both in turn. `go run . -measure semel-sqlite-window,semel-pg-window -rounds 1` in `bench/`.\n")
+	head, line := "| |", "|---|"
+	for _, m := range list {
+		head, line = head+" "+m.Title+" |", line+"--:|"
+	}
+	p.linef("%s\n%s", head, line)
+	row := func(title string, of func(rows []harness.Row) float64) {
+		text := "| " + title + " |"
+		for _, m := range list {
+			text += " " + number(of(p.rowsOf(m.Name))) + " |"
+		}
+		p.linef("%s", text)
+	}
+	row("digests", func(rows []harness.Row) float64 { return float64(rows[0].N) })
+	for _, l := range windowLines {
+		row(l.title, func(rows []harness.Row) float64 { return value(rows, l.name) })
+	}
+	row("late duplicates sent", func(rows []harness.Row) float64 {
+		return value(rows, "filtered_late") + value(rows, "unfiltered_late")
+	})
+	row("of these became letters", func(rows []harness.Row) float64 {
+		return value(rows, "filtered_letters") + value(rows, "unfiltered_letters")
+	})
+	row("load average of the machine before", func(rows []harness.Row) float64 { return rows[0].Load })
+	p.linef("")
+}
+
+// sweeps is the section of the sweep beside messages.
+func (p *page) sweeps() {
+	list := slices.DeleteFunc(p.of(harness.Semel, sweepUnit), func(m harness.Measure) bool {
+		return value(p.rowsOf(m.Name), "p99_ratio") == 0
+	})
+	if len(list) == 0 {
+		return
+	}
+	p.linef("## A sweep of a million\n")
+	p.linef("How long messages are in hand, from receipt to settlement, while another consumer sweeps a million expired records in the")
+	p.linef("same database, and while none does; quiet and busy times take turns.")
+	p.linef("`go run . -measure semel-sqlite-sweep,semel-pg-sweep` in `bench/`.\n")
+	p.linef("| | p50 quiet, µs | p50 beside the sweep | p99 quiet | p99 beside the sweep | ÷ quiet | purged/s | load average before |")
+	p.linef("|---|--:|--:|--:|--:|--:|--:|--:|")
+	for _, m := range list {
+		rows := p.rowsOf(m.Name)
+		text := "| " + m.Title + " |"
+		for _, name := range []string{"quiet_p50_us", "busy_p50_us", "quiet_p99_us", "busy_p99_us", "p99_ratio"} {
+			text += " " + number(value(rows, name)) + " |"
+		}
+		p.linef("%s %s | %s |", text, number(median(rows, perSecond)), number(rows[0].Load))
+	}
+	p.linef("")
+}
+
+// sweepUnit is what the measures of a sweep count.
+const sweepUnit = "purged records"
+
+// value is the median of one of a measure's own figures.
+func value(rows []harness.Row, name string) float64 {
+	return median(rows, func(r harness.Row) float64 { return r.Values[name] })
+}

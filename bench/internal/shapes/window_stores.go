@@ -3,9 +3,10 @@ package shapes
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -62,33 +63,31 @@ func windowOfSQLite(db *sqlite.DB) *window {
 	}
 }
 
-// bulkSQLite inserts digests, 100,000 a transaction.
+// bulkSQLite inserts digests, 100,000 a transaction, on a connection that does not wait for the disk.
 func bulkSQLite(ctx context.Context, db *sql.DB, hashes []driver.DigestHash, d driver.Digest) (err error) {
-	const perStatement, perTx = 500, 100_000
-	query := "INSERT INTO semel_digest (hash, meta) VALUES (?, ?)" + strings.Repeat(", (?, ?)", perStatement-1)
-	for len(hashes) > 0 {
-		part := hashes[:min(perTx, len(hashes))]
-		hashes = hashes[len(part):]
-		tx, err := db.BeginTx(ctx, nil)
+	const perTx = 100_000
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	// The connection ends with this: what it was set to is nobody else's.
+	defer func() {
+		if bad := conn.Raw(func(any) error { return sqldriver.ErrBadConn }); !errors.Is(bad, sqldriver.ErrBadConn) {
+			err = errors.Join(err, bad)
+		}
+	}()
+	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 20000"); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(hashes, perTx) {
+		all := make([]byte, 0, 16*perTx)
+		for _, h := range part {
+			all = append(all, h[:]...)
+		}
+		_, err := conn.ExecContext(ctx, `INSERT INTO semel_digest (hash, meta)
+  WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
+  SELECT substr(?1, 1 + 16 * i, 16), ?3 FROM n`, all, len(part), d.Pack())
 		if err != nil {
-			return err
-		}
-		for len(part) > 0 {
-			some := part[:min(perStatement, len(part))]
-			part = part[len(some):]
-			text := query
-			if len(some) < perStatement {
-				text = "INSERT INTO semel_digest (hash, meta) VALUES (?, ?)" + strings.Repeat(", (?, ?)", len(some)-1)
-			}
-			args := make([]any, 0, 2*perStatement)
-			for _, h := range some {
-				args = append(args, h[:], d.Pack())
-			}
-			if _, err := tx.ExecContext(ctx, text, args...); err != nil {
-				return errors.Join(err, tx.Rollback())
-			}
-		}
-		if err := tx.Commit(); err != nil {
 			return err
 		}
 	}

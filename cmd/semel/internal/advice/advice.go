@@ -112,7 +112,7 @@ func (in Input) Assumed() Input {
 // movedBack is how much later the service itself can bring a message again from its letters: as the dead-letter queue is set,
 // or as it is advised to be.
 func (in Input) movedBack() time.Duration {
-	letters := time.Duration(maxKept)
+	letters := maxKept
 	switch {
 	case !in.Kind.SQS():
 		return 0

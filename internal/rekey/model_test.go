@@ -344,8 +344,8 @@ func (x *worker) ends() {
 		return
 	}
 	if x.finish.Final == driver.Complete {
-		if x.ran {
-			x.on.open--
+		if x.ran && x.w.now().Before(x.until) {
+			x.on.open-- // else another may have taken the mirror over, run with the doubt, and completed it
 		}
 		x.acks()
 	} else if x.ran {

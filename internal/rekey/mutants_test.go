@@ -16,6 +16,7 @@ type mutant struct {
 	claim             func(x *mutant, c driver.Claim) (driver.Grant, error)
 	finish            func(x *mutant, f driver.Finish) (driver.Outcome, error)
 	commit            func(x *mutant, w driver.Work) (driver.Outcome, error)
+	early             bool // found by what is acked: its harm is a run in doubt more, after the change is over
 }
 
 func (x *mutant) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
@@ -125,6 +126,7 @@ var mutants = map[string]mutant{
 		},
 	},
 	"a duplicate is acked while the mirror is open": {
+		early: true,
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
 			g, err := one(x.Transactor, c)
 			if r := stateOf(x.inner, c.Key); err == nil && g.Verdict == driver.Busy && r.State == driver.Completed {
@@ -195,8 +197,8 @@ var mutants = map[string]mutant{
 	},
 }
 
-// TestMutants plants mistakes in what workers of both recipes do. The model has to find each by the harm that it does: an
-// effect too many or too few, or a doubt that is kept from who runs next.
+// TestMutants plants mistakes in what workers of both recipes do. The model has to find each by the harm that it does, an
+// effect too many or too few, or a doubt that is kept from who runs next; one by what it acks.
 func TestMutants(t *testing.T) {
 	for name, planted := range mutants {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +210,7 @@ func TestMutants(t *testing.T) {
 						x.Transactor, x.inner = honest(s), s
 						return &x
 					})
-					w.harm = true
+					w.harm = !planted.early
 					if faults := migrate(w); len(faults) > 0 {
 						t.Logf("seed %d, effects %v: %s", seed, m, faults[0])
 						return

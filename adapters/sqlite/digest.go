@@ -12,7 +12,8 @@ import (
 
 // This file is the long-term tier (driver.LongTerm). A sweep announces a record's digest in semel_digest_young; when that is
 // driver.DigestOverlap old it removes the record, and the trigger semel_record_remembered leaves the digest in
-// semel_digest with the same statement, whichever program sends it.
+// semel_digest with the same statement, whichever program sends it. The trigger announces what an older program purges,
+// too: late, but filters that are filled would never learn of it otherwise.
 
 const (
 	// sqlRemember registers a consumer; the longest keep counts. 1 consumer 2 keep in seconds
@@ -29,6 +30,8 @@ const (
 
 	sqlAnnounce = `INSERT INTO semel_digest_young (hash, at, day) VALUES (?, ?, ?)
   ON CONFLICT (hash) DO UPDATE SET at = excluded.at, day = excluded.day`
+	// sqlAnnounced removes the announcement of a record that went.
+	sqlAnnounced = "DELETE FROM semel_digest_young WHERE hash = ?"
 	// sqlUnannounce removes announcements of records that were reopened. 1 announced before 2 limit
 	sqlUnannounce = `DELETE FROM semel_digest_young WHERE hash IN (SELECT hash FROM semel_digest_young WHERE at < ? LIMIT ?)`
 
@@ -182,9 +185,9 @@ func (t *txn) rollOver(r *driver.Record, v []sqldriver.Value) (announcement, dri
 		return announcement{}, driver.Depart
 	}
 	a := announcement{at: integer(v[3])}
+	a.hash, _ = v[0].([]byte)
 	step := driver.DecideRollOver(fromMicro(a.at), t.now)
 	if step == driver.Announce {
-		a.hash, _ = v[0].([]byte)
 		a.at, a.day = t.micros(), driver.DigestDay(t.now.Add(keep))
 	}
 	return a, step

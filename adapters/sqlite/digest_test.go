@@ -51,6 +51,14 @@ func TestFM71_AnOlderProgramPurges(t *testing.T) {
 			t.Errorf("%s: %+v; it ended at %v", keys[i].Raw, d, ended)
 		}
 	}
+	// Filters that are filled read only what is recent: they learn of these, too.
+	recent := map[driver.DigestHash]bool{}
+	err := s.ScanDigests(t.Context(), true, func(h driver.DigestHash, _ time.Time) error { recent[h] = true; return nil })
+	for i, k := range keys {
+		if recent[k.Digest()] != (want[i] != driver.Absent) {
+			t.Errorf("%s: among the recent digests %v, %v", k.Raw, recent[k.Digest()], err)
+		}
+	}
 }
 
 // TestDigestsAreSmall: what a digest takes on disk.

@@ -80,6 +80,12 @@ type sweep struct {
 	sum     driver.Swept
 }
 
+// departure is a record to purge; announced is its hash, where it was announced.
+type departure struct {
+	token     int64
+	announced []byte
+}
+
 func (w *sweep) run() error {
 	t := w.t
 	if err := t.load(); err != nil {
@@ -132,7 +138,8 @@ func (w *sweep) run() error {
 // (MinInt64: it is empty); whole is false when it stopped at the limit.
 func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	t := w.t
-	var purge, strand []int64
+	var purge []departure
+	var strand []int64
 	var announce []announcement
 	keep := 0
 	due, whole = math.MaxInt64, true
@@ -145,6 +152,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		query = sqlSweepBlockRemembered
 	}
 	err = t.s.query(func(v []sqldriver.Value) error {
+		leaves := departure{token: integer(v[0])}
 		r := driver.Record{
 			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
 		}
@@ -162,6 +170,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
 				return nil
 			}
+			leaves.announced = a.hash
 		}
 		if verdict != driver.SweepKeep && len(announce)+len(purge)+len(strand) == w.left {
 			if whole = false; verdict == driver.SweepPurge {
@@ -171,7 +180,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		}
 		switch verdict {
 		case driver.SweepPurge:
-			purge = append(purge, integer(v[0]))
+			purge = append(purge, leaves)
 			return nil
 		case driver.SweepStrand:
 			strand = append(strand, integer(v[0]))
@@ -204,25 +213,30 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 }
 
 // purge removes records; some: it stopped because too much belonged to them.
-func (w *sweep) purge(tokens []int64) (some bool, err error) {
+func (w *sweep) purge(list []departure) (some bool, err error) {
 	t := w.t
 	var belongings, before, after int64
-	if len(tokens) == 0 {
+	if len(list) == 0 {
 		return false, nil
 	}
 	if _, err := t.s.one([]*int64{&belongings, &before}, sqlSweepBelongings); err != nil {
 		return false, err
 	}
-	for i, token := range tokens {
-		n, err := t.s.exec(sqlSweepPurge, token, t.micros())
+	for i, d := range list {
+		n, err := t.s.exec(sqlSweepPurge, d.token, t.micros())
 		if err != nil {
 			return false, err
 		}
 		w.sum.Purged += int(n)
-		if n > 0 && token > t.purged {
-			t.purged, t.dirty = token, true
+		if n > 0 && d.token > t.purged {
+			t.purged, t.dirty = d.token, true
 		}
-		if belongings == 0 || i == len(tokens)-1 {
+		if n > 0 && d.announced != nil {
+			if _, err := t.s.exec(sqlAnnounced, d.announced); err != nil {
+				return false, err
+			}
+		}
+		if belongings == 0 || i == len(list)-1 {
 			continue
 		}
 		if _, err := t.s.one([]*int64{&after}, "SELECT total_changes()"); err != nil {

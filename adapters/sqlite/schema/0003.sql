@@ -1,8 +1,8 @@
 -- Schema 3: digests of keys whose records are gone. This part alone brings a file of schema 2 up to date; put it into one
 -- transaction.
 --
--- Workers of schema 2 that are running may run on. What their sweeps purge leaves its digest too (see the trigger), but
--- without an announcement.
+-- Workers of schema 2 that are running may run on. What their sweeps purge leaves its digest too, and is announced only
+-- with that (see the trigger).
 UPDATE semel_state SET schema = 3 WHERE one = 1;
 
 -- Whose records leave a digest, and for how long it is kept: seconds.
@@ -18,7 +18,7 @@ CREATE TABLE semel_digest (
   meta INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Announcements: digests of records that are still there, and go some minutes later.
+-- Announcements: digests of records that are still there, and go some minutes later, or that went unannounced.
 CREATE TABLE semel_digest_young (
   hash BLOB    PRIMARY KEY,
   at   INTEGER NOT NULL,                 -- when it was announced
@@ -36,7 +36,11 @@ WHEN OLD.state IN (3, 4) OR OLD.state = 2 AND OLD.unknown = 1 BEGIN
           min((max(OLD.retain_until, (SELECT clock FROM semel_state)) / 1000000 + m.keep - 1577836800 + 86399) / 86400, 65535))
     FROM semel_remember m WHERE m.consumer = OLD.consumer
     ON CONFLICT (hash) DO UPDATE SET meta = excluded.meta;
-  DELETE FROM semel_digest_young WHERE hash = OLD.hash;
+  -- Nobody announced it: filters that are filled already read it here. What was announced, the sweep removes.
+  INSERT INTO semel_digest_young (hash, at, day)
+    SELECT OLD.hash, unixepoch() * 1000000, meta & 65535 FROM semel_digest
+    WHERE hash = OLD.hash AND EXISTS (SELECT 1 FROM semel_remember WHERE consumer = OLD.consumer)
+    ON CONFLICT (hash) DO NOTHING;
 END;
 
 -- For people.

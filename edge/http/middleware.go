@@ -55,6 +55,9 @@ type Options struct {
 	// that one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has
 	// to be recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
+	// Until is when this process is stopped or stands still for certain, see semel.WithUntil: the deadline of a Lambda
+	// invocation. Defaults to none.
+	Until time.Time
 	// Retention is how long a key is remembered. Defaults to semel's 14 days (Stripe: 24 h at least).
 	Retention time.Duration
 	// Takeover says what happens to a key whose first request was interrupted: Resume runs the handler again with the same
@@ -201,7 +204,7 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 		defer time.AfterFunc(m.o.MaxRuntime, func() { cancel(semel.ErrTimeout) }).Stop()
 		return m.run(ctx, a, r, next, body)
 	}, semel.WithFingerprint(m.o.Fingerprint(r, body)), semel.WithRetention(m.o.Retention), semel.WithTakeover(m.o.Takeover),
-		semel.WithClaimTimeout(storeWait))
+		semel.WithClaimTimeout(storeWait), semel.WithUntil(m.o.Until))
 	var refused *notStoredError
 	switch {
 	case errors.As(err, &refused):

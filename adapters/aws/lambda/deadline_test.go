@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,8 @@ import (
 	"github.com/semel-dev/semel"
 	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
 	"github.com/semel-dev/semel/driver"
+	edgehttp "github.com/semel-dev/semel/edge/http"
+	"github.com/semel-dev/semel/memory"
 )
 
 func ids(failed []string) string { return fmt.Sprint(failed) }
@@ -135,19 +138,23 @@ func TestNoLeaseOutlivesTheInvocation(t *testing.T) {
 	})
 }
 
-// slowStore takes its time for a claim.
-type slowStore struct{ driver.Store }
+// slowStore takes its time to answer a claim.
+type slowStore struct {
+	driver.Store
+	takes time.Duration
+}
 
 func (s slowStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	time.Sleep(200 * time.Millisecond)
-	return s.Store.Claim(ctx, c...)
+	gs, err := s.Store.Claim(ctx, c...)
+	time.Sleep(s.takes)
+	return gs, err
 }
 
 // TestWhatWasLearntNeverStopsEverything: where runs took longer than an invocation has, something is begun all the same.
 func TestWhatWasLearntNeverStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
-			cfg.Concurrency, cfg.Store = 1, slowStore{cfg.Store}
+			cfg.Concurrency, cfg.Store = 1, slowStore{cfg.Store, 200 * time.Millisecond}
 		})
 		w.invoke(60*time.Second, many(20, "slow")...)
 		for i := range 3 {
@@ -215,6 +222,42 @@ func TestNoTimeAtAll(t *testing.T) {
 		w := newWorld(t, nil)
 		if got := ids(w.invoke(100*time.Millisecond, many(3, "ok")...)); got != "[1 2 3]" || len(w.ran) != 0 {
 			t.Fatalf("failed %s after %q", got, w.ran)
+		}
+	})
+}
+
+// TestRequestsEndWithTheInvocation: the context of a run ends before the deadline, however long the claim took, and its lease
+// shortly behind it: a function that is killed does not leave its key busy for longer.
+func TestRequestsEndWithTheInvocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		end, _ := ctx.Deadline()
+		h, err := semellambda.NewHTTP(edgehttp.Options{Store: slowStore{store, 3 * time.Second}, Tenant: edgehttp.SingleTenant},
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				a := semel.AttemptFrom(r.Context())
+				look := func() {
+					got, _, err := store.Record(t.Context(), a.Key)
+					if err != nil || got.State != driver.InProgress || got.LeaseUntil.After(end.Add(time.Second)) || got.LeaseUntil.Before(end) {
+						t.Errorf("the lease ends %v behind the deadline: %+v, %v", got.LeaseUntil.Sub(end), got, err)
+					}
+				}
+				look()
+				<-r.Context().Done()
+				look()
+				if left := time.Until(end); left != time.Second || !errors.Is(context.Cause(r.Context()), semel.ErrTimeout) {
+					t.Errorf("%v before the deadline: %v", left, context.Cause(r.Context()))
+				}
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev := events.APIGatewayV2HTTPRequest{RawPath: "/orders", Headers: map[string]string{"idempotency-key": "k"}}
+		ev.RequestContext.HTTP.Method = "POST"
+		if a, err := h.V2(ctx, ev); err != nil || a.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("answered %+v, %v", a, err)
 		}
 	})
 }

@@ -258,6 +258,48 @@ func TestGateways(t *testing.T) {
 	}
 }
 
+// TestPathsOfGateways: REST APIs and function URLs hand paths on as they came, HTTP APIs decode them first; the handler finds the
+// same path, and no path is taken for a host, a query or a fragment.
+func TestPathsOfGateways(t *testing.T) {
+	var got string
+	h, err := semellambda.NewHTTP(edgehttp.Options{Store: memory.NewStore(), Tenant: edgehttp.SingleTenant},
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			got = r.URL.Path + " of " + r.URL.Host + " as " + r.RequestURI
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"":                 "/ of  as /?q=1",
+		"/":                "/ of  as /?q=1",
+		"/a%20b":           "/a b of  as /a%20b?q=1",
+		"/a b":             "/a b of  as /a%20b?q=1",
+		"/a%2Fb":           "/a/b of  as /a%2Fb?q=1",
+		"/100%":            "/100% of  as /100%25?q=1",
+		"/50%zz":           "/50%zz of  as /50%25zz?q=1",
+		"/a?admin=1":       "/a?admin=1 of  as /a%3Fadmin=1?q=1",
+		"/a#b":             "/a#b of  as /a%23b?q=1",
+		"/\u00e9":          "/\u00e9 of  as /%C3%A9?q=1",
+		"//evil.test/a":    "//evil.test/a of  as //evil.test/a?q=1",
+		"//evil:x/a":       "//evil:x/a of  as //evil:x/a?q=1",
+		"http://evil/a":    "/http://evil/a of  as /http://evil/a?q=1",
+		"/a\n\"<b>\\^`{|}": "/a\n\"<b>\\^`{|} of  as /a%0A%22%3Cb%3E%5C%5E%60%7B%7C%7D?q=1",
+	} {
+		v1 := events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: path, QueryStringParameters: map[string]string{"q": "1"}}
+		if _, err := h.V1(t.Context(), v1); err != nil || got != want {
+			t.Errorf("V1 %q: %q, %v, want %q", path, got, err, want)
+		}
+		v2 := events.APIGatewayV2HTTPRequest{RawPath: path, RawQueryString: "q=1"}
+		if _, err := h.V2(t.Context(), v2); err != nil || got != want {
+			t.Errorf("V2 %q: %q, %v, want %q", path, got, err, want)
+		}
+		u := events.LambdaFunctionURLRequest{RawPath: path, RawQueryString: "q=1"}
+		if _, err := h.URL(t.Context(), u); err != nil || got != want {
+			t.Errorf("URL %q: %q, %v, want %q", path, got, err, want)
+		}
+	}
+}
+
 // TestGatewayInProgress: a repetition that comes while the first runs gets 409, and after it the answer.
 func TestGatewayInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

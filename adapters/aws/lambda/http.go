@@ -15,6 +15,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/semel-dev/semel"
 	edgehttp "github.com/semel-dev/semel/edge/http"
 )
 
@@ -29,8 +30,9 @@ type HTTP struct {
 	next http.Handler
 }
 
-// NewHTTP makes it of a handler and the options of edge/http. Options.MaxRuntime is lowered to what is left of each
-// invocation, less a margin of 1 s (a tenth of less than 10 s). Errors are those of edgehttp.New. It does no I/O.
+// NewHTTP makes it of a handler and the options of edge/http. The context of a run ends 1 s (a tenth of less than 10 s) before
+// the invocation's deadline, and no lease reaches more than a second beyond it: each request sets Options.Until. Errors are
+// those of edgehttp.New. It does no I/O.
 func NewHTTP(o edgehttp.Options, next http.Handler) (*HTTP, error) {
 	if _, err := edgehttp.New(o); err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func (h *HTTP) V1(ctx context.Context, ev events.APIGatewayProxyRequest) (events
 		}
 	}
 	r := incoming{
-		method: ev.HTTPMethod, path: (&url.URL{Path: ev.Path}).EscapedPath(), query: query.Encode(), header: header, body: ev.Body,
+		method: ev.HTTPMethod, path: ev.Path, query: query.Encode(), header: header, body: ev.Body,
 		base64: ev.IsBase64Encoded, host: ev.RequestContext.DomainName, ip: ev.RequestContext.Identity.SourceIP,
 	}
 	a, err := h.serve(ctx, ev, r)
@@ -130,14 +132,14 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 			return nil, fmt.Errorf("semellambda: body of the request: %w", err)
 		}
 	}
-	target := in.path
-	if target == "" {
-		target = "/"
-	}
+	target := escaped(in.path)
 	if in.query != "" {
 		target += "?" + in.query
 	}
-	r, err := http.NewRequestWithContext(ctx, in.method, target, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, in.method, "/", bytes.NewReader(body))
+	if err == nil {
+		r.URL, err = url.ParseRequestURI(target) // as a server does: //name/x is a path, and no host
+	}
 	if err != nil {
 		return nil, fmt.Errorf("semellambda: the event is no request: %w", err)
 	}
@@ -148,27 +150,57 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 	return r, nil
 }
 
+// escaped is a path as it stands in a request. REST APIs and function URLs hand it on so, HTTP APIs decode it first: only what
+// cannot stand in a request is escaped, so that one handler finds the same path behind all of them. What HTTP APIs decoded
+// into a sound escape (%2541) cannot be told any more.
+//
+// Source: https://github.com/middleapi/standard-server/pull/93 (captures of live gateways)
+func escaped(path string) string {
+	var b strings.Builder
+	if !strings.HasPrefix(path, "/") {
+		b.WriteByte('/')
+	}
+	for i := range len(path) {
+		c := path[i]
+		sound := c != '%' || i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2])
+		if sound && c > ' ' && c < 0x7f && !strings.ContainsRune(`?#"<>\^`+"`{|}", rune(c)) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
+
 func (h *HTTP) serve(ctx context.Context, ev any, in incoming) (*recorder, error) {
 	r, err := in.request(context.WithValue(ctx, eventKey{}, ev))
 	if err != nil {
 		return nil, err
 	}
-	o := h.o
+	o, next := h.o, h.next
 	if end, ok := ctx.Deadline(); ok {
-		left := time.Until(end)
-		if o.MaxRuntime == 0 {
-			o.MaxRuntime = edgehttp.DefaultMaxRuntime
-		}
-		o.MaxRuntime = min(o.MaxRuntime, max(left-min(DefaultMargin, left/10), time.Millisecond))
+		o.Until = end.Add(beyond)
+		next = endingAt(next, end.Add(-min(DefaultMargin, time.Until(end)/10)))
 	}
 	m, err := edgehttp.New(o)
 	if err != nil {
 		return nil, err
 	}
 	w := &recorder{header: http.Header{}}
-	m.Wrap(h.next).ServeHTTP(w, r)
+	m.Wrap(next).ServeHTTP(w, r)
 	w.WriteHeader(http.StatusOK)
 	return w, nil
+}
+
+// endingAt ends the context of a handler at a moment: however long the claim before it took.
+func endingAt(next http.Handler, at time.Time) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithDeadlineCause(r.Context(), at, semel.ErrTimeout)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // recorder keeps an answer.

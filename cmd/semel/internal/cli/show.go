@@ -121,7 +121,7 @@ func (w *window) watch(ctx context.Context, c *semel.Consumer) {
 			_ = w.server.Shutdown(stop) // a scrape that takes longer is cut off
 			cancel()
 			_ = w.server.Close()
-			_ = <-ended // http.ErrServerClosed
+			<-ended //nolint:errcheck // http.ErrServerClosed
 		}
 	}
 	if lines != nil {

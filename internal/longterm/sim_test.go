@@ -106,13 +106,15 @@ func newWorld(seed uint64, bad mistake, perhaps bool) *world {
 		p := &proc{w: w}
 		v := &view{w.db.Store(), w}
 		p.tier = NewTier(v, Options{
-			Consumers: []string{"c"}, Keep: keepLong, Retention: keep, Now: func() time.Time { return w.at }, Perhaps: perhaps,
+			Consumers: []string{"c"}, Keep: keepLong, Retention: keep, Now: w.now, Wall: w.now, Perhaps: perhaps,
 		})
 		p.store = New(v, p.tier)
 		w.procs = append(w.procs, p)
 	}
 	return w
 }
+
+func (w *world) now() time.Time { return w.at }
 
 func (w *world) note(format string, args ...any) {
 	w.trace = append(w.trace, w.at.Format("15:04:05 ")+fmt.Sprintf(format, args...))
@@ -219,7 +221,7 @@ func (w *world) deliver(p *proc, i int) {
 	c.Nonce[0], c.Nonce[1], c.Nonce[2] = 1, byte(w.nonces>>8), byte(w.nonces)
 	for range 50 {
 		if w.bad == staleBelieved && p.tier.filled {
-			p.tier.readAt = w.at
+			p.tier.readAt = p.tier.moment()
 		}
 		asked := w.at
 		g := p.claim(c)

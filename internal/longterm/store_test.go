@@ -67,6 +67,9 @@ func newRig(t testing.TB, o Options) *rig {
 	r.db = memory.Open(memory.WithClock(r.now))
 	r.lt = &lt{Store: r.db.Store()}
 	o.Consumers, o.Keep, o.Retention, o.Now = []string{"c"}, keepLong, keep, r.now
+	if o.Wall == nil {
+		o.Wall = r.now
+	}
 	r.tier = NewTier(r.lt, o)
 	r.store = New(r.lt.Store, r.tier)
 	if err := r.tier.Remember(t.Context()); err != nil {

@@ -14,10 +14,11 @@ import (
 )
 
 // Refresh is how often a filter reads what was announced, and Trust how long it is believed, counted from before it read:
-// a digest that it does not have was announced later than that, and its record goes driver.DigestOverlap after.
+// a digest that it does not have was announced later than that, and its record goes driver.DigestOverlap after. The
+// difference is for announcements that are committed after the moment that they name: two minutes at most.
 const (
 	Refresh = driver.DigestOverlap / 3
-	Trust   = driver.DigestOverlap * 9 / 10
+	Trust   = driver.DigestOverlap * 4 / 5
 )
 
 // Sizes of the filter.
@@ -34,8 +35,9 @@ type Options struct {
 	Keep      time.Duration
 	// Retention is Finish.Keep of what the tier parks.
 	Retention time.Duration
-	// Now is a monotonic clock. Defaults to time.Now.
-	Now func() time.Time
+	// Now is a monotonic clock. Defaults to time.Now. Wall is the wall clock, because a monotonic one may stand still while
+	// the machine sleeps: a filter is believed while both say so.
+	Now, Wall func() time.Time
 	// Logger is told of trouble.
 	Logger *slog.Logger
 	// Perhaps makes the filter answer "perhaps" to everything, for tests: it may cost looks and change nothing else.
@@ -63,7 +65,7 @@ type Tier struct {
 	room   int64         // digests that it was made for
 	held   int64         // digests that are in it, about
 	filled bool
-	readAt time.Time // before the latest read of what was announced
+	readAt moment // before the latest read of what was announced
 	stats  Stats
 }
 
@@ -71,6 +73,9 @@ type Tier struct {
 func NewTier(lt driver.LongTerm, o Options) *Tier {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Wall == nil {
+		o.Wall = func() time.Time { return time.Now().Round(0) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -86,7 +91,7 @@ func (t *Tier) Stats() Stats {
 	defer t.mu.Unlock()
 	s := t.stats
 	if t.filter != nil {
-		s.Ready, s.Bytes = t.trusted(t.o.Now()), t.filter.Stats().Bytes
+		s.Ready, s.Bytes = t.trusted(t.moment()), t.filter.Stats().Bytes
 	}
 	return s
 }
@@ -97,9 +102,21 @@ func (t *Tier) parked() {
 	t.stats.Hits++
 }
 
+// moment is a time by both clocks.
+type moment struct{ mono, wall time.Time }
+
+func (t *Tier) moment() moment { return moment{t.o.Now(), t.o.Wall()} }
+
+// covered reports that no record can have gone by now whose announcement was not there to be read at that moment. A wall
+// clock that was set back says nothing.
+func (now moment) covered(at moment) bool {
+	wall := now.wall.Sub(at.wall)
+	return now.mono.Sub(at.mono) < Trust && wall >= 0 && wall < Trust
+}
+
 // trusted reports that the filter holds every digest whose record can be gone by now. t.mu is held.
-func (t *Tier) trusted(now time.Time) bool {
-	return t.filled && !t.o.Perhaps && now.Sub(t.readAt) < Trust
+func (t *Tier) trusted(now moment) bool {
+	return t.filled && !t.o.Perhaps && now.covered(t.readAt)
 }
 
 // look looks up what was granted, and answers what is remembered. When the look fails the grants in question are marked as
@@ -165,7 +182,7 @@ func reopened(c *driver.Claim, g *driver.Grant) bool {
 func (t *Tier) mayHave(k driver.Key) (mayHave, sure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.trusted(t.o.Now()) {
+	if !t.trusted(t.moment()) {
 		return true, false
 	}
 	if t.filter.MayHave(k.Hash()) {
@@ -227,13 +244,13 @@ func (t *Tier) Remember(ctx context.Context) error {
 func (t *Tier) stale() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.filter == nil || t.o.Now().Sub(t.readAt) >= Trust || t.filled && t.held > t.room && t.room < filterBytes/2
+	return t.filter == nil || !t.moment().covered(t.readAt) || t.filled && t.held > t.room && t.room < filterBytes/2
 }
 
 // refresh reads what was announced since.
 func (t *Tier) refresh(ctx context.Context) error {
 	t.mu.Lock()
-	f, began := t.filter, t.o.Now()
+	f, began := t.filter, t.moment()
 	t.mu.Unlock()
 	if f == nil {
 		return nil // its fill has just failed
@@ -246,7 +263,7 @@ func (t *Tier) refresh(ctx context.Context) error {
 	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil || f != t.filter || began.Sub(t.readAt) >= Trust {
+	if err != nil || f != t.filter || !began.covered(t.readAt) {
 		return err // what it missed may have been announced and gone meanwhile: stale
 	}
 	t.readAt = began
@@ -320,7 +337,7 @@ func (t *Tier) reset(room int64) (f *front.Filter, at time.Time) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.filter, t.filled, t.room, t.held, t.readAt = f, false, room, 0, t.o.Now()
+	t.filter, t.filled, t.room, t.held, t.readAt = f, false, room, 0, t.moment()
 	return f, at
 }
 

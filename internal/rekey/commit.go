@@ -189,7 +189,7 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 }
 
 // late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
-// the mirror is claimed before, by a nonce of its own, and completed behind it.
+// the mirror is claimed before, by a nonce of its own, and completed behind it: one that was parked, too.
 func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
 	f, m := apart(w.Finish)
 	grants, err := c.store.inner.Claim(ctx, c.afresh(m.Hold.Key))
@@ -201,7 +201,7 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 		return driver.Unknown, fmt.Errorf("claim the second key of a parked one: %w", err)
 	case grants[0].Err != nil:
 		return driver.Unknown, grants[0].Err
-	case grants[0].Verdict != driver.Acquired:
+	case grants[0].Verdict != driver.Acquired && grants[0].Verdict != driver.Parked:
 		return driver.Lost, nil
 	}
 	w.Finish, m.Hold = f, grants[0].Hold

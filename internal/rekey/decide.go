@@ -79,8 +79,9 @@ func (p *plan) answer(i int, c *driver.Claim, grants []driver.Grant, keep time.D
 // decide is the table of two answers. What is unknown stays unknown, and keeps what it may hold: the same claims are
 // repeated. Whoever is Busy makes both wait, because a duplicate is acked only when both records are terminal; but for a
 // primary that failed, was parked or is another payload's: its letter is what is left of the message. Else the primary's
-// answer goes before the mirror's; a record that was acquired beside a terminal one is completed with its result
-// where there is one, and given back where there is none.
+// answer goes before the mirror's, but for a completed one beside a mirror that failed or was parked: who ended that one
+// may have died before its letter was written. A record that was acquired beside a terminal one is completed with its
+// result where there is one, and given back where there is none.
 func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.Finish) {
 	pHeld, mHeld := p.Verdict == driver.Acquired, m.Verdict == driver.Acquired
 	switch {
@@ -101,7 +102,7 @@ func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.
 		return p, nil
 	case m.Verdict == driver.Busy && pHeld:
 		return m, unstarted(p.Hold, keep)
-	case m.Verdict == driver.Busy && p.Verdict == driver.Replay:
+	case p.Verdict == driver.Replay && (m.Verdict == driver.Busy || m.Verdict == driver.Failed || m.Verdict == driver.Parked):
 		return m, nil
 	case mHeld && p.Verdict == driver.Replay:
 		return p, completed(m.Hold, p.Result, keep)

@@ -20,7 +20,7 @@ var verdicts = []driver.Verdict{
 const table = `
 	A    Bp-  Rp+  Fp-  Up-  Mp-  Sp-  Lp-  ?
 	Bm-  B    B    B    B    B    B    B    ?
-	Rm+  B    R    R    R    R    R    R    ?
+	Rm+  B    R    F    U    R    R    R    ?
 	Fm~  F    F    F    F    F    F    F    ?
 	Um~  U    U    U    U    U    U    U    ?
 	Mm~  M    M    M    M    M    M    M    ?

@@ -390,7 +390,11 @@ func TestMigrations(t *testing.T) {
 	}
 	for m := outside; m <= inTx; m++ {
 		t.Run(m.String(), func(t *testing.T) {
-			for seed := range n {
+			for i := range n + 1 {
+				seed := i
+				if i == n {
+					seed = 4277 // the mirror is taken over by who dies, and the first run completes its primary late
+				}
 				if faults := migrate(newWorld(seed, m, honest)); len(faults) > 0 {
 					t.Fatalf("seed %d: %v", seed, faults)
 				}

@@ -249,7 +249,7 @@ func (s *store) again(ctx context.Context, lost []driver.Finish, at []int, out [
 		switch {
 		case err != nil || grants[j].Err != nil:
 			out[i] = driver.Unknown
-		case grants[j].Verdict == driver.Acquired:
+		case grants[j].Verdict == driver.Acquired, grants[j].Verdict == driver.Parked: // by this very claim, perhaps: late truth wins
 			lost[j].Hold = grants[j].Hold
 			fs, fsAt = append(fs, lost[j]), append(fsAt, i)
 		case grants[j].Verdict != driver.Replay && out[i] != driver.Recovered:

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
@@ -24,12 +26,38 @@ func (w *Work) checkFormer() error {
 		return output.Usage("--former-key and --former-consumer do not go with --strategy %s: an entity's latest version is kept under one key", w.Strategy).
 			WithHint("stop all workers, change the key, and start them again: the first message of each entity then takes effect whatever its version")
 	}
+	if w.FormerConsumer == "" || w.FormerConsumer == w.Consumer {
+		return w.checkMeeting()
+	}
 	return nil
 }
 
 func sameFormer() error {
 	return output.Usage("--former-key and --former-consumer name what --key and --consumer are now").
 		WithHint("give what was different before, or leave them away")
+}
+
+// checkMeeting refuses two recipes under one consumer of which one may give a message the key that the other gives another
+// message: that one would be acked as done, without an effect. Keys with different numbers of parts never meet.
+func (w *Work) checkMeeting() error {
+	if w.FormerKey == "" {
+		return nil
+	}
+	now, before := parts(w.Key), parts(w.FormerKey)
+	if now > 0 && before > 0 && now != before {
+		return nil
+	}
+	return output.Usage("--former-key %s: under one --consumer a key of --key may be the text of another message's key of --former-key, "+
+		"and that message would be taken for done", w.FormerKey).
+		WithHint("give --consumer a new name, and the present one (without --consumer: the queue's name) as --former-consumer")
+}
+
+// parts is of how many parts the keys of a recipe are; 0 = that differs, or nobody knows.
+func parts(spec string) int {
+	if list, ok := strings.CutPrefix(spec, "json:"); ok {
+		return 1 + strings.Count(list, ",")
+	}
+	return 0
 }
 
 // Former is the identity of before; nil = it did not change. queue is the name of the queue: the consumer's, where it has
@@ -49,8 +77,13 @@ func (w *Work) Former(queue string) (*semel.Former, error) {
 	if name == "" {
 		name = consumer
 	}
-	if spec == w.Key && name == consumer {
-		return nil, sameFormer()
+	if name == consumer {
+		if spec == w.Key {
+			return nil, sameFormer()
+		}
+		if err := w.checkMeeting(); err != nil {
+			return nil, err
+		}
 	}
 	key, err := semel.ParseKey(spec)
 	if err != nil {

@@ -13,6 +13,6 @@
 //
 // A duplicate that was suppressed is no trouble: it is what semel is for. What must not happen are effects that happened
 // twice, and messages that nobody gets done. So alert on semel_duplicate_effects_total (which an audit counts, see
-// [Duplicates]), semel_uncertain_total, semel_lease_lost_total and the depth of the dead letters, and never on
-// semel_duplicates_total. The rules that semel alerts prints say it so.
+// [Duplicates]), semel_deliveries_total with the decision parked_uncertain, semel_lease_lost_total and the depth of the dead
+// letters, and never on semel_duplicates_total. The rules that semel alerts prints say it so.
 package prom

@@ -139,6 +139,32 @@ func TestAnswersGetLost(t *testing.T) {
 	}
 }
 
+// TestGatewayInFront: what stands before the API throttles and fails now and then. A file that was processed is completed all the
+// same, and not processed once more.
+func TestGatewayInFront(t *testing.T) {
+	for _, status := range []int{429, 500, 502, 503, 504} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			each(t, everyMachine, func(r *room) {
+				r.gateway = func(_ string, n int) int {
+					if n%3 != 0 {
+						return status
+					}
+					return 0
+				}
+				r.takes = 5 * time.Minute
+				r.fails = func(run int, _ map[string]any) error {
+					if run == 1 {
+						return errors.New("out of memory")
+					}
+					return nil
+				}
+				r.ends([]*execution{r.start("a", uploaded("x.csv", 1, 1)), r.start("b", uploaded("x.csv", 1, 2))}, "Done", "SkipProcessing")
+				r.ran(2)
+			})
+		})
+	}
+}
+
 // TestFailuresAreTriedAgain: a function that fails is tried again by whoever comes first; what fails always ends, and its key is
 // free for another execution.
 func TestFailuresAreTriedAgain(t *testing.T) {

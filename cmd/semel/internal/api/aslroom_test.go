@@ -25,10 +25,12 @@ type room struct {
 	handler http.Handler
 	store   *memory.Store
 	// takes is how long the function works; fails makes its n-th run fail, from 1; hit is called with each request and may
-	// break the connection before it, or after it.
+	// break the connection before it, or after it; gateway may answer it itself, with a status: what stands before the API.
 	takes time.Duration
 	fails func(run int, payload map[string]any) error
 	hit   func(path string, call int) (before, after bool)
+
+	gateway func(path string, call int) (status int)
 
 	working sync.WaitGroup
 	mu      sync.Mutex
@@ -62,6 +64,11 @@ func (r *room) api(req *http.Request) (int, []byte, error) {
 	}
 	if before {
 		return 0, nil, errors.New("connection refused")
+	}
+	if r.gateway != nil {
+		if status := r.gateway(req.URL.Path, n); status != 0 {
+			return status, []byte(`{"message":"Too Many Requests"}`), nil
+		}
 	}
 	w := httptest.NewRecorder()
 	r.handler.ServeHTTP(w, req)

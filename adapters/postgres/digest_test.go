@@ -16,6 +16,27 @@ func ageAnnouncements(db *DB) func(t testing.TB, d time.Duration) {
 	}
 }
 
+// TestAnnouncementsAreCommittedSoon: filters are believed for a time that counts on it, however long transactions may last
+// that handlers have.
+func TestAnnouncementsAreCommittedSoon(t *testing.T) {
+	db := openFor(t, Options{MaxTx: time.Hour})
+	execSQL(t, db, `CREATE TABLE seen (bound interval);
+		CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO seen VALUES (current_setting('idle_in_transaction_session_timeout')::interval); RETURN NEW; END $$;
+		CREATE TRIGGER look BEFORE INSERT ON semel_digest_young FOR EACH ROW EXECUTE FUNCTION look()`)
+	if err := db.Store().Remember(t.Context(), "", 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	fillRecords(t, db, "old", 1, driver.Completed, -time.Second)
+	if sum := sweepAll(t, db.Store(), 0); sum.Announced != 1 {
+		t.Fatalf("swept %+v", sum)
+	}
+	var bound time.Duration
+	if err := db.pool.QueryRow(t.Context(), "SELECT bound FROM seen").Scan(&bound); err != nil || bound <= 0 || bound > time.Minute {
+		t.Errorf("a sweep that stands still is ended after %v, %v", bound, err)
+	}
+}
+
 // TestDigestsEnd: digests that are over are not found, and go a few pages at a time, whichever page they are in.
 func TestDigestsEnd(t *testing.T) {
 	db := openFor(t, Options{})

@@ -23,6 +23,9 @@ const (
 	sweepSmall = 8
 	// sweepStep bounds what one transaction of a sweep removes, so that claims wait for some milliseconds at most.
 	sweepStep = 500
+	// sweepIdle bounds how long a step's transaction may stand still, whatever handlers may: announcements of digests are
+	// to be committed soon after the moment that they name (driver.DigestOverlap).
+	sweepIdle = 30 * time.Second
 )
 
 // Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
@@ -72,7 +75,7 @@ func (w *sweep) step(ctx context.Context, most int) error {
 	from, end := w.from, true
 	err := w.db.with(ctx, func(conn *pgxpool.Conn) error {
 		p := &pipeline{}
-		p.beginLong(w.db)
+		p.beginFor(min(w.db.o.MaxTx, sweepIdle))
 		p.query("sweep a stretch", func(rows pgx.Rows) error {
 			for rows.Next() {
 				var (

@@ -257,6 +257,8 @@ func (x *worker) claims() {
 		return
 	case driver.Replay:
 		x.acks()
+	case driver.Parked:
+		x.on.acked = true // behind its letter
 	}
 	if x.tx != nil {
 		_ = x.tx.Rollback(context.Background())

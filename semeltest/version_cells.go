@@ -37,16 +37,6 @@ func vAgain(n int64, lease time.Duration) step {
 }
 
 // untilBrief lets brief leases end. Nothing else may come between: under load a round takes longer than they do.
-// shorten claims version n once more by the nonce that has it, so that its lease is over at the next barrier. Before that it
-// was long: a round of all cells may take longer than a brief one lasts.
-func shorten(n int64) step {
-	return step{make: func(c *cell) request {
-		q := vClaim(n, brief).make(c)
-		q.claim.Nonce = c.held.Nonce
-		return q
-	}}
-}
-
 var untilBrief = step{barrier: brief}
 
 func noWait(c *driver.Claim) { c.NoWait = true }

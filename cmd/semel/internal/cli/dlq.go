@@ -282,8 +282,13 @@ Mismatch letters belong to a key with another payload, and uncertain ones need a
 			if newGeneration && m != letters.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
 			}
-			o := letters.Options{Mode: m, NewGeneration: newGeneration, Keep: keep.Of(driver.Released), DryRun: b.dry, By: actor(f.by)}
-			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
+			o := letters.Options{Mode: m, NewGeneration: newGeneration, DryRun: b.dry, By: actor(f.by)}
+			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (
+				_ letters.Result, err error,
+			) {
+				if o.Keep, err = keep.For(driver.Released, box.Horizon); err != nil {
+					return letters.Result{}, err
+				}
 				return box.Redrive(ctx, l, o)
 			})
 		},

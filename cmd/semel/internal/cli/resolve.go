@@ -82,6 +82,10 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		return err
 	}
 	sent := ""
+	kept, err := p.keep.For(state, box.Horizon)
+	if err != nil {
+		return err
+	}
 	if dry && r.State != driver.Uncertain && r.State != state {
 		return notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
 	}
@@ -89,7 +93,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
-		if sent, err = box.Resolve(ctx, r, state, result, p.keep.Of(state), actor(p.by)); err != nil {
+		if sent, err = box.Resolve(ctx, r, state, result, kept, actor(p.by)); err != nil {
 			return notUncertain(err)
 		}
 	}

@@ -187,7 +187,11 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	if p.dry || as == driver.Uncertain {
 		return out, nil
 	}
-	out.MessageID, err = box.Resolve(ctx, r, as, result, p.keep.Of(as), actor(p.by))
+	kept, err := p.keep.For(as, box.Horizon)
+	if err != nil {
+		return out, err
+	}
+	out.MessageID, err = box.Resolve(ctx, r, as, result, kept, actor(p.by))
 	if changed := (*letters.NotUncertainError)(nil); errors.As(err, &changed) {
 		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
 		return out, nil

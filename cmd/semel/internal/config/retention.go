@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -123,6 +124,18 @@ func (r *Retention) Of(s driver.State) time.Duration {
 		return r.All()
 	}
 	return d
+}
+
+// For is Of for a queue that can bring copies of a message for so long: law 10 for what a person ends or reopens. The error
+// is one of usage.
+func (r *Retention) For(s driver.State, horizon time.Duration) (time.Duration, error) {
+	settled := r.settled(horizon)
+	d := settled.Of(s)
+	if d < horizon {
+		return 0, output.Usage("--retention: the record would be kept for %s, and a copy of its message can come %s after the first: it "+
+			"would run again", Duration(d), Duration(horizon)).WithHint("--retention %s", Duration(horizon))
+	}
+	return d, nil
 }
 
 // Apply sets it in a consumer's configuration. What nobody gave stays to be settled there: it may be longer than the default.

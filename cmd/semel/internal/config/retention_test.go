@@ -58,3 +58,24 @@ func TestRetention(t *testing.T) {
 		t.Errorf("of states: %v, %v, %v", r.Of(driver.Completed), r.Of(driver.FailedState), r.Of(driver.Released))
 	}
 }
+
+// TestFM41_OperatorsKeepRecordsForTheHorizon: what a person ends or reopens outlives the copies of its message, too.
+func TestFM41_OperatorsKeepRecordsForTheHorizon(t *testing.T) {
+	const day = 24 * time.Hour
+	var r Retention
+	if d, err := r.For(driver.Completed, 28*day); err != nil || d != 28*day {
+		t.Errorf("not given: %v, %v", d, err)
+	}
+	if d, err := r.For(driver.Completed, 0); err != nil || d != semel.DefaultRetention {
+		t.Errorf("not given, no horizon: %v, %v", d, err)
+	}
+	if err := r.Set("30d,released=20d"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := r.For(driver.FailedState, 28*day); err != nil || d != 30*day {
+		t.Errorf("given: %v, %v", d, err)
+	}
+	if d, err := r.For(driver.Released, 28*day); err == nil || !strings.Contains(err.Error(), "kept for 20d, and a copy of its message can come 28d") {
+		t.Errorf("given, too short: %v, %v", d, err)
+	}
+}

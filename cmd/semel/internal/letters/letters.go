@@ -28,7 +28,9 @@ const (
 
 // Box is a queue whose letters can be worked on, with the store of their records.
 type Box struct {
-	Name    string
+	Name string
+	// Horizon is how late copies of messages can come that the queue knows of: records are kept for longer (law 10).
+	Horizon time.Duration
 	Letters driver.LetterBox
 	Sender  driver.Sender
 	Records driver.RecordInspector
@@ -37,7 +39,8 @@ type Box struct {
 
 // NewBox asserts what working on letters needs.
 func NewBox(q driver.Queue, s driver.Store) (Box, error) {
-	b := Box{Name: q.Features().Name}
+	is := q.Features()
+	b := Box{Name: is.Name, Horizon: is.LateBy(0)}
 	var ok [4]bool
 	b.Letters, ok[0] = q.(driver.LetterBox)
 	b.Sender, ok[1] = q.(driver.Sender)

@@ -18,7 +18,9 @@ import (
 // A message is a duplicate while either identity says so: a recipe that tells apart what the former one took for one act
 // does so when Former is removed, not before. A message that only one recipe has a key for is claimed under that one.
 type Former struct {
-	// Consumer is the name of before. Defaults to the present one.
+	// Consumer is the name of before. Defaults to the present one. Under one name the two recipes must never give two
+	// messages the same text: a message whose new key is another's former one is taken for done, and acked without an
+	// effect. Where they can (two recipes of one number each, say), give the consumer a new name with the new key.
 	Consumer string
 	// Key is the recipe of before. Defaults to the present one.
 	Key KeyFunc

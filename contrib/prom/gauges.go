@@ -18,11 +18,13 @@ type gauges struct {
 	inspect  driver.QueueInspector // nil: the queue tells nothing
 	cached   driver.Cached         // nil: the store has no cache
 	consumer atomic.Pointer[semel.Consumer]
+	lag      atomic.Pointer[time.Duration] // nil: nobody who sweeps is watched
 
 	depth, oldest, letters, up         *prometheus.Desc
 	running, slots, paused, breaker    *prometheus.Desc
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
 	looks, found, falsePositives       *prometheus.Desc
+	sweepLag                           *prometheus.Desc
 
 	mu    sync.Mutex // one question at a time
 	asked time.Time
@@ -52,6 +54,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 	g.looks = desc("semel_long_term_lookups_total", "Looks into the digests of purged records.")
 	g.found = desc("semel_long_term_hits_total", "Late duplicates that were set aside: their record was past its retention.")
 	g.falsePositives = desc("semel_bloom_false_positive_total", "Looks for which the filter had said perhaps, and nothing was there.")
+	g.sweepLag = desc("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention.")
 	g.inspect, _ = o.Queue.(driver.QueueInspector)
 	g.cached, _ = o.Store.(driver.Cached)
 	return g
@@ -61,7 +64,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
-		g.looks, g.found, g.falsePositives,
+		g.looks, g.found, g.falsePositives, g.sweepLag,
 	} {
 		to <- d
 	}
@@ -97,6 +100,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		value(g.paused, flag(l.Paused))
 		value(g.breaker, map[string]float64{"half-open": 1, "open": 2}[l.Breaker])
 	}
+	if lag := g.lag.Load(); lag != nil {
+		value(g.sweepLag, lag.Seconds())
+	}
 	if g.cached != nil {
 		s := g.cached.CacheStats()
 		counted(g.cacheHits, s.Hits)
@@ -116,11 +122,11 @@ func flag(b bool) float64 {
 func (g *gauges) ask() (driver.QueueStats, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); g.asked.IsZero() || now.Sub(g.asked) >= g.o.Every {
+	if g.asked.IsZero() || time.Since(g.asked) >= g.o.Every {
 		ctx, cancel := context.WithTimeout(context.Background(), g.o.Timeout)
 		defer cancel()
 		g.stats, g.err = g.inspect.Stats(ctx)
-		g.asked = now
+		g.asked = time.Now() // when it has answered: those who waited for a slow one do not ask it again
 	}
 	return g.stats, g.err
 }

@@ -53,7 +53,6 @@ type Metrics struct {
 	effects, doubts, leaseLost, pauses, swept                               prometheus.Counter
 	handler, overhead, inQueue                                              prometheus.Histogram
 	calls                                                                   *prometheus.HistogramVec
-	sweepLag                                                                prometheus.Gauge
 	gauges                                                                  *gauges
 }
 
@@ -79,19 +78,36 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		storeErrors: f.counters("semel_store_errors_total", "Calls of the store that failed, and are repeated.", "op"),
 		pauses:      f.counter("semel_pauses_total", "How often polling stopped, because the store did not answer or the breaker opened."),
 		swept:       f.counter("semel_sweep_deleted_total", "Records that this consumer removed after their retention."),
-		sweepLag:    f.gauge("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention."),
 		handler:     f.histogram("semel_handler_duration_seconds", "How long handlers ran.", runBuckets),
 		overhead:    f.histogram("semel_overhead_seconds", "What a delivery took beside its handler, from receipt to settlement.", callBuckets),
 		inQueue:     f.histogram("semel_time_in_queue_seconds", "From when a message was sent until its first run.", waitBuckets),
 		calls:       f.histograms("semel_store_op_duration_seconds", "How long calls of the store took.", callBuckets, "op"),
 		gauges:      newGauges(o, f.labels),
 	}
+	m.zero()
 	for _, c := range append(f.all, m.gauges) {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics of queue %s, consumer %s: %w", f.labels["queue"], o.Consumer, err)
 		}
 	}
 	return m, nil
+}
+
+// zero shows the counters that have labels before anything is counted. The first of a counter that appears with it is no
+// increase to Prometheus: an alert on it would sleep through the first message that was set aside.
+func (m *Metrics) zero() {
+	for _, d := range []semel.Decision{
+		semel.Executed, semel.Replayed, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
+		semel.DeadLettered, semel.ParkedUncertain, semel.Fenced, semel.Dropped, semel.Unprotected, semel.GivenBack, semel.Expired,
+	} {
+		m.deliveries.WithLabelValues(string(d))
+	}
+	for _, c := range []semel.Cause{semel.Redelivery, semel.ProducerDuplicate, semel.RacedLocal} {
+		m.duplicates.WithLabelValues(string(c))
+	}
+	for _, op := range []string{"claim", "extend", "finish", "begin", "commit"} {
+		m.storeErrors.WithLabelValues(op)
+	}
 }
 
 // family makes metrics that have labels in common.
@@ -117,10 +133,6 @@ func (f *family) counters(name, help string, labels ...string) *prometheus.Count
 	return kept(f, prometheus.NewCounterVec(prometheus.CounterOpts(f.opts(name, help)), labels))
 }
 
-func (f *family) gauge(name, help string) prometheus.Gauge {
-	return kept(f, prometheus.NewGauge(prometheus.GaugeOpts(f.opts(name, help))))
-}
-
 func (f *family) histogramOpts(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: name, Help: help, ConstLabels: f.labels, Buckets: buckets}
 }
@@ -134,7 +146,10 @@ func (f *family) histograms(name, help string, buckets []float64, labels ...stri
 }
 
 // Watch shows how busy the consumer is, too: runs, pauses, breaker, cache. It replaces the one that was watched before.
-func (m *Metrics) Watch(c *semel.Consumer) { m.gauges.consumer.Store(c) }
+func (m *Metrics) Watch(c *semel.Consumer) {
+	m.gauges.lag.CompareAndSwap(nil, new(time.Duration))
+	m.gauges.consumer.Store(c)
+}
 
 // Events is the observer to give to the consumer, alone or in a semel.Tee. It blocks on nothing.
 func (m *Metrics) Events() semel.Events {
@@ -191,7 +206,7 @@ func (m *Metrics) health(e semel.Event) {
 		m.pauses.Inc()
 	case semel.EventSwept:
 		m.swept.Add(float64(e.Purged))
-		m.sweepLag.Set(e.Lag.Seconds())
+		m.gauges.lag.Store(&e.Lag)
 	}
 }
 

@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/contrib/prom"
+	"github.com/semel-dev/semel/memory"
 )
 
 const who = `consumer="orders",queue="orders"`
@@ -59,6 +62,42 @@ func TestS1_19AlertsFire(t *testing.T) {
 	for name := range rules {
 		t.Errorf("rule %s is not tried", name)
 	}
+}
+
+// TestTheFirstIsSeen: what a worker shows before and after the first message that was set aside is what the rule fires on. A
+// counter that appears with its first value has increased by nothing.
+func TestTheFirstIsSeen(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := prom.New(reg, prom.Options{Queue: memory.Open().Queue("orders")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := sample(t, reg, "semel_deliveries_total", "parked_uncertain")
+	m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.ParkedUncertain})
+	after := sample(t, reg, "semel_deliveries_total", "parked_uncertain")
+	series := fmt.Sprintf(`semel_deliveries_total{decision="parked_uncertain",%s} %sx20 %sx10`, who, before, after)
+	if !fires(t, load(t)["SemelOutcomeUnknown"], series, 22) {
+		t.Errorf("nobody is told of the first message that was set aside: %s", series)
+	}
+}
+
+// sample is a counter's value as a series is written; _ when it is not shown.
+func sample(t *testing.T, reg *prometheus.Registry, name, decision string) string {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetName() == "decision" && l.GetValue() == decision {
+					return fmt.Sprint(m.GetCounter().GetValue())
+				}
+			}
+		}
+	}
+	return "_"
 }
 
 // TestS2_17SuppressedIsNoAlarm: a thousand duplicates that did no harm, and conditional writes that were refused, wake nobody

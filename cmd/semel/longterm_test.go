@@ -40,7 +40,12 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	send := func(id string) {
 		s.semel([]byte(`{"id":"`+id+`","body":{"id":1}}`+"\n"), "send", "--queue", s.url, "--envelope")
 	}
-	sweep := func() { s.semel(nil, "records", "sweep", "--store", s.url, "--yes") }
+	sweep := func(says string) {
+		t.Helper()
+		if out := s.semel(nil, "records", "sweep", "--store", s.url, "--yes"); !strings.Contains(out, says) {
+			t.Errorf("records sweep says %q, wanted %q", out, says)
+		}
+	}
 	age := func(table, column string, d time.Duration) {
 		db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{})
 		if err != nil {
@@ -59,9 +64,9 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 			work()
 		}
 		age("semel_record", "retain_until", 60*24*time.Hour)
-		sweep()
+		sweep("purged 0 records, parked 0 abandoned claims; 1 more go in ten minutes, when every worker knows their digests")
 		age("semel_digest_young", "at", 11*time.Minute)
-		sweep()
+		sweep("purged 1 records, parked")
 		before := ran()
 		if out := refused(s, "records", "get", "1", "--store", s.url); !strings.Contains(out, "remembered as a digest") {
 			t.Fatalf("round %d: records get says %s", round, out)

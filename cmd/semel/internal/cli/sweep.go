@@ -102,10 +102,16 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 			v := map[string]any{
 				"purged": total.Purged, "stranded": total.Stranded, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
 			}
+			if total.Announced > 0 {
+				v["announced"] = total.Announced
+			}
 			return a.p.Object(v, func(w io.Writer) error {
 				late := ""
+				if total.Announced > 0 {
+					late = fmt.Sprintf("; %d more go in ten minutes, when every worker knows their digests", total.Announced)
+				}
 				if total.Lag > 0 {
-					late = fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
+					late += fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
 				}
 				_, err := fmt.Fprintf(w, "%s %d records, %s %d abandoned claims%s\n", verb(dry, "purge", "purged"), total.Purged,
 					verb(dry, "park", "parked"), total.Stranded, late)

@@ -60,6 +60,24 @@ func TestS204_OneEventByTwoRoutes(t *testing.T) {
 	})
 }
 
+// TestRoutesOfFormerKeysAreForgotten: what is remembered has a bound, and it is the latest.
+func TestRoutesOfFormerKeysAreForgotten(t *testing.T) {
+	found := 0
+	w := semel.WatchRoutes(func(semel.Key, semel.Sighting, semel.Sighting) { found++ })
+	see := func(key int, id string) {
+		w.Delivery(semel.Event{Kind: semel.EventReceived, Key: semel.Key{Raw: fmt.Sprint(key)}, MessageID: id, Route: "r"})
+	}
+	for key := range 10_001 {
+		see(key, "first")
+	}
+	if see(0, "second"); found != 0 {
+		t.Error("it remembers more than 10,000 keys")
+	}
+	if see(10_000, "second"); found != 1 {
+		t.Error("it forgot the latest key")
+	}
+}
+
 var errRoutes = fmt.Errorf("not yet")
 
 // TestRoutesOfUnwrappedMessages are told by their headers.

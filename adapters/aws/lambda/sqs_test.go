@@ -263,6 +263,28 @@ func TestLettersThatCannotBeWritten(t *testing.T) {
 	})
 }
 
+// TestWhatIsNotBegun comes back: what is not due yet, a piece of a letter, and in a FIFO queue what stands behind either.
+func TestWhatIsNotBegun(t *testing.T) {
+	for name, value := range map[string]func() string{
+		"semel-not-before": func() string { return strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10) },
+		"semel-part":       func() string { return `{"letter":"l","set":"s","number":0,"of":2}` },
+	} {
+		for group, want := range map[string]string{"": "[1]", "a": "[1 2]"} {
+			synctest.Test(t, func(t *testing.T) {
+				w, text := newWorld(t, nil), value()
+				rs := []events.SQSMessage{rec("1", "ok", group), rec("2", "ok 2", group), rec("3", "ok 3", group+group)}
+				rs[0].MessageAttributes = map[string]events.SQSMessageAttribute{name: {DataType: "String", StringValue: &text}}
+				if got := ids(w.invoke(30*time.Second, rs...)); got != want || len(w.ran) != 4-len(strings.Fields(want))-1 {
+					t.Errorf("%s in group %q: failed %s after the runs %q, want %s", name, group, got, w.ran, want)
+				}
+				if len(w.lettersNow()) != 0 {
+					t.Error("it is a letter")
+				}
+			})
+		}
+	}
+}
+
 // TestEventsThatCannotBeAnswered: an empty identifier would fail the whole batch without a word; so it is said.
 func TestEventsThatCannotBeAnswered(t *testing.T) {
 	w := newWorld(t, nil)

@@ -34,6 +34,7 @@ type module struct {
 // terraform or provider the test is not passed, and says so.
 func initialised(t *testing.T) *module {
 	t.Helper()
+	t.Parallel() // terraform waits more than it works
 	if testing.Short() {
 		leaveOut(t, "it is not for -short")
 	}
@@ -129,6 +130,12 @@ func TestS3_44TerraformModule(t *testing.T) {
 		if !strings.Contains(plain, want) {
 			t.Errorf("nothing says %q:\n%s", want, out)
 		}
+	}
+	// Each of the two is fine, and both together double what a person sends again from the letters.
+	out, err = m.try("plan", "-no-color", "-input=false", "-refresh=false", "-var", "queue_retention=1209600", "-var", "record_retention_days=20",
+		"-target=aws_dynamodb_table.records")
+	if err == nil || !strings.Contains(out, "lets it take effect again") {
+		t.Errorf("records that end before the copies of their messages: %v\n%s", err, out)
 	}
 }
 

@@ -48,5 +48,11 @@ resource "aws_dynamodb_table" "records" {
   point_in_time_recovery {
     enabled = true
   }
+  lifecycle {
+    precondition {
+      condition     = var.record_retention_days * 86400 >= var.queue_retention + 1209600
+      error_message = "A copy can come for queue_retention and for 14 days more from the letters: a record that ends before (record_retention_days) lets it take effect again."
+    }
+  }
   # No replicas: two regions of a global table with eventual consistency can both win one claim.
 }

@@ -38,6 +38,10 @@ variable "queue_retention" {
   description = "Seconds that an unsettled message is kept. Records outlive it: see record_retention_days."
   type        = number
   default     = 345600 # 4 days
+  validation {
+    condition     = var.queue_retention >= 60 && var.queue_retention <= 1209600
+    error_message = "Use 60 to 1209600 seconds (14 days)."
+  }
 }
 
 variable "max_receive_count" {

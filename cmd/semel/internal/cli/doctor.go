@@ -174,6 +174,7 @@ func (x *exam) all() {
 	x.retention()
 	x.key()
 	x.effects()
+	x.ladder()
 	x.program()
 }
 
@@ -291,6 +292,20 @@ func (x *exam) effects() {
 		x.note(levelOK, "effects", "", "a run of unknown outcome is probed before it is repeated")
 	default:
 		x.note(levelOK, "effects", "", "exactly once where the downstream deduplicates on the effect key (SEMEL_EFFECT_KEY, Idempotency-Key)")
+	}
+}
+
+// ladder tells how far these settings go: a name that the downstream compares, a conditional write before each run, a lock whose
+// token late writers are refused by.
+func (x *exam) ladder() {
+	switch {
+	case !x.s.Durable:
+		x.note(levelOK, "ladder", "", "1 of 3 (name): claims are lost with the records; what stays is the effect key, which is the same for every duplicate")
+	case x.w.Effects == "sql":
+		x.note(levelOK, "ladder", "", "3 of 3 (lock): a late worker's statements are refused with its token")
+	default:
+		x.note(levelOK, "ladder", "", "2 of 3 (conditional write): a key is claimed before it runs. 3 (lock) where what the handler writes to "+
+			"refuses smaller fences (SEMEL_FENCE, Semel-Fence), or with --effects sql")
 	}
 }
 

@@ -106,6 +106,9 @@ func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.
 		return m, nil
 	case mHeld && p.Verdict == driver.Replay:
 		return p, completed(m.Hold, p.Result, keep)
+	case mHeld && p.Verdict == driver.Parked && !m.Unknown:
+		// The letter may be forgotten, or decided under the former key alone: who will know only the mirror has the doubt too.
+		return p, doubtful(m.Hold, keep)
 	case mHeld:
 		// It did not run. What ended without a word under this identity ended under the other one too, which counts it: here
 		// it would stand in the way of a person who sends the message again.
@@ -141,6 +144,11 @@ func unstarted(h driver.Hold, keep time.Duration) *driver.Finish {
 // idle gives a mirror back as one that did no harm.
 func idle(h driver.Hold, keep time.Duration) *driver.Finish {
 	return &driver.Finish{Hold: h, Final: driver.Release, Ran: driver.NotApplied, Refund: true, Keep: keep}
+}
+
+// doubtful gives a mirror back with the doubt of its primary.
+func doubtful(h driver.Hold, keep time.Duration) *driver.Finish {
+	return &driver.Finish{Hold: h, Final: driver.Release, Ran: driver.MaybeApplied, Refund: true, Keep: keep}
 }
 
 func completed(h driver.Hold, result []byte, keep time.Duration) *driver.Finish {

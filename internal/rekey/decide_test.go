@@ -16,13 +16,14 @@ var verdicts = []driver.Verdict{
 // table is every pair of answers: the verdict, and what is written. A row is the primary's answer, a column the mirror's, in
 // the order of verdicts; the last is one that is not known. A Acquired, B Busy, R Replay, F Failed, U Parked, M Mismatch,
 // S Stale, L Late, ? unknown. p and m are the primary and the mirror: + completed with the other's result, - given back as
-// one that did not run, ~ given back as one that did no harm.
+// one that did not run, ~ given back as
+// one that did no harm, ! given back with the doubt.
 const table = `
 	A    Bp-  Rp+  Fp-  Up-  Mp-  Sp-  Lp-  ?
 	Bm-  B    B    B    B    B    B    B    ?
 	Rm+  B    R    F    U    R    R    R    ?
 	Fm~  F    F    F    F    F    F    F    ?
-	Um~  U    U    U    U    U    U    U    ?
+	Um!  U    U    U    U    U    U    U    ?
 	Mm~  M    M    M    M    M    M    M    ?
 	Sm~  S    S    S    S    S    S    S    ?
 	Lm~  L    L    L    L    L    L    L    ?
@@ -59,6 +60,8 @@ func cellOf(g driver.Grant, end *driver.Finish) string {
 		return s + "-"
 	case end.Final == driver.Release && end.Ran == driver.NotApplied && end.Refund:
 		return s + "~"
+	case end.Final == driver.Release && end.Ran == driver.MaybeApplied && end.Refund:
+		return s + "!"
 	}
 	return s + " " + end.Final.String()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,11 +172,11 @@ func TestWhatWasLearntNeverStopsEverything(t *testing.T) {
 // silent is a store that stops answering.
 type silent struct {
 	driver.Store
-	finish bool
+	finish atomic.Bool
 }
 
 func (s *silent) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	if s.finish {
+	if s.finish.Load() {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -185,7 +186,8 @@ func (s *silent) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outco
 // TestLaw4_UnansweredWritesAreFailures: nobody knows, so the message comes back; and the answer comes in time.
 func TestLaw4_UnansweredWritesAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &silent{finish: true}
+		st := &silent{}
+		st.finish.Store(true)
 		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
 			st.Store = cfg.Store
 			cfg.Store = st
@@ -194,7 +196,7 @@ func TestLaw4_UnansweredWritesAreFailures(t *testing.T) {
 			t.Fatalf("failed %s, %d exits", got, w.exits)
 		}
 		time.Sleep(time.Minute)
-		st.finish = false
+		st.finish.Store(false)
 		if got := ids(w.invoke(10*time.Second, rec("1", "ok", ""))); got != "[]" || len(w.ran) != 2 {
 			t.Fatalf("failed %s after %q", got, w.ran)
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -34,6 +35,33 @@ func TestAnnouncementsAreCommittedSoon(t *testing.T) {
 	var bound time.Duration
 	if err := db.pool.QueryRow(t.Context(), "SELECT bound FROM seen").Scan(&bound); err != nil || bound <= 0 || bound > time.Minute {
 		t.Errorf("a sweep that stands still is ended after %v, %v", bound, err)
+	}
+}
+
+// TestStaleAnnouncementsGoInSteps: what is left of a day in which nobody swept goes in bounded steps, and waits for nobody
+// who announces some of it anew.
+func TestStaleAnnouncementsGoInSteps(t *testing.T) {
+	db := openFor(t, Options{})
+	execSQL(t, db, `INSERT INTO semel_digest_young (hash, at, day) SELECT md5(g::text)::uuid, now() - interval '25 hours', 9999
+		FROM generate_series(1, 6000) g`)
+	tx, err := db.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "UPDATE semel_digest_young SET at = now() WHERE hash = md5('1')::uuid"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{1000, 1, 1} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if err := db.Store().purgeDigests(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		var left int
+		if err := db.pool.QueryRow(t.Context(), "SELECT count(*) FROM semel_digest_young").Scan(&left); err != nil || left != want {
+			t.Errorf("step %d: %d are left, %v; wanted %d", i, left, err, want)
+		}
 	}
 }
 

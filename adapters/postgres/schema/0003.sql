@@ -181,7 +181,8 @@ BEGIN
   IF NOT FOUND THEN
     RETURN 0;
   END IF;
-  DELETE FROM semel_digest_young y WHERE y.at < clock_timestamp() - interval '24 hours';
+  DELETE FROM semel_digest_young y WHERE y.hash = ANY (ARRAY (SELECT o.hash FROM semel_digest_young o
+    WHERE o.at < clock_timestamp() - interval '24 hours' LIMIT 5000 FOR UPDATE SKIP LOCKED));
   low := format('(%s,0)', s.page);
   high := format('(%s,0)', s.page + pages);
   DELETE FROM semel_digest d WHERE d.ctid >= low AND d.ctid < high AND d.day <= today;

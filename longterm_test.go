@@ -3,6 +3,7 @@ package semel_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,6 +62,14 @@ func TestFM41_LongTerm(t *testing.T) {
 					t.Fatalf("%d records are there after their retention, %d runs", len(rs), ran.Load())
 				}
 				send("late")
+				var told []string
+				cfg.Events = semel.Events{Delivery: func(e semel.Event) {
+					if e.Kind == semel.EventDecided {
+						told = append(told, string(e.Decision)+" "+e.Reason)
+					}
+				}}
+				var log strings.Builder
+				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				s := consumeFor(t, cfg, 10*time.Minute)
 				letters, err := q.Letters(t.Context(), 10)
 				if err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterUncertain || ran.Load() != 1 {
@@ -69,6 +78,11 @@ func TestFM41_LongTerm(t *testing.T) {
 				if s.LongTermHits != 1 || s.LongTermLookups < 1 || !strings.Contains(letters[0].Reason, "was completed on") {
 					t.Errorf("%+v; the letter says %q", s, letters[0].Reason)
 				}
+				if len(told) != 1 || !strings.HasPrefix(told[0], string(semel.ParkedUncertain)) || !strings.HasSuffix(told[0], letters[0].Reason) ||
+					!strings.Contains(log.String(), "this is a late duplicate of it") {
+					t.Errorf("events told %q, the log %s", told, log.String())
+				}
+				cfg.Events, cfg.Logger = semel.Events{}, nil
 				send("later")
 				consumeFor(t, cfg, time.Minute)
 				if letters, _ := q.Letters(t.Context(), 10); len(letters) != 1 || ran.Load() != 1 {

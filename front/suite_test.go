@@ -9,6 +9,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -33,31 +34,6 @@ func openDB() (*memory.DB, *clock) {
 	return c.db, c
 }
 
-func ledger(store *memory.Store) *semeltest.Ledger {
-	return &semeltest.Ledger{
-		Buffer: func(c driver.Committer) any {
-			var e *memory.Effects
-			c.Offers(&e)
-			return e
-		},
-		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
-		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
-			var x *memory.Tx
-			tx.As(&x)
-			return x.Append("ledger", id)
-		},
-		Count: func(_ context.Context, id string) (n int, err error) {
-			for _, r := range store.Tables().Rows("ledger") {
-				if r.Value == id {
-					n++
-				}
-			}
-			return n, nil
-		},
-	}
-}
-
 // TestStoreSuite runs the conformance suite over a front: not one field of an answer differs from the decision table's.
 // The largest one keeps everything the suite does for a year; the clock is the store's own, and steps back where it does.
 func TestStoreSuite(t *testing.T) {
@@ -74,7 +50,7 @@ func TestStoreSuite(t *testing.T) {
 				mine.Now = clock.now
 				s := front.New(db.Store(), mine)
 				t.Cleanup(func() { hits.Add(s.(driver.Cached).CacheStats().Hits) })
-				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
 			})
 			t.Cleanup(func() {
 				t.Logf("%d hits", hits.Load())
@@ -105,7 +81,7 @@ func TestPairSuite(t *testing.T) {
 				db := memory.Open(memory.WithVisibility(time.Second))
 				s := front.New(db.Store(), front.Options{Size: 1000, Strangers: true})
 				return semeltest.PairSetup{
-					Queue: db.Queue("orders"), Store: s, Visibility: time.Second, Ledger: ledger(db.Store()), Tx: tx,
+					Queue: db.Queue("orders"), Store: s, Visibility: time.Second, Ledger: memledger.Of(db.Store()), Tx: tx,
 				}
 			})
 		})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -30,35 +30,10 @@ func (c *fakeClock) advance(d time.Duration) {
 	c.db.Wake()
 }
 
-func ledger(store *memory.Store) *semeltest.Ledger {
-	return &semeltest.Ledger{
-		Buffer: func(c driver.Committer) any {
-			var e *memory.Effects
-			c.Offers(&e)
-			return e
-		},
-		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
-		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
-			var x *memory.Tx
-			tx.As(&x)
-			return x.Append("ledger", id)
-		},
-		Count: func(_ context.Context, id string) (n int, err error) {
-			for _, r := range store.Tables().Rows("ledger") {
-				if r.Value == id {
-					n++
-				}
-			}
-			return n, nil
-		},
-	}
-}
-
 func TestStoreSuite(t *testing.T) {
 	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
 		db, clock := openFake()
-		return semeltest.StoreSetup{Store: db.Store(), Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+		return semeltest.StoreSetup{Store: db.Store(), Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
 	})
 }
 
@@ -66,7 +41,7 @@ func TestStoreSuite(t *testing.T) {
 func TestStoreSuiteRealClock(t *testing.T) {
 	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
 		db := memory.Open()
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db.Store())}
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
 	})
 }
 
@@ -74,7 +49,7 @@ func TestStoreSuiteRealClock(t *testing.T) {
 func TestStoreSuiteAlone(t *testing.T) {
 	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
 		s := memory.NewStore()
-		return semeltest.StoreSetup{Store: s, Ledger: ledger(s)}
+		return semeltest.StoreSetup{Store: s, Ledger: memledger.Of(s)}
 	})
 }
 
@@ -121,7 +96,7 @@ func TestPairSuite(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()),
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: memledger.Of(db.Store()),
 			Tx: txHandler, Batch: batchHandler,
 		}
 	})
@@ -131,7 +106,7 @@ func TestPairSuite(t *testing.T) {
 func TestPairSuiteApart(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		q, s := memory.NewQueue("orders", memory.WithVisibility(time.Second)), memory.NewStore()
-		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: ledger(s), Tx: txHandler, Batch: batchHandler}
+		return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second, Ledger: memledger.Of(s), Tx: txHandler, Batch: batchHandler}
 	})
 }
 
@@ -139,7 +114,7 @@ func TestPairSuiteOpen(t *testing.T) {
 	semeltest.RunPair(t, func(testing.TB) semeltest.PairSetup {
 		db := memory.Open(memory.WithVisibility(time.Second))
 		return semeltest.PairSetup{
-			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: ledger(db.Store()),
+			Queue: db.Queue("orders"), Store: db.Store(), Visibility: time.Second, Ledger: memledger.Of(db.Store()),
 			Tx: openHandler, Batch: openBatch,
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -22,7 +23,7 @@ func TestNoFaults(t *testing.T) {
 			db, clock := openFake()
 			return semeltest.StoreSetup{
 				Store: semeltest.FaultyStore(db.Store(), f), Queue: semeltest.FaultyQueue(db.Queue("orders"), f),
-				Advance: clock.advance, Ledger: ledger(db.Store()),
+				Advance: clock.advance, Ledger: memledger.Of(db.Store()),
 			}
 		})
 	})

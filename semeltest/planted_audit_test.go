@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -144,7 +145,7 @@ func TestPlantedTrailBugs(t *testing.T) {
 				db, clock := openFake()
 				s := &plantedTrail{Store: db.Store()}
 				b.make(s)
-				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(s.Store)}
+				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(s.Store)}
 			}))
 		})
 	}

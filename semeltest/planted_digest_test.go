@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -105,7 +106,7 @@ func TestPlantedDigestBugs(t *testing.T) {
 				db, clock := openFake()
 				s := &digester{Store: db.Store(), clock: clock}
 				b.make(s)
-				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: ledger(db.Store()), Sample: 50}
+				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: memledger.Of(db.Store()), Sample: 50}
 			})
 			if b.in == "" {
 				if len(failures) > 0 {

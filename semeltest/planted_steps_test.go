@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -145,7 +146,7 @@ func TestPlantedJournalsAreFound(t *testing.T) {
 				if b.name == "journals of epochs are one" {
 					st = &oneEpoch{db.Store()}
 				}
-				return semeltest.StoreSetup{Store: st, Advance: clock.advance, Ledger: ledger(db.Store())}
+				return semeltest.StoreSetup{Store: st, Advance: clock.advance, Ledger: memledger.Of(db.Store())}
 			})
 			noticed := slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, b.in+":") })
 			if b.in == "" && len(found) > 0 || b.in != "" && !noticed {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -34,31 +35,6 @@ func (c *clock) advance(d time.Duration) {
 	c.at = c.at.Add(d)
 	c.mu.Unlock()
 	c.db.Wake()
-}
-
-func ledger(s *memory.Store) *semeltest.Ledger {
-	return &semeltest.Ledger{
-		Buffer: func(c driver.Committer) any {
-			var e *memory.Effects
-			c.Offers(&e)
-			return e
-		},
-		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
-		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
-			var x *memory.Tx
-			tx.As(&x)
-			return x.Append("ledger", id)
-		},
-		Count: func(_ context.Context, id string) (n int, err error) {
-			for _, r := range s.Tables().Rows("ledger") {
-				if r.Value == id {
-					n++
-				}
-			}
-			return n, nil
-		},
-	}
 }
 
 // planted is memory's store with a bug. Its fields are the places where bugs sit; nil does the right thing.
@@ -227,7 +203,7 @@ func TestPlantedBugs(t *testing.T) {
 				db, clock := openFake()
 				s := &planted{Store: db.Store(), clock: clock, seen: map[driver.Key]driver.Hold{}}
 				b.make(s)
-				setup := semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: ledger(s.Store)}
+				setup := semeltest.StoreSetup{Store: s, Advance: clock.advance, Ledger: memledger.Of(s.Store)}
 				if b.name != "tokens restart after a purge (FM12)" {
 					setup.Queue = db.Queue("orders")
 				}

@@ -10,34 +10,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/internal/longterm"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
-
-func ledger(store *memory.Store) *semeltest.Ledger {
-	return &semeltest.Ledger{
-		Buffer: func(c driver.Committer) any {
-			var e *memory.Effects
-			c.Offers(&e)
-			return e
-		},
-		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
-		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
-			var x *memory.Tx
-			tx.As(&x)
-			return x.Append("ledger", id)
-		},
-		Count: func(_ context.Context, id string) (n int, err error) {
-			for _, r := range store.Tables().Rows("ledger") {
-				if r.Value == id {
-					n++
-				}
-			}
-			return n, nil
-		},
-	}
-}
 
 // filters are the states that a filter can be in. None of them changes an answer.
 var filters = map[string]func(t testing.TB, s *memory.Store, now func() time.Time) driver.Store{
@@ -75,7 +51,7 @@ func TestStoreSuite(t *testing.T) {
 				now := func() time.Time { return time.Unix(0, at.Load()).UTC() }
 				db := memory.Open(memory.WithClock(now))
 				return semeltest.StoreSetup{
-					Store: wrap(t, db.Store(), now), Queue: db.Queue("orders"), Ledger: ledger(db.Store()),
+					Store: wrap(t, db.Store(), now), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store()),
 					Advance: func(d time.Duration) { at.Add(int64(d)); db.Wake() },
 				}
 			})
@@ -106,7 +82,7 @@ func TestPairSuite(t *testing.T) {
 					db := memory.Open(memory.WithVisibility(time.Second))
 					return semeltest.PairSetup{
 						Queue: db.Queue("orders"), Store: wrap(t, db.Store(), time.Now), Visibility: time.Second,
-						Ledger: ledger(db.Store()), Tx: tx,
+						Ledger: memledger.Of(db.Store()), Tx: tx,
 					}
 				})
 			})

@@ -1,14 +1,13 @@
 package rekey_test
 
 import (
-	"context"
 	"regexp"
 	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/internal/rekey/rekeytest"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
@@ -32,31 +31,6 @@ func openDB() (*memory.DB, *clock) {
 	return c.db, c
 }
 
-func ledger(store *memory.Store) *semeltest.Ledger {
-	return &semeltest.Ledger{
-		Buffer: func(c driver.Committer) any {
-			var e *memory.Effects
-			c.Offers(&e)
-			return e
-		},
-		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
-		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
-			var x *memory.Tx
-			tx.As(&x)
-			return x.Append("ledger", id)
-		},
-		Count: func(_ context.Context, id string) (n int, err error) {
-			for _, r := range store.Tables().Rows("ledger") {
-				if r.Value == id {
-					n++
-				}
-			}
-			return n, nil
-		},
-	}
-}
-
 // stepped is the one answer that differs: a parked key was completed after all, its mirror had been given back, and then the
 // clock stepped back to before that. The mirror is not due until the clock is where it was, and the duplicate waits so long.
 var stepped = regexp.MustCompile(`^FM43 .*: (taken over|taken over, expired|taken over by once|uncertain), under \w+: ` +
@@ -67,7 +41,7 @@ func TestStoreSuite(t *testing.T) {
 	failures := semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 		db, clock := openDB()
 		return semeltest.StoreSetup{
-			Store: rekeytest.Mirrored(db.Store()), Advance: clock.advance, Queue: db.Queue("orders"), Ledger: ledger(db.Store()),
+			Store: rekeytest.Mirrored(db.Store()), Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store()),
 		}
 	})
 	for _, f := range failures {

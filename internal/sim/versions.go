@@ -133,6 +133,16 @@ func (w *world) hasLetter(k, fp int) bool {
 	return false
 }
 
+// sentAgain tells that another copy of a message, of the same payload, is in the queue: the final check judges.
+func (w *world) sentAgain(m *qmsg) bool {
+	for i := range w.q.msgs {
+		if n := &w.q.msgs[i]; n != m && n.key == m.key && n.fp == m.fp && !n.keyless && !n.gone {
+			return true
+		}
+	}
+	return false
+}
+
 // checkVersion is I1 and I11 for one message that is gone, or about to be.
 func (w *world) checkVersion(m *qmsg, when string) {
 	rec, ks, v := &w.st.recs[w.base(m.key)], &w.keys[m.key], w.version(m.key)
@@ -142,10 +152,13 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	case ks.redrives+ks.resolves > 0 && ks.terminal && when == atAck:
 		// Reopened by a person, who sent another copy: the final check judges.
 	case v == mark.Applied && mark.Fingerprint.Differs(fpText[m.fp]):
-		if !ks.edited {
+		if !ks.edited && !w.superseded(m) {
 			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no letter", when, m.id, v)
 		}
 	case v <= mark.Applied && ks.passed && ks.completed == 0:
+		if when == atAck && w.sentAgain(m) {
+			break // its letter was sent again, and a broker that remembers the letter's id made no second one
+		}
 		w.fail("I1", m.key, "%s: m%d of version %s came into a gap that was passed over, and there is no letter", when, m.id, v)
 	case v <= mark.Applied:
 	case w.superseded(m):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -197,14 +198,39 @@ func TestGuardReleaseAndResults(t *testing.T) {
 	if _, v := c.post("/v1/claim", `{"key":"k"}`); v["verdict"] != "busy" || v["unknown"] != false {
 		t.Errorf("%v", v)
 	}
-	_, v = c.post("/v1/claim", `{"key":"k2"}`)
-	c.post("/v1/release", `{"hold":"`+v["hold"].(string)+`"}`)
-	_, v = c.post("/v1/claim", `{"key":"k2"}`)
-	if v["verdict"] != "acquired" || v["attempt"] != 2.0 || v["unknown"] != true || v["token"] == 1.0 {
-		t.Errorf("%v", v)
+	for ran, unknown := range map[string]bool{"": true, `,"ran":"maybe_applied"`: true, `,"ran":"not_applied"`: false} {
+		key := fmt.Sprintf(`{"key":"k2 %s"}`, strings.ReplaceAll(ran, `"`, ""))
+		_, v = c.post("/v1/claim", key)
+		c.post("/v1/release", `{"hold":"`+v["hold"].(string)+`"`+ran+`}`)
+		_, v = c.post("/v1/claim", key)
+		if v["verdict"] != "acquired" || v["attempt"] != 2.0 || v["unknown"] != unknown || v["token"] == 1.0 {
+			t.Errorf("released with %q: %v", ran, v)
+		}
 	}
+	_, v = c.post("/v1/claim", `{"key":"k2"}`)
 	c.post("/v1/complete", `{"hold":"`+v["hold"].(string)+`","result_base64":"/wA="}`)
 	if _, v := c.post("/v1/claim", `{"key":"k2"}`); v["result_base64"] != "/wA=" || v["result"] != nil {
+		t.Errorf("%v", v)
+	}
+}
+
+// TestEndsOfCallersThatWent are written all the same: the caller's work is done.
+func TestEndsOfCallersThatWent(t *testing.T) {
+	db := memory.Open()
+	s := &Server{Store: db.Store(), Consumer: "orders", MaxBody: 4096, Retention: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	ask := func(ctx context.Context, path, body string) (v map[string]any) {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	hold, _ := ask(t.Context(), "/v1/claim", `{"key":"k"}`)["hold"].(string)
+	ask(gone, "/v1/complete", `{"hold":"`+hold+`","result":"done"}`)
+	if v := ask(t.Context(), "/v1/claim", `{"key":"k"}`); v["verdict"] != "replay" || v["result"] != "done" {
 		t.Errorf("%v", v)
 	}
 }

@@ -3,12 +3,16 @@ package stepfunctions_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/sfn"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/aws/awstest"
@@ -197,4 +201,52 @@ func TestExpress(t *testing.T) {
 			s.mustHave(before)
 		})
 	}
+}
+
+// TestDoubtIsRecorded: a start that may have happened is not released as one that did not: not after a lost answer that a refusal
+// follows, and not when an execution of the name cannot be looked at.
+func TestDoubtIsRecorded(t *testing.T) {
+	for name, wrap := range map[string]func(stepfunctions.Client) stepfunctions.Client{
+		"refused after a lost answer": func(c stepfunctions.Client) stepfunctions.Client { return &losing{Client: c} },
+		"cannot be read":              func(c stepfunctions.Client) stepfunctions.Client { return unreadable{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.NewStore()
+				s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
+				first, _, err := s.starter().Start(t.Context(), key, []byte(input)) // without a record
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.finish(first.ARN)
+				starter := s.starter()
+				starter.Store, starter.Client = store, wrap(starter.Client)
+				if _, _, err := starter.Start(t.Context(), key, []byte(input)); err == nil {
+					t.Fatal("started")
+				}
+				rs, err := store.Records(t.Context(), driver.RecordFilter{})
+				if err != nil || len(rs) != 1 || rs[0].State != driver.Released || !rs[0].Unknown {
+					t.Errorf("%+v, %v", rs, err)
+				}
+			})
+		})
+	}
+}
+
+// losing is a service whose first answer gets lost, and that takes the permission away then.
+type losing struct {
+	stepfunctions.Client
+	calls int
+}
+
+func (l *losing) StartExecution(
+	context.Context, *sfn.StartExecutionInput, ...func(*sfn.Options),
+) (*sfn.StartExecutionOutput, error) {
+	if l.calls++; l.calls == 1 {
+		return nil, errors.New("connection reset")
+	}
+	return nil, &smithy.OperationError{Err: &awshttp.ResponseError{ResponseError: &smithyhttp.ResponseError{
+		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: http.StatusBadRequest}},
+		Err:      &smithy.GenericAPIError{Code: "AccessDeniedException"},
+	}}}
 }

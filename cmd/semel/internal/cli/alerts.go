@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,17 +96,36 @@ func (f *countFlags) check() error {
 	return err
 }
 
-// leave writes the count to where it is asked for.
-func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) {
-	if f.textfile != "" {
-		reg := prometheus.NewRegistry()
-		n, err := prom.Duplicates(reg, queue, consumer)
+// duplicates is how many effects of a consumer happened beyond the first of their key.
+type duplicates struct {
+	queue, consumer string
+	n               int
+}
+
+// writeDuplicates writes semel_duplicate_effects_total to a file, which is replaced as a whole.
+func writeDuplicates(path string, all ...duplicates) error {
+	reg := prometheus.NewRegistry()
+	for _, d := range all {
+		n, err := prom.Duplicates(reg, d.queue, d.consumer)
+		if there := (prometheus.AlreadyRegisteredError{}); errors.As(err, &there) { // a scenario that was named twice
+			n, err = there.ExistingCollector.(prometheus.Counter), nil
+		}
 		if err != nil {
 			return err
 		}
-		n.Add(float64(r.DuplicateEffect))
-		if err := prometheus.WriteToTextfile(f.textfile, reg); err != nil {
-			return fmt.Errorf("--metrics: %w", err)
+		n.Add(float64(d.n))
+	}
+	if err := prometheus.WriteToTextfile(path, reg); err != nil {
+		return output.Failed("--metrics: %w", err).WithHint("a file in a folder that is there and can be written")
+	}
+	return nil
+}
+
+// leave writes the count to where it is asked for.
+func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) {
+	if f.textfile != "" {
+		if err := writeDuplicates(f.textfile, duplicates{queue, consumer, r.DuplicateEffect}); err != nil {
+			return err
 		}
 	}
 	if f.emf == "" {

@@ -70,6 +70,7 @@ type labRun struct {
 	all, fast, slow bool
 	guard           string
 	watch           string // the address of the live view
+	metrics         string // a file for semel_duplicate_effects_total
 	size            labSize
 }
 
@@ -100,6 +101,8 @@ expected, which for most of them means broken without the guard and held with it
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
 		"(default: where the queue is)")
+	f.StringVar(&o.metrics, "metrics", "", "write semel_duplicate_effects_total of each run to this file, for node_exporter's textfile collector "+
+		"(queue: the scenario, consumer: guard-off or guard-on)")
 	watchFlag(f, &o.watch)
 	o.size.bind(f)
 	f.BoolVar(&o.Keep, "keep", false, "keep what the runs made, and their events files")
@@ -144,12 +147,29 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	if err := a.labPrint(all, not, o, time.Since(began)); err != nil {
 		return err
 	}
+	if err := o.count(all); err != nil {
+		return err
+	}
 	for _, v := range all {
 		if !v.OK() {
 			return &output.Error{Code: output.CodeNegative, Err: errors.New("a scenario did not come out as expected"), Silent: true}
 		}
 	}
 	return not.asked(o.all)
+}
+
+// count leaves how many effects happened twice in each run where --metrics asks for it.
+func (o labRun) count(all []verdict.Verdict) error {
+	if o.metrics == "" {
+		return nil
+	}
+	var found []duplicates
+	for _, v := range all {
+		for _, r := range v.Runs {
+			found = append(found, duplicates{r.Scenario, "guard-" + string(r.Guard), r.Duplicated})
+		}
+	}
+	return writeDuplicates(o.metrics, found...)
 }
 
 // scenarios are those that the command line means.

@@ -173,7 +173,7 @@ func TestKeepLastWhenTheNewestFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &leisurely{takes: 20 * time.Second, fail: x.fail}
 				r := newRig(t, h, keepsLast, func(c *semel.Config) { c.MaxAttempts, c.Concurrency = 3, 2 })
-				stop := fleet(t, r, 2)
+				stop := fleet(t, r, 1) // what another worker was handed before 5 was noted comes after it
 				r.send(state(1))
 				time.Sleep(time.Second)
 				r.send(updates(1, 2, 5)...)

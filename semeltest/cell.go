@@ -23,7 +23,7 @@ const (
 	later = 2 * time.Hour         // the lease of the claim under test
 	retry = 4 * time.Hour         // retries that are not due
 	keep  = 24 * time.Hour        // retention
-	slack = 2 * time.Minute
+	slack = 290 * time.Second
 )
 
 // request is one operation on one key: one field is set.

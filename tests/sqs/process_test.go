@@ -262,3 +262,17 @@ func TestASecondServerTakesTheFile(t *testing.T) {
 		t.Errorf("%v, want one message", got)
 	}
 }
+
+// TestARefusedServerTakesNoFile: a server that does not start, here for an attribute that the queue has not, leaves the file to
+// the one that runs.
+func TestARefusedServerTakesNoFile(t *testing.T) {
+	file := "sqlite:" + filepath.Join(t.TempDir(), "q.db")
+	e := start(t, "--queue", file, "--create", "a")
+	out, err := exec.CommandContext(t.Context(), semel, "sqs", "--listen", "127.0.0.1:0", "--queue", file, "--create", "a,visibility=9s").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "VisibilityTimeout") {
+		t.Fatalf("the second server: %v\n%s", err, out)
+	}
+	if status, body := e.call("SendMessage", map[string]any{"QueueUrl": e.queue("a"), "MessageBody": "x"}); status != http.StatusOK {
+		t.Errorf("the first server answers %d %s", status, body)
+	}
+}

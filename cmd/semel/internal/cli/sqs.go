@@ -111,14 +111,12 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 		defer closing(&err, file)
 		so.Keeper, taken = file, file.Taken()
 	}
-	s, err := sqslocal.New(so)
+	s, err := sqsServer(so, queues)
 	if err != nil {
-		return fmt.Errorf("--queue %s: %w", o.queue, err)
-	}
-	for _, q := range queues {
-		if err := s.Create(q); err != nil {
-			return err
+		if file != nil { // a server that has it goes on
+			err = errors.Join(err, file.GiveBack())
 		}
+		return err
 	}
 	if !loopback(host) {
 		a.log.Warn("whoever can reach this address may read and send messages: credentials are not checked", "listen", o.listen)
@@ -127,6 +125,20 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 		return err
 	}
 	return a.serveSQS(ctx, l, s, taken, time.Duration(o.grace))
+}
+
+// sqsServer makes the server and the queues to begin with.
+func sqsServer(o sqslocal.Options, queues []sqslocal.NewQueue) (*sqslocal.Server, error) {
+	s, err := sqslocal.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("--queue: %w", err)
+	}
+	for _, q := range queues {
+		if err := s.Create(q); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // listenError tells an address that is taken or out of reach from one that is none.

@@ -28,6 +28,7 @@ type File struct {
 	db    *sqlite.DB
 	conn  *sql.Conn
 	owner string
+	prior string // whose it was before, "" = nobody's
 	log   *slog.Logger
 
 	once  sync.Once
@@ -51,13 +52,30 @@ func NewFile(ctx context.Context, db *sqlite.DB, log *slog.Logger) (*File, error
 		if _, err := conn.ExecContext(ctx, tables); err != nil {
 			return fmt.Errorf("make the tables of the local SQS: %w", err)
 		}
-		_, err := conn.ExecContext(ctx, `INSERT INTO local_sqs_owner VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET owner = excluded.owner`, f.owner)
+		err := conn.QueryRowContext(ctx, `SELECT owner FROM local_sqs_owner`).Scan(&f.prior)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return fmt.Errorf("ask whose the file is: %w", err)
+		}
+		_, err = conn.ExecContext(ctx, `INSERT INTO local_sqs_owner VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET owner = excluded.owner`, f.owner)
 		return err
 	})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
 	return f, nil
+}
+
+// GiveBack lets the server that had the file before have it again: this one does not start.
+func (f *File) GiveBack() error {
+	if f.prior == "" {
+		return nil
+	}
+	ctx := context.Background() // whoever asked may be gone
+	_, err := f.conn.ExecContext(ctx, `UPDATE local_sqs_owner SET owner = ? WHERE owner = ?`, f.prior, f.owner)
+	if err != nil {
+		return fmt.Errorf("give the file back: %w", err)
+	}
+	return nil
 }
 
 // Taken is closed when another server took the file.

@@ -119,7 +119,7 @@ func work(ctx context.Context) error {
 				return err
 			}
 			for {
-				if _, err := os.Stat(filepath.Join(os.Getenv(envFolder), "hold-"+version)); err != nil {
+				if _, gone := os.Stat(filepath.Join(os.Getenv(envFolder), "hold-"+version)); gone != nil {
 					break
 				}
 				time.Sleep(5 * time.Millisecond)
@@ -294,7 +294,7 @@ func TestParkedVersionsSurviveKilledProcesses(t *testing.T) {
 			r.Fatalf("applied %v before the first version came", got)
 		}
 		r.send(1)
-		for kills := 0; kills < 4; kills++ {
+		for range 4 {
 			r.start(3)
 			some := len(r.applied()) + 3
 			r.until("some versions", func() bool { return len(r.applied()) >= min(some, n) })

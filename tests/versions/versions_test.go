@@ -37,6 +37,12 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// held tells that a file is in the worker's folder.
+func held(name string) bool {
+	_, err := os.Stat(filepath.Join(os.Getenv(envFolder), name))
+	return err == nil
+}
+
 type queue interface {
 	driver.Queue
 	driver.Sender
@@ -118,10 +124,7 @@ func work(ctx context.Context) error {
 			if err := os.WriteFile(filepath.Join(os.Getenv(envFolder), "ran-"+version), nil, 0o600); err != nil {
 				return err
 			}
-			for {
-				if _, gone := os.Stat(filepath.Join(os.Getenv(envFolder), "hold-"+version)); gone != nil {
-					break
-				}
+			for held("hold-" + version) {
 				time.Sleep(5 * time.Millisecond)
 			}
 			tx.Exec("INSERT INTO ledger (v) VALUES ($1)", version)

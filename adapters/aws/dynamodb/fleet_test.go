@@ -78,6 +78,7 @@ func TestFleet(t *testing.T) {
 		r := newRig(t, Options{})
 		s := r.setup()
 		s.Store = &fleet{of: []*Store{r.Store, r.again(t, nil), r.again(t, nil)}}
+		s.Sample = someCells // one process compares them all (TestStoreSuite)
 		return s
 	})
 }

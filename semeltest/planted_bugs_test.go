@@ -175,7 +175,7 @@ func moreBugs() []bug {
 			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int) (driver.Swept, bool, error) {
 				swept, more, err := s.Store.Sweep(ctx, horizon, limit)
 				if left, _ := s.Records(ctx, driver.RecordFilter{}); swept.Purged > 0 && len(left) == 0 {
-					s.Store = s.clock.fresh()
+					s.forget(ctx)
 				}
 				return swept, more, err
 			}

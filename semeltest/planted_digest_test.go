@@ -3,6 +3,7 @@ package semeltest_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,9 +83,9 @@ func TestPlantedDigestBugs(t *testing.T) {
 		}},
 		{"all is remembered", leave, func(s *digester) { s.look = func(d *driver.Digest) { d.Found, d.State = true, driver.Completed } }},
 		{"no key is unknown but these", "FM71 no key is unknown at roll-over", func(s *digester) {
-			n := 0
+			var n atomic.Int64
 			s.look = func(d *driver.Digest) {
-				if n++; n%20 == 0 {
+				if n.Add(1)%20 == 0 {
 					*d = driver.Digest{}
 				}
 			}

@@ -34,7 +34,7 @@ func sweepBugs() []bug {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
 				got, more, err := s.Store.Sweep(ctx, horizon, limit)
 				if got.Purged > 0 && !more {
-					s.Store = s.clock.fresh()
+					s.forget(ctx)
 				}
 				return got, more, err
 			}

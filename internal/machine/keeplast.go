@@ -20,7 +20,8 @@ const (
 	noteNone noting = iota
 	noteQueued
 	noteSent
-	noteAsked // answered: it is not asked again
+	noteAsked  // answered: it is not asked again
+	noteMissed // not noted, because the record was locked or nobody knows: asked again at a heartbeat
 )
 
 // noteNewest has the newest of those noted that wait for a running item. One at a time: the keys of one call are distinct.
@@ -64,9 +65,8 @@ func (m *Machine) addNotes(l *lane, items []*Item, claims []driver.Claim) ([]*It
 	for l.notes.len() > 0 && len(items) < m.cfg.Batch {
 		it := l.notes.pop()
 		if !m.waitsForRun(it) {
-			it.noting = noteNone
 			it.refs--
-			m.retire(it)
+			m.unnoted(it)
 			continue
 		}
 		it.noting = noteSent
@@ -105,13 +105,14 @@ func (m *Machine) onNoted(it *Item, g *driver.Grant) {
 	it.refs--
 	it.noting = noteAsked
 	if !m.waitsForRun(it) {
-		it.noting = noteNone
-		m.retire(it)
+		m.unnoted(it)
 		return
 	}
 	first := m.leaders[it.Key]
 	switch {
-	case g == nil || it.waitsFor == nil: // one of its group goes to the store in its turn
+	case g == nil || g.Verdict == driver.Busy && !g.Noted:
+		it.noting = noteMissed
+	case it.waitsFor == nil: // one of its group goes to the store in its turn
 	case g.Verdict == driver.Stale:
 		m.leaveTwin(it)
 		m.stale(it, g)
@@ -123,6 +124,37 @@ func (m *Machine) onNoted(it *Item, g *driver.Grant) {
 		}
 	}
 	m.noteNewest(first)
+}
+
+// noteAgain asks again for what was not noted while a run goes on. Heartbeats call it: the next one may find the record free.
+func (m *Machine) noteAgain(first *Item) {
+	if !m.cfg.KeepLast {
+		return
+	}
+	again := func(it *Item) {
+		if it.noting == noteMissed {
+			it.noting = noteNone
+		}
+	}
+	for _, t := range first.twins {
+		again(t)
+	}
+	if g := first.group; g != nil {
+		for _, f := range g.items {
+			again(f)
+		}
+	}
+	m.noteNewest(first)
+}
+
+// unnoted lets go of a note whose item waits no longer. A newer one that came meanwhile was kept back by it: it asks now.
+func (m *Machine) unnoted(it *Item) {
+	it.noting = noteNone
+	first := m.leaders[it.Key]
+	m.retire(it)
+	if first != nil && first != it {
+		m.noteNewest(first)
+	}
 }
 
 // sortTwins puts those who waited into the order in which they go on: the newest version first where it supersedes the

@@ -85,6 +85,7 @@ func (m *Machine) onExtended(ev *Event) {
 			m.scanBy(it.leaseEnd)
 			if it.phase == phRunning {
 				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})
+				m.noteAgain(it)
 			}
 		case driver.Lost:
 			m.leaseLost(it)

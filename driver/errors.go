@@ -9,6 +9,19 @@ import (
 // deadlock, a busy database.
 var ErrNotCommitted = errors.New("not committed")
 
+// ErrOutage reports a write that did not happen because the store cannot write at all: its disk is full, it is read-only
+// or it shuts down. No item caused it, so the engine waits for the store and spends no attempt. Errors that wrap it may
+// wrap [ErrNotCommitted] as well.
+var ErrOutage = errors.New("the store cannot write")
+
+// ErrBlocked reports a write that did not happen because somebody else holds a lock. It is no item's failure. An
+// *[ItemError] that wraps it names the item that waited; its text should say who holds the lock.
+var ErrBlocked = errors.New("blocked by a lock")
+
+// ErrUnreadable reports a record that this program cannot read: a newer program wrote it, or it is damaged. It is the
+// error of one key ([Grant.Err]), never of the store. Stores write nothing to such a record.
+var ErrUnreadable = errors.New("the record cannot be read")
+
 // ErrUnsupported reports an operation that the adapter's features do not declare.
 var ErrUnsupported = errors.New("not supported by this adapter")
 
@@ -18,6 +31,10 @@ var ErrUnsupported = errors.New("not supported by this adapter")
 type ItemError struct {
 	Index int
 	Err   error
+	// Suspect says that the refusal need not be the item's fault: a deadlock, a timeout, too little memory. The engine
+	// writes the others, and this item alone. If that is refused several times while others are written, it is the item's
+	// failure after all.
+	Suspect bool
 }
 
 func (e *ItemError) Error() string {

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -114,7 +116,7 @@ const (
 // Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
 // that it can be redriven after the broker forgot the delivery.
 type Letter struct {
-	ID         string // see [LetterID] and [LateLetterID]
+	ID         string // see [LetterID], [LateLetterID], [MismatchLetterID] and [Message.StandIn]
 	Kind       LetterKind
 	Reason     string
 	Key        Key
@@ -140,23 +142,57 @@ func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
 
 // LateLetterID derives the id of a late letter from version, payload and message id: no run stands behind it whose token
 // could name it. Sent again the message has another id; so when it comes too late again, its letter is not the one that is
-// about to be deleted.
-func LateLetterID(k Key, v Version, fp Fingerprint, messageID string) string {
+// about to be deleted. Without a fingerprint the whole message stands for the payload.
+func LateLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 	var sized []byte
-	for _, s := range [...]string{string(v), string(fp)} {
+	for _, s := range [...]string{string(v), payload(fp, m)} {
 		sized = binary.BigEndian.AppendUint64(sized, uint64(len(s)))
 		sized = append(sized, s...)
 	}
-	return letterID(LetterLate, k, sized, []byte(messageID))
+	return letterID(LetterLate, k, sized, []byte(m.ID))
 }
 
-// MismatchLetterID derives the id of a mismatch letter of a key with versions; "" = it has none, see [LetterID]. Two
-// versions can have the same payload.
-func MismatchLetterID(k Key, fp Fingerprint, v Version) string {
-	if v == "" {
+// MismatchLetterID derives the id of a mismatch letter from the key, the payload and the version ("" = the key has none;
+// two versions can have the same payload). Without a fingerprint the whole message stands for the payload.
+func MismatchLetterID(k Key, fp Fingerprint, v Version, m *Message) string {
+	if fp = Fingerprint(payload(fp, m)); v == "" {
 		return LetterID(LetterMismatch, k, 0, fp)
 	}
 	return letterID(LetterMismatch, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp), []byte(v))
+}
+
+func payload(fp Fingerprint, m *Message) string {
+	if fp != "" {
+		return string(fp)
+	}
+	return m.sum()
+}
+
+// StandIn is a key that no message can have, in place of the key that m does not have: the id of its dead letter and its
+// effect key are made of it. It is made of everything that the sender sent, because senders use one id twice: two
+// messages are the same only if their id, group, headers and body are the same.
+func (m *Message) StandIn(consumer string) Key {
+	return Key{Consumer: consumer, Raw: "message\x00" + m.ID + "\x00" + m.sum()}
+}
+
+// sum hashes everything that the sender sent, as hex.
+func (m *Message) sum() string {
+	h := sha256.New()
+	var b [8]byte
+	put := func(s string) {
+		binary.BigEndian.PutUint64(b[:], uint64(len(s)))
+		h.Write(b[:])
+		h.Write([]byte(s))
+	}
+	put("semel-message-1")
+	put(m.ID)
+	put(m.Group)
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		put(name)
+		put(m.Headers[name])
+	}
+	h.Write(m.Body)
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // redrivePrefix begins the id of every message that is sent again from a letter.

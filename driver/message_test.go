@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestHeader(t *testing.T) {
@@ -56,6 +57,41 @@ func TestFM79LetterID(t *testing.T) {
 	}
 	if LetterID(LetterMismatch, k, 1, "rcp1a") != LetterID(LetterMismatch, k, 2, "rcp1a") {
 		t.Error("a mismatch letter's id depends on the token")
+	}
+}
+
+// TestFM79_WithoutFingerprint: senders use one id for two messages. Where no key and no fingerprint tells them apart, what
+// they say does.
+func TestFM79_WithoutFingerprint(t *testing.T) {
+	k := Key{Consumer: "c", Raw: "r"}
+	same := []Message{{ID: "m", Body: []byte("a")}, {ID: "m", Body: []byte("a"), SentAt: time.Now(), Queue: "q", Delay: 1}}
+	others := []Message{
+		{ID: "m", Body: []byte("b")}, {ID: "m", Body: []byte("a"), Headers: map[string]string{"k": ""}}, {ID: "m", Body: []byte("a"), Group: "g"},
+		{ID: "m", Body: []byte("a"), Headers: map[string]string{"k": "v", "l": "w"}}, {ID: "m", Body: []byte("a"), Headers: map[string]string{"k": "vl", "w": ""}},
+		{ID: "n", Body: []byte("a")}, {ID: "m"}, {},
+	}
+	for name, id := range map[string]func(m *Message) string{
+		"no key":      func(m *Message) string { return LetterID(LetterDead, m.StandIn("c"), 0, "") },
+		"late":        func(m *Message) string { return LateLetterID(k, "\x01v", "", m) },
+		"mismatch":    func(m *Message) string { return MismatchLetterID(k, "", "\x01v", m) },
+		"unversioned": func(m *Message) string { return MismatchLetterID(k, "", "", m) },
+	} {
+		ids := map[string]int{id(&same[0]): -1}
+		if id(&same[0]) != id(&same[1]) {
+			t.Errorf("%s: a redelivery is another dead letter", name)
+		}
+		for i := range others {
+			if j, ok := ids[id(&others[i])]; ok {
+				t.Errorf("%s: messages %d and %d are one dead letter", name, j, i)
+			}
+			ids[id(&others[i])] = i
+		}
+	}
+	if id := LetterID(LetterDead, same[0].StandIn("c"), 0, ""); id != "34f10b71d8128d2da09052d08d92b71b" {
+		t.Errorf("the stored id of a message without a key is %s: raise the version of its recipe", id)
+	}
+	if a, b := MismatchLetterID(k, "rcp1a", "", &others[0]), MismatchLetterID(k, "rcp1a", "", &others[1]); a != b {
+		t.Error("with a fingerprint the id of a mismatch letter depends on more than that")
 	}
 }
 

@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // State is the state of a record (protocol section 0).
 type State uint8
@@ -49,13 +52,16 @@ type Record struct {
 	Lease      time.Duration // the lease that was asked for, to notice a clock that stepped back
 	LeaseUntil time.Time
 	Beat       uint32
-	Attempt    int
-	Failures   int // recorded failed runs of this generation
-	Takeovers  int // runs in a row that ended without a word
+	// Attempt is the number of the present run in this generation. A claim whose run did not start is not counted, a run
+	// that was deferred only if it was the first. So 1 in a grant means: no run was ever started before.
+	Attempt   int
+	Failures  int // recorded failed runs of this generation
+	Takeovers int // runs in a row that ended without a word, but for those that outlived their quarantine
 	// Unknown: an earlier run may have had its effect. Uncertainty counts the events that created such a doubt.
 	Unknown     bool
 	Uncertainty int
 	Fingerprint Fingerprint
+	BodyDigest  BodyDigest // of the message of the latest run
 	Result      []byte
 	Reason      string
 	Disposed    bool
@@ -115,4 +121,18 @@ func (r *Record) grant(v Verdict, deliveryID string) Grant {
 		Result: r.Result, Reason: r.Reason, Disposed: r.Disposed,
 		Redelivery: deliveryID != "" && r.saw(deliveryID), Created: r.CreatedAt,
 	}
+}
+
+// MaxCountUncertain is the most that [CountUncertain] counts.
+const MaxCountUncertain = 1000
+
+// CountUncertain counts the UNCERTAIN records of a consumer, up to MaxCountUncertain: the keys that wait for a person. Metrics
+// ask for it often, so ok is false where the store would have to read all its records for it.
+func CountUncertain(ctx context.Context, s Store, consumer string) (n int, ok bool, err error) {
+	i, ok := s.(RecordInspector)
+	if !ok || !s.Features().ListsUncertain {
+		return 0, false, nil
+	}
+	rs, err := i.Records(ctx, RecordFilter{Consumer: consumer, State: Uncertain, Limit: MaxCountUncertain})
+	return len(rs), true, err
 }

@@ -25,22 +25,6 @@ func (k Key) Hash() [32]byte {
 // Nonce owns one attempt: 128 random bits, fresh per attempt, never used again. The zero nonce owns nothing.
 type Nonce [16]byte
 
-// Fingerprint is the hash of the meaningful payload behind the id of the recipe that made it: the first
-// FingerprintRecipe bytes name the recipe, the rest is the sum. "" = not compared.
-type Fingerprint string
-
-// FingerprintRecipe is the length of the recipe id at the head of a [Fingerprint].
-const FingerprintRecipe = 4
-
-// Differs reports that two fingerprints of the same recipe differ. Fingerprints of different recipes, or missing ones,
-// are not compared: they never differ.
-func (f Fingerprint) Differs(g Fingerprint) bool {
-	if len(f) < FingerprintRecipe || len(g) < FingerprintRecipe {
-		return false
-	}
-	return f[:FingerprintRecipe] == g[:FingerprintRecipe] && f != g
-}
-
 // Takeover says what happens to a run that began and whose outcome nobody knows. Records keep the stricter policy of
 // themselves and the claimer: a rolling deploy never weakens it.
 type Takeover uint8
@@ -62,6 +46,10 @@ type Claim struct {
 	Key         Key
 	Nonce       Nonce
 	Fingerprint Fingerprint
+	// BodyDigest is of the whole body, whatever the fingerprint is of. WholeBody: so is the fingerprint; a record without a
+	// fingerprint, made before one was asked for, is compared by the digest.
+	BodyDigest BodyDigest
+	WholeBody  bool
 	// DeliveryID is the message id of the delivery that asks; the record remembers a few of them, so that duplicates can
 	// be told apart (redelivery or producer duplicate).
 	DeliveryID string
@@ -110,7 +98,7 @@ type Grant struct {
 	// Hold names the record's current attempt: ours when Acquired, else the one that decided.
 	Hold Hold
 	// Attempt counts runs in this generation including this one; Failures the recorded failed runs; Takeovers the runs
-	// in a row that ended without a word.
+	// in a row that ended without a word. See Record.
 	Attempt, Failures, Takeovers int
 	// Unknown: an earlier run may have had its effect. It is derived from the record, so that a takeover whose answer
 	// was lost still probes.
@@ -125,6 +113,8 @@ type Grant struct {
 	Gap  bool
 	// Noted is set with Busy: the record remembers the claimed version as the newest that waits (Claim.KeepLast).
 	Noted bool
+	// OtherPayload is set with Replay, Failed and Parked: the claim's body is not that of the run, and no fingerprint says that it means the same.
+	OtherPayload bool
 	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.
 	Result []byte
 	Reason string
@@ -133,7 +123,8 @@ type Grant struct {
 	// Redelivery: the record has seen this DeliveryID before.
 	Redelivery bool
 	Created    time.Time
-	// Err: the verdict of this item is unknown. Claim it again with the same nonce.
+	// Err: the verdict of this item is unknown. Claim it again with the same nonce; but not when it wraps [ErrUnreadable]:
+	// then nothing was written, and the message is delivered again later, or is a dead letter.
 	Err error
 }
 
@@ -184,7 +175,7 @@ type Finish struct {
 	Hold   Hold
 	Final  Final
 	Ran    Ran  // Release, Fail: MaybeApplied leaves a doubt in the record
-	Refund bool // Release: neither attempt nor failure is counted (busy downstream, drain)
+	Refund bool // Release: no failure is counted, and no attempt after the first (busy downstream, drain)
 	// RetryAfter delays the next attempt of a release.
 	RetryAfter time.Duration
 	// Keep is how long the record is kept from now (release: at least until the retry plus Keep).
@@ -226,6 +217,8 @@ type StoreFeatures struct {
 	MaxResult int
 	// Emits: Work.Emit commits with the record (an outbox, or a queue in the same database).
 	Emits bool
+	// ListsUncertain: RecordInspector.Records finds the UNCERTAIN records without reading any others. See [CountUncertain].
+	ListsUncertain bool
 	// MaxTx bounds a synchronous transaction (modes B and C); 0 = no bound but the lease. The engine cancels a run before
 	// it has passed. A Commit that comes too late answers ErrNotCommitted; the next transaction is then smaller.
 	MaxTx time.Duration
@@ -249,7 +242,8 @@ type Committer interface {
 	Store
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
 	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
-	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it. The
+	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it (see
+	// Suspect there, and [ErrBlocked]: an adapter answers while a lock lasts, and before ctx is done). The
 	// others are to be committed again: one that a store had to write before (in a transaction of its own) answers Applied
 	// then. Any other error means Unknown for all, unless it wraps [ErrNotCommitted].
 	Commit(ctx context.Context, w ...Work) ([]Outcome, error)
@@ -285,11 +279,12 @@ type Tx interface {
 	Rollback(ctx context.Context) error
 }
 
-// TxClassifier is an optional interface of [Tx]. Transient reports that an error, which a handler got from the
-// transaction's handle, is nobody's failure (a serialization failure, a deadlock): the engine rolls back and runs the
-// handlers again, and no attempt is spent.
+// TxClassifier is an optional interface of [Tx]. Transient says of an error, which a handler got from the transaction's
+// handle, that it is not the handler's failure: [ErrNotCommitted] (a serialization failure, a deadlock), [ErrBlocked] (a lock
+// that somebody else holds) or [ErrOutage]; nil when it is. The engine rolls back and runs the handlers again, and no attempt
+// is spent. A message that alone gets ErrNotCommitted again and again, while others are committed, has failed.
 type TxClassifier interface {
-	Transient(err error) bool
+	Transient(err error) error
 }
 
 // RecordFilter selects records.
@@ -339,6 +334,13 @@ func (u Units) Since(earlier Units) Units {
 	return Units{Calls: u.Calls - earlier.Calls, Reads: u.Reads - earlier.Reads, Writes: u.Writes - earlier.Writes}
 }
 
+// Historian is an optional interface of stores whose server can forget what it confirmed: by a failover, or from a backup.
+type Historian interface {
+	// History changes whenever that may have happened: whatever a process remembers of the store it remembers for one
+	// history. It blocks on nothing and may be called concurrently.
+	History() uint64
+}
+
 // Cached is an optional interface of stores that answer some claims from memory (package front).
 type Cached interface {
 	// CacheStats is what the memory holds, and what it did since the store value was made. It blocks on nothing but the
@@ -357,9 +359,10 @@ type CacheStats struct {
 
 // Sweeper is an optional interface of stores.
 type Sweeper interface {
-	// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer
-	// than horizon. more tells that there is still work. It never blocks claims for long.
-	Sweep(ctx context.Context, horizon time.Duration, limit int) (s Swept, more bool, err error)
+	// Sweep removes up to limit records that are past their retention and parks claims of these consumers that were
+	// abandoned for longer than horizon, which is theirs; without consumers it parks those of all. more tells that there
+	// is still work. It never blocks claims for long.
+	Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (s Swept, more bool, err error)
 }
 
 // Swept counts what a sweep did, and tells what it left.

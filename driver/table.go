@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // This file is the decision table of protocol section 2: pure functions from a record and an operation to the record
 // after it and the answer. They read no clock: now is the store's. They never write into slices of the record passed
@@ -27,7 +30,8 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 	if c.Version != r.Watermark.Running {
 		return r.claimVersion(c, now, drawn)
 	}
-	if r.Fingerprint.Differs(c.Fingerprint) {
+	mismatch, other := r.compare(&c)
+	if mismatch {
 		return r, r.grant(Mismatch, c.DeliveryID), false
 	}
 	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
@@ -60,12 +64,10 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 		default:
 			return r.busy(c, r.LeaseUntil.Sub(now))
 		}
-	case Completed:
-		return r, r.grant(Replay, c.DeliveryID), false
-	case FailedState:
-		return r, r.grant(Failed, c.DeliveryID), false
-	case Uncertain:
-		return r, r.grant(Parked, c.DeliveryID), false
+	case Completed, FailedState, Uncertain:
+		g = r.grant([...]Verdict{Completed: Replay, FailedState: Failed, Uncertain: Parked}[r.State], c.DeliveryID)
+		g.OtherPayload = other
+		return r, g, false
 	}
 	g = r.grant(Acquired, "")
 	g.Redelivery = seen
@@ -80,6 +82,7 @@ func (r *Record) acquire(c Claim, now time.Time, drawn uint64) {
 	r.Attempt++
 	r.Beat = 0
 	r.Reason, r.RetryAt, r.RetainUntil = "", time.Time{}, time.Time{}
+	r.BodyDigest = c.BodyDigest
 	r.note(c.DeliveryID)
 	r.renew(c.Lease, now)
 }
@@ -94,9 +97,21 @@ func (r Record) busy(c Claim, wait time.Duration) (Record, Grant, bool) {
 	return r, g, false
 }
 
+// QuarantineAfter is after how many takeovers in a row a key runs in quarantine: until it outlived QuarantineBeats nothing
+// else is started in its process, because it may be what killed the others.
+const QuarantineAfter = 2
+
+// QuarantineBeats is how many heartbeats a run has to outlive in quarantine. It doubles with every run whose outcome is
+// unknown, so that a message which kills its process late is found too. A record that has as many beats counts no takeover:
+// from then on others ran beside it, and each of them may have been the one.
+func QuarantineBeats(uncertainty int) uint32 {
+	return 1 << min(max(uncertainty-QuarantineAfter, 0), 20)
+}
+
 // takeOver decides a claim on an expired lease: the holder went without a word, and nobody knows whether its effect
 // happened. The doubt is stored by the same write (a U-event).
 func (r Record) takeOver(c Claim, now time.Time, drawn uint64, seen bool) (Record, Grant, bool) {
+	outlived := r.Takeovers >= QuarantineAfter && r.Beat >= QuarantineBeats(r.Uncertainty)
 	r.Takeover = max(r.Takeover, c.Takeover)
 	r.Unknown = true
 	r.Uncertainty++
@@ -106,7 +121,9 @@ func (r Record) takeOver(c Claim, now time.Time, drawn uint64, seen bool) (Recor
 		r.Reason = "the run was interrupted and its outcome is unknown"
 		return r, r.grant(Parked, c.DeliveryID), true
 	}
-	r.Takeovers++
+	if !outlived {
+		r.Takeovers++
+	}
 	r.acquire(c, now, drawn)
 	g := r.grant(Acquired, "")
 	g.Redelivery = seen
@@ -183,9 +200,12 @@ func (r *Record) release(f Finish, now time.Time) {
 	if f.Ran == MaybeApplied {
 		r.markUnknown()
 	}
-	if f.Refund || f.Ran == Unstarted {
+	switch {
+	case f.Ran == Unstarted:
 		r.Attempt = max(r.Attempt-1, 0)
-	} else {
+	case f.Refund:
+		r.Attempt = max(r.Attempt-1, 1) // a run began: the next claim is not the first (Record.Attempt)
+	default:
 		r.Failures++
 	}
 }
@@ -323,6 +343,7 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	if op.Fingerprint != "" {
 		r.Fingerprint = op.Fingerprint
 	}
+	r.BodyDigest = 0 // the letter that is sent again may have been edited
 	r.Reason = op.Reason
 	return r, Applied, true
 }
@@ -339,15 +360,17 @@ const (
 )
 
 // DecideSweep decides what retention does with a record. A purge never touches IN_PROGRESS or UNCERTAIN; the store must
-// check again in the deleting statement.
-func DecideSweep(r Record, now time.Time, horizon time.Duration) (after Record, v SweepVerdict) {
+// check again in the deleting statement. The horizon is that of some consumers: claims of others are left alone. Without
+// consumers it is everybody's.
+func DecideSweep(r Record, now time.Time, horizon time.Duration, consumers ...string) (after Record, v SweepVerdict) {
 	switch r.State {
 	case Completed, FailedState, Released:
 		if now.After(r.RetainUntil) {
 			return r, SweepPurge
 		}
 	case InProgress:
-		if horizon > 0 && now.After(r.LeaseUntil.Add(horizon)) {
+		if horizon > 0 && now.After(r.LeaseUntil.Add(horizon)) &&
+			(len(consumers) == 0 || slices.Contains(consumers, r.Key.Consumer)) {
 			r.State, r.UpdatedAt = Uncertain, now
 			r.markUnknown()
 			r.Reason = "the claim was abandoned for longer than the horizon"

@@ -218,3 +218,50 @@ func TestDeliveriesAreBounded(t *testing.T) {
 		t.Errorf("the record keeps %q, wanted the first and the latest, %d in all", got, MaxDeliveries)
 	}
 }
+
+// TestFM51_BodyDigest: the digest tells, and decides only where the body is what is compared and the record has no
+// fingerprint.
+func TestFM51_BodyDigest(t *testing.T) {
+	a, b, newer := NewBodyDigest(1, [32]byte{1}), NewBodyDigest(1, [32]byte{2}), NewBodyDigest(2, [32]byte{2})
+	if a.Differs(a) || !a.Differs(b) || a.Differs(newer) || a.Differs(0) || BodyDigest(0).Differs(a) || int64(NewBodyDigest(255, [32]byte{255})) < 0 {
+		t.Errorf("%x %x %x", a, b, newer)
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		name     string
+		fp       Fingerprint // of the record
+		claim    Claim
+		mismatch bool
+		other    bool
+	}{
+		{"the same", "", Claim{BodyDigest: a, WholeBody: true, Fingerprint: "bodya"}, false, false},
+		{"another", "", Claim{BodyDigest: b}, false, true},
+		{"unknown", "", Claim{}, false, false},
+		{"another, asked for later", "", Claim{BodyDigest: b, WholeBody: true, Fingerprint: "bodyb"}, true, true},
+		{"another, and the field is what counts now", "", Claim{BodyDigest: b, Fingerprint: "json7"}, false, true},
+		{"another, and the field that counts is the same", "json7", Claim{BodyDigest: b, Fingerprint: "json7"}, false, false},
+		{"another, and another field counted then", "json7", Claim{BodyDigest: b, WholeBody: true, Fingerprint: "bodyb"}, false, true},
+		{"another recipe of digests", "", Claim{BodyDigest: newer, WholeBody: true, Fingerprint: "bodyb"}, false, false},
+	} {
+		first := Claim{Key: Key{Consumer: "c", Raw: "k"}, Nonce: Nonce{1}, Lease: time.Minute, Fingerprint: c.fp, BodyDigest: a}
+		r, g, _ := DecideClaim(Record{}, first, now, 1)
+		r, _, _ = DecideFinish(r, Finish{Hold: g.Hold, Final: Complete, Keep: time.Hour}, now)
+		c.claim.Key, c.claim.Nonce, c.claim.Lease = first.Key, Nonce{2}, time.Minute
+		_, g, changed := DecideClaim(r, c.claim, now, 2)
+		if changed || (g.Verdict == Mismatch) != c.mismatch || g.Verdict == Replay && g.OtherPayload != c.other {
+			t.Errorf("%s: %v, other payload %v, changed %v", c.name, g.Verdict, g.OtherPayload, changed)
+		}
+	}
+	// A retry that brings another body leaves its own: that is the one that took effect.
+	r, g, _ := DecideClaim(Record{}, Claim{Nonce: Nonce{1}, Lease: time.Minute, BodyDigest: a}, now, 1)
+	r, _, _ = DecideFinish(r, Finish{Hold: g.Hold, Final: Release, Ran: NotApplied}, now)
+	if r, g, _ = DecideClaim(r, Claim{Nonce: Nonce{2}, Lease: time.Minute, BodyDigest: b}, now, 2); g.Verdict != Acquired || r.BodyDigest != b {
+		t.Errorf("a retry with another body: %v, digest %x", g.Verdict, r.BodyDigest)
+	}
+	// A redriven letter may have been edited.
+	r, _, _ = DecideFinish(r, Finish{Hold: g.Hold, Final: Fail}, now)
+	r, _, _ = DecideOperate(r, Operation{Kind: Redrive, Token: r.Token, Generation: r.Generation, Keep: time.Hour}, now, 3)
+	if _, g, _ = DecideClaim(r, Claim{Nonce: Nonce{3}, Lease: time.Minute, BodyDigest: a, WholeBody: true, Fingerprint: "bodya"}, now, 4); g.Verdict != Acquired {
+		t.Errorf("an edited letter: %v", g.Verdict)
+	}
+}

@@ -149,6 +149,13 @@ func TestFinishFields(t *testing.T) {
 			t.Errorf("released %s: %+v", x.name, r)
 		}
 	}
+	for ran, want := range map[Ran]int{Unstarted: 0, NotApplied: 1, MaybeApplied: 1} {
+		// A first run that was deferred leaves its trace: what was begun must not look as if it had never been.
+		r = finish(Finish{Final: Release, Ran: ran, Refund: true}, func(r *Record) { r.Attempt = 1 })
+		if r.Attempt != want {
+			t.Errorf("refunded first run, ran %d: attempt %d, want %d", ran, r.Attempt, want)
+		}
+	}
 	if r = finish(Finish{Final: Release, Ran: NotApplied}); r.Unknown || r.Uncertainty != 0 {
 		t.Errorf("a release that is certain of no effect left a doubt: %+v", r)
 	}

@@ -98,9 +98,12 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	case c.waitsForGap(w.Applied):
 		return r.waitForGap(c, now)
 	}
+	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
 	r.replace(c)
 	r.acquire(c, now, drawn)
-	return r, r.grant(Acquired, ""), true
+	g := r.grant(Acquired, "")
+	g.Redelivery = seen
+	return r, g, true
 }
 
 func (r Record) waitForGap(c Claim, now time.Time) (Record, Grant, bool) {

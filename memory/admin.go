@@ -60,8 +60,8 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record
 const sweepChunk = 512
 
 // Sweep looks at every record once, or until limit of them are purged or parked (0 = no limit); more tells that it
-// stopped at the limit. Sweeps run one after the other: a second waits for the first, or for ctx.
-func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+// stopped at the limit. It parks claims of the consumers, or of all. Sweeps run one after the other: a second waits for the first, or for ctx.
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	var swept driver.Swept
 	select {
 	case s.sweeping <- struct{}{}:
@@ -73,7 +73,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (dr
 		if err := ctx.Err(); err != nil {
 			return swept, false, fmt.Errorf("sweep: %w", err)
 		}
-		if done, more := s.sweepSome(first, horizon, limit, &swept); done {
+		if done, more := s.sweepSome(first, horizon, limit, &swept, consumers); done {
 			return swept, more, nil
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Store) overdue(now time.Time, swept *driver.Swept) {
 	}
 }
 
-func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *driver.Swept) (done, more bool) {
+func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *driver.Swept, consumers []string) (done, more bool) {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	now := s.db.clock()
@@ -111,7 +111,7 @@ func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *d
 			return true, true
 		}
 		s.cursor = rec.newer
-		switch after, v := driver.DecideSweep(rec.Record, now, horizon); v {
+		switch after, v := driver.DecideSweep(rec.Record, now, horizon, consumers...); v {
 		case driver.SweepPurge:
 			if !s.rollOver(rec, now, swept) {
 				continue

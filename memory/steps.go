@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -48,7 +49,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		var err error
 		if s.undo, err = s.db.tables.apply(w[i].Effects.(*Effects).list, s.undo); err != nil {
 			s.takeBack(s.undo)
-			return driver.Unknown, &driver.ItemError{Index: i, Err: err}
+			return driver.Unknown, &driver.ItemError{Index: i, Err: err, Suspect: errors.Is(err, driver.ErrNotCommitted)}
 		}
 	}
 	s.putSteps(h, id, put)

@@ -41,7 +41,9 @@ func TestStoreSuite(t *testing.T) {
 func TestStoreSuiteRealClock(t *testing.T) {
 	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
 		db := memory.Open()
-		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
+		return semeltest.StoreSetup{
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store()), Sample: semeltest.Sampled(11),
+		}
 	})
 }
 
@@ -49,7 +51,7 @@ func TestStoreSuiteRealClock(t *testing.T) {
 func TestStoreSuiteAlone(t *testing.T) {
 	semeltest.RunStore(t, func(testing.TB) semeltest.StoreSetup {
 		s := memory.NewStore()
-		return semeltest.StoreSetup{Store: s, Ledger: memledger.Of(s)}
+		return semeltest.StoreSetup{Store: s, Ledger: memledger.Of(s), Sample: semeltest.Sampled(11)}
 	})
 }
 

@@ -3,6 +3,7 @@ package memledger
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
@@ -19,6 +20,9 @@ func Of(store *memory.Store) *semeltest.Ledger {
 		},
 		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
 		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
+		Suspect: func(e any) {
+			e.(*memory.Effects).Refuse(fmt.Errorf("%w: internal error", driver.ErrNotCommitted))
+		},
 		AddTx: func(_ context.Context, tx driver.Tx, id string) error {
 			var x *memory.Tx
 			tx.As(&x)

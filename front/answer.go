@@ -13,6 +13,7 @@ type entry struct {
 	key     driver.Key
 	version driver.Version     // that was claimed
 	fp      driver.Fingerprint // that was claimed: the answer is for this one alone
+	body    driver.BodyDigest  // likewise
 	grant   driver.Grant       // Replay or Stale
 	expires time.Time
 	// retained: expires is before the end of the record's retention, because this process completed it and knows.
@@ -45,6 +46,7 @@ func (e *entry) cost() int64 {
 type run struct {
 	grant   driver.Grant
 	fp      driver.Fingerprint
+	body    driver.BodyDigest
 	id      string
 	claimed time.Time // before the claim was sent
 }
@@ -61,7 +63,7 @@ type asked struct {
 }
 
 func (c *cache) begin() asked {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	return asked{c.o.Now(), c.acts}
 }
@@ -69,14 +71,14 @@ func (c *cache) begin() asked {
 // asked notes whether the store answered: while it does not, claims are not answered for it, so that the engine's probe of
 // an outage finds out.
 func (c *cache) asked(err error) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	c.down = err != nil
 }
 
 // lookup answers the claims that the front may answer. out is nil when there are none; rest are the places of the others.
 func (c *cache) lookup(claims []driver.Claim) (out []driver.Grant, rest []int, a asked) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	a = asked{c.o.Now(), c.acts}
 	for i := range claims {
@@ -105,7 +107,7 @@ func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool)
 		c.p.remove(n)
 		n = nil
 	}
-	if n == nil || c.down || n.version != q.Version || n.fp != q.Fingerprint || n.grant.Hold.Nonce == q.Nonce ||
+	if n == nil || c.down || n.version != q.Version || n.fp != q.Fingerprint || n.body != q.BodyDigest || n.grant.Hold.Nonce == q.Nonce ||
 		driver.IsRedrive(q.DeliveryID) {
 		c.misses++
 		return g, false
@@ -124,7 +126,7 @@ func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool)
 
 // claimed learns from the answers of the store.
 func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, err error) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	if c.down = err != nil; err != nil || len(grants) != len(claims) {
 		return
@@ -135,7 +137,8 @@ func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, e
 		case g.Err != nil:
 		case g.Verdict == driver.Acquired:
 			c.forget(q.Key)
-			c.note(q.Key, run{*g, q.Fingerprint, q.DeliveryID, a.at})
+			c.note(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
+		case g.OtherPayload: // with another fingerprint asked for it may be a mismatch
 		case g.Verdict == driver.Replay && g.Hold.Version == q.Version, g.Verdict == driver.Stale:
 			c.keepAnswer(a, q, g)
 		case g.Verdict == driver.Mismatch:
@@ -173,12 +176,12 @@ func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
 	if a.acts != c.acts || c.runs[q.Key].grant.Hold.Token > g.Hold.Token {
 		return
 	}
-	e := &entry{key: q.Key, version: q.Version, fp: q.Fingerprint, grant: *g, expires: a.at.Add(c.o.MaxAge)}
+	e := &entry{key: q.Key, version: q.Version, fp: q.Fingerprint, body: q.BodyDigest, grant: *g, expires: a.at.Add(c.o.MaxAge)}
 	if n := c.p.nodes[q.Key]; n != nil {
 		if n.grant.Hold.Token > g.Hold.Token {
 			return
 		}
-		if n.version == e.version && n.fp == e.fp && n.grant.Hold == g.Hold && n.grant.Verdict == g.Verdict {
+		if n.version == e.version && n.fp == e.fp && n.body == e.body && n.grant.Hold == g.Hold && n.grant.Verdict == g.Verdict {
 			e.deliveries = n.deliveries
 			if n.retained { // what is known of its retention stays true; the age is the answer's that told it
 				e.expires, e.retained = n.expires, true
@@ -203,7 +206,7 @@ func (e *entry) saw(id string, redelivery bool) {
 
 // worked learns from a commit.
 func (c *cache) worked(a asked, w []driver.Work, outcome func(i int) driver.Outcome) {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	for i := range w {
 		c.finished(a, &w[i].Finish, outcome(i))
@@ -226,7 +229,7 @@ func (c *cache) finished(a asked, f *driver.Finish, o driver.Outcome) {
 	if o != driver.Applied || f.Final != driver.Complete || a.acts != c.acts {
 		return
 	}
-	e := &entry{key: k, version: r.grant.Hold.Version, fp: r.fp, grant: r.grant, expires: a.at.Add(c.o.MaxAge), retained: true}
+	e := &entry{key: k, version: r.grant.Hold.Version, fp: r.fp, body: r.body, grant: r.grant, expires: a.at.Add(c.o.MaxAge), retained: true}
 	if end := r.claimed.Add(f.Keep); end.Before(e.expires) {
 		e.expires = end // a completion that is repeated was applied some time after the claim: its retention counts from there
 	}

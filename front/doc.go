@@ -27,11 +27,13 @@
 //  8. Nothing that this process did or heard of since speaks against it: a grant of the key, another verdict, an operator's
 //     act, a purge, a newer token. An answer that was under way meanwhile is not kept.
 //  9. The store answered its latest call. In an outage claims go through, so that the engine finds out when it ends.
+//  10. The history of the store is the same (driver.Historian). A server that failed over, was restored or was only started
+//     anew may have lost what it confirmed: everything is forgotten.
 //
 // # Why that is safe
 //
 // COMPLETED is immutable for one generation (invariant I9). Three things end it without this process: a person reruns the
-// key (a new generation), retention ends and the record is purged, the store loses data. By 6 a delivery is answered that
+// key (a new generation), retention ends and the record is purged, the store loses data. The last is 10. By 6 a delivery is answered that
 // was settled before, or should have been: running it again would be wrong however the record looks now. What a person sends
 // to be run again is another message, and by 7 always asks the store. So no message is lost, and no field of an answer
 // differs from the store's at the moment when it was given.
@@ -45,8 +47,9 @@
 // A call of semel.Do has no delivery. One that comes within MaxAge after another process reopened its completed key gets the
 // old result, and the next one runs.
 //
-// A store that fails over and loses records it had confirmed can lose effects that were in its database with them; a front
-// then calls a copy done for at most MaxAge that would have to run again.
+// A process learns that the history changed with its next connection to the server, and with what it receives from a queue
+// there, before that is handled. With a queue elsewhere, a process that has no call of the store in between can call a copy
+// done that would have to run again, for at most MaxAge.
 //
 // # What is kept
 //

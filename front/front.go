@@ -50,10 +50,9 @@ func New(store driver.Store, o Options) driver.Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c := &cache{
-		store: store, o: o, seed: rand.Uint64(), p: newPolicy(o.Size, o.Bytes), runs: map[driver.Key]run{},
-		mostRuns: max(o.Size, 1024),
-	}
+	c := &cache{store: store, o: o, seed: rand.Uint64(), mostRuns: max(o.Size, 1024)}
+	c.empty()
+	c.historian, _ = store.(driver.Historian)
 	c.meter, _ = store.(driver.Meter)
 	c.sweeper, _ = store.(driver.Sweeper)
 	return compose(c)
@@ -63,28 +62,48 @@ func New(store driver.Store, o Options) driver.Store {
 type cache struct {
 	store driver.Store
 	// The optional sides that a front always has; nil where the store has none.
-	meter   driver.Meter
-	sweeper driver.Sweeper
-	o       Options
-	seed    uint64
+	meter     driver.Meter
+	sweeper   driver.Sweeper
+	historian driver.Historian
+	o         Options
+	seed      uint64
 
 	mu           sync.Mutex
 	p            *policy
 	runs         map[driver.Key]run // attempts that this process was granted and has not ended
 	order        []started          // the same, the oldest first; may name some that ended
 	mostRuns     int
+	history      uint64 // of the store, in which all of this was learned
 	down         bool   // the latest call of the store failed: it is asked until one succeeds
-	acts         uint64 // operators' acts and purges so far: an answer that was under way meanwhile is not kept
+	acts         uint64 // operators' acts, purges and changes of the history so far: an answer that was under way meanwhile is not kept
 	hits, misses int64
 }
 
 // CacheStats tells what the front holds and did.
 func (c *cache) CacheStats() driver.CacheStats {
-	c.mu.Lock()
+	c.lock()
 	defer c.mu.Unlock()
 	return driver.CacheStats{
 		Entries: len(c.p.nodes), Size: c.o.Size, Bytes: c.p.bytes, Hits: c.hits, Misses: c.misses,
 	}
+}
+
+// lock locks the front. All that it knows goes when the store's history changed.
+func (c *cache) lock() {
+	c.mu.Lock()
+	if c.historian == nil {
+		return
+	}
+	if now := c.historian.History(); now != c.history {
+		c.history = now
+		c.acts++
+		c.empty()
+	}
+}
+
+// empty forgets everything.
+func (c *cache) empty() {
+	c.p, c.runs, c.order = newPolicy(c.o.Size, c.o.Bytes), map[driver.Key]run{}, nil
 }
 
 // Features are the store's.
@@ -153,7 +172,7 @@ func (c *cache) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	out, err := c.store.Finish(ctx, f...)
 	c.asked(err)
 	if err == nil && len(out) == len(f) {
-		c.mu.Lock()
+		c.lock()
 		defer c.mu.Unlock()
 		for i := range f {
 			c.finished(a, &f[i], out[i])
@@ -222,9 +241,12 @@ type frontTx struct {
 }
 
 // Transient is the transaction's, where it can tell.
-func (t *frontTx) Transient(err error) bool {
+func (t *frontTx) Transient(err error) error {
 	x, ok := t.Tx.(driver.TxClassifier)
-	return ok && x.Transient(err)
+	if !ok {
+		return nil
+	}
+	return x.Transient(err)
 }
 
 // Commit is the transaction's. What it certainly committed is kept.
@@ -247,7 +269,7 @@ type operator struct {
 // Operate is the store's. Whatever it answers, the key is asked for again: by the front, and by answers under way.
 func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	defer func() {
-		o.c.mu.Lock()
+		o.c.lock()
 		defer o.c.mu.Unlock()
 		o.c.acts++
 		o.c.forget(op.Key)
@@ -257,13 +279,13 @@ func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Rec
 
 // Sweep is the store's; where that has none there is nothing to do. When it purged anything, entries go whose retention
 // nobody told the front.
-func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int) (swept driver.Swept, more bool, err error) {
+func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (swept driver.Swept, more bool, err error) {
 	if c.sweeper == nil {
 		return swept, false, nil
 	}
-	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit)
+	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit, consumers...)
 	if swept.Purged > 0 || err != nil {
-		c.mu.Lock()
+		c.lock()
 		defer c.mu.Unlock()
 		c.acts++
 		for _, n := range c.p.nodes {

@@ -124,6 +124,21 @@ func TestOtherPayloadsAndVersionsAsk(t *testing.T) {
 	r.miss(driver.Stale, "v", "m2", version(2))
 }
 
+// TestFM51_AnotherBodyIsNotKept: whether it is a replay or a mismatch depends on what the next claim asks for.
+func TestFM51_AnotherBodyIsNotKept(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10, Strangers: true})
+	with := func(body driver.BodyDigest, whole bool) func(*driver.Claim) {
+		return func(c *driver.Claim) { c.Fingerprint, c.BodyDigest, c.WholeBody = "", body, whole }
+	}
+	g := r.miss(driver.Acquired, "a", "m1", with(1, false))
+	r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete})
+	r.hit("a", "m1", with(1, false))
+	if g := r.miss(driver.Replay, "a", "m2", with(2, false)); !g.OtherPayload {
+		t.Errorf("another body is not noticed: %+v", g)
+	}
+	r.miss(driver.Mismatch, "a", "m2", with(2, true))
+}
+
 // TestFM39_OnlyCompletionsAreKept: failures, releases, parked runs, unanswered and lost writes are the store's to tell.
 func TestFM39_OnlyCompletionsAreKept(t *testing.T) {
 	r := newRig(t, front.Options{Size: 10, Strangers: true})
@@ -314,4 +329,30 @@ func TestBatchesArePositional(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	r.hit("w", "m6")
+}
+
+// TestFM44_NothingSurvivesAnotherHistory: the server failed over to a standby that did not have what was completed last.
+func TestFM44_NothingSurvivesAnotherHistory(t *testing.T) {
+	r := newRig(t, front.Options{Size: 10})
+	failOver := func() { r.behind.history++ }
+	r.done("k", "1")
+	r.hit("k", "1")
+	failOver()
+	if st := r.front.(driver.Cached).CacheStats(); st.Entries != 0 {
+		t.Errorf("%d entries are left", st.Entries)
+	}
+	r.miss(driver.Replay, "k", "1")
+	r.hit("k", "1") // the new server said so
+
+	r.behind.during = failOver // what the old server answers meanwhile
+	r.miss(driver.Replay, "k", "2")
+	r.miss(driver.Replay, "k", "2")
+	r.hit("k", "2")
+
+	g := r.claim(r.front, "l", "1")
+	r.behind.during = failOver
+	if o := r.finish(r.front, driver.Finish{Hold: g.Hold, Final: driver.Complete}); o != driver.Applied {
+		t.Fatal(o)
+	}
+	r.miss(driver.Replay, "l", "1")
 }

@@ -19,7 +19,10 @@ type behind struct {
 	fail          error
 	unknown       bool
 	during        func() // a call, after it was decided
+	history       uint64
 }
+
+func (b *behind) History() uint64 { return b.history }
 
 func (b *behind) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	b.calls++

@@ -50,7 +50,11 @@ func TestStoreSuite(t *testing.T) {
 				mine.Now = clock.now
 				s := front.New(db.Store(), mine)
 				t.Cleanup(func() { hits.Add(s.(driver.Cached).CacheStats().Hits) })
-				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
+				setup := semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
+				if o.MaxAge == 0 {
+					setup.Sample = semeltest.Sampled(11)
+				}
+				return setup
 			})
 			t.Cleanup(func() {
 				t.Logf("%d hits", hits.Load())

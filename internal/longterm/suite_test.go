@@ -52,6 +52,7 @@ func TestStoreSuite(t *testing.T) {
 				db := memory.Open(memory.WithClock(now))
 				return semeltest.StoreSetup{
 					Store: wrap(t, db.Store(), now), Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store()),
+					Sample:  semeltest.Sampled(11),
 					Advance: func(d time.Duration) { at.Add(int64(d)); db.Wake() },
 				}
 			})
@@ -76,6 +77,9 @@ func TestPairSuite(t *testing.T) {
 		},
 	}
 	for filter, wrap := range filters {
+		if filter != "never filled" && !semeltest.Nightly() {
+			continue
+		}
 		for name, tx := range handlers {
 			t.Run(filter+"/"+name, func(t *testing.T) {
 				semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {

@@ -192,7 +192,8 @@ func (t *Tier) mayHave(k driver.Key) (mayHave, sure bool) {
 	return false, true
 }
 
-// Run registers the consumers and keeps the filter, until ctx is done. It blocks; one Run of a tier at a time.
+// Run registers the consumers, again and again, because a server that fails over can lose that, and keeps the filter,
+// until ctx is done. It blocks; one Run of a tier at a time.
 func (t *Tier) Run(ctx context.Context) {
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		err := t.Remember(ctx)
@@ -206,13 +207,10 @@ func (t *Tier) Run(ctx context.Context) {
 			return
 		}
 	}
-	if t.scan == nil {
-		return
-	}
 	var fill filling
 	defer fill.stop()
 	for pause := time.Duration(0); idle.For(ctx, pause); {
-		if t.stale() {
+		if t.scan != nil && t.stale() {
 			fill.stop()
 			fill.start(ctx, t)
 		}
@@ -247,8 +245,11 @@ func (t *Tier) stale() bool {
 	return t.filter == nil || !t.moment().covered(t.readAt) || t.filled && t.held > t.room && t.room < filterBytes/2
 }
 
-// refresh reads what was announced since.
+// refresh registers the consumers again and reads what was announced since.
 func (t *Tier) refresh(ctx context.Context) error {
+	if err := t.Remember(ctx); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	f, began := t.filter, t.moment()
 	t.mu.Unlock()

@@ -53,3 +53,17 @@ func TestFilterAndLateCommits(t *testing.T) {
 	}
 	r.want(driver.Parked, "done", "late")
 }
+
+// TestFM44_RegistersAgain: a server that failed over had not received the registration of the consumers.
+func TestFM44_RegistersAgain(t *testing.T) {
+	r := newRig(t, Options{})
+	if err := r.lt.Remember(t.Context(), "c", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.tier.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := r.lt.DigestStats(t.Context()); err != nil || st.Keep["c"] != keepLong {
+		t.Errorf("registered are %v, %v", st.Keep, err)
+	}
+}

@@ -11,13 +11,16 @@ import (
 // with them, and of leases that nobody could renew any more.
 
 // tooOld tells that a message waited longer than it may before its key was begun: for longer than MaxAge. What was begun
-// goes on, however old it is: an attempt that was counted, a doubt, a key that a person reopened. So does the message that
-// a person sent again.
+// goes on, however old it is: an earlier run, deferred or not (see driver.Record.Attempt), a doubt, a key that a person
+// reopened. So does the message that a person sent again.
 func (m *Machine) tooOld(it *Item) bool {
 	if m.cfg.MaxAge <= 0 || it.Age == UnknownAge || driver.IsRedrive(it.ID) {
 		return false
 	}
 	g := &it.grant
+	if it.Version != "" && g.Redelivery {
+		return false // another version ran meanwhile, and its runs are what the record counts
+	}
 	if g.Attempt > 1 || g.Failures > 0 || g.Takeovers > 0 || g.Unknown || it.hold.Generation > 1 {
 		return false
 	}

@@ -129,3 +129,29 @@ func TestNoLeaseReachesBeyondUntil(t *testing.T) {
 		t.Fatalf("a lease of %v at %v", got, r.now)
 	}
 }
+
+// TestFM73_AgeDoesNotChangeTheOrderOfAGroup: two of a group grow too old while they wait for a transaction. The second one
+// does not overtake the first, which has to be claimed outside of one.
+func TestFM73_AgeDoesNotChangeTheOrderOfAGroup(t *testing.T) {
+	r := newRig(t, func(c *machine.Config) { batchMode(c); c.MaxAge = time.Hour })
+	a, b := grouped("1", "a", "g"), grouped("2", "b", "g")
+	a.Age, b.Age = time.Hour-time.Second/2, time.Hour-time.Second/2
+	r.receive(a, b)
+	begin := func() machine.Action {
+		x := r.take(machine.ActBegin)
+		r.pass(400 * time.Millisecond)
+		r.step(machine.Event{Kind: machine.Begun, Items: x.Items, Err: errBoom})
+		r.pass(time.Second)
+		return x
+	}
+	if x := begin(); len(x.Claims) != 2 {
+		t.Fatalf("begun with %+v", x.Claims)
+	}
+	if x := begin(); len(x.Claims) != 1 { // half-open
+		t.Fatalf("begun with %+v", x.Claims)
+	}
+	r.none(machine.ActBegin, "b stands behind a")
+	if c := r.take(machine.ActClaim); len(c.Claims) != 1 || c.Claims[0].Key.Raw != "a" {
+		t.Fatalf("claimed %+v", c.Claims)
+	}
+}

@@ -145,7 +145,7 @@ func (m *Machine) lineUp(g *group, from int) {
 }
 
 // inLine tells that an item waits for its lane's next transaction, which others may share.
-func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.solo && m.fitsTx(it) }
+func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.solo && it.lined }
 
 // isBehind tells that one of an item's group is before it that is neither in line nor done.
 func (m *Machine) isBehind(it *Item) bool {

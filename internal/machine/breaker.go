@@ -2,12 +2,19 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // This file keeps runs away from a downstream that is not there. While the breaker is open nothing is fetched, and what
 // has not started is given back without spending an attempt; when its time is over it is half open: one message runs, and
 // its end closes the breaker, or keeps it open for twice as long.
+//
+// It also keeps messages away from a deployment that is broken. Until the first run of the process has succeeded, the keys
+// are counted whose runs failed for one reason (reason.go). When they are BreakerConfig.Keys the breaker opens, and only a
+// success closes it again: one message after the other spends an attempt, the others spend none.
 
 // BreakerConfig says when the breaker opens; the zero value: never.
 type BreakerConfig struct {
@@ -17,6 +24,8 @@ type BreakerConfig struct {
 	Ratio    float64
 	Least    int
 	Window   time.Duration
+	// Keys opens it when the runs of so many keys failed for one reason and none has succeeded yet; 0 = not.
+	Keys int
 	// OpenMin is how long it stays open at first; it doubles up to OpenMax.
 	OpenMin, OpenMax time.Duration
 }
@@ -40,7 +49,17 @@ type breaker struct {
 	runs, bad [2]int
 	halfAt    time.Duration
 	reason    string
+	broken    bool // opened because no run succeeds: only a success closes it
 }
+
+// failing are the keys whose runs failed for one reason.
+type failing struct {
+	reason string
+	keys   []driver.Key
+}
+
+// maxReasons bounds how many reasons are told apart before a run has succeeded: the oldest is forgotten.
+const maxReasons = 8
 
 // maxAsked is how many times its longest pause a downstream can ask for.
 const maxAsked = 10
@@ -90,9 +109,59 @@ func (m *Machine) heard(it *Item, r *Result) {
 		// A run from before it opened: it says nothing new.
 	case failed:
 		m.openBreaker(r)
+	case b.broken:
+		// What the store says of its end decides: failed and proven.
 	default:
 		*b = breaker{halfAt: b.halfAt}
 		m.observe(Note{Kind: NoteResumed, Reason: "the downstream answers again"})
+	}
+}
+
+// failed counts a failed run as long as none has succeeded, and opens the breaker when it is not the messages' fault.
+func (m *Machine) failed(it *Item, r *Result) {
+	b, most := &m.brk, m.cfg.Breaker.Keys
+	cut := it.cancelled != NoCause && it.cancelled != CauseTimeout
+	again := r.Class == Failed && (it.grant.Failures > 0 || it.unprotected() || it.grant.Failures+1 >= m.maxAttempts(r))
+	if m.succeeded || most == 0 || cut || !again && r.Class != Permanent {
+		return // a first failure may be overcome by the retry
+	}
+	if b.broken {
+		if b.state == brkHalfOpen {
+			m.openBreaker(r)
+		}
+		return
+	}
+	key := it.Key
+	if it.unprotected() {
+		key.Raw = it.ID
+	}
+	reason := commonReason(reasonOf(r), key.Raw, it.ID)
+	i := slices.IndexFunc(m.failing, func(f failing) bool { return f.reason == reason })
+	if i < 0 {
+		if i = len(m.failing); i == maxReasons {
+			m.failing, i = slices.Delete(m.failing, 0, 1), i-1
+		}
+		m.failing = append(m.failing, failing{reason: reason})
+	}
+	f := &m.failing[i]
+	if !slices.Contains(f.keys, key) {
+		f.keys = append(f.keys, key)
+	}
+	if len(f.keys) >= most {
+		b.broken, m.failing = true, nil
+		m.openBreaker(r)
+	}
+}
+
+// proven notes that a run succeeded: from now on what fails are messages, not the deployment.
+func (m *Machine) proven() {
+	if m.succeeded {
+		return
+	}
+	m.succeeded, m.failing = true, nil
+	if m.brk.broken {
+		m.brk = breaker{halfAt: m.brk.halfAt}
+		m.observe(Note{Kind: NoteResumed, Reason: "a run succeeded"})
 	}
 }
 
@@ -130,9 +199,14 @@ func (m *Machine) openBreaker(r *Result) {
 	if r.HasAfter {
 		shut = max(shut, min(r.After, maxAsked*c.OpenMax))
 	}
-	*b = breaker{state: brkOpen, pause: pause, until: m.now + shut, reason: reasonOf(r), halfAt: m.now}
-	m.observe(Note{Kind: NotePaused, After: shut, Err: r.Err, Reason: fmt.Sprintf("the breaker is open: nothing is run for %v", shut.Round(time.Millisecond))})
-	m.handBack()
+	*b = breaker{state: brkOpen, pause: pause, until: m.now + shut, reason: reasonOf(r), halfAt: m.now, broken: b.broken}
+	why := "the breaker is open"
+	if b.broken {
+		why = fmt.Sprintf("runs of %d or more keys failed for one reason, and none has succeeded since the start: "+
+			"fix the handler, its configuration or the deployment. One message at a time is tried until one succeeds", c.Keys)
+	}
+	m.observe(Note{Kind: NotePaused, After: shut, Err: r.Err, Reason: fmt.Sprintf("%s: nothing is run for %v", why, shut.Round(time.Millisecond))})
+	m.opened = true
 }
 
 // halfOpen lets one message try when the time is over.

@@ -114,7 +114,7 @@ func (m *Machine) enqueue(it *Item) {
 func (m *Machine) queueUp(it *Item) {
 	it.phase = phQueued
 	l := &m.lanes[it.lane]
-	if m.cfg.Mode == Open && m.fitsTx(it) {
+	if it.lined = m.cfg.Mode == Open && m.fitsTx(it); it.lined {
 		l.tx.queue.push(it)
 	} else {
 		l.claims.push(it)
@@ -127,15 +127,17 @@ func (m *Machine) queueUp(it *Item) {
 func (m *Machine) onClaimed(ev *Event) {
 	l := &m.lanes[ev.Lane]
 	l.claiming = false
-	if ev.Err != nil {
+	own := m.ownError(ev)
+	if ev.Err != nil && !own {
 		m.unwritten(fmt.Errorf("claim %d keys: %w", len(ev.Items), ev.Err))
 		if !m.down { // else the breaker says when
 			l.claimAt = m.now + delayAfter(ev.Err, l.claimTries, ev.Items[0].nonce)
 			l.claimTries++
 		}
-	} else {
+	} else if !own {
 		l.claimTries = 0
 	}
+	m.boundClaims(l, len(ev.Items), ev.Err)
 	var again []*Item
 	for i, it := range ev.Items {
 		if it.noting == noteSent {
@@ -149,13 +151,12 @@ func (m *Machine) onClaimed(ev *Event) {
 		it.refs--
 		m.busy--
 		switch {
-		case ev.Err != nil || ev.Grants[i].Err != nil:
+		case ev.Err == nil && ev.Grants[i].Err != nil:
+			m.unclaimed(it, ev.Grants[i].Err)
+		case ev.Err != nil && own:
+			m.unclaimed(it, ev.Err)
+		case ev.Err != nil:
 			// Unanswered: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
-			if ev.Err == nil {
-				m.observe(Note{Kind: NoteTrouble, Item: it, Err: ev.Grants[i].Err})
-				l.claimAt = m.now + delayAfter(ev.Grants[i].Err, it.tries, it.nonce)
-				it.tries++
-			}
 			if m.alone == it {
 				m.letGo(it)
 				it.phase = phHeld
@@ -168,20 +169,24 @@ func (m *Machine) onClaimed(ev *Event) {
 			again = append(again, it)
 		default:
 			m.storeUp()
+			m.writes += b2i(ev.Grants[i].Verdict == driver.Acquired)
 			it.tries = 0
 			m.granted(it, &ev.Grants[i], ev.Sent)
 		}
-		if m.alone == it && it.phase != phRunning && it.phase != phTx {
-			m.alone = nil
+		if it.phase != phRunning && it.phase != phTx {
+			m.letIn(it)
 		}
 	}
-	l.claims.pushFront(again)
-	m.claimable += len(again)
+	if m.claimable += len(again); len(ev.Items) == 1 && len(again) == 1 {
+		l.claims.push(again[0]) // the next probe is another's
+	} else {
+		l.claims.pushFront(again)
+	}
 	m.handBack()
 }
 
 func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
-	it.asked, it.solo = false, false
+	it.asked, it.solo, it.refusal.answers = false, false, 0
 	it.grant, it.hold = *g, g.Hold
 	if g.Verdict != driver.Acquired {
 		m.letGo(it)
@@ -204,12 +209,12 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 			return
 		}
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterDead, g.Reason)},
-			Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
+			Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason + notInLetter(g)})
 	case driver.Parked:
 		// The answer of the write that parked it may have been lost before its letter was written: make sure (FM77).
 		m.counts.Rejected++
 		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterUncertain, g.Reason)},
-			Note{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason})
+			Note{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason + notInLetter(g)})
 	case driver.Mismatch:
 		m.mismatch(it, g)
 	case driver.Stale:
@@ -232,9 +237,14 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 	if it.ran && g.Hold.Nonce == it.nonce {
 		// Open mode: the commit was not answered, and this is the answer: it was applied, by us.
 		m.counts.Effects++
+		m.proven()
 		n = Note{Decision: Executed}
 	} else {
 		m.counts.Replayed++
+		if g.OtherPayload {
+			m.counts.OtherPayload++
+			n.Decision, n.Reason = ReplayedOtherPayload, otherPayload
+		}
 	}
 	s := driver.Settlement{Action: driver.Ack}
 	if g.Uncertainty > 0 && g.Hold.Version == it.Version { // else the letter is a newer version's
@@ -272,6 +282,7 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 func (m *Machine) acquired(it *Item, sent time.Duration) {
 	g := &it.grant
 	it.leaseAt, it.leaseEnd = sent, sent+it.leased-m.cfg.Guard
+	it.beats = 0
 	m.scanBy(it.leaseEnd)
 	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
@@ -289,8 +300,8 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		m.bury(it, m.oldReason(it), driver.Unstarted)
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
-	case g.Takeovers > 2 && g.Failures+g.Takeovers-2 >= m.cfg.MaxAttempts:
-		// Exhausted by runs that ended without a word, the last of them alone (law 12).
+	case g.Takeovers > driver.QuarantineAfter+1 && g.Failures+g.Takeovers-driver.QuarantineAfter >= m.cfg.MaxAttempts:
+		// Exhausted by runs that ended without a word, the last of them all alone (law 12).
 		reason := fmt.Sprintf("%d attempts, the last ones ended without a word", g.Attempt-1)
 		if g.Unknown {
 			m.park(it, reason)
@@ -300,10 +311,10 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	case g.Unknown && g.Takeover == driver.Probe && !m.cfg.Probes:
 		// The record was made by a worker that has a probe; this one cannot ask, and must not weaken it (FM82).
 		m.park(it, "the outcome of an earlier run is unknown, and this worker has no probe")
-	case m.alone == it:
+	case m.alone == it && m.fitsBeside(it):
 		m.busy++
 		m.run(it)
-	case g.Takeovers >= 2:
+	case g.Takeovers >= driver.QuarantineAfter:
 		// It may have killed its process twice: it runs alone, so that it takes no others with it (FM83).
 		it.phase = phReady
 		m.busy++
@@ -375,9 +386,8 @@ func (m *Machine) onRan(ev *Event) {
 	m.lanes[it.lane].running--
 	m.busy--
 	m.took(m.now - it.startedAt)
-	if m.alone == it {
-		m.alone = nil
-	}
+	still := m.alone == it
+	m.letIn(it)
 	if r.Probe == NotProbed || r.Class == Unavailable {
 		m.heard(it, r)
 	}
@@ -400,10 +410,14 @@ func (m *Machine) onRan(ev *Event) {
 		}
 		it.grant.Unknown = false
 		switch {
-		case it.grant.Takeovers >= 2:
+		case it.grant.Takeovers >= driver.QuarantineAfter && still:
 			m.busy++
 			m.alone = it
 			m.run(it)
+		case it.grant.Takeovers >= driver.QuarantineAfter:
+			it.phase = phReady // others run beside it by now: it waits for its next turn
+			m.busy++
+			m.ready.push(it)
 		case m.cfg.Mode == Open:
 			m.enqueueSolo(it)
 		default:

@@ -24,6 +24,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 		return
 	}
 	defer m.explain(it, r)
+	m.failed(it, r)
 	switch {
 	case r.Class == OK:
 		m.complete(it, r)
@@ -44,7 +45,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 	case r.Class == Deferred:
 		m.release(it, r, m.deferral(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
 	case it.grant.Failures+1 >= m.maxAttempts(r):
-		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Attempt, m.maxAttempts(r)), ranOf(r))
+		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Failures+1, m.maxAttempts(r)), ranOf(r))
 	default:
 		after := m.backoffOf(r, it.grant.Failures, it.nonce)
 		if r.HasAfter {
@@ -73,8 +74,10 @@ func reasonOf(r *Result) string {
 // judgeUnkeyed settles a run without protection: the broker's redelivery is all there is.
 func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 	m.counts.Unprotected++
+	m.failed(it, r)
 	switch {
 	case r.Class == OK || r.Class == Dropped:
+		m.proven()
 		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
 	case r.Class == Permanent, r.Class == Failed && it.Count >= m.maxAttempts(r):
 		// There is no record to count attempts in: the broker's count has to do.
@@ -106,10 +109,14 @@ func (m *Machine) completion(r *Result) driver.Finish {
 	f := driver.Finish{Final: driver.Complete, Result: r.Value}
 	if m.cfg.ResultMax > 0 && len(r.Value) > m.cfg.ResultMax {
 		// The effect happened: a result that cannot be stored must not make it happen again (FM58).
-		f.Result, f.Reason = nil, fmt.Sprintf("result of %d bytes was not stored: more than %d", len(r.Value), m.cfg.ResultMax)
+		f.Result, f.Reason = nil, fmt.Sprintf("%sit has %d bytes, and the limit is %d", NotStored, len(r.Value), m.cfg.ResultMax)
 	}
 	return f
 }
+
+// NotStored begins the reason of a completed record whose run had a result that could not be stored. Records keep it for
+// as long as they live: readers tell by it that no result is not an empty result.
+const NotStored = "result was not stored: "
 
 func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n Note) {
 	f := driver.Finish{Final: driver.Release, Ran: ranOf(r), Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
@@ -157,18 +164,17 @@ func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *drive
 	}
 	switch kind {
 	case driver.LetterLate:
-		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, it.ID)
+		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, &it.Message)
 	case driver.LetterMismatch:
-		l.ID = driver.MismatchLetterID(it.letterKey(), it.Fingerprint, it.Version)
+		l.ID = driver.MismatchLetterID(it.letterKey(), it.Fingerprint, it.Version, &it.Message)
 	}
 	return l
 }
 
-// keylessLetter is the letter of a message without a usable key. There is no key and no token to name it by: the message
-// id tells two such messages apart.
+// keylessLetter is the letter of a message without a usable key: the message itself names it.
 func (m *Machine) keylessLetter(it *Item, reason string) *driver.Letter {
 	l := m.letter(it, driver.LetterDead, reason)
-	l.ID = driver.LetterID(driver.LetterDead, driver.Key{Consumer: it.Key.Consumer, Raw: "message\x00" + it.ID}, 0, "")
+	l.ID = driver.LetterID(driver.LetterDead, it.Message.StandIn(it.Key.Consumer), 0, "")
 	return l
 }
 
@@ -181,7 +187,7 @@ func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note)
 	if m.cfg.Mode == Joined || (m.cfg.Mode == Open && m.cfg.JoinedAck) {
 		it.work.Ack = &it.settlement
 	}
-	it.phase, it.tries = phFinishing, 0
+	it.phase, it.tries, it.wakeAt, it.refusal = phFinishing, 0, 0, refusal{}
 	m.letGo(it)
 	m.endsSoon(it, true)
 	l := &m.lanes[it.lane]
@@ -193,14 +199,21 @@ func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note)
 
 func (m *Machine) onFinished(ev *Event) {
 	l := &m.lanes[ev.Lane]
-	l.finishing, l.trip = false, m.now-l.finishAt
+	alone := len(ev.Items) == 1 && ev.Items[0].refusal.apart
+	if alone {
+		l.writing = false
+	} else {
+		l.finishing, l.trip = false, m.now-l.finishAt
+	}
 	var culprit *driver.ItemError
 	if ev.Err == nil || errors.As(ev.Err, &culprit) {
-		l.tries = 0
+		if !alone {
+			l.tries, l.refused, l.unheard = 0, 0, 0
+		}
 		m.storeUp()
 	}
 	if culprit != nil && culprit.Index >= 0 && culprit.Index < len(ev.Items) {
-		m.excluded(ev, culprit)
+		m.excluded(ev, culprit, alone)
 		return
 	}
 	var again []*Item
@@ -210,6 +223,7 @@ func (m *Machine) onFinished(ev *Event) {
 		o := ev.outcome(i)
 		switch o {
 		case driver.Applied, driver.Recovered, driver.Settled:
+			m.ends, m.writes = m.ends+1, m.writes+1
 			m.durable(it, o == driver.Recovered)
 		case driver.Lost:
 			m.fenced(it)
@@ -217,18 +231,9 @@ func (m *Machine) onFinished(ev *Event) {
 			again = append(again, it)
 		}
 	}
-	if len(again) == 0 {
-		return
-	}
 	// Unanswered: the same write again until there is an answer, or the lease has passed (law 4).
-	if ev.Err != nil {
-		m.unwritten(fmt.Errorf("finish %d attempts: %w", len(again), ev.Err))
-	}
-	l.doneAt = m.now + delayAfter(ev.Err, l.tries, again[0].nonce)
-	l.tries++
 	keep := again[:0]
 	for _, it := range again {
-		it.tries++
 		if it.leaseEnd <= m.now {
 			m.fenced(it) // nobody knows: no ack, no release; the record tells the next one
 			continue
@@ -236,12 +241,16 @@ func (m *Machine) onFinished(ev *Event) {
 		m.scanBy(it.leaseEnd)
 		keep = append(keep, it)
 	}
-	l.finishes.pushFront(keep)
+	if len(keep) > 0 {
+		m.unfinished(ev, keep, alone)
+	} else if ev.Err != nil {
+		m.unwritten(fmt.Errorf("finish %d attempts: %w", len(again), ev.Err))
+	}
 }
 
 // excluded takes the item whose effects were refused out of a batch that was rolled back, and sends the rest again:
 // their handlers do not run again.
-func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
+func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 	rest := make([]*Item, 0, len(ev.Items)-1)
 	for i, it := range ev.Items {
 		it.refs--
@@ -252,19 +261,22 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError) {
 	}
 	m.lanes[ev.Lane].finishes.pushFront(rest)
 	it := ev.Items[e.Index]
-	// Collected effects were not written, for certain. A handler without them had its effect elsewhere.
-	r := refusedEffects(ev, e)
-	r.NotApplied = r.NotApplied || it.work.Effects != nil
-	m.judge(it, r)
-}
-
-// refusedEffects is what the refusal of an item's effects is judged as: what the shell makes of it, else a failed run.
-func refusedEffects(ev *Event, e *driver.ItemError) *Result {
-	r := ev.Result
-	if r.Class == OK {
-		r = Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", e.Err)}
+	waits := errors.Is(e.Err, driver.ErrBlocked)
+	switch {
+	case waits && it.work.Effects == nil, e.Suspect && !waits && !(alone && m.struck(it)):
+		// It need not be to blame.
+		m.observe(Note{Kind: NoteTrouble, Item: it, Err: fmt.Errorf("finish the attempt of key %q: %w", it.Key.Raw, e.Err)})
+		switch {
+		case it.leaseEnd <= m.now:
+			m.fenced(it)
+		case alone:
+			m.later(it, driver.ErrNotCommitted)
+		default:
+			m.goAlone(it)
+		}
+	default:
+		m.judge(it, m.refusedEffects(it, ev, e.Err))
 	}
-	return &r
 }
 
 // durable: the end of the attempt is in the store. What remains is to tell the queue.
@@ -296,10 +308,12 @@ func (m *Machine) countFinished(it *Item) {
 	switch it.note.Decision {
 	case Executed:
 		c.Effects++
+		m.proven()
 	case Replayed:
 		c.Replayed++
 	case DroppedOnPurpose:
 		c.Dropped++
+		m.proven()
 	case Retried:
 		c.Retried++
 	case DeadLettered, ParkedUncertain:
@@ -338,7 +352,7 @@ func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
 }
 
 func (m *Machine) queueSettle(it *Item) {
-	it.phase, it.tries = phSettling, 0
+	it.phase, it.tries, it.wakeAt = phSettling, 0, 0
 	m.letGo(it)
 	m.endsSoon(it, true)
 	m.settles.push(it)
@@ -349,25 +363,28 @@ func (m *Machine) onSettled(ev *Event) {
 	if ev.Err != nil {
 		m.observe(Note{Kind: NoteTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
 	}
-	var again []*Item
+	answered := false
 	for i, it := range ev.Items {
 		it.refs--
 		o := ev.outcome(i)
 		if o != driver.Unknown {
+			answered = true
 			m.settled(it, o)
 			continue
 		}
-		it.tries++
 		// A lost ack costs a redelivery that is answered from the record, so giving up is safe; trying is cheaper.
-		if it.tries > settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
+		if it.tries >= settleTries || (it.visEnd > 0 && it.visEnd <= m.now) {
 			m.counts.SettleFails++
 			m.settled(it, driver.Unknown)
 			continue
 		}
-		m.settleAt = m.now + delay(it.tries)
-		again = append(again, it)
+		m.later(it, nil)
 	}
-	m.settles.pushFront(again)
+	if m.settleErr++; answered || ev.Err == nil {
+		m.settleErr = 0
+	} else {
+		m.settleAt = m.now + delay(m.settleErr)
+	}
 }
 
 const settleTries = 6

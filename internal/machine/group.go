@@ -61,7 +61,7 @@ func (m *Machine) leaveGroup(it *Item) {
 }
 
 func succeeded(d Decision) bool {
-	return d == Executed || d == Replayed || d == DroppedOnPurpose || d == Unprotected || d == Stale
+	return d == Executed || d == Replayed || d == ReplayedOtherPayload || d == DroppedOnPurpose || d == Unprotected || d == Stale
 }
 
 // stopGroup gives back what stands behind an item in its group. None of it is claimed.
@@ -142,7 +142,8 @@ func (m *Machine) twinOf(it *Item) *Item {
 }
 
 // releaseTwins answers those who waited. A twin is acked only when the record is completed and the payload is the
-// same; in every other case it asks the store itself.
+// same; in every other case it asks the store itself. So does the message of a redrive: a person may have reopened the record
+// while the end of its leader was on its way.
 func (m *Machine) releaseTwins(it *Item) {
 	m.leaveTwin(it)
 	done := it.note.Decision == Executed || it.note.Decision == DroppedOnPurpose || it.note.Decision == Replayed
@@ -153,7 +154,7 @@ func (m *Machine) releaseTwins(it *Item) {
 		t.waitsFor = nil
 		// Of two keys that one meets, the other's record may still be open.
 		same := t.Key == it.Key && t.Mirror == it.Mirror && t.Version == it.Version
-		if done && same && !t.Fingerprint.Differs(it.Fingerprint) {
+		if done && same && !t.Fingerprint.Differs(it.Fingerprint) && !t.BodyDigest.Differs(it.BodyDigest) && !driver.IsRedrive(t.ID) {
 			m.counts.Replayed++
 			m.settle(t, driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Duplicate: RacedLocal})
 			continue

@@ -43,9 +43,10 @@ type Item struct {
 
 	leaseAt, leaseEnd time.Duration // renewed at, believed until; leaseEnd 0 = not claimed
 	leased            time.Duration // for how long the latest claim asked
+	beats             uint32        // extensions of it that were applied
 	visAt, visEnd     time.Duration // visEnd 0 = no visibility timeout
 	startedAt         time.Duration
-	wakeAt            time.Duration // phHeld: claim again at
+	wakeAt            time.Duration // phHeld, phFinishing, phSettling: ask again at; 0 = it does not wait for that
 	arrivedAt         time.Duration
 	handled           time.Duration // how long the handler took, in all
 	noExtend          bool          // its hard limit has passed: the lease ends by itself
@@ -64,8 +65,9 @@ type Item struct {
 	paid bool // it took its turn of the rates, and has not begun to run
 
 	condemned *Result // Open: failed inside a transaction; claim it, then record this
-	suspect   bool    // it may kill its process: waits unclaimed until it can run alone
+	suspect   bool    // it may kill its process: its claim is being given up, and it waits for its turn
 	solo      bool    // Open: claimed durably, runs in a transaction of its own
+	lined     bool    // Open: it queues for a transaction that others may share, not for a claim
 	behind    bool    // Batched: its group stopped before it, in the same transaction
 
 	work       driver.Work
@@ -74,6 +76,7 @@ type Item struct {
 	ran        bool // the handler ran in this attempt
 	ending     bool // counted in Machine.ending
 	tries      int  // of the present flush
+	refusal    refusal
 	prev, next *Item
 }
 
@@ -203,12 +206,14 @@ func (m *Machine) maxAttempts(r *Result) int {
 	return r.Rule.MaxAttempts
 }
 
+// backoff is the delay before the next run: from lo to twice that after the first failure, doubling, and never beyond hi.
 func backoff(lo, hi time.Duration, failures int, n driver.Nonce) time.Duration {
-	d := hi
-	if failures < 40 && lo<<failures > 0 {
-		d = min(d, lo<<failures)
+	most := hi
+	if failures < 40 && lo<<(failures+1) > 0 {
+		most = min(hi, lo<<(failures+1))
 	}
-	return d/2 + jitter(n, d/2)
+	least := max(lo, most/2)
+	return least + jitter(n, max(most-least, 0))
 }
 
 // jitter spreads by the item's own random nonce: [0, d].

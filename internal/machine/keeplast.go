@@ -72,6 +72,7 @@ func (m *Machine) addNotes(l *lane, items []*Item, claims []driver.Claim) ([]*It
 		it.noting = noteSent
 		items, claims = append(items, it), append(claims, driver.Claim{
 			Key: it.Key, Nonce: m.cfg.Nonce(), Fingerprint: it.Fingerprint, DeliveryID: it.ID, Lease: m.cfg.Lease,
+			BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
 			Takeover: m.cfg.Takeover, Version: it.Version, KeepLast: true, NoteOnly: true,
 		})
 	}
@@ -81,7 +82,7 @@ func (m *Machine) addNotes(l *lane, items []*Item, claims []driver.Claim) ([]*It
 // pumpNotes sends the notes of a lane that has no claims to send.
 func (m *Machine) pumpNotes(i int) {
 	l := &m.lanes[i]
-	if l.notes.len() == 0 || l.claiming || m.down || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
+	if l.notes.len() == 0 || l.claiming || m.down || m.now < l.claimAt || m.quarantine() {
 		return
 	}
 	items, claims := l.claimBuf.take(min(l.notes.len(), m.cfg.Batch))

@@ -52,7 +52,7 @@ func (m *Machine) extendLeases() {
 			continue
 		}
 		// Inside a transaction the row is locked by ourselves: an extension would wait for it, or spoil it.
-		if p := it.phase; p == phReady || p == phRunning || p == phFinishing || (p == phQueued && it.solo) {
+		if p := it.phase; p == phReady || p == phRunning || p == phFinishing || ((p == phQueued || p == phHeld) && it.solo) {
 			it.refs++
 			items, holds = append(items, it), append(holds, it.hold)
 		}
@@ -81,8 +81,12 @@ func (m *Machine) onExtended(ev *Event) {
 		m.observe(Note{Kind: NoteExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
 		switch o {
 		case driver.Applied:
+			m.writes++
 			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.extendBy-m.cfg.Guard
 			m.scanBy(it.leaseEnd)
+			if it.beats++; it.beats >= driver.QuarantineBeats(it.grant.Uncertainty) {
+				m.letIn(it)
+			}
 			if it.phase == phRunning {
 				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})
 				m.noteAgain(it)
@@ -107,6 +111,12 @@ func (m *Machine) leaseLost(it *Item) {
 	}
 }
 
+// notOurs reports that an item's claim was lost, or has ended by our own clock, while its handler still runs: whoever has the
+// claim needs the message. Inside a transaction the row's lock is the claim.
+func (m *Machine) notOurs(it *Item) bool {
+	return it.lost || it.phase == phRunning && it.leaseEnd > 0 && it.leaseEnd <= m.now
+}
+
 // prolongVisibility keeps every delivery in hand invisible to others: best effort, from the return of Receive. A
 // failure stops nothing that runs.
 func (m *Machine) prolongVisibility() {
@@ -116,7 +126,7 @@ func (m *Machine) prolongVisibility() {
 	var items []*Item
 	var receipts []any
 	for it := m.head; it != nil; it = it.next {
-		if it.visEnd == 0 || it.phase == phSettling || it.noExtend || m.now-it.visAt < m.cfg.Visibility/3 {
+		if it.visEnd == 0 || it.phase == phSettling || it.noExtend || m.now-it.visAt < m.cfg.Visibility/3 || m.notOurs(it) {
 			continue
 		}
 		it.refs++
@@ -176,6 +186,8 @@ func (m *Machine) deadlines(it *Item) {
 			it.wakeAt = 0
 			m.enqueue(it)
 		}
+	case phFinishing, phSettling:
+		m.wakeEnd(it)
 	case phReady:
 		if it.leaseEnd <= m.now {
 			m.leaseLost(it)
@@ -193,6 +205,7 @@ func (m *Machine) runDeadlines(it *Item) {
 	}
 	if end := it.startedAt + m.cfg.MaxRuntime; end <= m.now {
 		it.noExtend = true // FM8: a wedged handler does not keep its claim for ever
+		m.letIn(it)
 		m.cancel(it, CauseTimeout)
 	} else {
 		m.scanBy(end)

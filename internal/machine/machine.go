@@ -6,7 +6,8 @@
 // Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go and finish.go (one delivery's life, top to
 // bottom), item.go (its bookkeeping), note.go (what observers are told), lease.go (heartbeat and deadlines), group.go (ordering
 // and twins), solo.go (keys that kill their process), limit.go (rates and shares), breaker.go (a downstream that is not
-// there), keeplast.go (newest versions), stop.go (drain), tx.go (modes B and C).
+// there), keeplast.go (newest versions), stop.go (drain), tx.go (modes B and C), refused.go (what the store refuses to
+// write for one message).
 package machine
 
 import (
@@ -77,6 +78,9 @@ type Arrival struct {
 	// Mirror is the key's other identity while its recipe changes; zero = there is none.
 	Mirror      driver.Key
 	Fingerprint driver.Fingerprint
+	// BodyDigest and WholeBody are those of the claim.
+	BodyDigest driver.BodyDigest
+	WholeBody  bool
 	// KeyErr: it has no usable key. Unkeyed: run it without protection all the same.
 	KeyErr  error
 	Unkeyed bool
@@ -264,7 +268,14 @@ type lane struct {
 	trip            time.Duration // how long the last one took
 	gathering       time.Duration // something waits to be finished since; 0 = nothing
 	notes           deque         // to be noted (keeplast.go)
-	tx              txLane
+	// apart are ends to be written one at a time, beside the flush; writing tells that one is being written. refused and
+	// unheard count the flushes in a row that were refused, or not answered (refused.go).
+	apart            deque
+	writing          bool
+	refused, unheard int
+	answers          int // Machine.answers when the first of the unheard was sent
+	claimMost        int // bounds the next claim flush, after one failed; 0 = it does not
+	tx               txLane
 }
 
 // Machine is the engine. It is used from one goroutine.
@@ -286,9 +297,12 @@ type Machine struct {
 	leaders    map[driver.Key]*Item
 	groups     map[string]*group
 	lanes      []lane
-	ready      deque // to be run alone: just claimed, or waiting unclaimed for quiet
-	suspects   int   // whose claims are being given up
-	alone      *Item // claims or runs alone: nothing else starts
+	ready      deque         // to be run in quarantine: just claimed, or waiting unclaimed for their turn
+	suspects   int           // whose claims are being given up
+	alone      *Item         // claims or runs in quarantine: nothing else starts
+	turnAt     time.Duration // since when nothing else starts, for the next of ready; 0 = it is the others' turn
+	restUntil  time.Duration // the others' turn lasts at least until then
+	hush       time.Duration // how long a turn waits for what runs to end
 
 	receiving bool
 	asked     int  // deliveries, by the present receive
@@ -300,6 +314,7 @@ type Machine struct {
 	settling  bool
 	settleBuf buffer[driver.Settlement]
 	settleAt  time.Duration
+	settleErr int // settle flushes in a row of which nothing was answered
 	extending bool
 	extendBy  time.Duration // by the present extension
 	prolong   bool          // a visibility extension is under way
@@ -308,6 +323,8 @@ type Machine struct {
 	downAt    time.Duration
 	downTries int
 	refusals  int // writes in a row that certainly did not happen
+	// How often the store answered, how many of its answers tell of a write that it made, and of an end that it made durable.
+	answers, writes, ends int
 
 	pools   map[string]*pool
 	idle    []idlePool    // in the order in which they became idle
@@ -318,6 +335,9 @@ type Machine struct {
 	following int
 	starts    bucket
 	brk       breaker
+	opened    bool // the breaker, in this step
+	succeeded bool // a run
+	failing   []failing
 
 	beatAt   time.Duration
 	scanAt   time.Duration

@@ -330,21 +330,27 @@ func TestFM58_ResultThatIsTooLargeIsNotStored(t *testing.T) {
 }
 
 func TestBackoffStaysInItsBounds(t *testing.T) {
-	for failures := range 70 {
-		r := newRig(t, func(c *machine.Config) { c.MaxAttempts = 100 })
-		r.receive(message("1", "a"))
-		r.claim(func(_ string, g *driver.Grant) { g.Failures = failures })
-		r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
-		f := r.finish(driver.Applied).Works[0].Finish
-		most := r.cfg.BackoffMax
-		if failures < 4 {
-			most = r.cfg.BackoffMin << failures
-		}
-		if f.RetryAfter < most/2 || f.RetryAfter > most {
-			t.Errorf("after %d failures: %v, want %v to %v", failures, f.RetryAfter, most/2, most)
-		}
-		if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Retry || s.After != f.RetryAfter {
-			t.Errorf("settlement %+v", s)
+	for _, spread := range []byte{0, 0x80, 0xff} {
+		for failures := range 70 {
+			r := newRig(t, func(c *machine.Config) {
+				c.MaxAttempts = 100
+				c.Nonce = func() driver.Nonce { return driver.Nonce{1, 14: spread, 15: spread} }
+			})
+			r.receive(message("1", "a"))
+			r.claim(func(_ string, g *driver.Grant) { g.Failures = failures })
+			r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
+			f := r.finish(driver.Applied).Works[0].Finish
+			most := r.cfg.BackoffMax
+			if failures < 3 {
+				most = 2 * r.cfg.BackoffMin << failures
+			}
+			least := max(most/2, r.cfg.BackoffMin)
+			if f.RetryAfter < least || f.RetryAfter > most || (f.RetryAfter == least) != (spread == 0) {
+				t.Errorf("after %d failures: %v, want %v to %v", failures, f.RetryAfter, least, most)
+			}
+			if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Retry || s.After != f.RetryAfter {
+				t.Errorf("settlement %+v", s)
+			}
 		}
 	}
 }

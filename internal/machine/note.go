@@ -46,6 +46,7 @@ const (
 	GivenBack
 	Expired
 	Stale
+	ReplayedOtherPayload
 )
 
 // DuplicateCause tells where a duplicate came from.
@@ -80,6 +81,7 @@ type Counts struct {
 	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
 	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
 	Stale                                                                               int64
+	OtherPayload                                                                        int64 // of Replayed
 }
 
 // runEnded notes that an item's handler returned.

@@ -1,17 +1,29 @@
 package machine
 
-// This file lets a key run alone that may have killed its process (law 12).
+import "github.com/semel-dev/semel/driver"
 
-// startReady starts the run of one that has to be alone, when it is: no handler runs, no claim is under way that would
-// start one. Else all of them wait without a claim, because a neighbour that kills the process would be charged to
-// them: only runs that were alone count towards a key's death (law 12).
+// This file is quarantine (law 12): how a key runs that may have killed its process. Nothing else is started from when its
+// run starts until that outlived driver.QuarantineBeats, so that a death of the process before is charged to this key alone;
+// one after that is charged to nobody. What runs already when it starts has to be calm: the first time that it runs so, it
+// is enough that the others have run for a while; later ones are all alone, because a key may be given up after them.
+//
+// Quarantine takes turns with everything else: a turn lasts until its run is over or has outlived its quarantine, and then
+// the others go on for as long, if any of them waits. So a few keys that were in hand when a process died do not keep a
+// worker from its work.
+
+// startReady starts the next run in quarantine, when its turn has come. Keys wait for that without a claim, because a
+// neighbour that kills the process would be charged to them.
 func (m *Machine) startReady() {
 	if m.ready.len() == 0 {
+		if m.alone == nil {
+			m.turnAt = 0
+		}
 		return
 	}
-	if it := m.ready.items[m.ready.at]; it.phase == phReady && m.ready.len() == 1 && m.quiet() {
+	rests := m.now < m.restUntil
+	if it := m.ready.first(); it.phase == phReady && m.ready.len() == 1 && !rests && m.calm(it) {
 		m.ready.pop()
-		m.alone = it
+		m.alone, m.turnAt = it, max(m.now, 1)
 		m.run(it)
 		return
 	}
@@ -23,10 +35,25 @@ func (m *Machine) startReady() {
 			i++
 		}
 	}
-	if m.ready.len() == 0 || !m.quiet() || (m.down && m.now < m.downAt) || !m.admits(nil) || m.mayStart() < 1 {
+	if m.ready.len() == 0 || m.alone != nil || rests || m.busy >= m.cfg.Concurrency || (m.down && m.now < m.downAt) ||
+		!m.admits(nil) || m.mayStart() < 1 {
 		return
 	}
-	if it := m.ready.items[m.ready.at]; m.now >= m.lanes[it.lane].claimAt {
+	it := m.ready.first()
+	if m.turnAt == 0 {
+		m.turnAt, m.hush = max(m.now, 1), max(m.hush, m.cfg.Lease)
+	}
+	switch {
+	case !m.calm(it):
+		if m.now >= m.turnAt+m.hush {
+			// Something runs for long: others go on for as long, and the next turn is more patient.
+			m.hush = min(2*m.hush, max(m.cfg.MaxRuntime, m.cfg.Lease))
+			m.ready.pop()
+			m.ready.push(it)
+			m.rest()
+		}
+	case m.now >= m.lanes[it.lane].claimAt:
+		m.hush = 0
 		m.ready.pop()
 		m.claimAlone(it)
 	}
@@ -41,7 +68,7 @@ func (m *Machine) giveUpClaim(it *Item) {
 	it.work.Ack = nil
 }
 
-// claimAlone claims a key that waited for quiet; until it has run nothing else starts.
+// claimAlone claims the key whose turn it is.
 func (m *Machine) claimAlone(it *Item) {
 	m.alone = it
 	m.busy++
@@ -54,13 +81,50 @@ func (m *Machine) claimAlone(it *Item) {
 	m.act(Action{Kind: ActClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
 }
 
-func (m *Machine) quiet() bool {
-	if m.alone != nil || m.running > 0 || m.suspects > 0 {
+// quarantine reports that nothing else may start.
+func (m *Machine) quarantine() bool { return m.alone != nil || m.turnAt > 0 }
+
+// letIn ends the turn of a key that runs in quarantine: others may start.
+func (m *Machine) letIn(it *Item) {
+	if it != nil && m.alone == it {
+		m.alone = nil
+		m.rest()
+	}
+}
+
+// rest ends a turn. The others' turn is as long, if any of them waits.
+func (m *Machine) rest() {
+	if m.claimable > 0 && m.turnAt > 0 {
+		m.restUntil = m.now + (m.now - m.turnAt)
+	}
+	m.turnAt = 0
+}
+
+// calm reports that a key may start in quarantine: no claim is under way that would start a run, and what runs may run
+// beside it.
+func (m *Machine) calm(it *Item) bool {
+	if m.alone != nil || m.suspects > 0 {
 		return false
 	}
 	for i := range m.lanes {
 		if l := &m.lanes[i]; l.claiming || l.tx.state != txIdle {
 			return false
+		}
+	}
+	return m.fitsBeside(it)
+}
+
+// fitsBeside reports that a key may run in quarantine beside what runs already.
+func (m *Machine) fitsBeside(it *Item) bool {
+	if m.running == 0 {
+		return true
+	}
+	if m.cfg.Mode == Open || it.grant.Takeovers > driver.QuarantineAfter {
+		return false
+	}
+	for o := m.head; o != nil; o = o.next {
+		if o.phase == phRunning && m.now-o.startedAt < m.cfg.Lease/3 {
+			return false // it may be the one as well
 		}
 	}
 	return true

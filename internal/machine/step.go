@@ -31,6 +31,10 @@ func (m *Machine) enter(now time.Duration, out []Action) {
 }
 
 func (m *Machine) leave() []Action {
+	if m.opened {
+		m.opened = false
+		m.handBack()
+	}
 	m.elapse()
 	m.pump()
 	out := m.out
@@ -103,6 +107,9 @@ func (m *Machine) Next() time.Duration {
 		due(m.downAt)
 	}
 	due(m.poolAt)
+	if m.ready.len() > 0 {
+		due(m.restUntil)
+	}
 	if m.brk.state == brkOpen {
 		due(m.brk.until)
 	}
@@ -132,6 +139,7 @@ func (m *Machine) pump() {
 	m.pumpSettles()
 	for i := range m.lanes {
 		m.pumpFinishes(i)
+		m.pumpApart(i)
 	}
 	for i := range m.lanes {
 		m.pumpTx(i)
@@ -190,10 +198,13 @@ func (m *Machine) patience(l *lane) time.Duration {
 // claim, so that a message that kills its process takes no others with it.
 func (m *Machine) pumpClaims(i int) {
 	l := &m.lanes[i]
-	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
+	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.quarantine() {
 		return
 	}
 	n := min(l.claims.len(), m.cfg.Batch, m.cfg.Concurrency-m.busy)
+	if l.claimMost > 0 {
+		n = min(n, l.claimMost)
+	}
 	if m.down {
 		if m.now < m.downAt || m.probing() {
 			return
@@ -241,6 +252,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	it.leased = m.lease()
 	return driver.Claim{
 		Key: it.Key, Mirror: it.Mirror, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
 		Version: it.Version, After: it.After, NoWait: m.cannotWait(it), KeepLast: m.cfg.KeepLast,
 	}
@@ -285,7 +297,7 @@ func (m *Machine) most() int {
 func (m *Machine) room() int {
 	flight := m.cfg.Batch * m.cfg.Lanes
 	most := m.ahead(m.most())
-	waiting := min(m.waiting+m.following, m.cfg.InHand) // they keep nobody else out
+	waiting := min(m.waiting+m.following+m.ready.len(), m.cfg.InHand) // they keep nobody else out
 	n := min(most-(m.inHand-m.ending-waiting), most+2*flight-(m.inHand-waiting), flight)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))
@@ -333,7 +345,7 @@ func (m *Machine) storeDown(err error) {
 // unwritten tells of a write that failed. One that certainly did not happen says nothing of the store's health, unless
 // nothing else is heard of it.
 func (m *Machine) unwritten(err error) {
-	if !errors.Is(err, driver.ErrNotCommitted) || m.refusals >= maxRefusals {
+	if !refusedOnce(err) || m.refusals >= maxRefusals {
 		m.storeDown(err)
 		return
 	}
@@ -347,6 +359,7 @@ const maxRefusals = 8
 
 func (m *Machine) storeUp() {
 	m.refusals = 0
+	m.answers++
 	if m.down {
 		m.down = false
 		m.observe(Note{Kind: NoteResumed})
@@ -359,7 +372,7 @@ func delay(n int) time.Duration { return 50 * time.Millisecond << min(n, 6) }
 // delayAfter is the pause before a failed write is repeated. What certainly did not happen met somebody else's write,
 // which is over soon: 5 ms doubling to 320 ms, and as much again by the nonce, so that two do not meet again.
 func delayAfter(err error, n int, nonce driver.Nonce) time.Duration {
-	if !errors.Is(err, driver.ErrNotCommitted) {
+	if !errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage) {
 		return delay(n)
 	}
 	d := delay(n) / 10

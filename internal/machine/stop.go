@@ -62,6 +62,9 @@ func (m *Machine) graceOver() {
 	}
 	m.graced = true
 	m.graceAt = m.now + m.cfg.HardStop
+	if m.running == 0 {
+		m.graceAt = m.now + m.cfg.HardStop/5 // nobody has to be cancelled: what is not written by now does not get written
+	}
 	for it := m.head; it != nil; it = it.next {
 		if it.phase == phRunning || (it.phase == phTx && it.startedAt > 0) {
 			m.cancel(it, CauseDraining)

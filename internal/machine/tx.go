@@ -52,7 +52,7 @@ func (m *Machine) enqueueSolo(it *Item) {
 func (m *Machine) pumpTx(i int) {
 	l := &m.lanes[i]
 	t := &l.tx
-	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.alone != nil || m.ready.len() > 0 {
+	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.quarantine() {
 		return
 	}
 	t.tainted = min(t.tainted, t.queue.len())
@@ -130,10 +130,7 @@ func (m *Machine) onBegun(ev *Event) {
 			it.behind = false
 			m.letGo(it)
 		case g.Err != nil:
-			l.claimAt = m.now + delayAfter(g.Err, it.tries, it.nonce)
-			it.tries++
-			m.requeued(it)
-			m.queueUp(it)
+			m.unclaimed(it, g.Err)
 		case g.Verdict == driver.Acquired:
 			it.grant, it.hold = *g, g.Hold
 			members = append(members, it)
@@ -167,7 +164,7 @@ func (m *Machine) onBegun(ev *Event) {
 // endTx makes a lane free for its next transaction.
 func (m *Machine) endTx(t *txLane) {
 	t.state = txIdle
-	m.alone = nil // while it is set nothing else runs: it was a member
+	m.letIn(m.alone) // while it is set nothing else runs: it was a member
 }
 
 func b2i(b bool) int {
@@ -272,21 +269,14 @@ func (m *Machine) succeededInTx(it *Item, r *Result) {
 // repeatTx runs a transaction again that was refused while its handlers ran: nobody failed.
 func (m *Machine) repeatTx(lane int, r *Result) {
 	t := &m.lanes[lane].tx
+	if m.refusedAlone(t, r.Err, *r) {
+		m.rollback(lane)
+		return
+	}
 	err := fmt.Errorf("run %d handlers: %w: %w", len(t.items), driver.ErrNotCommitted, r.Err)
 	m.refusedTx(t, err)
 	m.troubleInTx(lane, err)
 	m.rollback(lane)
-}
-
-// refusedTx makes the next transaction smaller when one was refused twice: one that is open for longer than the store
-// allows, or whose rows others write all the time, would be refused for ever.
-func (m *Machine) refusedTx(t *txLane, err error) {
-	if !errors.Is(err, driver.ErrNotCommitted) {
-		return
-	}
-	if t.refused++; t.refused > 1 && len(t.items) > 1 {
-		t.tainted = len(t.items)
-	}
 }
 
 // condemn remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
@@ -313,6 +303,7 @@ func (m *Machine) requeueTx(lane int) {
 	var again []*Item
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
+		it.lined = !it.solo && m.fitsTx(it)
 		if !it.solo {
 			m.requeued(it)
 		}
@@ -323,7 +314,7 @@ func (m *Machine) requeueTx(lane int) {
 			m.holdThoseBehind(it)
 		case it.solo && it.condemned != nil:
 			m.judge(it, it.condemned) // its claim is durable already
-		case !it.solo && m.fitsTx(it):
+		case it.lined:
 			again = append(again, it)
 			m.scanVisibility(it)
 		default:
@@ -359,8 +350,13 @@ func (m *Machine) onCommitted(ev *Event) {
 	if ev.Err == nil || errors.As(ev.Err, &culprit) {
 		m.storeUp()
 	}
+	err, unnamed := ev.Err, culprit == nil || culprit.Suspect
+	if culprit != nil && culprit.Suspect {
+		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err) // it is among the members: their halves tell
+	}
 	switch {
 	case ev.Err == nil:
+		m.ends, m.writes = m.ends+1, m.writes+1
 		items := append([]*Item(nil), t.items...)
 		t.items = t.items[:0]
 		t.tainted, t.refused = max(t.tainted-t.taken, 0), 0
@@ -371,16 +367,18 @@ func (m *Machine) onCommitted(ev *Event) {
 			m.durable(it, false)
 		}
 		return
-	case culprit == nil || culprit.Index >= len(t.items):
+	case unnamed && refusedOnce(err) && m.refusedAlone(t, err, ev.Result):
+	case unnamed || culprit.Index >= len(t.items):
 		// Rolled back, or not known: the same claims are asked again (FM33, FM70). They wait for a commit that is still
 		// under way, and then answer: Replay with our own nonce when it went through.
-		m.refusedTx(t, ev.Err)
-		m.troubleInTx(ev.Lane, fmt.Errorf("commit %d attempts: %w", len(t.items), ev.Err))
+		m.refusedTx(t, err)
+		m.troubleInTx(ev.Lane, fmt.Errorf("commit %d attempts: %w", len(t.items), err))
 	case len(t.items) > 1 && (culprit.Index < 0 || m.cfg.Batched && t.items[culprit.Index].work.Effects != nil):
 		m.taint(t, fmt.Errorf("effects of a batch of %d refused: %w", len(t.items), culprit.Err)) // they may be anybody's
 	default:
 		t.tainted = 0
-		m.condemn(t.items[max(culprit.Index, 0)], refusedEffects(ev, culprit))
+		it := t.items[max(culprit.Index, 0)]
+		m.condemn(it, m.refusedEffects(it, ev, culprit.Err))
 	}
 	m.requeueTx(ev.Lane)
 }

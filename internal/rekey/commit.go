@@ -55,7 +55,7 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 			out[part.at[j]] = got[j]
 		}
 		if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 {
-			return nil, &driver.ItemError{Index: part.at[e.Index], Err: e.Err}
+			return nil, &driver.ItemError{Index: part.at[e.Index], Err: e.Err, Suspect: e.Suspect}
 		}
 		if err != nil {
 			return out, err
@@ -97,7 +97,7 @@ func finishes(w []driver.Work) []driver.Finish {
 // mapped names the culprit as the caller does: owner has the caller's index of every work that was sent.
 func mapped(err error, owner []int) error {
 	if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 && e.Index < len(owner) {
-		return &driver.ItemError{Index: owner[e.Index], Err: e.Err}
+		return &driver.ItemError{Index: owner[e.Index], Err: e.Err, Suspect: e.Suspect}
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcom
 		one, err := c.together(ctx, w[i:i+1])
 		switch {
 		case errors.As(err, &e):
-			return nil, &driver.ItemError{Index: i, Err: e.Err}
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
 		case err != nil:
 			return out, err
 		}
@@ -182,7 +182,7 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 			out[i], err = c.late(ctx, w[i])
 		}
 		if e := (*driver.ItemError)(nil); errors.As(err, &e) {
-			return nil, &driver.ItemError{Index: i, Err: e.Err}
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
 		}
 	}
 	return out, err

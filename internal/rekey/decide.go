@@ -1,6 +1,7 @@
 package rekey
 
 import (
+	"errors"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -90,6 +91,9 @@ func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.
 	case m.Err != nil:
 		g = p
 		g.Err = m.Err
+		if pHeld && errors.Is(m.Err, driver.ErrUnreadable) {
+			return g, unstarted(p.Hold, keep) // it is not asked for again
+		}
 		return g, nil
 	case pHeld && mHeld:
 		return both(p, m), nil
@@ -126,7 +130,7 @@ func both(p, m driver.Grant) driver.Grant {
 	g := p
 	hold := m.Hold
 	g.Hold.Mirror = &hold
-	g.Failures = max(p.Failures, m.Failures)
+	g.Attempt, g.Failures = max(p.Attempt, m.Attempt), max(p.Failures, m.Failures)
 	g.Takeovers, g.Uncertainty = max(p.Takeovers, m.Takeovers), max(p.Uncertainty, m.Uncertainty)
 	g.Takeover = max(p.Takeover, m.Takeover)
 	// A milder policy than the primary's is that of mirrors alone: no worker without the former recipe ran this key, so the

@@ -105,9 +105,12 @@ func pick(c []driver.Claim, at []int) []driver.Claim {
 type mirrorTx struct{ driver.Tx }
 
 // Transient is the transaction's, where it can tell.
-func (x *mirrorTx) Transient(err error) bool {
+func (x *mirrorTx) Transient(err error) error {
 	c, yes := x.Tx.(driver.TxClassifier)
-	return yes && c.Transient(err)
+	if !yes {
+		return nil
+	}
+	return c.Transient(err)
 }
 
 // Commit commits the works with those of their mirrors.

@@ -153,7 +153,10 @@ func (o *open) Commit(ctx context.Context, w ...driver.Work) error {
 	return o.Tx.Commit(ctx, o.s.works(w)...)
 }
 
-func (o *open) Transient(err error) bool {
+func (o *open) Transient(err error) error {
 	c, yes := o.Tx.(driver.TxClassifier)
-	return yes && c.Transient(err)
+	if !yes {
+		return nil
+	}
+	return c.Transient(err)
 }

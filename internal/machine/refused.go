@@ -1,0 +1,294 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file keeps what the store will not do for one message from stopping the others (protocol section 3). An end that
+// was refused, or not answered, several times together with others is written alone, beside the lane's flush. What is
+// refused alone, again and again, while other writes go through is that message's failure. One that waits for an answer
+// about itself has its own time to ask again; the lane goes on.
+
+const (
+	// refusedTogether is how many flushes of a lane in a row may fail before their ends are written one by one.
+	refusedTogether = 3
+	// refusedBeside is how many times an end is refused alone before that is its message's failure, if the ends of others
+	// were written since the first time; refusedAlone is the same where any write of the store went through since.
+	refusedBeside, refusedAlone = 3, 8
+)
+
+// refusal is what an item's end, or its claim, was refused.
+type refusal struct {
+	apart bool // its end is written alone
+	times int  // in a row, alone
+	// Machine.ends and writes before the first of them; answers, after the last claim that failed.
+	ends, writes, answers int
+}
+
+// refusedOnce reports an error of a write that certainly did not happen, though the store can write.
+func refusedOnce(err error) bool {
+	return errors.Is(err, driver.ErrNotCommitted) && !errors.Is(err, driver.ErrOutage)
+}
+
+// mayBlame reports a refusal that can be an item's own. A lock that others hold is nobody's fault.
+func mayBlame(err error) bool { return refusedOnce(err) && !errors.Is(err, driver.ErrBlocked) }
+
+// struck counts a refusal of what was written for one item alone, and reports whether it is that item's failure.
+func (m *Machine) struck(it *Item) bool {
+	f := &it.refusal
+	if f.times == 0 {
+		f.ends, f.writes = m.ends, m.writes
+	}
+	f.times++
+	return f.times >= refusedBeside && m.ends > f.ends || f.times >= refusedAlone && (m.writes > f.writes || m.cfg.Mode == Open)
+}
+
+// ---- ends ----------------------------------------------------------------------------------------------------------
+
+// pumpApart writes the next end that goes alone.
+func (m *Machine) pumpApart(i int) {
+	l := &m.lanes[i]
+	if l.writing || l.apart.len() == 0 || m.down && m.now < m.downAt {
+		return
+	}
+	it := l.apart.pop()
+	it.refs++
+	l.writing = true
+	m.act(Action{Kind: ActFinish, Lane: i, Items: []*Item{it}, Works: []driver.Work{it.work}})
+}
+
+// unfinished decides how the ends of a flush that failed as a whole, or of one item of it, are asked for again.
+func (m *Machine) unfinished(ev *Event, again []*Item, alone bool) {
+	l := &m.lanes[ev.Lane]
+	switch {
+	case ev.Err == nil: // the others were answered
+		for _, it := range again {
+			m.later(it, nil)
+		}
+	case alone:
+		m.unwrittenAlone(ev, again[0])
+	default:
+		m.unwritten(fmt.Errorf("finish %d attempts: %w", len(again), ev.Err))
+		if m.spread(l, ev.Err) {
+			for _, it := range again {
+				m.goAlone(it)
+			}
+			return
+		}
+		l.doneAt = m.now + delayAfter(ev.Err, l.tries, again[0].nonce)
+		l.tries++
+		l.finishes.pushFront(again)
+	}
+}
+
+// spread counts a failed flush and reports whether its ends are to be written one by one: it failed several times, while
+// other things were heard of the store or it was certainly refused.
+func (m *Machine) spread(l *lane, err error) bool {
+	switch {
+	case mayBlame(err):
+		l.refused++
+	case errors.Is(err, driver.ErrBlocked) && !errors.Is(err, driver.ErrOutage):
+		return false // nobody can write
+	default:
+		if l.unheard++; l.unheard == 1 {
+			l.answers = m.answers
+		}
+	}
+	if l.refused < refusedTogether && (l.unheard < refusedTogether || m.answers == l.answers) {
+		return false
+	}
+	l.refused, l.unheard = 0, 0
+	return true
+}
+
+// goAlone has the end of an item written alone.
+func (m *Machine) goAlone(it *Item) {
+	it.refusal = refusal{apart: true}
+	it.tries = 0
+	m.lanes[it.lane].apart.push(it)
+}
+
+// unwrittenAlone is the failure of an end that was written alone.
+func (m *Machine) unwrittenAlone(ev *Event, it *Item) {
+	err := fmt.Errorf("finish the attempt of key %q alone: %w", it.Key.Raw, ev.Err)
+	if f := &it.refusal; errors.Is(err, driver.ErrOutage) {
+		// Never its message's failure. Where others are written, it is not the whole store that cannot (one disk is full).
+		if f.times = 0; m.ends > f.ends {
+			m.observe(Note{Kind: NoteTrouble, Item: it, Err: err})
+		} else {
+			m.unwritten(err)
+		}
+		f.ends = m.ends
+		m.later(it, err)
+		return
+	}
+	m.observe(Note{Kind: NoteTrouble, Item: it, Err: err})
+	switch brings := it.work.Effects != nil || len(it.work.Emit) > 0; {
+	case !brings:
+		// The effect happened elsewhere, and only the record is missing: as long as its lease is ours nobody repeats it.
+		m.later(it, err)
+	case errors.Is(err, driver.ErrBlocked) || !m.struck(it):
+		m.later(it, err)
+	case mayBlame(err):
+		m.judge(it, m.refusedEffects(it, ev, ev.Err))
+	default:
+		// Nobody knows whether it was written: its lease is not extended any more, and the record tells the next one.
+		it.noExtend = true
+		m.later(it, err)
+	}
+}
+
+// later has an item asked for again after a pause of its own; the others of its lane go on.
+func (m *Machine) later(it *Item, err error) {
+	it.wakeAt = m.now + delayAfter(err, it.tries, it.nonce)
+	it.tries++
+	m.scanBy(it.wakeAt)
+}
+
+// wakeEnd has an end written, or a delivery settled, whose pause is over.
+func (m *Machine) wakeEnd(it *Item) {
+	switch {
+	case it.wakeAt == 0:
+		return
+	case it.wakeAt > m.now:
+		m.scanBy(it.wakeAt)
+		return
+	}
+	it.wakeAt = 0
+	switch {
+	case it.phase == phSettling:
+		m.settles.push(it)
+	case it.leaseEnd <= m.now:
+		m.fenced(it)
+	case it.refusal.apart:
+		m.lanes[it.lane].apart.push(it)
+	default:
+		m.lanes[it.lane].finishes.push(it)
+	}
+}
+
+// refusedEffects is what the refusal of an item's effects is judged as: what the shell makes of it, else a failed run.
+// Collected effects were not written, for certain. A handler without them had its effect elsewhere.
+func (m *Machine) refusedEffects(it *Item, ev *Event, err error) *Result {
+	r := ev.Result
+	if r.Class == OK {
+		r = Result{Class: Failed, Err: fmt.Errorf("effects refused: %w", err)}
+	}
+	r.NotApplied = r.NotApplied || it.work.Effects != nil
+	if errors.Is(err, driver.ErrBlocked) {
+		m.putOffBlocked(it, &r, err)
+	}
+	return &r
+}
+
+// putOffBlocked makes of a result that of a run whose effects wait for somebody else's lock: nobody's failure. It is tried again
+// later and later, as often as it takes.
+func (m *Machine) putOffBlocked(it *Item, r *Result, err error) {
+	*r = Result{Class: Deferred, NotApplied: true, Err: err, HasAfter: true, After: m.backoff(max(it.Count-1, 0), it.nonce)}
+}
+
+// ---- open transactions ---------------------------------------------------------------------------------------------
+
+// refusedAlone sets the only member of a transaction aside that was refused again and again while others were committed,
+// and one whose handler waits for somebody else's lock: that is known of it in a batch as well, unless one call handles all.
+func (m *Machine) refusedAlone(t *txLane, err error, r Result) bool {
+	at := 0
+	if !m.cfg.Batched && t.state == txRunning {
+		at = t.at
+	}
+	alone := len(t.items) == 1
+	it := t.items[at]
+	switch {
+	case errors.Is(err, driver.ErrOutage):
+		return false
+	case errors.Is(err, driver.ErrBlocked) && (alone || t.state == txRunning && !m.cfg.Batched):
+		m.putOffBlocked(it, &r, err)
+	case alone && m.struck(it):
+		if r.Class == OK || r.Class == Transient {
+			r.Class = Failed
+		}
+		if r.Err == nil {
+			r.Err = fmt.Errorf("effects refused: %w", err)
+		}
+	default:
+		return false
+	}
+	t.tainted, t.refused = 0, 0
+	m.condemn(it, &r)
+	return true
+}
+
+// refusedTx makes the next transaction smaller when one was refused twice: one that is open for longer than the store
+// allows, or whose rows others write all the time, would be refused for ever.
+func (m *Machine) refusedTx(t *txLane, err error) {
+	if !refusedOnce(err) {
+		return
+	}
+	if t.refused++; t.refused > 1 && len(t.items) > 1 {
+		t.tainted = len(t.items)
+	}
+}
+
+// ---- claims --------------------------------------------------------------------------------------------------------
+
+// unclaimed is a claim that was not answered though others were: it is repeated with the same nonce (laws 4, 5), after a
+// pause of its own.
+func (m *Machine) unclaimed(it *Item, err error) {
+	m.observe(Note{Kind: NoteTrouble, Item: it, Err: fmt.Errorf("claim key %q: %w", it.Key.Raw, err)})
+	m.letGo(it)
+	if errors.Is(err, driver.ErrUnreadable) {
+		m.unreadable(it, err)
+		return
+	}
+	it.phase = phHeld
+	m.later(it, err)
+	m.scanVisibility(it)
+}
+
+// ownError notes which claims were in a call that failed, and reports whether that is its only item's own error: it was
+// asked alone, and the store has answered others since it failed before.
+func (m *Machine) ownError(ev *Event) (own bool) {
+	if ev.Err == nil {
+		return false
+	}
+	for _, it := range ev.Items {
+		f := &it.refusal
+		own = len(ev.Items) == 1 && f.answers > 0 && m.answers >= f.answers
+		f.answers = m.answers + 1
+	}
+	return own
+}
+
+// boundClaims halves the next claim flush after one that failed, so that a key that makes it fail is found, and doubles it
+// again. A flush that was refused once or twice met somebody else's write.
+func (m *Machine) boundClaims(l *lane, n int, err error) {
+	switch {
+	case err != nil && n > 1 && (!refusedOnce(err) || m.refusals > 2):
+		l.claimMost = n / 2
+	case err == nil && l.claimMost > 0:
+		if l.claimMost *= 2; l.claimMost >= m.cfg.Batch {
+			l.claimMost = 0
+		}
+	}
+}
+
+// unreadable gives back a delivery whose record this program cannot read: a newer program may read it. When it was
+// delivered often enough it becomes a letter. Nothing is written to the record.
+func (m *Machine) unreadable(it *Item, err error) {
+	it.asked, it.condemned = false, nil
+	reason := fmt.Sprintf("the record of key %q cannot be read: %v; if a newer version of semel wrote it, upgrade this worker, "+
+		"else restore or delete the record, and redrive the message", it.Key.Raw, err)
+	if it.Count < m.cfg.MaxAttempts {
+		after := m.backoff(max(it.Count-1, 0), it.nonce)
+		m.counts.Returned++
+		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, Note{Decision: GivenBack, After: after, Reason: reason})
+		return
+	}
+	m.counts.Rejected++
+	l := m.keylessLetter(it, reason)
+	l.Key.Raw = "" // a letter of a key names a token of its record, which nobody can read
+	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: DeadLettered, Reason: reason})
+}

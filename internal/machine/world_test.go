@@ -1,0 +1,188 @@
+package machine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// world answers every action of a machine as a store would that treats one key, bad, in its own way.
+type world struct {
+	*rig
+	done    map[string]int // ends by key and kind
+	flushes int
+	letters []*driver.Letter
+	// end answers the flush of ends that has the bad key at place at; claim the claims that have it.
+	end   func(works []driver.Work, at int) error
+	claim func(claims []driver.Claim, at int, g *driver.Grant) error
+	// commit answers an open transaction with the bad key, if it is asked.
+	commit  func(items []*machine.Item, at int) error
+	settle  func(key string) driver.Outcome
+	paused  int
+	plain   bool // handlers have their effects elsewhere
+	reasons []string
+}
+
+var (
+	errRefused = fmt.Errorf("internal error of the server: %w", driver.ErrNotCommitted)
+	errSilent  = errors.New("no answer in time")
+	errDisk    = fmt.Errorf("%w: %w: disk full", driver.ErrNotCommitted, driver.ErrOutage)
+)
+
+func newWorld(t *testing.T, change func(*machine.Config)) *world {
+	w := &world{done: map[string]int{}}
+	w.rig = newRig(t, func(c *machine.Config) {
+		c.Notes, c.Batch, c.Concurrency, c.InHand = true, 10, 10, 30
+		c.BackoffMin, c.BackoffMax = 100*time.Millisecond, time.Second
+		if change != nil {
+			change(c)
+		}
+	})
+	return w
+}
+
+const bad = "bad"
+
+func place[T any](list []T, key func(T) string) int {
+	for i := range list {
+		if key(list[i]) == bad {
+			return i
+		}
+	}
+	return -1
+}
+
+// serve answers everything that is open, and what follows, but receives.
+func (w *world) serve() {
+	w.t.Helper()
+	for n := 0; n < len(w.open); {
+		a := w.open[n]
+		if a.Kind == machine.ActReceive {
+			n++
+			continue
+		}
+		w.open = append(w.open[:n:n], w.open[n+1:]...)
+		w.answer(a)
+		n = 0
+	}
+}
+
+func (w *world) answer(a machine.Action) {
+	ev := machine.Event{Lane: a.Lane, Items: a.Items, Item: a.Item, Sent: w.now}
+	switch a.Kind {
+	case machine.ActClaim, machine.ActBegin:
+		ev.Kind = machine.Claimed
+		if a.Kind == machine.ActBegin {
+			ev.Kind = machine.Begun
+		}
+		ev.Grants = make([]driver.Grant, len(a.Claims))
+		for i, c := range a.Claims {
+			ev.Grants[i] = w.acquired(c)
+			ev.Grants[i].Failures = w.done[c.Key.Raw+" release"]
+		}
+		if at := place(a.Claims, func(c driver.Claim) string { return c.Key.Raw }); at >= 0 && w.claim != nil {
+			ev.Err = w.claim(a.Claims, at, &ev.Grants[at])
+		}
+	case machine.ActRun:
+		if ev.Kind = machine.Ran; !w.plain {
+			ev.Result.Effects = a.Item.Key.Raw
+		}
+		for range a.Items {
+			ev.Results = append(ev.Results, machine.Result{})
+		}
+	case machine.ActFinish:
+		ev.Kind = machine.Finished
+		w.flushes++
+		if at := place(a.Works, func(k driver.Work) string { return k.Finish.Hold.Key.Raw }); at >= 0 && w.end != nil && a.Works[at].Finish.Final == driver.Complete {
+			ev.Err = w.end(a.Works, at)
+		}
+		if ev.Err == nil {
+			ev.Outcomes = applied(len(a.Works))
+			for i := range a.Works {
+				w.ended(&a.Works[i])
+			}
+		}
+	case machine.ActCommit:
+		ev.Kind = machine.Committed
+		if at := place(a.Items, func(it *machine.Item) string { return it.Key.Raw }); at >= 0 && w.commit != nil {
+			ev.Err = w.commit(a.Items, at)
+		}
+		if ev.Err == nil {
+			for i := range a.Works {
+				w.ended(&a.Works[i])
+			}
+		}
+	case machine.ActRollback:
+		ev.Kind = machine.RolledBack
+	case machine.ActSettle:
+		ev.Kind, ev.Outcomes = machine.Settled, applied(len(a.Items))
+		for i, s := range a.Settlements {
+			if s.Letter != nil {
+				w.letters = append(w.letters, s.Letter)
+			}
+			if w.settle != nil {
+				ev.Outcomes[i] = w.settle(a.Items[i].Key.Raw)
+			}
+		}
+	case machine.ActExtend, machine.ActProlong:
+		ev.Kind, ev.Outcomes = machine.Extended, applied(len(a.Items))
+		if a.Kind == machine.ActProlong {
+			ev.Kind = machine.Prolonged
+		}
+	case machine.ActNote:
+		w.paused += b2i(a.Note.Kind == machine.NotePaused)
+		if a.Note.Kind == machine.NoteDecided && a.Note.Item.Key.Raw == bad {
+			w.reasons = append(w.reasons, a.Note.Reason)
+		}
+		return
+	default:
+		return
+	}
+	w.step(ev)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (w *world) ended(k *driver.Work) {
+	w.done[k.Finish.Hold.Key.Raw+" "+k.Finish.Final.String()]++
+}
+
+// live lets time pass, and answers what comes of it.
+func (w *world) live(d time.Duration) {
+	w.t.Helper()
+	for end := w.now + d; w.now < end; {
+		w.serve()
+		w.pass(min(5*time.Millisecond, end-w.now))
+	}
+	w.serve()
+}
+
+// send delivers messages; the bad one is delivered again whenever it was given back.
+func (w *world) send(count int, keys ...string) {
+	w.t.Helper()
+	var as []machine.Arrival
+	for _, k := range keys {
+		a := message(fmt.Sprintf("m-%s-%d-%v", k, count, w.now), k)
+		a.Count = count
+		as = append(as, a)
+	}
+	w.receive(as...)
+}
+
+// healthy counts the keys of messages whose effects were committed.
+func (w *world) healthy() (n int) {
+	for k := range w.done {
+		n += b2i(strings.HasSuffix(k, " complete") && !strings.HasPrefix(k, bad))
+	}
+	return n
+}

@@ -71,6 +71,7 @@ type keyState struct {
 	grantedAt        time.Duration
 	granted, started uint64
 	brushed          bool
+	begun            bool // a run was started whose claim is durable
 
 	newest driver.Version // of an entity: that had its effect
 	noted  driver.Version // of an entity: the newest that waits, until one as new runs
@@ -83,6 +84,9 @@ type keyState struct {
 func (k *keyState) waits() bool { return k.effects == 0 && !k.terminal && !k.purged }
 
 func (k *keyState) reset() { *k = keyState{} }
+
+// neverBegun is what the machine says of a message that grew too old before a run of its key was started.
+const neverBegun = "never begun"
 
 // writer says who wrote a record.
 type writer uint8
@@ -169,6 +173,9 @@ func (w *world) believeOn(k *worker, r *request) {
 	for i, o := range r.outcomes {
 		if o == driver.Applied {
 			w.believeIn(&r.holds[i], k.global(r.sent)+lease-guard)
+			if x, ok := r.items[i].Shell.(*run); ok {
+				x.lost = false // it came late, and the claim is still there
+			}
 		}
 	}
 }
@@ -198,7 +205,7 @@ func (w *world) onGuarded(before *driver.Record, h *driver.Hold) {
 	}
 }
 
-// onWrite checks a change of a record: I6, I9, I18, I21; and keeps the ledger of doubts.
+// onWrite checks a change of a record: I6, I9, I18, I21, I23, I26; and keeps the ledger of doubts.
 func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	if w.failedOver || w.vio != nil {
 		return
@@ -211,6 +218,10 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	}
 	if w.sc.versions {
 		w.checkWatermark(k, before, after)
+	}
+	if after.State == driver.FailedState && by == byFinish && strings.Contains(after.Reason, driver.ErrBlocked.Error()) {
+		w.fail("I26", k, "a message failed that waits for somebody else's lock: %s", after.Reason)
+		return
 	}
 	w.keys[w.keyAt(row, before.Watermark.Running)].u += max(after.Uncertainty-before.Uncertainty, 0)
 	ks.f += max(after.Failures-before.Failures, 0)
@@ -235,6 +246,9 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	case driver.Completed:
 		w.onCompleted(k, after, by)
 	case driver.FailedState, driver.Uncertain:
+		if ks.begun && !w.sc.versions && strings.Contains(after.Reason, neverBegun) { // an entity's record counts its present version alone
+			w.fail("I23", k, "became %v, although a run of it was started: %s", after.State, after.Reason)
+		}
 		if by == byFinish && !ks.returned && ks.solo == 0 && !ks.brushed && !w.faulted && strings.Contains(after.Reason, "without a word") {
 			w.fail("I21", k, "became %v, but its handler never returned and never ran alone: %s", after.State, after.Reason)
 		}
@@ -316,7 +330,7 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 		return
 	}
 	if m.keyless {
-		if !w.sc.unkeyed && a != driver.Dead {
+		if (a == driver.Dead || !w.sc.unkeyed) && !w.q.hasLetterOf(m) {
 			w.fail("I1", m.key, "m%d without a key was acked without a letter", m.id)
 		}
 		return

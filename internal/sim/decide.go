@@ -44,6 +44,14 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 	case mutTwinAcked:
 		claim.Version = max(claim.Version, before.Watermark.Running)
 		claim.Fingerprint = ""
+	case mutJoinedCounts:
+		if before.State == driver.InProgress && before.Nonce != c.Nonce {
+			alone := *before
+			alone.Beat = 0
+			after, g, changed := driver.DecideClaim(alone, claim, w.storeNow(), s.drawn+1)
+			s.drawn = max(s.drawn, after.Token)
+			return after, g, changed
+		}
 	case mutTokenRestarts:
 		after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), 0)
 		return after, g, changed
@@ -87,6 +95,9 @@ func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record
 	after, o, changed := driver.DecideFinish(*before, g, w.storeNow())
 	if w.mut == mutTokenRestarts && changed && after.State == driver.Released {
 		after.Token = 0
+	}
+	if w.mut == mutDeferralForgotten && changed && f.Refund {
+		after.Attempt = before.Attempt - 1
 	}
 	return after, o, changed
 }

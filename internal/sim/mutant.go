@@ -25,6 +25,7 @@ const (
 	mutGroupOrder
 	mutNoUncertainLetter
 	mutLetterID
+	mutKeylessByID
 	mutReleaseForgets
 	mutNoNonce
 	mutFirstSwallows
@@ -53,6 +54,12 @@ const (
 	mutFrontForever
 	mutFrontPayload
 	mutFrontVersion
+	mutRefusalOutage
+	mutLockBlamed
+	mutDeferralForgotten
+	mutJoinedCounts
+	mutReasonsDiffer
+	mutKeepsLost
 	mutants
 )
 
@@ -72,6 +79,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutGroupOrder:         {"group handled in key order", "I22"},
 	mutNoUncertainLetter:  {"uncertain acked without a letter", "I19 I1"},
 	mutLetterID:           {"letter id without the token", "I19"},
+	mutKeylessByID:        {"dead letter of a message without a key named by the sender's id alone", "I1"},
 	mutReleaseForgets:     {"release forgets that the handler ran", "I10 I2 I2'"},
 	mutNoNonce:            {"token compared without nonce after a lost suffix", "I7"},
 	mutFirstSwallows:      {"first of a batch swallows another fingerprint", "I11"},
@@ -100,6 +108,12 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutFrontForever:       {"front outlives the record's retention", "I1 I11"},
 	mutFrontPayload:       {"front answers another payload", "I1 I11"},
 	mutFrontVersion:       {"front answers another version", "I1 I11"},
+	mutRefusalOutage:      {"one message's refused statement taken for an outage", "I17"},
+	mutLockBlamed:         {"a lock that others hold counted as the message's failure", "I26"},
+	mutDeferralForgotten:  {"a deferred first run looks as if it had never started", "I23"},
+	mutJoinedCounts:       {"a death beside others counts towards a quarantined key's", "I21"},
+	mutReasonsDiffer:      {"one reason that names its message taken for many", "I24"},
+	mutKeepsLost:          {"visibility extended after the claim was lost", "I25"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -115,6 +129,13 @@ func (w *world) bias() {
 	}
 	if w.mut == mutOlderTakesOver {
 		sc.mode, sc.effect, sc.cfg.Mode, sc.cfg.Batched = machine.Separate, fenced, machine.Separate, false
+	}
+	if w.mut == mutJoinedCounts {
+		sc.nfaults, sc.flaky, sc.slow, sc.people = 0, 0, 500, 0
+		sc.conduct[0] = conductKills
+		for k := 1; k < sc.keys; k++ {
+			sc.conduct[k] = conductLong
+		}
 	}
 	sc.drawKeepLast(w)
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {

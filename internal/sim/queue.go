@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -49,6 +50,7 @@ func (q *queue) reset() {
 var (
 	groupText = []string{"", "g1", "g2"}
 	fpText    = []driver.Fingerprint{"r001-a", "r001-b", "r001-c"}
+	bodyText  = [][]byte{[]byte("a"), []byte("b"), []byte("c")}
 )
 
 func (q *queue) send(w *world, s *spec) {
@@ -131,6 +133,7 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	m.count++
 	m.visibleAt = w.now + visible
 	a := machine.Arrival{Key: w.keyOf(m.key), Fingerprint: fpText[m.fp]}
+	a.Body = bodyText[m.fp]
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
 	switch w.sc.pools {
 	case 1:
@@ -141,6 +144,7 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	if m.keyless {
 		a.Key.Raw, a.Fingerprint, a.KeyErr, a.Unkeyed = "", "", errNoKey, w.sc.unkeyed
 	}
+	a.Age = w.now - m.sentAt
 	if !m.keyless {
 		w.versionOn(&a, m)
 	}
@@ -231,6 +235,25 @@ func (q *queue) prolong(w *world, r *request) {
 	}
 }
 
+// checkProlong is I25: a worker that knows that its claim is lost keeps the message from nobody.
+func (w *world) checkProlong(k *worker, r *request) {
+	if r.kind != machine.ActProlong {
+		return
+	}
+	for i := range w.runs.n {
+		x := w.runs.all[i]
+		if x.worker != k.id || x.over || !x.lost {
+			continue
+		}
+		for _, it := range r.items {
+			if it == x.item || w.mut == mutKeepsLost {
+				w.fail("I25", x.key, "worker %d extends the visibility of m%d, although its claim with token %d is lost", k.id, w.q.msgs[x.msg].id, x.hold.Token)
+				return
+			}
+		}
+	}
+}
+
 func receiptOf(v any) *receipt { return v.(*receipt) }
 
 func (q *queue) letter(id string) *qletter {
@@ -242,11 +265,22 @@ func (q *queue) letter(id string) *qletter {
 	return nil
 }
 
+// hasLetterOf tells that a message without a key was ever put into a letter: it, or one with the same id, group and body.
+func (q *queue) hasLetterOf(m *qmsg) bool {
+	return slices.ContainsFunc(q.letters, func(l qletter) bool {
+		o := &q.msgs[l.msg]
+		return o.keyless && o.id == m.id && o.fp == m.fp && o.group == m.group
+	})
+}
+
 // putLetter publishes a letter; an id twice is one letter. Some brokers remember the id of a letter that was deleted.
 func (q *queue) putLetter(w *world, l *driver.Letter, msg int, sent time.Duration) {
 	c := *l
 	if w.mut == mutLetterID && c.Kind != driver.LetterMismatch {
 		c.ID = driver.LetterID(c.Kind, c.Key, 0, "")
+	}
+	if w.mut == mutKeylessByID && q.msgs[msg].keyless {
+		c.ID = driver.LetterID(c.Kind, driver.Key{Consumer: c.Key.Consumer, Raw: c.Message.ID}, 0, "")
 	}
 	if o := q.letter(c.ID); o != nil {
 		if !o.alive && !w.sc.dedupDead {

@@ -20,13 +20,17 @@ type run struct {
 	raw    int // the record's index
 
 	ignores bool // its cancellation
-	kills   int  // 1 = before the effect, 2 = after it
-	applies bool // it has an effect before it fails
-	result  machine.Result
-	did     bool // the effect happened, was staged or collected
-	over    bool
-	alone   bool
-	at      time.Duration // when it returns
+	// cancelled: it was told to end, so that its failure says nothing.
+	cancelled bool
+	tries     bool // it was started although no run of its worker succeeds
+	lost      bool // its worker knows that it has no claim any more
+	kills     int  // 1 = before the effect, 2 = after it
+	applies   bool // it has an effect before it fails
+	result    machine.Result
+	did       bool // the effect happened, was staged or collected
+	over      bool
+	alone     bool
+	at        time.Duration // when it returns
 
 	// The first run of a batch stands for the call: its members, in the order of their delivery and in that of their
 	// effects; whether it names the culprit; queued: its effects go with the commit; cut: it was cancelled.
@@ -62,8 +66,10 @@ func (w *world) startRun(k *worker, a *machine.Action) {
 	w.stats.Runs++
 	if r.key >= 0 {
 		w.keys[r.key].started = r.hold.Token
+		w.keys[r.key].begun = w.keys[r.key].begun || !r.job.InTx
 		w.checkStart(r)
 	}
+	w.checkBroken(k, r)
 	w.countAlone(k, r)
 	k.running++
 	w.planRun(r)
@@ -264,6 +270,8 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 	if w.tr != nil {
 		w.tr.add(w, r.key, "the run of k%d with token %d is cancelled (cause %d)", r.key, r.hold.Token, c)
 	}
+	r.cancelled = true
+	r.lost = c == machine.CauseFenced && !r.job.InTx
 	if r.ignores || r.job.Probe {
 		return
 	}
@@ -312,6 +320,7 @@ func (w *world) runReturn(r *run, at time.Duration) {
 	if w.tr != nil {
 		w.tr.add(w, r.key, "the run of k%d with token %d returns class %d, effect %v, certainly not applied %v", r.key, r.hold.Token, r.result.Class, r.did, r.result.NotApplied)
 	}
+	k.returned(r)
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
 }
 

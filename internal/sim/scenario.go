@@ -20,6 +20,9 @@ const (
 	settleBy = 40 * time.Minute // after the last fault: I17
 )
 
+// brokenKeys is how many keys have to fail for a deployment to be broken.
+const brokenKeys = 2
+
 // effectKind says how the outside world treats effects.
 type effectKind uint8
 
@@ -113,6 +116,9 @@ func (sc *scenario) draw(w *world, calm bool) {
 	sc.unkeyed = w.chance(500)
 	sc.drawWork(w, specs)
 	sc.people = w.pick(40, 20, 20, 20)
+	if w.seed%4 == 3 || w.mut == mutDeferralForgotten { // no draw of its own: other seeds keep their histories
+		sc.cfg.MaxAge = lease / 2
+	}
 	if w.mut.versioned() || w.mut == noMutant && w.chance(200) {
 		sc.drawVersions(w)
 	}
@@ -164,6 +170,9 @@ func (sc *scenario) drawConfig(w *world) {
 func (sc *scenario) drawLimits(w *world) {
 	if w.chance(500) {
 		sc.cfg.Breaker = machine.BreakerConfig{Failures: 1 + w.n(2), OpenMin: lease / 10, OpenMax: 2 * lease}
+		if w.seed%2 == 0 || w.mut == mutReasonsDiffer { // no draw of its own
+			sc.cfg.Breaker.Keys = brokenKeys
+		}
 	}
 	if w.chance(150) {
 		sc.cfg.Every, sc.cfg.Burst = w.between(time.Millisecond, lease/10), 1+w.n(3)
@@ -206,6 +215,7 @@ func (sc *scenario) drawWork(w *world, specs []spec) {
 		ids++
 		specs = append(specs, s)
 	}
+	keyless, keylessID := 0, 0
 	for range w.n(4) {
 		s := specs[w.n(len(specs))]
 		s.delay = 0
@@ -218,9 +228,13 @@ func (sc *scenario) drawWork(w *world, specs []spec) {
 		case 2: // the same key with another payload
 			s.id, s.fp = ids, s.fp^1
 			ids++
-		case 3:
-			s = spec{id: ids, key: s.key, at: s.at, keyless: true}
-			ids++
+		case 3: // without a key; their sender has one id for all of them, and a body for each
+			if keyless == 0 {
+				keylessID = ids
+				ids++
+			}
+			s = spec{id: keylessID, key: s.key, fp: keyless % len(fpText), at: s.at, keyless: true}
+			keyless++
 		}
 		specs = append(specs, s)
 	}

@@ -257,6 +257,7 @@ func (s *Stats) add(o *Stats) {
 	s.Late += o.Late
 	s.Takeovers += o.Takeovers
 	s.Outages += o.Outages
+	s.Refused += o.Refused
 	s.Letters += o.Letters
 	s.Operations += o.Operations
 	s.Hits += o.Hits

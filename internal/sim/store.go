@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -284,9 +285,9 @@ func (s *store) commit(w *world, r *request) {
 		row := w.row(wk.Finish.Hold.Key.Raw)
 		_, _, changed := s.decideFinish(w, row, &wk.Finish)
 		if e, ok := wk.Effects.(*run); ok && changed && w.refuses(e) {
-			r.err = &driver.ItemError{Index: i, Err: errRefusedBy}
+			r.err = w.refusal(e.key, i)
 			if w.tr != nil {
-				w.tr.add(w, e.key, "store: the effects of k%d are refused; nothing of the call is written%s", e.key, lateMark(r))
+				w.tr.add(w, e.key, "store: the effects of k%d are refused (%v); nothing of the call is written%s", e.key, r.err, lateMark(r))
 			}
 			if w.mut == mutRowSurvives {
 				s.survive(w, row, s.recs[row], wk.Finish.Hold)
@@ -335,6 +336,43 @@ func (w *world) refuses(e *run) bool {
 		return ks.refusals <= w.sc.times[e.key]
 	}
 	return false
+}
+
+// refusalKind is how the database refuses what it refuses of a key.
+type refusalKind uint8
+
+const (
+	refusesItem    refusalKind = iota // it is the item's own fault
+	refusesSuspect                    // it need not be
+	refusesAll                        // nobody is named, and it need not be its fault
+	refusesLocked                     // somebody else holds a lock, for a while
+	refusalKinds
+)
+
+func (w *world) refusalKind(key int) refusalKind {
+	kind := refusalKind((w.seed/7 + uint64(key)) % uint64(refusalKinds))
+	if kind == refusesLocked && w.sc.conduct[key] != conductRefusedFirst {
+		return refusesSuspect
+	}
+	return kind
+}
+
+// refusal is the answer to a commit with the effects of a key that the database refuses.
+func (w *world) refusal(key, i int) error {
+	w.stats.Refused++
+	switch kind := w.refusalKind(key); {
+	case kind == refusesLocked && w.mut == mutLockBlamed:
+		return &driver.ItemError{Index: i, Err: errors.New(driver.ErrBlocked.Error())}
+	case kind == refusesLocked:
+		return &driver.ItemError{Index: i, Err: driver.ErrBlocked}
+	case kind == refusesItem:
+		return &driver.ItemError{Index: i, Err: errRefusedBy}
+	case w.mut == mutRefusalOutage:
+		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, errRefusedBy)
+	case kind == refusesSuspect:
+		return &driver.ItemError{Index: i, Err: errRefusedBy, Suspect: true}
+	}
+	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, errRefusedBy)
 }
 
 // sweep purges what is past its retention.

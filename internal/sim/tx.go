@@ -150,14 +150,14 @@ func (s *store) commitTx(w *world, r *request) {
 		}
 		for _, e := range it.runs {
 			if r.err == nil && w.refuses(e) {
-				r.err = &driver.ItemError{Index: i, Err: errRefusedBy}
+				r.err = w.refusal(e.key, i)
 			}
 		}
 	}
 	if shared != nil && r.err == nil {
 		for _, e := range shared.order {
 			if r.err == nil && e.did && w.refuses(e) {
-				r.err = &driver.ItemError{Index: 0, Err: errRefusedBy} // they are everybody's
+				r.err = w.refusal(e.key, 0) // they are everybody's
 			}
 		}
 	}

@@ -68,12 +68,12 @@ func (w *world) keyAt(row int, v driver.Version) int {
 	return k
 }
 
-// versionOn writes version and age on a delivery.
+// versionOn writes the version on a delivery, and takes its age away where nobody knows it.
 func (w *world) versionOn(a *machine.Arrival, m *qmsg) {
 	if !w.sc.versions {
 		return
 	}
-	a.Version, a.Age = w.version(m.key), w.now-m.sentAt
+	a.Version = w.version(m.key)
 	if w.sc.ageless {
 		a.Age = machine.UnknownAge
 	}

@@ -21,6 +21,7 @@ type worker struct {
 	running      int
 	actions      []machine.Action
 	shut         bool   // its breaker is open
+	broken              // what it knows of its deployment
 	open         [2]int // the transaction of each lane; -1 = none
 	stand
 	halving [2]bool // the lane's latest batch failed, and nobody knows by whom
@@ -85,7 +86,7 @@ func (k *worker) boot() {
 	k.inc++
 	k.bootAt = w.now - time.Second
 	k.stalledUntil, k.wakeAt, k.running, k.shut = 0, 0, 0, false
-	k.open, k.halving = [2]int{-1, -1}, [2]bool{}
+	k.open, k.halving, k.broken = [2]int{-1, -1}, [2]bool{}, broken{}
 	k.openFront()
 	cfg := w.sc.cfg
 	cfg.Takeover, cfg.Probes = w.sc.takeover[k.id], w.sc.probes[k.id]
@@ -241,6 +242,7 @@ func (k *worker) send(a *machine.Action) {
 			r.acks = append(r.acks, driver.Settlement{})
 		}
 	}
+	w.checkProlong(k, r)
 	ref := w.reqs.n - 1
 	w.plan(k, r)
 	if k.inc != r.inc {

@@ -58,6 +58,8 @@ type Stats struct {
 	Noted int64
 	// Outages counts breakers that opened.
 	Outages int64
+	// Refused counts commits that the database refused for the effects of one message.
+	Refused int64
 }
 
 // slab hands out values by pointer and takes them all back at once; a value keeps its slices for its next use.

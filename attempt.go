@@ -13,9 +13,11 @@ import (
 
 // Attempt is what a handler gets: the message, and who it is this time.
 type Attempt struct {
+	// Message belongs to this run: it may change Body and Headers. A retry and a dead letter have the message as it arrived.
 	Message
 	Key Key
-	// Number counts the runs of this key including this one, from 1. Deferrals and refunded runs do not count.
+	// Number counts the runs of this key including this one, from 1. Of the runs that were deferred only the first one
+	// counts, and only if it was the key's first: a run with the number 1 is the first of its key.
 	Number int
 	// MaxAttempts is Config.MaxAttempts.
 	MaxAttempts int
@@ -103,19 +105,27 @@ func AttemptFrom(ctx context.Context) *Attempt {
 }
 
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,
-// redelivery and redrive of this message's key. Steps of one handler have different names; "" is fine for the only
-// one. It never depends on a delivery id unless that is the key (protocol section 10).
+// redelivery and redrive of this message's key. Each effect of one handler has a key of its own, so each has a name; ""
+// is fine for the only one. It never depends on a delivery id unless that is the key (protocol section 10).
+//
+// A handler process makes the same keys without this library: EffectKey("") is SEMEL_EFFECT_KEY and the header
+// Idempotency-Key, and EffectKey("mails") is the SHA-256, in hex, of EffectKey("") + "/mails".
 func (a *Attempt) EffectKey(step string) string { return EffectKey(a.hold, step) }
 
 // EffectKey derives the effect key of a step from the key that is held. See [Attempt.EffectKey].
 func EffectKey(h driver.Hold, step string) string {
 	b := make([]byte, 0, 128)
-	for _, s := range [...]string{"semel-effect-1", h.Key.Consumer, h.Key.Tenant, h.Key.Raw, step} {
+	for _, s := range [...]string{"semel-effect-1", h.Key.Consumer, h.Key.Tenant, h.Key.Raw, ""} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
 	}
 	b = binary.BigEndian.AppendUint32(b, h.Epoch)
 	b = append(b, h.Version...) // "" when the key has none
 	sum := sha256.Sum256(b)
+	key := hex.EncodeToString(sum[:])
+	if step == "" {
+		return key
+	}
+	sum = sha256.Sum256([]byte(key + "/" + step))
 	return hex.EncodeToString(sum[:])
 }

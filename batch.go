@@ -3,6 +3,7 @@ package semel
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
@@ -18,7 +19,7 @@ func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.R
 	for i, it := range o.items {
 		h := it.Hold()
 		attempts[i] = Attempt{
-			Message: it.Message, Key: it.Key, Number: it.Attempt(), MaxAttempts: r.cfg.MaxAttempts, Token: h.Token,
+			Message: handedOut(&it.Message), Key: it.Key, Number: it.Attempt(), MaxAttempts: r.cfg.MaxAttempts, Token: h.Token,
 			Deadline: r.began.Add(o.job.Deadline), Unknown: it.Unknown(), Redelivered: it.Count > 1, hold: h,
 			failed: it.Failures(),
 		}
@@ -34,7 +35,11 @@ func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.R
 		whole = r.failure(o, &run.ctx, err)
 	}
 	each := make([]machine.Result, len(batch))
-	named, failed, transient := false, false, whole.Class == machine.Transient
+	named, failed := false, false
+	var transient error
+	if whole.Class == machine.Transient {
+		transient = whole.Err
+	}
 	namedItems(err, func(e *itemError) {
 		if e.index < 0 || e.index >= len(each) {
 			return
@@ -42,11 +47,13 @@ func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.R
 		named = true
 		each[e.index] = r.failure(o, &run.ctx, e.err)
 		failed = failed || each[e.index].Class != machine.Dropped
-		transient = transient || each[e.index].Class == machine.Transient
+		if each[e.index].Class == machine.Transient {
+			transient = each[e.index].Err
+		}
 	})
 	switch {
-	case transient:
-		return machine.Result{Class: machine.Transient, Err: err}, nil
+	case transient != nil:
+		return machine.Result{Class: machine.Transient, Err: transient}, nil
 	case err != nil && !named:
 		return whole, nil
 	}
@@ -78,14 +85,21 @@ func (r *runner) guardedBatch(ctx context.Context, tx any, batch []*Attempt) (er
 	return r.batch.handleBatch(ctx, tx, batch)
 }
 
-// transient asks whether a handler's failure is that of its open transaction, and nobody's.
-func (r *runner) transient(o *order, err error) bool {
+// transient asks whether a handler's failure is that of its open transaction, and nobody's: it returns the error with what
+// the store says of it, nil when the failure is the handler's.
+func (r *runner) transient(o *order, err error) error {
 	if !o.job.InTx {
-		return false
+		return nil
 	}
 	if errors.Is(err, driver.ErrNotCommitted) {
-		return true
+		return err
 	}
 	c, ok := r.open[o.job.Lane].tx.(driver.TxClassifier)
-	return ok && c.Transient(err)
+	if !ok {
+		return nil
+	}
+	if cause := c.Transient(err); cause != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return nil
 }

@@ -9,7 +9,9 @@ import (
 // KeyFunc takes the key out of a message: its text form. ErrNoKey (wrapped or not) says that there is none.
 type KeyFunc func(m *Message) (string, error)
 
-// FingerprintFunc hashes the meaningful payload of a message; "" = not compared.
+// FingerprintFunc hashes the meaningful payload of a message; "" = not compared. Without one nothing is a mismatch; records
+// keep a digest of the body all the same, and a replay with another body is ReplayedOtherPayload: counted, and logged as a
+// warning. Where bodies may differ, name the fields that must not (FingerprintJSON), and those alone are compared.
 type FingerprintFunc func(m *Message) (Fingerprint, error)
 
 // ProbeResult answers the question whether an effect happened.
@@ -93,7 +95,7 @@ type Config struct {
 
 	// MaxAttempts is the number of failed runs after which a message becomes a dead letter. Defaults to 5.
 	MaxAttempts int
-	// Backoff bounds the delay before the next attempt: Min doubling up to Max, with jitter.
+	// Backoff bounds the delay before the next attempt: at least Min, doubling up to Max, with jitter within the two.
 	Backoff Backoff
 	// Retry says otherwise for classes of failures; the first rule that matches decides. Defaults to none.
 	Retry []RetryRule

@@ -36,6 +36,7 @@ type Consumer struct {
 	joins      bool
 	handle     func(ctx context.Context, a *Attempt) error
 	rules      ruleSet
+	bodies     content // what digests bodies for records
 
 	mu      sync.Mutex
 	running bool
@@ -291,6 +292,9 @@ func (r *runner) stop(stuck int) error {
 	r.publish()
 	r.stopReceiving()
 	close(r.jobs) // a stuck worker ends when its handler does
+	if r.m.InHand() > 0 {
+		r.stopIO(ErrDraining) // the time is up, and an end is still being written: its record tells the next one
+	}
 	if stuck == 0 {
 		r.handlers.Wait()
 		r.wg.Wait()
@@ -307,7 +311,7 @@ func (r *runner) publish() {
 	n := r.m.Counts()
 	s := Summary{
 		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
-		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, Busy: n.Busy,
+		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, OtherPayload: n.OtherPayload, Busy: n.Busy,
 		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
 		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/semel-dev/semel/driver"
 )
 
 // Causes of a handler's cancelled context ([context.Cause]), and what Run and Do return.
@@ -14,7 +16,7 @@ var (
 	ErrDraining = errors.New("semel: worker is draining")
 	// ErrTimeout: the handler's time is up (Config.Timeout or Config.MaxRuntime).
 	ErrTimeout = errors.New("semel: handler timed out")
-	// ErrBusy: somebody else runs the key (Do only).
+	// ErrBusy: somebody else runs the key (Do only, as a *BusyError).
 	ErrBusy = errors.New("semel: key is in progress elsewhere")
 	// ErrMismatch: the key was used with another payload (Do only).
 	ErrMismatch = errors.New("semel: key was used with another payload")
@@ -27,13 +29,32 @@ var (
 	// ErrLate: the version comes too late, and a newer one may have been applied, or its place in the sequence was passed
 	// over (Do with WithVersion only).
 	ErrLate = errors.New("semel: version comes too late")
+	// ErrUnreadable: the record of the key cannot be read, because a newer version of semel wrote it or because it is damaged
+	// (Do only). Upgrade the program, or restore or delete the record.
+	ErrUnreadable = driver.ErrUnreadable
 	// ErrUnanswered: a write was not answered in time; nobody knows whether it was applied.
 	ErrUnanswered = errors.New("semel: write not answered")
+	// ErrResultNotStored: the key is completed and its effect happened, but its record has no result (Do only).
+	ErrResultNotStored = errors.New("semel: the key is completed, and its result was not stored")
 	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.
 	ErrNoTx = errors.New("semel: store offers no such transaction")
 	// ErrNoKey: a message has no key where one was expected.
 	ErrNoKey = errors.New("semel: message has no key")
 )
+
+// BusyError is ErrBusy with the time after which the key can be claimed, if nothing happens to it until then: the lease of
+// the run in progress ends (while its worker lives it is extended), or a failed run may be repeated.
+type BusyError struct {
+	Key  string
+	Wait time.Duration
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("key %q: %v; it can be claimed in %v unless its lease is extended", e.Key, ErrBusy, e.Wait.Round(time.Millisecond))
+}
+
+// Is matches ErrBusy.
+func (e *BusyError) Is(target error) bool { return target == ErrBusy }
 
 // KeyError reports a message whose key cannot be used. It matches ErrNoKey when there is none.
 type KeyError struct {

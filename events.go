@@ -11,20 +11,22 @@ type Decision string
 
 // The decisions.
 const (
-	Executed        Decision = "executed"         // the handler ran and its effect is recorded
-	Replayed        Decision = "replayed"         // a duplicate of a completed key: acked, the stored result stands
-	BusyDeferred    Decision = "busy_deferred"    // somebody else runs the key: given back
-	Stale           Decision = "stale"            // a newer version of the key is applied: acked
-	TakenOver       Decision = "taken_over"       // a run was taken over from a worker that went without a word (not an end)
-	Mismatched      Decision = "mismatched"       // the key came with another payload: letter
-	Retried         Decision = "retried"          // the run failed and will be repeated
-	DeadLettered    Decision = "dead_lettered"    // failed for good: letter
-	ParkedUncertain Decision = "parked_uncertain" // nobody knows whether the effect happened: letter
-	Fenced          Decision = "fenced"           // the lease was lost: this worker wrote nothing
-	Dropped         Decision = "dropped"          // dropped on purpose by the handler
-	Unprotected     Decision = "unprotected"      // ran without a key, as configured
-	GivenBack       Decision = "given_back"       // handed back unstarted: drain, follower of a stopped group
-	Expired         Decision = "expired"          // its visibility ended before it could be started or settled
+	Executed Decision = "executed" // the handler ran and its effect is recorded
+	Replayed Decision = "replayed" // a duplicate of a completed key: acked, the stored result stands
+	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see FingerprintFunc).
+	ReplayedOtherPayload Decision = "replayed_other_payload"
+	BusyDeferred         Decision = "busy_deferred"    // somebody else runs the key: given back
+	Stale                Decision = "stale"            // a newer version of the key is applied: acked
+	TakenOver            Decision = "taken_over"       // a run was taken over from a worker that went without a word (not an end)
+	Mismatched           Decision = "mismatched"       // the key came with another payload: letter
+	Retried              Decision = "retried"          // the run failed and will be repeated
+	DeadLettered         Decision = "dead_lettered"    // failed for good: letter
+	ParkedUncertain      Decision = "parked_uncertain" // nobody knows whether the effect happened: letter
+	Fenced               Decision = "fenced"           // the lease was lost: this worker wrote nothing
+	Dropped              Decision = "dropped"          // dropped on purpose by the handler
+	Unprotected          Decision = "unprotected"      // ran without a key, as configured
+	GivenBack            Decision = "given_back"       // handed back unstarted: drain, follower of a stopped group
+	Expired              Decision = "expired"          // its visibility ended before it could be started or settled
 )
 
 // Cause tells why there was a duplicate.
@@ -155,15 +157,17 @@ func Tee(all ...Events) Events {
 
 // Summary counts what a consumer did (contract section 4).
 type Summary struct {
-	Received     int64 `json:"received"`
-	Executed     int64 `json:"executed"` // handler runs = Effects+Retried+Dead+Uncertain+Fenced+Dropped
-	Effects      int64 `json:"effects"`
-	Retried      int64 `json:"retried"`
-	Dead         int64 `json:"dead"`
-	Uncertain    int64 `json:"uncertain"`
-	Fenced       int64 `json:"fenced"`
-	Dropped      int64 `json:"dropped"`
-	Replayed     int64 `json:"replayed"`
+	Received  int64 `json:"received"`
+	Executed  int64 `json:"executed"` // handler runs = Effects+Retried+Dead+Uncertain+Fenced+Dropped
+	Effects   int64 `json:"effects"`
+	Retried   int64 `json:"retried"`
+	Dead      int64 `json:"dead"`
+	Uncertain int64 `json:"uncertain"`
+	Fenced    int64 `json:"fenced"`
+	Dropped   int64 `json:"dropped"`
+	Replayed  int64 `json:"replayed"`
+	// OtherPayload counts those of Replayed whose body was not the one that was executed under the key.
+	OtherPayload int64 `json:"replayed_other_payload"`
 	Busy         int64 `json:"busy"`
 	Stale        int64 `json:"stale"`
 	Mismatched   int64 `json:"mismatched"`

@@ -45,7 +45,7 @@ func ExampleKeyFirst() {
 	// Output:
 	// order-1 <nil>
 	// m-2 <nil>
-	//  semel: key of message "m-3": the value at "/id" is an empty string
+	//  semel: key of message "m-3": the value at "/id" is an empty string, and it would be the key of every message without a value: send the id, or leave the field out
 }
 
 // The same content is the same key, however it is written.

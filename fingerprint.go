@@ -8,6 +8,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
 // fingerprintVersion is part of every recipe: raise it when the same recipe begins to hash something else. Records with
@@ -27,10 +28,25 @@ func fingerprint(id [driver.FingerprintRecipe]byte, sum [sha256.Size]byte) Finge
 	return Fingerprint(b[:])
 }
 
+// bodyRecipe is the recipe of [FingerprintBody], and bodyDigest that of the digests that records keep of it.
+var bodyRecipe = recipe("body")
+
+const bodyDigest = 1
+
+// digestBody is what a claim says of its message's body: the digest of the sum that [FingerprintBody] hashes, because a body
+// that was only written again is no other payload.
+func (c *content) digestBody(a *machine.Arrival) (d driver.BodyDigest, whole bool) {
+	if fp := a.Fingerprint; len(fp) == len(bodyRecipe)+sha256.Size && string(fp[:len(bodyRecipe)]) == string(bodyRecipe[:]) {
+		return driver.NewBodyDigest(bodyDigest, [sha256.Size]byte([]byte(fp[len(bodyRecipe):]))), true
+	}
+	sum, _ := c.sum(a.Body)
+	return driver.NewBodyDigest(bodyDigest, sum), false
+}
+
 // FingerprintBody hashes the body: its canonical JSON, so that white space and the order of members do not matter, or
 // its bytes when it has no canonical form. It never fails.
 func FingerprintBody() FingerprintFunc {
-	c, id := new(content), recipe("body")
+	c, id := new(content), bodyRecipe
 	return func(m *Message) (Fingerprint, error) {
 		// Bytes without a canonical form are no canonical form: the two kinds of sums cannot meet.
 		sum, _ := c.sum(m.Body)

@@ -124,7 +124,7 @@ func TestFingerprintNone(t *testing.T) {
 }
 
 func TestDefaultFingerprint(t *testing.T) {
-	for _, spec := range []string{"json:/order_id", "body", "s3"} {
+	for _, spec := range []string{"json:/order_id", "body"} {
 		if semel.DefaultFingerprint(spec) != nil {
 			t.Errorf("%s: a fingerprint, want none", spec)
 		}

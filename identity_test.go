@@ -2,6 +2,8 @@ package semel_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
 )
 
 // TestS3_59_DeliveryAndBusinessKey: a producer sends one order's charge twice, each time with an id of its own. Keyed by
@@ -55,5 +58,21 @@ func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The effect key of a step is made of the effect key without a name, by a rule that any language has: see docs/worker.md.
+// The keys stand in other people's databases, so that they must never change.
+func TestEffectKey_TheNameIsHashedOnTop(t *testing.T) {
+	hold := driver.Hold{Key: driver.Key{Consumer: "orders", Tenant: "t", Raw: "o-1"}}
+	key := semel.EffectKey(hold, "")
+	if want := "d41b39aea45d1998f1e8f601520e9261eafb2e626edec67d35c68dc6bb29c48f"; key != want {
+		t.Errorf("the effect key is %s, it was %s", key, want)
+	}
+	for _, step := range []string{"mails", "mails/4711", "größe", "undo\x00mails"} {
+		sum := sha256.Sum256([]byte(key + "/" + step))
+		if got, want := semel.EffectKey(hold, step), hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("%q: %s, want %s", step, got, want)
+		}
 	}
 }

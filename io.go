@@ -75,6 +75,7 @@ func (r *runner) identify(a *machine.Arrival) {
 			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
 		}
 	}
+	a.BodyDigest, a.WholeBody = r.bodies.digestBody(a)
 	if v := r.cfg.Versions; v != nil {
 		if a.Version, a.After, err = v.take(&a.Message); err != nil {
 			a.KeyErr, a.BadVersion = err, true

@@ -1,6 +1,7 @@
 package semel
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,13 +109,13 @@ func escapedByte(s string) (c byte, n int) {
 	return byte(hi<<4 | lo), 3
 }
 
-// CheckKey reports a text that cannot be a key as a *KeyError: an empty one, one of more than [MaxKey] bytes, and one
+// CheckKey reports a text that cannot be a key as a *KeyError: an empty or blank one, one of more than [MaxKey] bytes, and one
 // with control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple writes them as \xNN). The engine
 // checks every key; its message becomes a letter.
 func CheckKey(raw string) error {
 	switch {
-	case raw == "":
-		return &KeyError{Reason: "the key is empty"}
+	case strings.TrimSpace(raw) == "":
+		return &KeyError{Reason: "the key is empty: give the id of the operation"}
 	case len(raw) > MaxKey:
 		return &KeyError{Reason: fmt.Sprintf("the key has %d bytes, more than %d: take fewer fields, or hash them",
 			len(raw), MaxKey)}
@@ -223,9 +224,10 @@ func KeyFromHeader(name string) KeyFunc {
 //
 // A string is taken as it is, a number in its canonical text (1, 1.0 and 1e0 are "1"; beyond 2^53 every digit counts),
 // true and false as these words, an array or object as its canonical JSON. So the string "1" and the number 1 are the
-// same part. A missing field, null, and a body that is not JSON give ErrNoKey and name the pointer. An empty string is
-// an error too, but not ErrNoKey: it would make one key of all the messages without a value, and it is the sender's
-// mistake. So is an object on the way that has the field twice.
+// same part. A missing field, null, and a body that is not JSON give ErrNoKey and name the pointer. An empty string, array
+// or object (white space alone, or nothing but nulls and empty values inside) is an error too, but not ErrNoKey: it would
+// make one key of all the messages without a value, and it is the sender's mistake. So is an object on the way that has
+// the field twice.
 //
 // It panics when there are no pointers or one is malformed; [ParseKey] returns an error instead.
 func KeyFromJSON(pointers ...string) KeyFunc {
@@ -270,8 +272,9 @@ func keyFromJSON(ptrs []jsonptr.Pointer) KeyFunc {
 				return "", badKey(m, "the value at %q: %v", p, err)
 			case string(raw) == "null":
 				return "", noKey(m, "the value at %q is null", p)
-			case part == "":
-				return "", badKey(m, "the value at %q is an empty string", p)
+			case saysNothing(raw):
+				return "", badKey(m, "the value at %q is %s, and it would be the key of every message without a value: "+
+					"send the id, or leave the field out", p, emptyKind(raw))
 			}
 			parts = append(parts, part)
 		}
@@ -287,6 +290,45 @@ func pointerError(m *Message, what string, p jsonptr.Pointer, err error) error {
 		return noKey(m, "%sno value at %q in the body", what, p)
 	}
 	return badKey(m, "%sno value at %q: %v", what, p, err)
+}
+
+// saysNothing reports that a valid JSON text has no value that could name anything: it is null, a string of nothing but
+// white space, or an array or object with nothing else in it. It returns at the first value that is something.
+func saysNothing(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == 'n':
+			i += len("null") - 1
+		case c == '"':
+			end := i + 1
+			for ; raw[end] != '"'; end++ {
+				if raw[end] == '\\' {
+					end++
+				}
+			}
+			text := raw[i : end+1]
+			i = end
+			if rest := bytes.TrimLeft(raw[i+1:], " \t\r\n"); len(rest) > 0 && rest[0] == ':' {
+				continue // the name of a member
+			}
+			if v, err := canonjson.Unquote(text); err != nil || strings.TrimSpace(v) != "" {
+				return false
+			}
+		case strings.IndexByte("{}[],: \t\r\n", c) < 0:
+			return false // a number, true or false
+		}
+	}
+	return true
+}
+
+func emptyKind(raw []byte) string {
+	switch raw[0] {
+	case '{':
+		return "an empty object"
+	case '[':
+		return "an empty array"
+	}
+	return "an empty string"
 }
 
 // keyPart is the text of a JSON value inside of a key.

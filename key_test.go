@@ -253,6 +253,8 @@ func TestKeyFromJSON(t *testing.T) {
 		`{"order_id":"\u0041\u0000","action":"\ud83d\ude00"}`:  `A\x00|😀`,
 		`{"order_id":1,"action":2,"x":1,"x":2}`:                "1|2", // what is not asked for does not matter
 		`{"order_id":"[1]","action":"null"}`:                   "[1]|null",
+		`{"order_id":[[],0],"action":{"a":{"b":false}}}`:       `[[],0]|{"a":{"b":false}}`,
+		`{"order_id":" a ","action":["","b"]}`:                 ` a |["","b"]`,
 	} {
 		wantKey(t, f, &semel.Message{Body: []byte(body)}, want)
 	}
@@ -278,7 +280,13 @@ func TestFM55_KeyFromJSONRefuses(t *testing.T) {
 		{`order 7`, true, "not JSON"},
 		{`{"order_id":"A","action":"c"`, true, "not JSON"},
 		{`["A","c"]`, true, `"/order_id"`},
-		{`{"order_id":"","action":"c"}`, false, "empty string"},
+		{`{"order_id":"","action":"c"}`, false, `"/order_id" is an empty string`},
+		{`{"order_id":" \t\u00a0","action":"c"}`, false, `"/order_id" is an empty string`},
+		{`{"order_id":[],"action":"c"}`, false, `"/order_id" is an empty array`},
+		{`{"order_id":"A","action":{}}`, false, `"/action" is an empty object, and it would be the key of every message without a value: send the id`},
+		{`{"order_id":[ [ ] , {"a\"b:":[null," "]} ],"action":"c"}`, false, `"/order_id" is an empty array`},
+		{`{"order_id":{"id" : ""},"action":"c"}`, false, `"/order_id" is an empty object`},
+		{`{"order_id":[null],"action":"c"}`, false, `"/order_id" is an empty array`},
 		{`{"order_id":"A","action":"c","order_id":"B"}`, false, "twice"},
 		{`{"order_id":"\ud800","action":"c"}`, false, "lone surrogate"},
 		{"{\"order_id\":\"\xff\",\"action\":\"c\"}", false, "UTF-8"},

@@ -45,14 +45,18 @@ func (c *content) sum(body []byte) (sum [sha256.Size]byte, isJSON bool) {
 // not JSON, or not I-JSON: a member twice in one object, lone surrogates, nesting beyond 512).
 //
 // Two acts with the same content are one: it suits bodies that carry an id or a time of their own. An empty body and
-// null have no key (ErrNoKey).
+// null have no key (ErrNoKey); an empty string, array or object is an error, as in [KeyFromJSON].
 func KeyFromBody() KeyFunc {
 	c := new(content)
 	return func(m *Message) (string, error) {
-		if body := bytes.TrimSpace(m.Body); len(body) == 0 || string(body) == "null" {
+		body := bytes.TrimSpace(m.Body)
+		if len(body) == 0 || string(body) == "null" {
 			return "", noKey(m, "the body is empty or null")
 		}
 		sum, isJSON := c.sum(m.Body)
+		if isJSON && saysNothing(body) {
+			return "", badKey(m, "the body is %s, and it would be one key for all messages without content: send an id", emptyKind(body))
+		}
 		var text [5 + 2*sha256.Size]byte
 		n := copy(text[:], "raw:")
 		if isJSON {

@@ -23,8 +23,8 @@ func TestKeyFromBody(t *testing.T) {
 		}
 		return k
 	}
-	// The SHA-256 of {} and of the bytes "order 7".
-	if got, want := key(" { }\n"), "json:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"; got != want {
+	// The SHA-256 of {"a":1} and of the bytes "order 7".
+	if got, want := key(" { \"a\" : 1.0 }\n"), "json:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got, want := key("order 7"), "raw:0fc89f8ae19394b48debd6353bb9ad3393f3bc791931519f19d176a7e5513ebc"; got != want {
@@ -45,7 +45,7 @@ func TestKeyFromBody(t *testing.T) {
 		{`{"id":9007199254740993}`, `{"id":9007199254740992}`},
 		{`{"amount":100000000000000001}`, `{"amount":100000000000000002}`},
 		{`[1,2]`, `[2,1]`},
-		{`{"a":null}`, `{}`},
+		{`{"a":null,"b":1}`, `{"b":1}`},
 		{`{"a":1,"a":2}`, `{"a":2}`},
 		{`order 7`, `order 7 `},
 		{"\"\xff\"", "\"\xfe\""},
@@ -61,6 +61,10 @@ func TestKeyFromBody(t *testing.T) {
 	for _, body := range []string{"", " \n", "null", " null "} {
 		_, err := f(&semel.Message{ID: "m", Body: []byte(body)})
 		keyError(t, body, err, true, `message "m"`, "empty or null")
+	}
+	for _, body := range []string{"{}", " [ [] ]", `{"a":null}`, `" "`} {
+		_, err := f(&semel.Message{ID: "m", Body: []byte(body)})
+		keyError(t, body, err, false, `message "m"`, "the body is an empty", "send an id")
 	}
 }
 

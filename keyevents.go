@@ -210,7 +210,7 @@ func member(m *Message, body []byte, what, at string) (string, error) {
 	switch {
 	case err != nil:
 		return "", badKey(m, "%q of %s: %v", at, what, err)
-	case v == "":
+	case strings.TrimSpace(v) == "":
 		return "", badKey(m, "%q of %s is empty", at, what)
 	}
 	return v, nil

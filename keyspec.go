@@ -96,12 +96,17 @@ func ParseFingerprint(spec string) (FingerprintFunc, error) {
 }
 
 // DefaultFingerprint is the fingerprint that goes with a key in text form when none is asked for: the body's, but none
-// (nil) for keys that are made from the content or from an event: json:, body, s3, event and the like. Such a key names
-// the act, and what else the body says may differ between two messages of it (times, trace ids, counters; the two routes
-// of one S3 event).
+// (nil) for json: and body, whose key is made from the content. A replay whose body differs is then told
+// (ReplayedOtherPayload) and no mismatch: what differs may be a time, a trace id, a counter. Of a key that is made from an
+// event (s3, event, stripe and the like) it is that key: the bodies of two messages of one event differ, as those of the
+// two routes of an S3 event do.
 func DefaultFingerprint(keySpec string) FingerprintFunc {
-	if form, _, _ := strings.Cut(keySpec, ":"); form == "json" || keyWords[keySpec].differs {
+	w := keyWords[keySpec]
+	switch form, _, _ := strings.Cut(keySpec, ":"); {
+	case form == "json" || keySpec == "body":
 		return nil
+	case w.differs:
+		return fingerprintByKey(keySpec, w.key)
 	}
 	return FingerprintBody()
 }

@@ -223,7 +223,7 @@ func scalar(m *Message, body []byte, what, at string) (string, error) {
 		return "", badKey(m, "%q of %s is neither a number nor a string", at, what)
 	}
 	part, err := keyPart(raw)
-	if err != nil || part == "" {
+	if err != nil || strings.TrimSpace(part) == "" {
 		return "", badKey(m, "%q of %s is empty or cannot be read", at, what)
 	}
 	return part, nil

@@ -70,8 +70,14 @@ func (r *runner) pool(m *Message) (name string) {
 // not started are given back without spending an attempt; those that run go on. When its time is over one message tries:
 // its success, or a failure that is its own, closes the breaker; another outage keeps it open for twice as long. Only errors
 // marked Unavailable, or that Retry or Classify call so, open it. It is paused and resumed in Events, and in Consumer.Load.
+//
+// A broken deployment opens it too: when no run has succeeded since Run was called, and the runs of five keys failed for one
+// reason, whatever they returned: twice, or for good. Then only a success closes it: one message at a time is tried, and no other one spends an
+// attempt. Reasons are compared by the plain words of their first line; what is in quotes, words with a digit or another sign
+// in them, and the words of the message's key and id are left out.
 type Breaker struct {
-	// Failures opens it after so many outages in a row. Defaults to 5; negative = they are not counted.
+	// Failures opens it after so many outages in a row. Defaults to 5; negative = they are not counted, and without Ratio
+	// there is no breaker at all.
 	Failures int
 	// Ratio opens it when so great a part of the runs within Window, MinRuns at least, met an outage. Defaults to 0: not.
 	Ratio float64
@@ -95,6 +101,9 @@ const (
 	DefaultBreakerOpenMax  = time.Minute
 )
 
+// brokenKeys is how many keys have to fail for one reason, before any run succeeded, for the deployment to be called broken.
+const brokenKeys = 5
+
 func (b *Breaker) resolve() {
 	fill(&b.Failures, DefaultBreakerFailures)
 	fill(&b.Window, DefaultBreakerWindow)
@@ -104,8 +113,12 @@ func (b *Breaker) resolve() {
 }
 
 func (b *Breaker) machine() machine.BreakerConfig {
+	keys := brokenKeys
+	if b.Failures < 0 && b.Ratio == 0 {
+		keys = 0 // there is no breaker
+	}
 	return machine.BreakerConfig{
 		Failures: max(b.Failures, 0), Ratio: b.Ratio, Least: b.MinRuns, Window: b.Window,
-		OpenMin: b.Open.Min, OpenMax: b.Open.Max,
+		OpenMin: b.Open.Min, OpenMax: b.Open.Max, Keys: keys,
 	}
 }

@@ -17,9 +17,11 @@ type Load struct {
 	Running int `json:"running"`
 	InHand  int `json:"in_hand"`
 	Waiting int `json:"waiting"`
-	// Paused: nothing is started or fetched for now. Reason says why.
-	Paused bool   `json:"paused"`
-	Reason string `json:"reason,omitempty"`
+	// Paused: nothing is started or fetched for now. Reason says why; StoreDown tells that the store does not answer, else it
+	// is the breaker.
+	Paused    bool   `json:"paused"`
+	StoreDown bool   `json:"store_down,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 	// Breaker is closed, open or half-open; OpenUntil is set when it is open.
 	Breaker   string    `json:"breaker"`
 	OpenUntil time.Time `json:"open_until,omitzero"`
@@ -48,7 +50,8 @@ func handled(s *Summary) int64 {
 func (r *runner) loadOf(m *machine.Load) Load {
 	l := Load{
 		Slots: m.Slots, Busy: m.Busy, Utilisation: min(float64(m.Busy)/float64(m.Slots), 1), Running: m.Running,
-		InHand: m.InHand, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, Reason: m.Reason,
+		InHand: m.InHand, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, StoreDown: m.Down,
+		Reason: m.Reason,
 	}
 	if m.Open {
 		l.OpenUntil = r.began.Add(m.Until)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/steps"
 )
 
 // TestS206_TooOldMessagesBecomeLetters: with every kind of handler a message that waited too long is kept as a letter and
@@ -60,4 +61,78 @@ func TestS206_WhatWasBegunGoesOn(t *testing.T) {
 			t.Errorf("%v runs, summary %+v, letters %+v", runs, s, r.letters())
 		}
 	})
+}
+
+// TestS206_DeferredRunsWereBegun: a run that was deferred spends no attempt, but it was a run. What it began goes on, in
+// every mode, also when the deferrals take longer than MaxAge.
+func TestS206_DeferredRunsWereBegun(t *testing.T) {
+	for mode, h := range versionHandlers() {
+		if mode == "B/C in batches" {
+			continue // it has no middleware
+		}
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				busy := func(ctx context.Context, _ *semel.Attempt, next func(context.Context) error) error {
+					if runs++; runs < 5 {
+						return semel.Deferred(errors.New("the downstream is busy"), 20*time.Minute)
+					}
+					return next(ctx)
+				}
+				r := newRig(t, h, func(c *semel.Config) {
+					c.MaxAge, c.Key, c.Middleware = time.Hour, semel.KeyFromBody(), []semel.Middleware{busy}
+				})
+				r.send(msg("begun"))
+				r.start()
+				if s := r.after(3 * time.Hour); runs != 5 || s.Effects != 1 || len(r.letters()) != 0 {
+					t.Errorf("%d runs, summary %+v, letters %+v", runs, s, r.letters())
+				}
+			})
+		})
+	}
+}
+
+// TestS206_HalfDoneSagasGoOn: a saga whose next step, or whose compensation, has to wait for longer than MaxAge is neither
+// forgotten nor called never begun.
+func TestS206_HalfDoneSagasGoOn(t *testing.T) {
+	for name, soldOut := range map[string]bool{"forward": false, "back": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				away := func() bool { return time.Since(start) < 20*time.Minute }
+				charged, refunded, shipped := 0, 0, 0
+				r := newRig(t, steps.Handler(func(ctx context.Context, r *steps.Run) error {
+					if _, err := steps.Do(ctx, r, "charge", func(context.Context, string) (string, error) {
+						charged++
+						return "ok", nil
+					}, steps.Undo(func(context.Context, steps.Reversal) error {
+						if away() {
+							return errors.New("the bank is down")
+						}
+						refunded++
+						return nil
+					})); err != nil {
+						return err
+					}
+					_, err := steps.Do(ctx, r, "ship", func(context.Context, string) (string, error) {
+						switch {
+						case soldOut:
+							return "", semel.Permanent(errors.New("sold out"))
+						case away():
+							return "", semel.Deferred(errors.New("the carrier is busy"), time.Minute)
+						}
+						shipped++
+						return "ok", nil
+					})
+					return err
+				}, steps.Retry(3, 200*time.Millisecond, 1000)), func(c *semel.Config) { c.MaxAge, c.MaxAttempts = 5*time.Minute, 3 })
+				r.send(msg("o1"))
+				r.start()
+				s := r.after(time.Hour)
+				if charged != 1 || refunded+shipped != 1 || (refunded == 1) != soldOut {
+					t.Errorf("sold out %v: charged %d, refunded %d, shipped %d; %+v, letters %+v", soldOut, charged, refunded, shipped, s, r.letters())
+				}
+			})
+		})
+	}
 }

@@ -17,7 +17,7 @@ var decisions = [...]Decision{
 	machine.TakenOver: TakenOver, machine.Mismatched: Mismatched, machine.Retried: Retried,
 	machine.DeadLettered: DeadLettered, machine.ParkedUncertain: ParkedUncertain, machine.Fenced: Fenced,
 	machine.DroppedOnPurpose: Dropped, machine.Unprotected: Unprotected, machine.GivenBack: GivenBack,
-	machine.Expired: Expired, machine.Stale: Stale,
+	machine.Expired: Expired, machine.Stale: Stale, machine.ReplayedOtherPayload: ReplayedOtherPayload,
 }
 
 var duplicateCauses = [...]Cause{
@@ -118,7 +118,7 @@ func (r *runner) log(e *Event) {
 	case EventDecided:
 		text = string(e.Decision)
 		switch e.Decision {
-		case Retried, Fenced, Mismatched, DeadLettered, ParkedUncertain:
+		case Retried, Fenced, Mismatched, DeadLettered, ParkedUncertain, ReplayedOtherPayload:
 			level = slog.LevelWarn
 		case Executed, Replayed, BusyDeferred, Dropped, Stale:
 			level = slog.LevelInfo

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/idle"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
 // DoOption tweaks one call of Do.
@@ -57,13 +59,13 @@ func WithProbe(p ProbeFunc) DoOption {
 }
 
 // WithWait makes Do wait for a run that is in progress elsewhere, until it ended or ctx is done, instead of returning
-// ErrBusy.
+// ErrBusy at once.
 func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 
 // WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrUnanswered,
 // and fn did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends.
 // Waiting for somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx
-// is done.
+// is done. A store that answers, but always when the lease has ended already, is asked three times.
 func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.claimWait = d } }
 
 // Do gives any function the guarantee of a consumer, without a queue: an HTTP handler, a cron job, the start of a
@@ -71,10 +73,18 @@ func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.c
 // gets it with the decision Replayed, without a run.
 //
 // Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
-// until the lease or ctx ends; it never repeats fn. Errors: what fn returned (the key is released and can be tried
-// again, or failed for good after Permanent); ErrBusy, ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate;
-// ErrFenced when the lease was lost while fn ran; ErrUnanswered when fn succeeded and the record's state is not known,
-// or the claim was not answered (WithClaimTimeout).
+// until the lease or ctx ends; it never repeats fn. A success that comes after the end of the lease is still offered to
+// the store: it counts if nobody took the key over. Errors:
+//
+//   - what fn returned: the key is released and can be tried again, or failed for good after Permanent
+//   - ErrBusy as a *BusyError, which tells for how long; ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate
+//   - ErrUnreadable: this program cannot read the key's record
+//   - ErrFenced: the lease was lost while fn ran, and another caller may run the key
+//   - ErrUnanswered: fn succeeded and the record's state is not known, or the claim was not answered in time and fn does
+//     not run
+//   - ErrResultNotStored, with Executed or Replayed: the key is completed, but without a result (it was too large, or has
+//     no JSON form, or a probe or a person completed the key). The caller that ran fn gets its value all the same. A T
+//     without content (struct{}) has no result to miss.
 func Do[T any](
 	ctx context.Context, s Store, k Key, fn func(context.Context, *Attempt) (T, error), opts ...DoOption,
 ) (T, Decision, error) {
@@ -91,14 +101,23 @@ func Do[T any](
 	}
 	o := once{store: s, doConfig: c}
 	g, sent, err := o.claim(ctx, k)
-	if err != nil {
+	if err != nil && (g.Verdict != driver.Busy || ctx.Err() == nil) { // else a wait ended while the store was asked again
 		return zero, "", fmt.Errorf("claim key %q: %w", k.Raw, err)
 	}
 	switch g.Verdict {
 	case driver.Acquired:
 	case driver.Replay:
-		v, err := decodeResult[T](g.Result)
+		v, err := decodeResult[T](g.Result, g.Reason)
+		if err != nil {
+			err = fmt.Errorf("key %q: %w", k.Raw, err)
+		}
 		return v, Replayed, err
+	case driver.Busy:
+		busy := &BusyError{Key: k.Raw, Wait: g.Wait}
+		if o.wait {
+			return zero, BusyDeferred, errors.Join(context.Cause(ctx), busy)
+		}
+		return zero, BusyDeferred, busy
 	default:
 		return zero, doDecisions[g.Verdict], refusal(k, g)
 	}
@@ -119,13 +138,13 @@ func (c *doConfig) check() error {
 }
 
 var doDecisions = map[driver.Verdict]Decision{
-	driver.Busy: BusyDeferred, driver.Failed: DeadLettered, driver.Parked: ParkedUncertain, driver.Mismatch: Mismatched,
+	driver.Failed: DeadLettered, driver.Parked: ParkedUncertain, driver.Mismatch: Mismatched,
 	driver.Stale: Stale, driver.Late: Stale,
 }
 
 func refusal(k Key, g driver.Grant) error {
 	why := map[driver.Verdict]error{
-		driver.Busy: ErrBusy, driver.Failed: ErrFailed, driver.Parked: ErrUncertain, driver.Mismatch: ErrMismatch,
+		driver.Failed: ErrFailed, driver.Parked: ErrUncertain, driver.Mismatch: ErrMismatch,
 		driver.Stale: ErrStale, driver.Late: ErrLate,
 	}[g.Verdict]
 	if g.Reason != "" {
@@ -144,7 +163,8 @@ type once struct {
 func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
 	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Takeover: o.takeover, Version: o.version}
 	_, _ = rand.Read(c.Nonce[:])
-	answered := time.Now()
+	answered, slow := time.Now(), 0
+	var busy driver.Grant // the latest answer, while it is waited for
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		sent := time.Now()
 		c.Lease = o.leaseFrom(sent)
@@ -152,18 +172,26 @@ func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error
 		if err == nil && len(gs) == 1 {
 			if err = gs[0].Err; err == nil {
 				answered = time.Now()
-				if gs[0].Verdict == driver.Acquired && time.Since(sent) > o.lease/2 && ctx.Err() == nil {
-					continue // answered slowly: the lease may have ended. The same claim again renews it (FM36)
+				g := gs[0]
+				switch {
+				case g.Verdict == driver.Acquired && ctx.Err() == nil && o.late(sent, &slow):
+					if slow < slowClaims {
+						continue // the same claim again renews the lease (FM36)
+					}
+					return driver.Grant{}, sent, o.tooSlow(ctx, g, sent)
+				case g.Verdict != driver.Busy || !o.wait:
+					return g, sent, nil
 				}
-				if gs[0].Verdict != driver.Busy || !o.wait {
-					return gs[0], sent, nil
+				busy = g
+				pause = min(max(busy.Wait/8, 5*time.Millisecond), 250*time.Millisecond)
+				if !idle.For(ctx, pause) {
+					return busy, sent, nil
 				}
-				pause = min(max(gs[0].Wait/8, 5*time.Millisecond), 250*time.Millisecond)
-				err = ErrBusy
+				continue
 			}
 		}
-		if errors.Is(err, driver.ErrUnsupported) || !idle.For(ctx, pause) {
-			return driver.Grant{}, sent, errors.Join(context.Cause(ctx), err)
+		if errors.Is(err, driver.ErrUnsupported) || errors.Is(err, ErrUnreadable) || !idle.For(ctx, pause) {
+			return busy, sent, errors.Join(context.Cause(ctx), err)
 		}
 		if o.claimWait > 0 && time.Since(answered) >= o.claimWait {
 			return driver.Grant{}, sent, errors.Join(ErrUnanswered, err)
@@ -208,17 +236,23 @@ func perform[T any](
 	d := Executed
 	if limit := o.store.Features().MaxResult; err == nil && limit > 0 && len(raw) > limit {
 		// The effect happened: a result that cannot be stored must not make it happen again (FM58).
-		f.Result, f.Reason = nil, fmt.Sprintf("result of %d bytes was not stored: the store takes %d", len(raw), limit)
+		f.Result, err = nil, &unstorableError{fmt.Errorf("it has %d bytes, and the store takes %d", len(raw), limit)}
 	}
 	switch {
 	case err == nil && known:
 		d = Replayed
 	case errors.As(err, new(*unstorableError)):
 		f.Reason = err.Error()
+		if known {
+			d = Replayed
+		}
 	case err != nil:
 		f, d = o.failure(g, err)
 	}
 	if endErr := o.end(ctx, last, f); endErr != nil {
+		if errors.Is(endErr, ErrFenced) {
+			d = Fenced
+		}
 		return value, d, errors.Join(err, fmt.Errorf("record the end of key %q: %w", a.Key.Raw, endErr))
 	}
 	return value, d, err
@@ -239,8 +273,13 @@ func runOnce[T any](
 		case err != nil || answer == ProbeUnknown:
 			return nil, false, errors.Join(ErrUncertain, err)
 		case answer == ProbeApplied:
-			if *value, err = decodeResult[T](a.result); err != nil {
-				return nil, false, &unstorableError{err} // released, the next caller would run it again
+			if a.result == nil && reflect.TypeFor[T]().Size() > 0 {
+				err = errors.New("the probe found the effect applied, and set none")
+			} else {
+				*value, err = decodeResult[T](a.result, "")
+			}
+			if err != nil {
+				return nil, true, &unstorableError{err} // released, the next caller would run it again
 			}
 			return a.result, true, nil
 		}
@@ -274,11 +313,12 @@ func (o *once) ask(ctx context.Context, a *Attempt) (answer ProbeResult, err err
 	return o.probe(ctx, a)
 }
 
-// unstorableError: the run succeeded, and its result cannot be stored.
+// unstorableError: the run succeeded, and its result cannot be stored. Its text is the record's reason.
 type unstorableError struct{ err error }
 
-func (e *unstorableError) Error() string { return "result was not stored: " + e.err.Error() }
-func (e *unstorableError) Unwrap() error { return e.err }
+func (e *unstorableError) Error() string        { return machine.NotStored + e.err.Error() }
+func (e *unstorableError) Unwrap() error        { return e.err }
+func (e *unstorableError) Is(target error) bool { return target == ErrResultNotStored }
 
 func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 	f := driver.Finish{Hold: g.Hold, Final: driver.Release, Ran: driver.MaybeApplied, Keep: o.retention, Reason: err.Error()}
@@ -300,74 +340,6 @@ func (o *once) failure(g driver.Grant, err error) (driver.Finish, Decision) {
 	return f, Retried
 }
 
-// leaseFrom is how long a lease lasts that is asked for at sent.
-func (o *once) leaseFrom(sent time.Time) time.Duration {
-	if o.until.IsZero() {
-		return o.lease
-	}
-	return max(min(o.lease, o.until.Sub(sent)), time.Millisecond)
-}
-
-// believed is for how long a lease is believed to stand, from before the request that made it.
-func (o *once) believed(sent time.Time) time.Duration { return o.leaseFrom(sent) * 9 / 10 }
-
-// heartbeat extends the lease every third of it, and cancels the run when it is lost or has passed by our own clock.
-// The returned function stops it and tells when the lease was renewed last.
-func (o *once) heartbeat(
-	ctx context.Context, stop context.CancelCauseFunc, h driver.Hold, sent time.Time, lease *leaseClock,
-) func() time.Time {
-	var wg sync.WaitGroup
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
-		for {
-			left := time.Until(sent.Add(o.believed(sent)))
-			if !idle.For(ctx, min(o.lease/3, max(left, 0))) {
-				return
-			}
-			if left = time.Until(sent.Add(o.believed(sent))); left <= 0 {
-				stop(ErrFenced)
-				return
-			}
-			began := time.Now()
-			bounded, cancel := context.WithTimeout(ctx, min(o.lease/3, left)) // no longer: the run has to be stopped in time
-			out, err := o.store.Extend(bounded, o.leaseFrom(began), h)
-			cancel()
-			switch {
-			case err != nil || len(out) != 1 || out[0] == driver.Unknown:
-			case out[0] == driver.Lost:
-				stop(ErrFenced)
-				return
-			default:
-				sent = began
-				lease.set(sent.Sub(lease.began) + o.believed(sent))
-			}
-		}
-	}()
-	return func() time.Time { wg.Wait(); return sent }
-}
-
-// end records the end of the run; unanswered, it is the same write again until there is an answer or the lease has
-// passed (law 4). It outlives the caller's context for that long.
-func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) error {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), renewed.Add(o.lease))
-	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		out, err := o.store.Finish(ctx, f)
-		if err == nil && len(out) == 1 {
-			switch out[0] {
-			case driver.Applied, driver.Recovered, driver.Settled:
-				return nil
-			case driver.Lost:
-				return ErrFenced
-			}
-		}
-		if !idle.For(ctx, pause) {
-			return errors.Join(ErrUnanswered, err)
-		}
-	}
-}
-
 func encodeResult(v any) ([]byte, error) {
 	if b, ok := v.([]byte); ok {
 		return b, nil
@@ -379,13 +351,22 @@ func encodeResult(v any) ([]byte, error) {
 	return b, nil
 }
 
-func decodeResult[T any](raw []byte) (v T, err error) {
-	if p, ok := any(&v).(*[]byte); ok {
+// decodeResult reads the result of a completed key whose record has the reason. Every value but a []byte has JSON of some
+// length, so that nothing is no result.
+func decodeResult[T any](raw []byte, reason string) (v T, err error) {
+	p, isBytes := any(&v).(*[]byte)
+	switch {
+	case len(raw) == 0 && strings.HasPrefix(reason, machine.NotStored):
+		return v, fmt.Errorf("%w: %s", ErrResultNotStored, reason[len(machine.NotStored):])
+	case isBytes:
 		*p = raw
 		return v, nil
-	}
-	if len(raw) == 0 {
+	case len(raw) == 0 && reflect.TypeFor[T]().Size() == 0:
 		return v, nil
+	case len(raw) == 0 && reason != "":
+		return v, fmt.Errorf("%w: %s", ErrResultNotStored, reason)
+	case len(raw) == 0:
+		return v, ErrResultNotStored
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return v, fmt.Errorf("decode stored result: %w", err)

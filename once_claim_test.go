@@ -77,3 +77,27 @@ func TestDoEndsItsHeartbeat(t *testing.T) {
 		})
 	}
 }
+
+// unreadable answers every claim as a store does whose record this program cannot read.
+type unreadable struct {
+	semel.Store
+	asked *int
+}
+
+func (s unreadable) Claim(context.Context, ...driver.Claim) ([]driver.Grant, error) {
+	*s.asked++
+	return []driver.Grant{{Err: driver.ErrUnreadable}}, nil
+}
+
+// TestFM82_DoSaysThatARecordIsUnreadable: at once, and without a run.
+func TestFM82_DoSaysThatARecordIsUnreadable(t *testing.T) {
+	asked := 0
+	_, _, err := semel.Do(t.Context(), unreadable{memory.NewStore(), &asked}, semel.Key{Consumer: "http", Raw: "k"},
+		func(context.Context, *semel.Attempt) (int, error) {
+			t.Error("it ran")
+			return 0, nil
+		})
+	if !errors.Is(err, semel.ErrUnreadable) || asked != 1 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+}

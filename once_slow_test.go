@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,13 +96,16 @@ func TestFM58_DoKeepsNoResultThatTheStoreRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, runs := &sluggish{Store: memory.NewStore(), most: 100}, 0
 		for _, want := range []semel.Decision{semel.Executed, semel.Replayed} {
-			_, d, err := semel.Do(t.Context(), s, semel.Key{Consumer: "http", Raw: "k"},
+			v, d, err := semel.Do(t.Context(), s, semel.Key{Consumer: "http", Raw: "k"},
 				func(context.Context, *semel.Attempt) ([]byte, error) {
 					runs++
 					return bytes.Repeat([]byte("x"), 101), nil
 				})
-			if d != want || err != nil || runs != 1 {
+			if d != want || !errors.Is(err, semel.ErrResultNotStored) || !strings.Contains(err.Error(), "101 bytes") || runs != 1 {
 				t.Fatalf("%s %v, %d runs, want %s", d, err, runs, want)
+			}
+			if want == semel.Executed && len(v) != 101 {
+				t.Errorf("the caller that ran it got %d bytes", len(v))
 			}
 		}
 	})

@@ -96,10 +96,10 @@ func TestFM59_ResultThatCannotBeStoredDoesNotRunAgain(t *testing.T) {
 	k := semel.Key{Consumer: "http", Raw: "order-1"}
 	runs := 0
 	f := func(context.Context, *semel.Attempt) (func(), error) { runs++; return func() {}, nil }
-	if _, d, err := semel.Do(t.Context(), s, k, f); err == nil || d != semel.Executed {
+	if _, d, err := semel.Do(t.Context(), s, k, f); !errors.Is(err, semel.ErrResultNotStored) || d != semel.Executed {
 		t.Fatalf("%s %v", d, err)
 	}
-	if _, d, err := semel.Do(t.Context(), s, k, f); err != nil || d != semel.Replayed || runs != 1 {
+	if _, d, err := semel.Do(t.Context(), s, k, f); !errors.Is(err, semel.ErrResultNotStored) || d != semel.Replayed || runs != 1 {
 		t.Fatalf("%s %v, %d runs", d, err, runs)
 	}
 }
@@ -121,10 +121,10 @@ func TestFM59_ProbedResultThatDoesNotFit(t *testing.T) {
 			a.SetResult([]byte("no JSON"))
 			return semel.ProbeApplied, nil
 		}))
-	if err == nil {
-		t.Error("nobody was told that the result is lost")
+	if !errors.Is(err, semel.ErrResultNotStored) {
+		t.Errorf("nobody was told that the result is lost: %v", err)
 	}
-	if _, d, err := semel.Do(t.Context(), s, k, f); err != nil || d != semel.Replayed || runs != 1 {
+	if _, d, err := semel.Do(t.Context(), s, k, f); !errors.Is(err, semel.ErrResultNotStored) || d != semel.Replayed || runs != 1 {
 		t.Errorf("%s %v, %d runs", d, err, runs)
 	}
 }

@@ -149,9 +149,11 @@ func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
 		if res.Class = o.class(); res.Class == machine.Failed {
 			r.rules.apply(&res, err, cause)
 		}
-	case r.transient(x, err):
-		res.Class = machine.Transient
 	default:
+		if refusal := r.transient(x, err); refusal != nil {
+			res.Class, res.Err = machine.Transient, refusal
+			break
+		}
 		if cause != nil && errors.Is(err, context.Canceled) {
 			res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
 		}
@@ -177,13 +179,18 @@ func (e *outcomeError) class() machine.Class {
 	return machine.Failed
 }
 
-// refused is what effects are judged as that the store would not write; nothing when err names no culprit.
+// refused is what effects are judged as that the store would not write; nothing when err is no refusal.
 func (r *runner) refused(err error) (res machine.Result) {
 	culprit := (*driver.ItemError)(nil)
-	if err == nil || !errors.As(err, &culprit) {
+	switch {
+	case err == nil:
+		return res
+	case errors.As(err, &culprit):
+		err = culprit.Err
+	case !errors.Is(err, driver.ErrNotCommitted):
 		return res
 	}
-	res = machine.Result{Class: machine.Failed, Err: fmt.Errorf("effects refused: %w", culprit.Err)}
+	res = machine.Result{Class: machine.Failed, Err: fmt.Errorf("effects refused: %w", err)}
 	r.rules.apply(&res, res.Err, nil)
 	return res
 }
@@ -203,5 +210,5 @@ func (r *runner) outage(res *machine.Result, err error) {
 	}
 }
 
-// Backoff bounds delays that double. The zero value is 1 s to 5 min.
+// Backoff bounds delays that double: none is shorter than Min or longer than Max. The zero value is 1 s to 5 min.
 type Backoff struct{ Min, Max time.Duration }

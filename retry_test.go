@@ -200,3 +200,28 @@ func TestRulesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestNoRetryComesBeforeMin: Backoff.Min is the shortest delay of all.
+func TestNoRetryComesBeforeMin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last := map[string]time.Time{}
+		shortest := time.Hour
+		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+			if at := last[a.Key.Raw]; !at.IsZero() {
+				shortest = min(shortest, time.Since(at))
+			}
+			last[a.Key.Raw] = time.Now()
+			return errors.New("no")
+		}), func(c *semel.Config) {
+			c.Concurrency, c.MaxAttempts, c.Backoff = 1, 3, semel.Backoff{Min: 10 * time.Second, Max: time.Minute}
+		})
+		for i := range 50 {
+			r.send(msg(fmt.Sprint(i)))
+		}
+		r.start()
+		r.after(10 * time.Minute)
+		if shortest < 10*time.Second {
+			t.Errorf("a retry came after %v", shortest)
+		}
+	})
+}

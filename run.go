@@ -1,9 +1,11 @@
 package semel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -133,7 +135,7 @@ func (r *runner) serve(o *order) {
 func (r *runner) runOne(x *order, run *execution) machine.Result {
 	ctx, a := &run.ctx, &run.attempt
 	*a = Attempt{
-		Message: x.item.Message, Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
+		Message: handedOut(&x.item.Message), Key: x.item.Key, Number: x.job.Attempt, MaxAttempts: r.cfg.MaxAttempts,
 		Token: x.job.Hold.Token, Deadline: r.began.Add(x.job.Deadline), Unknown: x.job.Unknown,
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
 		lease: &ctx.lease, rules: &r.rules,
@@ -141,8 +143,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 	a.hold.Mirror = nil // the engine's own affair
 	ctx.attempt = a
 	if x.job.Unprotected {
-		// No record stands behind this run: its effect key can only come from the message id.
-		a.hold.Key = Key{Consumer: r.cfg.Consumer, Raw: "message\x00" + a.ID}
+		a.hold.Key = x.item.Message.StandIn(r.cfg.Consumer) // no record stands behind this run
 		a.Number, a.store = max(x.item.Count, 1), nil
 	}
 	if x.job.InTx {
@@ -158,6 +159,14 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 	}
 	err := r.guarded(ctx, a, r.handle)
 	return r.resultOf(x, ctx, a, err)
+}
+
+// handedOut is the message as a run gets it: body and headers are its own, to change as it likes. What is redelivered, run
+// again and dead-lettered is what arrived, and a queue in memory hands out what it keeps.
+func handedOut(m *Message) Message {
+	c := *m
+	c.Body, c.Headers = bytes.Clone(m.Body), maps.Clone(m.Headers)
+	return c
 }
 
 // effectsFor makes what an InTx handler works on: a buffer, or the lane's open transaction.

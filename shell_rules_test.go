@@ -76,6 +76,33 @@ func TestDrainReleasesADurableClaimThatWaits(t *testing.T) {
 }
 
 // Without a key there is no record to count attempts in; the broker's count bounds the retries.
+// TestFM79_KeylessOfOneID: a sender gives two messages one id, and neither has a key. Both are dead letters, and where they
+// run unprotected they have two effect keys.
+func TestFM79_KeylessOfOneID(t *testing.T) {
+	two := []semel.Message{{ID: "m", Body: []byte(`{"n":1}`)}, {ID: "m", Body: []byte(`{"n":2}`)}, {ID: "m", Body: []byte(`{"n":2}`)}}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+			func(c *semel.Config) { c.Key = semel.KeyFromJSON("/id") })
+		r.send(two...)
+		r.start()
+		if s := r.after(time.Minute); s.Rejected != 3 || len(r.letters()) != 2 {
+			t.Fatalf("%d dead letters of two messages and one's repetition: %+v", len(r.letters()), s)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		keys := map[string]int{}
+		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+			keys[a.EffectKey("")]++
+			return semel.Permanent(errors.New("no"))
+		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed, c.Concurrency = semel.KeyFromJSON("/id"), true, 1 })
+		r.send(two...)
+		r.start()
+		if s := r.after(time.Minute); s.Unprotected != 3 || len(keys) != 2 || len(r.letters()) != 2 {
+			t.Fatalf("effect keys %v, %d dead letters: %+v", keys, len(r.letters()), s)
+		}
+	})
+}
+
 func TestUnkeyedPoisonEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32

@@ -28,18 +28,22 @@ type sweepTally struct {
 	warned time.Time // when the log was told of a lag last
 }
 
-// sweep removes records that are past their retention, in bounded batches, and parks claims that were abandoned for
-// longer than it. Every consumer does it; doing it twice harms nothing. The first sweep comes after a part of the
+// sweep removes records that are past their retention, in bounded batches, and parks claims of this consumer that were
+// abandoned for longer than it: others have retentions of their own. Every consumer does it; doing it twice harms nothing. The first sweep comes after a part of the
 // interval that depends on when the consumer started, so that a fleet does not sweep in step.
 func (r *runner) sweep(ctx context.Context) {
 	s, ok := r.cfg.Store.(driver.Sweeper)
 	if !ok {
 		return
 	}
+	consumers := []string{r.cfg.Consumer}
+	if f := r.cfg.Former; f != nil {
+		consumers = append(consumers, f.Consumer)
+	}
 	pause := time.Duration(r.began.UnixNano()) % sweepEvery
 	for idle.For(ctx, pause) {
 		began := time.Now()
-		swept, more, err := s.Sweep(ctx, r.cfg.Retention, sweepBatch)
+		swept, more, err := s.Sweep(ctx, r.cfg.Retention, sweepBatch, consumers...)
 		pause = sweepEvery
 		switch {
 		case err != nil && ctx.Err() == nil:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +34,7 @@ type sweepAnswer struct {
 	err   error
 }
 
-func (s *sweptStore) Sweep(ctx context.Context, _ time.Duration, limit int) (driver.Swept, bool, error) {
+func (s *sweptStore) Sweep(ctx context.Context, _ time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	s.mu.Lock()
 	s.calls = append(s.calls, time.Now())
 	a := s.plan[0]
@@ -44,6 +45,9 @@ func (s *sweptStore) Sweep(ctx context.Context, _ time.Duration, limit int) (dri
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
+	}
+	if !slices.Equal(consumers, []string{"orders"}) {
+		return driver.Swept{}, false, fmt.Errorf("asked to park claims of %q, wanted those of its own consumer", consumers)
 	}
 	if a.swept.Purged > limit {
 		return driver.Swept{}, false, fmt.Errorf("asked for %d records at once, wanted to purge %d", limit, a.swept.Purged)

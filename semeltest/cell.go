@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -104,10 +105,17 @@ func (b *bench) call() (context.Context, context.CancelFunc) {
 
 const cellBatch = 200
 
-// sampled is the cells that are to be compared.
+// sampled is the cells that are to be compared: the same ones in every run. They are drawn, because every n-th cell could
+// have the same operation each time.
 func (b *bench) sampled(all []*cell) (some []*cell) {
-	for i := 0; i < len(all); i += max(1, b.Sample) {
-		some = append(some, all[i])
+	if b.Sample <= 1 {
+		return all
+	}
+	draw := mathrand.New(mathrand.NewPCG(1, uint64(b.Sample)))
+	for _, c := range all {
+		if draw.IntN(b.Sample) == 0 {
+			some = append(some, c)
+		}
 	}
 	return some
 }
@@ -323,6 +331,7 @@ func diffGrant(got, want driver.Grant) differ {
 	if want.Verdict == driver.Replay {
 		d.eq("result", bytes.Equal(got.Result, want.Result), got.Result, want.Result)
 	}
+	d.eq("other payload", got.OtherPayload == want.OtherPayload, got.OtherPayload, want.OtherPayload)
 	d.eq("reason", sameReason(got.Reason, want.Reason), got.Reason, want.Reason)
 	d.eq("disposed", got.Disposed == want.Disposed, got.Disposed, want.Disposed)
 	d.eq("redelivery", got.Redelivery == want.Redelivery, got.Redelivery, want.Redelivery)
@@ -344,6 +353,7 @@ func diffRecord(got, want driver.Record) differ {
 	d.eq("unknown", got.Unknown == want.Unknown, got.Unknown, want.Unknown)
 	d.eq("uncertainty", got.Uncertainty == want.Uncertainty, got.Uncertainty, want.Uncertainty)
 	d.eq("fingerprint", got.Fingerprint == want.Fingerprint, got.Fingerprint, want.Fingerprint)
+	d.eq("body digest", got.BodyDigest == want.BodyDigest, got.BodyDigest, want.BodyDigest)
 	gotMark, wantMark := driver.AppendWatermark(nil, &got.Watermark), driver.AppendWatermark(nil, &want.Watermark)
 	d.eq("watermark", bytes.Equal(gotMark, wantMark), got.Watermark, want.Watermark)
 	d.eq("reason", sameReason(got.Reason, want.Reason), got.Reason, want.Reason)

@@ -20,23 +20,26 @@ const (
 func claimFor(lease time.Duration) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
-			Key: c.key, Nonce: newNonce(), Fingerprint: c.fp, DeliveryID: "delivery-1", Lease: lease, Takeover: c.policy,
+			Key: c.key, Nonce: newNonce(), Fingerprint: c.fp, BodyDigest: c.body(""), DeliveryID: "delivery-1", Lease: lease,
+			Takeover: c.policy,
 		}}
 	}}
 }
 
-// claimAs is a claim by somebody with a policy of their own.
+// claimAs is a claim by somebody with a policy, and a body, of their own.
 func claimAs(p driver.Takeover, lease time.Duration) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
-			Key: c.key, Nonce: newNonce(), DeliveryID: "delivery-2", Lease: lease, Takeover: p,
+			Key: c.key, Nonce: newNonce(), BodyDigest: c.body("other"), DeliveryID: "delivery-2", Lease: lease, Takeover: p,
 		}}
 	}}
 }
 
 func claimAgain() step {
 	return step{make: func(c *cell) request {
-		return request{claim: &driver.Claim{Key: c.key, Nonce: c.held.Nonce, Fingerprint: c.fp, Lease: long, Takeover: c.policy}}
+		return request{claim: &driver.Claim{
+			Key: c.key, Nonce: c.held.Nonce, Fingerprint: c.fp, BodyDigest: c.body(""), Lease: long, Takeover: c.policy,
+		}}
 	}}
 }
 
@@ -156,7 +159,7 @@ func claimOps() []op {
 			for _, mine := range []bool{true, false} {
 				name := fmt.Sprintf("claim by %v, fingerprint %s, own nonce %v", p, f.name, mine)
 				all = append(all, op{name: name, step: step{make: func(c *cell) request {
-					q := &driver.Claim{Key: c.key, Nonce: newNonce(), Fingerprint: f.fp, Lease: later, Takeover: p}
+					q := &driver.Claim{Key: c.key, Nonce: newNonce(), Fingerprint: f.fp, BodyDigest: c.body(""), Lease: later, Takeover: p}
 					q.DeliveryID = []string{"delivery-1", "delivery-3"}[i%2]
 					if mine {
 						q.Nonce = c.held.Nonce
@@ -166,7 +169,7 @@ func claimOps() []op {
 			}
 		}
 	}
-	return all
+	return append(all, bodyOps()...)
 }
 
 type holdKind struct {

@@ -104,7 +104,7 @@ func (s *faultyCommitter) Commit(ctx context.Context, w ...driver.Work) ([]drive
 	return call(ctx, s.f, "commit", false, func(ctx context.Context, x fate) ([]driver.Outcome, error) {
 		fix := func(err error, place []int) error {
 			if item := (*driver.ItemError)(nil); errors.As(err, &item) {
-				return &driver.ItemError{Index: place[item.Index], Err: item.Err}
+				return &driver.ItemError{Index: place[item.Index], Err: item.Err, Suspect: item.Suspect}
 			}
 			return err
 		}
@@ -161,9 +161,12 @@ func (t *faultyTx) Commit(ctx context.Context, w ...driver.Work) error {
 }
 
 // Transient asks the transaction itself, where it can tell.
-func (t *faultyTx) Transient(err error) bool {
+func (t *faultyTx) Transient(err error) error {
 	c, ok := t.Tx.(driver.TxClassifier)
-	return ok && c.Transient(err)
+	if !ok {
+		return nil
+	}
+	return c.Transient(err)
 }
 
 type faultyInspector struct {
@@ -218,9 +221,9 @@ type sweptMore struct {
 	more bool
 }
 
-func (s *faultySweeper) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+func (s *faultySweeper) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	r, err := call(ctx, s.f, "sweep", false, func(ctx context.Context, _ fate) (sweptMore, error) {
-		w, more, err := s.inner.Sweep(ctx, horizon, limit)
+		w, more, err := s.inner.Sweep(ctx, horizon, limit, consumers...)
 		return sweptMore{w, more}, err
 	})
 	return r.s, r.more, err

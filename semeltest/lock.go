@@ -35,7 +35,7 @@ func RunLock(t *testing.T, open LockFactory) { runCases(t, lockCases(), lockDefa
 
 // CheckLock runs the same suite, one case after the other, and returns the failures instead of failing t.
 func CheckLock(t testing.TB, open LockFactory) []string {
-	return checkCases(t, lockCases(), lockDefaults(open))
+	return checkCases(t, lockCases(), lockDefaults(open), nil)
 }
 
 func lockDefaults(open LockFactory) func(t testing.TB) LockSetup {

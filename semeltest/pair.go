@@ -42,7 +42,10 @@ func RunPair(t *testing.T, open PairFactory) {
 }
 
 // CheckPair runs the same suite and returns the failures instead of failing t. See [CheckStore].
-func CheckPair(t testing.TB, open PairFactory) []string { return checkCases(t, pairCases(), open) }
+func CheckPair(t testing.TB, open PairFactory, only ...string) []string {
+	t.Helper()
+	return checkCases(t, pairCases(), open, only)
+}
 
 func pairCases() []suiteCase[PairSetup] {
 	with := func(f func(p *pair)) func(testing.TB, PairSetup) {

@@ -39,11 +39,11 @@ func (s *plantedTrail) Audit(ctx context.Context, f driver.AuditFilter) ([]drive
 	return append(e, s.extra...), err
 }
 
-func (s *plantedTrail) Sweep(ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+func (s *plantedTrail) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	if s.list != nil {
 		s.gone, _ = s.Store.Audit(ctx, driver.AuditFilter{Limit: 1})
 	}
-	return s.Store.Sweep(ctx, horizon, limit)
+	return s.Store.Sweep(ctx, horizon, limit, consumers...)
 }
 
 // eachEntry is a list with a mistake in every entry.
@@ -141,12 +141,12 @@ func TestPlantedTrailBugs(t *testing.T) {
 	for name, b := range trailBugs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, b.in, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+			caught(t, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 				db, clock := openFake()
 				s := &plantedTrail{Store: db.Store()}
 				b.make(s)
 				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(s.Store)}
-			}))
+			}, b.in))
 		})
 	}
 }
@@ -161,8 +161,8 @@ func (q forgetful) PutLetter(ctx context.Context, l driver.Letter) error {
 
 // TestPlantedLetterBug: a letter box that loses versions is noticed.
 func TestPlantedLetterBug(t *testing.T) {
-	caught(t, "letter box", semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+	caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
 		db, clock := openFake()
 		return semeltest.QueueSetup{Queue: forgetful{db.Queue("orders")}, Advance: clock.advance, Visibility: 30 * time.Second}
-	}))
+	}, "letter box"))
 }

@@ -2,6 +2,9 @@ package semeltest_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +25,24 @@ func bugs() []bug {
 		outs  = []driver.Outcome
 	)
 	return append([]bug{
+		{"a doubt that was resolved is listed on", "uncertain records are listed", func(s *planted) {
+			s.list = func(s *planted, rs []driver.Record) []driver.Record {
+				for _, r := range rs {
+					if !slices.ContainsFunc(s.parked, func(p driver.Record) bool { return p.Key == r.Key }) {
+						s.parked = append(s.parked, r)
+					}
+				}
+				if len(rs) > 0 {
+					return s.parked
+				}
+				return rs
+			}
+		}},
+		{"a key that a takeover parked is not listed", "uncertain records are listed", func(s *planted) {
+			s.list = func(_ *planted, rs []driver.Record) []driver.Record {
+				return slices.DeleteFunc(rs, func(r driver.Record) bool { return r.Reason == "" || r.Takeover == driver.Once })
+			}
+		}},
 		{"writes do not compare the nonce (FM85)", "cells", func(s *planted) {
 			s.finish = func(s *planted, ctx ctx, f []driver.Finish) (outs, error) {
 				return s.forged(ctx, f, func(mine, theirs driver.Hold) bool {
@@ -125,6 +146,20 @@ func moreBugs() []bug {
 				}
 			}
 		}},
+		{"the digest of the body is dropped (FM51)", "cells", without(func(c *driver.Claim) { c.BodyDigest = 0 })},
+		{"the digests of a batch are mixed up (FM51)", "cells", func(s *planted) {
+			s.claim = func(s *planted, ctx ctx, c []driver.Claim) ([]driver.Grant, error) {
+				d := append([]driver.Claim(nil), c...)
+				for i := range d {
+					d[i].BodyDigest = c[(i+1)%len(c)].BodyDigest
+				}
+				return s.Store.Claim(ctx, d...)
+			}
+		}},
+		{"another body is not told (FM51)", "cells", func(s *planted) {
+			s.grant = func(_ *planted, _ driver.Claim, g *driver.Grant) { g.OtherPayload = false }
+		}},
+		{"another body is always a mismatch (FM51)", "cells", without(func(c *driver.Claim) { c.WholeBody = true })},
 		{"the policy is the claimer's (FM82)", "cells", without(func(c *driver.Claim) { c.Takeover = driver.Resume })},
 		{"tenants are not told apart (FM57)", "FM54", without(func(c *driver.Claim) { c.Key.Tenant = "" })},
 		{"keys end at NUL (FM55)", "FM55", without(func(c *driver.Claim) { c.Key.Raw, _, _ = strings.Cut(c.Key.Raw, "\x00") })},
@@ -172,8 +207,8 @@ func moreBugs() []bug {
 			}
 		}},
 		{"tokens restart after a purge (FM12)", "FM12 tokens survive a purge", func(s *planted) {
-			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int) (driver.Swept, bool, error) {
-				swept, more, err := s.Store.Sweep(ctx, horizon, limit)
+			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+				swept, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
 				if left, _ := s.Records(ctx, driver.RecordFilter{}); swept.Purged > 0 && len(left) == 0 {
 					s.forget(ctx)
 				}
@@ -181,15 +216,15 @@ func moreBugs() []bug {
 			}
 		}},
 		{"a sweep purges before the retention ends (FM41)", "sweep", func(s *planted) {
-			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 				s.clock.advance(48 * time.Hour)
 				defer s.clock.advance(-48 * time.Hour)
-				return s.Store.Sweep(ctx, horizon, limit)
+				return s.Store.Sweep(ctx, horizon, limit, consumers...)
 			}
 		}},
 		{"a sweep parks nothing", "sweep", func(s *planted) {
-			s.sweep = func(s *planted, ctx ctx, _ time.Duration, limit int) (driver.Swept, bool, error) {
-				return s.Store.Sweep(ctx, 0, limit)
+			s.sweep = func(s *planted, ctx ctx, _ time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+				return s.Store.Sweep(ctx, 0, limit, consumers...)
 			}
 		}},
 		{"effects are written without the guard", "commit is guarded", func(s *planted) {
@@ -200,6 +235,41 @@ func moreBugs() []bug {
 		{"works are committed one by one", "commit refused", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				return s.each(ctx, w, func(*driver.Work) {})
+			}
+		}},
+		{"a deadlock is told as the item's own fault", "FM46 commit refused", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				out, err := s.locking(ctx, w)
+				if item := (*driver.ItemError)(nil); errors.As(err, &item) {
+					item.Suspect = false
+				}
+				return out, err
+			}
+		}},
+		{"one refused statement is told as an outage (FM46)", "FM46 commit refused", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				out, err := s.locking(ctx, w)
+				if item := (*driver.ItemError)(nil); errors.As(err, &item) && item.Suspect {
+					err = fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, item.Err)
+				}
+				return out, err
+			}
+		}},
+		{"a lock is waited for until the caller gives up (FM47)", "FM47 commit blocked", func(s *planted) {
+			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
+				out, err := s.locking(ctx, w)
+				if errors.Is(err, driver.ErrBlocked) {
+					err = errors.New("no answer in time")
+				}
+				return out, err
+			}
+		}},
+		{"one unreadable record fails the call (FM82)", "FM82 a record", func(s *planted) {
+			s.claim = func(s *planted, ctx ctx, c []driver.Claim) ([]driver.Grant, error) {
+				if rest, _ := s.readable(c); len(rest) < len(c) {
+					return nil, fmt.Errorf("planted: %w", driver.ErrUnreadable)
+				}
+				return s.Store.Claim(ctx, c...)
 			}
 		}},
 		{"acks do not join", "commit joins", func(s *planted) {

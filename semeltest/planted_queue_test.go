@@ -2,7 +2,6 @@ package semeltest_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,15 +155,14 @@ func queueBugs() []queueBug {
 	}
 }
 
-func caught(t *testing.T, in string, failures []string) {
+// caught wants that the case of the suite that ran noticed the planted bug.
+func caught(t *testing.T, failures []string) {
 	t.Helper()
-	for _, f := range failures {
-		if strings.HasPrefix(f, in) {
-			t.Logf("caught: %s (and %d more)", f, len(failures)-1)
-			return
-		}
+	if len(failures) == 0 {
+		t.Error("the suite did not notice")
+		return
 	}
-	t.Errorf("%q did not notice: %d failures elsewhere: %s", in, len(failures), strings.Join(failures, "\n"))
+	t.Logf("caught: %s (and %d more)", failures[0], len(failures)-1)
 }
 
 // TestPlantedQueueBugs plants one bug at a time into a right queue.
@@ -172,12 +170,12 @@ func TestPlantedQueueBugs(t *testing.T) {
 	for _, b := range queueBugs() {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, b.in, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
+			caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
 				db, clock := openFake()
 				q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
 				b.make(q)
 				return semeltest.QueueSetup{Queue: q, Advance: clock.advance}
-			}))
+			}, b.in))
 		})
 	}
 }
@@ -223,7 +221,7 @@ func TestPlantedPairBugs(t *testing.T) {
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			caught(t, b.in, semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
+			caught(t, semeltest.CheckPair(t, func(testing.TB) semeltest.PairSetup {
 				db := memory.Open(memory.WithVisibility(time.Second))
 				s := &planted{Store: memory.NewStore(), seen: map[driver.Key]driver.Hold{}}
 				q := &plantedQueue{Queue: db.Queue("orders"), last: map[string]any{}}
@@ -234,7 +232,7 @@ func TestPlantedPairBugs(t *testing.T) {
 					b.queue(q)
 				}
 				return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second}
-			}))
+			}, b.in))
 		})
 	}
 }

@@ -13,8 +13,8 @@ func sweepBugs() []bug {
 	type answer = func(got *driver.Swept, more *bool)
 	answers := func(change answer) func(*planted) {
 		return func(s *planted) {
-			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
-				got, more, err := s.Store.Sweep(ctx, horizon, limit)
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+				got, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
 				change(&got, &more)
 				return got, more, err
 			}
@@ -26,17 +26,22 @@ func sweepBugs() []bug {
 		{"a sweep tells of an hour for a minute", in, answers(func(got *driver.Swept, _ *bool) { got.Lag *= 60 })},
 		{"a sweep says that there is no more", in, answers(func(_ *driver.Swept, more *bool) { *more = false })},
 		{"a sweep passes its limit", in, func(s *planted) {
-			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, _ int) (driver.Swept, bool, error) {
-				return s.Store.Sweep(ctx, horizon, 0)
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, _ int, consumers ...string) (driver.Swept, bool, error) {
+				return s.Store.Sweep(ctx, horizon, 0, consumers...)
 			}
 		}},
 		{"a sweep purges what runs and what is in doubt", in, func(s *planted) {
-			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
-				got, more, err := s.Store.Sweep(ctx, horizon, limit)
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+				got, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
 				if got.Purged > 0 && !more {
 					s.forget(ctx)
 				}
 				return got, more, err
+			}
+		}},
+		{"a sweep parks what is another consumer's", "FM41 sweep of one consumer", func(s *planted) {
+			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, _ ...string) (driver.Swept, bool, error) {
+				return s.Store.Sweep(ctx, horizon, limit)
 			}
 		}},
 		{"a sweep counts a retry's retention from its release", in, func(s *planted) {
@@ -57,7 +62,7 @@ func sweepBugs() []bug {
 }
 
 // blindSweep looks for failed records that are past their retention, and purges those that were redriven meanwhile.
-func blindSweep(s *planted, ctx context.Context, horizon time.Duration, limit int) (driver.Swept, bool, error) {
+func blindSweep(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	seen, err := s.Records(ctx, driver.RecordFilter{State: driver.FailedState})
 	if err != nil {
 		return driver.Swept{}, false, err
@@ -75,5 +80,5 @@ func blindSweep(s *planted, ctx context.Context, horizon time.Duration, limit in
 			break
 		}
 	}
-	return s.Store.Sweep(ctx, horizon, limit)
+	return s.Store.Sweep(ctx, horizon, limit, consumers...)
 }

@@ -27,8 +27,9 @@ func RunQueue(t *testing.T, open QueueFactory) {
 }
 
 // CheckQueue runs the same suite and returns the failures instead of failing t. See [CheckStore].
-func CheckQueue(t testing.TB, open QueueFactory) []string {
-	return checkCases(t, queueCases(), open)
+func CheckQueue(t testing.TB, open QueueFactory, only ...string) []string {
+	t.Helper()
+	return checkCases(t, queueCases(), open, only)
 }
 
 func queueCases() []suiteCase[QueueSetup] {

@@ -90,6 +90,7 @@ func randomRequest(r *rand.Rand, kind int, c *cell, p *past) request {
 	case 0:
 		q := &driver.Claim{
 			Key: c.key, Nonce: newNonce(), Fingerprint: pick(r, fpSame, fpSame, fpSame, fpOther, fpOlder, ""),
+			BodyDigest: pick(r, c.body(""), c.body(""), c.body("other"), 0), WholeBody: r.IntN(2) == 0,
 			DeliveryID: "delivery-" + strconv.Itoa(r.IntN(12)), Lease: pick(r, long, long, long, short),
 			Takeover: pick(r, driver.Resume, driver.Resume, driver.Resume, driver.Probe, driver.Once),
 		}

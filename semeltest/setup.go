@@ -3,7 +3,9 @@ package semeltest
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +31,24 @@ type StoreSetup struct {
 	Queue driver.Queue
 	// Ledger writes and counts effects. A driver.Committer needs one.
 	Ledger *Ledger
-	// Sample compares every Sample-th cell of the decision table, for runs that have to be short. Defaults to all.
+	// Damage makes the record of a key unreadable, as one that a newer program wrote. nil: that is left out.
+	Damage func(t testing.TB, k driver.Key)
+	// Sample compares one of so many cells of the decision table, for runs that have to be short. Defaults to all. See
+	// [Sampled].
 	Sample int
+}
+
+// Nightly reports whether tests run at full length: SEMEL_NIGHTLY is set, as by make nightly. Without it tests leave out
+// what shows the same again on another place.
+func Nightly() bool { return os.Getenv("SEMEL_NIGHTLY") != "" }
+
+// Sampled is a StoreSetup.Sample for a suite that shows the same again on another clock or layout: one of n cells, all of
+// them in nightly runs.
+func Sampled(n int) int {
+	if Nightly() {
+		return 1
+	}
+	return n
 }
 
 // StoreFactory opens an empty store that shares no records with those of other calls: subtests run in parallel, and a
@@ -66,6 +84,11 @@ type Ledger struct {
 	Buffer func(c driver.Committer) any
 	Add    func(effects any, id string)
 	Refuse func(effects any)
+	// Suspect queues an effect that the database refuses with an error that is often its own trouble (an internal error, a
+	// timeout); nil: that is left out.
+	Suspect func(effects any)
+	// Lock has somebody else hold a lock until unlock is called; use queues an effect that needs it. nil: that is left out.
+	Lock func(t testing.TB) (use func(effects any), unlock func())
 	// AddTx does the effect for id in an open transaction. A driver.Transactor needs it.
 	AddTx func(ctx context.Context, tx driver.Tx, id string) error
 	// Count counts the committed effects of id.
@@ -136,8 +159,20 @@ func standstill(visibility time.Duration) time.Duration {
 	return visibility / 5
 }
 
-// checkCases runs the cases one after the other and collects their failures instead of failing t.
-func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.TB) S) []string {
+// checkCases runs the cases one after the other and collects their failures instead of failing t. With only it runs the
+// cases whose name begins with one of these; a prefix that no case has is a mistake of the caller.
+func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.TB) S, only []string) []string {
+	t.Helper()
+	if len(only) > 0 {
+		for _, prefix := range only {
+			if !slices.ContainsFunc(cases, func(c suiteCase[S]) bool { return strings.HasPrefix(c.name, prefix) }) {
+				t.Fatalf("the suite has no case %q", prefix)
+			}
+		}
+		cases = slices.DeleteFunc(cases, func(c suiteCase[S]) bool {
+			return !slices.ContainsFunc(only, func(prefix string) bool { return strings.HasPrefix(c.name, prefix) })
+		})
+	}
 	var all []string
 	for _, c := range cases {
 		r := &recorder{TB: t, name: c.name}

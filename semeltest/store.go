@@ -12,9 +12,11 @@ func RunStore(t *testing.T, open StoreFactory) {
 }
 
 // CheckStore runs the same suite, one case after the other, and returns the failures instead of failing t: for tests of
-// the suite itself, and for commands that report about an adapter.
-func CheckStore(t testing.TB, open StoreFactory) []string {
-	return checkCases(t, storeCases(), open)
+// the suite itself, and for commands that report about an adapter. With only it runs the cases whose name begins with
+// one of these, as a test that plants a bug needs them.
+func CheckStore(t testing.TB, open StoreFactory, only ...string) []string {
+	t.Helper()
+	return checkCases(t, storeCases(), open, only)
 }
 
 func storeCases() []suiteCase[StoreSetup] {
@@ -25,6 +27,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM62 versions in transactions", testFM62TxVersions},
 		{"sweep cells", testSweepCells},
 		{"FM41 sweep", testFM41Sweep},
+		{"FM41 sweep of one consumer", testFM41SweepOfOneConsumer},
 		{"FM41 sweeps while records are redriven", testFM41SweepRace},
 		{"random histories", testRandom},
 		{"batches are positional", testBatches},
@@ -42,9 +45,13 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM58 results up to the limit", testFM58Results},
 		{"delivery ids are bounded", testDeliveryIDs},
 		{"records are listed", testRecords},
+		{"uncertain records are listed", testUncertain},
 		{"commit is guarded", testCommitGuarded},
 		{"commit repeated", testCommitRepeated},
 		{"commit refused as a whole", testCommitRefused},
+		{"FM46 commit refused for what need not be an item's fault", testCommitSuspect},
+		{"FM47 commit blocked by a lock", testCommitBlocked},
+		{"FM82 a record that cannot be read", testUnreadable},
 		{"commit joins acks", testCommitAcks},
 		{"commit emits", testCommitEmits},
 		{"FM72 rollback leaves no record", testFM72Rollback},

@@ -216,3 +216,61 @@ func testRecords(t testing.TB, s StoreSetup) {
 	}
 	testScan(t, s.Store)
 }
+
+// testUncertain lists the records that are UNCERTAIN, which metrics count: those that become so by any way are in the list,
+// and are gone from it when the doubt is resolved.
+func testUncertain(t testing.TB, s StoreSetup) {
+	ins, ok := s.Store.(driver.RecordInspector)
+	if !ok {
+		t.Log("left out: the store has no driver.RecordInspector")
+		return
+	}
+	b := newBench(t, s)
+	expect := func(when, consumer string, want ...string) {
+		t.Helper()
+		rs, err := ins.Records(t.Context(), driver.RecordFilter{Consumer: consumer, State: driver.Uncertain, Limit: 10})
+		var got []string
+		for _, r := range rs {
+			got = append(got, r.Key.Raw)
+		}
+		if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("uncertain records %s: keys %v, %v, wanted %v", when, got, err, want)
+		}
+	}
+	key := func(consumer, raw string) driver.Key { return driver.Key{Consumer: consumer, Raw: raw} }
+	var late, resolved driver.Hold
+	for _, x := range []struct {
+		consumer, raw string
+		hold          *driver.Hold
+	}{{"a", "late", &late}, {"a", "resolved", &resolved}, {"b", "other", new(driver.Hold)}} {
+		g := mustClaim(t, s.Store, key(x.consumer, x.raw))[0]
+		*x.hold = g.Hold
+		mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: driver.Park, Reason: "no answer"})
+	}
+	mustFinish(t, s.Store, driver.Applied, complete(mustClaim(t, s.Store, key("a", "done"))[0]))
+	abandoned := driver.Claim{Key: key("a", "taken"), Nonce: newNonce(), Lease: short, Takeover: driver.Once}
+	for _, want := range []driver.Verdict{driver.Acquired, driver.Parked} {
+		gs, err := s.Store.Claim(t.Context(), abandoned)
+		if err != nil || gs[0].Verdict != want {
+			t.Fatalf("%v, %v, wanted %v", gs, err, want)
+		}
+		b.wait()
+		abandoned.Nonce = newNonce()
+	}
+	expect("after runs were parked", "a", "late", "resolved", "taken")
+	expect("of all consumers", "", "late", "other", "resolved", "taken")
+
+	mustFinish(t, s.Store, driver.Recovered, driver.Finish{Hold: late, Final: driver.Complete, Keep: keep})
+	expect("after one was completed late", "a", "resolved", "taken")
+	if op, ok := s.Store.(driver.Operator); ok {
+		_, o, err := op.Operate(t.Context(), driver.Operation{
+			Kind: driver.Resolve, Key: resolved.Key, Token: resolved.Token, Generation: resolved.Generation,
+			As: driver.FailedState, Keep: keep, By: "suite",
+		})
+		if err != nil || o != driver.Applied {
+			t.Fatal(o, err)
+		}
+		expect("after another was resolved", "a", "taken")
+	}
+	expect("of a consumer that has nothing to do with it", "b", "other")
+}

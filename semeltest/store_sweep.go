@@ -104,6 +104,53 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 	}
 }
 
+// testFM41SweepOfOneConsumer: a horizon is that of the consumers that a sweep names. Abandoned claims of others are left
+// alone, however many there are.
+func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
+	sw, ok := s.Store.(driver.Sweeper)
+	if !ok {
+		t.Log("left out: the store has no driver.Sweeper")
+		return
+	}
+	b := newBench(t, s)
+	const mine, others = "mine", 20
+	claims := []driver.Claim{{Key: driver.Key{Consumer: mine, Raw: "k"}, Nonce: newNonce(), Lease: short}}
+	for i := range others {
+		k := driver.Key{Consumer: "other", Raw: fmt.Sprint("k", i)}
+		claims = append(claims, driver.Claim{Key: k, Nonce: newNonce(), Lease: short})
+	}
+	grants, err := s.Store.Claim(t.Context(), claims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait()
+	sweep := func(consumers ...string) (parked int) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for more := true; more; {
+			got, again, err := sw.Sweep(ctx, time.Millisecond, 4, consumers...)
+			if err != nil {
+				t.Fatalf("sweep: %v", err)
+			}
+			parked, more = parked+got.Stranded, again
+		}
+		return parked
+	}
+	if n := sweep("nobody", mine); n != 1 {
+		t.Errorf("a sweep of one consumer parked %d claims, wanted its own", n)
+	}
+	const late = others / 2
+	for i, want := range [late]driver.Outcome{driver.Recovered} {
+		if i > 0 {
+			want = driver.Applied // it was not parked
+		}
+		mustFinish(t, s.Store, want, driver.Finish{Hold: grants[i].Hold, Final: driver.Complete, Keep: keep})
+	}
+	if n, want := sweep(), others+1-late; n != want {
+		t.Errorf("a sweep of all consumers parked %d claims, wanted %d", n, want)
+	}
+}
+
 // testFM41SweepRace: records past their retention are redriven while sweeps go on. What was redriven is there afterwards:
 // the deleting statement looks again.
 func testFM41SweepRace(t testing.TB, s StoreSetup) {

@@ -15,7 +15,8 @@ import (
 func vClaim(n int64, lease time.Duration, tweak ...func(c *driver.Claim)) step {
 	return step{make: func(c *cell) request {
 		q := &driver.Claim{
-			Key: c.key, Nonce: newNonce(), Fingerprint: fpSame, DeliveryID: fmt.Sprintf("delivery-%d", n), Lease: lease, Takeover: c.policy,
+			Key: c.key, Nonce: newNonce(), Fingerprint: fpSame, BodyDigest: c.body(fmt.Sprint(n)),
+			DeliveryID: fmt.Sprintf("delivery-%d", n), Lease: lease, Takeover: c.policy,
 		}
 		if n != 0 {
 			q.Version = driver.IntVersion(n)
@@ -102,6 +103,7 @@ func versionOps() []op {
 		{"", nil}, {", cannot wait", []func(c *driver.Claim){noWait}}, {", in sequence", []func(c *driver.Claim){afterPrevious}},
 		{", in sequence, cannot wait", []func(c *driver.Claim){afterPrevious, noWait}},
 		{", another payload", []func(c *driver.Claim){func(c *driver.Claim) { c.Fingerprint = fpOther }}},
+		{", another body", []func(c *driver.Claim){func(c *driver.Claim) { c.Fingerprint, c.BodyDigest = "", c.BodyDigest^1 }}},
 		{", keep last", []func(c *driver.Claim){keepLast}}, {", note only", []func(c *driver.Claim){noteOnly}},
 	}
 	var all []op

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,15 +41,33 @@ func (r *Run) load(ctx context.Context) error {
 	return nil
 }
 
+const (
+	// maxRefusals is how many times in a row effects may be refused by a store that can write, for what need not be their
+	// fault, before that is the run's failure.
+	maxRefusals = 8
+	// lockPause is after how long a run goes on whose effects wait for somebody else's lock.
+	lockPause = 2 * time.Second
+)
+
 // write writes to the journal, and stops the run when it is not ours any more (law 2). Refused effects are an error that
-// stops nothing: nothing was written.
+// stops nothing: nothing was written. Effects that wait for a lock stop the run until later, which is nobody's failure.
 func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
+	effects := slices.ContainsFunc(w, func(w driver.StepWrite) bool { return w.Effects != nil })
+	refusals := 0
 	return r.ask(ctx, "write the journal of steps", func(ctx context.Context) (bool, error) {
 		o, err := r.store.WriteSteps(ctx, r.a.Hold(), w...)
 		var refused *driver.ItemError
+		named := errors.As(err, &refused)
+		if refusals++; !(named && refused.Suspect) && (!errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage)) {
+			refusals = 0
+		}
 		switch {
-		case errors.As(err, &refused):
+		case named && errors.Is(err, driver.ErrBlocked):
+			return true, r.halt(r.later(fmt.Errorf("effects were not written: %w", refused.Err), lockPause))
+		case named && !refused.Suspect:
 			return true, semel.NotApplied(fmt.Errorf("effects were refused: %w", refused.Err))
+		case effects && refusals >= maxRefusals && !errors.Is(err, driver.ErrBlocked):
+			return true, semel.NotApplied(fmt.Errorf("effects were refused %d times: %w", refusals, err))
 		case err != nil, o == driver.Unknown:
 			return false, err
 		case o == driver.Lost:

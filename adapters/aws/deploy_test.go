@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
@@ -21,6 +18,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // module is a copy of deploy/aws/terraform where terraform may write, with the provider of AWS beside it.
@@ -35,15 +33,10 @@ type module struct {
 func initialised(t *testing.T) *module {
 	t.Helper()
 	t.Parallel() // terraform waits more than it works
-	if testing.Short() {
-		leaveOut(t, "it is not for -short")
-	}
-	if _, err := exec.LookPath("terraform"); err != nil {
-		leaveOut(t, "it is not installed")
-	}
+	server.Command(t, "terraform", "see terraform.io")
 	plugins := providers()
 	if plugins == "" {
-		leaveOut(t, "its provider hashicorp/aws is in no local mirror; SEMEL_TERRAFORM_PLUGINS names one")
+		server.LeaveOut(t, "terraform", "its provider hashicorp/aws is in no local mirror; SEMEL_TERRAFORM_PLUGINS names one")
 	}
 	m := &module{t: t, dir: t.TempDir(), env: append(os.Environ(), "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE=/dev/null")}
 	if err := os.CopyFS(m.dir, os.DirFS(filepath.Join("..", "..", "deploy", "aws", "terraform"))); err != nil {
@@ -51,12 +44,6 @@ func initialised(t *testing.T) *module {
 	}
 	m.run("init", "-no-color", "-input=false", "-backend=false", "-plugin-dir="+plugins)
 	return m
-}
-
-func leaveOut(t *testing.T, why string) {
-	t.Helper()
-	fmt.Fprintf(os.Stderr, "SKIPPED, NOT PASSED: %s needs terraform, and %s\n", t.Name(), why)
-	t.Skipf("SKIPPED, NOT PASSED: terraform: %s", why)
 }
 
 // providers is a directory with the provider: one that is named, or one of the places where mirrors are put.
@@ -104,11 +91,12 @@ func TestS3_44TerraformModule(t *testing.T) {
 	m.env = append(m.env, "AWS_ENDPOINT_URL="+moto.Start(t), "AWS_ACCESS_KEY_ID=semel", "AWS_SECRET_ACCESS_KEY=semel",
 		"AWS_EC2_METADATA_DISABLED=true")
 	plan := m.run("plan", "-no-color", "-input=false", "-var", "aws_region=us-west-1", "-var", "project_name=sqs-demo",
-		"-var", "queue_visibility_timeout=10", "-var", "queue_receive_wait=10", "-var", "state_machine=CSV-Processing",
+		"-var", "queue_visibility_timeout=10", "-var", "queue_receive_wait=10", "-var", "state_machine=CSV-Processing", "-var", "audited=true",
 		"-var", `service={image="worker:1",subnets=["subnet-1"],security_groups=["sg-1"]}`)
 	for _, want := range []string{
 		"aws_sqs_queue.main", "aws_dynamodb_table.records", "aws_appautoscaling_policy.backlog",
-		`alarm_name                            = "StepFunctions-Duplicate-Executions"`,
+		"deletion_protection_enabled = true",
+		`alarm_name                            = "StepFunctions-Duplicate-Executions"`, "aws_cloudwatch_metric_alarm.audit_missing",
 	} {
 		if !strings.Contains(plan, want) {
 			t.Errorf("the plan has no %s", want)
@@ -161,9 +149,8 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	if err := json.Unmarshal([]byte(m.run("output", "-json")), &out); err != nil {
 		t.Fatal(err)
 	}
-	cfg := aws.Config{
-		Region: "us-west-1", Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""), BaseEndpoint: &endpoint,
-	}
+	cfg := moto.Config(endpoint)
+	cfg.Region, cfg.RetryMaxAttempts = "us-west-1", 0
 	// The table is as semel would have made it: Create leaves it alone, and refuses another.
 	records := awsdynamodb.NewFromConfig(cfg)
 	if err := dynamodb.Create(t.Context(), records, out.TableName.Value, dynamodb.CreateOptions{}); err != nil {

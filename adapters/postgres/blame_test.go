@@ -40,7 +40,7 @@ func TestFM65_SwallowedError(t *testing.T) {
 			}
 			_, err = lendPgx(t, tx).Exec(ctx, sql)
 		}
-		if err == nil || tx.Transient(err) {
+		if err == nil || tx.Transient(err) != nil {
 			t.Errorf("%s: the failure of a handler, %v, is taken for nobody's", x.name, err)
 		}
 		err = tx.Commit(ctx, completions(gs)...)
@@ -51,7 +51,7 @@ func TestFM65_SwallowedError(t *testing.T) {
 	}
 	tx, _ := beginAll(t, s, testKeys("first-%d", 3)...)
 	_, _ = lendSQL(t, tx).ExecContext(ctx, "SELECT 1/0")
-	if _, err := lendSQL(t, tx).ExecContext(ctx, "SELECT 1"); !tx.Transient(err) {
+	if _, err := lendSQL(t, tx).ExecContext(ctx, "SELECT 1"); tx.Transient(err) == nil {
 		t.Errorf("the next handler is blamed for %v", err)
 	}
 }
@@ -67,7 +67,7 @@ func TestRowsLeftOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n == 2 {
-			if _, err := lendPgx(t, x).Exec(ctx, "SELECT 1"); !x.Transient(err) {
+			if _, err := lendPgx(t, x).Exec(ctx, "SELECT 1"); x.Transient(err) == nil {
 				t.Errorf("the next handler is blamed for %v", err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestTableChangesUnderPreparedStatements(t *testing.T) {
 		rows.Close()
 		err = rows.Err()
 	}
-	if err == nil || !x.Transient(err) {
+	if err == nil || x.Transient(err) == nil {
 		t.Errorf("in an open transaction: %v is blamed on the handler", err)
 	}
 	if err := x.Rollback(t.Context()); err != nil {

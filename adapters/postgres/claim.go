@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 )
 
 // sqlClaim claims keys without a record and reads the records of the others. 1 hashes 2 nonces 3 leases 4 takeovers
-// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 keep 11 wait. See semel_claim.
-const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 keep 11 wait 12 digests. See semel_claim.
+const sqlClaim = "SELECT * FROM semel_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 // sqlClaimOne is the same for one claim. 1 hash 2 nonce 3 lease 4 takeover 5 consumer 6 tenant 7 key 8 fingerprint
-// 9 delivery 10 wait. See semel_claim_one.
-const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+// 9 delivery 10 wait 11 digest. See semel_claim_one.
+const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 const (
 	// claimTries bounds how often a claim is decided anew because its record went away.
@@ -52,7 +53,7 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	}
 	w := s.claim(ctx, c, false)
 	for i := range w.out {
-		if w.out[i].Err == nil {
+		if w.out[i].Err == nil || errors.Is(w.out[i].Err, driver.ErrUnreadable) {
 			return w.out, nil
 		}
 	}
@@ -90,7 +91,7 @@ func (s *Store) claimOne(ctx context.Context, c driver.Claim) ([]driver.Grant, e
 	if err == nil && g.locked {
 		g.Grant = s.claim(ctx, []driver.Claim{c}, false).out[0]
 	}
-	if err == nil {
+	if err == nil && !errors.Is(g.Err, driver.ErrUnreadable) {
 		err = g.Err
 	}
 	if err != nil {
@@ -144,12 +145,12 @@ func (w *claiming) answered(ctx context.Context, part keyed, old []int, err erro
 		return part.only(old)
 	case code(err) == codeFloor:
 		return part
-	case code(err) != codeLocked:
+	case code(err) != codeLocked && (code(err) != codeDamaged || len(part.index) == 1):
 		w.fail(part, err)
 	case len(part.index) == 1:
 		w.busy(part)
 	default:
-		// One of them is locked, and waiting has to end: the halves tell which.
+		// One of them is locked, and waiting has to end, or cannot be read: the halves tell which.
 		half := len(part.index) / 2
 		a := w.fresh(ctx, keyed{part.hashes[:half], part.index[:half]}, lockedRetry)
 		b := w.fresh(ctx, keyed{part.hashes[half:], part.index[half:]}, lockedRetry)
@@ -172,16 +173,16 @@ func claimArgs(part keyed, c []driver.Claim, keep *int64, wait time.Duration) []
 	n := len(part.index)
 	nonces, leases, takeovers := make(uuids, n), make(int64s, n), make(int16s, n)
 	consumers, tenants, keys := make(bytess, n), make(bytess, n), make(bytess, n)
-	fingerprints, deliveries := make(bytess, n), make(bytess, n)
+	fingerprints, deliveries, digests := make(bytess, n), make(bytess, n), make(int64s, n)
 	for at, i := range part.index {
 		x := &c[i]
 		nonces[at], leases[at], takeovers[at] = x.Nonce, micros(x.Lease), int16(x.Takeover)
 		consumers[at], tenants[at], keys[at] = []byte(x.Key.Consumer), []byte(x.Key.Tenant), []byte(x.Key.Raw)
-		fingerprints[at], deliveries[at] = bytesOrNull(x.Fingerprint), packDelivery(x.DeliveryID)
+		fingerprints[at], deliveries[at], digests[at] = bytesOrNull(x.Fingerprint), packDelivery(x.DeliveryID), int64(x.BodyDigest)
 	}
 	return []any{
 		part.hashes, nonces, leases, takeovers, consumers, tenants, keys, fingerprints, deliveries, keep,
-		millis(wait),
+		millis(wait), digests,
 	}
 }
 
@@ -193,6 +194,7 @@ func claimOneArgs(hash [16]byte, c *driver.Claim, wait time.Duration) []any {
 	return []any{
 		uuid(hash), uuid(c.Nonce), micros(c.Lease), int16(c.Takeover), []byte(c.Key.Consumer), []byte(c.Key.Tenant),
 		[]byte(c.Key.Raw), bytesOrNull(c.Fingerprint), packDelivery(c.DeliveryID), millis(wait),
+		int64(c.BodyDigest),
 	}
 }
 
@@ -223,8 +225,9 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 			if decided[at] {
 				continue // read again in the savepoint that made it
 			}
-			if r, err = readRecord(found); err != nil {
-				return nil, now, err
+			if r, err = readRecord(found); err != nil { // of this key alone
+				out[i], decided[at] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, err)}, true
+				continue
 			}
 			if r.Key != c[i].Key {
 				out[i], decided[at] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}, true
@@ -266,6 +269,9 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 			return keyed{}
 		}
 	}
+	if n := len(part.index); code(err) == codeDamaged && n > 1 {
+		return w.known(ctx, keyed{part.hashes[:n/2], part.index[:n/2]}).and(w.known(ctx, keyed{part.hashes[n/2:], part.index[n/2:]}))
+	}
 	if err != nil {
 		w.fail(part, err)
 		return keyed{}
@@ -288,6 +294,10 @@ func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []dri
 ) {
 	for at, i := range part.index {
 		l := &locked[at]
+		if l.err != nil {
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.err)}
+			continue
+		}
 		if l.r.State == driver.Absent {
 			if g, ok := absent(&c[i]); ok {
 				out[i] = g

@@ -103,7 +103,7 @@ func ofPart(err error, part []int, some bool) error {
 	switch {
 	case errors.As(err, &item):
 		if part != nil {
-			return &driver.ItemError{Index: part[item.Index], Err: item.Err}
+			return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
 		}
 	case some:
 		return errors.New(err.Error()) // not certain for all: repeat
@@ -117,10 +117,10 @@ func (c *committing) run(ctx context.Context) error {
 	if fast {
 		err = c.plain(ctx)
 	}
-	skip := code(err) == codeLocked
+	skip := code(err) == codeLocked && !isItem(err)
 	if !fast || skip || code(err) == codeGuard {
 		err = c.careful(ctx, skip, c.send)
-		if code(err) == codeLocked && !skip {
+		if code(err) == codeLocked && !isItem(err) && !skip {
 			err = c.careful(ctx, true, c.send)
 		}
 	}
@@ -157,10 +157,24 @@ func (c *committing) plain(ctx context.Context) error {
 	for i := range c.w {
 		c.out[i], c.fresh = driver.Applied, append(c.fresh, i)
 	}
+	c.limit(ctx, p)
 	if err := c.db.addWorks(ctx, p, c.w, c.fresh); err != nil {
 		return notSent(err)
 	}
-	return c.db.with(ctx, func(conn *pgxpool.Conn) error { return c.finish(ctx, p, conn) })
+	return c.with(ctx, func(conn *pgxpool.Conn) error { return c.finish(ctx, p, conn) })
+}
+
+// hasEffects reports that a work has statements.
+func hasEffects(w []driver.Work) bool {
+	return slices.ContainsFunc(w, func(w driver.Work) bool { return len(statements(&w)) > 0 })
+}
+
+// with lends a connection to fn.
+func (c *committing) with(ctx context.Context, fn func(conn *pgxpool.Conn) error) error {
+	if hasEffects(c.w) {
+		return c.db.withEffects(ctx, fn)
+	}
+	return c.db.with(ctx, fn)
 }
 
 // finish sends the last pipeline of a transaction, with COMMIT in it where nothing has to be counted before.
@@ -186,7 +200,7 @@ type writer func(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error
 // careful locks the records, lets the table decide, and has write send what the winners bring. skip leaves those Unknown
 // whose records somebody else has locked: the others shall not wait for them.
 func (c *committing) careful(ctx context.Context, skip bool, write writer) error {
-	return c.db.with(ctx, func(conn *pgxpool.Conn) error {
+	return c.with(ctx, func(conn *pgxpool.Conn) error {
 		locked := make([]lockedRecord, len(c.keys.index))
 		p := &pipeline{}
 		p.beginLong(c.db)
@@ -211,8 +225,8 @@ func (c *committing) decide(locked []lockedRecord, skip bool) (changes []driver.
 		}
 		f := &c.w[i].Finish
 		switch {
-		case l.r.State == driver.Absent && skip:
-			c.out[i] = driver.Unknown // locked, or gone
+		case l.err != nil || l.r.State == driver.Absent && skip:
+			c.out[i] = driver.Unknown // unreadable, locked, or gone
 		case l.r.Key != f.Hold.Key:
 			c.out[i] = driver.Lost
 		default:
@@ -238,10 +252,18 @@ func (c *committing) decide(locked []lockedRecord, skip bool) (changes []driver.
 
 // send adds what the winners bring, and commits.
 func (c *committing) send(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
+	c.limit(ctx, p)
 	if err := c.db.addWorks(ctx, p, c.w, c.fresh); err != nil {
 		return notSent(err)
 	}
 	return c.finish(ctx, p, conn)
+}
+
+// limit bounds the effects of the winners, if there are any.
+func (c *committing) limit(ctx context.Context, p *pipeline) {
+	if slices.ContainsFunc(c.fresh, func(i int) bool { return len(statements(&c.w[i])) > 0 }) {
+		p.limit(ctx, c.db, len(c.w) == 1)
+	}
 }
 
 // after tells queues what was committed.
@@ -268,9 +290,11 @@ func (db *DB) addWorks(ctx context.Context, p *pipeline, w []driver.Work, which 
 			return err
 		}
 	}
+	e := effects{db: db, p: p}
 	for _, i := range which {
-		p.addEffects(i, statements(&w[i]))
+		e.add(i, statements(&w[i]))
 	}
+	e.close()
 	if last {
 		return nil
 	}
@@ -312,22 +336,33 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 	return nil
 }
 
-// checkWorks refuses what this store cannot write, before anything is sent, and makes the queues of emitted messages: a
-// transaction of its own. held says that the caller has a connection of the pool already.
+// checkWorks refuses what this store cannot write, before anything is sent, and makes the queues of emitted messages and
+// letters: a transaction of its own. held says that the caller has a connection of the pool already.
 func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error {
 	for i := range w {
 		if err := db.checkWork(&w[i]); err != nil {
 			return &driver.ItemError{Index: i, Err: err}
 		}
 	}
+	ensure := func(name string) error {
+		made := db.queueMade
+		if held {
+			made = db.queueApart
+		}
+		if err := made(ctx, name); err != nil {
+			return notSent(fmt.Errorf("queue %q: %w", name, err))
+		}
+		return nil
+	}
 	for i := range w {
-		for j := range w[i].Emit {
-			ensure, name := db.queueMade, w[i].Emit[j].Queue
-			if held {
-				ensure = db.queueApart
+		if a := w[i].Ack; a != nil && a.Action == driver.Dead {
+			if err := ensure(a.Receipt.(*receipt).q.name); err != nil {
+				return err
 			}
-			if err := ensure(ctx, name); err != nil {
-				return notSent(fmt.Errorf("queue %q: %w", name, err))
+		}
+		for j := range w[i].Emit {
+			if err := ensure(w[i].Emit[j].Queue); err != nil {
+				return err
 			}
 		}
 	}

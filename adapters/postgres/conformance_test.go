@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/semeltest"
 )
 
@@ -16,9 +17,17 @@ func TestStoreSuite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
 		return semeltest.StoreSetup{
-			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db),
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db), Damage: damage(db),
 		}
 	})
+}
+
+// damage makes records those of a newer program.
+func damage(db *DB) func(t testing.TB, k driver.Key) {
+	return func(t testing.TB, k driver.Key) {
+		t.Helper()
+		execSQL(t, db, `UPDATE semel_record SET watermark = '\x0300' WHERE key = $1`, []byte(k.Raw))
+	}
 }
 
 // TestStoreSuiteBare does without prepared statements, as behind a pooler in transaction mode, and in a database whose
@@ -28,7 +37,8 @@ func TestStoreSuiteBare(t *testing.T) {
 		url := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
 		db := openLedger(t, url, Options{NoListen: true})
 		return semeltest.StoreSetup{
-			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db),
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db), Damage: damage(db),
+			Sample: semeltest.Sampled(11),
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -29,12 +30,17 @@ type DB struct {
 	// std is the same connections for handlers that take a *sql.Tx.
 	std  *sql.DB
 	info serverInfo
+	// history counts what can have made the server forget.
+	history *history
 
-	queues sync.Map // name → id of semel_queue
+	queues sync.Map // names of queues that there are
 	wake   *waker
 
 	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet.
 	keep atomic.Int64
+
+	// blockedAt is when an effect waited for a lock in vain last, in nanoseconds since 1970.
+	blockedAt atomic.Int64
 
 	// claims and ends gather the calls of one item.
 	claims *gather[driver.Claim, claimed]
@@ -50,6 +56,14 @@ type serverInfo struct {
 	standby, readOnly                      bool
 	syncCommit, fsync, fullPages, encoding string
 	schema                                 int
+	// place is the schema of semel's tables, quoted.
+	place string
+	// statementTimeout and lockTimeout are those of the role or the URL, 0 = none.
+	statementTimeout, lockTimeout time.Duration
+	// user is who the connection is, for the server.
+	user string
+	// names and values are settings of the session that are not its defaults, see sqlSession.
+	names, values []string
 	// plain: a statement alone is a transaction at read committed, so that it needs no BEGIN.
 	plain bool
 }
@@ -66,11 +80,13 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	h := &history{}
+	cfg.AfterConnect = h.connected
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", shown(cfg), err)
 	}
-	db := &DB{o: o, name: shown(cfg), pool: pool, std: stdlib.OpenDBFromPool(pool), closing: make(chan struct{})}
+	db := &DB{o: o, name: shown(cfg), pool: pool, history: h, std: stdlib.OpenDBFromPool(pool), closing: make(chan struct{})}
 	if err := db.check(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", db.name, explain(err)), db.Close())
 	}
@@ -111,15 +127,24 @@ func shown(cfg *pgxpool.Config) string {
 const sqlLook = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
   current_setting('transaction_read_only') = 'on', current_setting('synchronous_commit'), current_setting('fsync'),
   current_setting('full_page_writes'), current_setting('server_encoding'), to_regclass('semel_schema') IS NOT NULL,
-  current_setting('default_transaction_isolation') = 'read committed'`
+  current_setting('default_transaction_isolation') = 'read committed',
+  quote_ident(coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = to_regclass('semel_schema')), current_schema(), '')), current_user::text,
+  (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
+  (SELECT setting::bigint FROM pg_settings WHERE name = 'lock_timeout')`
 
 // check looks at the server and refuses what cannot work.
 func (db *DB) check(ctx context.Context) error {
 	i := &db.info
 	there := false
+	var statement, lock int64
 	err := db.pool.QueryRow(ctx, sqlLook).Scan(&i.version, &i.standby, &i.readOnly, &i.syncCommit, &i.fsync,
-		&i.fullPages, &i.encoding, &there, &i.plain)
+		&i.fullPages, &i.encoding, &there, &i.plain, &i.place, &i.user, &statement, &lock)
 	if err != nil {
+		return err
+	}
+	i.statementTimeout, i.lockTimeout = time.Duration(statement)*time.Millisecond, time.Duration(lock)*time.Millisecond
+	if err := db.pool.QueryRow(ctx, sqlSession).Scan(&i.names, &i.values); err != nil {
 		return err
 	}
 	if i.version < minVersion {

@@ -16,16 +16,16 @@ func (e *rowsError) Error() string {
 	return fmt.Sprintf("changed %d rows, must change %d", e.got, e.want)
 }
 
-// addEffects adds the statements of item to a pipeline. An answer that is not as it must be stops the reading with an
+// addStatements adds the statements of item to a pipeline. An answer that is not as it must be stops the reading with an
 // *rowsError: COMMIT must not be in the same pipeline then (see counts).
-func (p *pipeline) addEffects(item int, list []driver.Statement) {
+func (p *pipeline) addStatements(item int, list []driver.Statement) {
 	for i := range list {
 		st := &list[i]
 		s := step{what: effectName(i, st.SQL), item: item}
 		if st.Rows >= 0 {
 			s.tag = func(tag pgconn.CommandTag) error { return expect(st, tag) }
 		}
-		p.add(s, st.SQL, st.Args...)
+		p.add(s, markEffect+st.SQL, st.Args...)
 	}
 }
 
@@ -57,8 +57,10 @@ func statements(w *driver.Work) []driver.Statement {
 }
 
 // sets reports that a work has statements that may change settings of the transaction.
-func sets(w *driver.Work) bool {
-	for _, st := range statements(w) {
+func sets(w *driver.Work) bool { return setting(statements(w)) }
+
+func setting(list []driver.Statement) bool {
+	for _, st := range list {
 		if word, rest := keyword(st.SQL); word == "SET" || word == "SELECT" && strings.Contains(strings.ToLower(rest), "set_config") {
 			return true
 		}

@@ -38,11 +38,14 @@ var errRolledBack = errors.New("the server rolled the transaction back: an earli
 
 // SQLSTATEs that the adapter acts on. Those of class SE are raised by semel's own functions.
 const (
-	codeLocked   = "55P03" // a lock was waited for in vain
-	codeGuard    = "SEM01" // a guarded write did not match every item
-	codeFloor    = "SEM02" // a token was overtaken by a purge: draw again
-	codeForeign  = "SEM03" // the handler ended the transaction
-	codeReadOnly = "25006"
+	codeLocked    = "55P03" // a lock was waited for in vain
+	codeCancelled = "57014" // a statement took too long, or a person cancelled it
+	codeGuard     = "SEM01" // a guarded write did not match every item
+	codeFloor     = "SEM02" // a token was overtaken by a purge: draw again
+	codeForeign   = "SEM03" // the handler ended the transaction
+	codeQueue     = "SEM04" // a queue is not there any more: make it again
+	codeReadOnly  = "25006"
+	codeDamaged   = "XX001" // a page cannot be read
 )
 
 // code answers the SQLSTATE of an error, "" when it is not the server's
@@ -75,7 +78,20 @@ func notSent(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
 }
 
-// environmental reports an error that is not the fault of the statement: another transaction, the server, the disk.
+// outage reports an error of a server that cannot write, whoever asks: its disk is full or broken, it has no connection
+// left, it is read-only, or it shuts down.
+func outage(err error) bool {
+	switch c := code(err); c {
+	case "53100", "53300", "58030", codeReadOnly:
+		return true
+	default:
+		return strings.HasPrefix(c, "08") && c != "08P01" || strings.HasPrefix(c, "57P")
+	}
+}
+
+// environmental reports an error that need not be the fault of the statement: another transaction, the server, the disk. It
+// can be all the same, where it comes again and again while other statements are fine: a function that raises such a code,
+// a damaged page of one table, a statement that needs too much time or memory.
 func environmental(err error) bool {
 	c := code(err)
 	if c == "" {
@@ -92,6 +108,8 @@ func environmental(err error) bool {
 		return isStale(err)
 	case "26000", "42P05":
 		return true // prepared statements got lost, see explain
+	case codeQueue:
+		return true
 	}
 	for _, class := range []string{
 		"08", // connection
@@ -126,7 +144,13 @@ func wrote(err error) error {
 	if errors.As(err, &item) || errors.Is(err, driver.ErrNotCommitted) {
 		return err
 	}
-	if definite(err) {
+	switch {
+	case !definite(err):
+	case outage(err):
+		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, explain(err))
+	case code(err) == codeLocked:
+		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrBlocked, explain(err))
+	default:
 		return fmt.Errorf("%w: %w", driver.ErrNotCommitted, explain(err))
 	}
 	return explain(err)

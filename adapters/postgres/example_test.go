@@ -19,10 +19,6 @@ import (
 
 // TestExamples runs every example and counts what it did to the application's table.
 func TestExamples(t *testing.T) {
-	if testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestExamples needs a PostgreSQL, and -short was given")
-		t.Skip("SKIPPED, NOT PASSED: -short")
-	}
 	for name, example := range map[string]func(){
 		"statements": Example, "pgx": Example_openTransaction, "database/sql": Example_databaseSQL, "batch": Example_batch,
 	} {

@@ -187,8 +187,8 @@ func (e *ending) careful(ctx context.Context, part keyed, skip bool) {
 	err := e.db.underLock(ctx, part, skip, func(locked []lockedRecord) (changes []driver.Record) {
 		for at, i := range part.index {
 			l := &locked[at]
-			if l.r.State == driver.Absent && skip {
-				continue // gone, or locked
+			if l.err != nil || l.r.State == driver.Absent && skip {
+				continue // unreadable, gone, or locked
 			}
 			if l.r.Key != e.hold(i).Key {
 				out[at] = driver.Lost

@@ -15,7 +15,7 @@ import (
 const sqlStats = `SELECT count(*) FILTER (WHERE flies), count(*) FILTER (WHERE NOT flies AND due_at > t), count(*),
   coalesce(extract(epoch FROM max(t) - min(sent_at)), 0)::float8,
   (SELECT count(*) FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1))
-FROM (SELECT m.due_at, m.sent_at, n.t, m.held AND m.until > n.t AS flies
+FROM (SELECT m.due_at, m.sent_at, n.t, coalesce(m.until > n.t, false) AS flies
   FROM semel_message m, (SELECT clock_timestamp() AS t OFFSET 0) n
   WHERE m.queue = (SELECT id FROM semel_queue WHERE name = $1)) x`
 
@@ -71,8 +71,9 @@ const purgeStep = 2000
 
 const (
 	sqlPurgeEnd = "SELECT coalesce(max(pos), 0) FROM semel_message"
-	// 1 queue id 2 after position 3 last position 4 limit
-	sqlPurgeList = `SELECT pos, grp FROM semel_message WHERE queue = $1 AND pos > $2 AND pos <= $3 ORDER BY pos LIMIT $4`
+	// 1 queue name 2 after position 3 last position 4 limit
+	sqlPurgeList = `SELECT pos, grp FROM semel_message
+  WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND pos > $2 AND pos <= $3 ORDER BY pos LIMIT $4`
 	// 1 positions
 	sqlPurge = "DELETE FROM semel_message WHERE pos = ANY($1)"
 )
@@ -80,14 +81,11 @@ const (
 // Purge removes every message that is not a letter and was sent before the call, those in flight too: their receipts are
 // lost. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
-	id, ok, err := q.db.queueID(ctx, q.name, false)
 	end := int64(0)
-	if ok && err == nil {
-		err = q.db.read(ctx, func(row scanner) error { return row.Scan(&end) }, sqlPurgeEnd)
-	}
+	err = q.db.read(ctx, func(row scanner) error { return row.Scan(&end) }, sqlPurgeEnd)
 	for after := int64(0); err == nil && after < end; {
 		var n int64
-		n, after, err = q.purge(ctx, id, after, end)
+		n, after, err = q.purge(ctx, after, end)
 		removed += n
 	}
 	if err != nil {
@@ -97,7 +95,7 @@ func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 }
 
 // purge removes up to purgeStep messages behind a position and answers the position of the last one it found.
-func (q *Queue) purge(ctx context.Context, id int32, after, end int64) (removed, last int64, err error) {
+func (q *Queue) purge(ctx context.Context, after, end int64) (removed, last int64, err error) {
 	var list int64s
 	var ms []driver.Message // for their groups
 	err = q.db.read(ctx, func(row scanner) error {
@@ -106,7 +104,7 @@ func (q *Queue) purge(ctx context.Context, id int32, after, end int64) (removed,
 		err := row.Scan(&pos, &group)
 		list, ms = append(list, pos), append(ms, driver.Message{Queue: q.name, Group: string(group)})
 		return err
-	}, sqlPurgeList, id, after, end, purgeStep)
+	}, sqlPurgeList, q.name, after, end, purgeStep)
 	if err != nil || len(list) == 0 {
 		return 0, end, err
 	}
@@ -122,7 +120,7 @@ func (q *Queue) purge(ctx context.Context, id int32, after, end int64) (removed,
 	p.add(step{what: "purge", item: -1, tag: func(tag pgconn.CommandTag) error { removed = tag.RowsAffected(); return nil }},
 		sqlPurge, list)
 	// Those of these groups that were sent after the call began go on.
-	p.exec("next of groups", sqlRemove, int64s{}, int32s{}, []bool{}, q.name, distinct(groups))
+	p.exec("next of groups", sqlRemove, int64s{}, int32s{}, uuids{}, q.name, distinct(groups))
 	p.commit()
 	err = q.db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
 	if len(groups) > 0 {

@@ -18,6 +18,10 @@ const (
 	sqlRecords = `SELECT semel_row(r) FROM semel_record r
   WHERE ($1::bytea IS NULL OR consumer = $1) AND ($2::smallint = 0 OR state = $2)
   ORDER BY created_at, token LIMIT $3::bigint`
+
+	// sqlUncertain lists the records that are UNCERTAIN, oldest first, and reads no others. 1 consumer (NULL = all)
+	// 2 limit (NULL = none)
+	sqlUncertain = "SELECT * FROM semel_list_uncertain($1, $2)"
 )
 
 // Record reads one record; ok is false when there is none.
@@ -39,7 +43,11 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 		n := int64(f.Limit)
 		limit = &n
 	}
-	rs, err := s.db.records(ctx, sqlRecords, bytesOrNull(f.Consumer), int16(f.State), limit)
+	sql, args := sqlRecords, []any{bytesOrNull(f.Consumer), int16(f.State), limit}
+	if f.State == driver.Uncertain {
+		sql, args = sqlUncertain, []any{bytesOrNull(f.Consumer), limit}
+	}
+	rs, err := s.db.records(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
@@ -79,6 +87,9 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 		}
 		p = &pipeline{}
 		l, changed := &locked[0], false
+		if l.err != nil {
+			return l.err
+		}
 		if o = driver.Lost; l.r.Key == op.Key {
 			r, o, changed = driver.DecideOperate(l.r, op, l.now, l.drawn)
 		}

@@ -21,13 +21,14 @@ const (
 	// 1 queue name, then the columns
 	sqlLetterInsert = `INSERT INTO semel_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts,
   first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body, version)
-  SELECT q.id, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14, $15, $16, $17, $18
-  FROM semel_queue q WHERE q.name = $1 ON CONFLICT (queue, id) DO NOTHING`
+  VALUES ((semel_queue_ids(ARRAY[$1::text]))[1], $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14,
+  $15, $16, $17, $18) ON CONFLICT (queue, id) DO NOTHING`
 	// 1 queue name 2 id
 	sqlLetterDelete = `DELETE FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND id = $2`
 )
 
-// addLetter adds the statement that writes a letter unless its id is there already. The queue has to exist.
+// addLetter adds the statement that writes a letter unless its id is there already. It fails (codeQueue) when the queue is
+// not there: see queueMade.
 func (q *Queue) addLetter(p *pipeline, l *driver.Letter) {
 	headers, err := headersJSON(l.Message.Headers)
 	if err != nil {
@@ -127,10 +128,10 @@ func (q *Queue) PutLetter(ctx context.Context, l driver.Letter) error {
 	}
 	err := checkLetter(&l)
 	if err == nil {
-		_, _, err = q.db.queueID(ctx, q.name, true)
-	}
-	if err == nil {
-		err = q.db.once(ctx, func(p *pipeline) error { q.addLetter(p, &l); return nil })
+		err = q.db.inQueues(ctx, func(p *pipeline) error {
+			q.addLetter(p, &l)
+			return q.db.queueMade(ctx, q.name)
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("put letter %s: %w", l.ID, err)

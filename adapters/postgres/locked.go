@@ -17,9 +17,10 @@ import (
 const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
 
 // lockedRecord is a record under its row lock, with the time and the token that were taken after the lock. The zero one
-// was not there.
+// was not there. err: it was, and it cannot be read; nothing may be written to it.
 type lockedRecord struct {
 	r     driver.Record
+	err   error
 	now   time.Time
 	drawn uint64
 }
@@ -57,8 +58,8 @@ func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []lockedRecord) {
 			if err != nil {
 				return err
 			}
-			if l.r, err = readRecord(found); err != nil {
-				return err
+			if l.r, l.err = readRecord(found); l.err != nil {
+				l.r = driver.Record{}
 			}
 			l.drawn = uint64(drawn)
 			at := part.find(hash, near)

@@ -30,6 +30,8 @@ func blameless(err error) bool {
 // refused has a culprit: deferred constraints are checked at the end of every item. It commits, when nothing is refused
 // any more: statements that only work one after the other (a table, then its rows) end here.
 func (c *committing) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
+	p.limit(ctx, c.db, len(c.w) == 1)
+	limits := p.limits
 	last := slices.ContainsFunc(c.fresh, func(i int) bool { return sets(&c.w[i]) }) // see addWorks
 	if last {
 		if err := c.db.addRest(ctx, p, c.w, c.fresh); err != nil {
@@ -40,12 +42,7 @@ func (c *committing) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Co
 		return err
 	}
 	for _, i := range c.fresh {
-		err := alone(ctx, conn, statements(&c.w[i]))
-		switch {
-		case err == nil:
-		case blameless(err):
-			return &driver.ItemError{Index: i, Err: err}
-		default:
+		if err := limits.runEffects(ctx, conn, i, statements(&c.w[i])); err != nil {
 			return err
 		}
 	}
@@ -58,8 +55,8 @@ func (c *committing) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Co
 	return c.finish(ctx, p, conn)
 }
 
-// alone runs the statements of one item.
-func alone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) error {
+// runAlone runs the statements of one item, and ends them; limits hold for those of the next.
+func (l *limits) runAlone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) error {
 	for i := range list {
 		st := &list[i]
 		tag, err := execAlone(ctx, conn, st)
@@ -73,11 +70,13 @@ func alone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) err
 	if len(list) == 0 {
 		return nil
 	}
-	if _, err := conn.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
-		return fmt.Errorf("deferred constraint: %w", err)
-	}
-	_, err := conn.Exec(ctx, "SET CONSTRAINTS ALL DEFERRED")
-	return err
+	p := &pipeline{}
+	e := effects{db: l.db, p: p, last: -1}
+	e.endRole(list)
+	e.end(-1, true, true)
+	p.add(step{what: "defer constraints", item: -1}, "SET CONSTRAINTS ALL DEFERRED")
+	l.add(p)
+	return p.run(ctx, conn)
 }
 
 // execAlone runs one statement. What is wrong with its arguments is found before it is sent. It asks with Query, because
@@ -85,7 +84,7 @@ func alone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) err
 // behind an INSERT would part the effect from its record.
 func execAlone(ctx context.Context, conn *pgxpool.Conn, st *driver.Statement) (tag pgconn.CommandTag, err error) {
 	defer catch(&err)
-	rows, err := conn.Query(ctx, st.SQL, st.Args...)
+	rows, err := conn.Query(ctx, markEffect+st.SQL, st.Args...)
 	if err == nil {
 		rows.Close()
 		tag, err = rows.CommandTag(), rows.Err()

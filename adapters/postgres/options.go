@@ -22,8 +22,8 @@ type Options struct {
 	PollInterval time.Duration
 	// NoListen does without LISTEN and NOTIFY: for poolers in transaction mode. Defaults to false.
 	NoListen bool
-	// LockWait is how long a claim waits for a record that another transaction holds, before it is answered as busy.
-	// Defaults to 1 s.
+	// LockWait is how long a claim waits for a record that another transaction holds, before it is answered as busy; and a
+	// handler's statement for any lock, before its message is put off. Defaults to 1 s.
 	LockWait time.Duration
 	// MaxTx bounds a synchronous transaction (modes B and C): the server ends one that is idle for longer, so that a
 	// frozen worker does not keep its keys locked. Defaults to 30 s.

@@ -23,6 +23,8 @@ type pipeline struct {
 	batch pgx.Batch
 	steps []step
 	tx    pgx.Tx // after run: what begin opened
+	// limits is set when the pipeline has effects of handlers.
+	limits *limits
 }
 
 // step is what a statement of a pipeline means for us.
@@ -34,16 +36,18 @@ type step struct {
 	// follows in the same pipeline has been sent already: it must not be used to decide.
 	rows func(pgx.Rows) error
 	tag  func(pgconn.CommandTag) error
+	// after: the transaction is committed already. When it fails, the connection is closed, and nothing else.
+	after bool
 }
 
 // exec adds a statement whose answer does not matter.
 func (p *pipeline) exec(what, sql string, args ...any) {
-	p.add(step{what: what, item: -1}, sql, args...)
+	p.add(step{what: what, item: -1}, markOwn+sql, args...)
 }
 
 // query adds a statement whose rows are read.
 func (p *pipeline) query(what string, rows func(pgx.Rows) error, sql string, args ...any) {
-	p.add(step{what: what, item: -1, rows: rows}, sql, args...)
+	p.add(step{what: what, item: -1, rows: rows}, markOwn+sql, args...)
 }
 
 func (p *pipeline) add(s step, sql string, args ...any) {
@@ -69,15 +73,21 @@ func (p *pipeline) run(ctx context.Context, c sender) (err error) {
 	if len(p.steps) == 0 {
 		return nil
 	}
+	w := p.limits.watch(ctx, connOf(c).PgConn().PID())
+	defer w.end()
 	results, err := p.send(ctx, c)
 	if err != nil {
 		return err
 	}
+	after := false
 	defer func() {
-		if cerr := results.Close(); err == nil && cerr != nil {
+		if cerr := results.Close(); err == nil && cerr != nil && !after {
 			err = cerr
 		}
 		p.tx = results.Tx()
+		if after {
+			_ = connOf(c).Close(ctx)
+		}
 	}()
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -85,13 +95,23 @@ func (p *pipeline) run(ctx context.Context, c sender) (err error) {
 		if err == nil {
 			continue
 		}
+		if s.after {
+			after = true
+			return nil
+		}
 		if i == 0 && s.rows == nil && code(err) == "" && ctx.Err() == nil && !connOf(c).IsClosed() {
 			err = &argsError{err} // without prepared statements arguments are refused like this, before anything is sent
 		}
-		if s.item >= 0 && definite(err) && !environmental(err) {
-			return &driver.ItemError{Index: s.item, Err: fmt.Errorf("%s: %w", s.what, err)}
+		err = fmt.Errorf("%s: %w", s.what, err)
+		switch {
+		case s.item < 0 || !refusable(err):
+			return err
+		case p.limits != nil:
+			return p.limits.refusal(s.item, err, w)
+		case !environmental(err):
+			return &driver.ItemError{Index: s.item, Err: err}
 		}
-		return fmt.Errorf("%s: %w", s.what, err)
+		return err
 	}
 	return nil
 }
@@ -151,9 +171,9 @@ func (p *pipeline) beginFor(idle time.Duration) {
 	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(idle))))
 }
 
-// commit adds COMMIT. A server that had to roll back answers so without an error: the tag is checked.
+// commit adds COMMIT, marked because deferred triggers of handlers run in it. A server that had to roll back answers so without an error: the tag is checked.
 func (p *pipeline) commit() {
-	p.add(step{what: "commit", item: -1, tag: committed}, "COMMIT")
+	p.add(step{what: "commit", item: -1, tag: committed}, markEffect+"COMMIT")
 }
 
 func committed(tag pgconn.CommandTag) error {
@@ -174,6 +194,15 @@ func (db *DB) once(ctx context.Context, fill func(p *pipeline) error) error {
 	return db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
 }
 
+// inQueues is once for what writes to queues: it is repeated when one of them turned out to be gone.
+func (db *DB) inQueues(ctx context.Context, fill func(p *pipeline) error) error {
+	err := db.once(ctx, fill)
+	if code(err) == codeQueue {
+		err = db.once(ctx, fill)
+	}
+	return err
+}
+
 // with lends a connection to fn. After an error whatever transaction is open on it is rolled back.
 func (db *DB) with(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
 	c, err := db.acquire(ctx)
@@ -185,6 +214,7 @@ func (db *DB) with(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
 		return nil
 	}
 	reset(ctx, c.Conn())
+	db.forgetQueues(err)
 	return wrote(err)
 }
 
@@ -205,16 +235,28 @@ const rollbackWait = 2 * time.Second
 
 // acquire takes a connection. Without one nothing was sent: the error wraps driver.ErrNotCommitted.
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	select {
-	case <-db.closing:
+	var c *pgxpool.Conn
+	err := ErrClosed
+	if !db.isClosed() {
+		c, err = db.pool.Acquire(ctx)
+	}
+	switch {
+	case err == nil:
+	case db.isClosed(): // perhaps meanwhile: the error of a connection that was being made would tell of an outage
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
 	default:
-	}
-	c, err := db.pool.Acquire(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w: %w", db.name, driver.ErrNotCommitted, explain(err))
+		return nil, fmt.Errorf("connect to %s: %w: %w: %w", db.name, driver.ErrNotCommitted, driver.ErrOutage, explain(err))
 	}
 	return c, nil
+}
+
+func (db *DB) isClosed() bool {
+	select {
+	case <-db.closing:
+		return true
+	default:
+		return false
+	}
 }
 
 // errClient marks a mistake of ours in reading an answer.

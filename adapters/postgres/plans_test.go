@@ -35,6 +35,14 @@ func TestPlansOutliveAnEmptyTable(t *testing.T) {
 		if gs, err := s.Claim(t.Context(), claimsOf(testKeys(fmt.Sprint(round)+"-%d", 5), long)...); err != nil || gs[4].Attempt != 2 {
 			t.Fatalf("%+v, %v", gs, err)
 		}
+		parked := mustClaim(t, s, claimsOf(testKeys(fmt.Sprint(round)+"-parked-%d", 1), long)...)[0].Hold
+		if _, err := s.Finish(t.Context(), driver.Finish{Hold: parked, Final: driver.Park}); err != nil {
+			t.Fatal(err)
+		}
+		list := driver.RecordFilter{Consumer: parked.Key.Consumer, State: driver.Uncertain, Limit: 1}
+		if rs, err := s.Records(t.Context(), list); err != nil || len(rs) != 1 {
+			t.Fatalf("%d uncertain records, %v", len(rs), err)
+		}
 		usePlansOfVersions(t, s, round)
 		if _, _, err := s.Sweep(t.Context(), time.Hour, 10); err != nil {
 			t.Fatal(err)

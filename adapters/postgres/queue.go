@@ -50,10 +50,11 @@ func (q *Queue) Features() driver.QueueFeatures {
 type receipt struct {
 	q   *Queue
 	pos int64
-	// count is the number of the hand-off: the row must still have it.
+	// count and nonce are those of the delivery: the row must still have them. Positions and counts repeat after a failover
+	// that lost messages; nonces do not. Of a message that was received inside a transaction, which has it locked, the
+	// nonce is zero.
 	count int32
-	// held is what the row says: a message that was received inside a transaction need not be marked.
-	held  bool
+	nonce [16]byte
 	group string
 	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
 	settled atomic.Uint32
@@ -96,32 +97,37 @@ func checkText(what, s string) error {
 }
 
 const (
-	sqlQueueID   = "SELECT id FROM semel_queue WHERE name = $1"
-	sqlQueueMake = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
+	sqlQueueThere = "SELECT EXISTS (SELECT FROM semel_queue WHERE name = $1)"
+	sqlQueueMake  = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
 )
 
-// queueID answers the id of a queue, and makes the queue when make is set; ok is false when there is none. What it finds
-// is kept: queues are never removed. It takes a connection of its own, so that no transaction that sends holds the name.
-func (db *DB) queueID(ctx context.Context, name string, create bool) (id int32, ok bool, err error) {
-	if v, ok := db.queues.Load(name); ok {
-		return v.(int32), true, nil
+// queueMade makes a queue that there is not. It does so in a transaction of its own, so that no transaction that sends
+// holds the name. It remembers which queues there are: they are never removed. A server that failed over can have lost
+// one; the statements that write to it find that out (codeQueue), see [DB.forgetQueues].
+func (db *DB) queueMade(ctx context.Context, name string) error {
+	if _, ok := db.queues.Load(name); ok {
+		return nil
 	}
 	if err := checkQueueName(name); err != nil {
-		return 0, false, err
+		return err
 	}
-	for range 2 {
-		err = db.read(ctx, func(row scanner) error { ok = true; return row.Scan(&id) }, sqlQueueID, name)
-		if ok || err != nil || !create {
-			break
-		}
-		if err := db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil }); err != nil {
-			return 0, false, err
-		}
+	there := false
+	err := db.read(ctx, func(row scanner) error { return row.Scan(&there) }, sqlQueueThere, name)
+	if err == nil && !there {
+		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
 	}
-	if ok && err == nil {
-		db.queues.Store(name, id)
+	if err == nil {
+		db.queues.Store(name, true)
 	}
-	return id, ok, err
+	return err
+}
+
+// forgetQueues forgets which queues there are when an error says that one is not there. What failed was not written, and
+// works when it is repeated.
+func (db *DB) forgetQueues(err error) {
+	if code(err) == codeQueue {
+		db.queues.Clear()
+	}
 }
 
 func checkQueueName(name string) error {
@@ -129,12 +135,6 @@ func checkQueueName(name string) error {
 		return errors.New("the queue has no name")
 	}
 	return checkText("queue name", name)
-}
-
-// queueMade makes a queue that there is not.
-func (db *DB) queueMade(ctx context.Context, name string) error {
-	_, _, err := db.queueID(ctx, name, true)
-	return err
 }
 
 // queueApart is queueMade for who holds a connection of the pool. It opens one of its own:
@@ -157,17 +157,14 @@ func (db *DB) queueApart(ctx context.Context, name string) error {
 		defer cancel()
 		_ = c.Close(end)
 	}()
-	var id int32
-	err = c.QueryRow(ctx, sqlQueueID, name).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		if _, err = c.Exec(ctx, sqlQueueMake, name); err == nil {
-			err = c.QueryRow(ctx, sqlQueueID, name).Scan(&id)
-		}
+	there := false
+	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&there); err == nil && !there {
+		_, err = c.Exec(ctx, sqlQueueMake, name)
 	}
 	if err != nil {
 		return explain(err)
 	}
-	db.queues.Store(name, id)
+	db.queues.Store(name, true)
 	return nil
 }
 
@@ -196,7 +193,7 @@ func (db *DB) read(ctx context.Context, row func(scanner) error, sql string, arg
 
 // Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
 func (q *Queue) Create(ctx context.Context) error {
-	if _, _, err := q.db.queueID(ctx, q.name, true); err != nil {
+	if err := q.db.queueMade(ctx, q.name); err != nil {
 		return fmt.Errorf("create queue %q: %w", q.name, err)
 	}
 	return nil

@@ -100,19 +100,19 @@ func TestPlansStayGood(t *testing.T) {
 	if err := q.Create(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	id, _, _ := q.db.queueID(t.Context(), "big", false)
+	id := idOf(t, q)
 	e := explain1(t, u)
 	statements := func() (plans map[string]string, received int) {
 		plans = map[string]string{}
-		received, plans["receive"] = e.run(sqlReceive, id, 100, int64(30e6), nil, 0, int64(64<<20))
-		_, plans["fetch"] = e.run(sqlFetch, id, 10, int64(64<<20))
-		pos, count, held := []int64{1, 2, 3, 4, 5}, []int32{1, 1, 1, 1, 1}, []bool{true, true, true, true, true}
-		_, plans["keep"] = e.run(sqlExtend, pos, count, int64(30e6))
-		_, plans["return"] = e.run(sqlReturn, pos[:2], count[:2], held[:2], []int64{0, 0})
-		_, plans["remove"] = e.run(sqlRemove, pos, count, held, "big", [][]byte{[]byte("group")})
+		received, plans["receive"] = e.run(sqlReceive, "big", 100, int64(30e6), nil, 0, int64(64<<20), uuid([16]byte{1}))
+		_, plans["fetch"] = e.run(sqlFetch, "big", 10, int64(64<<20))
+		pos, count, nonces := []int64{1, 2, 3, 4, 5}, []int32{1, 1, 1, 1, 1}, uuids{{1}, {1}, {1}, {1}, {1}}
+		_, plans["keep"] = e.run(sqlExtend, pos, count, nonces, int64(30e6))
+		_, plans["return"] = e.run(sqlReturn, pos[:2], count[:2], nonces[:2], []int64{0, 0})
+		_, plans["remove"] = e.run(sqlRemove, pos, count, nonces, "big", [][]byte{[]byte("group")})
 		now := time.Now()
-		_, plans["send"] = e.run(sqlSendOrdered, []int32{id}, []int64{0}, []*time.Time{&now}, [][]byte{{1}}, [][]byte{nil},
-			[][]byte{{2}}, [][]byte{[]byte("group")}, []bool{true})
+		_, plans["send"] = e.run(sqlSendOrdered, []int32{1}, []int64{0}, []*time.Time{&now}, [][]byte{{1}}, [][]byte{nil},
+			[][]byte{{2}}, []string{"big"}, [][]byte{[]byte("group")}, []bool{true})
 		return plans, received
 	}
 	for range 8 { // after five executions a session may keep a plan
@@ -137,6 +137,15 @@ func TestPlansStayGood(t *testing.T) {
 			e.good(what, plans[what], most)
 		}
 	}
+}
+
+// idOf is the id of a queue.
+func idOf(t *testing.T, q *Queue) (id int32) {
+	t.Helper()
+	if err := q.db.pool.QueryRow(t.Context(), "SELECT id FROM semel_queue WHERE name = $1", q.name).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // load fills the table without going through Send.
@@ -165,7 +174,7 @@ func TestReceivePassesByWhatIsGone(t *testing.T) {
 	if _, err := db.pool.Exec(t.Context(), "ALTER TABLE semel_message SET (autovacuum_enabled = off)"); err != nil {
 		t.Fatal(err)
 	}
-	id, _, _ := db.queueID(t.Context(), "churn", false)
+	id := idOf(t, q)
 	load(t, q, id, 50_000, "later")
 	load(t, q, id, 300_000, "now")
 	through := func(n, batch int, ack bool) time.Duration {

@@ -308,8 +308,7 @@ func TestFM43ClockStepsBack(t *testing.T) {
 			if process == "new" {
 				db = openAgain(t, db)
 			} else {
-				id, _, _ := db.queueID(t.Context(), "q", false)
-				f := db.front(id)
+				f := db.front("q")
 				f.clock = f.clock.Add(time.Hour)
 			}
 			ids := map[string]bool{}
@@ -335,10 +334,9 @@ func TestPurgeLetsLaterFollowersGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, q, driver.Message{ID: "third", Group: "g"})
-	id, _, _ := q.db.queueID(t.Context(), "q", false)
 	total := int64(0)
 	for after := int64(0); after < end; {
-		n, last, err := q.purge(t.Context(), id, after, end)
+		n, last, err := q.purge(t.Context(), after, end)
 		if err != nil {
 			t.Fatal(err)
 		}

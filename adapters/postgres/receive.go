@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -12,15 +13,9 @@ import (
 )
 
 const (
-	// sqlReceive hands out messages. 1 queue id 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
-	// NULL = from its beginning 6 room for bodies
-	sqlReceive = "SELECT * FROM semel_receive($1, $2, $3, $4, $5, $6)"
-	// sqlMend shortens holds that end later than they were asked to: the server's clock stepped back. 1 queue id
-	sqlMend = `UPDATE semel_message m SET due_at = least(m.due_at, CASE WHEN m.held THEN n.t ELSE n.t + n.us * m.hold END),
-  until = least(m.until, n.t + n.us * m.hold)
-FROM (SELECT clock_timestamp() AS t, interval '1 microsecond' AS us OFFSET 0) n
-WHERE m.queue = $1 AND (m.held AND (m.due_at > n.t OR m.until > n.t + n.us * m.hold)
-  OR NOT m.held AND m.due_at > n.t + n.us * m.hold)`
+	// sqlReceive hands out messages. 1 queue name 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
+	// NULL = from its beginning 6 room for bodies 7 nonce
+	sqlReceive = "SELECT * FROM semel_receive($1, $2, $3, $4, $5, $6, $7)"
 	// receiveWait bounds one look at the queue, and lingerWait what is left of it when ctx is done: what the server hands
 	// out to a connection that is closed is lost until its visibility ends.
 	receiveWait = time.Minute
@@ -65,50 +60,37 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 // take hands out what is deliverable now. When there is nothing, next is how long until there may be by itself;
 // negative: not known.
 func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, next time.Duration, err error) {
-	id, ok, err := q.db.queueID(ctx, q.name, false)
-	if err != nil {
+	if err := checkQueueName(q.name); err != nil {
 		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
-	}
-	if !ok {
-		return nil, -1, nil
 	}
 	linger, cancel := lingering(ctx, lingerWait)
 	defer cancel()
-	f := q.db.front(id)
-	if f.mends() {
-		if err := q.db.mend(linger, id); err != nil {
-			return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
-		}
-		f.mended()
-	}
-	t := taking{q: q, id: id, limit: limit, began: time.Now()}
-	t.at, t.pos = f.begin()
+	f := q.db.front(q.name)
+	q.db.wake.shorten(q.name, f)
+	t := taking{q: q, limit: limit, began: time.Now()}
+	_, _ = rand.Read(t.nonce[:]) // it never fails
+	t.at, t.pos = f.begin(q.db.history.now())
 	if err := t.run(linger); err != nil {
 		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
 	}
 	return t.out, f.look(&t), nil
 }
 
-// mend shortens holds that a clock that stepped back made longer.
-func (db *DB) mend(ctx context.Context, queue int32) error {
-	return db.once(ctx, func(p *pipeline) error { p.exec("shorten holds", sqlMend, queue); return nil })
-}
-
 // taking is one look at the queue.
 type taking struct {
 	q     *Queue
-	id    int32
 	limit int
 	began time.Time
+	nonce [16]byte // of these deliveries
 	// at and pos are the place behind which to look, at nil = from the beginning; then that of the last message.
 	at  *time.Time
 	pos int64
 
 	out []driver.Delivery
-	// clock is the server's. next is when there will be something by itself, nil = not known.
-	clock time.Time
-	next  *time.Time
-	last  place
+	// clock is the server's, started when that began. next is when there will be something by itself, nil = not known.
+	clock, started time.Time
+	next           *time.Time
+	last           place
 
 	receipts []receipt // some at a time: one allocation for many
 	cols     receiveRow
@@ -126,14 +108,16 @@ type receiveRow struct {
 
 func (t *taking) run(ctx context.Context) error {
 	c := &t.cols
-	c.dest = []any{&t.clock, &c.pos, &c.due, &c.count, &c.sent, &c.id, &c.group, &c.headers, &c.body}
+	c.dest = []any{&t.clock, &t.started, &c.pos, &c.due, &c.count, &c.sent, &c.id, &c.group, &c.headers, &c.body}
 	err := t.q.db.once(ctx, func(p *pipeline) error {
-		p.query("receive", t.rows, sqlReceive, t.id, t.limit, t.q.visible.Microseconds(), t.at, t.pos, t.q.db.o.ReceiveBytes)
+		p.query("receive", t.rows, sqlReceive, t.q.name, t.limit, t.q.visible.Microseconds(), t.at, t.pos,
+			t.q.db.o.ReceiveBytes, uuid(t.nonce))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	t.q.db.history.heard(t.started) // before anybody looks at the deliveries
 	// The visibility began inside the statement: what the answer took is gone.
 	left := max(t.q.visible-time.Since(t.began), time.Nanosecond)
 	for i := range t.out {
@@ -174,7 +158,7 @@ func (t *taking) row(row scanner) error {
 	t.receipts = t.receipts[1:]
 	d := driver.Delivery{Receipt: rc, Count: int(c.count.Int32)}
 	d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
-	rc.q, rc.pos, rc.count, rc.held, rc.group = t.q, c.pos.Int64, c.count.Int32, true, d.Group
+	rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
 	var err error
 	if d.Headers, err = readHeaders(c.headers); err != nil {
 		return fmt.Errorf("message %q: %w", d.ID, err)

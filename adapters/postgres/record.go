@@ -140,13 +140,13 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 }
 
 // errCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance.
-var errCollision = errors.New("its hash is that of another key")
+var errCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
 
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
 var errPacked = errors.New("unreadable record")
 
 // recordFields is how many columns semel_row has, and one more when the record has a watermark.
-const recordFields = 28
+const recordFields = 29
 
 // epoch is PostgreSQL's zero time.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -210,8 +210,16 @@ func (p *packed) time() time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(f)) + epoch)
 }
 
-// readRecord reads what semel_row wrote. The record shares no memory with b.
-func readRecord(b []byte) (r driver.Record, err error) {
+// readRecord reads what semel_row wrote. The record shares no memory with b. Its errors are driver.ErrUnreadable.
+func readRecord(b []byte) (driver.Record, error) {
+	r, err := unpackRecord(b)
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
+	}
+	return r, nil
+}
+
+func unpackRecord(b []byte) (r driver.Record, err error) {
 	if len(b) < 4 {
 		return r, errPacked
 	}
@@ -227,7 +235,7 @@ func readRecord(b []byte) (r driver.Record, err error) {
 	r.UpdatedAt, r.CompletedAt, r.RetainUntil = p.time(), p.time(), p.time()
 	r.Result, r.Reason = p.next(), string(p.next())
 	r.Key = driver.Key{Consumer: string(p.next()), Tenant: string(p.next()), Raw: string(p.next())}
-	r.Fingerprint = driver.Fingerprint(p.next())
+	r.Fingerprint, r.BodyDigest = driver.Fingerprint(p.next()), driver.BodyDigest(p.int())
 	r.Epoch, r.Spent = uint32(p.int()), p.flag()
 	r.Attempt, r.Failures, r.Takeovers = int(p.int()), int(p.int()), int(p.int())
 	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
@@ -302,7 +310,7 @@ func micros(d time.Duration) int64 {
 
 // sqlStore writes records back. Parameters: see semel_store.
 const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-  $20, $21, $22, $23, $24)`
+  $20, $21, $22, $23, $24, $25)`
 
 // store adds the statement that writes back records which are locked in the same transaction. They come in the order of
 // their hashes.
@@ -331,6 +339,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		states, takeovers, flags             = make(int16s, n), make(int16s, n), make(int16s, n)
 		fingerprints, deliveries             = make(bytess, n), make(bytess, n)
 		results, reasons, watermarks         = make(bytess, n), make(bytess, n), make(bytess, n)
+		digests                              = make(int64s, n)
 	)
 	for i := range rs {
 		r := &rs[i]
@@ -342,11 +351,11 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
 		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(r.Deliveries)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
-		watermarks[i] = driver.AppendWatermark(nil, &r.Watermark)
+		watermarks[i], digests[i] = driver.AppendWatermark(nil, &r.Watermark), int64(r.BodyDigest)
 	}
 	p.exec("write records", sqlStore, hashes, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
 		generations, epochs, beats, attempts, failures, taken, uncertain, states, takeovers, flags, fingerprints, deliveries,
-		results, reasons, watermarks)
+		results, reasons, watermarks, digests)
 }
 
 func bit(b bool, n int16) int16 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -23,7 +24,7 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 		return nil
 	}
 	list := q.own(m)
-	err := q.db.once(ctx, func(p *pipeline) error {
+	err := q.db.inQueues(ctx, func(p *pipeline) error {
 		return q.db.addSends(ctx, p, func(i int) int { return i }, list)
 	})
 	if err != nil {
@@ -45,18 +46,19 @@ func (q *Queue) own(m []driver.Message) []driver.Message {
 
 const (
 	// sqlSend accepts messages of no group. Its arguments are arrays, an element for each message:
-	// 1 queue 2 delay after sent_at in microseconds, 0 = none 3 sent_at, NULL = now 4 id 5 headers 6 body
+	// 1 queue, a place in 7 from 1 2 delay after sent_at in microseconds, 0 = none 3 sent_at, NULL = now 4 id 5 headers 6 body, then
+	// 7 names of queues
 	sqlSend = `INSERT INTO semel_message (queue, due_at, hold, sent_at, id, headers, body)
-SELECT s.queue, d.due, (extract(epoch FROM d.due - n.now) * 1000000)::bigint,
+SELECT n.ids[s.queue], d.due, (extract(epoch FROM d.due - n.now) * 1000000)::bigint,
   coalesce(s.sent_at, n.now), s.id, s.headers, s.body
-FROM (SELECT clock_timestamp() AS now OFFSET 0) n,
+FROM (SELECT clock_timestamp() AS now, semel_queue_ids($7) AS ids OFFSET 0) n,
   unnest($1::int[], $2::bigint[], $3::timestamptz[], $4::bytea[], $5::bytea[], $6::bytea[])
     AS s(queue, delay, sent_at, id, headers, body),
   LATERAL (SELECT CASE s.delay WHEN 0 THEN n.now
     ELSE greatest(n.now, coalesce(s.sent_at, n.now) + s.delay * interval '1 microsecond') END AS due) d`
 	// sqlSendOrdered accepts messages of groups, whose locks the transaction holds. The arguments of sqlSend, then
-	// 7 group 8 true for the first of its group in this statement
-	sqlSendOrdered = "SELECT semel_send($1, $2, $3, $4, $5, $6, $7, $8)"
+	// 8 group 9 true for the first of its group in this statement
+	sqlSendOrdered = "SELECT semel_send($7, $1, $2, $3, $4, $5, $6, $8, $9)"
 )
 
 // addSends adds the statements that send messages, each to the queue that it names, to a pipeline inside a transaction.
@@ -71,15 +73,14 @@ func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m
 	}
 	db.addLocks(p, nil, m)
 	for i := range m {
-		queue, _, err := db.queueID(ctx, m[i].Queue, true)
-		if err != nil {
+		if err := db.queueMade(ctx, m[i].Queue); err != nil {
 			return fmt.Errorf("queue %q: %w", m[i].Queue, err)
 		}
 		rows := &free
 		if m[i].Group != "" {
 			rows = &ordered
 		}
-		if err := rows.add(p, queue, &m[i]); err != nil {
+		if err := rows.add(p, &m[i]); err != nil {
 			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
 		}
 	}
@@ -90,7 +91,8 @@ func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m
 
 // sendRows are messages on their way into one statement, as columns.
 type sendRows struct {
-	queue                    int32s
+	names                    []string
+	queue                    int32s // places in names, from 1
 	delay                    int64s
 	sent                     stamps
 	id, headers, body, group bytess
@@ -101,12 +103,11 @@ type sendRows struct {
 
 // groupName names an ordered group.
 type groupName struct {
-	queue int32
-	group string
+	queue, group string
 }
 
 // add appends a message; what was gathered before is flushed when it gets too much.
-func (r *sendRows) add(p *pipeline, queue int32, m *driver.Message) error {
+func (r *sendRows) add(p *pipeline, m *driver.Message) error {
 	headers, err := headersJSON(m.Headers)
 	if err != nil {
 		return err
@@ -123,13 +124,13 @@ func (r *sendRows) add(p *pipeline, queue int32, m *driver.Message) error {
 		body = []byte{} // nil is NULL
 	}
 	r.bytes += len(body)
-	r.queue, r.id, r.headers = append(r.queue, queue), append(r.id, []byte(id)), append(r.headers, headers)
+	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, headers)
 	r.delay, r.sent = append(r.delay, max(m.Delay, 0).Microseconds()), append(r.sent, m.SentAt)
 	r.body = append(r.body, body)
 	if m.Group == "" {
 		return nil
 	}
-	g := groupName{queue, m.Group}
+	g := groupName{m.Queue, m.Group}
 	r.group, r.first = append(r.group, []byte(m.Group)), append(r.first, !r.seen[g])
 	if r.seen == nil {
 		r.seen = map[groupName]bool{}
@@ -138,15 +139,27 @@ func (r *sendRows) add(p *pipeline, queue int32, m *driver.Message) error {
 	return nil
 }
 
+// place is where the name of a queue stands in names, from 1. Messages that follow each other mostly go to one queue.
+func (r *sendRows) place(queue string) int32 {
+	at := len(r.names) - 1
+	if at < 0 || r.names[at] != queue {
+		if at = slices.Index(r.names, queue); at < 0 {
+			r.names = append(r.names, queue)
+			at = len(r.names) - 1
+		}
+	}
+	return int32(at) + 1
+}
+
 // flush adds the statement for what was gathered.
 func (r *sendRows) flush(p *pipeline) {
 	switch {
 	case len(r.queue) == 0:
 		return
 	case len(r.group) == 0:
-		p.exec("send", sqlSend, r.queue, r.delay, r.sent, r.id, r.headers, r.body)
+		p.exec("send", sqlSend, r.queue, r.delay, r.sent, r.id, r.headers, r.body, r.names)
 	default:
-		p.exec("send in order", sqlSendOrdered, r.queue, r.delay, r.sent, r.id, r.headers, r.body, r.group, r.first)
+		p.exec("send in order", sqlSendOrdered, r.queue, r.delay, r.sent, r.id, r.headers, r.body, r.names, r.group, r.first)
 	}
 	*r = sendRows{}
 }

@@ -18,12 +18,12 @@ const (
 	// sqlLock takes the locks of groups until the end of the transaction. 1 locks, sorted
 	sqlLock = "SELECT count(pg_advisory_xact_lock(l)) FROM unnest($1::bigint[]) AS l"
 	// sqlRemove takes messages away for good and lets the next of their groups go. It answers the positions of those that
-	// were there. 1 positions 2 counts 3 held 4 queue name 5 groups of those that have one
+	// were there. 1 positions 2 counts 3 nonces 4 queue name 5 groups of those that have one
 	sqlRemove = "SELECT semel_remove($1, $2, $3, $4, $5)"
-	// sqlReturn makes messages deliverable later. It answers as sqlRemove. 1 positions 2 counts 3 held 4 after, in microseconds
+	// sqlReturn makes messages deliverable later. It answers as sqlRemove. 1 positions 2 counts 3 nonces 4 after, in microseconds
 	sqlReturn = "SELECT semel_return($1, $2, $3, $4)"
-	// sqlExtend keeps messages from others. It answers as sqlRemove. 1 positions 2 counts 3 visible, in microseconds
-	sqlExtend = "SELECT semel_keep($1, $2, $3)"
+	// sqlExtend keeps messages from others. It answers as sqlRemove. 1 positions 2 counts 3 nonces 4 visible, in microseconds
+	sqlExtend = "SELECT semel_keep($1, $2, $3, $4)"
 )
 
 // Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
@@ -43,7 +43,15 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		return out, nil
 	}
 	done := changed{}
-	err := q.db.once(ctx, func(p *pipeline) error {
+	err := q.db.inQueues(ctx, func(p *pipeline) error {
+		for _, x := range list {
+			if x.Action == driver.Dead {
+				if err := q.db.queueMade(ctx, q.name); err != nil {
+					return err
+				}
+			}
+		}
+		clear(done)
 		q.db.addLocks(p, list, nil)
 		q.addSettle(p, list, done)
 		return nil
@@ -149,10 +157,10 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 		}
 	}
 	if len(gone.pos) > 0 {
-		p.query("remove messages", done.read(false), sqlRemove, gone.pos, gone.count, gone.held, q.name, distinct(gone.groups))
+		p.query("remove messages", done.read(false), sqlRemove, gone.pos, gone.count, gone.nonces, q.name, distinct(gone.groups))
 	}
 	if len(given.pos) > 0 {
-		p.query("give messages back", done.read(true), sqlReturn, given.pos, given.count, given.held, given.after)
+		p.query("give messages back", done.read(true), sqlReturn, given.pos, given.count, given.nonces, given.after)
 	}
 }
 
@@ -164,12 +172,12 @@ type settleRows struct {
 	pos    int64s
 	count  int32s
 	after  int64s
-	held   []bool
+	nonces uuids
 	groups []string
 }
 
 func (r *settleRows) add(rc *receipt, after time.Duration) {
-	r.pos, r.count, r.held = append(r.pos, rc.pos), append(r.count, rc.count), append(r.held, rc.held)
+	r.pos, r.count, r.nonces = append(r.pos, rc.pos), append(r.count, rc.count), append(r.nonces, rc.nonce)
 	r.after = append(r.after, after.Microseconds())
 	if rc.group != "" {
 		r.groups = append(r.groups, rc.group)
@@ -250,7 +258,7 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	done := changed{}
 	if len(rows.pos) > 0 {
 		err := q.db.once(ctx, func(p *pipeline) error {
-			p.query("extend", done.read(false), sqlExtend, rows.pos, rows.count, visible.Microseconds())
+			p.query("extend", done.read(false), sqlExtend, rows.pos, rows.count, rows.nonces, visible.Microseconds())
 			return nil
 		})
 		if err != nil {

@@ -42,6 +42,21 @@ func ledger(db *DB) *semeltest.Ledger {
 		},
 		Add:    func(e any, id string) { e.(*driver.Statements).Exec("INSERT INTO ledger (id) VALUES ($1)", id) },
 		Refuse: func(e any) { e.(*driver.Statements).ExecRows(1, "UPDATE ledger SET id = id WHERE 1 = 0") },
+		Suspect: func(e any) {
+			e.(*driver.Statements).Exec("DO $$ BEGIN RAISE EXCEPTION 'internal error' USING ERRCODE = 'XX000'; END $$")
+		},
+		Lock: func(t testing.TB) (func(any), func()) {
+			tx := beginOwn(t, db)
+			if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)"); err != nil {
+				t.Fatal(err)
+			}
+			use := func(e any) { e.(*driver.Statements).Exec("SELECT pg_advisory_xact_lock(4711)") }
+			return use, func() {
+				if err := tx.Rollback(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		},
 		AddTx: func(ctx context.Context, tx driver.Tx, id string) error {
 			var x pgx.Tx
 			tx.As(&x)

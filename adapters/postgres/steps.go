@@ -171,12 +171,12 @@ func (x *stepping) plain(ctx context.Context) error {
 		p.exec("write a step", sqlStepPlain, x.plainArgs(&x.w[i])...)
 		x.effects = append(x.effects, i)
 	}
-	return x.db.with(ctx, func(conn *pgxpool.Conn) error { return x.send(ctx, p, conn) })
+	return x.with(ctx, func(conn *pgxpool.Conn) error { return x.send(ctx, p, conn) })
 }
 
 // careful locks the record, lets the table decide, and has write send the effects.
 func (x *stepping) careful(ctx context.Context, write writer) error {
-	return x.db.with(ctx, func(conn *pgxpool.Conn) error {
+	return x.with(ctx, func(conn *pgxpool.Conn) error {
 		locked := make([]lockedRecord, 1)
 		var rows []driver.Step
 		p := &pipeline{}
@@ -188,6 +188,9 @@ func (x *stepping) careful(ctx context.Context, write writer) error {
 			return err
 		}
 		l := &locked[0]
+		if l.err != nil {
+			return l.err
+		}
 		if l.r.Key != x.h.Key {
 			x.o, x.effects = driver.Lost, nil
 			return write(ctx, &pipeline{}, conn)
@@ -239,12 +242,14 @@ func (x *stepping) addRows(p *pipeline, put []driver.Step) {
 
 // send adds the effects, and commits.
 func (x *stepping) send(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
-	counted := false
+	x.limit(ctx, p)
+	counted, e := false, effects{db: x.db, p: p}
 	for _, i := range x.effects {
 		list := stepEffects(&x.w[i])
-		p.addEffects(i, list)
+		e.add(i, list)
 		counted = counted || slices.ContainsFunc(list, func(s driver.Statement) bool { return s.Rows >= 0 })
 	}
+	e.close()
 	if counted { // COMMIT in the same pipeline would not wait for us to count
 		if err := p.run(ctx, conn); err != nil {
 			return err
@@ -255,18 +260,36 @@ func (x *stepping) send(ctx context.Context, p *pipeline, conn *pgxpool.Conn) er
 	return p.run(ctx, conn)
 }
 
+// limit bounds the effects, if there are any: those of one run.
+func (x *stepping) limit(ctx context.Context, p *pipeline) {
+	if len(x.effects) > 0 {
+		p.limit(ctx, x.db, true)
+	}
+}
+
+// hasEffects reports that a write has statements.
+func (x *stepping) hasEffects() bool {
+	return slices.ContainsFunc(x.w, func(w driver.StepWrite) bool { return len(stepEffects(&w)) > 0 })
+}
+
+// with lends a connection to fn.
+func (x *stepping) with(ctx context.Context, fn func(conn *pgxpool.Conn) error) error {
+	if x.hasEffects() {
+		return x.db.withEffects(ctx, fn)
+	}
+	return x.db.with(ctx, fn)
+}
+
 // oneByOne is send for effects that were refused, and nobody could be named: deferred constraints are checked after each
 // write, and arguments that cannot be sent are found one at a time.
 func (x *stepping) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
+	x.limit(ctx, p)
+	limits := p.limits
 	if err := p.run(ctx, conn); err != nil {
 		return err
 	}
 	for _, i := range x.effects {
-		err := alone(ctx, conn, stepEffects(&x.w[i]))
-		if blameless(err) {
-			return &driver.ItemError{Index: i, Err: err}
-		}
-		if err != nil {
+		if err := limits.runEffects(ctx, conn, i, stepEffects(&x.w[i])); err != nil {
 			return err
 		}
 	}

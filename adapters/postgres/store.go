@@ -21,7 +21,7 @@ func (s *Store) Features() driver.StoreFeatures {
 	durable, caveats := s.db.caveats()
 	return driver.StoreFeatures{
 		Name: s.db.name, Kind: "postgres", Durable: durable, Caveats: caveats, ServerClock: true, Emits: true,
-		MaxTx: s.db.o.MaxTx, MaxResult: maxResult,
+		MaxTx: s.db.o.MaxTx, MaxResult: maxResult, ListsUncertain: true,
 	}
 }
 
@@ -34,4 +34,5 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DigestScanner   = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.Historian       = (*Store)(nil)
 )

@@ -13,8 +13,9 @@ import (
 )
 
 // sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
-// most 5 horizon. See semel_sweep_digests.
-const sqlSweep = "SELECT * FROM semel_sweep_digests($1, $2, $3, $4, $5)"
+// most 5 horizon
+// 6 whose claims to park, NULL = everybody's. See semel_sweep_digests.
+const sqlSweep = "SELECT * FROM semel_sweep_digests($1, $2, $3, $4, $5, $6)"
 
 const (
 	// sweepPages is a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep mean other pages.
@@ -28,15 +29,15 @@ const (
 	sweepIdle = 30 * time.Second
 )
 
-// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
-// horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
+// Sweep removes up to limit records that are past their retention and parks claims of the consumers (none = of all) that
+// were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
 // looks only at stretches of the table where something can be due: at each of them once in an hour at least. Several
 // processes may sweep at once.
-func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
-	w := &sweep{db: s.db, horizon: horizon}
+	w := &sweep{db: s.db, horizon: horizon, consumers: consumers}
 	for {
 		left := limit - sum.Count()
 		if left <= 0 {
@@ -59,9 +60,11 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 type sweep struct {
 	db      *DB
 	horizon time.Duration
-	from    int64 // the stretch to go on with
-	end     bool  // there is no further one
-	did     driver.Swept
+	// consumers are those whose claims are parked; none: all.
+	consumers []string
+	from      int64 // the stretch to go on with
+	end       bool  // there is no further one
+	did       driver.Swept
 }
 
 // step sweeps one stretch, or a part of it, in one transaction.
@@ -69,6 +72,10 @@ func (w *sweep) step(ctx context.Context, most int) error {
 	var horizon *time.Duration
 	if w.horizon > 0 {
 		horizon = &w.horizon
+	}
+	var whose bytess // nil is NULL
+	for _, c := range w.consumers {
+		whose = append(whose, []byte(c))
 	}
 	var did driver.Swept
 	var park []driver.Record
@@ -98,14 +105,14 @@ func (w *sweep) step(ctx context.Context, most int) error {
 				}
 				r, err := readRecord(found)
 				if err != nil {
-					return err
+					continue // whoever can read it sweeps it
 				}
-				if after, v := driver.DecideSweep(r, now, w.horizon); v == driver.SweepStrand {
+				if after, v := driver.DecideSweep(r, now, w.horizon, w.consumers...); v == driver.SweepStrand {
 					park = append(park, after)
 				}
 			}
 			return rows.Err()
-		}, sqlSweep, w.from, int32(sweepPages), int32(sweepSmall), int32(most), horizon)
+		}, sqlSweep, w.from, int32(sweepPages), int32(sweepSmall), int32(most), horizon, whose)
 		if err := p.run(ctx, conn); err != nil {
 			return err
 		}

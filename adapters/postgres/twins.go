@@ -22,8 +22,9 @@ import (
 var ErrPending = errors.New("the key has a record that is not completed")
 
 // sqlSeen claims one key as completed. 1 hash 2 nonce 3 consumer 4 tenant 5 key 6 keep 7 wait. See semel_claim.
-const sqlSeen = `SELECT found FROM semel_claim(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[0::bigint], ARRAY[0::smallint],
-  ARRAY[$3::bytea], ARRAY[$4::bytea], ARRAY[$5::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bytea], $6::bigint, $7::int)`
+const sqlSeen = markOwn + `SELECT found FROM semel_claim(ARRAY[$1::uuid], ARRAY[$2::uuid], ARRAY[0::bigint], ARRAY[0::smallint],
+  ARRAY[$3::bytea], ARRAY[$4::bytea], ARRAY[$5::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bytea], $6::bigint, $7::int,
+  ARRAY[0::bigint])`
 
 // sqlRecordText reads one record. 1 its hash
 const sqlRecordText = "SELECT semel_row(r) FROM semel_record r WHERE hash = $1::uuid"
@@ -131,7 +132,10 @@ func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]
 		err := s.db.inTx(ctx, tx, part, func(locked []lockedRecord) (changes []driver.Record) {
 			for at, i := range part.index {
 				l := &locked[at]
-				if out[i] = driver.Lost; l.r.Key != f[i].Hold.Key {
+				if out[i] = driver.Lost; l.err != nil {
+					out[i] = driver.Unknown
+				}
+				if l.r.Key != f[i].Hold.Key {
 					continue
 				}
 				after, o, changed := driver.DecideFinish(l.r, f[i], l.now)

@@ -22,6 +22,7 @@ func (q *Queue) SendTx(ctx context.Context, tx pgx.Tx, m ...driver.Message) erro
 		err = p.run(ctx, tx)
 	}
 	if err != nil {
+		q.db.forgetQueues(err)
 		return fmt.Errorf("send to queue %q: %w", q.name, explain(err))
 	}
 	return nil
@@ -35,6 +36,7 @@ func (q *Queue) SendSQLTx(ctx context.Context, tx *sql.Tx, m ...driver.Message) 
 	}
 	for i, x := range p.batch.QueuedQueries {
 		if _, err := tx.ExecContext(ctx, x.SQL, x.Arguments...); err != nil {
+			q.db.forgetQueues(err)
 			return fmt.Errorf("send to queue %q: %s: %w", q.name, p.steps[i].what, explain(err))
 		}
 	}
@@ -56,7 +58,7 @@ func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, erro
 // Wake makes blocked receivers of the queue look, here and in other processes. It is never needed, only sooner.
 func (q *Queue) Wake() { q.db.signal(q.name) }
 
-// sqlFetch locks messages. 1 queue id 2 max 3 room for bodies
+// sqlFetch locks messages. 1 queue name 2 max 3 room for bodies
 const sqlFetch = "SELECT * FROM semel_fetch($1, $2, $3)"
 
 // ReceiveTx hands out up to limit messages inside the caller's transaction. They stay locked until it ends and are
@@ -67,8 +69,7 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
 	}
-	id, ok, err := q.db.queueID(ctx, q.name, false)
-	if !ok || err != nil {
+	if err := checkQueueName(q.name); err != nil {
 		return nil, err
 	}
 	var out []driver.Delivery
@@ -77,7 +78,7 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 		for rows.Next() {
 			rc, d := &receipt{q: q}, driver.Delivery{}
 			var id, group, headers []byte
-			if err := rows.Scan(&rc.pos, &rc.count, &rc.held, &d.SentAt, &id, &group, &headers, &d.Body); err != nil {
+			if err := rows.Scan(&rc.pos, &rc.count, &d.SentAt, &id, &group, &headers, &d.Body); err != nil {
 				return err
 			}
 			rc.group, d.Receipt, d.Count = string(group), rc, int(rc.count)+1
@@ -89,7 +90,7 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 			out = append(out, d)
 		}
 		return nil
-	}, sqlFetch, id, min(limit, maxBatch), q.db.o.ReceiveBytes)
+	}, sqlFetch, q.name, min(limit, maxBatch), q.db.o.ReceiveBytes)
 	if err := p.run(ctx, tx); err != nil {
 		return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))
 	}
@@ -110,6 +111,7 @@ func (q *Queue) SettleTx(ctx context.Context, tx pgx.Tx, s ...driver.Settlement)
 	q.db.addLocks(p, list, nil)
 	q.addSettle(p, list, done)
 	if err := p.run(ctx, tx); err != nil {
+		q.db.forgetQueues(err)
 		return nil, fmt.Errorf("settle in queue %q: %w", q.name, explain(err))
 	}
 	out := make([]driver.Outcome, len(s))

@@ -16,10 +16,8 @@ import (
 )
 
 const (
-	// sqlOpen opens a transaction for handlers. 1 idle time in milliseconds 2 sealed. See semel_begin.
-	sqlOpen = "SELECT semel_begin($1, $2)"
-	// sqlWithin makes sure that it is still open. 1 its id. See semel_within.
-	sqlWithin = "SELECT semel_within($1)"
+	// sqlOpen opens a transaction for handlers. 1 idle time in milliseconds 2 sealed. See semel_lend.
+	sqlOpen = "SELECT semel_lend($1, $2)"
 	// sqlUnclaim takes claims back. 1 hashes 2 tokens 3 nonces. See semel_unclaim.
 	sqlUnclaim = "SELECT semel_unclaim($1, $2, $3)"
 )
@@ -50,6 +48,8 @@ type transaction struct {
 	ended bool
 	binds int // how often a handle was lent: once for each run of a handler
 	lent  *lentDB
+	// cleaned: what handlers left in the session was taken back.
+	cleaned bool
 	// misuse is what a handler did that must not be committed, and during which run.
 	misuse    error
 	misuseRun int
@@ -180,6 +180,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		}
 		return rows.Err()
 	}, sqlOpen, millis(o.s.db.o.MaxTx), keep > 0)
+	newLimits(o.s.db, 0, o.s.db.o.LockWait).add(p) // a handler that is blocked blocks the others
 	var places []int
 	if len(part.index) > 0 {
 		sql, args := claimQuery(part, o.c, arg, o.s.db.o.LockWait)
@@ -211,6 +212,9 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 	for at, i := range part.index {
 		l := &locked[at]
 		switch {
+		case l.err != nil:
+			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, l.err)}
+			continue
 		case l.r.State == driver.Absent: // locked, or gone
 			if g, ok := absent(&o.c[i]); ok {
 				o.out[i] = g
@@ -299,10 +303,8 @@ func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error)
 
 // connect takes a connection that can be lent as pgx's and as database/sql's.
 func (x *transaction) connect(ctx context.Context) error {
-	select {
-	case <-x.s.db.closing:
+	if x.s.db.isClosed() {
 		return ErrClosed
-	default:
 	}
 	std, err := x.s.db.std.Conn(ctx)
 	if err != nil {
@@ -328,7 +330,11 @@ func (x *transaction) end(ctx context.Context) {
 	if x.lent != nil {
 		x.lent.close()
 	}
-	if x.conn != nil {
+	switch {
+	case x.conn == nil:
+	case x.binds > 0 && !x.cleaned:
+		x.s.db.clean(ctx, x.conn)
+	default:
 		reset(ctx, x.conn)
 	}
 	_ = x.std.Close() // gives it back; the pool throws away what is closed or in a transaction
@@ -342,26 +348,31 @@ func (x *transaction) Rollback(ctx context.Context) error {
 	return nil
 }
 
-// Transient reports an error of the handle that is nobody's failure: a deadlock, a serialization failure, a lock that was
+// Transient says of an error of the handle that it is nobody's failure: a deadlock, a serialization failure, a lock that was
 // waited for in vain, a connection that broke, a server that cannot write (FM50), a transaction that the handler before it
-// had aborted already. What a statement can bring upon itself,
-// as a timeout or too much memory, is its handler's: it must not be repeated for ever.
-func (x *transaction) Transient(err error) bool {
+// had aborted already. What a statement can bring upon itself, as a timeout or too much memory, is its handler's: it must not
+// be repeated for ever.
+func (x *transaction) Transient(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false
+		return nil
 	}
+	var yes bool
 	switch c := code(err); {
-	case c == "40001", c == "40P01", c == codeLocked:
-		return true
-	case c == "53100", c == "58030", c == "25006": // the disk is full, or broken; the server became a standby
-		return true
-	case isStale(err), c == "26000", c == "42P05": // a prepared statement got lost
-		return true
+	case c == codeLocked:
+		return driver.ErrBlocked
+	case c == "53100", c == "58030", c == codeReadOnly: // the disk is full, or broken; the server became a standby
+		return driver.ErrOutage
+	case c == "40001", c == "40P01", isStale(err), c == "26000", c == "42P05": // or a prepared statement got lost
+		yes = true
 	case c == "25P02": // aborted by the handler before
-		return x.misused(errAborted)
+		yes = x.misused(errAborted)
 	case c == "":
-		return x.conn.IsClosed() || x.misused(errOpen)
+		yes = x.conn.IsClosed() || x.misused(errOpen)
 	default:
-		return environmental(err) && x.conn.IsClosed()
+		yes = environmental(err) && x.conn.IsClosed()
 	}
+	if yes {
+		return driver.ErrNotCommitted
+	}
+	return nil
 }

@@ -297,7 +297,7 @@ func TestTransient(t *testing.T) {
 	} {
 		x, _ := beginAll(t, db.Store(), testKeys("k"+sqlstate+"%d", 1)...)
 		_, err := lendPgx(t, x).Exec(t.Context(), "SELECT fail($1)", sqlstate)
-		if x.Transient(err) != want {
+		if (x.Transient(err) != nil) != want {
 			t.Errorf("%s: transient is %v, wanted %v (%v)", sqlstate, !want, want, err)
 		}
 		if err := x.Rollback(t.Context()); err != nil {
@@ -309,7 +309,7 @@ func TestTransient(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { _, err := tx.Exec(t.Context(), "SELECT pg_sleep(120)"); failed <- err }()
 	killSleeping(t, db)
-	if err := <-failed; !x.Transient(err) {
+	if err := <-failed; x.Transient(err) == nil {
 		t.Errorf("a terminated backend is taken for a failure of the handler: %v", err)
 	}
 }

@@ -52,21 +52,28 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 		all[i] = i
 	}
 	p := &pipeline{}
-	p.exec("look whether the transaction is open", sqlWithin, x.id)
+	p.exec("look whether the transaction is open", x.s.db.sqlTake(), x.id, millis(x.s.db.o.MaxTx), x.s.db.info.names, x.s.db.info.values)
 	if err := x.addRecords(p, w, works); err != nil {
 		return err
+	}
+	if hasEffects(w) {
+		p.limit(ctx, x.s.db, len(w) == 1)
 	}
 	if err := x.s.db.addWorks(ctx, p, w, all); err != nil {
 		return notSent(err)
 	}
 	if counts(w) {
 		if err := p.run(ctx, x.conn); err != nil {
+			x.s.db.forgetQueues(err)
 			return x.blame(w, wrote(err))
 		}
 		p = &pipeline{}
 	}
-	p.commit()
-	return x.blame(w, wrote(p.run(ctx, x.conn)))
+	x.s.db.commitLent(p)
+	err = p.run(ctx, x.conn)
+	x.cleaned = err == nil
+	x.s.db.forgetQueues(err)
+	return x.blame(w, wrote(err))
 }
 
 // works finds the work of each claim, -1 where there is none. A work that this transaction does not hold is refused.

@@ -57,7 +57,7 @@ func (o *old) exec(sql string, args ...any) {
 func (o *old) claim(c driver.Claim) (h driver.Hold, err error) {
 	var token int64
 	var found []byte
-	err = o.conn.QueryRow(o.t.Context(), "SELECT drawn, found FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+	err = o.conn.QueryRow(o.t.Context(), "SELECT drawn, found FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
 		claimOneArgs(hashOf(&c.Key), &c, time.Second)...).Scan(&token, &found)
 	if err == nil && found != nil {
 		err = errors.New("the key has a record")
@@ -84,7 +84,7 @@ func (o *old) reads(k driver.Key) bool {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return binary.BigEndian.Uint32(b) == 28
+	return binary.BigEndian.Uint32(b) == 29
 }
 
 // oldStates are the states in which the records of a filled database are, with one of a claim that was abandoned.
@@ -114,13 +114,13 @@ func (o *old) fill() driver.Hold {
 		}
 	}
 	o.exec("INSERT INTO semel_queue (name) VALUES ('orders')")
-	o.exec(`INSERT INTO semel_message (queue, due_at, until, hold, sent_at, count, held, waits, id, grp, headers, body) VALUES
-		(1, now(), NULL, 0, now(), 0, false, false, 'ready', NULL, '{"h":"1"}', 'body'),
-		(1, now() + interval '1 hour', NULL, 3600e6, now(), 0, false, false, 'later', NULL, NULL, ''),
-		(1, now(), now() + interval '1 hour', 3600e6, now(), 1, true, false, 'flying', NULL, NULL, ''),
-		(1, now(), now() - interval '1 minute', 60e6, now(), 3, true, false, 'lost', NULL, NULL, ''),
-		(1, now(), NULL, 0, now(), 0, false, false, 'first', 'g', NULL, ''),
-		(1, now(), NULL, 0, now(), 0, false, true, 'second', 'g', NULL, '')`)
+	o.exec(`INSERT INTO semel_message (queue, due_at, until, hold, sent_at, count, waits, id, grp, headers, body) VALUES
+		(1, now(), NULL, 0, now(), 0, false, 'ready', NULL, '{"h":"1"}', 'body'),
+		(1, now() + interval '1 hour', NULL, 3600e6, now(), 0, false, 'later', NULL, NULL, ''),
+		(1, now(), now() + interval '1 hour', 3600e6, now(), 1, false, 'flying', NULL, NULL, ''),
+		(1, now(), now() - interval '1 minute', 60e6, now(), 3, false, 'lost', NULL, NULL, ''),
+		(1, now(), NULL, 0, now(), 0, false, 'first', 'g', NULL, ''),
+		(1, now(), NULL, 0, now(), 0, true, 'second', 'g', NULL, '')`)
 	for _, kind := range []string{"dead", "mismatch", "uncertain"} {
 		o.exec(`INSERT INTO semel_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts, dead_at,
 			msg_id, msg_queue, body) VALUES (1, $1, $1, 'why', 'shop', 't', 'failed', 1, 5, 2, now(), 'm', 'orders', 'b')`, kind)

@@ -10,8 +10,8 @@ import (
 // claims that a record answers without being changed, and those of new keys, take one round trip as the others do.
 
 // sqlClaimVersions is sqlClaim for calls in which some claims have versions. 1 hashes 2 nonces 3 leases 4 takeovers
-// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 watermarks 11 wait. See semel_claim_versions.
-const sqlClaimVersions = "SELECT * FROM semel_claim_versions($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 watermarks 11 wait 12 digests. See semel_claim_versions.
+const sqlClaimVersions = "SELECT * FROM semel_claim_versions($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 
 // keepArg is the place of keep among the parameters of sqlClaim, and of the watermarks among those of sqlClaimVersions.
 const keepArg = 9

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"hash/fnv"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// channel is where processes tell each other of messages; a payload is the id of a queue. Schemas of one database
+	// channel is where processes tell each other of messages; a payload is the hash of a queue's name. Schemas of one database
 	// share it: the worst of that is a look for nothing.
 	channel = "semel"
 	// 1 payloads
@@ -36,7 +37,7 @@ const (
 type waker struct {
 	db  *DB
 	cfg *pgx.ConnConfig
-	// fronts are what receivers know of the queues' indexes: id of the queue → *front.
+	// fronts are what receivers know of the queues' indexes: name of the queue → *front.
 	fronts sync.Map
 	// listening: notifications of others arrive.
 	listening atomic.Bool
@@ -52,7 +53,7 @@ type waker struct {
 	started   bool // the listener
 	notifying bool
 	waiting   map[string]map[*waiter]bool
-	pending   map[int32]bool // queues to tell others of
+	pending   map[uint64]bool // queues to tell others of
 }
 
 // waiter is one Receive that looks or waits. It is registered before it looks, so that nothing that comes after the
@@ -63,7 +64,7 @@ type waiter struct {
 }
 
 func newWaker(db *DB, cfg *pgx.ConnConfig) *waker {
-	w := &waker{db: db, cfg: cfg.Copy(), waiting: map[string]map[*waiter]bool{}, pending: map[int32]bool{}}
+	w := &waker{db: db, cfg: cfg.Copy(), waiting: map[string]map[*waiter]bool{}, pending: map[uint64]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -136,11 +137,10 @@ func (db *DB) signal(queues ...string) {
 	defer w.mu.Unlock()
 	for _, name := range queues {
 		w.wakeLocal(name)
-		id, ok := db.queues.Load(name)
-		if !ok || db.o.NoListen || w.closed {
+		if db.o.NoListen || w.closed {
 			continue
 		}
-		w.pending[id.(int32)] = true
+		w.pending[payloadOf(name)] = true
 		if !w.notifying {
 			w.notifying = true
 			w.done.Add(1)
@@ -172,18 +172,18 @@ func (w *waker) notify() {
 	defer w.done.Done()
 	for {
 		w.mu.Lock()
-		ids := make([]string, 0, len(w.pending))
-		for id := range w.pending {
-			ids = append(ids, strconv.Itoa(int(id)))
+		payloads := make([]string, 0, len(w.pending))
+		for p := range w.pending {
+			payloads = append(payloads, strconv.FormatUint(p, 10))
 		}
 		clear(w.pending)
-		if len(ids) == 0 || w.closed {
+		if len(payloads) == 0 || w.closed {
 			w.notifying = false
 			w.mu.Unlock()
 			return
 		}
 		w.mu.Unlock()
-		_ = w.publish(ids) // it is a hint: without it the others look by themselves
+		_ = w.publish(payloads) // it is a hint: without it the others look by themselves
 		if !w.pause(notifyGap) {
 			continue // closed
 		}
@@ -237,7 +237,8 @@ func (w *waker) listen() {
 				}
 			}
 			if w.listening.Swap(false) {
-				w.wakeAll() // they look more often from now on
+				w.db.history.change() // the server may be gone, and the next one may know less
+				w.wakeAll()           // they look more often from now on
 			}
 			if !w.pause(pause) {
 				return
@@ -300,17 +301,24 @@ func (w *waker) next(c *pgx.Conn, wait time.Duration) (*pgconn.Notification, err
 	return nil, c.Ping(ping)
 }
 
+// payloadOf stands for a queue in notifications, whose length is limited. Two queues that share one wake each other's
+// receivers for nothing.
+func payloadOf(queue string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(queue)) // it never fails
+	return h.Sum64()
+}
+
 // heard wakes the waiters of the queue that a notification names.
 func (w *waker) heard(payload string) {
-	id, err := strconv.ParseInt(payload, 10, 32)
+	p, err := strconv.ParseUint(payload, 10, 64)
 	if err != nil {
 		return // somebody else's
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for queue := range w.waiting {
-		// A queue that was made after its receivers began to wait has no id here yet.
-		if known, ok := w.db.queues.Load(queue); !ok || known == int32(id) {
+		if payloadOf(queue) == p {
 			w.wakeLocal(queue)
 		}
 	}

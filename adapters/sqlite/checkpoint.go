@@ -14,8 +14,10 @@ type checkpointer struct {
 	db   *DB
 	s    *session
 	kick chan struct{} // there was a commit
-	last int64         // frames in the log at the last look; fewer now: it began anew
 	next int64         // frames from which on it tries
+	// last and done are how many frames the log had at the last look, and how many of them the database had. Fewer of
+	// either now: the log began anew. One that began anew may be as long already when it is looked at again.
+	last, done int64
 }
 
 const (
@@ -71,14 +73,14 @@ func (c *checkpointer) loop() {
 // look carries the log over when it is long enough. What fails is tried again: a log that stays long costs time and
 // space, and nothing else.
 func (c *checkpointer) look() {
-	frames, _, err := c.pragma("NOOP")
+	frames, carried, err := c.pragma("NOOP")
 	if err != nil {
 		return
 	}
-	if frames < c.last {
+	if frames < c.last || carried < c.done {
 		c.next = int64(c.db.o.Checkpoint)
 	}
-	if c.last = frames; frames < c.next {
+	if c.last, c.done = frames, carried; frames < c.next {
 		return
 	}
 	c.next = frames + int64(c.db.o.Checkpoint/checkpointAgain)
@@ -97,7 +99,9 @@ func (c *checkpointer) look() {
 	select {
 	case <-c.db.closing:
 	case c.db.lock <- struct{}{}:
-		_, _, _ = c.pragma("PASSIVE")
+		if frames, carried, err := c.pragma("PASSIVE"); err == nil {
+			c.last, c.done = frames, carried
+		}
 		<-c.db.lock
 	}
 }

@@ -66,6 +66,31 @@ func TestLogIsCarriedOverBesideTheWriter(t *testing.T) {
 	}
 }
 
+// TestLogThatBeganAnewIsAsLong: a log that began anew between two looks, and is as long as the one before, is carried over.
+func TestLogThatBeganAnewIsAsLong(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "semel.db"), Options{Checkpoint: 1 << 20}) // its own looks do nothing
+	s, err := connect(t.Context(), db.path, db.o, writePragmas(db.o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c checkpointer
+	c.init(&DB{o: Options{Checkpoint: 200}, lock: db.lock, closing: db.closing}, s)
+	defer func() { _ = c.close() }()
+	last := 200
+	for round := range 3 {
+		if _, err := db.Store().Claim(t.Context(), claim(fmt.Sprintf("first-%d", round))); err != nil {
+			t.Fatal(err)
+		}
+		fillLog(t, db, last)
+		c.look()
+		frames, carried := logOf(t, db)
+		if carried != frames {
+			t.Fatalf("round %d: of %d frames of the log %d are carried over", round, frames, carried)
+		}
+		last = frames
+	}
+}
+
 // TestReaderKeepsTheLog: a reader that began before keeps the log from being carried over, which must neither stop the
 // writer nor be given up: once the reader is gone and something is written, it is done.
 func TestReaderKeepsTheLog(t *testing.T) {

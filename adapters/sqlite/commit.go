@@ -3,7 +3,9 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -83,8 +85,12 @@ func (s *Store) checkWork(w *driver.Work) error {
 // now writes anything else.
 func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
 	acks := map[*Queue][]*driver.Settlement{}
+	spent := &allowance{left: t.db.o.MaxTx}
 	for i := range w {
 		o, fresh, err := t.finish(&w[i].Finish, hashes[i])
+		if errors.Is(err, driver.ErrUnreadable) {
+			continue // Unknown: nothing is written to it
+		}
 		if err != nil {
 			return fmt.Errorf("key %q: %w", w[i].Finish.Hold.Key.Raw, err)
 		}
@@ -93,18 +99,12 @@ func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) err
 			continue
 		}
 		if e, _ := w[i].Effects.(*driver.Statements); e != nil {
-			if err := t.effects(e.List); err != nil {
-				if environmental(err) {
-					return err // not the item's fault
-				}
-				return &driver.ItemError{Index: i, Err: err}
+			if err := t.effects(e.List, spent, i); err != nil {
+				return err
 			}
 		}
 		if err := t.send(w[i].Emit); err != nil {
-			if environmental(err) {
-				return err
-			}
-			return &driver.ItemError{Index: i, Err: fmt.Errorf("emit: %w", err)}
+			return refusedBy(i, fmt.Errorf("emit: %w", err))
 		}
 		if w[i].Ack != nil {
 			q := w[i].Ack.Receipt.(*receipt).q
@@ -139,14 +139,38 @@ type userStatement struct {
 
 func (u *userStatement) close() error { return u.stmt.s.Close() }
 
-// effects runs the statements of one item.
-func (t *txn) effects(list []driver.Statement) error {
-	for i := range list {
-		if err := t.s.effect(&list[i]); err != nil {
-			return fmt.Errorf("statement %d (%s): %w", i+1, head(list[i].SQL), err)
-		}
+// allowance is the time that the statements of one call may take together: they hold the only write lock.
+type allowance struct {
+	left, most time.Duration
+	longest    int // the item that took the most
+}
+
+// effects runs the statements of one item. The error is a *driver.ItemError when they are to blame for it.
+func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err error) {
+	began := time.Now()
+	t.s.guard.lend(modeEffects)
+	t.s.guard.interruptAfter(a.left)
+	at := 0
+	for ; at < len(list) && err == nil; at++ {
+		err = t.s.guard.explain(t.s.effect(&list[at]))
 	}
-	return nil
+	over := t.s.guard.take()
+	took := time.Since(began)
+	a.left -= took
+	if took > a.most {
+		a.most, a.longest = took, item
+	}
+	switch {
+	case err == nil:
+		return nil
+	case over && a.longest != item:
+		return &driver.ItemError{Index: a.longest, Err: errTooLong}
+	}
+	where := fmt.Sprintf("statement %d (%s)", at, head(list[at-1].SQL))
+	if over { // SQLite's own error is that of an interrupt
+		return &driver.ItemError{Index: item, Err: fmt.Errorf("%s: %w", where, errTooLong)}
+	}
+	return refusedBy(item, fmt.Errorf("%s: %w", where, err))
 }
 
 func (s *session) effect(st *driver.Statement) error {

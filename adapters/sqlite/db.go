@@ -95,12 +95,15 @@ func (db *DB) connect(ctx context.Context) error {
 	if db.o.ReadOnly {
 		return nil
 	}
-	tx, err := sqlite3.NewConnector(dsn(db.path, db.o, writePragmas(db.o)) + "&_txlock=immediate")
+	if db.tx.guard, err = newGuard(); err != nil {
+		return err
+	}
+	tx, err := sqlite3.NewConnector(db.tx.guard.dsn(dsn(db.path, db.o, writePragmas(db.o)) + "&_txlock=immediate"))
 	if err != nil {
 		return err
 	}
 	db.txs = sql.OpenDB(tx)
-	if db.writer, err = connect(ctx, db.path, db.o, writePragmas(db.o)); err != nil {
+	if db.writer, err = connectGuarded(ctx, db.path, db.o); err != nil {
 		return err
 	}
 	own, err := connect(ctx, db.path, db.o, writePragmas(db.o))
@@ -138,6 +141,7 @@ func (db *DB) Close() error {
 			errs = append(errs, p.Close())
 		}
 	}
+	db.tx.guard.close()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close database %s: %w", db.path, err)
 	}
@@ -218,7 +222,11 @@ func checkPath(path string, mustExist bool) error {
 
 // connect opens one connection below database/sql.
 func connect(ctx context.Context, path string, o Options, pragmas []string) (*session, error) {
-	c, err := sqlite3.NewConnector(dsn(path, o, pragmas))
+	return openSession(ctx, dsn(path, o, pragmas))
+}
+
+func openSession(ctx context.Context, dsn string) (*session, error) {
+	c, err := sqlite3.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +235,24 @@ func connect(ctx context.Context, path string, o Options, pragmas []string) (*se
 		return nil, err
 	}
 	return newSession(conn), nil
+}
+
+// connectGuarded opens a connection for writing, on which handlers' statements are watched.
+func connectGuarded(ctx context.Context, path string, o Options) (*session, error) {
+	g, err := newGuard()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openSession(ctx, g.dsn(dsn(path, o, writePragmas(o))))
+	if err != nil {
+		g.close()
+		return nil, err
+	}
+	s.guard = g
+	if err := g.check(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
 }
 
 func dsn(path string, o Options, pragmas []string) string {
@@ -243,7 +269,11 @@ func dsn(path string, o Options, pragmas []string) string {
 		p = "/" + p // C:/x.db
 	}
 	q := url.Values{"mode": {mode}, "_pragma": pragmas, "_time_format": {"sqlite"}, "_error_rc": {"1"}}
-	return "file:" + p + "?" + q.Encode()
+	all := q.Encode()
+	if o.modeOf != "" { // read by SQLite itself, to which + is no space
+		all += "&modeof=" + strings.ReplaceAll(url.QueryEscape(o.modeOf), "+", "%20")
+	}
+	return "file:" + p + "?" + all
 }
 
 // readPragmas let a reader wait while another connection recovers or checkpoints.

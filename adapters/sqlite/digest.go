@@ -24,7 +24,7 @@ const (
 	sqlKeepsAny = "SELECT EXISTS (SELECT 1 FROM semel_remember)"
 
 	// sqlSweepBlockRemembered is sqlSweepBlock with what rollOver reads.
-	sqlSweepBlockRemembered = `SELECT r.token, r.state, r.retain_until, r.lease_until, r.hash, r.unknown, coalesce(m.keep, 0),
+	sqlSweepBlockRemembered = `SELECT r.token, r.state, r.retain_until, r.lease_until, r.consumer, r.hash, r.unknown, coalesce(m.keep, 0),
   coalesce(y.at, 0) FROM semel_record r LEFT JOIN semel_remember m ON m.consumer = r.consumer
   LEFT JOIN semel_digest_young y ON y.hash = r.hash WHERE r.token >= ? AND r.token < ?`
 

@@ -60,22 +60,45 @@ func busy(err error) bool {
 	return c == codeBusy || c == codeLocked || c == codeProtocol
 }
 
-// environmental reports an error that is not the fault of the statement: the disk, the memory, the file.
-func environmental(err error) bool {
+// outage reports an error of a file that cannot be written, whoever asks.
+func outage(err error) bool {
 	switch code(err) {
-	case codeBusy, codeLocked, codeNoMem, codeReadOnly, codeInterrupt, codeIO, codeCorrupt, codeFull, codeCantOpen,
-		codeProtocol, codeNotADB:
+	case codeReadOnly, codeIO, codeFull, codeCantOpen, codeNotADB:
 		return true
 	}
 	return false
 }
 
+// environmental reports an error that need not be the fault of the statement: the disk, the memory, the file. It can be all
+// the same, where it comes again and again while other statements are fine: a damaged full-text index, too much memory.
+func environmental(err error) bool {
+	switch code(err) {
+	case codeBusy, codeLocked, codeNoMem, codeInterrupt, codeCorrupt, codeProtocol:
+		return true
+	}
+	return outage(err)
+}
+
+// refusedBy is the error of an item whose effects were refused, or that of the store.
+func refusedBy(item int, err error) error {
+	if outage(err) || busy(err) && code(err) != codeLocked {
+		return err
+	}
+	return &driver.ItemError{Index: item, Err: err, Suspect: environmental(err)}
+}
+
 // explain adds to the errors of a full or read-only database what to do about them. The caller fails closed: nothing
 // was written, and nothing may be acknowledged.
 func explain(path string, err error) error {
+	if item := (*driver.ItemError)(nil); errors.As(err, &item) {
+		return err
+	}
+	if outage(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrOutage, err)
+	}
 	switch code(err) {
 	case codeBusy, codeLocked, codeProtocol:
-		return fmt.Errorf("database %s is locked by another process: %w: %w", path, driver.ErrNotCommitted, err)
+		return fmt.Errorf("database %s is locked by another process: %w: %w: %w", path, driver.ErrNotCommitted, driver.ErrBlocked, err)
 	case codeFull:
 		return fmt.Errorf("database %s is full (disk or max_page_count): %w", path, err)
 	case codeReadOnly:

@@ -6,6 +6,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -52,7 +54,7 @@ func Migrate(ctx context.Context, path string) (from, to int, err error) {
 	if err := checkPath(path, false); err != nil {
 		return 0, 0, err
 	}
-	s, err := connect(ctx, path, o, writePragmas(o))
+	s, err := connectPrivate(ctx, path, o)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -71,6 +73,26 @@ func Migrate(ctx context.Context, path string) (from, to int, err error) {
 		return from, from, err
 	}
 	return from, schemaVersion, nil
+}
+
+// connectPrivate opens a connection that makes the file when it is absent, for its owner alone (0600): bodies and results are
+// in it. SQLite gives -wal and -shm the mode of the file. A file that is there keeps its mode.
+func connectPrivate(ctx context.Context, path string, o Options) (_ *session, err error) {
+	if _, err := os.Stat(path); err == nil {
+		return connect(ctx, path, o, writePragmas(o))
+	}
+	// SQLite takes the mode of a file that it is shown. To make the file here would need a descriptor, and closing that would
+	// end the locks of whoever in this process has opened the file meanwhile.
+	model, err := os.CreateTemp(filepath.Dir(path), ".semel-mode-*")
+	if err != nil {
+		return connect(ctx, path, o, writePragmas(o)) // SQLite cannot make a file there either, and says why
+	}
+	defer func() { err = errors.Join(err, os.Remove(model.Name())) }()
+	if err := model.Close(); err != nil {
+		return nil, err
+	}
+	o.modeOf = model.Name()
+	return connect(ctx, path, o, writePragmas(o))
 }
 
 // migrate runs inside a transaction and leaves it open.

@@ -19,7 +19,8 @@ type Options struct {
 	// PollInterval is how often a blocked Receive looks whether another process wrote; nobody waiting, nobody looks.
 	// Defaults to 3 ms.
 	PollInterval time.Duration
-	// MaxTx bounds a synchronous transaction: it holds the only write lock, and heartbeats of other processes wait for
+	// MaxTx bounds a synchronous transaction, and the statements of handlers in one commit: they hold the only write lock, and
+	// heartbeats of other processes wait for
 	// it. A transaction that is open for longer is rolled back. Defaults to 3 s.
 	MaxTx time.Duration
 	// ReceiveBytes bounds the bodies of one Receive; it always answers at least one message. Defaults to 64 MiB.
@@ -32,7 +33,8 @@ type Options struct {
 	// 20,000 (80 MB), the least that keeps batched writes fast.
 	Checkpoint int
 
-	clock func() time.Time // tests; defaults to time.Now
+	clock  func() time.Time // tests; defaults to time.Now
+	modeOf string           // a file whose mode a new database gets
 }
 
 func (o Options) withDefaults() (Options, error) {

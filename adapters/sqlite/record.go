@@ -19,7 +19,7 @@ const hashSize = 16
 // recordColumns in the order of scanRecord.
 const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
   completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark`
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest`
 
 const (
 	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
@@ -27,11 +27,11 @@ const (
 
 	// sqlClaimNew inserts the record that DecideClaim makes of an absent one; the constants are its zero values.
 	// 1 token 2 hash 3 nonce 4 lease_until 5 lease 6 takeover 7 updated_at 8 consumer 9 tenant 10 key 11 fingerprint
-	// 12 created_at 13 deliveries 14 watermark
+	// 12 created_at 13 deliveries 14 watermark 15 body_digest
 	sqlClaimNew = `INSERT INTO semel_record (token, hash, state, generation, nonce, lease_until, lease, beat, takeover,
   unknown, updated_at, completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent,
-  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark)
-  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?, ?)
+  attempt, failures, takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest)
+  VALUES (?, ?, 1, 1, ?, ?, ?, 0, ?, 0, ?, 0, 0, NULL, '', ?, ?, ?, ?, 0, 0, 1, 0, 0, 0, 0, 0, ?, ?, ?, ?)
   ON CONFLICT (hash) DO NOTHING`
 
 	// sqlComplete is DecideFinish for the plain case: IN_PROGRESS, ours, Complete, no versions. No row: the table decides.
@@ -46,7 +46,7 @@ const (
 	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
   beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
   fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
-  retry_at = ?, deliveries = ?, watermark = ? WHERE token = ?`
+  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ? WHERE token = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -57,8 +57,17 @@ const (
 // blockShift: a sweep knows records by blocks of 4096 tokens.
 const blockShift = 12
 
-// scanRecord reads recordColumns. V is database/sql's any or the driver's Value: the same types either way.
+// scanRecord reads recordColumns. V is database/sql's any or the driver's Value: the same types either way. Its errors are
+// driver.ErrUnreadable.
 func scanRecord[V any](v []V) (driver.Record, error) {
+	r, err := unpackRecord(v)
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", driver.ErrUnreadable, err)
+	}
+	return r, nil
+}
+
+func unpackRecord[V any](v []V) (driver.Record, error) {
 	num := func(i int) int64 { return integer(any(v[i])) }
 	r := driver.Record{
 		Token: uint64(num(0)), State: driver.State(num(1)), Generation: uint32(num(2)),
@@ -69,6 +78,7 @@ func scanRecord[V any](v []V) (driver.Record, error) {
 		Fingerprint: driver.Fingerprint(blob(any(v[17]))), Epoch: uint32(num(18)), Spent: num(19) != 0,
 		Attempt: int(num(20)), Failures: int(num(21)), Takeovers: int(num(22)), Uncertainty: int(num(23)),
 		Disposed: num(24) != 0, RetryAt: fromMicro(num(25)), CreatedAt: fromMicro(num(26)),
+		BodyDigest: driver.BodyDigest(num(29)),
 	}
 	copy(r.Nonce[:], blob(any(v[3])))
 	if r.State > driver.Uncertain {
@@ -103,7 +113,7 @@ func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
 	err = t.s.query(func(v []sqldriver.Value) error {
 		r, err = scanRecord(v)
 		if err == nil && r.Key != k {
-			err = fmt.Errorf("keys %q and %q have the same hash", k.Raw, r.Key.Raw)
+			err = fmt.Errorf("%w: keys %q and %q have the same hash", driver.ErrUnreadable, k.Raw, r.Key.Raw)
 		}
 		return err
 	}, sqlRecordByHash, hash)
@@ -117,13 +127,19 @@ const findStep = 16
 // reading several rows.
 var sqlRecordsByHash = "SELECT " + recordColumns + " FROM semel_record WHERE hash IN (?" + strings.Repeat(", ?", findStep-1) + ")"
 
+// readable is a record, or why it cannot be read.
+type readable struct {
+	driver.Record
+	err error
+}
+
 // findAll reads the records of some of the claims.
-func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]driver.Record, error) {
-	out := make(map[driver.Key]driver.Record, len(which))
+func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, error) {
+	out := make(map[driver.Key]readable, len(which))
 	add := func(v []sqldriver.Value) error {
 		r, err := scanRecord(v)
-		out[r.Key] = r
-		return err
+		out[r.Key] = readable{r, err}
+		return nil
 	}
 	if len(which) == 1 {
 		return out, t.s.query(add, sqlRecordByHash, hashes[which[0]])
@@ -145,7 +161,7 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]driver.Recor
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
 		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), deliveries(r), watermark(r))
+		micro(r.CreatedAt), deliveries(r), watermark(r), int64(r.BodyDigest))
 	return n == 1, err
 }
 
@@ -156,7 +172,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(r.BodyDigest), int64(old))
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type session struct {
 	stmts map[string]*stmt
 	user  map[string]*userStatement
 	clock uint64 // counts uses of user statements
+	guard *guard // of a connection that runs handlers' SQL
 }
 
 // stmt is a prepared statement with its own argument buffer.
@@ -136,6 +137,7 @@ func (st *stmt) query(row func([]driver.Value) error, args []driver.Value) error
 
 // close ends the session; prepared statements first, because SQLite keeps a connection alive for them.
 func (s *session) close() error {
+	defer s.guard.close()
 	return errors.Join(s.closeStatements(), s.conn.Close())
 }
 

@@ -84,16 +84,14 @@ func (t *txn) steps(h driver.Hold, hash []byte, w []driver.StepWrite) (driver.Ou
 			return driver.Unknown, fmt.Errorf("step %q: %w", put[i].Name, err)
 		}
 	}
+	spent := &allowance{left: t.db.o.MaxTx}
 	for _, i := range effects {
 		e := w[i].Effects.(*driver.Statements)
 		if e == nil {
 			continue
 		}
-		if err := t.effects(e.List); err != nil {
-			if environmental(err) {
-				return driver.Unknown, err
-			}
-			return driver.Unknown, &driver.ItemError{Index: i, Err: err}
+		if err := t.effects(e.List, spent, i); err != nil {
+			return driver.Unknown, err
 		}
 	}
 	return o, nil

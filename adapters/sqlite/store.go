@@ -20,6 +20,7 @@ func (db *DB) Store() *Store { return &Store{db: db} }
 func (s *Store) Features() driver.StoreFeatures {
 	return driver.StoreFeatures{
 		Name: s.db.path, Kind: "sqlite", Durable: true, ServerClock: true, Emits: true, MaxTx: s.db.o.MaxTx,
+		ListsUncertain: true,
 	}
 }
 
@@ -74,23 +75,25 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 
 // claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
 // the answer without a record: only a claim that waits for another version, or only notes its own, makes none.
-func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]driver.Record, absent driver.Grant) (driver.Grant, error) {
+func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
-	if !ok && absent.Verdict == driver.Busy {
+	switch {
+	case !ok && absent.Verdict == driver.Busy:
 		return absent, nil
-	}
-	if !ok {
-		return driver.Grant{}, errors.New("its hash is that of another key")
+	case !ok:
+		return driver.Grant{Err: fmt.Errorf("%w: the hash of key %q is that of another key", driver.ErrUnreadable, c.Key.Raw)}, nil
+	case r.err != nil:
+		return driver.Grant{Err: r.err}, nil //nolint:nilerr // it is the error of this key alone
 	}
 	drawn, err := t.draw()
 	if err != nil {
 		return driver.Grant{}, err
 	}
-	after, g, changed := driver.DecideClaim(r, *c, t.now, uint64(drawn))
+	after, g, changed := driver.DecideClaim(r.Record, *c, t.now, uint64(drawn))
 	if !changed {
 		return g, nil
 	}
-	found[c.Key] = after
+	found[c.Key] = readable{Record: after}
 	t.use(int64(after.Token))
 	return g, t.store(r.Token, &after)
 }
@@ -101,7 +104,7 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
 	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
 		for i := range h {
-			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
+			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil && !errors.Is(err, driver.ErrUnreadable) {
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
 			}
 		}
@@ -142,7 +145,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
 		for i := range f {
-			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
+			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil && !errors.Is(err, driver.ErrUnreadable) {
 				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
 			}
 		}
@@ -196,19 +199,30 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 	return r, ok, err
 }
 
+// sqlRecords lists records, oldest first. 1 consumer ("" = all) 2 state (0 = all) 3 limit (-1 = none). sqlUncertain does so
+// for one state, by its index (semel_record_uncertain).
+const (
+	sqlRecords = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
+  ORDER BY created_at, token LIMIT ?3`
+	sqlUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
+  ORDER BY created_at, token LIMIT ?3`
+)
+
 // Records lists records, oldest first.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	limit := f.Limit
+	limit, query := f.Limit, sqlRecords
 	if limit <= 0 {
 		limit = -1
+	}
+	if f.State == driver.Uncertain {
+		query = sqlUncertain
 	}
 	var out []driver.Record
 	err := s.db.read(ctx, "list records", func(v []any) error {
 		r, err := scanRecord(v)
 		out = append(out, r)
 		return err
-	}, "SELECT "+recordColumns+` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
-  ORDER BY created_at, token LIMIT ?3`, f.Consumer, int64(f.State), limit)
+	}, query, f.Consumer, int64(f.State), limit)
 	return out, err
 }
 

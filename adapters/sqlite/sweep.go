@@ -25,7 +25,7 @@ const sweepSteps = 5000
 const (
 	sqlSweepKnown = "SELECT block FROM semel_block WHERE block >= ? AND due <= ? ORDER BY block LIMIT 1"
 	sqlSweepNext  = "SELECT token FROM semel_record WHERE token >= ? ORDER BY token LIMIT 1"
-	sqlSweepBlock = "SELECT token, state, retain_until, lease_until FROM semel_record WHERE token >= ? AND token < ?"
+	sqlSweepBlock = "SELECT token, state, retain_until, lease_until, consumer FROM semel_record WHERE token >= ? AND token < ?"
 	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4) AND retain_until < ?"
 	sqlSweepKeep  = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop  = "DELETE FROM semel_block WHERE block = ?"
@@ -34,10 +34,10 @@ const (
 	sqlSweepBelongings = `SELECT EXISTS (SELECT 1 FROM semel_step) OR EXISTS (SELECT 1 FROM semel_audit), total_changes()`
 )
 
-// Sweep removes up to limit records that are past their retention and parks claims that were abandoned for longer than
-// horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
+// Sweep removes up to limit records that are past their retention and parks claims of the consumers (none = of all) that
+// were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
 // looks only at blocks of records where something can be due.
-func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	select {
 	case s.db.sweeping <- struct{}{}:
 		defer func() { <-s.db.sweeping }()
@@ -56,7 +56,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 		looked = left == 0 // the next block, too, tells of what is left
 		var step sweep
 		err := s.db.write(ctx, sweepStep, func(t *txn) error {
-			step = sweep{t: t, horizon: horizon, left: min(left, sweepStep), from: from}
+			step = sweep{t: t, horizon: horizon, consumers: consumers, left: min(left, sweepStep), from: from}
 			return step.run()
 		})
 		if err != nil {
@@ -72,12 +72,13 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 
 // sweep is one transaction of a sweep: one block, or a part of it.
 type sweep struct {
-	t       *txn
-	horizon time.Duration
-	left    int
-	from    int64 // the block to go on with
-	end     bool  // there is no further block
-	sum     driver.Swept
+	t         *txn
+	horizon   time.Duration
+	consumers []string // whose claims are parked; none: all
+	left      int
+	from      int64 // the block to go on with
+	end       bool  // there is no further block
+	sum       driver.Swept
 }
 
 // departure is a record to purge; announced is its hash, where it was announced.
@@ -155,10 +156,11 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		leaves := departure{token: integer(v[0])}
 		r := driver.Record{
 			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
+			Key: driver.Key{Consumer: text(v[4])},
 		}
-		_, verdict := driver.DecideSweep(r, t.now, w.horizon)
+		_, verdict := driver.DecideSweep(r, t.now, w.horizon, w.consumers...)
 		if verdict == driver.SweepPurge && remembers {
-			a, step := t.rollOver(&r, v[4:])
+			a, step := t.rollOver(&r, v[5:])
 			if step == driver.Linger {
 				keep++
 				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
@@ -257,7 +259,7 @@ func (w *sweep) strand(tokens []int64) error {
 		if err != nil {
 			return err
 		}
-		after, verdict := driver.DecideSweep(r, t.now, w.horizon)
+		after, verdict := driver.DecideSweep(r, t.now, w.horizon, w.consumers...)
 		if verdict != driver.SweepStrand {
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 type txConn struct {
 	conn   *sql.Conn
 	s      *session
+	guard  *guard
 	tokens reservation
 }
 
@@ -43,7 +44,8 @@ func (c *txConn) open(ctx context.Context, pool *sql.DB) error {
 			return fmt.Errorf("driver connection is a %T", dc)
 		}
 		c.s = newSession(raw)
-		return nil
+		c.s.guard = c.guard
+		return c.guard.check()
 	})
 	if err != nil {
 		return errors.Join(err, conn.Close())
@@ -127,6 +129,9 @@ func (s *Store) prepare(ctx context.Context, c []driver.Claim) error {
 		for i := range c {
 			hash := hash16(&c[i].Key)
 			r, err := t.find(c[i].Key, hash)
+			if errors.Is(err, driver.ErrUnreadable) {
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -194,6 +199,7 @@ func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, gr
 		return nil, grants, again, errors.Join(explain(db.path, err), x.tx.Rollback())
 	}
 	keep = true
+	db.tx.guard.lend(modeHandler)
 	x.mu.Lock() // expire reads timer
 	x.timer = time.AfterFunc(db.o.MaxTx, x.expire)
 	x.mu.Unlock()
@@ -213,6 +219,10 @@ func (x *transaction) claim(c []driver.Claim) ([]driver.Grant, bool, error) {
 	for i := range c {
 		hash := hash16(&c[i].Key)
 		before, err := x.t.find(c[i].Key, hash)
+		if errors.Is(err, driver.ErrUnreadable) {
+			grants[i] = driver.Grant{Err: err}
+			continue
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -265,12 +275,13 @@ func (x *transaction) As(handle any) bool {
 	return ok
 }
 
-// expire rolls back a transaction that is open for too long. A statement that runs is waited for.
+// expire rolls back a transaction that is open for too long. A statement that runs is interrupted.
 func (x *transaction) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.ended {
 		x.expired = true
+		x.s.db.tx.guard.interruptAfter(0)
 		_ = x.end(false)
 	}
 }
@@ -283,6 +294,10 @@ func (x *transaction) end(commit bool) (err error) {
 		err = x.tx.Commit()
 	} else {
 		err = x.tx.Rollback()
+	}
+	x.s.db.tx.guard.take()
+	if code(err) == codeInterrupt { // the rollback was what was interrupted
+		err = x.raw(func() error { _, err := x.t.s.exec("ROLLBACK"); return err })
 	}
 	<-x.s.db.lock
 	return err
@@ -315,7 +330,10 @@ func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
 	err := x.s.checkWorks(w)
 	out := make([]driver.Outcome, len(w))
 	if err == nil {
-		err = x.raw(func() error { return x.works(w, out) })
+		err = x.raw(func() error {
+			x.s.db.tx.guard.take()
+			return x.works(w, out)
+		})
 	}
 	if err != nil {
 		if rerr := x.end(false); rerr != nil && !errors.Is(err, errEnded) {

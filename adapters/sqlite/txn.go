@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -29,10 +30,10 @@ type txn struct {
 
 // queueRow is a row of semel_queue.
 type queueRow struct {
-	id                int64
-	name              string
-	next, taken, hand int64
-	dirty, woken      bool
+	id           int64
+	name         string
+	next, taken  int64
+	dirty, woken bool
 }
 
 // queueShift is where the queue's id is in a position.
@@ -109,8 +110,8 @@ func (t *txn) queue(name string, make bool) (*queueRow, error) {
 		return q, nil
 	}
 	q := &queueRow{name: name}
-	dest := []*int64{&q.id, &q.next, &q.taken, &q.hand}
-	ok, err := t.s.one(dest, "SELECT id, next, taken, hand FROM semel_queue WHERE name = ?", name)
+	dest := []*int64{&q.id, &q.next, &q.taken}
+	ok, err := t.s.one(dest, "SELECT id, next, taken FROM semel_queue WHERE name = ?", name)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +119,10 @@ func (t *txn) queue(name string, make bool) (*queueRow, error) {
 		if !make {
 			return nil, nil
 		}
-		if _, err := t.s.exec("INSERT INTO semel_queue (name, next, taken, hand) VALUES (?, 1, 0, 0)", name); err != nil {
+		if _, err := t.s.exec("INSERT INTO semel_queue (name, next, taken) VALUES (?, 1, 0)", name); err != nil {
 			return nil, fmt.Errorf("make queue %q: %w", name, err)
 		}
-		if _, err := t.s.one(dest, "SELECT id, next, taken, hand FROM semel_queue WHERE name = ?", name); err != nil {
+		if _, err := t.s.one(dest, "SELECT id, next, taken FROM semel_queue WHERE name = ?", name); err != nil {
 			return nil, err
 		}
 		if q.id >= 1<<(62-queueShift) {
@@ -147,11 +148,11 @@ func (t *txn) wake(q *queueRow) {
 	}
 }
 
-// handOff draws the number of a hand-off.
+// handOff draws the number of a delivery. It is random: positions and counters repeat when the file is replaced by an older
+// backup below running processes, and the receipts that these hold must not settle new messages.
 func (q *queueRow) handOff() int64 {
-	q.hand++
 	q.dirty = true
-	return q.low() | q.hand
+	return q.low() | (1 + rand.Int64N(posMask))
 }
 
 // flush writes the counters that moved: once per transaction, however many items it has.
@@ -160,8 +161,8 @@ func (t *txn) flush() error {
 		if !q.dirty {
 			continue
 		}
-		if _, err := t.s.exec("UPDATE semel_queue SET next = ?, taken = ?, hand = ? WHERE id = ?",
-			q.next, q.taken, q.hand, q.id); err != nil {
+		if _, err := t.s.exec("UPDATE semel_queue SET next = ?, taken = ? WHERE id = ?",
+			q.next, q.taken, q.id); err != nil {
 			return fmt.Errorf("write queue %q: %w", q.name, err)
 		}
 		if err := t.load(); err != nil {

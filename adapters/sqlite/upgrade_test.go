@@ -131,7 +131,7 @@ func (o *old) fill() (live driver.Hold) {
 				reason = 'why' WHERE token = ?`, max(i, 1), at(24*time.Hour), at(-time.Second), int64(h.Token))
 		}
 	}
-	o.exec("INSERT INTO semel_queue (id, name, next, taken, hand) VALUES (1, 'orders', 10, 3, 2)")
+	o.exec("INSERT INTO semel_queue (id, name, next, taken) VALUES (1, 'orders', 10, 3)")
 	const low = int64(1) << queueShift
 	for pos, id := range map[int64]string{2: "flying", 3: "lost", 4: "ready"} {
 		o.exec("INSERT INTO semel_stream (pos, id, sent_at, size, headers, body) VALUES (?, ?, ?, 1, '{\"h\":\"1\"}', CAST('b' AS BLOB))",

@@ -174,6 +174,10 @@ func (db *DB) group(ops []*op, others *contention) {
 	failures := 0
 	for {
 		bad, err := db.attempt(ops, others)
+		if len(ops) > 1 && errors.Is(err, errCommit) {
+			db.singly(ops, others)
+			return
+		}
 		if bad < 0 {
 			for _, o := range ops {
 				o.done <- err
@@ -221,16 +225,24 @@ func (db *DB) attempt(ops []*op, others *contention) (bad int, err error) {
 			return i, explain(db.path, err)
 		}
 	}
-	if err = t.flush(); err == nil {
+	err = t.flush()
+	if err == nil {
 		_, err = db.writer.exec("COMMIT")
 	}
 	if err != nil {
 		db.rollback()
+		if code(err) != 0 && !outage(err) && !busy(err) { // these come before anything is committed
+			err = fmt.Errorf("%w: %w: %w", errCommit, driver.ErrNotCommitted, err)
+		}
 		return -1, explain(db.path, err)
 	}
 	t.committed()
 	return -1, nil
 }
+
+// errCommit reports a COMMIT that was refused for what is in the transaction: a deferred constraint, a virtual table that
+// writes at the end. Nothing of it was committed.
+var errCommit = errors.New("COMMIT was refused")
 
 // rollback ends the transaction. SQLite may have rolled back by itself (a full disk): then there is none, and the
 // error says so and no more.

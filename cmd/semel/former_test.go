@@ -186,7 +186,7 @@ func (s *shop) once(when string, n int) {
 // there were killed runs.
 func TestChangeOfKey(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED, NOT PASSED: processes are killed")
+		t.Skip("processes are killed")
 	}
 	t.Parallel()
 	const n, atOnce = 40, 4
@@ -221,7 +221,7 @@ func TestChangeOfKey(t *testing.T) {
 // TestChangeOfKeyUnguarded is what TestChangeOfKey would find without --former-key: everything that comes again runs again.
 func TestChangeOfKeyUnguarded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED, NOT PASSED: many processes are started")
+		t.Skip("many processes are started")
 	}
 	t.Parallel()
 	const n = 40

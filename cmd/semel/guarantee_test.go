@@ -37,10 +37,6 @@ var update = flag.Bool("update", false, "rewrite the table of guarantees in READ
 //
 //	go test ./cmd/semel -run TestReadmeGuarantees -update
 func TestReadmeGuarantees(t *testing.T) {
-	if testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestReadmeGuarantees needs a PostgreSQL, and -short was given")
-		t.Skip("SKIPPED, NOT PASSED: -short")
-	}
 	const readme, begin, end = "../../README.md", "<!-- guarantees: made by TestReadmeGuarantees -->\n", "<!-- end of guarantees -->\n"
 	page, err := os.ReadFile(readme)
 	if err != nil {

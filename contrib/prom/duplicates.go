@@ -1,6 +1,10 @@
 package prom
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Duplicates registers semel_duplicate_effects_total of one consumer: effects beyond the first of their key, as somebody
 // counted them who does not rely on the records (semel audit, a scenario of the lab). Anything but 0 is worth waking up for.
@@ -13,4 +17,15 @@ func Duplicates(reg prometheus.Registerer, queue, consumer string) (prometheus.C
 		return nil, err
 	}
 	return c, nil
+}
+
+// Audited registers semel_audit_timestamp_seconds of one consumer: when an audit ended that counted the consumer's effects.
+// Without it an audit that is not made any more looks like one that found nothing.
+func Audited(reg prometheus.Registerer, queue, consumer string, at time.Time) error {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "semel_audit_timestamp_seconds", Help: "When the last audit of the effects ended, in seconds since 1970.",
+		ConstLabels: prometheus.Labels{"queue": queue, "consumer": consumer},
+	})
+	g.Set(float64(at.Unix()))
+	return reg.Register(g)
 }

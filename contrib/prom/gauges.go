@@ -21,6 +21,7 @@ type gauges struct {
 	lag      atomic.Pointer[time.Duration] // nil: nobody who sweeps is watched
 
 	depth, oldest, letters, up         *prometheus.Desc
+	storeUp, uncertain                 *prometheus.Desc
 	running, slots, paused, breaker    *prometheus.Desc
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
 	looks, found, falsePositives       *prometheus.Desc
@@ -28,9 +29,22 @@ type gauges struct {
 
 	mu    sync.Mutex // one question at a time
 	asked time.Time
-	stats driver.QueueStats
-	err   error
+	queue queueAnswer
+	store storeAnswer
 }
+
+// queueAnswer is what the queue said of itself, storeAnswer what the store did; ok is false when it is not asked.
+type (
+	queueAnswer struct {
+		stats driver.QueueStats
+		err   error
+	}
+	storeAnswer struct {
+		uncertain int
+		ok        bool
+		err       error
+	}
+)
 
 func newGauges(o Options, labels prometheus.Labels) *gauges {
 	desc := func(name, help string, more ...string) *prometheus.Desc {
@@ -44,7 +58,8 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 		up:      desc("semel_queue_up", "1 when the queue answered when it was asked last."),
 		running: desc("semel_inflight", "Handlers that run."),
 		slots:   desc("semel_slots", "Handlers that may run at once."),
-		paused:  desc("semel_paused", "1 while nothing is fetched or started, because the store does not answer or the breaker is open."),
+		paused: desc("semel_paused", "1 while nothing is fetched, because the store does not answer (reason store) or "+
+			"the breaker is open (reason downstream).", "reason"),
 		breaker: desc("semel_breaker_state", "0 closed, 1 half open, 2 open."),
 
 		cacheHits:    desc("semel_cache_hits_total", "Claims that were answered from memory."),
@@ -54,6 +69,9 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 	g.looks = desc("semel_long_term_lookups_total", "Looks into the digests of purged records.")
 	g.found = desc("semel_long_term_hits_total", "Late duplicates that were set aside: their record was past its retention.")
 	g.falsePositives = desc("semel_bloom_false_positive_total", "Looks for which the filter had said perhaps, and nothing was there.")
+	g.storeUp = desc("semel_store_up", "1 when the store answered when it was asked for the uncertain keys last.")
+	g.uncertain = desc("semel_uncertain_keys", "Keys that wait for a person, because it is unknown whether their effect "+
+		"happened; 1000 = that many or more.")
 	g.sweepLag = desc("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention.")
 	g.inspect, _ = o.Queue.(driver.QueueInspector)
 	g.cached, _ = o.Store.(driver.Cached)
@@ -64,7 +82,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
-		g.looks, g.found, g.falsePositives, g.sweepLag,
+		g.looks, g.found, g.falsePositives, g.sweepLag, g.storeUp, g.uncertain,
 	} {
 		to <- d
 	}
@@ -75,15 +93,21 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	value := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	queue, store := g.ask()
 	if g.inspect != nil {
-		s, err := g.ask()
-		value(g.up, flag(err == nil))
-		if err == nil {
+		value(g.up, flag(queue.err == nil))
+		if s := queue.stats; queue.err == nil {
 			value(g.depth, float64(s.Visible), "visible")
 			value(g.depth, float64(s.InFlight), "in_flight")
 			value(g.depth, float64(s.Delayed), "delayed")
 			value(g.oldest, s.Oldest.Seconds())
 			value(g.letters, float64(s.Letters))
+		}
+	}
+	if store.ok {
+		value(g.storeUp, flag(store.err == nil))
+		if store.err == nil {
+			value(g.uncertain, float64(store.uncertain))
 		}
 	}
 	counted := func(d *prometheus.Desc, n int64) {
@@ -97,7 +121,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		l := c.Load()
 		value(g.running, float64(l.Running))
 		value(g.slots, float64(l.Slots))
-		value(g.paused, flag(l.Paused))
+		value(g.paused, flag(l.StoreDown), "store")
+		value(g.paused, flag(l.Breaker == "open"), "downstream")
 		value(g.breaker, map[string]float64{"half-open": 1, "open": 2}[l.Breaker])
 	}
 	if lag := g.lag.Load(); lag != nil {
@@ -118,15 +143,24 @@ func flag(b bool) float64 {
 	return 0
 }
 
-// ask asks the queue, unless it was asked a moment ago.
-func (g *gauges) ask() (driver.QueueStats, error) {
+// ask asks queue and store, unless they were asked a moment ago.
+func (g *gauges) ask() (queueAnswer, storeAnswer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.asked.IsZero() || time.Since(g.asked) >= g.o.Every {
 		ctx, cancel := context.WithTimeout(context.Background(), g.o.Timeout)
 		defer cancel()
-		g.stats, g.err = g.inspect.Stats(ctx)
-		g.asked = time.Now() // when it has answered: those who waited for a slow one do not ask it again
+		var both sync.WaitGroup // one that hangs must not cost the other its time
+		if g.inspect != nil {
+			both.Go(func() { g.queue.stats, g.queue.err = g.inspect.Stats(ctx) })
+		}
+		if g.o.Store != nil {
+			both.Go(func() {
+				g.store.uncertain, g.store.ok, g.store.err = driver.CountUncertain(ctx, g.o.Store, g.o.Consumer)
+			})
+		}
+		both.Wait()
+		g.asked = time.Now() // when they have answered: those who waited for a slow one do not ask it again
 	}
-	return g.stats, g.err
+	return g.queue, g.store
 }

@@ -13,14 +13,15 @@ import (
 // Options say what is shown.
 type Options struct {
 	// Queue and Store are those of the consumer. Queue names the metrics' label, and is asked for its depth when it is a
-	// driver.QueueInspector; Store gives the cache's figures when it is a driver.Cached. Store may be nil.
+	// driver.QueueInspector. Store is asked for the keys whose outcome is unknown when it lists them
+	// (driver.StoreFeatures.ListsUncertain), and gives the cache's figures when it is a driver.Cached. Store may be nil.
 	Queue driver.Queue
 	Store driver.Store
 	// Consumer is the consumer's name. Defaults to the queue's.
 	Consumer string
-	// Every is how old the queue's figures may be: more frequent scrapes get the same again. Defaults to 10 s.
+	// Every is how old the figures of queue and store may be: more frequent scrapes get the same again. Defaults to 10 s.
 	Every time.Duration
-	// Timeout bounds one question to the queue. Defaults to 5 s.
+	// Timeout bounds one question to queue and store. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -50,7 +51,7 @@ var (
 // Metrics is what one consumer shows.
 type Metrics struct {
 	deliveries, duplicates, leases, visibilities, settleErrors, storeErrors *prometheus.CounterVec
-	effects, doubts, leaseLost, pauses, swept                               prometheus.Counter
+	effects, doubts, leaseLost, pauses, swept, parked                       prometheus.Counter
 	handler, overhead, inQueue                                              prometheus.Histogram
 	calls                                                                   *prometheus.HistogramVec
 	gauges                                                                  *gauges
@@ -78,11 +79,13 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		storeErrors: f.counters("semel_store_errors_total", "Calls of the store that failed, and are repeated.", "op"),
 		pauses:      f.counter("semel_pauses_total", "How often polling stopped, because the store did not answer or the breaker opened."),
 		swept:       f.counter("semel_sweep_deleted_total", "Records that this consumer removed after their retention."),
-		handler:     f.histogram("semel_handler_duration_seconds", "How long handlers ran.", runBuckets),
-		overhead:    f.histogram("semel_overhead_seconds", "What a delivery took beside its handler, from receipt to settlement.", callBuckets),
-		inQueue:     f.histogram("semel_time_in_queue_seconds", "From when a message was sent until its first run.", waitBuckets),
-		calls:       f.histograms("semel_store_op_duration_seconds", "How long calls of the store took.", callBuckets, "op"),
-		gauges:      newGauges(o, f.labels),
+		parked: f.counter("semel_sweep_parked_total",
+			"Abandoned claims that this consumer's sweeps parked: their outcome is unknown, and no delivery may ever come for them."),
+		handler:  f.histogram("semel_handler_duration_seconds", "How long handlers ran.", runBuckets),
+		overhead: f.histogram("semel_overhead_seconds", "What a delivery took beside its handler, from receipt to settlement.", callBuckets),
+		inQueue:  f.histogram("semel_time_in_queue_seconds", "From when a message was sent until its first run.", waitBuckets),
+		calls:    f.histograms("semel_store_op_duration_seconds", "How long calls of the store took.", callBuckets, "op"),
+		gauges:   newGauges(o, f.labels),
 	}
 	m.zero()
 	for _, c := range append(f.all, m.gauges) {
@@ -97,7 +100,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 // increase to Prometheus: an alert on it would sleep through the first message that was set aside.
 func (m *Metrics) zero() {
 	for _, d := range []semel.Decision{
-		semel.Executed, semel.Replayed, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
+		semel.Executed, semel.Replayed, semel.ReplayedOtherPayload, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
 		semel.DeadLettered, semel.ParkedUncertain, semel.Fenced, semel.Dropped, semel.Unprotected, semel.GivenBack, semel.Expired,
 	} {
 		m.deliveries.WithLabelValues(string(d))
@@ -206,6 +209,7 @@ func (m *Metrics) health(e semel.Event) {
 		m.pauses.Inc()
 	case semel.EventSwept:
 		m.swept.Add(float64(e.Purged))
+		m.parked.Add(float64(e.Stranded))
 		m.gauges.lag.Store(&e.Lag)
 	}
 }

@@ -2,6 +2,7 @@ package prom_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http/httptest"
 	"regexp"
@@ -82,7 +83,8 @@ semel_queue_depth{LABELS,state="visible"} 1
 semel_queue_up{LABELS} 1
 semel_inflight{LABELS} 0
 semel_slots{LABELS} 1
-semel_paused{LABELS} 0
+semel_paused{LABELS,reason="store"} 0
+semel_paused{LABELS,reason="downstream"} 0
 semel_breaker_state{LABELS} 0
 semel_lease_lost_total{LABELS} 0
 `, "LABELS", labels)
@@ -129,7 +131,7 @@ func TestS1_18AllNames(t *testing.T) {
 	e.Delivery(semel.Event{Kind: semel.EventSettled, Outcome: driver.Lost})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Lease: true, Outcome: driver.Applied})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Outcome: driver.Unknown})
-	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Lag: 90 * time.Second})
+	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Stranded: 2, Lag: 90 * time.Second})
 	e.Calls(semel.Event{Kind: semel.EventCalled, Op: "claim", Err: errors.New("down")})
 	c, err := semel.New(semel.Config{Queue: db.Queue("orders"), Store: store, Handler: semel.HandlerFunc(nothing)})
 	if err != nil {
@@ -139,7 +141,7 @@ func TestS1_18AllNames(t *testing.T) {
 	got := scrape(t, reg)
 	for _, line := range []string{
 		`semel_lease_lost_total{} 1`, `semel_settle_errors_total{reason="lost"} 1`, `semel_lease_extensions_total{result="applied"} 1`,
-		`semel_visibility_extensions_total{result="unknown"} 1`, `semel_sweep_deleted_total{} 7`, `semel_sweep_lag_seconds{} 90`,
+		`semel_visibility_extensions_total{result="unknown"} 1`, `semel_sweep_deleted_total{} 7`, `semel_sweep_parked_total{} 2`, `semel_sweep_lag_seconds{} 90`,
 		`semel_store_errors_total{op="claim"} 1`, `semel_doubts_total{} 0`, `semel_pauses_total{} 0`, `semel_cache_hits_total{} 0`,
 		`semel_cache_entries{} 0`, `semel_cache_size{} 10`, `semel_bloom_false_positive_total{} 0`,
 		`semel_long_term_lookups_total{} 0`, `semel_long_term_hits_total{} 0`, `semel_oldest_message_age_seconds{} 0`,
@@ -214,6 +216,65 @@ func TestSlowQueue(t *testing.T) {
 			t.Errorf("the queue was asked %d times: its answer had just come", n)
 		}
 	})
+}
+
+// lists is a store that lists uncertain records, or fails to.
+type lists struct {
+	*memory.Store
+	err error
+}
+
+func (s lists) Features() driver.StoreFeatures {
+	f := s.Store.Features()
+	f.ListsUncertain = true
+	return f
+}
+
+func (s lists) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	if f.State != driver.Uncertain || f.Limit == 0 {
+		return nil, errors.New("a scrape reads all records")
+	}
+	rs, err := s.Store.Records(ctx, f)
+	return rs, errors.Join(err, s.err)
+}
+
+// TestUncertainKeys: keys in doubt are counted for their own consumer, for as long as they are in doubt, whoever parked them;
+// a store that does not answer is told apart from one without doubts, and one that would have to read everything is not asked.
+func TestUncertainKeys(t *testing.T) {
+	db := memory.Open()
+	for _, consumer := range []string{"orders", "orders", "mails"} {
+		key := driver.Key{Consumer: consumer, Raw: rand.Text()}
+		g, err := db.Store().Claim(t.Context(), driver.Claim{Key: key, Nonce: driver.Nonce{1}, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Store().Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Park}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const labels = `{consumer="orders",queue="orders"} `
+	for name, c := range map[string]struct {
+		store         driver.Store
+		up, uncertain string
+	}{
+		"lists":       {lists{db.Store(), nil}, "1", "2"},
+		"fails":       {lists{db.Store(), errors.New("connection refused")}, "0", ""},
+		"cannot":      {db.Store(), "", ""},
+		"not there":   {nil, "", ""},
+		"has a cache": {front.New(lists{db.Store(), nil}, front.Options{Size: 1}), "1", "2"},
+	} {
+		reg := prometheus.NewPedanticRegistry()
+		if _, err := prom.New(reg, prom.Options{Queue: db.Queue("orders"), Store: c.store}); err != nil {
+			t.Fatal(err)
+		}
+		got := scrape(t, reg)
+		if v := series(t, got, "semel_store_up"+labels); v != c.up {
+			t.Errorf("a store that %s: semel_store_up is %q, want %q", name, v, c.up)
+		}
+		if v := series(t, got, "semel_uncertain_keys"+labels); v != c.uncertain {
+			t.Errorf("a store that %s: semel_uncertain_keys is %q, want %q", name, v, c.uncertain)
+		}
+	}
 }
 
 // TestSweepLagIsTheWorkers: who sweeps nothing (semel serve) shows no lag. Its 0 would hide what a worker of the same

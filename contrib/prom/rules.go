@@ -21,21 +21,25 @@ type Thresholds struct {
 	// Depth is how many messages may wait, Letters how many letters, LeasesLost how many runs may lose their lease in 15
 	// minutes. They are exceeded, not reached.
 	Depth, Letters, LeasesLost int
-	// Age is how long the oldest message may wait.
-	Age time.Duration
+	// Age is how long the oldest message may wait, AuditAge how long ago the last audit may have been.
+	Age, AuditAge time.Duration
 }
 
-// DefaultThresholds are those of semel alerts.
-var DefaultThresholds = Thresholds{Depth: 1000, Age: 15 * time.Minute}
+// DefaultThresholds are those of semel alerts. A lost lease now and then is what leases are for, and an audit once a day may
+// take its time.
+var DefaultThresholds = Thresholds{Depth: 1000, LeasesLost: 2, Age: 15 * time.Minute, AuditAge: 26 * time.Hour}
+
+// Runbooks is where the rules' annotation runbook_url leads to: a page with a section for each rule, under its name.
+const Runbooks = "https://github.com/semel-dev/semel/blob/main/docs/monitoring.md"
 
 // WriteRules writes alert rules for Prometheus (a rule file, YAML).
 func WriteRules(w io.Writer, t Thresholds) error {
-	if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second {
-		return errors.New("prom: a threshold is negative, or Age is shorter than a second")
+	if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
+		return errors.New("prom: a threshold is negative, or Age or AuditAge is shorter than a second")
 	}
 	_, err := io.WriteString(w, strings.NewReplacer(
 		"«depth»", strconv.Itoa(t.Depth), "«letters»", strconv.Itoa(t.Letters), "«leases»", strconv.Itoa(t.LeasesLost),
-		"«age»", strconv.Itoa(int(t.Age.Seconds())), ". What stands between «» is set by\n# the flags of semel alerts.", ".",
+		"«age»", strconv.Itoa(int(t.Age.Seconds())), "«audit»", strconv.Itoa(int(t.AuditAge.Seconds())), "«runbooks»", Runbooks, ". What stands between «» is set by\n# the flags of semel alerts.", ".",
 	).Replace(rules))
 	if err != nil {
 		return fmt.Errorf("write alert rules: %w", err)

@@ -23,13 +23,16 @@ var metricName = regexp.MustCompile(`\bsemel_[a-z_]+`)
 func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	db := memory.Open()
 	q := db.Queue("orders")
-	store := front.New(db.Store(), front.Options{Size: 1})
+	store := front.New(lists{db.Store(), nil}, front.Options{Size: 1})
 	reg := prometheus.NewRegistry()
 	m, err := prom.New(reg, prom.Options{Queue: q, Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := prom.Duplicates(reg, "orders", "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if err := prom.Audited(reg, "orders", "orders", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := semel.New(semel.Config{Queue: q, Store: store, Handler: semel.HandlerFunc(nothing)})
@@ -62,8 +65,10 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s is in the rules or the dashboard, and nobody shows it", name)
 		}
 	}
-	if err := prom.WriteRules(&text, prom.Thresholds{Depth: -1, Age: time.Minute}); err == nil {
-		t.Error("a negative threshold was written")
+	for _, bad := range []prom.Thresholds{{Depth: -1, Age: time.Minute, AuditAge: time.Hour}, {Age: time.Minute}} {
+		if err := prom.WriteRules(&text, bad); err == nil {
+			t.Errorf("rules with %+v were written", bad)
+		}
 	}
 }
 

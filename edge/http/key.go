@@ -23,6 +23,14 @@ const maxKey = 255
 
 var errNoKey = errors.New("header Idempotency-Key is missing")
 
+// RequestKey reads the Idempotency-Key of a request, as [Middleware] does; ok is false when there is none.
+func RequestKey(r *http.Request) (key string, ok bool, err error) {
+	if key, err = keyOf(r); errors.Is(err, errNoKey) {
+		return "", false, nil
+	}
+	return key, err == nil, err
+}
+
 // keyOf reads the key. The draft makes it a string of structured fields (RFC 9651, section 3.3.3), which is quoted;
 // most clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with
 // these it could be half of a string, a list that a proxy made of two headers, or a key with parameters.

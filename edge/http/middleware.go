@@ -216,11 +216,16 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 	}
 	got, err := decode(raw)
 	if err != nil {
-		m.o.Logger.Error("stored answer cannot be sent", "key", k.Raw, "err", err)
-		problem(w, r, http.StatusInternalServerError, "answer", "the request was processed, and its answer was not kept")
+		m.notKept(w, r, fmt.Errorf("key %q: %w", k.Raw, err))
 		return
 	}
 	got.send(w, r, decision == semel.Replayed)
+}
+
+// notKept answers a request that was processed, and of whose answer nothing is known.
+func (m *Middleware) notKept(w http.ResponseWriter, r *http.Request, err error) {
+	m.o.Logger.Error("stored answer cannot be sent", "err", err)
+	problem(w, r, http.StatusInternalServerError, "answer", "the request was processed, and its answer was not kept")
 }
 
 // notStoredError is an answer that says that nothing happened.
@@ -256,12 +261,17 @@ func (m *Middleware) run(
 // refuse answers a request that did not run, or whose end is not recorded.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var panicked *semel.PanicError
+	var busy *semel.BusyError
 	switch {
 	case errors.Is(err, semel.ErrMismatch):
 		problem(w, r, http.StatusUnprocessableEntity, "idempotency-key", "the key was used with another request")
-	case errors.Is(err, semel.ErrBusy):
+	case errors.As(err, &busy):
+		// It ends when its handler returns, most likely long before its lease: that is only the latest moment.
 		w.Header().Set("Retry-After", "1")
-		problem(w, r, http.StatusConflict, "idempotency-key", "a request with this key is in progress")
+		problem(w, r, http.StatusConflict, "idempotency-key", fmt.Sprintf("a request with this key is in progress; if its server died, "+
+			"the key is free in %d s", max(int64((busy.Wait+time.Second-1)/time.Second), 1)))
+	case errors.Is(err, semel.ErrResultNotStored):
+		m.notKept(w, r, err)
 	case errors.Is(err, semel.ErrFailed), errors.Is(err, semel.ErrUncertain):
 		problem(w, r, http.StatusConflict, "idempotency-key", "the outcome of an earlier request with this key is being looked into")
 	case errors.As(err, &panicked):

@@ -249,3 +249,18 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
+
+// TestFM16_BusyTellsForHowLong: the answer names the latest moment at which the key is free.
+func TestFM16_BusyTellsForHowLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.NewStore()
+		k := semel.Key{Consumer: DefaultScope, Raw: semel.Tuple("k")}
+		if _, err := s.Claim(t.Context(), driver.Claim{Key: k, Nonce: driver.Nonce{1}, Lease: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		w := post(wrap(t, Options{Store: s}, func(http.ResponseWriter, *http.Request) { t.Error("ran") }), "k", "1")
+		if w.Code != http.StatusConflict || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "the key is free in 60 s") {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
+	})
+}

@@ -28,7 +28,7 @@ type programs struct {
 
 var (
 	postgresPrograms = programs{
-		service: "postgres", names: []string{"postgres", "initdb", "psql"}, dirs: postgresDirs,
+		service: "postgres", names: []string{"postgres", "initdb", "psql", "pg_basebackup"}, dirs: postgresDirs,
 		packages: postgresPackages, install: "install PostgreSQL 14 or newer",
 	}
 	psqlProgram = programs{

@@ -76,22 +76,11 @@ func TestFetch(t *testing.T) {
 	if err != nil || again != bins {
 		t.Errorf("%+v, %v the second time", again, err)
 	}
-	as, err := unprivileged()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := makeDir(&postgres{as: as}, Options{})
+	s, err := makePostgres(t.Context(), bins, Options{}, initdb)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	s.bins = bins
-	if err := initdb(t.Context(), s, as); err != nil {
-		t.Fatal(err)
-	}
-	if err := start(t.Context(), s, func(s *Server) error { return configurePostgres(s, nil) }); err != nil {
-		t.Fatal(err)
-	}
 	if out, err := psql(t.Context(), bins, s.URL(), "SELECT sum(n) FROM generate_series(1, 10) n"); err != nil || out != "55" {
 		t.Errorf("%q, %v", out, err)
 	}

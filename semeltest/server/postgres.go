@@ -28,6 +28,32 @@ func PostgreSQL(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return makePostgres(ctx, bins, o, initdb)
+}
+
+// initdb makes the data directory. That itself may be lost in a power cut; what is written later may not.
+var initdb = []string{
+	"initdb", "--no-sync", "--no-instructions", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C",
+}
+
+// Standby starts a standby of a PostgreSQL. It replicates asynchronously: what is committed may not be there yet. While it
+// is stopped it lags behind, and with [Server.Promote] it becomes a primary without what it did not receive.
+func (s *Server) Standby(ctx context.Context, o Options) (*Server, error) {
+	return makePostgres(ctx, s.bins, o, []string{
+		"pg_basebackup", "--dbname=" + s.URL(), "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
+	})
+}
+
+// Promote makes a primary of a standby. It waits until that takes writes.
+func (s *Server) Promote(ctx context.Context) error {
+	if _, err := psql(ctx, s.bins, s.URL(), "SELECT pg_promote()"); err != nil {
+		return fmt.Errorf("promote a standby: %w", err)
+	}
+	return nil
+}
+
+// makePostgres starts a PostgreSQL whose data directory a program makes.
+func makePostgres(ctx context.Context, bins binaries, o Options, program []string) (*Server, error) {
 	as, err := unprivileged()
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
@@ -37,7 +63,7 @@ func PostgreSQL(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.bins = bins
-	if err := initdb(ctx, s, as); err != nil {
+	if err := makeData(ctx, s, as, program); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if err := start(ctx, s, func(s *Server) error { return configurePostgres(s, o.Settings) }); err != nil {
@@ -46,15 +72,13 @@ func PostgreSQL(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// initdb makes the data directory. That itself may be lost in a power cut; what is written later may not.
-func initdb(ctx context.Context, s *Server, as *owner) error {
+func makeData(ctx context.Context, s *Server, as *owner, program []string) error {
 	if as != nil {
 		if err := os.Chown(s.dir, as.uid, as.gid); err != nil {
 			return fmt.Errorf("give %s to the server's user: %w", s.dir, err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, s.bins.path("initdb"), "--no-sync", "--no-instructions", "--auth=trust",
-		"--username=postgres", "--encoding=UTF8", "--locale=C", "--pgdata="+s.data())
+	cmd := exec.CommandContext(ctx, s.bins.path(program[0]), append(program[1:len(program):len(program)], "--pgdata="+s.data())...)
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
 	detach(cmd, as)
 	if _, err := output(cmd); err != nil {
@@ -145,14 +169,14 @@ func (k *postgres) command(s *Server) *exec.Cmd {
 	return cmd
 }
 
-// ready reads what pg_ctl reads: the eighth line of postmaster.pid, which belongs to the process of the first line.
+// ready tells whether the server takes clients, those of a standby only read. It reads what pg_ctl reads: the eighth line of postmaster.pid, which belongs to the process of the first line.
 func (k *postgres) ready(s *Server) bool {
 	b, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {
 		return false
 	}
 	lines := strings.Split(string(b), "\n")
-	return len(lines) >= 8 && lines[0] == strconv.Itoa(s.cmd.Process.Pid) && strings.TrimSpace(lines[7]) == "ready"
+	return len(lines) >= 8 && lines[0] == strconv.Itoa(s.cmd.Process.Pid) && slices.Contains([]string{"ready", "standby"}, strings.TrimSpace(lines[7]))
 }
 
 func (k *postgres) signal(m Mode) os.Signal {

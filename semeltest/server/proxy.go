@@ -25,11 +25,11 @@ const answerWait = 50 * time.Millisecond
 // Proxy forwards TCP connections to a server, and misbehaves when told to. Its methods may be called at any time, from
 // several goroutines.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	wg       sync.WaitGroup
 
 	mu      sync.Mutex
+	target  string
 	changed *sync.Cond // stalled, conns or closed changed
 	conns   map[*link]struct{}
 	refuse  bool
@@ -109,6 +109,13 @@ func (p *Proxy) leave(c *link) {
 	p.changed.Broadcast()
 }
 
+// Forward sends connections that are accepted from now on to another server, as a virtual address does after a failover.
+func (p *Proxy) Forward(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // Refuse makes new connections end as soon as they are made, until it is called with false. Those that exist go on.
 func (p *Proxy) Refuse(on bool) {
 	p.mu.Lock()
@@ -163,7 +170,10 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.DialTimeout("tcp", p.target, 10*time.Second)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", target, 10*time.Second)
 	if err != nil {
 		_ = client.(*net.TCPConn).SetLinger(0)
 		_ = client.Close()

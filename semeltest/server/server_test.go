@@ -3,9 +3,11 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -235,33 +237,105 @@ func (r *recorder) Skipf(string, ...any)    { r.skipped = true; panic(r) }
 func (r *recorder) Fatalf(string, ...any)   { r.failed = true; panic(r) }
 func (r *recorder) run(fn func(testing.TB)) { defer func() { _ = recover() }(); fn(r) }
 
-func TestMissingServiceFails(t *testing.T) {
+// TestMissingService: a service that this machine does not have skips a test, unless it is demanded or was named.
+func TestMissingService(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: -short skips all that needs a service")
+		t.Skip("-short skips all that needs a service")
 	}
-	t.Setenv("SEMEL_SKIP", "") // whatever this run skips
+	for _, name := range []string{"SEMEL_SKIP", "SEMEL_DEMAND", "SEMEL_LEFT_OUT", "SEMEL_TEST_REDIS"} {
+		t.Setenv(name, "") // whatever this run has
+	}
 	t.Setenv("SEMEL_REDIS_BIN", "/nowhere")
 	old := services["redis"]
 	defer func() { services["redis"] = old }()
-	services["redis"] = &service{variable: "SEMEL_TEST_REDIS", usual: "redis://127.0.0.1:1/0", try: tryRedis, start: Redis}
-	t.Setenv("SEMEL_TEST_REDIS", "")
-	var r recorder
-	r.run(func(tb testing.TB) { Shared(tb, "redis") })
-	if !r.failed || r.skipped {
-		t.Errorf("failed %v, skipped %v: a missing service must fail", r.failed, r.skipped)
+	try := func() (r recorder) {
+		services["redis"] = &service{variable: "SEMEL_TEST_REDIS", usual: "redis://127.0.0.1:1/0", try: tryRedis, start: Redis}
+		r.run(func(tb testing.TB) { Shared(tb, "redis") })
+		return r
+	}
+	if r := try(); r.failed || !r.skipped {
+		t.Errorf("failed %v, skipped %v: a missing service skips the test", r.failed, r.skipped)
+	}
+	t.Setenv("SEMEL_DEMAND", "postgres, redis")
+	if r := try(); !r.failed || r.skipped {
+		t.Errorf("failed %v, skipped %v: a demanded service must be there", r.failed, r.skipped)
+	}
+	t.Setenv("SEMEL_DEMAND", "")
+	t.Setenv("SEMEL_TEST_REDIS", "redis://127.0.0.1:1/0")
+	if r := try(); !r.failed {
+		t.Error("a server that was named and does not respond was replaced by another")
 	}
 	t.Setenv("SEMEL_SKIP", "postgres, redis")
-	r = recorder{}
-	r.run(func(tb testing.TB) { Shared(tb, "redis") })
-	if r.failed || !r.skipped {
+	if r := try(); r.failed || !r.skipped {
 		t.Errorf("failed %v, skipped %v: SEMEL_SKIP must skip", r.failed, r.skipped)
 	}
-	t.Setenv("SEMEL_SKIP", "")
-	t.Setenv("SEMEL_TEST_REDIS", "redis://127.0.0.1:1/0")
-	services["redis"] = &service{variable: "SEMEL_TEST_REDIS", usual: old.usual, try: tryRedis, start: Redis}
-	r = recorder{}
-	r.run(func(tb testing.TB) { Shared(tb, "redis") })
-	if !r.failed {
-		t.Error("a server that was named and does not answer was replaced by another")
+}
+
+// leftOut is a testing.TB that keeps what LeaveOut does to it.
+type leftOut struct {
+	testing.TB
+	failed, skipped string
+}
+
+func (l *leftOut) Helper()                      {}
+func (l *leftOut) Name() string                 { return "TestOfADatabase" }
+func (l *leftOut) Fatalf(f string, args ...any) { l.failed = fmt.Sprintf(f, args...); runtime.Goexit() }
+func (l *leftOut) Skipf(f string, args ...any)  { l.skipped = fmt.Sprintf(f, args...); runtime.Goexit() }
+
+// TestLeaveOut: what a machine does not have skips a test and is recorded; what is demanded fails it.
+func TestLeaveOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "left-out")
+	t.Setenv("SEMEL_LEFT_OUT", file)
+	try := func(demand string) leftOut {
+		t.Setenv("SEMEL_DEMAND", demand)
+		l := leftOut{TB: t}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			LeaveOut(&l, "postgres", "there is none")
+		}()
+		<-done
+		return l
+	}
+	if l := try("redis"); l.failed != "" || !strings.Contains(l.skipped, "postgres, and there is none") {
+		t.Errorf("failed %q, skipped %q", l.failed, l.skipped)
+	}
+	if l := try("redis, postgres"); l.skipped != "" || !strings.Contains(l.failed, "SEMEL_DEMAND has postgres") {
+		t.Errorf("failed %q, skipped %q", l.failed, l.skipped)
+	}
+	got, err := os.ReadFile(file)
+	if want := "LEFT OUT, NOT PASSED: TestOfADatabase needs postgres, and there is none\n"; err != nil || string(got) != want {
+		t.Errorf("recorded %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestStandbyLagsAndIsPromoted(t *testing.T) {
+	primary := startPostgres(t, Options{})
+	query(t, primary, "CREATE TABLE x (n int); INSERT INTO x VALUES (1)")
+	standby, err := primary.Standby(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := standby.Stop(Fast); err != nil {
+		t.Fatal(err)
+	}
+	query(t, primary, "INSERT INTO x VALUES (2)")
+	if err := primary.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	query(t, standby, "INSERT INTO x VALUES (3)")
+	if got := query(t, standby, "SELECT n FROM x ORDER BY n"); got != "1\n3" {
+		t.Errorf("the promoted standby has %q", got)
 	}
 }

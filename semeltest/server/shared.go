@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,8 +41,7 @@ var services = map[string]*service{
 // SEMEL_TEST_REDIS names; else the one on the usual port of this machine, when it lets us in without a password; else a
 // throw-away server of this test binary. A test must not stop it, nor touch what is not its own: see [Database].
 //
-// A server that cannot be had fails the test. Only when SEMEL_SKIP has its name (a list: "postgres,redis") the test is
-// skipped instead, and says so.
+// Where no server can be had the test is left out: see [LeaveOut].
 func Shared(tb testing.TB, name string) string {
 	tb.Helper()
 	Need(tb, name)
@@ -54,24 +55,70 @@ func Shared(tb testing.TB, name string) string {
 		s.address, s.err = s.find(ctx)
 	})
 	if s.err != nil {
-		tb.Fatalf("no %s to test with: %v; set %s to the URL of one, or SEMEL_SKIP=%s to go without", name, s.err, s.variable, name)
+		if os.Getenv(s.variable) != "" {
+			tb.Fatalf("no %s to test with: %v", name, s.err)
+		}
+		LeaveOut(tb, name, fmt.Sprintf("there is none: %v; %s names one", s.err, s.variable))
 	}
 	return s.address
 }
 
-// Need skips the test, out loud, when SEMEL_SKIP has the service's name, and with -short, which is for machines that have
-// nothing but Go. Tests that start a server of their own call it.
+// Need leaves the test out when SEMEL_SKIP has the name of what it needs, and skips it with -short, which is for machines
+// that have nothing but Go. Tests that start a server of their own call it.
 func Need(tb testing.TB, name string) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skipf("SKIPPED: -short, and it needs %s", name)
+		tb.Skipf("-short, and it needs %s", name)
 	}
-	for _, n := range strings.FieldsFunc(os.Getenv("SEMEL_SKIP"), func(r rune) bool { return r == ',' || r == ' ' }) {
-		if n == name {
-			fmt.Fprintf(os.Stderr, "SKIPPED, NOT PASSED: %s needs %s, and SEMEL_SKIP has it\n", tb.Name(), name)
-			tb.Skipf("SKIPPED, NOT PASSED: SEMEL_SKIP has %s", name)
-		}
+	if listed("SEMEL_SKIP", name) {
+		LeaveOut(tb, name, "SEMEL_SKIP has it")
 	}
+}
+
+// Command is the path of a program that the test needs. Where it is not installed the test is left out, and with -short it
+// is skipped.
+func Command(tb testing.TB, name, hint string) string {
+	tb.Helper()
+	Need(tb, name)
+	path, err := exec.LookPath(name)
+	if err != nil {
+		LeaveOut(tb, name, "it is not installed ("+hint+")")
+	}
+	return path
+}
+
+// LeaveOut skips a test that needs something this machine does not have. go test shows nothing of a package that passes, so
+// the reason goes to the file that SEMEL_LEFT_OUT names too: make test prints it at the end. What SEMEL_DEMAND lists, as
+// .ci/run does, must not be left out: the test fails.
+func LeaveOut(tb testing.TB, need, why string) {
+	tb.Helper()
+	if listed("SEMEL_DEMAND", need) {
+		tb.Fatalf("SEMEL_DEMAND has %s, and %s", need, why)
+	}
+	RecordLeftOut(tb.Name(), need, why)
+	tb.Skipf("LEFT OUT, NOT PASSED: it needs %s, and %s", need, why)
+}
+
+// RecordLeftOut prints and records what LeaveOut does, for what is no test.
+func RecordLeftOut(name, need, why string) {
+	line := fmt.Sprintf("LEFT OUT, NOT PASSED: %s needs %s, and %s\n", name, need, why)
+	fmt.Fprint(os.Stderr, line)
+	path := os.Getenv("SEMEL_LEFT_OUT")
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "SEMEL_LEFT_OUT: %v\n", err)
+		return
+	}
+	defer func() { _ = f.Close() }()
+	_, _ = f.WriteString(line)
+}
+
+// listed reports whether a variable, a list as "postgres,redis", has the name.
+func listed(variable, name string) bool {
+	return slices.Contains(strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' }), name)
 }
 
 // Database is the URL of an empty database with a random name on the shared PostgreSQL. It is dropped when the test ends,

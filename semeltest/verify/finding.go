@@ -14,7 +14,8 @@ const (
 	NoKey Cause = "no_key"
 	// UnstableKey: it is keyed, and the key is not the same in every attempt.
 	UnstableKey Cause = "unstable_key"
-	// SharedKey: two effects have one key, so that the second is taken for a repetition of the first.
+	// SharedKey: two effects of one run have one key, so that the second is taken for a repetition of the first and is
+	// never made. One request that is sent twice in a run in which nothing fails counts as two effects.
 	SharedKey Cause = "shared_key"
 	// OtherContent: a later attempt says something else under the same key.
 	OtherContent Cause = "other_content"

@@ -113,7 +113,9 @@ func (j *judge) add(w *world, class string, f Finding) int {
 		return 1
 	}
 	f.Message, f.Schedule, f.Of = j.msg, w.fault.kind, len(j.plain)
-	f.Place = j.place(w, f.Effect)
+	if f.Place == 0 {
+		f.Place = j.place(w, f.Effect)
+	}
 	if f.Place > 0 && w.fault.place >= 0 && f.Effect != w.fault.target.name {
 		f.At = w.fault.target.name
 	}
@@ -239,6 +241,9 @@ func (j *judge) lost(w *world, name string, is, want tally) int {
 
 // content finds attempts that say something else under one key.
 func (j *judge) content(w *world, name string, is tally) int {
+	if j.shares(name) {
+		return 0 // found in the plain run
+	}
 	for i := range is.all {
 		a := &is.all[i]
 		for k := range i {
@@ -247,7 +252,7 @@ func (j *judge) content(w *world, name string, is tally) int {
 				continue
 			}
 			if a.Process == b.Process && a.Run == b.Run {
-				continue // in one run: two effects with one key, found in the plain run
+				continue // in one run: two effects with one key
 			}
 			return j.add(w, "content", Finding{
 				Cause: OtherContent, Effect: name,

@@ -46,11 +46,11 @@ func (j *judge) keys(w *world, others map[string][]Effect) {
 		}
 		for k := range i {
 			d := &j.plain[k]
-			if d.Key != e.Key || d.Name == e.Name && d.content == e.content {
-				continue
+			if d.Key != e.Key || d.Name == e.Name && (d.Process != e.Process || d.Run != e.Run) {
+				continue // another key, or another attempt at the same effect
 			}
 			j.add(w, "shared", Finding{
-				Cause: SharedKey, Effect: e.Name,
+				Cause: SharedKey, Effect: e.Name, Place: i + 1,
 				Why: fmt.Sprintf("%s (effect %d) has the key %s, too: who deduplicates takes this one for a repetition, and drops it",
 					d.Name, k+1, short(e.Key)),
 				Mend: fmt.Sprintf("use one key for each step: a.EffectKey(%q); in a loop with the number of the item in the name",
@@ -67,6 +67,19 @@ func (j *judge) keys(w *world, others map[string][]Effect) {
 			}
 		}
 	}
+}
+
+// shares tells that effects of that name have one key in one run of the plain schedule: what they say may differ.
+func (j *judge) shares(name string) bool {
+	for i := range j.plain {
+		e := &j.plain[i]
+		if e.Name == name && e.Key != "" && slices.ContainsFunc(j.plain[:i], func(d Effect) bool {
+			return d.Name == e.Name && d.Key == e.Key && d.Process == e.Process && d.Run == e.Run
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // repeatable compares two plain runs; what goes on at the same time may come in any order.

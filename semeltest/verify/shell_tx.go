@@ -85,9 +85,12 @@ type shellTx struct {
 func (x *shellTx) As(handle any) bool { return x.Tx.As(handle) }
 
 // Transient is the inner transaction's.
-func (x *shellTx) Transient(err error) bool {
+func (x *shellTx) Transient(err error) error {
 	c, ok := x.Tx.(driver.TxClassifier)
-	return ok && c.Transient(err)
+	if !ok {
+		return nil
+	}
+	return c.Transient(err)
 }
 
 // Commit commits, with the faults that strike around a completion.

@@ -322,3 +322,33 @@ func TestOneFindingForTwoSamples(t *testing.T) {
 		t.Errorf("%d schedules struck, want 32", r.Struck())
 	}
 }
+
+// One key for two effects of a run: the second is never made, whether or not it says the same as the first, and whether or
+// not its content is known. A second try of one effect in another run is none.
+func TestOneKeyForTwoEffectsOfARun(t *testing.T) {
+	same := func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+		return errors.Join(post(ctx, c, bank, a.EffectKey(""), "5"), post(ctx, c, bank, a.EffectKey(""), "5"))
+	}
+	other := func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+		return errors.Join(post(ctx, c, bank, a.EffectKey(""), "goods"), post(ctx, c, bank, a.EffectKey(""), "shipping"))
+	}
+	again := func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
+		err := post(ctx, c, bank, a.EffectKey(""), "5")
+		if err == nil && a.Number == 1 {
+			err = errors.New("once more")
+		}
+		return err
+	}
+	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: calls(same)}), verify.SharedKey)
+	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: calls(other)}), verify.SharedKey)
+	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: calls(again)}))
+	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: func(p *verify.Process) semel.Config {
+		return semel.Config{
+			Key: semel.KeyFromJSON("/order"),
+			Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				return errors.Join(p.Effect("charge", a.EffectKey(""), func() error { return nil }),
+					p.Effect("charge", a.EffectKey(""), func() error { return nil }))
+			}),
+		}
+	}}), verify.SharedKey)
+}

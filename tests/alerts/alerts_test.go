@@ -2,7 +2,6 @@
 package alerts
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/storage"
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/contrib/prom"
@@ -26,20 +26,34 @@ const who = `consumer="orders",queue="orders"`
 // TestS1_19AlertsFire: each rule is quiet while nothing is wrong, and fires when what it is about happens, for as long as
 // the rule waits. The series are one sample a minute, as promtool writes them.
 func TestS1_19AlertsFire(t *testing.T) {
-	rules := load(t)
+	rules, tried := load(t), map[string]bool{}
 	for _, c := range []struct {
 		alert, series string
 		// quiet and firing are when it must not and when it must fire, in minutes.
 		quiet, firing int
 	}{
 		{"SemelDuplicateEffects", `semel_duplicate_effects_total{W} 0 0 0 0 1 1`, 3, 4},
-		{"SemelOutcomeUnknown", `semel_deliveries_total{decision="parked_uncertain",W} 0x20 1x30`, 19, 22},
+		{"SemelAuditMissing", `semel_audit_timestamp_seconds{W} 0x2000`, 26 * 60, 26*60 + 1},
+		{"SemelNoWorkers", `semel_slots{W} 16x20 stale`, 25, 26},
+		{"SemelOutcomeUnknown", `semel_uncertain_keys{W} 0x20 1x30`, 20, 21},
+		// A store that cannot count them.
+		{"SemelOutcomeUnknown", `semel_deliveries_total{decision="parked_uncertain",W} 0x20 1x30`, 20, 22},
+		{"SemelOutcomeUnknown", `semel_sweep_parked_total{W} 0x20 1x30`, 20, 22},
 		{"SemelLettersWait", `semel_dlq_depth{W} 0x5 3x40`, 14, 17},
 		{"SemelQueueDepth", `semel_queue_depth{state="visible",W} 1000x5 1001x40`, 14, 17},
 		{"SemelOldestMessage", `semel_oldest_message_age_seconds{W} 900x5 901x40`, 9, 12},
-		{"SemelStoreUnreachable", `semel_paused{W} 0x5 1x40`, 9, 12},
+		{"SemelStoreUnreachable", `semel_paused{reason="store",W} 0x5 1x40`, 9, 12},
+		{"SemelStoreUnreachable", `semel_store_up{W} 1x5 0x40`, 9, 12},
+		{"SemelDownstreamUnavailable", `semel_paused{reason="downstream",W} 0x5 1x40`, 9, 12},
+		// A message tries now and then, and fails.
+		{"SemelDownstreamUnavailable", `semel_paused{reason="downstream",W} 0x5 1 1 0 1 0 0 1 1 0 1 0 1`, 9, 12},
+		{"SemelSomeWorkersPaused", `semel_paused{reason="store",W,instance="a"} 0x5 1x40
+semel_paused{reason="store",W,instance="b"} 0x50`, 9, 12},
+		{"SemelSomeWorkersPaused", `semel_queue_up{W,instance="a"} 1x5 0x40
+semel_queue_up{W,instance="b"} 1x50`, 9, 12},
 		{"SemelQueueUnreachable", `semel_queue_up{W} 1x5 0x40`, 9, 12},
-		{"SemelLeasesLost", `semel_lease_lost_total{W} 0x20 1x30`, 19, 22},
+		{"SemelLeasesLost", `semel_lease_lost_total{W} 0x20 3x30
+semel_handler_duration_seconds_count{W} 0+10x50`, 20, 22},
 		{"SemelSweepLate", `semel_sweep_lag_seconds{W} 86400x5 86401x200`, 64, 67},
 	} {
 		t.Run(c.alert, func(t *testing.T) {
@@ -47,7 +61,7 @@ func TestS1_19AlertsFire(t *testing.T) {
 			if !ok {
 				t.Fatal("no such rule")
 			}
-			delete(rules, c.alert)
+			tried[c.alert] = true
 			series := strings.ReplaceAll(c.series, "W", who)
 			for minute, want := range map[int]bool{c.quiet: false, c.firing: true} {
 				if got := fires(t, r, series, minute); got != want {
@@ -60,7 +74,9 @@ func TestS1_19AlertsFire(t *testing.T) {
 		})
 	}
 	for name := range rules {
-		t.Errorf("rule %s is not tried", name)
+		if !tried[name] {
+			t.Errorf("rule %s is not tried", name)
+		}
 	}
 }
 
@@ -100,8 +116,8 @@ func sample(t *testing.T, reg *prometheus.Registry, name, decision string) strin
 	return "_"
 }
 
-// TestS2_17SuppressedIsNoAlarm: a thousand duplicates that did no harm, and conditional writes that were refused, wake nobody
-// up.
+// TestS2_17SuppressedIsNoAlarm: a thousand duplicates that did no harm, conditional writes that were refused, and a lease lost
+// now and then among very many runs wake nobody up.
 func TestS2_17SuppressedIsNoAlarm(t *testing.T) {
 	series := strings.ReplaceAll(`semel_duplicates_total{cause="redelivery",W} 0+100x100
 semel_deliveries_total{decision="replayed",W} 0+100x100
@@ -110,13 +126,20 @@ semel_deliveries_total{decision="executed",W} 0+100x100
 semel_deliveries_total{decision="taken_over",W} 0+1x100
 semel_duplicate_effects_total{W} 0x100
 semel_queue_up{W} 1x100
-semel_paused{W} 0x100
+semel_paused{reason="store",W} 0x100
+semel_paused{reason="downstream",W} 0x100
+semel_store_up{W} 1x100
+semel_slots{W} 16x100
+semel_uncertain_keys{W} 0x100
+semel_sweep_parked_total{W} 0x100
+semel_audit_timestamp_seconds{W} 0x100
 semel_dlq_depth{W} 0x100
 semel_queue_depth{state="visible",W} 10x100
 semel_queue_depth{state="in_flight",W} 100000x100
 semel_oldest_message_age_seconds{W} 60x100
 semel_sweep_lag_seconds{W} 60x100
-semel_lease_lost_total{W} 0x100`, "W", who)
+semel_handler_duration_seconds_count{W} 0+1000x100
+semel_lease_lost_total{W} 0+1x100`, "W", who)
 	for name, r := range load(t) {
 		for _, minute := range []int{1, 30, 90} {
 			if fires(t, r, series, minute) {
@@ -146,27 +169,47 @@ func load(t *testing.T) map[string]rulefmt.Rule {
 	return rules
 }
 
-// fires tells whether the rule fires at a minute: its expression held at every evaluation since its time began.
+// fires tells whether the rule fires at a minute of some series.
 func fires(t *testing.T, r rulefmt.Rule, series string, minute int) bool {
 	t.Helper()
-	storage := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(series, "\n", "\n  "))
-	defer func() { _ = storage.Close() }()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute})
+	return recorded(t, series).fires(r, minute)
+}
+
+// recording is what Prometheus has scraped.
+type recording struct {
+	*testing.T
+	storage storage.Storage
+	engine  *promql.Engine
+}
+
+func recorded(t *testing.T, series string) *recording {
+	t.Helper()
+	s := promqltest.LoadedStorage(t, "load 1m\n  "+strings.ReplaceAll(series, "\n", "\n  "))
+	t.Cleanup(func() { _ = s.Close() })
+	return &recording{t, s, promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute})}
+}
+
+// fires tells whether the rule fires at a minute: its expression held at every evaluation since its time began.
+func (rec *recording) fires(r rulefmt.Rule, minute int) bool {
+	rec.Helper()
 	from := minute - int(time.Duration(r.For)/time.Minute)
 	if from < 0 {
 		return false
 	}
 	for m := from; m <= minute; m++ {
-		q, err := engine.NewInstantQuery(context.Background(), storage, nil, r.Expr, time.Unix(0, 0).Add(time.Duration(m)*time.Minute))
+		q, err := rec.engine.NewInstantQuery(rec.Context(), rec.storage, nil, r.Expr, time.Unix(0, 0).Add(time.Duration(m)*time.Minute))
 		if err != nil {
-			t.Fatal(err)
+			rec.Fatal(err)
 		}
-		res := q.Exec(context.Background())
+		res := q.Exec(rec.Context())
 		v, err := res.Vector()
 		if err != nil {
-			t.Fatal(fmt.Errorf("%s: %w", r.Expr, err))
+			rec.Fatal(fmt.Errorf("%s: %w", r.Expr, err))
 		}
-		holds := len(v) == 1 && v[0].Metric.Get(model.MetricNameLabel) == "" && v[0].Metric.Get("queue") == "orders"
+		holds := len(v) > 0
+		for _, s := range v {
+			holds = holds && s.Metric.Get(model.MetricNameLabel) == "" && s.Metric.Get("queue") == "orders"
+		}
 		q.Close()
 		if !holds {
 			return false

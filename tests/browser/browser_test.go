@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // The browser and the binary of all tests here.
@@ -19,7 +21,7 @@ var (
 func TestMain(m *testing.M) {
 	path, found := Find()
 	if !found {
-		fmt.Println("SKIPPED, NOT PASSED: no Chromium is installed (apt-get install chromium): nobody looked at the lab's pages")
+		server.RecordLeftOut("tests/browser", "chromium", "it is not installed (apt-get install chromium)")
 		os.Exit(0)
 	}
 	os.Exit(run(m, path))

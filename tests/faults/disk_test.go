@@ -68,15 +68,25 @@ func TestFM50_SendRefused(t *testing.T) {
 
 func diskFull(r *rig, table string) {
 	disk := r.smallDisk("8m")
-	r.sql(fmt.Sprintf("ALTER TABLE %s SET TABLESPACE %s", table, disk.space))
+	// Only workers write to the disk: a vacuum that it refuses says nothing of them, and the pages that one frees let the
+	// workers go on.
+	r.sql(fmt.Sprintf("ALTER TABLE %[1]s SET TABLESPACE %[2]s; ALTER TABLE %[1]s SET (autovacuum_enabled = false)",
+		table, disk.space))
 	before := r.refusals()
 	r.send(3000)
 	r.spawn(r.task())
 	r.spawn(r.task())
 	r.done(100)
 	disk.fill(r)
-	r.until("a full disk", func() bool { return r.refusals() > before })
-	at := r.count(`SELECT count(*) FROM ledger`)
+	// PostgreSQL extends a table by many pages at once. More messages than fit on those have to wait.
+	r.until("a full disk", func() bool {
+		if r.refusals() > before {
+			return true
+		}
+		r.send(100)
+		return false
+	})
+	r.send(1000)
 	// The outage outlives the leases, and every attempt that a message has: an outage is nobody's failure.
 	const outage = 5 * time.Second
 	time.Sleep(outage)
@@ -86,7 +96,7 @@ func diskFull(r *rig, table string) {
 		r.Errorf("%d writes were refused in %v: the workers do not wait", refused, outage)
 	}
 	if left := r.count(`SELECT count(*) FROM semel_message`); left == 0 {
-		r.Errorf("all is done, with %d effects when the disk was full: nothing was refused", at)
+		r.Error("no message is left: the disk was not full")
 	}
 	if err := os.Remove(disk.ballast()); err != nil {
 		r.Fatal(err)
@@ -116,7 +126,7 @@ func (r *rig) smallDisk(size string) *smallDisk {
 	out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=0755,size="+size, "tmpfs", dir).CombinedOutput()
 	if err != nil {
 		os.Remove(dir)
-		r.Fatalf("mount a small tmpfs: %v: %s; run as root where mounting is allowed, or set SEMEL_SKIP=tmpfs", err, out)
+		server.LeaveOut(r.T, "tmpfs", fmt.Sprintf("none can be mounted: %v: %s", err, out))
 	}
 	d := &smallDisk{dir: dir, space: "small_" + strings.TrimPrefix(filepath.Base(dir), "semel-disk-")}
 	r.Cleanup(func() { d.remove(r) })

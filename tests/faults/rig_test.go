@@ -161,7 +161,7 @@ func (r *rig) until(what string, ok func() bool) {
 // sqlScene is what the database knows when something is not as it should be.
 const sqlScene = `SET statement_timeout = 0; SET lock_timeout = '1s';
 SELECT 'now', clock_timestamp();
-SELECT 'message', pos, convert_from(body, 'UTF8'), due_at, until, count, held, waits FROM semel_message ORDER BY pos LIMIT 5;
+SELECT 'message', pos, convert_from(body, 'UTF8'), due_at, until, count, nonce, waits FROM semel_message ORDER BY pos LIMIT 5;
 SELECT 'record', convert_from(key, 'UTF8'), state, token, lease_until, retry_at, attempt, failures, takeovers, unknown,
   convert_from(reason, 'UTF8') FROM semel_record WHERE state <> 3 LIMIT 5;
 SELECT 'letter', kind, convert_from(reason, 'UTF8') FROM semel_letter LIMIT 5;

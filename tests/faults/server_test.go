@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,6 +46,46 @@ func TestFM47_Locked(t *testing.T) {
 				}
 				r.send(200)
 				r.hold(visibility+500*time.Millisecond, "LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+				r.same()
+				r.held()
+			})
+		})
+	}
+}
+
+// TestFM47_OneLocked has somebody else hold what the effect of one key needs, for longer than two leases: the effects of all
+// others are there while the lock lasts, and the blocked one is neither lost nor given up.
+func TestFM47_OneLocked(t *testing.T) {
+	for _, timeout := range []string{"100ms", "2s", "0"} {
+		t.Run("lock_timeout="+timeout, func(t *testing.T) {
+			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
+				r.send(300)
+				keys := r.keys.Keys
+				r.sql(`CREATE FUNCTION one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  IF NEW.key = ` + strconv.Itoa(keys/2) + ` THEN PERFORM pg_advisory_xact_lock(47); END IF; RETURN NEW; END $$;
+CREATE TRIGGER one BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION one()`)
+				c, err := pgx.Connect(r.Context(), r.url)
+				if err != nil {
+					r.Fatal(err)
+				}
+				defer c.Close(r.Context())
+				if _, err := c.Exec(r.Context(), "SELECT pg_advisory_lock(47)"); err != nil {
+					r.Fatal(err)
+				}
+				r.spawn(r.task())
+				began := time.Now()
+				r.done(keys - 1)
+				r.Logf("%d of %d effects after %v, one is blocked", keys-1, keys, time.Since(began))
+				r.until("the blocked one was given back", func() bool {
+					return r.count(`SELECT count(*) FROM semel_record WHERE state = 2 AND encode(reason, 'escape') LIKE '%blocked by a lock%'`) == 1
+				})
+				time.Sleep(max(2*visibility-time.Since(began), 0)) // it does not end while the lock lasts
+				if got := r.count(`SELECT count(*) FROM semel_letter`); got != 0 {
+					r.Errorf("%d letters", got)
+				}
+				if _, err := c.Exec(r.Context(), "SELECT pg_advisory_unlock(47)"); err != nil {
+					r.Fatal(err)
+				}
 				r.same()
 				r.held()
 			})

@@ -17,7 +17,7 @@ func TestFM05_WorkerKilled(t *testing.T) {
 		for i := range 6 {
 			r.done(200 * (i + 1))
 			first.Kill()
-			held += r.count(`SELECT count(*) FROM semel_message WHERE held`)
+			held += r.count(`SELECT count(*) FROM semel_message WHERE nonce IS NOT NULL`)
 			first, second = second, r.replace(first)
 		}
 		if held == 0 {
@@ -37,7 +37,7 @@ func TestFM01_Zombie(t *testing.T) {
 		r.send(500)
 		r.done(1)
 		// Nothing is fetched ahead of slow handlers: between two batches it holds nothing.
-		holds := func() bool { return r.count(`SELECT count(*) FROM semel_message WHERE held`) > 0 }
+		holds := func() bool { return r.count(`SELECT count(*) FROM semel_message WHERE nonce IS NOT NULL`) > 0 }
 		for frozen := false; !frozen; { // between the look and the signal a batch may come to its end
 			r.until("the worker to hold messages", holds)
 			if err := zombie.Freeze(); err != nil {

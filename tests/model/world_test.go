@@ -75,6 +75,8 @@ func (w *world) drawClaims(label string) []driver.Claim {
 		c := driver.Claim{
 			Key: k, Lease: lease, DeliveryID: rapid.SampledFrom([]string{"", "d1", "d2"}).Draw(w.t, "delivery"),
 			Fingerprint: rapid.SampledFrom([]driver.Fingerprint{"", "rcp1a", "rcp1a", "rcp1b"}).Draw(w.t, "fingerprint"),
+			BodyDigest:  rapid.SampledFrom([]driver.BodyDigest{0, 1<<56 | 7, 1<<56 | 8, 2<<56 | 7}).Draw(w.t, "body"),
+			WholeBody:   rapid.Bool().Draw(w.t, "whole body"),
 			Takeover:    rapid.SampledFrom([]driver.Takeover{driver.Resume, driver.Resume, driver.Probe, driver.Once}).Draw(w.t, "policy"),
 		}
 		w.drawVersion(&c)
@@ -340,9 +342,9 @@ func (w *world) same(rt *rapid.T) {
 		var text [2]string
 		for i := range text {
 			r, found := stored[i][k]
-			text[i] = fmt.Sprintf("%v %v gen %d epoch %d nonce %x spent %v policy %v attempt %d failures %d takeovers %d unknown %v/%d fp %q reason %q disposed %v deliveries %q watermark %q",
+			text[i] = fmt.Sprintf("%v %v gen %d epoch %d nonce %x spent %v policy %v attempt %d failures %d takeovers %d unknown %v/%d fp %q body %x reason %q disposed %v deliveries %q watermark %q",
 				found, r.State, r.Generation, r.Epoch, r.Nonce, r.Spent, r.Takeover, r.Attempt, r.Failures, r.Takeovers, r.Unknown,
-				r.Uncertainty, r.Fingerprint, r.Reason, r.Disposed, r.Deliveries, driver.AppendWatermark(nil, &r.Watermark))
+				r.Uncertainty, r.Fingerprint, r.BodyDigest, r.Reason, r.Disposed, r.Deliveries, driver.AppendWatermark(nil, &r.Watermark))
 			if r.State == driver.Completed {
 				text[i] += fmt.Sprintf(" result %q", r.Result)
 			}

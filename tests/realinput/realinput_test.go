@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 const npmPackage = "@octokit/webhooks-examples@7.6.1"
@@ -31,16 +32,14 @@ const npmPackage = "@octokit/webhooks-examples@7.6.1"
 // payloads fetches the examples from the npm registry: one compact JSON document each, distinct by content.
 func payloads(t *testing.T) []string {
 	t.Helper()
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("SKIPPED, NOT PASSED: npm is not installed, so the real payloads cannot be fetched")
-	}
+	server.Command(t, "npm", "it fetches the real payloads")
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", npmPackage)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED, NOT PASSED: the npm registry is out of reach: %v: %s", err, out)
+		server.LeaveOut(t, "npm", fmt.Sprintf("its registry is out of reach: %v: %s", err, out))
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
 	if err != nil || len(found) != 1 {

@@ -2,11 +2,10 @@ package sqs
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 func TestSDKForJavaScript(t *testing.T) { contains(t, node(t, "sdk.mjs"), "session complete") }
@@ -33,11 +32,7 @@ func TestSqsConsumerWithFaults(t *testing.T) {
 
 // TestTheCommandLineOfAWS is a session of the aws command: produce, consume, extend, delete, dead letters.
 func TestTheCommandLineOfAWS(t *testing.T) {
-	bin, err := exec.LookPath("aws")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestTheCommandLineOfAWS: the aws command is not installed")
-		t.Skip("SKIPPED, NOT PASSED: the aws command is not installed")
-	}
+	bin := server.Command(t, "aws", "pip install awscli")
 	e := start(t, "--create", "jobs,dlq=dead:1,visibility=60s")
 	aws := func(args ...string) map[string]any {
 		t.Helper()

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // semel is the binary.
@@ -166,14 +168,14 @@ var (
 	offline   = regexp.MustCompile(`ENOTFOUND|ECONNREFUSED|ETIMEDOUT|ECONNRESET|EAI_AGAIN|ENETUNREACH|network`)
 )
 
-// errSkip tells that something is not there.
-var errSkip = errors.New("SKIPPED, NOT PASSED")
+// errMissing means that something is not on this machine.
+var errMissing = errors.New("it is missing")
 
 // install makes the folder of the clients in JavaScript, with the modules that package-lock.json names.
 func install() error {
 	for _, bin := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(bin); err != nil {
-			return fmt.Errorf("%w: %s is not installed: no client in JavaScript used semel sqs", errSkip, bin)
+			return fmt.Errorf("%w: %s is not installed", errMissing, bin)
 		}
 	}
 	sub, err := fs.Sub(clients, "clients")
@@ -192,7 +194,7 @@ func install() error {
 	case err == nil:
 		return nil
 	case offline.Match(out) || ctx.Err() != nil:
-		return fmt.Errorf("%w: the registry of npm is out of reach: no client in JavaScript used semel sqs", errSkip)
+		return fmt.Errorf("%w: its registry is out of reach", errMissing)
 	}
 	return fmt.Errorf("npm ci: %w\n%s", err, out)
 }
@@ -203,9 +205,8 @@ func node(t *testing.T, script string, args ...string) string {
 	if testing.Short() {
 		t.Skip("it installs packages: not for -short")
 	}
-	if err := installed(); errors.Is(err, errSkip) {
-		fmt.Fprintln(os.Stderr, t.Name(), err)
-		t.Skip(err)
+	if err := installed(); errors.Is(err, errMissing) {
+		server.LeaveOut(t, "npm", err.Error())
 	} else if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ type rig struct {
 // onBoth runs a test on SQLite and on PostgreSQL, with so many workers.
 func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
 	if testing.Short() {
-		t.Skip("SKIPPED, NOT PASSED: -short starts no worker processes")
+		t.Skip("-short starts no worker processes")
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), folder: t.TempDir(), strategy: strategy}

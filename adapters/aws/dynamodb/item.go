@@ -89,6 +89,7 @@ var fields = []field{
 	numberField("takeovers", func(r *row) *int { return &r.Takeovers }),
 	boolField("unknown", func(r *row) *bool { return &r.Unknown }),
 	numberField("uncertainty", func(r *row) *int { return &r.Uncertainty }),
+	numberField("body_digest", func(r *row) *driver.BodyDigest { return &r.BodyDigest }),
 	textField("fingerprint", func(r *row) *driver.Fingerprint { return &r.Fingerprint }),
 	{"result", func(r *row) types.AttributeValue {
 		if len(r.Result) == 0 {
@@ -171,7 +172,7 @@ func (s *shape) decode(k driver.Key, item attrs) (row, error) {
 }
 
 // errItem is wrapped by errors about one item that was read: the store works.
-var errItem = errors.New("nothing is run")
+var errItem = fmt.Errorf("%w: nothing is run", driver.ErrUnreadable)
 
 func ofItem(err error) error {
 	if err == nil {

@@ -136,7 +136,7 @@ func testLetters(t *testing.T, client interface {
 	})
 	t.Run("many at once", func(t *testing.T) {
 		if !atomic {
-			t.Skip("SKIPPED, NOT PASSED: transactions of moto_server at the same time mix")
+			t.Skip("transactions of moto_server at the same time mix")
 		}
 		b := newLetters(t, client, "letters", "many")
 		var wg sync.WaitGroup

@@ -35,13 +35,13 @@ func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *r
 func TestStoreSuiteMoto(t *testing.T) {
 	asked := os.Getenv("SEMEL_MOTO_SUITE")
 	if asked == "" {
-		t.Skip("SKIPPED, NOT PASSED: the whole suite on moto_server takes long; SEMEL_MOTO_SUITE=1 runs it")
+		t.Skip("the whole suite on moto_server takes long; SEMEL_MOTO_SUITE=1 runs it")
 	}
 	client := moto(t)
 	var n atomic.Int64
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		if strings.Contains(t.Name(), "FM13") {
-			t.Skip("SKIPPED, NOT PASSED: moto's UpdateItem shows others an item of keys alone before it is carried out")
+			t.Skip("moto's UpdateItem shows others an item of keys alone before it is carried out")
 		}
 		s := onMoto(t, client, fmt.Sprint(n.Add(1)), Options{}).setup()
 		if asked != "all" {
@@ -55,7 +55,7 @@ func TestStoreSuiteMoto(t *testing.T) {
 // and their reasons, batches of reads. Every write is sent twice.
 func TestMoto(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED, NOT PASSED: -short leaves moto_server out")
+		t.Skip("-short leaves moto_server out")
 	}
 	client := moto(t)
 	for name, o := range map[string]Options{"own": {}, "tracker": tracker(), "gate": demo("orders")} {

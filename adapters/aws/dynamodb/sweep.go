@@ -52,9 +52,9 @@ func (w *sweeper) acquire(ctx context.Context) error {
 
 // Sweep goes on with the pass over the table that is under way, or begins one when it is time: a part of the table is read,
 // up to limit records that are past their retention are purged (0 = no limit), and claims that were abandoned for longer
-// than horizon are parked. more tells that it stopped at the limit. With a negative Options.SweepEvery every call that finds
+// than horizon are parked, those of the consumers or of all. more tells that it stopped at the limit. With a negative Options.SweepEvery every call that finds
 // no pass under way does a whole one. See [driver.Sweeper].
-func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (sum driver.Swept, more bool, err error) {
+func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	w := &s.sweeper
 	if err := w.acquire(ctx); err != nil {
 		return sum, false, fmt.Errorf("sweep: %w", err)
@@ -78,7 +78,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 				s.left(&sum)
 				return sum, true, bad
 			}
-			if err := s.sweepRows(ctx, w.todo[:n], horizon, &sum); err != nil {
+			if err := s.sweepRows(ctx, w.todo[:n], horizon, consumers, &sum); err != nil {
 				return sum, false, fmt.Errorf("sweep: %w", errors.Join(err, bad))
 			}
 			w.todo = w.todo[n:]
@@ -100,7 +100,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int) (su
 		if s.o.SweepEvery >= 0 && pages == sweepPages {
 			return sum, sum.Did(), bad
 		}
-		broken, err := s.sweepPage(ctx, horizon)
+		broken, err := s.sweepPage(ctx, horizon, consumers)
 		if err != nil {
 			return sum, false, fmt.Errorf("sweep: %w", errors.Join(err, bad))
 		}
@@ -157,7 +157,7 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 }
 
 // sweepPage reads the next page, and keeps what of it is to be swept.
-func (s *Store) sweepPage(ctx context.Context, horizon time.Duration) (bad, err error) {
+func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers []string) (bad, err error) {
 	w := &s.sweeper
 	p, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration) (bad, err 
 	now, top := s.now(), uint64(0)
 	for i := range p.rows {
 		r := &p.rows[i]
-		switch _, v := driver.DecideSweep(r.Record, now, horizon); v {
+		switch _, v := driver.DecideSweep(r.Record, now, horizon, consumers...); v {
 		case driver.SweepKeep:
 			continue
 		case driver.SweepPurge:
@@ -205,18 +205,19 @@ func (s *Store) outgrown(r *row, now time.Time) bool {
 var errKept = errors.New("changed meanwhile")
 
 // sweepRows purges or parks records, each only if it is still as it was read (law 10).
-func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration, sum *driver.Swept) error {
+func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration, consumers []string,
+	sum *driver.Swept) error {
 	var mu sync.Mutex
 	var errs []error
 	now := s.now()
 	s.each(ctx, len(rows), func(i int, err error) {
 		var purged, stranded bool
 		if err == nil {
-			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon); v {
+			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon, consumers...); v {
 			case driver.SweepPurge:
 				purged, err = s.purge(ctx, &rows[i])
 			case driver.SweepStrand:
-				stranded, err = s.strand(ctx, &rows[i], horizon)
+				stranded, err = s.strand(ctx, &rows[i], horizon, consumers)
 			case driver.SweepKeep:
 			}
 		}
@@ -268,9 +269,9 @@ func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 }
 
 // strand parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
-func (s *Store) strand(ctx context.Context, r *row, horizon time.Duration) (bool, error) {
+func (s *Store) strand(ctx context.Context, r *row, horizon time.Duration, consumers []string) (bool, error) {
 	c := &change{key: r.Key, row: *r, decide: func(r row, now time.Time) (after row, write bool, err error) {
-		rec, v := driver.DecideSweep(r.Record, now, horizon)
+		rec, v := driver.DecideSweep(r.Record, now, horizon, consumers...)
 		if v != driver.SweepStrand {
 			return r, false, errKept
 		}

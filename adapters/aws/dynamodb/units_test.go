@@ -143,6 +143,32 @@ func TestUnitsPerMessage(t *testing.T) {
 	t.Log(table.String())
 }
 
+// TestUnitsOfADuplicate asserts what a duplicate costs by the size of its record, where no memory answers it: the condition of
+// the claim fails, and DynamoDB charges that as a write of the item. It prints the table of the documentation.
+func TestUnitsOfADuplicate(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("\n| result | duplicate: calls | read units | write units |\n|---|---|---|---|\n")
+	for _, x := range []struct {
+		result int
+		want   cost
+	}{
+		{0, cost{1, 0, 1}}, {512, cost{1, 0, 1}}, {4 << 10, cost{1, 0, 5}}, {16 << 10, cost{1, 0, 17}}, {64 << 10, cost{1, 0, 65}},
+		{200 << 10, cost{1, 0, 201}},
+	} {
+		r := newRig(t, Options{})
+		g := claimOne(t, r.Store, claimOf("k"), driver.Acquired)
+		f := completion(g)
+		f.Result = []byte(strings.Repeat("r", x.result))
+		finishOne(t, r.Store, f, driver.Applied)
+		got := r.measure(t, func() { claimOne(t, r.Store, claimOf("k"), driver.Replay) })
+		if got != x.want {
+			t.Errorf("a result of %d bytes: %+v, want %+v", x.result, got, x.want)
+		}
+		fmt.Fprintf(&table, "| %d bytes | %d | %g | %g |\n", x.result, got.Calls, got.Reads, got.Writes)
+	}
+	t.Log(table.String())
+}
+
 // TestBatchesShareTransactions commits many works: as few calls as the limit of 100 items allows, and the same units.
 func TestBatchesShareTransactions(t *testing.T) {
 	r := newRig(t, Options{})

@@ -7,7 +7,8 @@
 //
 // # What to alarm on
 //
-// On DuplicateEffects, which an audit of the effects counts (see [Count]), on Uncertain, LeasesLost and Letters. Not on
+// On DuplicateEffects, which an audit of the effects counts (see [Count]), on its absence, on Uncertain and UncertainKeys,
+// LeasesLost and Letters. Not on
 // DuplicatesSuppressed, which counts the duplicates that did no harm, and not on DynamoDB's ConditionalCheckFailedRequests:
 // both are healthy. deploy/aws has alarms that say it so.
 //
@@ -16,7 +17,6 @@ package emf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -37,13 +37,17 @@ const (
 type Options struct {
 	// Namespace of the metrics. Defaults to "Semel".
 	Namespace string
-	// Queue names the dimension Queue, and is asked for its depth at every line when it is a driver.QueueInspector.
+	// Queue names the dimension Queue (printable ASCII, else New refuses it: CloudWatch would drop the line), and is asked for
+	// its depth at every line when it is a driver.QueueInspector.
 	Queue driver.Queue
-	// Consumer names the dimension Consumer. Defaults to the queue's name.
+	// Store is asked for the keys whose outcome is unknown when it lists them (driver.StoreFeatures.ListsUncertain). It may
+	// be nil.
+	Store driver.Store
+	// Consumer names the dimension Consumer, as Queue. Defaults to the queue's name.
 	Consumer string
 	// Every is the time between two lines of Run. Defaults to a minute, the finest that CloudWatch keeps for them.
 	Every time.Duration
-	// Timeout bounds the question to the queue. Defaults to 5 s.
+	// Timeout bounds the questions to queue and store. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -74,9 +78,6 @@ func New(w io.Writer, o Options) (*Writer, error) {
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
 	}
-	if err := check(o.Namespace, nil); err != nil {
-		return nil, err
-	}
 	if o.Consumer == "" {
 		o.Consumer = o.Queue.Features().Name
 	}
@@ -87,8 +88,16 @@ func New(w io.Writer, o Options) (*Writer, error) {
 		o.Timeout = 5 * time.Second
 	}
 	m := &Writer{o: o, to: w}
+	if err := check(o.Namespace, m.dimensions()); err != nil {
+		return nil, err
+	}
 	m.inspect, _ = o.Queue.(driver.QueueInspector)
 	return m, nil
+}
+
+// dimensions are those of every line.
+func (m *Writer) dimensions() [][2]string {
+	return [][2]string{{"Consumer", m.o.Consumer}, {"Queue", m.o.Queue.Features().Name}}
 }
 
 // Watch adds how many handlers run to the lines.
@@ -141,6 +150,7 @@ func (m *Writer) health(e semel.Event) {
 	if e.Kind == semel.EventSwept {
 		m.mu.Lock()
 		m.now.swept += int64(e.Purged)
+		m.now.uncertain += int64(e.Stranded) // no delivery may ever come for them
 		m.mu.Unlock()
 	}
 }
@@ -160,12 +170,12 @@ func (m *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes one line. When it cannot be written, its figures come with the next one. A queue that does not answer is left
-// out of the line, and is no error.
+// Flush writes one line. When it cannot be written, its figures come with the next one. A queue or a store that does not
+// answer is left out of the line, and is no error.
 func (m *Writer) Flush(ctx context.Context) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	l := newLine(m.o.Namespace, time.Now(), [][2]string{{"Consumer", m.o.Consumer}, {"Queue", m.o.Queue.Features().Name}})
+	l := newLine(m.o.Namespace, time.Now(), m.dimensions())
 	if m.inspect != nil {
 		asked, cancel := context.WithTimeout(ctx, m.o.Timeout)
 		s, err := m.inspect.Stats(asked)
@@ -175,6 +185,14 @@ func (m *Writer) Flush(ctx context.Context) error {
 			l.add("InFlight", count, s.InFlight)
 			l.add("Letters", count, s.Letters)
 			l.add("OldestMessageAge", seconds, s.Oldest.Seconds())
+		}
+	}
+	if m.o.Store != nil {
+		asked, cancel := context.WithTimeout(ctx, m.o.Timeout)
+		n, ok, err := driver.CountUncertain(asked, m.o.Store, m.o.Consumer)
+		cancel()
+		if ok && err == nil {
+			l.add("UncertainKeys", count, n)
 		}
 	}
 	if c := m.consumer.Load(); c != nil {
@@ -233,8 +251,8 @@ func Count(w io.Writer, namespace, metric string, n int64, dimensions ...[2]stri
 	if err := check(namespace, dimensions); err != nil {
 		return err
 	}
-	if metric == "" || len(metric) > 1024 {
-		return errors.New("emf: a metric has a name of 1 to 1024 characters")
+	if !takes(metric, 1024) {
+		return fmt.Errorf("emf: metric %.60q: write 1 to 1024 printable ASCII characters, not spaces alone, and no colon at the beginning", metric)
 	}
 	l := newLine(namespace, time.Now(), dimensions)
 	l.add(metric, count, n)

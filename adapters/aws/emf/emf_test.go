@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -160,6 +161,32 @@ func TestS2_16Names(t *testing.T) {
 	}
 }
 
+// TestWhatCloudWatchDropsIsRefused: a line whose dimension CloudWatch does not take is dropped there without a word. New and Count
+// say it.
+func TestWhatCloudWatchDropsIsRefused(t *testing.T) {
+	db := memory.Open()
+	for text, ok := range map[string]bool{
+		"orders": true, "a b": true, "~": true, strings.Repeat("x", 1024): true,
+		strings.Repeat("x", 1025): false, "bücher": false, " ": false, "\t": false, ":orders": false, "a\nb": false, "a\x7f": false, "a\xff": false,
+	} {
+		_, consumer := emf.New(io.Discard, emf.Options{Queue: db.Queue("orders"), Consumer: text})
+		_, queue := emf.New(io.Discard, emf.Options{Queue: db.Queue(text), Consumer: "orders"})
+		value := emf.Count(io.Discard, "X", "Y", 1, [2]string{"Queue", text})
+		for what, err := range map[string]error{"consumer": consumer, "queue": queue, "value": value} {
+			if (err == nil) != ok {
+				t.Errorf("%s %.20q: %v", what, text, err)
+			}
+		}
+		if len(text) < 250 {
+			name := emf.Count(io.Discard, "X", "Y", 1, [2]string{text, "v"})
+			metric := emf.Count(io.Discard, "X", text, 1)
+			if (name == nil) != ok || (metric == nil) != ok {
+				t.Errorf("name and metric %.20q: %v, %v", text, name, metric)
+			}
+		}
+	}
+}
+
 type flaky struct {
 	bytes.Buffer
 	down bool
@@ -176,6 +203,45 @@ type silent struct{ *memory.Queue }
 
 func (silent) Stats(context.Context) (driver.QueueStats, error) {
 	return driver.QueueStats{}, errors.New("connection refused")
+}
+
+// uncertain is a store that lists its uncertain records.
+type uncertain struct{ *memory.Store }
+
+func (s uncertain) Features() driver.StoreFeatures {
+	f := s.Store.Features()
+	f.ListsUncertain = true
+	return f
+}
+
+// TestUncertain: a claim that a sweep parked is as uncertain as a message that was set aside, and no delivery tells of it; and
+// every line has how many keys are in doubt still.
+func TestUncertain(t *testing.T) {
+	db := memory.Open()
+	store := uncertain{db.Store()}
+	g, err := store.Claim(t.Context(), driver.Claim{Key: driver.Key{Consumer: "orders", Raw: "a"}, Nonce: driver.Nonce{1}, Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Park}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	m, err := emf.New(&out, emf.Options{Queue: db.Queue("orders"), Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.ParkedUncertain})
+	m.Events().Health(semel.Event{Kind: semel.EventSwept, Stranded: 2})
+	for _, want := range []float64{3, 0} {
+		if err := m.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := read(t, out.Bytes()); d.values["Uncertain"] != want || d.values["UncertainKeys"] != 1.0 {
+			t.Errorf("%v, want %v uncertain, and one of them still", d.values, want)
+		}
+		out.Reset()
+	}
 }
 
 // TestNothingIsForgotten: what could not be written comes with the next line; a queue that does not answer costs its own

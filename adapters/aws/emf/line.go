@@ -65,18 +65,27 @@ func (l *line) write(w io.Writer) error {
 
 // check refuses what CloudWatch would drop without a word.
 func check(namespace string, dimensions [][2]string) error {
-	if namespace == "" || len(namespace) > 256 || strings.HasPrefix(namespace, ":") || strings.HasPrefix(namespace, "AWS/") {
-		return fmt.Errorf("emf: namespace %.60q: write 1 to 256 characters, that begin with neither AWS/ nor a colon", namespace)
+	if !takes(namespace, 256) || strings.HasPrefix(namespace, "AWS/") {
+		return fmt.Errorf("emf: namespace %.60q: write 1 to 256 printable ASCII characters, that begin with neither AWS/ nor a colon", namespace)
 	}
 	if len(dimensions) > maxDimensions {
 		return fmt.Errorf("emf: %d dimensions: there are at most %d", len(dimensions), maxDimensions)
 	}
 	for _, d := range dimensions {
-		if d[0] == "" || len(d[0]) > 250 || strings.HasPrefix(d[0], ":") || d[1] == "" || len(d[1]) > 1024 {
-			return fmt.Errorf("emf: dimension %.60q=%.60q: a name has 1 to 250 characters, a value 1 to 1024", d[0], d[1])
+		if !takes(d[0], 250) || !takes(d[1], 1024) {
+			return fmt.Errorf("emf: dimension %.60q=%.60q: a name has 1 to 250 characters, a value 1 to 1024; printable ASCII, not spaces "+
+				"alone, and no colon at the beginning", d[0], d[1])
 		}
 	}
 	return nil
+}
+
+// takes reports that CloudWatch takes a text as the name or the value of a dimension.
+//
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_Dimension.html
+func takes(text string, most int) bool {
+	other := func(r rune) bool { return r < ' ' || r > '~' }
+	return strings.TrimSpace(text) != "" && len(text) <= most && text[0] != ':' && !strings.ContainsFunc(text, other)
 }
 
 // sample keeps as many values as a line may have, each of those that came with the same chance.

@@ -47,7 +47,7 @@ func kinds(t *testing.T, f func(t *testing.T, s setup)) {
 func waiting(t *testing.T, s setup, short ...string) {
 	t.Helper()
 	if testing.Short() && (s.fake.Mode != fakesqs.AWS || !slices.Contains(short, s.name)) {
-		t.Skip("SKIPPED, NOT PASSED: it waits for a real clock; leave -short out")
+		t.Skip("it waits for a real clock; leave -short out")
 	}
 }
 

@@ -131,11 +131,18 @@ func (b *LetterQueue) read(in *types.Message) driver.Letter {
 		}
 		b.q.o.Logger.Warn("attribute cannot be read", "queue", b.q.name, "message_id", m.ID, "attribute", attrLetter, "err", err)
 	}
-	count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
-	first := millis(in.Attributes["ApproximateFirstReceiveTimestamp"])
 	if from := in.Attributes["DeadLetterQueueSourceArn"]; from != "" {
 		m.Queue = from[strings.LastIndexByte(from, ':')+1:] // several queues may have one place for letters
 	}
+	l := withoutKey(in, m)
+	l.ID, l.DeadAt = "sqs-"+deref(in.MessageId), m.SentAt
+	l.Reason = fmt.Sprintf("moved here by SQS: it was received too often without being settled (%d receives so far); "+
+		"nobody knows its key", l.Attempts)
+	return l
+}
+
+// withoutKey is the dead letter of a message that no consumer has looked at: its key is unknown.
+func withoutKey(in *types.Message, m driver.Message) driver.Letter {
 	if identity(m.Headers) == "" && m.ID != "" {
 		// Sent again the message gets another id. Where its id was its key, this keeps it.
 		h := map[string]string{"idempotency-key": m.ID}
@@ -144,11 +151,10 @@ func (b *LetterQueue) read(in *types.Message) driver.Letter {
 		}
 		m.Headers = h
 	}
+	count, _ := strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
 	return driver.Letter{
-		ID: "sqs-" + deref(in.MessageId), Kind: driver.LetterDead, Attempts: count, Message: m, FirstReceived: first,
-		Reason: fmt.Sprintf("moved here by SQS: it was received too often without being settled (%d receives so far); "+
-			"nobody knows its key", count),
-		DeadAt: m.SentAt,
+		Kind: driver.LetterDead, Attempts: count, Message: m,
+		FirstReceived: millis(in.Attributes["ApproximateFirstReceiveTimestamp"]),
 	}
 }
 

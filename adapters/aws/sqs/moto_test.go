@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
@@ -20,10 +18,9 @@ import (
 // moment (they go one after the other here), and it answers a long poll whose caller has gone (its messages come back
 // when their visibility ends, which the suite waits for).
 func TestQueueSuiteMoto(t *testing.T) {
-	url := moto.Start(t)
-	client := awssqs.NewFromConfig(aws.Config{
-		Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
-	})
+	cfg := moto.Config(moto.Start(t))
+	cfg.RetryMaxAttempts = 0 // the SDK's own
+	client := awssqs.NewFromConfig(cfg)
 	n := make(chan int, 1)
 	n <- 0
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {

@@ -173,7 +173,8 @@ func (q *Queue) keepAttempt(id string, until time.Time) {
 }
 
 // accept makes deliveries of messages. Those whose time has not come are hidden again; of a FIFO queue's group those that
-// came behind such a one are put back, and SQS holds them behind it.
+// came behind such a one are put back, and SQS holds them behind it. A message that can never become due goes to the
+// dead-letter queue.
 func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Time) []driver.Delivery {
 	now := q.o.clock()
 	if len(msgs) > 0 && !now.Before(until) {
@@ -193,6 +194,9 @@ func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Tim
 		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, until: until}
 		group := in.Attributes["MessageGroupId"]
 		if due := millis(deref(in.MessageAttributes[attrDue].StringValue)); due.After(now) {
+			if q.neverDue(in, due, now) && q.deadLetterNeverDue(ctx, in, rc, due) {
+				continue
+			}
 			early = append(early, change{rc: rc, seconds: seconds(min(due.Sub(now), maxVisible-time.Minute))})
 			behind[group] = q.is.fifo
 			continue

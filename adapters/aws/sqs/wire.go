@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -112,10 +113,13 @@ func (p *packed) put(name, value string, else_ *string) {
 	}
 }
 
-// headers takes as many as fit as attributes of their own, so that other consumers see them too.
+// headers takes as many as fit as attributes of their own, so that other consumers see them too: the trace context first,
+// because tracing is what they share, then the others by name.
 func (p *packed) headers(h map[string]string, rest restOf) error {
 	fits := func(k string) bool { return legalName(k) && !reserved(k) && h[k] != "" && allowed(h[k]) }
-	names := slices.Sorted(maps.Keys(h))
+	names := slices.SortedFunc(maps.Keys(h), func(a, b string) int {
+		return cmp.Or(cmp.Compare(traceRank(a), traceRank(b)), cmp.Compare(a, b))
+	})
 	room := maxAttributes - len(p.attrs)
 	every := slices.IndexFunc(names, func(k string) bool { return !fits(k) }) < 0
 	if !every || len(names) > room || rest.ID != "" || rest.Group != "" {
@@ -138,6 +142,17 @@ func (p *packed) headers(h map[string]string, rest restOf) error {
 	text, err := asciiJSON(rest)
 	p.attrs[attrHeaders] = text
 	return err
+}
+
+// traceRank puts the headers of W3C Trace Context before all others.
+func traceRank(name string) int {
+	switch strings.ToLower(name) {
+	case "traceparent":
+		return 0
+	case "tracestate": // of no use without the other
+		return 1
+	}
+	return 2
 }
 
 // reserved names are this package's own in any spelling; a header of that name travels among the rest.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,34 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 )
+
+// TestTraceContextIsAnAttribute: of more headers than a message has attributes, those of the trace context are attributes,
+// which consumers that know nothing of semel-headers read; and all of them arrive.
+func TestTraceContextIsAnAttribute(t *testing.T) {
+	m := driver.Message{ID: "m", Body: []byte("x"), Headers: map[string]string{
+		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "shop=7",
+	}}
+	for i := range 12 {
+		m.Headers[fmt.Sprintf("a-header-%02d", i)] = "v"
+	}
+	for _, group := range []bool{false, true} {
+		m.Group = "g"
+		p, err := pack(&m, group, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.attrs) > maxAttributes || p.attrs["Traceparent"] == "" || p.attrs["tracestate"] == "" {
+			t.Errorf("the attributes are %v", slices.Sorted(maps.Keys(p.attrs)))
+		}
+	}
+	kindsFrozen(t, func(t *testing.T, s setup) {
+		b := newBench(t, s)
+		b.send(m)
+		if d := b.one(); !maps.Equal(d.Headers, m.Headers) {
+			t.Errorf("the headers came as %v", d.Headers)
+		}
+	})
+}
 
 // TestHostileMessages: whatever a message has arrives as it was, or is refused with the reason.
 func TestHostileMessages(t *testing.T) {

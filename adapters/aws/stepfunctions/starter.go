@@ -79,7 +79,8 @@ type Execution struct {
 //
 // Errors: [semel.ErrMismatch], the key was used with another input; [semel.ErrBusy], somebody else is at it: come back;
 // [semel.ErrUnanswered], nobody knows whether it was started: call it again with the same key and input, which is safe;
-// [semel.ErrUncertain], of EXPRESS machines: a person has to look; *[semel.ConfigError]; *[semel.KeyError]; what the service
+// [semel.ErrUncertain], of EXPRESS machines: a person has to look; [semel.ErrResultNotStored], it is done, and
+// the record does not tell which execution it was; *[semel.ConfigError]; *[semel.KeyError]; what the service
 // says. Call it again after each of them but the first: nothing is ever started twice by that.
 func (s *Starter) Start(ctx context.Context, key string, input []byte) (Execution, semel.Decision, error) {
 	var none Execution

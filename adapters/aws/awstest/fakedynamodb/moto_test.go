@@ -4,12 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	ddb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 const (
@@ -110,7 +108,7 @@ func TestDocumentedAnswersOfMoto(t *testing.T) {
 func TestDocumentedAnswersOfDynamoDBLocal(t *testing.T) {
 	endpoint := os.Getenv("SEMEL_TEST_DYNAMODB")
 	if endpoint == "" {
-		t.Skip("SKIPPED, NOT PASSED: SEMEL_TEST_DYNAMODB does not name the endpoint of a DynamoDB Local")
+		server.LeaveOut(t, "dynamodb", "SEMEL_TEST_DYNAMODB does not name the endpoint of a DynamoDB Local")
 	}
 	compare(t, endpoint, func(t *testing.T, _ row, problems []string) {
 		for _, p := range problems {
@@ -120,11 +118,7 @@ func TestDocumentedAnswersOfDynamoDBLocal(t *testing.T) {
 }
 
 func compare(t *testing.T, endpoint string, judge func(t *testing.T, r row, problems []string)) {
-	c := ddb.NewFromConfig(aws.Config{
-		Region: awstest.Region, BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("semel",
-			"semel", ""),
-		RetryMaxAttempts: 1,
-	})
+	c := ddb.NewFromConfig(moto.Config(endpoint))
 	for _, r := range documented() {
 		t.Run(r.name, func(t *testing.T) { judge(t, r, play(t, c, r, false)) })
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // socket puts a fake with the table "rows" behind a port of the loopback interface, and makes clients with connections of
@@ -66,11 +67,7 @@ func TestTwoClientsOnASocket(t *testing.T) {
 
 // TestTheCommandLineOfAWS reads, writes and fails with a client that shares no code with the SDK for Go, over a socket.
 func TestTheCommandLineOfAWS(t *testing.T) {
-	bin, err := exec.LookPath("aws")
-	if err != nil || testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestTheCommandLineOfAWS needs the aws command, and is not for -short")
-		t.Skip("SKIPPED, NOT PASSED: aws is not installed, or -short")
-	}
+	bin := server.Command(t, "aws", "pip install awscli")
 	url, client := socket(t)
 	call := func(args ...string) (string, error) {
 		cmd := exec.Command(bin, append([]string{"--endpoint-url", url, "--output", "json", "dynamodb"}, args...)...)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sfn"
 	"github.com/aws/aws-sdk-go-v2/service/sfn/types"
 	"github.com/aws/smithy-go"
@@ -159,11 +158,7 @@ func TestDocumentedAnswers(t *testing.T) {
 // TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
 // about the service. A difference that is known has to be there still.
 func TestMotoAgrees(t *testing.T) {
-	url := moto.Start(t)
-	client := sfn.NewFromConfig(aws.Config{
-		Region: awstest.Region, BaseEndpoint: &url, RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
-	})
+	client := sfn.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0
 	for _, r := range rows {
 		if r.own {

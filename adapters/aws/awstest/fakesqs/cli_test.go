@@ -3,22 +3,18 @@ package fakesqs_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // TestTheCommandLineOfAWS sends, receives and deletes with a client that shares no code with the SDK for Go, over a socket.
 func TestTheCommandLineOfAWS(t *testing.T) {
-	bin, err := exec.LookPath("aws")
-	if err != nil || testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestTheCommandLineOfAWS needs the aws command, and is not for -short")
-		t.Skip("SKIPPED, NOT PASSED: aws is not installed, or -short")
-	}
+	bin := server.Command(t, "aws", "pip install awscli")
 	fake := fakesqs.New(fakesqs.Options{})
 	server := httptest.NewServer(fake)
 	defer server.Close()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
 // A server that goes away under a long poll ends the poll with an error, its handler ends too, and what arrives afterwards is
@@ -29,7 +30,7 @@ func TestAConnectionCutUnderALongPoll(t *testing.T) {
 	if _, err := fake.CreateQueue("q", nil); err != nil {
 		t.Fatal(err)
 	}
-	c := sqs.NewFromConfig(motoConfig(server.URL))
+	c := sqs.NewFromConfig(moto.Config(server.URL))
 	url := aws.String(server.URL + "/000000000000/q")
 	answered := make(chan error)
 	go func() {
@@ -66,7 +67,7 @@ func TestTwoClientsOnASocket(t *testing.T) {
 	seen := map[string]int{}
 	var wg sync.WaitGroup
 	for range 2 {
-		c := sqs.NewFromConfig(motoConfig(server.URL))
+		c := sqs.NewFromConfig(moto.Config(server.URL))
 		wg.Go(func() {
 			for range each {
 				if _, err := c.SendMessage(t.Context(), &sqs.SendMessageInput{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
@@ -243,18 +242,10 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 }
 
-// motoConfig configures clients for an emulator behind a socket.
-func motoConfig(url string) aws.Config {
-	return aws.Config{
-		Region: awstest.Region, BaseEndpoint: &url, RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
-	}
-}
-
 // TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
 // about the service. A difference that is known has to be there still.
 func TestMotoAgrees(t *testing.T) {
-	client := sqs.NewFromConfig(motoConfig(moto.Start(t)))
+	client := sqs.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0
 	for _, r := range allRows() {
 		if r.clock || r.moto == "fifo" {

@@ -13,10 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 // startTimeout bounds the start: moto loads some hundred modules.
@@ -30,23 +34,11 @@ kill "$pid" 2>/dev/null
 wait "$pid"`
 
 // Start starts a server of the test's own on a free port of the loopback interface, and returns its URL. It is stopped with the
-// test. A test that cannot have one is skipped, and says so: SKIPPED, NOT PASSED. SEMEL_SKIP=moto asks for that.
+// test. Where none is installed the test is left out (server.LeaveOut).
 func Start(t testing.TB) string {
 	t.Helper()
-	if testing.Short() {
-		skip(t, "it is not for -short")
-	}
-	if slices.Contains(strings.FieldsFunc(os.Getenv("SEMEL_SKIP"), func(r rune) bool { return r == ',' || r == ' ' }), "moto") {
-		skip(t, "SEMEL_SKIP has it")
-	}
-	bin, err := exec.LookPath("moto_server")
-	if err != nil {
-		skip(t, "it is not installed (pip install 'moto[server]')")
-	}
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		skip(t, "there is no sh to guard it with")
-	}
+	bin := server.Command(t, "moto_server", "pip install 'moto[server]'")
+	sh := server.Command(t, "sh", "it guards moto_server")
 	for range 3 {
 		port, err := freePort()
 		if err != nil {
@@ -60,12 +52,37 @@ func Start(t testing.TB) string {
 	return ""
 }
 
-// skip says it on standard error as well, which go test shows of a package that fails or with -v, and a compiled test always.
-// Of a package that passes it shows nothing: .ci/run says by itself that there is no moto_server.
-func skip(t testing.TB, why string) {
-	t.Helper()
-	fmt.Fprintf(os.Stderr, "SKIPPED, NOT PASSED: %s needs moto_server, and %s\n", t.Name(), why)
-	t.Skipf("SKIPPED, NOT PASSED: moto_server: %s", why)
+// Config configures clients of the SDK for an emulator. Each call is made once.
+func Config(url string) aws.Config {
+	return aws.Config{
+		Region: awstest.Region, BaseEndpoint: &url, RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
+		HTTPClient:  &http.Client{Transport: whole{&http.Transport{DisableKeepAlives: true}}},
+	}
+}
+
+// whole has the whole request before it sends it, and the whole response before it returns it. The SDK closes the request's
+// body when it has the header of the response, which can end the connection before the rest is read.
+type whole struct{ http.RoundTripper }
+
+func (w whole) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		_ = r.Body.Close()
+		r = r.Clone(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(sent))
+	}
+	out, err := w.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = out.Body.Close() }()
+	received, err := io.ReadAll(out.Body)
+	out.Body = io.NopCloser(bytes.NewReader(received))
+	return out, err
 }
 
 // start starts a server on a port, which another one may have taken meanwhile. That one may be a moto too, with what another test

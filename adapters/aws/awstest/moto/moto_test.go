@@ -11,7 +11,7 @@ func TestMotoEndsWithItsTest(t *testing.T) {
 	var url string
 	t.Run("server", func(t *testing.T) { url = moto.Start(t) })
 	if url == "" {
-		t.Skip("SKIPPED, NOT PASSED: there was no moto_server, see above")
+		t.Skip("there was no moto_server")
 	}
 	res, err := http.Get(url + "/moto-api/data.json")
 	if err == nil {

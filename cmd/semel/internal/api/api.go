@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -28,14 +30,16 @@ type Server struct {
 	Metrics http.Handler
 	// ReadOnly leaves out what changes anything: a worker's own port shows how it is.
 	ReadOnly bool
-	Log      *slog.Logger
+	// Hosts are the names of the server; zero: those of the loopback interface.
+	Hosts web.Hosts
+	Log   *slog.Logger
 }
 
 // opTimeout bounds what one request waits for queue or store.
 const opTimeout = 15 * time.Second
 
-// Handler is the whole API. Requests that a browser sends from another site's page are refused: the API has no
-// password, and whoever can reach it may use it.
+// Handler is the whole API. It has no password, and whoever can reach it may use it: requests that a browser sends from
+// another site's page, or under a name that is not the server's, are refused.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -58,11 +62,12 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc("POST /v1/release", s.release)
 	}
 	mux.HandleFunc("/", s.unknown)
-	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusForbidden, "cross_origin", "a page of another site may not do this")
-	}))
-	return guard.Handler(recoverer(s.Log, mux))
+	return web.Guard(recoverer(s.Log, mux), s.Hosts, Refuse)
+}
+
+// Refuse answers a request that the guard of the server did not let in.
+func Refuse(w http.ResponseWriter, _ *http.Request, r web.Refusal) {
+	fail(w, r.Status, r.Code, r.Message)
 }
 
 // paths are what the API offers, with the method of each.
@@ -85,16 +90,19 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), opTimeout)
 	defer cancel()
 	var errs []error
+	var silent []string
 	if i, ok := s.Queue.(driver.QueueInspector); ok {
-		_, err := i.Stats(ctx)
-		errs = append(errs, err)
+		if _, err := i.Stats(ctx); err != nil {
+			silent, errs = append(silent, "queue"), append(errs, err)
+		}
 	}
 	if i, ok := s.Store.(driver.RecordInspector); ok {
-		_, _, err := i.Record(ctx, driver.Key{Consumer: s.Consumer, Raw: "readyz"})
-		errs = append(errs, err)
+		if _, _, err := i.Record(ctx, driver.Key{Consumer: s.Consumer, Raw: "readyz"}); err != nil {
+			silent, errs = append(silent, "store"), append(errs, err)
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		s.unavailable(w, "ready", err)
+	if len(errs) > 0 {
+		s.unavailable(w, "not ready ("+strings.Join(silent, ", ")+")", errors.Join(errs...))
 		return
 	}
 	reply(w, http.StatusOK, map[string]string{"status": "ready"})
@@ -126,11 +134,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return b, true
 }
 
-// unavailable says that queue or store did not answer: the outcome is not known, and the same request may be repeated.
+// unavailable says that queue or store did not answer: the outcome is not known, and the same request may be repeated. The
+// error is for the log alone: it may name host, port, user and database.
 func (s *Server) unavailable(w http.ResponseWriter, what string, err error) {
 	s.Log.Error("request failed", "what", what, "err", err)
 	w.Header().Set("Retry-After", "1")
-	fail(w, http.StatusServiceUnavailable, "unavailable", what+": "+err.Error())
+	fail(w, http.StatusServiceUnavailable, "unavailable", what+": queue or store did not answer; the log of the server says why")
 }
 
 type apiError struct {

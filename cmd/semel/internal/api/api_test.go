@@ -220,7 +220,7 @@ func TestEndsOfCallersThatWent(t *testing.T) {
 	s := &Server{Store: db.Store(), Consumer: "orders", MaxBody: 4096, Retention: time.Hour, Log: slog.New(slog.DiscardHandler)}
 	ask := func(ctx context.Context, path, body string) (v map[string]any) {
 		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body)))
+		s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, strings.NewReader(body)))
 		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
 			t.Fatal(err)
 		}

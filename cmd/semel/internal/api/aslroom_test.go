@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/api/asltest"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -45,7 +46,9 @@ type room struct {
 
 func newRoom(t *testing.T, name string) *room {
 	store := memory.NewStore()
-	s := &Server{Store: store, Consumer: "any", MaxBody: 1 << 20, Retention: 14 * 24 * time.Hour, Log: slog.New(slog.DiscardHandler)}
+	s := &Server{Store: store, Consumer: "any", MaxBody: 1 << 20, Retention: 14 * 24 * time.Hour, Log: slog.New(slog.DiscardHandler),
+		Hosts: web.NewHosts("127.0.0.1:8080", "semel.example.com"), // as the state machines have it
+	}
 	return &room{
 		t: t, m: load(t, name), handler: s.Handler(), store: store, takes: time.Minute,
 		calls: map[string]int{}, at: map[string]int{}, fence: map[string]json.Number{}, effects: map[string]int{},

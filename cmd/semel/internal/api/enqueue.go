@@ -1,21 +1,16 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/source"
 	"github.com/semel-dev/semel/driver"
+	edgehttp "github.com/semel-dev/semel/edge/http"
 )
 
 // enqueue accepts a JSON body as a message. With an Idempotency-Key a repeated request is a second message of the same
@@ -25,32 +20,25 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !json.Valid(body) {
-		fail(w, http.StatusBadRequest, "bad_json", "the body is not JSON"+where(body))
+	key, _, err := edgehttp.RequestKey(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "bad_key", err.Error())
 		return
 	}
-	m := driver.Message{Body: body, Headers: map[string]string{"content-type": "application/json"}}
-	key := r.Header.Get("Idempotency-Key")
-	if len(r.Header.Values("Idempotency-Key")) > 1 {
-		fail(w, http.StatusBadRequest, "bad_key", "Idempotency-Key is given more than once")
+	s.Enqueue(w, r, body, key)
+}
+
+// Enqueue sends a JSON body as a message under a key, "" = none, and answers the request.
+func (s *Server) Enqueue(w http.ResponseWriter, r *http.Request, body []byte, key string) {
+	if err := checkJSON(body); err != nil {
+		fail(w, http.StatusBadRequest, "bad_json", err.Error())
 		return
 	}
-	if key != "" {
-		// The draft of the IETF writes the key as a quoted string; both forms are one key.
-		if q, err := strconv.Unquote(key); err == nil && strings.HasPrefix(key, `"`) {
-			key = q
-		}
-		if !utf8.ValidString(key) { // it travels in a header, and not every queue keeps other bytes there
-			fail(w, http.StatusBadRequest, "bad_key", "Idempotency-Key: it is not UTF-8")
-			return
-		}
-		if err := semel.CheckKey(semel.Tuple(key)); err != nil {
-			fail(w, http.StatusBadRequest, "bad_key", "Idempotency-Key: "+err.Error())
-			return
-		}
-		m.ID, m.Headers["idempotency-key"] = key, key
-	} else {
+	m := driver.Message{ID: key, Body: body, Headers: map[string]string{"content-type": "application/json"}}
+	if key == "" {
 		m.ID = source.NewID(time.Now())
+	} else {
+		m.Headers[strings.ToLower(edgehttp.HeaderKey)] = key
 	}
 	for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
 		if v := r.Header.Get(name); v != "" && utf8.ValidString(v) {
@@ -70,31 +58,6 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply(w, http.StatusAccepted, map[string]string{"id": m.ID, "queue": s.Queue.Features().Name})
-}
-
-// decode reads exactly one JSON object without unknown members.
-func decode(b []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("the body is empty: want a JSON object")
-		}
-		return fmt.Errorf("%s%s", strings.TrimPrefix(err.Error(), "json: "), where(b))
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is something after the JSON object")
-	}
-	return nil
-}
-
-// where names the place of a syntax error; "" when there is none.
-func where(b []byte) string {
-	var v any
-	if e := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(b, &v), &e) {
-		return fmt.Sprintf(" (byte %d)", e.Offset)
-	}
-	return ""
 }
 
 func sizeText(n int64) string {

@@ -68,8 +68,9 @@ func (c *claimRequest) claim(consumer string) (driver.Claim, error) {
 	if c.Consumer != "" {
 		out.Key.Consumer = c.Consumer
 	}
-	if err := semel.CheckKey(c.Key); err != nil {
-		return out, fmt.Errorf("key: %w", err)
+	if err := errors.Join(checkKey(out.Key), checkText("delivery_id", c.DeliveryID, maxDeliveryID),
+		checkSize("fingerprint", c.Fingerprint, maxFingerprint)); err != nil {
+		return out, err
 	}
 	if c.LeaseMS != nil {
 		if *c.LeaseMS < minLease.Milliseconds() || *c.LeaseMS > maxLease.Milliseconds() {
@@ -94,6 +95,14 @@ func (c *claimRequest) claim(consumer string) (driver.Claim, error) {
 	}
 	out.Nonce = driver.Nonce(b)
 	return out, nil
+}
+
+// checkKey reports a key that a store may not be able to keep.
+func checkKey(k driver.Key) error {
+	if err := semel.CheckKey(k.Raw); err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	return errors.Join(checkText("consumer", k.Consumer, maxConsumer), checkText("tenant", k.Tenant, maxTenant))
 }
 
 // withoutDashes makes hex digits of a UUID in its usual form; any other text stays as it is.
@@ -181,12 +190,15 @@ func packHold(h driver.Hold) string {
 
 func unpackHold(text string) (driver.Hold, error) {
 	bad := errors.New("hold: want what /v1/claim answered")
-	b, err := base64.RawURLEncoding.DecodeString(text)
+	if len(text) > maxHold {
+		return driver.Hold{}, bad
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
 		return driver.Hold{}, bad
 	}
 	var h hold
-	if json.Unmarshal(b, &h) != nil {
+	if decode(b, &h) != nil || checkKey(driver.Key{Consumer: h.Consumer, Tenant: h.Tenant, Raw: h.Raw}) != nil {
 		return driver.Hold{}, bad
 	}
 	n, err := hex.DecodeString(h.Nonce)
@@ -292,6 +304,8 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case !known:
 		err = errors.New("ran: want maybe_applied (the default), not_applied or unstarted")
+	case len(req.Reason) > maxReason:
+		err = checkSize("reason", req.Reason, maxReason)
 	case req.RetryAfterMS < 0 || req.RetryAfterMS > (365*24*time.Hour).Milliseconds():
 		err = errors.New("retry_after_ms: want 0 to a year")
 	}

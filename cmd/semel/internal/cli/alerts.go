@@ -20,18 +20,19 @@ import (
 
 func (a *app) alertsCommand() *cobra.Command {
 	t := prom.DefaultThresholds
-	age := config.Duration(t.Age)
+	age, auditAge := config.Duration(t.Age), config.Duration(t.AuditAge)
 	c := &cobra.Command{
 		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
 		Long: `alerts prints a rule file for Prometheus. It is about the metrics of semel work --listen, semel serve and semel audit
---metrics: effects that happened twice, outcomes nobody knows, letters, a backlog, a store that does not answer. Suppressed
-duplicates wake nobody up: they are what semel is for.`,
+--metrics: effects that happened twice, outcomes nobody knows, letters, a backlog, workers that are gone, a store or a
+downstream that does not answer. Suppressed duplicates wake nobody up: they are what semel is for. The annotation runbook_url
+of each rule leads to what it means and what to do.`,
 		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
   semel alerts --depth 10000 --age 1h`,
 		RunE: func(*cobra.Command, []string) error {
-			t.Age = time.Duration(age)
-			if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second {
-				return output.Usage("--depth, --letters and --leases-lost must not be negative, --age 1s or more")
+			t.Age, t.AuditAge = time.Duration(age), time.Duration(auditAge)
+			if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
+				return output.Usage("--depth, --letters and --leases-lost must not be negative, --age and --audit-age 1s or more")
 			}
 			return prom.WriteRules(a.p.Out, t)
 		},
@@ -39,8 +40,9 @@ duplicates wake nobody up: they are what semel is for.`,
 	f := c.Flags()
 	f.IntVar(&t.Depth, "depth", t.Depth, "messages that may wait in a queue")
 	f.IntVar(&t.Letters, "letters", t.Letters, "letters that may wait for a person")
-	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes")
+	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes; one in a thousand always may")
 	f.Var(&age, "age", "how long the oldest message may wait")
+	f.Var(&auditAge, "audit-age", "how long ago the last audit may have been, where there was one")
 	return c
 }
 
@@ -62,7 +64,7 @@ const emfDefault = emf.DefaultNamespace + ",DuplicateEffects"
 
 func (f *countFlags) bind(c *cobra.Command) {
 	p := c.Flags()
-	p.StringVar(&f.textfile, "metrics", "", "write semel_duplicate_effects_total to this file, for node_exporter's textfile collector")
+	p.StringVar(&f.textfile, "metrics", "", "write semel_duplicate_effects_total and the time to this file, for node_exporter's textfile collector")
 	p.StringVar(&f.emf, "emf", "", "append the same to this file as a CloudWatch embedded metric; - is stdout")
 	p.StringVar(&f.emfAs, "emf-as", emfDefault,
 		"with --emf: NAMESPACE,METRIC[,DIMENSION=VALUE…]; without dimensions they are Consumer and Queue")
@@ -115,16 +117,34 @@ func writeDuplicates(path string, all ...duplicates) error {
 		}
 		n.Add(float64(d.n))
 	}
+	return writeMetrics(path, reg)
+}
+
+func writeMetrics(path string, reg *prometheus.Registry) error {
 	if err := prometheus.WriteToTextfile(path, reg); err != nil {
 		return output.Failed("--metrics: %w", err).WithHint("a file in a folder that is there and can be written")
 	}
 	return nil
 }
 
+// audited writes what an audit counted, and when: a count alone says nothing about the time since.
+func (f *countFlags) audited(n int, consumer, queue string) error {
+	reg := prometheus.NewRegistry()
+	found, err := prom.Duplicates(reg, queue, consumer)
+	if err == nil {
+		found.Add(float64(n))
+		err = prom.Audited(reg, queue, consumer, time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	return writeMetrics(f.textfile, reg)
+}
+
 // leave writes the count to where it is asked for.
 func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) {
 	if f.textfile != "" {
-		if err := writeDuplicates(f.textfile, duplicates{queue, consumer, r.DuplicateEffect}); err != nil {
+		if err := f.audited(r.DuplicateEffect, consumer, queue); err != nil {
 			return err
 		}
 	}
@@ -135,9 +155,9 @@ func (f *countFlags) leave(r *audit.Report, consumer, queue string) (err error) 
 	if err != nil {
 		return err
 	}
-	var out io.Writer = os.Stdout
+	var out io.Writer = output.NewSafe(os.Stdout)
 	if f.emf != "-" {
-		file, err := os.OpenFile(f.emf, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+		file, err := output.AppendFile(f.emf)
 		if err != nil {
 			return fmt.Errorf("--emf: %w", err)
 		}

@@ -50,7 +50,9 @@ Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is 
 some examples of each kind. It takes about half a kilobyte of memory for each distinct effect; records are read a page at a
 time.
 
-With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.`,
+With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.
+
+` + scopeHelp,
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
   semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
     --query "SELECT order_id AS key, created_at AS at FROM charges"
@@ -70,7 +72,7 @@ With --trail it prints instead what operators did to the records: who, when, to 
 	p := c.Flags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
 	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its records are")
-	p.StringVar(&f.consumer, "consumer", "", "whose records (default: the queue of the URL; with --trail without one: all)")
+	f.bind(p)
 	p.StringVar(&f.tenant, "tenant", "", "only this tenant (default: all)")
 	p.StringVar(&f.effects, "effects", "", "the journal: a file of JSON lines, - for stdin, or the URL of a database with --query")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with columns key or effect_key, and at")
@@ -101,6 +103,9 @@ func (f *auditFlags) check(cmd *cobra.Command) error {
 		return output.Usage("--examples and --limit must not be negative")
 	case !f.trail && (f.key != "" || f.limit != 0):
 		return output.Usage("--key and --limit go with --trail")
+	case !f.trail && f.all:
+		return output.Usage("--all-consumers goes with --trail: effects are compared with the records of one consumer").
+			WithHint("--consumer orders")
 	case f.trail && (f.count.textfile != "" || f.count.emf != ""):
 		return output.Usage("--metrics and --emf go with --effects")
 	case slices.Contains(f.steps, "") && len(f.steps) > 1:
@@ -132,16 +137,17 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 		return err
 	}
 	defer closing(&err, l.set)
-	if f.consumer, err = l.auditedConsumer(); err != nil {
-		return err
+	if l.scope.consumer == "" {
+		return output.Usage("whose effects? neither --store nor --queue names a queue").
+			WithHint("--consumer orders, or --queue with the queue's URL")
 	}
 	r := auditReport{
-		Store: l.store.Features().Name, Consumer: f.consumer, Since: rfc3339(f.since.at), Until: rfc3339(f.until.at),
+		Store: l.store.Features().Name, Consumer: l.scope.consumer, Since: rfc3339(f.since.at), Until: rfc3339(f.until.at),
 		Examples: []audit.Finding{},
 	}
 	shown := map[audit.Kind]int{}
 	au := audit.New(audit.Scope{
-		Consumer: f.consumer, Tenant: f.tenant, AllTenants: !oneTenant, Steps: f.steps, Since: f.since.at, Until: f.until.at,
+		Consumer: l.scope.consumer, Tenant: f.tenant, AllTenants: !oneTenant, Steps: f.steps, Since: f.since.at, Until: f.until.at,
 		Now: time.Now(), Grace: time.Duration(f.grace),
 	}, func(x audit.Finding) error {
 		if a.p.Format == output.JSONL {
@@ -156,17 +162,17 @@ func (a *app) audit(ctx context.Context, f *auditFlags, oneTenant bool) (err err
 	if err := a.readEffects(ctx, f, au.Add); err != nil {
 		return err
 	}
-	if err := l.scanAll(ctx, driver.RecordFilter{Consumer: f.consumer}, au.Record); err != nil {
+	if err := l.scanAll(ctx, driver.RecordFilter{Consumer: l.scope.consumer}, au.Record); err != nil {
 		return err
 	}
 	if err := au.End(); err != nil {
 		return err
 	}
-	queue, _ := l.named()
-	if queue == "" {
-		queue = f.consumer
+	queue := l.scope.consumer
+	if names, _ := queuesOf(f.store, f.queue); len(names) > 0 {
+		queue = names[0]
 	}
-	if err := f.count.leave(&au.Report, f.consumer, queue); err != nil {
+	if err := f.count.leave(&au.Report, l.scope.consumer, queue); err != nil {
 		return err
 	}
 	return a.printAudit(r)
@@ -187,18 +193,6 @@ func (a *app) printAudit(r auditReport) (err error) {
 		return err
 	}
 	return output.Negative("%d findings", found)
-}
-
-// auditedConsumer is whose effects they are: of one consumer.
-func (l *ledger) auditedConsumer() (string, error) {
-	if l.consumer != "" {
-		return l.consumer, nil
-	}
-	name, err := l.named()
-	if err == nil && name == "" {
-		err = output.Usage("whose effects? --store names no queue").WithHint("--consumer orders, or --queue with the queue's URL")
-	}
-	return name, err
 }
 
 // scanAll calls each with all records, a page at a time where the store can.

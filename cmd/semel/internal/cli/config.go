@@ -23,7 +23,7 @@ func (a *app) configPrint() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			w.Command = a.argv(nil, &w)
 			if hidden := w.Redact(); len(hidden) > 0 {
-				a.p.Notef("left out: the password in %s", join(hidden))
+				a.p.Notef("left out: the password or token in %s", join(hidden))
 			}
 			m, err := w.Map()
 			if err != nil {

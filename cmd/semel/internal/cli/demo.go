@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,6 +54,9 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 			return err
 		}
 	}
+	if err := checkReport(o.Report); err != nil {
+		return err
+	}
 	progress, done := a.progress()
 	v, err := lab.RunDemo(ctx, o, progress)
 	done()
@@ -79,25 +81,30 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	return nil
 }
 
+// checkReport refuses a report that could not be written when everything has been played.
+func checkReport(path string) error {
+	if err := report.Check(path); err != nil {
+		return output.Usage("--report: %w", err).WithHint("--report with a file in a folder that is there and can be written")
+	}
+	return nil
+}
+
 // progress shows one changing line on a terminal, and nothing elsewhere.
 func (a *app) progress() (show func(string), done func()) {
-	f, ok := a.p.Err.(*os.File)
-	if !ok || a.p.Format == output.None || !term.IsTerminal(int(f.Fd())) {
+	f := output.File(a.p.Err)
+	if a.p.Format == output.None || !output.Terminal(f) {
 		return func(string) {}, func() {}
 	}
 	const clearLine = "\r\x1b[K"
-	return func(line string) { _, _ = fmt.Fprint(f, clearLine+line) }, func() { _, _ = fmt.Fprint(f, clearLine) }
+	return func(line string) { _, _ = fmt.Fprint(f, clearLine+output.Printable(line, 0)) }, func() { _, _ = fmt.Fprint(f, clearLine) }
 }
 
 // colour tells whether data on stdout may be coloured.
-func (a *app) colour() bool {
-	f, ok := a.p.Out.(*os.File)
-	return ok && output.Colour(f)
-}
+func (a *app) colour() bool { return output.Colour(output.File(a.p.Out)) }
 
 // width is that of the terminal, 80 where there is none.
 func (a *app) width() int {
-	if f, ok := a.p.Out.(*os.File); ok {
+	if f := output.File(a.p.Out); f != nil {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
 			return w
 		}

@@ -24,8 +24,8 @@ func (l *ledger) remembered(ctx context.Context, raw string, missing error) erro
 	if err != nil {
 		return err
 	}
-	consumers := []string{l.consumer}
-	if l.consumer == "" {
+	consumers := []string{l.scope.consumer}
+	if l.scope.consumer == "" {
 		consumers = slices.Sorted(maps.Keys(st.Keep))
 	}
 	keys := make([]driver.Key, len(consumers))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
-	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -47,46 +46,24 @@ func letterOf(l driver.Letter) letter {
 }
 
 // dlqFlags are shared by the commands on letters.
-type dlqFlags struct{ queue, store, by string }
-
-// open opens the letters of a queue, with the store of their records.
-func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, letters.Box, error) {
-	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
-	fail := func(err error) (*open.Set, letters.Box, error) {
-		_ = set.Close()
-		return nil, letters.Box{}, err
-	}
-	if f.store == "" {
-		f.store = f.queue
-	}
-	if f.queue != "" { // else it is that which is missing
-		if err := open.CheckStore(f.store); err != nil {
-			return fail(err)
-		}
-	}
-	q, err := set.Queue(ctx, f.queue)
-	if err != nil {
-		return fail(err)
-	}
-	st, err := set.Store(ctx, f.store)
-	if err != nil {
-		return fail(err)
-	}
-	box, err := letters.NewBox(q, st)
-	if err != nil {
-		return fail(output.Usage("%w", err))
-	}
-	return set, box, nil
+type dlqFlags struct {
+	queue, store, by string
+	scopeFlags
 }
 
 func (a *app) dlqCommand() *cobra.Command {
 	f := &dlqFlags{}
 	c := group("dlq", "Dead letters: ls, show, edit, redrive, discard, export, import",
 		`Letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
-key with two payloads) and uncertain (nobody knows whether the effect happened; see semel records resolve).`,
+key with two payloads) and uncertain (nobody knows whether the effect happened; see semel records resolve).
+
+A command acts on the dead letters of the queue that --queue names, whatever their consumer; several queues of SQS may share a
+dead-letter queue. With --consumer it acts on those of this consumer only; --all-consumers widens the scope to all dead
+letters that are there. A dead letter outside of the scope is not found.`,
 		a.dlqLs(f), a.dlqShow(f), a.dlqEdit(f), a.dlqRedrive(f), a.dlqDiscard(f), a.dlqExport(f), a.dlqImport(f))
 	c.PersistentFlags().StringVar(&f.queue, "queue", "", "URL of the queue")
 	c.PersistentFlags().StringVar(&f.store, "store", "", "URL of the record store (default: the queue's)")
+	f.bind(c.PersistentFlags())
 	return c
 }
 
@@ -108,18 +85,17 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 				return err
 			}
 			defer closing(&err, set)
-			ls, err := box.Letters.Letters(cmd.Context(), 0)
+			ls, err := box.list(cmd.Context(), kind)
 			if err != nil {
 				return err
 			}
+			a.noteLeft(box)
 			var all []letter
 			for _, l := range ls {
 				if limit > 0 && len(all) == limit {
 					break
 				}
-				if kind == "" || kind == string(l.Kind) {
-					all = append(all, letterOf(l))
-				}
+				all = append(all, letterOf(l))
 			}
 			head := []string{"id", "kind", "key", "attempts", "dead at", "bytes", "reason"}
 			return output.List(a.p, all, head, func(l letter) []any {
@@ -152,13 +128,12 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 				return err
 			}
 			defer closing(&err, set)
-			l, err := theLetter(cmd.Context(), box, args[0])
+			l, err := box.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if body {
-				_, err := a.p.Out.Write(l.Message.Body)
-				return err
+				return a.p.Raw(l.Message.Body)
 			}
 			v := letterOf(l)
 			v.Headers = l.Message.Headers
@@ -168,14 +143,6 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	}
 	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
 	return c
-}
-
-func theLetter(ctx context.Context, box letters.Box, id string) (driver.Letter, error) {
-	l, ok, err := box.Letters.Letter(ctx, id)
-	if err == nil && !ok {
-		return l, output.NotFound("there is no letter %q in queue %s", id, box.Name).WithHint("semel dlq ls")
-	}
-	return l, err
 }
 
 func textLetter(w io.Writer, l letter) error {
@@ -220,7 +187,7 @@ func (b *batchFlags) bind(c *cobra.Command) {
 }
 
 // pick returns the letters that are meant.
-func (b *batchFlags) pick(ctx context.Context, box letters.Box, ids []string) ([]driver.Letter, error) {
+func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) ([]driver.Letter, error) {
 	switch {
 	case b.all == (len(ids) > 0):
 		return nil, output.Usage("which letters? give ids, or --all").WithHint("semel dlq ls")
@@ -234,18 +201,14 @@ func (b *batchFlags) pick(ctx context.Context, box letters.Box, ids []string) ([
 	}
 	var out []driver.Letter
 	if b.all {
-		all, err := box.Letters.Letters(ctx, 0)
+		all, err := box.list(ctx, b.kind)
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range all {
-			if b.kind == "" || b.kind == string(l.Kind) {
-				out = append(out, l)
-			}
-		}
+		out = all
 	}
 	for _, id := range ids {
-		l, err := theLetter(ctx, box, id)
+		l, err := box.one(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -333,6 +296,7 @@ func (a *app) onLetters(
 	if err != nil {
 		return err
 	}
+	a.noteLeft(box)
 	if len(ls) == 0 {
 		a.p.Notef("queue %s has no such letters", box.Name)
 	}
@@ -351,7 +315,7 @@ func (a *app) onLetters(
 			}
 		}
 		var r letters.Result
-		if r, err = act(ctx, box, l); err != nil {
+		if r, err = act(ctx, box.Box, l); err != nil {
 			break
 		}
 		if r.Outcome == letters.Refused {

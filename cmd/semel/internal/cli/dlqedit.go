@@ -39,12 +39,12 @@ be as the worker has them.`,
 				return err
 			}
 			defer closing(&err, set)
-			l, err := theLetter(cmd.Context(), box, args[0])
+			l, err := box.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if dry {
-				box = box.DryRun()
+				box.Box = box.DryRun()
 			}
 			after, err := box.Edit(cmd.Context(), l, e)
 			if no := (*letters.RefusedError)(nil); errors.As(err, &no) {

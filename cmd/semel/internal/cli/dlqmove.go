@@ -89,6 +89,7 @@ headers and body. dlq import reads it.`,
 			if err != nil {
 				return err
 			}
+			a.noteLeft(box)
 			lines := *a.p
 			lines.Format = output.JSONL
 			all := make([]moved, len(ls))

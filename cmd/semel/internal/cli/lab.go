@@ -131,6 +131,9 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	if err := o.Where.Check(); err != nil {
 		return err
 	}
+	if err := checkReport(o.Report); err != nil {
+		return err
+	}
 	for o.Seed == 0 {
 		o.Seed = rand.Uint64N(100_000)
 	}

@@ -12,11 +12,15 @@ import (
 )
 
 // recordFlags are shared by the commands on records.
-type recordFlags struct{ store, queue, consumer, tenant string }
+type recordFlags struct {
+	store, queue, tenant string
+	scopeFlags
+}
 
 // ledger is an open store, with what is needed to find keys and their letters.
 type ledger struct {
 	*recordFlags
+	scope scope
 	set   *open.Set
 	store driver.Store
 	insp  driver.RecordInspector
@@ -26,7 +30,11 @@ func (f *recordFlags) open(ctx context.Context, readOnly bool) (*ledger, error) 
 	if f.store == "" {
 		f.store = f.queue
 	}
-	l := &ledger{recordFlags: f, set: open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})}
+	sc, err := f.of(f.store, f.queue)
+	if err != nil {
+		return nil, err
+	}
+	l := &ledger{recordFlags: f, scope: sc, set: open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})}
 	st, err := l.set.Store(ctx, f.store)
 	if err != nil {
 		return nil, err
@@ -40,25 +48,21 @@ func (f *recordFlags) open(ctx context.Context, readOnly bool) (*ledger, error) 
 	return l, nil
 }
 
-// find returns the record of a key. Without --consumer it is looked for under the queue that the URL names, then under
-// all; a key of several consumers is an error that names them.
+// find returns the record of a key in the scope. A key of several consumers is an error that names them, a key that only
+// others have is not found.
 func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
 	var none driver.Record
 	if err := semel.CheckKey(raw); err != nil {
 		return none, output.Usage("%w", err)
 	}
-	if l.consumer != "" {
-		r, ok, err := l.insp.Record(ctx, driver.Key{Consumer: l.consumer, Tenant: l.tenant, Raw: raw})
-		if err != nil || ok {
-			return r, err
+	candidates := []string{l.scope.consumer}
+	if l.scope.consumer == "" { // a consumer is named after its queue unless somebody chose otherwise
+		var err error
+		if candidates, err = l.set.Queues(ctx, "store", l.recordFlags.store); err != nil {
+			return none, err
 		}
-		return none, output.NotFound("there is no record of key %q for consumer %q", raw, l.consumer)
 	}
-	candidates, err := l.consumers(ctx)
-	if err != nil {
-		return none, err
-	}
-	var found []driver.Record
+	var found, elsewhere []driver.Record
 	for _, c := range candidates {
 		r, ok, err := l.insp.Record(ctx, driver.Key{Consumer: c, Tenant: l.tenant, Raw: raw})
 		if err != nil {
@@ -68,14 +72,15 @@ func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
 			found = append(found, r)
 		}
 	}
-	if len(found) == 0 {
-		if found, err = l.scan(ctx, raw); err != nil {
+	if len(found) == 0 && (l.scope.consumer == "" || l.scope.byQueue) { // --consumer is certain: no look at all records
+		var err error
+		if found, elsewhere, err = l.scan(ctx, raw); err != nil {
 			return none, err
 		}
 	}
 	switch len(found) {
 	case 0:
-		return none, output.NotFound("there is no record of key %q", raw)
+		return none, l.scope.notFound(raw, elsewhere)
 	case 1:
 		return found[0], nil
 	}
@@ -87,36 +92,19 @@ func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
 		WithHint("--consumer %s", names[0])
 }
 
-// consumers guesses whose records there are: a consumer is named after its queue unless somebody chose otherwise.
-func (l *ledger) consumers(ctx context.Context) ([]string, error) {
-	if name, err := l.named(); err != nil || name != "" {
-		return []string{name}, err
-	}
-	return l.set.Queues(ctx, "store", l.recordFlags.store)
-}
-
-// named is the queue that the store's URL names, else the one that --queue does; "" when neither names one.
-func (l *ledger) named() (string, error) {
-	t, err := open.Parse("store", l.recordFlags.store)
-	if err == nil && t.Queue == "" && l.queue != "" { // the records are elsewhere than the queue
-		t, err = open.Parse("queue", l.queue)
-	}
-	return t.Queue, err
-}
-
-// scan looks through all records.
-func (l *ledger) scan(ctx context.Context, raw string) ([]driver.Record, error) {
-	all, err := l.insp.Records(ctx, driver.RecordFilter{})
-	if err != nil {
-		return nil, err
-	}
-	var out []driver.Record
-	for _, r := range all {
-		if r.Key.Raw == raw && (l.tenant == "" || l.tenant == r.Key.Tenant) {
-			out = append(out, r)
+// scan looks for a key among all records, in the scope and elsewhere.
+func (l *ledger) scan(ctx context.Context, raw string) (found, elsewhere []driver.Record, err error) {
+	err = l.scanAll(ctx, driver.RecordFilter{}, func(r driver.Record) error {
+		switch {
+		case r.Key.Raw != raw || l.tenant != "" && l.tenant != r.Key.Tenant:
+		case l.scope.has(r.Key):
+			found = append(found, r)
+		default:
+			elsewhere = append(elsewhere, r)
 		}
-	}
-	return out, nil
+		return nil
+	})
+	return found, elsewhere, err
 }
 
 // box opens the queue that holds the letter id, for working on it: --queue, the URL's, else whichever has it.

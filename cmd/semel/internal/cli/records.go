@@ -26,6 +26,7 @@ type record struct {
 	Takeover          string   `json:"takeover"`
 	Unknown           bool     `json:"unknown"`
 	Fingerprint       string   `json:"fingerprint,omitempty"`
+	BodyDigest        string   `json:"body_digest,omitempty"`
 	CreatedAt         string   `json:"created_at,omitempty"`
 	UpdatedAt         string   `json:"updated_at,omitempty"`
 	CompletedAt       string   `json:"completed_at,omitempty"`
@@ -54,6 +55,9 @@ func recordOf(r driver.Record) record {
 		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
 		Newest: r.Watermark.Newest.String(),
 	}
+	if r.BodyDigest != 0 {
+		out.BodyDigest = fmt.Sprintf("%016x", uint64(r.BodyDigest))
+	}
 	switch r.State {
 	case driver.Completed:
 		out.Result, out.ResultBase64 = textOr64(r.Result)
@@ -68,12 +72,12 @@ func recordOf(r driver.Record) record {
 
 func (a *app) recordsCommand() *cobra.Command {
 	f := &recordFlags{}
-	c := group("records", "Idempotency records: ls, get, explain, release, resolve, sweep", "",
+	c := group("records", "Idempotency records: ls, get, explain, release, resolve, sweep", scopeHelp,
 		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsResolve(f), a.recordsSweep(f))
 	p := c.PersistentFlags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
 	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its letters are not in the store's database")
-	p.StringVar(&f.consumer, "consumer", "", "scope of the key (default: the queue of the URL, else all)")
+	f.bind(p)
 	p.StringVar(&f.tenant, "tenant", "", "tenant of the key")
 	return c
 }
@@ -85,7 +89,7 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 		Use: "ls --store URL", Short: "List records, oldest first", Args: noArgs,
 		Example: "  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			filter := driver.RecordFilter{Consumer: f.consumer, Limit: limit}
+			filter := driver.RecordFilter{Limit: limit}
 			if limit < 0 {
 				return output.Usage("--limit must not be negative")
 			}
@@ -101,9 +105,13 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 				return err
 			}
 			defer closing(&err, l.set)
+			filter.Consumer = l.scope.consumer
 			rs, err := l.insp.Records(cmd.Context(), filter)
 			if err != nil {
 				return err
+			}
+			if len(rs) == 0 {
+				a.noteOutside(cmd.Context(), l)
 			}
 			all := make([]record, len(rs))
 			for i, r := range rs {
@@ -156,7 +164,7 @@ func textRecord(w io.Writer, r record) error {
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},
-		{"reason", r.Reason}, {"result", result}, {"messages", strings.Join(r.Deliveries, " ")},
+		{"reason", r.Reason}, {"result", result}, {"body digest", r.BodyDigest}, {"messages", strings.Join(r.Deliveries, " ")},
 	} {
 		if line[1] == "" {
 			continue
@@ -189,7 +197,7 @@ which nobody could know whether the effect happened.`,
 			var lines []story.Line
 			for _, path := range events {
 				err := story.Read(path, func(e story.Line) {
-					if e.Key == args[0] && (r.Key.Consumer == "" || e.Consumer == r.Key.Consumer) {
+					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
 						lines = append(lines, e)
 					}
 				})
@@ -227,7 +235,7 @@ which nobody could know whether the effect happened.`,
 }
 
 func textStory(w io.Writer, s story.Story) error {
-	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), s.Consumer, s.State); err != nil {
+	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State); err != nil {
 		return err
 	}
 	for _, t := range s.Sentences {
@@ -239,9 +247,9 @@ func textStory(w io.Writer, s story.Story) error {
 			return err
 		}
 	}
-	text := s.Verdict
+	text := output.Printable(s.Verdict, 0)
 	if s.Advice != "" {
-		text += "\nTo do: " + s.Advice
+		text += "\nTo do: " + output.Printable(s.Advice, 0)
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

@@ -120,13 +120,7 @@ func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err
 		}
 		return out, nil
 	}
-	consumer := l.consumer
-	if consumer == "" { // as find does: the URL's queue, else all
-		if c, err := l.consumers(ctx); err == nil && len(c) == 1 {
-			consumer = c[0]
-		}
-	}
-	all, err := l.insp.Records(ctx, driver.RecordFilter{Consumer: consumer, State: driver.Uncertain})
+	all, err := l.insp.Records(ctx, driver.RecordFilter{Consumer: l.scope.consumer, State: driver.Uncertain})
 	for _, r := range all {
 		if l.tenant == "" || r.Key.Tenant == l.tenant {
 			out = append(out, r)

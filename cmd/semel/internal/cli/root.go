@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
-	"github.com/lmittmann/tint"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -56,6 +56,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == site.HiddenCommand {
 		return site.Main(args[1:])
 	}
+	out, errs = output.NewSafe(out), output.NewSafe(errs) // whatever a command prints
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
 	a.stdin, _ = in.(*os.File)
 	ctx, stop := a.signals()
@@ -93,22 +94,18 @@ func guessFormat(args []string) output.Format {
 	return f
 }
 
-// signals returns a context that ends with the first SIGINT or SIGTERM; the second exits the process.
+// sameSignal is how long further signals count as the first one: wrappers (GNU timeout, make, npm) signal the process, and
+// then its group.
+const sameSignal = time.Second
+
+// signals returns a context that ends with the first SIGINT or SIGTERM; another one, a second later or more, exits the process.
 func (a *app) signals() (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		select {
-		case <-done:
-			return
-		case <-c:
-		}
-		cancel()
-		select {
-		case <-done:
-		case <-c:
+		if again(c, done, cancel, func() { a.p.Notef("semel: stopping when the current work has ended; again to stop at once") }) {
 			os.Exit(a.p.Report(&output.Error{Code: output.CodeInterrupted, Err: errors.New("interrupted twice: stopped at once")}))
 		}
 	}()
@@ -116,6 +113,37 @@ func (a *app) signals() (context.Context, func()) {
 		signal.Stop(c)
 		close(done)
 		cancel()
+	}
+}
+
+// again waits for the first signal, which stops, and reports that another came later than sameSignal after it. It calls tell
+// when a signal would count; done ends the wait.
+func again(c <-chan os.Signal, done <-chan struct{}, stop, tell func()) bool {
+	select {
+	case <-done:
+		return false
+	case <-c:
+	}
+	stop()
+	for same := time.After(sameSignal); same != nil; {
+		select {
+		case <-done:
+			return false
+		case <-c:
+		case <-same:
+			same = nil
+		}
+	}
+	select {
+	case <-c: // of that second
+	default:
+	}
+	tell()
+	select {
+	case <-done:
+		return false
+	case <-c:
+		return true
 	}
 }
 
@@ -137,7 +165,14 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.Version = readVersion().line()
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	root.SetUsageTemplate(strings.NewReplacer(
+		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagUsages .LocalFlags}}",
+		"{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "{{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}",
+	).Replace(root.UsageTemplate()))
 	f := root.PersistentFlags()
 	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
@@ -152,6 +187,29 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	)
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// flagUsages lists the flags of a command, the settings of the worker under the titles of their groups.
+func flagUsages(fs *pflag.FlagSet) string {
+	const rest = "Flags"
+	groups := map[string]*pflag.FlagSet{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		title := rest
+		if g := f.Annotations[config.GroupAnnotation]; len(g) == 1 {
+			title = g[0]
+		}
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+		}
+		groups[title].AddFlag(f)
+	})
+	var out []string
+	for _, title := range append(config.Groups(), rest) {
+		if g := groups[title]; g != nil {
+			out = append(out, title+":\n"+strings.TrimRight(g.FlagUsagesWrapped(100), "\n"))
+		}
+	}
+	return strings.Join(out, "\n\n")
 }
 
 // prepare runs before every command: settings from environment and file, then the logger.
@@ -170,13 +228,8 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		return output.Usage("--log-level %q is unknown (known: debug, info, warn, error)", a.logLevel)
 	}
 	switch a.logFormat {
-	case "json":
-		a.log = slog.New(slog.NewJSONHandler(a.p.Err, &slog.HandlerOptions{Level: level}))
-	case "text":
-		file, ok := a.p.Err.(*os.File)
-		a.log = slog.New(tint.NewTextHandler(a.p.Err, &tint.Options{
-			Level: level, TimeFormat: "15:04:05.000", NoColor: !ok || !output.Colour(file),
-		}))
+	case "json", "text":
+		a.log = output.NewLog(a.p.Err, a.logFormat == "json", level)
 	default:
 		return output.Usage("--log-format %q is unknown (known: text, json)", a.logFormat)
 	}

@@ -15,15 +15,16 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/contrib/prom"
 	"github.com/semel-dev/semel/driver"
 )
 
 type serveOptions struct {
-	queue, store, consumer, listen string
-	maxBody                        config.Size
-	grace                          config.Duration
-	retention                      config.Retention
+	queue, store, consumer, listen, allow string
+	maxBody                               config.Size
+	grace                                 config.Duration
+	retention                             config.Retention
 }
 
 func (a *app) serveCommand() *cobra.Command {
@@ -43,10 +44,16 @@ SIGINT or SIGTERM lets requests under way end, and exits 0.`,
 	f.StringVar(&o.store, "store", "", "URL of the record store (default: the queue's)")
 	f.StringVar(&o.consumer, "consumer", "", "scope of the keys of the guard (default: the queue's name)")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address and port; port 0 picks a free one")
+	allowHostFlag(c, &o.allow)
 	f.Var(&o.maxBody, "max-body", "largest body of a request")
 	f.Var(&o.retention, "retention", "how long records of the guard are kept")
 	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
 	return c
+}
+
+// allowHostFlag adds the flag of servers that are reached by a name.
+func allowHostFlag(c *cobra.Command, names *string) {
+	c.Flags().StringVar(names, "allow-host", "", "names that clients may call the server by, separated by commas, beside its address and localhost")
 }
 
 func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
@@ -94,12 +101,13 @@ func (a *app) serve(ctx context.Context, o serveOptions) (err error) {
 		Metrics: metricsHandler(reg, a.log),
 		Queue:   queue, Store: store, Consumer: o.consumer, MaxBody: int64(o.maxBody), Retention: o.retention.Of(driver.Completed),
 		Released: o.retention.Of(driver.Released), Log: a.log,
+		Hosts: web.NewHosts(o.listen, o.allow),
 	}
 	return a.serveOn(ctx, l, s, time.Duration(o.grace))
 }
 
 func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace time.Duration) error {
-	srv := newServer(s.Handler(), a.log)
+	srv := web.Server(s.Handler(), a.log)
 	address := "http://" + l.Addr().String()
 	if err := a.p.Object(map[string]string{"listening": address, "queue": s.Queue.Features().Name}, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "listening on %s\n", address)
@@ -108,7 +116,7 @@ func (a *app) serveOn(ctx context.Context, l net.Listener, s *api.Server, grace 
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() { ended <- srv.Serve(web.Limit(l)) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/emf"
 	"github.com/semel-dev/semel/cmd/semel/internal/api"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/contrib/prom"
 )
 
@@ -56,15 +57,15 @@ func (s *shift) openWindow(ctx context.Context, cfg *semel.Config) (_ *window, e
 		}
 	}()
 	if s.w.EMF != "" {
-		out := io.Writer(os.Stdout)
+		out := io.Writer(output.NewSafe(os.Stdout))
 		if s.w.EMF != "-" {
-			f, err := os.OpenFile(s.w.EMF, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+			f, err := output.AppendFile(s.w.EMF)
 			if err != nil {
 				return nil, output.Usage("--emf: %w", err).WithHint("a file that can be written, or - for stdout")
 			}
 			out, w.file = f, f
 		}
-		if w.embedded, err = emf.New(out, emf.Options{Queue: s.queue, Consumer: s.w.Consumer}); err != nil {
+		if w.embedded, err = emf.New(out, emf.Options{Queue: s.queue, Store: s.store, Consumer: s.w.Consumer}); err != nil {
 			return nil, err
 		}
 		cfg.Events = semel.Tee(cfg.Events, w.embedded.Events())
@@ -86,17 +87,10 @@ func (s *shift) openWindow(ctx context.Context, cfg *semel.Config) (_ *window, e
 	cfg.Events = semel.Tee(cfg.Events, w.metrics.Events())
 	shown := &api.Server{
 		Queue: s.queue, Store: s.store, Consumer: s.w.Consumer, ReadOnly: true, Metrics: metricsHandler(reg, s.log), Log: s.log,
+		Hosts: web.NewHosts(s.w.Listen, s.w.AllowHost),
 	}
-	w.server = newServer(shown.Handler(), s.log)
+	w.server = web.Server(shown.Handler(), s.log)
 	return w, nil
-}
-
-// newServer has the bounds that every server of semel has.
-func newServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
 }
 
 // watch shows a consumer until ctx is done.
@@ -111,7 +105,7 @@ func (w *window) watch(ctx context.Context, c *semel.Consumer) {
 		w.metrics.Watch(c)
 		w.log.Info("showing /metrics, /v1/scale, /livez, /readyz", "listen", "http://"+w.listener.Addr().String())
 		ended := make(chan error, 1)
-		go func() { ended <- w.server.Serve(w.listener) }()
+		go func() { ended <- w.server.Serve(web.Limit(w.listener)) }()
 		select {
 		case err := <-ended:
 			w.log.Warn("the worker's figures are not shown any more", "err", err)

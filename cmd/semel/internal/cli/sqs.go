@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"net/http"
 	"regexp"
 	"strings"
 	"syscall"
@@ -20,13 +18,14 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/sqslocal"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 )
 
 type sqsOptions struct {
-	listen, queue, account string
-	create, fault          []string
-	seed                   uint64
-	grace                  config.Duration
+	listen, allow, queue, account string
+	create, fault                 []string
+	seed                          uint64
+	grace                         config.Duration
 }
 
 func (a *app) sqsCommand() *cobra.Command {
@@ -59,6 +58,7 @@ It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answ
 	}
 	f := c.Flags()
 	f.StringVar(&o.listen, "listen", "127.0.0.1:9324", "address and port; port 0 picks a free one")
+	allowHostFlag(c, &o.allow)
 	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
 	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
 	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:3][,visibility=5s][,delay=1s][,retention=1d][,wait=20s] (repeatable)")
@@ -80,7 +80,7 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 	if !accountID.MatchString(o.account) {
 		return output.Usage("--account %q is no account id", o.account).WithHint("--account %s, 12 digits", awstest.Account)
 	}
-	so := sqslocal.Options{Region: a.region, Account: o.account, Faults: sqslocal.NewFaults(o.seed)}
+	so := sqslocal.Options{Region: a.region, Account: o.account, Faults: sqslocal.NewFaults(o.seed), Hosts: web.NewHosts(o.listen, o.allow)}
 	if so.Region == "" {
 		so.Region = awstest.Region
 	}
@@ -210,12 +210,9 @@ func (a *app) tellSQS(l net.Listener, o sqslocal.Options, names []string) error 
 
 // serveSQS serves until ctx ends or another server takes the file.
 func (a *app) serveSQS(ctx context.Context, l net.Listener, s *sqslocal.Server, taken <-chan struct{}, grace time.Duration) error {
-	srv := &http.Server{
-		Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
-	}
+	srv := web.Server(s, a.log)
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() { ended <- srv.Serve(web.Limit(l)) }()
 	var failed error
 	select {
 	case err := <-ended:

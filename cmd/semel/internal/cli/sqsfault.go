@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/sqslocal"
 )
@@ -56,7 +57,7 @@ early-visible and late-visible. semel sqs --help tells what each does. The same 
 func (a *app) sqsFault(ctx context.Context, o sqsFaultOptions, args []string) error {
 	u, err := url.Parse(o.endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return output.Usage("--endpoint %q is no URL of a server", o.endpoint).WithHint("--endpoint http://127.0.0.1:9324")
+		return output.Usage("--endpoint %q is no URL of a server", open.Redact(o.endpoint)).WithHint("--endpoint http://127.0.0.1:9324")
 	}
 	target := u.Scheme + "://" + u.Host + sqslocal.FaultsPath
 	faults, err := sqslocal.ParseFaults(args)

@@ -78,7 +78,9 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
 	c := &cobra.Command{
 		Use: "sweep --store URL", Short: "Remove records past their retention; park claims abandoned for longer than the horizon", Args: noArgs,
-		Long: "sweep does now what every worker does once a minute.",
+		Long: `sweep does now what every worker does once a minute. A worker parks the claims of its own consumer by its own
+--retention; sweep parks those of its scope by --horizon: the URL's queue, --consumer, or --all-consumers. It is the way to
+park the claims of a consumer that no worker runs any more.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()
 			l, err := f.open(ctx, false)
@@ -90,11 +92,15 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 			if !ok {
 				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
 			}
+			var consumers []string
+			if l.scope.consumer != "" {
+				consumers = append(consumers, l.scope.consumer)
+			}
 			var total driver.Swept
 			if dry {
-				total, err = l.wouldSweep(ctx, time.Duration(horizon))
+				total, err = l.wouldSweep(ctx, time.Duration(horizon), consumers)
 			} else if err = a.confirm(yes, "remove the records that are past their retention"); err == nil {
-				total, err = sweepAll(ctx, sw, time.Duration(horizon), limit)
+				total, err = sweepAll(ctx, sw, time.Duration(horizon), limit, consumers)
 			}
 			if err != nil {
 				return err
@@ -125,13 +131,13 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	return c
 }
 
-func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, limit int) (total driver.Swept, err error) {
+func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, limit int, consumers []string) (total driver.Swept, err error) {
 	for {
 		step := 1000
 		if limit > 0 {
 			step = min(step, limit-total.Count())
 		}
-		n, more, err := sw.Sweep(ctx, horizon, step)
+		n, more, err := sw.Sweep(ctx, horizon, step, consumers...)
 		total.Add(n)
 		if err != nil {
 			return total, fmt.Errorf("sweep: %w", err)
@@ -143,11 +149,11 @@ func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, lim
 }
 
 // wouldSweep counts by the same decision that the store makes.
-func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration) (n driver.Swept, err error) {
+func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumers []string) (n driver.Swept, err error) {
 	all, err := l.insp.Records(ctx, driver.RecordFilter{})
 	now := time.Now()
 	for _, r := range all {
-		switch _, v := driver.DecideSweep(r, now, horizon); v {
+		switch _, v := driver.DecideSweep(r, now, horizon, consumers...); v {
 		case driver.SweepPurge:
 			n.Purged++
 			n.Overdue(now, r.RetainUntil)

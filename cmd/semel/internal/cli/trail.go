@@ -73,12 +73,7 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	if !ok {
 		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
 	}
-	if f.consumer == "" {
-		if f.consumer, err = l.named(); err != nil { // "" = all
-			return err
-		}
-	}
-	filter := driver.AuditFilter{Consumer: f.consumer, Since: f.since.at}
+	filter := driver.AuditFilter{Consumer: l.scope.consumer, Since: f.since.at}
 	if f.key != "" {
 		r, err := l.find(ctx, f.key)
 		if err != nil {

@@ -41,13 +41,15 @@ func readVersion() version {
 	return v
 }
 
+func (v version) line() string { return fmt.Sprintf("semel %s (%s, %s)", v.Version, v.Go, v.Platform) }
+
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "semel %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+				_, err := fmt.Fprintln(w, v.line())
 				return err
 			})
 		},

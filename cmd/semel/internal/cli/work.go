@@ -26,15 +26,21 @@ func (a *app) workCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "work --queue URL (--exec CMD | --http URL | --simulate | -- PROG ARG…)",
 		Short: "Consume a queue, each message's effect exactly once",
-		Long: `work consumes messages and calls the handler for each: once per key, however often the message comes.
-The first SIGINT or SIGTERM drains (running handlers may finish within --grace) and exits 0; the second exits 130.
+		Long: `work receives messages and calls the handler: once per key, however often a message is delivered.
+The first SIGINT or SIGTERM drains (running handlers may finish within --grace) and exits 0; the
+second exits 130.
 
-A handler process gets the body on stdin and SEMEL_KEY, SEMEL_EFFECT_KEY and so on in its environment. Exit status:
-0 done (stdout is the result), 75 retry, 64/65 dead letter, 69 downstream unavailable, 99 drop, anything else retry.`,
+A handler process gets the body on stdin and SEMEL_KEY, SEMEL_EFFECT_KEY and so on in its
+environment. SEMEL_EFFECT_KEY is the idempotency key of its effect (with --http: the header
+Idempotency-Key). A handler with several effects makes one key for each, with a name:
+  $(printf %s "$SEMEL_EFFECT_KEY/mails" | sha256sum | cut -c1-64)
+
+Exit status of the handler: 0 done (stdout is the result), 75 retry, 64/65 dead letter, 69
+downstream unavailable, 99 drop, anything else retry.`,
 		Example: `  semel work --queue 'sqlite:shop.db?queue=orders' --exec 'python3 charge.py'
-  semel work --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2 --exec 'python3 charge.py'
-  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id,/action --http http://127.0.0.1:9000/orders
-  semel work --queue 'sqlite:shop.db?queue=orders' --effects sql --until-empty -o json -- python3 effects.py`,
+  semel work --queue 'postgres://shop@db.example.org/shop?queue=orders' --exec 'python3 charge.py'
+  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --http http://localhost:9000
+  semel work --queue 'sqlite:shop.db?queue=orders' --effects sql --until-empty -- python3 effects.py`,
 		Annotations: map[string]string{"settings": "worker"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
@@ -357,6 +363,9 @@ func (s *shift) report(sum semel.Summary) error {
 		also := ""
 		if lent > 0 {
 			also = fmt.Sprintf("keys lent %d, ", lent)
+		}
+		if sum.OtherPayload > 0 {
+			also += fmt.Sprintf("replayed with another payload %d, ", sum.OtherPayload)
 		}
 		if sum.CacheHits > 0 {
 			also += fmt.Sprintf("cache hits %d, ", sum.CacheHits)

@@ -83,7 +83,7 @@ func (w *Work) checkHandler() error {
 	if w.HTTP != "" {
 		u, err := url.Parse(w.HTTP)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return output.Usage("--http %q is not an http or https URL", w.HTTP).WithHint("--http http://127.0.0.1:9000/orders")
+			return output.Usage("--http %q is not an http or https URL", open.Redact(w.HTTP)).WithHint("--http http://127.0.0.1:9000/orders")
 		}
 	} else if w.WebhookSecretFile != "" || w.Compat != "" {
 		return output.Usage("--webhook-secret-file and --compat need --http")

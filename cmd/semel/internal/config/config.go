@@ -18,67 +18,66 @@ import (
 )
 
 // Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
-// environment it is SEMEL_OPT_ and the name in capitals with _ for -.
+// environment it is SEMEL_OPT_ and the name in capitals with _ for -. The tag group begins a group of the help text.
 type Work struct {
-	Queue    string `conf:"queue" yaml:"queue" help:"URL of the queue to consume"`
+	Queue    string `group:"Where" conf:"queue" yaml:"queue" help:"URL of the queue to consume"`
 	Store    string `conf:"store" yaml:"store" help:"URL of the record store (default: the queue's, where that is a database)"`
 	Consumer string `conf:"consumer" yaml:"consumer" help:"scope of the keys (default: the queue's name)"`
 
-	Exec      string         `conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
-	Command   []string       `conf:"command" yaml:"command" flag:"-"`
-	HTTP      string         `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
-	Simulate  simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler: one that only sleeps, leaves an effect in a ledger and crashes where it is told to, for experiments: on, or a list of knobs (docs/worker.md)"`
-	Probe     string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
-	ProbeHTTP string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
-	Effects   string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+	Exec              string         `group:"Handler" conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
+	Command           []string       `conf:"command" yaml:"command" flag:"-"`
+	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
+	WebhookSecretFile string         `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
+	Compat            string         `conf:"compat" yaml:"compat" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
+	Simulate          simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler: one that only sleeps, leaves an effect in a ledger and crashes where it is told to, for experiments: on, or a list of knobs (docs/worker.md)"`
+	Effects           string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+	Probe             string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
+	ProbeHTTP         string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 
-	Key string `conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
+	Key          string `group:"Key" conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
+	Strategy     string `conf:"strategy" yaml:"strategy" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
+	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
+	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
 	// FormerKey and FormerConsumer are --key and --consumer of before, while they change.
 	FormerKey      string `conf:"former-key" yaml:"former-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
 	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
 
-	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
-	Strategy     string `conf:"strategy" yaml:"strategy" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
-	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
-	Takeover     string `conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+	MaxAttempts int     `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
+	Backoff     Range   `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
+	Retry       Retries `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
+	Breaker     int     `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
+	BreakerOpen Range   `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
 
-	Concurrency int       `conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
-	Batch       int       `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
-	Committers  int       `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
-	Visibility  Duration  `conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
-	Timeout     Duration  `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
-	MaxRuntime  Duration  `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
-	Grace       Duration  `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
-	KillGrace   Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
-	MaxAttempts int       `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
-	Backoff     Range     `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
-	Retry       Retries   `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
-	Breaker     int       `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
-	BreakerOpen Range     `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
-	Retention   Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
-	Producers   Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
-	LongTerm    Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become letters for a person to decide on (0: they run)"`
-	MaxAge      Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
-	ResultMax   Size      `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
+	Concurrency      int      `group:"Limits" conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
+	Batch            int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
+	Committers       int      `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
+	Rate             Rate     `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
+	GroupBy          string   `conf:"group-by" yaml:"group-by" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
+	GroupConcurrency int      `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
+	GroupRate        Rate     `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
+	ResultMax        Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
+	CacheSize        int      `conf:"cache-size" yaml:"cache-size" help:"answer duplicates of so many completed keys from memory (0: ask the store each time)"`
+	CacheMaxAge      Duration `conf:"cache-max-age" yaml:"cache-max-age" help:"for how long an answer of the store may be given again"`
 
-	Rate             Rate   `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
-	GroupBy          string `conf:"group-by" yaml:"group-by" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
-	GroupConcurrency int    `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
-	GroupRate        Rate   `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
+	Visibility Duration  `group:"Time" conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
+	Timeout    Duration  `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
+	MaxRuntime Duration  `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
+	Grace      Duration  `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
+	KillGrace  Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
+	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
+	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
+	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become letters for a person to decide on (0: they run)"`
+	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
 
-	CacheSize   int      `conf:"cache-size" yaml:"cache-size" help:"answer duplicates of so many completed keys from memory (0: ask the store each time)"`
-	CacheMaxAge Duration `conf:"cache-max-age" yaml:"cache-max-age" help:"for how long an answer of the store may be given again"`
-
+	UntilEmpty  bool     `group:"When to stop" conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
 	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
-	UntilEmpty  bool     `conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
 	Limit       int      `conf:"limit" yaml:"limit" help:"stop after so many deliveries (0: no limit)"`
-	Events      string   `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`
 
-	Listen string `conf:"listen" yaml:"listen" help:"show /metrics (Prometheus), /v1/scale, /livez and /readyz on this address, 127.0.0.1:9464 say (default: nowhere)"`
-	EMF    string `conf:"emf" yaml:"emf" help:"append figures to this file as CloudWatch embedded metrics, a line a minute; - is stdout"`
-
-	WebhookSecretFile string `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
-	Compat            string `conf:"compat" yaml:"compat" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
+	Listen    string `group:"Output" conf:"listen" yaml:"listen" help:"show /metrics (Prometheus), /v1/scale, /livez and /readyz on this address, 127.0.0.1:9464 say (default: nowhere)"`
+	AllowHost string `conf:"allow-host" yaml:"allow-host" help:"names that clients may call the server of --listen by, separated by commas, beside its address and localhost"`
+	EMF       string `conf:"emf" yaml:"emf" help:"append figures to this file as CloudWatch embedded metrics, a line a minute; - is stdout"`
+	Events    string `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`
 }
 
 // Default returns the documented defaults.
@@ -110,11 +109,11 @@ func (w *Work) KillGraceOr() time.Duration {
 	return min(5*time.Second, w.Lease()/3)
 }
 
-// Redact takes the passwords out of the URLs, so that the settings can be shown, and names the settings that had one.
+// Redact takes what is secret out of the URLs, so that the settings can be shown, and names the settings that had it.
 func (w *Work) Redact() (had []string) {
 	for _, f := range fields(w) {
 		s, ok := f.value.Addr().Interface().(*string)
-		if !ok || f.name != "queue" && f.name != "store" && f.name != "http" && f.name != "probe-http" {
+		if !ok || f.name == "exec" || f.name == "probe" || !open.Connects(*s) {
 			continue
 		}
 		if shown := open.Redact(*s); shown != *s {
@@ -128,7 +127,8 @@ func (w *Work) Redact() (had []string) {
 // field is one setting of Work.
 type field struct {
 	name, help string
-	hidden     bool // no flag
+	group      string // the group that begins with it
+	hidden     bool   // no flag
 	value      reflect.Value
 }
 
@@ -139,7 +139,7 @@ func fields(w *Work) []field {
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
 		out = append(out, field{
-			name: tag.Get("conf"), help: tag.Get("help"), hidden: tag.Get("flag") == "-", value: v.Field(i),
+			name: tag.Get("conf"), help: tag.Get("help"), group: tag.Get("group"), hidden: tag.Get("flag") == "-", value: v.Field(i),
 		})
 	}
 	return out
@@ -154,9 +154,27 @@ func Keys() []string {
 	return out
 }
 
+// GroupAnnotation is the annotation of a flag that names its group in the help text.
+const GroupAnnotation = "semel_group"
+
+// Groups lists the groups of flags in the order of the help text.
+func Groups() []string {
+	var out []string
+	for _, f := range fields(&Work{}) {
+		if f.group != "" {
+			out = append(out, f.group)
+		}
+	}
+	return out
+}
+
 // Bind adds the settings as flags of a command; w holds their defaults and gets their values.
 func Bind(fs *pflag.FlagSet, w *Work) {
+	group := ""
 	for _, f := range fields(w) {
+		if f.group != "" {
+			group = f.group
+		}
 		if f.hidden {
 			continue
 		}
@@ -172,6 +190,11 @@ func Bind(fs *pflag.FlagSet, w *Work) {
 			if alone, ok := p.(interface{ Alone() string }); ok {
 				fs.Lookup(f.name).NoOptDefVal = alone.Alone()
 			}
+		}
+		flag := fs.Lookup(f.name)
+		flag.Annotations = map[string][]string{GroupAnnotation: {group}}
+		if flag.DefValue == "0s" {
+			flag.DefValue = "" // the help text says what none means
 		}
 	}
 }

@@ -3,10 +3,8 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,26 +22,35 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// onlyFull leaves a test out of short runs, and says so.
+// onlyFull leaves a test out of short runs.
 func onlyFull(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		fmt.Fprintf(os.Stderr, "SKIPPED, NOT PASSED: %s takes long, and -short was given\n", t.Name())
-		t.Skip("SKIPPED, NOT PASSED: -short")
+		t.Skip("-short leaves it out: it takes long")
 	}
 }
 
 // noEmit are the scenarios whose guarded side needs a queue in the store.
 var noEmit = map[string]bool{"outbox": true}
 
+// elsewhere are the scenarios that are played on other places than the default: those whose course depends on the place most.
+// Nightly runs play all.
+func elsewhere() map[string]bool {
+	if semeltest.Nightly() {
+		return nil
+	}
+	return map[string]bool{"race": true, "outbox": true, "redrive": true, "partial-batch": true}
+}
+
 // TestS0_28_ScenariosOnPostgres: the scenarios do not hang on one kind of store.
 func TestS0_28_ScenariosOnPostgres(t *testing.T) {
 	onlyFull(t)
 	url := server.Database(t)
-	playAll(t, rig.Where{Store: url}, nil, nil)
+	playAll(t, rig.Where{Store: url}, elsewhere(), nil)
 	if n := demoSchemas(t, url); n != 0 {
 		t.Errorf("%d schemas are left behind", n)
 	}
@@ -51,7 +58,11 @@ func TestS0_28_ScenariosOnPostgres(t *testing.T) {
 
 // TestS0_28_ScenariosOnSQSAndDynamoDB plays them on the services that the published designs are made for.
 func TestS0_28_ScenariosOnSQSAndDynamoDB(t *testing.T) {
-	playAll(t, rig.Where{On: rig.AWS}, map[string]bool{"race": true, "outbox": true}, noEmit)
+	only := elsewhere()
+	if testing.Short() {
+		only = map[string]bool{"race": true, "outbox": true}
+	}
+	playAll(t, rig.Where{On: rig.AWS}, only, noEmit)
 }
 
 // TestS0_28_MixedPairs: a queue and a store of different kinds, where no ack can commit with its record.

@@ -2,8 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +16,6 @@ import (
 // TestFM03_DemoOnPostgres is the demo on the other database: its naive consumer breaks in the same way, the guard holds,
 // and nothing is left behind.
 func TestFM03_DemoOnPostgres(t *testing.T) {
-	if testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestFM03_DemoOnPostgres needs a PostgreSQL, and -short was given")
-		t.Skip("SKIPPED, NOT PASSED: -short")
-	}
 	url := server.Database(t)
 	o := DemoOptions{Orders: 40, Workers: 2, Kills: 2, Seed: 11, Visibility: time.Second, Store: url}
 	v, err := demo(t, o)
@@ -50,10 +44,6 @@ func TestFM03_DemoOnPostgres(t *testing.T) {
 
 // TestDemoKeepsSchemas: --keep leaves both schemas, and says where they are.
 func TestDemoKeepsSchemas(t *testing.T) {
-	if testing.Short() {
-		fmt.Fprintln(os.Stderr, "SKIPPED, NOT PASSED: TestDemoKeepsSchemas needs a PostgreSQL, and -short was given")
-		t.Skip("SKIPPED, NOT PASSED: -short")
-	}
 	t.Setenv("TMPDIR", t.TempDir())
 	url := server.Database(t)
 	v, err := demo(t, DemoOptions{

@@ -14,16 +14,22 @@ import (
 var quick = map[string]bool{"race": true, "lost-work": true, "zombie": true, "versions": true, "partial-batch": true, "redrive": true}
 
 // TestScenarios plays every scenario with real processes: the hand-written consumer shows its hole, semel holds.
-func TestScenarios(t *testing.T) { playAll(t, rig.Where{}, quick, nil) }
+func TestScenarios(t *testing.T) {
+	if testing.Short() {
+		playAll(t, rig.Where{}, quick, nil)
+		return
+	}
+	playAll(t, rig.Where{}, nil, nil)
+}
 
-// playAll plays every scenario in a place, or those in short, and fails unless each comes out as expected. unplayable are
+// playAll plays the scenarios of only in a place, nil for all, and fails unless each comes out as expected. unplayable are
 // those that must be refused there.
-func playAll(t *testing.T, where rig.Where, short, unplayable map[string]bool) {
+func playAll(t *testing.T, where rig.Where, only, unplayable map[string]bool) {
 	t.Helper()
 	// A group, because what is parallel ends with it: the caller looks at what is left behind.
 	t.Run("at once", func(t *testing.T) {
 		for _, s := range catalogue.All() {
-			if testing.Short() && !short[s.Name] {
+			if only != nil && !only[s.Name] {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {

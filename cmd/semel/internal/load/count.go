@@ -33,7 +33,7 @@ type tally struct {
 // final tells a decision after which a message does not come again.
 func final(d semel.Decision) bool {
 	switch d {
-	case semel.Executed, semel.Replayed, semel.Stale, semel.Mismatched, semel.DeadLettered, semel.ParkedUncertain, semel.Dropped,
+	case semel.Executed, semel.Replayed, semel.ReplayedOtherPayload, semel.Stale, semel.Mismatched, semel.DeadLettered, semel.ParkedUncertain, semel.Dropped,
 		semel.Unprotected:
 		return true
 	default:
@@ -143,7 +143,7 @@ func (b *bench) count(ctx context.Context) (Result, error) {
 func (r *Result) fill(b *bench, t *tally) {
 	r.Workers = t.workers
 	r.Deliveries = t.deliveries
-	r.Suppressed = t.decisions[semel.Replayed]
+	r.Suppressed = t.decisions[semel.Replayed] + t.decisions[semel.ReplayedOtherPayload]
 	r.Deferred, r.Causes = t.decisions[semel.BusyDeferred], t.causes
 	r.Errors.Retried, r.Errors.Dead = t.decisions[semel.Retried], t.decisions[semel.DeadLettered]
 	r.Errors.Uncertain, r.Errors.Fenced = t.decisions[semel.ParkedUncertain], t.decisions[semel.Fenced]

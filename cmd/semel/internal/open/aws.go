@@ -106,7 +106,7 @@ func splitAWS(flag, raw, form string, params []string) (*url.URL, *awsPlace, err
 	sort.Strings(names)
 	for _, name := range names {
 		switch {
-		case secretParam(name):
+		case output.SecretParam(name):
 			return nil, nil, output.Usage("--%s: parameter %q: credentials do not belong into a URL", flag, name).
 				WithHint("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 		case !slices.Contains(params, name):
@@ -131,13 +131,6 @@ func splitAWS(flag, raw, form string, params []string) (*url.URL, *awsPlace, err
 		return nil, nil, output.Usage("--%s: its endpoint is not a plain http or https URL", flag).WithHint("endpoint=http://127.0.0.1:4566")
 	}
 	return u, a, nil
-}
-
-// secretParam tells names of parameters that can only mean credentials, of whatever program.
-func secretParam(name string) bool {
-	name = strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
-	return strings.Contains(name, "secret") || strings.Contains(name, "accesskey") || strings.Contains(name, "token") ||
-		strings.Contains(name, "password") || strings.HasPrefix(name, "xamz")
 }
 
 // place tells places on AWS apart: what is opened with other parameters is another one.

@@ -25,10 +25,10 @@ var memoryKind = &kind{
 func parseMemory(flag, raw string, t *Target) error {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return output.Usage("--%s %q is not a URL: %w", flag, raw, err).WithHint("memory://?queue=NAME")
+		return output.Usage("--%s %q is not a URL: %w", flag, Redact(raw), unquoted(err)).WithHint("memory://?queue=NAME")
 	}
 	if u.Host != "" || u.Opaque != "" || strings.Trim(u.Path, "/") != "" {
-		return output.Usage("--%s %q: memory:// takes no path", flag, raw).WithHint("memory://?queue=NAME")
+		return output.Usage("--%s %q: memory:// takes no path", flag, Redact(raw)).WithHint("memory://?queue=NAME")
 	}
 	if err := t.onlyQueue(flag, u.RawQuery); err != nil {
 		return err

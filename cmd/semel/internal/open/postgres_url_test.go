@@ -57,7 +57,9 @@ func TestNoPasswordIsShown(t *testing.T) {
 		"postgres:u:hunter2@h/db", "POSTGRES://u:hunter2@h/db", "postgres://u:hunter2@h/db/more", "postgres://u:hunter2@h/db?x=%zz",
 		"postgres://u:hunter2@h/db?default_query_exec_mode=simple_protocol", "postgres://u:hunter2@h/db?pool_max_conns=many",
 		"postgres://u:hunter2@[::1/db", "mysql://u:hunter2@h/db", "postgres//u:hunter2@h/db", "postgres://u:hunter2@h/db#frag",
-		"postgres://:hunter2@h/db", "postgres://u:%68unter2@h/db?sslmode=maybe",
+		"postgres://:hunter2@h/db", "postgres://u:%68unter2@h/db?sslmode=maybe", "host=h password=hunter2", "password=hunter2 host=h:5",
+		" HOST = h password='hun ter2'", "Server=tcp:h;Password=hunter2;Database=d", "sqlite://u:hunter2@h/db", "memory://u:hunter2@h/db",
+		"sqlite:a.db?password=hunter2;x", "u:hunter2@h/db", "jdbc:postgresql://h/db?password=hunter2", "https://u:hunter2@h/x",
 	} {
 		got, err := Parse("queue", raw)
 		shown := fmt.Sprintf("%v %+v %#v %s", got, got, got, got.Shown)
@@ -80,12 +82,19 @@ func TestNoPasswordIsShown(t *testing.T) {
 func TestRedact(t *testing.T) {
 	for raw, want := range map[string]string{
 		"sqlite:a.db?queue=a@b": "sqlite:a.db?queue=a@b", "": "", "postgresql://u@h/db?queue=a": "postgresql://u@h/db?queue=a",
-		"postgres://u:p@h/db?queue=a":                   "postgres://u@h/db?queue=a",
-		"https://u:p@h/x?y=z":                           "https://u@h/x?y=z",
-		"https://h/x?mail=a@b":                          "https://h/x?mail=a@b",
-		"postgres://h/d?user=u&password=p&sslmode=none": "postgres://h/d?user=u&sslmode=none",
-		"postgres://u:a/b@h/d":                          "postgres://(not shown)",
-		"https://u:a/b@h/d":                             "https://(not shown)",
+		"postgres://u:p@h/db?queue=a":                     "postgres://u@h/db?queue=a",
+		"https://u:p@h/x?y=z":                             "https://h/x?(not shown)",
+		"https://tok@h/x":                                 "https://h/x",
+		"https://h/x?mail=a@b":                            "https://h/x?(not shown)",
+		"https://u:p@h/{key}?id={effect_key}":             "https://h/{key}?id={effect_key}",
+		"https://sqs.eu-west-1.amazonaws.com/1/o?wait=1s": "https://sqs.eu-west-1.amazonaws.com/1/o?wait=1s",
+		"mysql://u:p@h/x?password=q":                      "mysql://u@h/x?(not shown)",
+		"host=h password=p dbname=d":                      "(not shown)",
+		"dbname=d password='p q'":                         "(not shown)",
+		"a?b://c@d":                                       "a?b://c@d",
+		"postgres://h/d?user=u&password=p&sslmode=none":   "postgres://h/d?user=u&sslmode=none",
+		"postgres://u:a/b@h/d":                            "postgres://(not shown)",
+		"https://u:a/b@h/d":                               "https://(not shown)",
 	} {
 		if got := Redact(raw); got != want {
 			t.Errorf("%s: %s, want %s", raw, got, want)

@@ -16,6 +16,9 @@ import (
 
 // IsURL tells a URL of a database from the path of a file.
 func IsURL(s string) bool {
+	if keywordDSN(s) {
+		return true // what opens it says that it has to be one
+	}
 	for _, k := range kinds {
 		if k.matches(s) {
 			return true

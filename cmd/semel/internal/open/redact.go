@@ -1,22 +1,30 @@
 package open
 
 import (
-	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Redact takes the passwords out of a URL: what is left is a URL that works where the password comes from elsewhere. It
-// rather takes too much than too little; what cannot be told apart is not shown at all.
+// Redact takes what is secret out of a setting, so that it can be shown: what is left is a URL that works where the
+// password comes from elsewhere. It rather takes too much than too little; what cannot be told apart is not shown at all.
 func Redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		if kind, _, ok := strings.Cut(raw, ":"); ok && isPostgres(kind) {
-			return kind + ":(not shown)"
+	switch {
+	case keywordDSN(raw):
+		return "(not shown)"
+	case !ok:
+		name, rest, named := strings.Cut(raw, ":")
+		switch {
+		case named && isPostgres(name):
+			return name + ":(not shown)"
+		case named && strings.Contains(rest, "@") && !strings.EqualFold(name, "sqlite"):
+			return "(not shown)" // user:password@host
 		}
-		return raw
-	}
-	if isPostgres(scheme) {
+		return output.Redact(raw)
+	case isPostgres(scheme):
 		p, err := splitPostgres(raw)
 		if err != nil {
 			return scheme + "://(not shown)"
@@ -26,28 +34,45 @@ func Redact(raw string) string {
 		}
 		return p.join(false)
 	}
-	if OnAWS(raw) {
-		base, query, _ := strings.Cut(raw, "?")
-		for part := range strings.SplitSeq(query, "&") {
-			if name, _, _ := strings.Cut(part, "="); secretParam(name) {
-				raw = base + "?(not shown)"
-			}
+	base, query, asked := strings.Cut(raw, "?")
+	if OnAWS(raw) && asked && !knownQuery(query) {
+		query = "(not shown)"
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	place, _, _ := strings.Cut(rest, "?")
+	if strings.LastIndexByte(place, '@') > len(authority) {
+		return scheme + "://(not shown)" // a password with a slash in it, or a path with an @: who knows
+	}
+	if !asked {
+		return output.Redact(base)
+	}
+	return output.Redact(base + "?" + query)
+}
+
+// Connects tells settings that say where something is: URLs, and connection strings of other programs.
+func Connects(setting string) bool {
+	return strings.Contains(setting, "://") || keywordDSN(setting) || isPostgres(strings.TrimRight(setting, ":")) ||
+		strings.Contains(setting, ":") && strings.Contains(setting, "@")
+}
+
+// knownQuery tells a query that only has parameters of ours, and those whose value is filled in for each message.
+func knownQuery(query string) bool {
+	for part := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(part, "=")
+		known := slices.Contains(sqsKind.params, name) || slices.Contains(dynamoKind.params, name) || name == "queue"
+		if value != "{key}" && value != "{effect_key}" && (!known || strings.Contains(value, "@")) {
+			return false
 		}
 	}
-	if !strings.Contains(rest, "@") {
-		return raw
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.User == nil && strings.Contains(u.Host+u.Path, "@") {
-		return scheme + "://(not shown)"
-	}
-	if _, has := u.User.Password(); !has {
-		return raw
-	}
-	u.User = url.User(u.User.Username())
-	return u.String()
+	return true
 }
 
 func isPostgres(scheme string) bool {
 	return slices.Contains(postgresKind.schemes, strings.ToLower(scheme))
 }
+
+var keywords = regexp.MustCompile(`(?i)^\s*(host|hostaddr|port|dbname|user|password|passfile|service|sslmode|server|data source|` +
+	`database|initial catalog|user id|uid|pwd)\s*=`)
+
+// keywordDSN tells connection strings such as "host=db user=shop password=…": drivers take them, semel takes URLs.
+func keywordDSN(raw string) bool { return keywords.MatchString(raw) }

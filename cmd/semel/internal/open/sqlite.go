@@ -29,10 +29,10 @@ var sqliteKind = &kind{
 func parseSQLite(flag, raw string, t *Target) error {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return output.Usage("--%s %q is not a URL: %w", flag, raw, err).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+		return output.Usage("--%s %q is not a URL: %w", flag, Redact(raw), unquoted(err)).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
 	if strings.Contains(raw, "#") {
-		return output.Usage("--%s %q has a fragment (#…)", flag, raw).WithHint("write # in a file name as %%23")
+		return output.Usage("--%s %q has a fragment (#…)", flag, Redact(raw)).WithHint("write # in a file name as %%23")
 	}
 	if err := t.onlyQueue(flag, u.RawQuery); err != nil {
 		return err
@@ -41,22 +41,22 @@ func parseSQLite(flag, raw string, t *Target) error {
 	switch {
 	case u.Opaque != "":
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return output.Usage("--%s %q: %w", flag, raw, err)
+			return output.Usage("--%s %q: %w", flag, Redact(raw), err)
 		}
 	case u.Host != "":
-		return output.Usage("--%s %q: two slashes start a host name", flag, raw).
+		return output.Usage("--%s %q: two slashes start a host name", flag, Redact(raw)).
 			WithHint("sqlite:%s for a relative path, sqlite:///%s for an absolute one", u.Host+u.Path, u.Host+u.Path)
 	}
 	if path == "" || strings.HasSuffix(path, "/") || strings.ContainsRune(path, 0) {
-		return output.Usage("--%s %q names no file", flag, raw).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+		return output.Usage("--%s %q names no file", flag, Redact(raw)).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
 	if path == ":memory:" {
-		return output.Usage("--%s %q: a database in memory is memory://", flag, raw)
+		return output.Usage("--%s %q: a database in memory is memory://", flag, Redact(raw))
 	}
 	t.Shown = path
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return output.Usage("--%s %q: %w", flag, raw, err)
+		return output.Usage("--%s %q: %w", flag, Redact(raw), err)
 	}
 	t.Path = abs
 	if real, err := filepath.EvalSymlinks(abs); err == nil {

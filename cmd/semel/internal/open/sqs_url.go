@@ -21,10 +21,7 @@ var (
 )
 
 // httpURL reports a URL that can only be the one by which SQS itself names a queue.
-func httpURL(raw string) bool {
-	low := strings.ToLower(raw)
-	return strings.HasPrefix(low, "https://") || strings.HasPrefix(low, "http://")
-}
+func httpURL(raw string) bool { return output.IsHTTP(raw) }
 
 func validQueueName(name string) bool {
 	return len(name) <= 80 && queueName.MatchString(strings.TrimSuffix(name, ".fifo"))

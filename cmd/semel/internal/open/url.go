@@ -3,6 +3,7 @@ package open
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"sort"
@@ -83,6 +84,10 @@ func Parse(flag, raw string) (Target, error) {
 	if raw == "" {
 		return Target{}, output.Usage("--%s is missing", flag).WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
+	if keywordDSN(raw) {
+		return Target{}, output.Usage("--%s is a keyword DSN (host=… user=…), and has to be a URL", flag).
+			WithHint("write --%s '%s', with the password in PGPASSWORD or a password file", flag, postgresForm)
+	}
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok {
 		hint := "--%s 'sqlite:%s'"
@@ -114,6 +119,14 @@ func Parse(flag, raw string) (Target, error) {
 	return t, nil
 }
 
+// unquoted is what url.Parse found, without the URL.
+func unquoted(err error) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
 // HasQueues and HasRecords are nil when the place has them, else an error of usage that says what to give instead.
 func (t Target) HasQueues(flag string) error {
 	if t.kind.noQueues == "" {
@@ -143,7 +156,7 @@ func (t Target) HasRecords() error {
 func (t *Target) onlyQueue(flag, rawQuery string) error {
 	q, err := url.ParseQuery(rawQuery)
 	if err != nil {
-		return output.Usage("--%s: query %q: %w", flag, rawQuery, err)
+		return output.Usage("--%s: query %q: %w", flag, output.Redact(rawQuery), err)
 	}
 	names := make([]string, 0, len(q))
 	for name := range q {

@@ -1,5 +1,6 @@
 // Package output is how the command line speaks: data on stdout in the format that was asked for, errors on stderr with
-// a code, a hint and an exit status.
+// a code, a hint and an exit status. Everything printed goes through a [Safe] writer, and errors and log lines through
+// [Redact]; a command has to do neither by itself.
 package output
 
 import (

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -129,48 +128,30 @@ func encode(w io.Writer, v any) error {
 	return nil
 }
 
-// Report prints an error on stderr and returns its exit status.
+// Report prints an error on stderr, without what is secret, and returns its exit status.
 func (p *Printer) Report(err error) int {
 	e := As(err)
 	if e.Silent {
 		return e.Code.Exit()
 	}
+	message, hint := Redact(e.Error()), Redact(e.Hint)
 	if p.machine() {
-		body := map[string]string{"code": string(e.Code), "message": e.Error()}
-		if e.Hint != "" {
-			body["hint"] = e.Hint
+		body := map[string]string{"code": string(e.Code), "message": message}
+		if hint != "" {
+			body["hint"] = hint
 		}
 		_ = encode(p.Err, map[string]any{"error": body})
 		return e.Code.Exit()
 	}
-	_, _ = fmt.Fprintf(p.Err, "semel: %s\n", strings.TrimPrefix(e.Error(), "semel: "))
-	if e.Hint != "" {
-		_, _ = fmt.Fprintf(p.Err, "try: %s\n", e.Hint)
+	_, _ = fmt.Fprintf(p.Err, "semel: %s\n", strings.TrimPrefix(message, "semel: "))
+	if hint != "" {
+		_, _ = fmt.Fprintf(p.Err, "try: %s\n", hint)
 	}
 	return e.Code.Exit()
 }
 
-// Printable makes a string safe for a terminal: control characters are escaped, and it is cut after limit runes (0 = not).
-func Printable(s string, limit int) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if limit > 0 && n == limit {
-			b.WriteString("…")
-			break
-		}
-		n++
-		if r == unicode.ReplacementChar || unicode.IsControl(r) {
-			fmt.Fprintf(&b, "\\x%02x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// Terminal reports that f is a terminal that wants colours and progress.
-func Terminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+// Terminal reports that f is a terminal that wants colours and progress; nil is none.
+func Terminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
 
 // Colour reports that f is a terminal and nobody asked for plain text.
-func Colour(f *os.File) bool { return os.Getenv("NO_COLOR") == "" && Terminal(f) }
+func Colour(f *os.File) bool { return Terminal(f) && os.Getenv("NO_COLOR") == "" }

@@ -72,7 +72,7 @@ func TestFormats(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{"a\tb": `a\x09b`, "日本語": "日本…", "\xff": `\xfffd`, "ab": "ab"} {
+	for in, want := range map[string]string{"a\tb": `a\x09b`, "日本語": "日本…", "\xff": `\xff`, "a\u202eb\u009b2J": `a\u202eb\u009b2J`, "\U000e0001": `\udb40\udc01`, "ab": "ab"} {
 		limit := 0
 		if in == "日本語" {
 			limit = 2

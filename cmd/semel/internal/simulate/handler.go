@@ -183,7 +183,7 @@ func (w *Worker) observe(e semel.Event) {
 	switch e.Decision {
 	case semel.Executed:
 		w.log.Info("completed", "id", e.Key.Raw)
-	case semel.Replayed:
+	case semel.Replayed, semel.ReplayedOtherPayload:
 		w.log.Info("duplicate_skipped", "id", e.Key.Raw, "cause", string(e.Cause), "status", "success", "skipped", true)
 	case semel.BusyDeferred:
 		w.log.Info("duplicate_deferred", "id", e.Key.Raw, "status", "processing", "reason", "already_processing", "action", "requeued")

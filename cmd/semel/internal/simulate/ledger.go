@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Effect is what a run leaves behind. Nothing makes it unique: a second run shows as a second one.
@@ -38,7 +39,7 @@ type ledger interface {
 type file struct{ f *os.File }
 
 func openFile(path string) (file, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := output.AppendFile(path)
 	if err != nil {
 		return file{}, fmt.Errorf("open the ledger: %w", err)
 	}

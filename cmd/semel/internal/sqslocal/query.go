@@ -161,6 +161,11 @@ func (t *formTree) object(batch string) (map[string]any, error) {
 	return out, nil
 }
 
+// readings are the actions that change nothing, which may be sent by GET.
+var readings = []string{
+	"GetQueueAttributes", "GetQueueUrl", "ListDeadLetterSourceQueues", "ListMessageMoveTasks", "ListQueueTags", "ListQueues",
+}
+
 // isQuery tells a request of the query protocol from one of JSON.
 func isQuery(r *http.Request) bool {
 	if r.Header.Get("X-Amz-Target") != "" {
@@ -184,6 +189,11 @@ func (s *Server) serveQuery(w http.ResponseWriter, r *http.Request) {
 	}
 	if !slices.Contains(operations, op) {
 		xmlError(w, http.StatusBadRequest, "Sender", "InvalidAction", fmt.Sprintf("The action %s is not valid for this endpoint.", op))
+		return
+	}
+	if r.Method != http.MethodPost && !slices.Contains(readings, op) { // a page of any site can make a browser send a GET
+		w.Header().Set("Allow", http.MethodPost)
+		xmlError(w, http.StatusMethodNotAllowed, "Sender", "AccessDenied", fmt.Sprintf("%s changes something: send it by POST.", op))
 		return
 	}
 	batch := ""

@@ -12,6 +12,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 )
 
 // FaultsPath is where faults are read (GET), set (PUT) and taken away (DELETE).
@@ -36,6 +37,8 @@ type Options struct {
 	Keeper fakesqs.Keeper
 	// Faults go wrong. Required.
 	Faults *Faults
+	// Hosts are the names of the server; zero: those of the loopback interface.
+	Hosts web.Hosts
 	// Clock is the time of the service; nil = the machine's.
 	Clock *awstest.Clock
 }
@@ -45,6 +48,7 @@ type Server struct {
 	fake   *fakesqs.Server
 	faults *Faults
 	inner  http.Handler
+	guard  http.Handler
 }
 
 // New makes a server, with the queues and messages that the keeper has.
@@ -60,6 +64,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.inner = http.HandlerFunc(s.carry)
+	s.guard = web.Guard(http.HandlerFunc(s.route), o.Hosts, notLetIn)
 	return s, nil
 }
 
@@ -103,7 +108,9 @@ func (s *Server) Stop() { s.fake.Stop() }
 func (s *Server) Close() error { return s.fake.Flush() }
 
 // ServeHTTP serves the protocol of SQS, and the faults at FaultsPath.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.guard.ServeHTTP(w, r) }
+
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == FaultsPath {
 		s.serveFaults(w, r)
 		return
@@ -114,6 +121,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.serve(w, r)
+}
+
+// notLetIn answers in the protocol of the request, so that a client shows why.
+func notLetIn(w http.ResponseWriter, r *http.Request, why web.Refusal) {
+	switch {
+	case r.URL.Path == FaultsPath:
+		respond(w, why.Status, map[string]any{"error": map[string]string{"code": why.Code, "message": why.Message}})
+	case isQuery(r):
+		xmlError(w, why.Status, "Sender", "AccessDenied", why.Message)
+	default:
+		w.Header().Set("X-Amzn-Query-Error", "AccessDenied;Sender")
+		respond(w, why.Status, map[string]string{"__type": "com.amazonaws.sqs#AccessDenied", "message": why.Message})
+	}
 }
 
 // serve carries a request of the JSON protocol out, with what goes wrong on the wire.

@@ -300,6 +300,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 func TestHostileRequests(t *testing.T) {
 	l := newLocal(t, "q")
 	huge := strings.Repeat("x", 17<<20)
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	for _, c := range []struct {
 		name, method, path, body, says string
 		status                         int
@@ -314,9 +315,9 @@ func TestHostileRequests(t *testing.T) {
 		{"17 MiB to settle", "POST", "/", huge, "too large", 413, []string{"X-Amz-Target", "AmazonSQS.DeleteMessage"}},
 		{"a browser", "GET", "/", "", "semel sqs, a local Amazon SQS", 400, nil},
 		{"no such action", "GET", "/?Action=Sing", "", "InvalidAction", 400, nil},
-		{"a word for a number", "GET", "/000000000000/q?Action=ReceiveMessage&MaxNumberOfMessages=x", "", "InvalidParameterValue", 400, nil},
-		{"a long name", "GET", "/000000000000/q?Action=ReceiveMessage&" + strings.Repeat("a.", 100) + "b=1", "", "ReceiveMessageResult", 200, nil},
-		{"half a form", "POST", "/", "Action=%zz", "MalformedInput", 400, []string{"Content-Type", "application/x-www-form-urlencoded"}},
+		{"a word for a number", "POST", "/000000000000/q", "Action=ReceiveMessage&MaxNumberOfMessages=x", "InvalidParameterValue", 400, form},
+		{"a long name", "POST", "/000000000000/q", "Action=ReceiveMessage&" + strings.Repeat("a.", 100) + "b=1", "ReceiveMessageResult", 200, form},
+		{"half a form", "POST", "/", "Action=%zz", "MalformedInput", 400, form},
 	} {
 		l.fault("stale-handle=1e-300") // the faults read requests too
 		status, text, err := l.do(c.method, c.path, c.body, c.head...)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Line is one event in an events file: a JSON object a line. Fields that do not apply are absent.
@@ -74,6 +75,7 @@ func lineOf(worker string, e semel.Event) Line {
 // blocks on the disk; what the disk has not taken yet waits in memory.
 type Journal struct {
 	f      *os.File
+	out    io.Writer // f; what is in a message reaches no terminal that shows the file
 	worker string
 
 	mu      sync.Mutex
@@ -87,7 +89,7 @@ type Journal struct {
 
 // OpenJournal opens or makes the file.
 func OpenJournal(path string) (*Journal, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := output.AppendFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func OpenJournal(path string) (*Journal, error) {
 	if err != nil {
 		host = "?"
 	}
-	j := &Journal{f: f, worker: fmt.Sprintf("%s:%d", host, os.Getpid()), kick: make(chan struct{}, 1), done: make(chan struct{})}
+	j := &Journal{f: f, out: output.NewSafe(f), worker: fmt.Sprintf("%s:%d", host, os.Getpid()), kick: make(chan struct{}, 1), done: make(chan struct{})}
 	go j.write()
 	return j, nil
 }
@@ -155,7 +157,7 @@ func (j *Journal) append(batch []semel.Event) error {
 		if len(buf) < 256<<10 && i < len(batch)-1 {
 			continue
 		}
-		if _, err := j.f.Write(buf); err != nil {
+		if _, err := j.out.Write(buf); err != nil {
 			return fmt.Errorf("write events: %w", err)
 		}
 		buf = buf[:0]
@@ -167,7 +169,7 @@ func (j *Journal) appendLoads(lines []Line) error {
 	for i := range lines {
 		b, err := json.Marshal(&lines[i])
 		if err == nil {
-			_, err = j.f.Write(append(b, '\n'))
+			_, err = j.out.Write(append(b, '\n'))
 		}
 		if err != nil {
 			return fmt.Errorf("write events: %w", err)

@@ -158,6 +158,9 @@ func decided(e Line, who string) string {
 		return fmt.Sprintf("Its effect is recorded: attempt %d completed the key.", e.Attempt)
 	case "replayed":
 		return fmt.Sprintf("Message %s was a duplicate%s: it was acknowledged without a run, the stored result stands.", e.MessageID, cause)
+	case "replayed_other_payload":
+		return fmt.Sprintf("Message %s had the same key%s and another payload: it was acknowledged without a run, and nothing of "+
+			"it took effect; --fingerprint makes it a dead letter.", e.MessageID, cause)
 	case "stale":
 		return fmt.Sprintf("Message %s was skipped%s: %s.", e.MessageID, cause, e.Reason)
 	case "busy_deferred":

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,9 +72,10 @@ func Shell(cmd string) []string { return []string{"/bin/sh", "-c", cmd} }
 func (e *Exec) init() {
 	e.once.Do(func() {
 		// What semel tells handlers is set per attempt; anything of that name in the worker's own environment, its
-		// settings included, is not the handler's business.
+		// settings included, is not the handler's business. Nor is the trace in which the worker itself was started.
 		for _, kv := range os.Environ() {
-			if !strings.HasPrefix(kv, "SEMEL_") {
+			name, _, _ := strings.Cut(kv, "=")
+			if !strings.HasPrefix(name, "SEMEL_") && !traceContext(name) {
 				e.base = append(e.base, kv)
 			}
 		}
@@ -253,7 +255,20 @@ func (e *Exec) environ(a *semel.Attempt) []string {
 	for _, id := range identities(e.Queue, a) {
 		env = append(env, "SEMEL_"+id.name+"="+noNUL(id.value))
 	}
+	for _, name := range traceHeaders {
+		if v := a.Header(name); v != "" {
+			env = append(env, strings.ToUpper(name)+"="+noNUL(v))
+		}
+	}
 	return append(env, "SEMEL_HEADERS="+noNUL(headersJSON(a.Headers)))
+}
+
+// traceHeaders carry the sender's trace context (W3C Trace Context and Baggage). In an environment their names are in upper
+// case (OpenTelemetry, "Environment Variables as Context Propagation Carriers").
+var traceHeaders = [...]string{"traceparent", "tracestate", "baggage"}
+
+func traceContext(name string) bool {
+	return slices.ContainsFunc(traceHeaders[:], func(h string) bool { return strings.EqualFold(h, name) })
 }
 
 // noNUL replaces what no environment can hold.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -259,5 +260,33 @@ func TestLineLog(t *testing.T) {
 	want := []string{"ab", "c", "\uFFFD" + strings.Repeat("x", longLine), "end"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %.100q", got)
+	}
+}
+
+// The lines of docs/worker.md make the key that a.EffectKey("mails") is in Go.
+func TestExecKeyOfANamedEffect(t *testing.T) {
+	for name, script := range map[string]string{
+		"sha256sum": `printf %s "$SEMEL_EFFECT_KEY/mails" | sha256sum | cut -c1-64`,
+		"shasum":    `printf %s "$SEMEL_EFFECT_KEY/mails" | shasum -a 256 | cut -c1-64`,
+		"python3": `python3 -c 'import hashlib, os
+print(hashlib.sha256((os.environ["SEMEL_EFFECT_KEY"] + "/mails").encode()).hexdigest())'`,
+		"node": `node -e 'console.log(require("crypto").createHash("sha256").update(process.env.SEMEL_EFFECT_KEY + "/mails").digest("hex"))'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(name); err != nil {
+				t.Skip(err)
+			}
+			var want, got string
+			inner := program(script)
+			h := semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+				want = a.EffectKey("mails")
+				out, _, err := inner.Run(ctx, a)
+				got = strings.TrimSpace(string(out))
+				return err
+			})
+			if sum, _ := run(t, h, nil, semel.Message{Body: []byte("{}")}); sum.Effects != 1 || got != want || len(got) != 64 {
+				t.Errorf("%s, Go has %s: %+v", got, want, sum)
+			}
+		})
 	}
 }

@@ -3,8 +3,6 @@ package worker
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +11,13 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
 // HTTP posts each message to an endpoint. Its methods may be called concurrently.
@@ -53,7 +53,7 @@ const idempotencyKey = "idempotency-key"
 func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) {
 	req, err := h.request(ctx, a)
 	if err != nil {
-		return nil, false, semel.Permanent(semel.NotApplied(fmt.Errorf("make request: %w", err)))
+		return nil, false, semel.Permanent(semel.NotApplied(fmt.Errorf("make request: %w", shown(err, h.URL))))
 	}
 	res, err := h.Client.Do(req)
 	if err != nil {
@@ -77,6 +77,7 @@ func (h *HTTP) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("request stopped: %w", cause)
 	}
+	err = shown(err, h.URL)
 	fail := error(&failure{broken: true, text: err.Error(), err: err})
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
 		fail = semel.NotApplied(fail)
@@ -85,6 +86,14 @@ func (h *HTTP) failure(ctx context.Context, err error) error {
 		}
 	}
 	return fail
+}
+
+// shown is an error of net/http that names the endpoint as it may be shown: errors become reasons, which are stored.
+func shown(err error, endpoint string) error {
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		e.URL = open.Redact(endpoint)
+	}
+	return err
 }
 
 // outcome translates an answer into the vocabulary of handlers (docs/worker.md has the table).
@@ -213,9 +222,6 @@ func (h *HTTP) request(ctx context.Context, a *semel.Attempt) (*http.Request, er
 			set("Semel-"+strings.ReplaceAll(id.name, "_", "-"), id.value)
 		}
 	}
-	if req.Header.Get("Traceparent") == "" {
-		set("Traceparent", newTraceparent())
-	}
 	if h.Sqsd {
 		set("X-Aws-Sqsd-Msgid", a.ID)
 		set("X-Aws-Sqsd-Queue", h.Queue)
@@ -242,7 +248,7 @@ func pass(to http.Header, a *semel.Attempt) {
 		name := strings.ToLower(k)
 		switch {
 		case !token(k) || name == "content-type":
-		case strings.HasPrefix(name, "ce-"), name == "traceparent", name == "tracestate", name == "baggage":
+		case strings.HasPrefix(name, "ce-"), traceContext(name):
 			to.Set(k, headerValue(v))
 		default:
 			to.Set("Semel-Header-"+k, headerValue(v))
@@ -306,11 +312,4 @@ func token(s string) bool {
 		return false
 	}
 	return s != ""
-}
-
-// newTraceparent begins a trace (W3C Trace Context, version 00, sampled).
-func newTraceparent() string {
-	var b [24]byte
-	_, _ = rand.Read(b[:]) // never fails: crypto/rand
-	return "00-" + hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:]) + "-01"
 }

@@ -55,11 +55,11 @@ func (p *HTTPProbe) Ask(ctx context.Context, a *semel.Attempt) (semel.ProbeResul
 func (p *HTTPProbe) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, []byte, error) {
 	req, err := p.request(ctx, a)
 	if err != nil {
-		return semel.ProbeUnknown, nil, fmt.Errorf("make request: %w", err)
+		return semel.ProbeUnknown, nil, fmt.Errorf("make request: %w", shown(err, p.URL))
 	}
 	res, err := p.Client.Do(req)
 	if err != nil {
-		err = fmt.Errorf("ask: %w", err)
+		err = fmt.Errorf("ask: %w", shown(err, p.URL))
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
 			err = semel.Unavailable(err) // it can be asked later: that is no doubt
 		}

@@ -106,6 +106,55 @@ var habits = []struct {
 	}, "kill-after", ""},
 }
 
+// TestSharedKey: an effect that has the key of another one is never made, whatever goes wrong or not: no run shows a
+// difference, and it is lost all the same. With a key of its own, made as docs/worker.md says, it is there.
+func TestSharedKey(t *testing.T) {
+	for habit, verdict := range map[string]attack.Verdict{"shares": lost, "repeats": lost, "names": held} {
+		t.Run(habit, func(t *testing.T) {
+			t.Parallel()
+			rep, got := run(t, attack.Options{Argv: handler(t, habit), Only: []string{"redelivery", "kill-after"}})
+			a := result(t, rep, "normal")
+			if a.Verdict != verdict || rep.OK() != (verdict == held) || a.Expected != 4 {
+				t.Errorf("normal: %+v, report %s", a, rep.Verdict)
+			}
+			if verdict == held {
+				if got["redelivery"] != held || got["kill-after 1"] != held || got["kill-after 2"] != held || len(a.Notes) > 0 || a.Effects != 4 {
+					t.Errorf("%v, %+v", got, a)
+				}
+				return
+			}
+			if rep.Lost != 1 || len(got) != 1 || a.Effects != 2 || len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "nothing else was tried") {
+				t.Errorf("%v, %+v", got, a)
+			}
+			if !strings.Contains(a.Why, "POST /charges was requested 2 times in one run under one Idempotency-Key") ||
+				!strings.Contains(a.Mend, `printf %s "$SEMEL_EFFECT_KEY/charges/1" | sha256sum`) {
+				t.Errorf("why %s, mend %s", a.Why, a.Mend)
+			}
+		})
+	}
+}
+
+// TestSharedKeyOfAnEndpoint: the same behind a URL, where the key is the request's header.
+func TestSharedKeyOfAnEndpoint(t *testing.T) {
+	t.Parallel()
+	var service atomic.Value
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := service.Load().(string)
+		for _, part := range []string{"goods", "shipping"} {
+			if _, err := post(at+"/charges", r.Header.Get("Idempotency-Key"), []byte(part)); err != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	rep, got := run(t, attack.Options{HTTP: s.URL, Ready: func(url string) { service.Store(url) }})
+	if len(got) != 1 || got["normal"] != lost || !strings.Contains(rep.Attacks[0].Mend, "of the request's Idempotency-Key followed by /charges/1") {
+		show(t, rep)
+		t.Errorf("%v", got)
+	}
+}
+
 // TestHabits attacks programs with real workers, and pins the verdict of each mistake.
 func TestHabits(t *testing.T) {
 	for _, h := range habits {

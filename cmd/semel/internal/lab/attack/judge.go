@@ -47,6 +47,9 @@ func (s *scene) judge(o *observed) Result {
 	for _, n := range b.kinds {
 		res.Expected += n * len(s.keys)
 	}
+	if s.attack.name == plain {
+		res.Expected += len(o.swallowed())
+	}
 	switch {
 	case s.attack.name == plain && !b.ok:
 		s.failedPlainly(o, &res)
@@ -68,6 +71,9 @@ func (s *scene) judgeCounts(o *observed, res *Result) {
 	case len(more) > 0:
 		res.Verdict = Doubled
 		res.Why, res.Mend = s.whyDoubled(o, more[0])
+	case s.attack.name == plain && len(o.swallowed()) > 0:
+		res.Verdict = Lost
+		res.Why, res.Mend = s.whySwallowed(o)
 	case len(fewer) > 0:
 		res.Verdict = Lost
 		res.Why, res.Mend = s.whyLost(o, fewer[0])

@@ -2,6 +2,8 @@ package attack_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,6 +87,21 @@ func charge(habit, key string, body []byte) int {
 		status, err = post(os.Getenv("ATTACK_URL")+"/mails", "", body)
 	}
 	switch {
+	case habit == "shares" || habit == "repeats" || habit == "names":
+		if status >= 300 && status != http.StatusConflict {
+			return 1
+		}
+		switch habit {
+		case "shares":
+			body = bytes.Replace(body, []byte("charge"), []byte("shipping"), 1)
+		case "names":
+			sum := sha256.Sum256([]byte(key + "/charges/2"))
+			key = hex.EncodeToString(sum[:])
+		}
+		if status, err = post(os.Getenv("ATTACK_URL")+"/charges", key, body); err != nil || status >= 300 {
+			return 1
+		}
+		return 0
 	case habit == "careless":
 		return 0
 	case habit == "drops" && (err != nil || status >= 300):

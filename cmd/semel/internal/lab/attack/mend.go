@@ -2,6 +2,8 @@ package attack
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +53,7 @@ func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
 	}
 	mend += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; " +
 		"several " +
-		"effects: append a name). Where the service takes no such key: --takeover probe --probe CMD, or --takeover once"
+		"effects: a name for each, docs/worker.md). Where the service takes no such key: --takeover probe --probe CMD, or --takeover once"
 	return why, s.inPlaceOf(mend)
 }
 
@@ -157,13 +159,13 @@ func (s *scene) addNotes(o *observed, res *Result) {
 		}
 	}
 	for _, e := range o.effects {
-		if e.repeat && !e.natural && e.first.body != e.body {
+		if e.repeat && !e.natural && e.first.body != e.body && s.attack.name != plain {
 			res.Notes = append(res.Notes, "a repeat had another body under the same "+s.KeyHeader+
 				": many services refuse that (422). Make the body from the message alone")
 			break
 		}
 	}
-	s.noteTwins(o, res)
+	s.noteShared(o, res)
 	if len(s.left) > 0 && s.attack.name == plain {
 		res.Notes = append(res.Notes, fmt.Sprintf("the handler left processes behind when it had ended (%s): what they do is "+
 			"not waited for, "+
@@ -171,18 +173,61 @@ func (s *scene) addNotes(o *observed, res *Result) {
 	}
 }
 
-// noteTwins tells of two requests of one plain run that are one to the service.
-func (s *scene) noteTwins(o *observed, res *Result) {
+// whySwallowed explains an effect that is never made, because another one of the same run has its key.
+func (s *scene) whySwallowed(o *observed) (why, mend string) {
+	all := o.swallowed()
+	times := 0
+	for _, e := range o.effects {
+		if e.key == all[0].key && e.kind == all[0].kind && e.idem == all[0].idem {
+			times++
+		}
+	}
+	return fmt.Sprintf("%s was requested %d times in one run under one %s: the service takes all but the first for repeats, "+
+		"and they are never made", all[0].kind, times, s.KeyHeader), s.inPlaceOf(s.ownKey(effectName(all[0].kind) + "/1"))
+}
+
+// ownKey says how an effect gets a key of its own.
+func (s *scene) ownKey(name string) string {
+	how := `key=$(printf %s "$SEMEL_EFFECT_KEY/` + name + `" | sha256sum | cut -c1-64)`
+	if s.HTTP != "" {
+		how = "the SHA-256, in hex, of the request's Idempotency-Key followed by /" + name
+	}
+	if first, ok := strings.CutSuffix(name, "/1"); ok {
+		how += ", with " + first + "/2 for the next"
+	}
+	return "give each effect a name, and a key of its own: " + how + `. In Go that is a.EffectKey("` + name +
+		`"); docs/worker.md has other languages`
+}
+
+// effectName is a name for a kind of effect: the last word of its path.
+func effectName(kind string) string {
+	words := strings.FieldsFunc(kind, func(r rune) bool { return strings.ContainsRune(" /{}", r) })
+	for _, w := range slices.Backward(words) {
+		if w != "key" && w != "id" && plainName.MatchString(w) {
+			return w
+		}
+	}
+	return "charge"
+}
+
+var plainName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,39}$`)
+
+// noteShared tells of two requests of one plain run with one key at different paths: this service keeps them apart.
+func (s *scene) noteShared(o *observed, res *Result) {
 	if s.attack.name != plain {
 		return
 	}
+	kinds := map[string]string{}
 	for _, e := range o.effects {
-		if e.repeat && !e.natural && e.first.key == e.key && e.key != "" {
-			res.Notes = append(res.Notes, fmt.Sprintf("%s is requested twice in one run under one %s: the second did nothing. "+
-				"Append a name to the "+
-				"key for each effect", e.kind, s.KeyHeader))
+		if e.idem == "" || e.natural {
+			continue
+		}
+		if was, ok := kinds[e.idem]; ok && was != e.kind {
+			res.Notes = append(res.Notes, fmt.Sprintf("%s and %s have one %s: a service that compares the key alone refuses the "+
+				"second, or takes it for a repeat. If they go to one service, %s", was, e.kind, s.KeyHeader, s.ownKey(effectName(e.kind))))
 			return
 		}
+		kinds[e.idem] = e.kind
 	}
 }
 

@@ -181,6 +181,17 @@ func (o *observed) ofKey(key string) (out map[string]int, ok bool) {
 	return out, true
 }
 
+// swallowed are the requests that repeat one of the same message. In a plain run, in which every message is delivered once
+// and nothing fails, they are effects that are never made.
+func (o *observed) swallowed() (out []effect) {
+	for _, e := range o.effects {
+		if e.swallowed && e.key != "" && e.first.key == e.key {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // baseline takes what one message does from a plain run.
 func (o *observed) baseline() baseline {
 	b := baseline{kinds: map[string]int{}, ok: true}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Verdict is what became of the effects.
@@ -113,7 +115,7 @@ var verdictWords = map[Verdict]string{
 	Held: "held", Doubled: "DOUBLED", Lost: "LOST", Unknown: "cannot tell", Skipped: "skipped", Broken: "BROKEN",
 }
 
-// WriteText writes the report for a person.
+// WriteText writes the report for a person; colours are for an output.Safe.
 func WriteText(w io.Writer, r Report, colour bool, width int) error {
 	t := &writer{w: w, colour: colour, width: max(60, min(width, 120)), said: map[string]string{}}
 	t.printf("handler  %s\nkey      %s\n\n", printable(r.Handler), printable(r.Key))
@@ -155,7 +157,7 @@ func (t *writer) paint(v Verdict, text string) string {
 	if !t.colour || code == "" {
 		return text
 	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	return output.Style(code, text)
 }
 
 // skipped names the attacks that make no sense, by reason.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -76,7 +77,7 @@ func (o Options) checkHandler(ctx context.Context) error {
 	}
 	u, err := url.Parse(o.HTTP)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return output.Usage("--http %q is no http:// URL", o.HTTP).WithHint("--http http://127.0.0.1:9000/orders")
+		return output.Usage("--http %q is no http:// URL", open.Redact(o.HTTP)).WithHint("--http http://127.0.0.1:9000/orders")
 	}
 	port := u.Port()
 	if port == "" {
@@ -86,7 +87,7 @@ func (o Options) checkHandler(ctx context.Context) error {
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return output.Unreachable("nobody answers at %s: %w", u.Redacted(), err).WithHint("start the handler first")
+		return output.Unreachable("nobody answers at %s: %w", open.Redact(o.HTTP), err).WithHint("start the handler first")
 	}
 	return c.Close()
 }
@@ -139,7 +140,9 @@ func (r *runner) all(ctx context.Context, guard string, rep *Report) error {
 		}
 		rep.Attacks = append(rep.Attacks, res...)
 		if a.name == plain && !r.base[guard].ok {
-			return nil // there is nothing to compare the others with
+			last := &rep.Attacks[len(rep.Attacks)-1]
+			last.Notes = append(last.Notes, "nothing else was tried: there is no good run to compare it with")
+			return nil
 		}
 	}
 	return nil

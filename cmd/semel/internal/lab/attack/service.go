@@ -30,6 +30,9 @@ type effect struct {
 	// applied: it took effect. repeat: it did earlier, and this one was answered as that one; first is that one.
 	applied, repeat bool
 	first           *effect
+	// told: its client has had the answer. swallowed: it is a repeat of one whose client had the answer, or of one with
+	// another body, so that it is no second try of the same request.
+	told, swallowed bool
 	// gone: its client went before it was applied.
 	gone   bool
 	body   [32]byte
@@ -163,7 +166,7 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 	if f != nil && f.holdAnswer {
 		c.wait(r.Context(), s.gone)
 	}
-	s.answer(w, e, f)
+	s.answer(w, r, e, f)
 }
 
 // arrive counts a request and finds the fault that strikes it.
@@ -210,6 +213,7 @@ func (s *service) apply(e *effect, f *fault, r *http.Request, path string) {
 			e.applied = true
 		case first != nil:
 			e.repeat, e.first = true, first
+			e.swallowed = !e.natural && (first.told || first.body != e.body)
 		default:
 			e.applied, s.applied[id] = true, e
 		}
@@ -237,7 +241,7 @@ func (c *scope) wait(ctx context.Context, gone chan struct{}) bool {
 	return false
 }
 
-func (s *service) answer(w http.ResponseWriter, e *effect, f *fault) {
+func (s *service) answer(w http.ResponseWriter, r *http.Request, e *effect, f *fault) {
 	status := http.StatusOK
 	if f != nil {
 		if f.cut {
@@ -248,7 +252,7 @@ func (s *service) answer(w http.ResponseWriter, e *effect, f *fault) {
 		}
 	}
 	s.mu.Lock()
-	e.status = status
+	e.status, e.told = status, status == http.StatusOK && r.Context().Err() == nil
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {

@@ -14,13 +14,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 )
 
 //go:embed live.html.tmpl
@@ -62,10 +62,8 @@ func Listen(addr string, s plan.Scenario, guards []plan.Guard) (*Server, error) 
 	v := &Server{
 		listener: l, token: hex.EncodeToString(secret), scenario: s, board: newBoard(s, guards), finish: make(chan struct{}),
 	}
-	v.http = &http.Server{
-		Handler: v.guarded(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
-	}
-	go func() { _ = v.http.Serve(l) }()
+	v.http = web.Server(v.guarded(), nil)
+	go func() { _ = v.http.Serve(web.Limit(l)) }()
 	return v, nil
 }
 
@@ -116,8 +114,7 @@ func (v *Server) end(last Last) {
 	_ = v.http.Close()
 }
 
-// guarded lets nobody in who does not know the token, or comes by another name: a page of another site that has our
-// address in its own name's place (DNS rebinding) sends that name as Host.
+// guarded refuses requests without the token, and pages of other sites.
 func (v *Server) guarded() http.Handler {
 	inside := http.NewServeMux()
 	inside.HandleFunc("GET /{$}", v.page)
@@ -125,6 +122,15 @@ func (v *Server) guarded() http.Handler {
 	inside.HandleFunc("GET /live.css", v.file("text/css; charset=utf-8", pageCSS))
 	inside.HandleFunc("GET /events", v.events)
 	inside.HandleFunc("POST /act", v.act)
+	guard := web.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, rest, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if !slash || subtle.ConstantTimeCompare([]byte(token), []byte(v.token)) != 1 {
+			http.Error(w, "no such page: the address has a token in it, which was printed at the start", http.StatusNotFound)
+			return
+		}
+		r.URL.Path, r.URL.RawPath = "/"+rest, ""
+		inside.ServeHTTP(w, r)
+	}), web.Hosts{}, func(w http.ResponseWriter, _ *http.Request, why web.Refusal) { http.Error(w, why.Message, why.Status) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
@@ -134,25 +140,8 @@ func (v *Server) guarded() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Content-Security-Policy",
 			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-		if !v.known(r.Host) {
-			http.Error(w, "this is not its address", http.StatusMisdirectedRequest)
-			return
-		}
-		token, rest, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		if !slash || subtle.ConstantTimeCompare([]byte(token), []byte(v.token)) != 1 {
-			http.Error(w, "no such page: the address has a token in it, which was printed at the start", http.StatusNotFound)
-			return
-		}
-		r.URL.Path, r.URL.RawPath = "/"+rest, ""
-		inside.ServeHTTP(w, r)
+		guard.ServeHTTP(w, r)
 	})
-}
-
-// known tells whether a host is ours: the address that is listened on, or localhost with its port.
-func (v *Server) known(host string) bool {
-	own := v.listener.Addr().String()
-	_, port, _ := net.SplitHostPort(own)
-	return host == own || host == "localhost:"+port
 }
 
 func (v *Server) page(w http.ResponseWriter, _ *http.Request) {
@@ -180,18 +169,11 @@ const finishAct = play.ActName("finish")
 // maxFor bounds what lasts: a store that is paused for longer than an hour looks like a broken lab.
 const maxFor = time.Minute
 
-// act takes what a person does. It wants JSON, which a form of another site cannot send, and an Origin that is ours where
-// there is one.
+// act takes what a person does. It wants JSON, which a form of another site cannot send.
 func (v *Server) act(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
 		return
-	}
-	if o := r.Header.Get("Origin"); o != "" {
-		if u, err := url.Parse(o); err != nil || u.Scheme != "http" || !v.known(u.Host) {
-			http.Error(w, "another page's button", http.StatusForbidden)
-			return
-		}
 	}
 	var q request
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10))
@@ -231,6 +213,9 @@ func (v *Server) do(q request) (problem string) {
 	return ""
 }
 
+// maxWrite is how long a page may take to read what was sent to it.
+const maxWrite = 30 * time.Second
+
 // events streams what happens, as server-sent events: first what was, then what comes.
 func (v *Server) events(w http.ResponseWriter, r *http.Request) {
 	flush, ok := w.(http.Flusher)
@@ -245,6 +230,8 @@ func (v *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer v.board.leave(c)
 	w.Header().Set("Content-Type", "text/event-stream")
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Time{}) // the stream lasts for as long as the run does
 	for {
 		select {
 		case <-r.Context().Done():
@@ -253,6 +240,7 @@ func (v *Server) events(w http.ResponseWriter, r *http.Request) {
 			if !open {
 				return
 			}
+			_ = conn.SetWriteDeadline(time.Now().Add(maxWrite))
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", b); err != nil {
 				return
 			}

@@ -196,7 +196,7 @@ func barOf(s *verdict.Span, y float64) bar {
 		b.Class = "charge"
 	case s.Cut:
 		b.Class = "cut"
-	case s.Decision == "replayed":
+	case strings.HasPrefix(s.Decision, "replayed"):
 		b.Class, b.Mark, b.MarkMS = "skip", "skip", s.To
 	case s.Decision == "busy_deferred" || s.Action == "defer":
 		b.Class, b.Mark, b.MarkMS = "defer", "defer", s.To

@@ -80,8 +80,26 @@ func WriteAll(path string, all []verdict.Verdict, repeat string) error {
 	return write(path, html)
 }
 
+// temporary is the pattern of files that become a report.
+const temporary = ".semel-report-*"
+
+// Check finds out, before anything is played, that a report cannot be written there; "" is none.
+func Check(path string) error {
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder", path)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), temporary)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
 func write(path string, html []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".semel-report-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), temporary)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

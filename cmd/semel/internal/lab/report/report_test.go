@@ -12,6 +12,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict/verdicttest"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // fixtureVerdict is a whole verdict out of fixtures.
@@ -141,7 +142,7 @@ func TestText(t *testing.T) {
 		t.Errorf("%d lines are more than a screen", n)
 	}
 	b.Reset()
-	if err := WriteText(&b, v, true, 0); err != nil {
+	if err := WriteText(output.NewSafe(&b), v, true, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "\x1b[31m") || strings.Contains(b.String(), "\x1b[m") {

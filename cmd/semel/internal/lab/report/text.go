@@ -7,9 +7,10 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// WriteText writes a verdict for a person: one screen. color turns on ANSI colours; width is the terminal's, 0 = 80.
+// WriteText writes a verdict for a person: one screen. color turns on colours, for an output.Safe; width is the terminal's, 0 = 80.
 func WriteText(w io.Writer, v verdict.Verdict, color bool, width int) error {
 	p := &printer{color: color, width: min(max(width, 40), 100)}
 	if width == 0 {
@@ -52,7 +53,7 @@ func (p *printer) style(code, s string) string {
 	if !p.color || s == "" || code == "" {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	return output.Style(code, s)
 }
 
 func (p *printer) line(format string, a ...any) { fmt.Fprintf(&p.b, format+"\n", a...) }

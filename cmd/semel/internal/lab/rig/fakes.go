@@ -11,6 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 )
 
 const (
@@ -38,19 +39,19 @@ func startFakes(seed uint64) (*fakes, error) {
 		return nil, fmt.Errorf("start SQS and DynamoDB on a port of this machine: %w", err)
 	}
 	f := &fakes{url: "http://" + listener.Addr().String(), ended: make(chan struct{})}
-	f.server = &http.Server{
-		ReadHeaderTimeout: time.Minute,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS.") {
-				queues.ServeHTTP(w, r)
-				return
-			}
-			tables.ServeHTTP(w, r)
-		}),
-	}
+	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS.") {
+			queues.ServeHTTP(w, r)
+			return
+		}
+		tables.ServeHTTP(w, r)
+	})
+	f.server = web.Server(web.Guard(both, web.Hosts{}, func(w http.ResponseWriter, _ *http.Request, why web.Refusal) {
+		http.Error(w, why.Message, why.Status)
+	}), nil)
 	go func() {
 		defer close(f.ended)
-		_ = f.server.Serve(listener) // until close
+		_ = f.server.Serve(web.Limit(listener)) // until close
 	}()
 	return f, nil
 }

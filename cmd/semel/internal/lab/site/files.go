@@ -69,9 +69,8 @@ const (
 // write writes the file.
 func (w *Wanted) write(s State) (File, error) {
 	var text []byte
-	mode := fs.FileMode(0o644)
 	if w.Env {
-		text, mode = envText(s.Vars), 0o600 // a URL may have a password
+		text = envText(s.Vars)
 	} else {
 		b, err := json.MarshalIndent(map[string]map[string]string{stack: {endpoint: s.Endpoint}}, "", "  ")
 		if err != nil {
@@ -79,7 +78,7 @@ func (w *Wanted) write(s State) (File, error) {
 		}
 		text = append(b, '\n')
 	}
-	if err := os.WriteFile(w.Path, text, mode); err != nil {
+	if err := os.WriteFile(w.Path, text, 0o600); err != nil {
 		return File{}, fmt.Errorf("write the lab's settings: %w", err)
 	}
 	return File{w.Path, sum(text)}, nil

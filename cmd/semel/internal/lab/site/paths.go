@@ -46,8 +46,11 @@ func (s *site) paths() http.Handler {
 
 // api is what semel serve answers, but for the guard: a worker is there that has one.
 func (s *site) api(w http.ResponseWriter, r *http.Request) {
-	a := api.Server{Queue: s.queue, MaxBody: maxBody, Log: s.log}
-	a.Handler().ServeHTTP(w, r)
+	s.server().Handler().ServeHTTP(w, r)
+}
+
+func (s *site) server() *api.Server {
+	return &api.Server{Queue: s.queue, MaxBody: maxBody, Log: s.log, Hosts: s.hosts}
 }
 
 // enqueue takes {"id":"msg-1","sleep":8}: the id is the key, the sleep is for how long the worker works. Other fields are the
@@ -65,7 +68,8 @@ func (s *site) enqueue(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if r.Header.Get("Idempotency-Key") == "" {
-			r.Header.Set("Idempotency-Key", id)
+			s.server().Enqueue(w, r, body, id)
+			return
 		}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -131,9 +135,10 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 	st := Status{PID: os.Getpid()}
 	if q, ok := s.queue.(driver.QueueInspector); ok {
 		n, err := q.Stats(ctx)
-		if err != nil {
+		if err != nil { // it may name host and user, which are for the log
+			s.log.Error("the queue was not counted", "err", err)
 			answer(w, http.StatusServiceUnavailable, map[string]any{
-				"error": map[string]string{"code": "unavailable", "message": err.Error()},
+				"error": map[string]string{"code": "unavailable", "message": "the queue did not answer; the log of the lab says why"},
 			})
 			return
 		}

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/api"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
+	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -57,11 +58,10 @@ func Serve(ctx context.Context, spec Spec, log *slog.Logger, ready func(State) e
 		_, cerr := s.state.clear(false)
 		return nil, errors.Join(err, cerr, l.Close())
 	}
-	server := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second, Handler: s.paths(), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
+	s.hosts = web.NewHosts(spec.Addr, "")
+	server := web.Server(web.Guard(s.paths(), s.hosts, api.Refuse), log)
 	err = s.stand(ctx, place, func() error {
-		go func() { _ = server.Serve(l) }() // until Shutdown
+		go func() { _ = server.Serve(web.Limit(l)) }() // until Shutdown
 		return ready(s.state)
 	})
 	gone, rerr := s.remove(ctx, place)
@@ -82,6 +82,7 @@ type site struct {
 	spec  Spec
 	state State
 	log   *slog.Logger
+	hosts web.Hosts
 
 	queue    driver.Queue
 	store    driver.Store

@@ -83,7 +83,7 @@ const DefaultDir = ".semel-lab"
 // Up starts the site in the background, and returns when it is ready: its process then lives on until Down. When ctx ends
 // before, the process takes away what it made. command starts it: the own program with HiddenCommand.
 func Up(ctx context.Context, spec Spec, command []string) (State, error) {
-	log, err := os.OpenFile(spec.State.LogPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := output.AppendFile(spec.State.LogPath())
 	if err != nil {
 		return State{}, fmt.Errorf("open the lab's log: %w", err)
 	}
@@ -149,7 +149,7 @@ func Main([]string) int {
 		err = json.Unmarshal(line, &spec)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "read what is to stand from standard input:", err)
+		fmt.Fprintln(output.NewSafe(os.Stderr), "read what is to stand from standard input:", err)
 		return 1
 	}
 	go func() {

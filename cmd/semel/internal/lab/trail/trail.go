@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Entry is one line of an events file: an event of the consumer, or a note of the lab.
@@ -69,7 +70,7 @@ type Trail struct {
 
 // Open opens the events file of one life of a worker; worker 0 is the parent.
 func Open(path string, worker, life int) (*Trail, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := output.AppendFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open events file: %w", err)
 	}

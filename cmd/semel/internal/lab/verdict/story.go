@@ -169,7 +169,7 @@ func flow(spans []*Span) (f Flow) {
 			f.Charged++
 		case s.Cut:
 			f.Cut++
-		case s.Decision == "replayed":
+		case strings.HasPrefix(s.Decision, "replayed"):
 			f.Skipped++
 		case s.Decision == "busy_deferred", s.Action == "defer":
 			f.Deferred++
@@ -333,9 +333,9 @@ func (s *Span) Last(who string) (Line, bool) {
 		l.Text, l.Tone = who+" is killed before the ack is seen", "bad"
 	case s.Cut:
 		l.Text, l.Tone = who+" is killed", "bad"
-	case s.Decision == "replayed" && s.Reason != "":
+	case strings.HasPrefix(s.Decision, "replayed") && s.Reason != "":
 		l.Text = "skipped and acked: " + s.Reason
-	case s.Decision == "replayed":
+	case strings.HasPrefix(s.Decision, "replayed"):
 		l.Text, l.Tone = "duplicate skipped and acked: "+causeText(s.Cause), "good"
 	case s.Decision == "busy_deferred":
 		l.Text = "put back: another worker is at it"

@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
@@ -35,7 +36,7 @@ func transcript(s plan.Scenario, p plan.Plan, res play.Result) (out []Said) {
 			text = fmt.Sprintf("Start %s sleep %s", e.Key, strconv.FormatFloat(sleep, 'g', 3, 64))
 		case e.Kind == trail.Recorded, e.Kind == "decided" && e.Decision == "executed":
 			text = "✅ Completed " + e.Key
-		case e.Kind == "decided" && e.Decision == "replayed":
+		case e.Kind == "decided" && strings.HasPrefix(e.Decision, "replayed"):
 			text = "🔁 Duplicate detect. Skip: " + e.Key
 		default:
 			continue

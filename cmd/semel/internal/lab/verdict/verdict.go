@@ -148,7 +148,7 @@ func (r *Run) tally(entries []trail.Entry) {
 			}
 		case "decided":
 			switch e.Decision {
-			case "replayed":
+			case "replayed", "replayed_other_payload":
 				r.Replayed++
 			case "busy_deferred":
 				r.Busy++

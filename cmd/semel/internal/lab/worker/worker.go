@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Spec is what the parent tells a worker process: one JSON line on its standard input.
@@ -44,7 +45,7 @@ type Spec struct {
 func Main([]string) int {
 	signal.Ignore(os.Interrupt)
 	if err := run(os.Stdin); err != nil {
-		fmt.Fprintln(os.Stderr, "lab worker:", err)
+		fmt.Fprintln(output.NewSafe(os.Stderr), "lab worker:", err)
 		return 1
 	}
 	return 0

@@ -1,0 +1,190 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// This file bounds what handlers' statements may take inside semel's transactions, and names who blocks them: a statement
+// that waits for somebody else's lock, or never ends, must not keep the other messages of its transaction waiting.
+
+const (
+	// sqlLimits bounds the statements of a transaction. 1 statement 2 lock, in milliseconds
+	sqlLimits = `SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true)`
+
+	// sqlBlockers names the sessions that a session waits for. 1 pid
+	sqlBlockers = `SELECT b, coalesce(a.application_name, ''), coalesce(a.usename, ''), coalesce(a.state, ''), a.xact_start
+  FROM unnest(pg_blocking_pids($1::int)) b LEFT JOIN pg_stat_activity a ON a.pid = b LIMIT 3`
+
+	// After a lock was waited for in vain others are waited for briefly: one session often locks many rows.
+	briefly, brieflyFor = 50 * time.Millisecond, 10 * time.Second
+)
+
+// limits are what the statements of a handler may take.
+type limits struct {
+	db *DB
+	// alone: the transaction has the effects of one item. What is too slow then is too slow by itself.
+	alone bool
+	wait  time.Duration
+	// statement and lock are the settings, in milliseconds.
+	statement, lock string
+}
+
+// newLimits bounds statements, 0 = not at all, and their waits for locks. What the role or the URL allows is not raised, and a
+// lock is given up before the statement is.
+func newLimits(db *DB, statement, wait time.Duration) *limits {
+	if role := db.info.statementTimeout; role > 0 && (statement <= 0 || role < statement) {
+		statement = role
+	}
+	if role := db.info.lockTimeout; role > 0 {
+		wait = min(wait, role)
+	}
+	if statement > 0 {
+		wait = min(wait, statement/2)
+	}
+	wait = max(wait, time.Millisecond)
+	l := &limits{db: db, wait: wait, statement: "0", lock: strconv.Itoa(int(millis(wait)))}
+	if statement > 0 {
+		l.statement = strconv.Itoa(int(millis(statement)))
+	}
+	return l
+}
+
+// add adds the limits to a transaction that does not have them, or not any more.
+func (l *limits) add(p *pipeline) { p.exec("limit the statements", sqlLimits, l.statement, l.lock) }
+
+// limit adds the bounds of the effects that follow, within the time that ctx leaves. An item alone gets most of it.
+func (p *pipeline) limit(ctx context.Context, db *DB, alone bool) {
+	left := db.o.MaxTx
+	if end, ok := ctx.Deadline(); ok {
+		left = min(left, time.Until(end))
+	}
+	statement := left / 2
+	if alone {
+		statement = left * 4 / 5
+	}
+	wait := min(db.o.LockWait, left/4)
+	if time.Since(time.Unix(0, db.blockedAt.Load())) < brieflyFor {
+		wait = min(wait, briefly)
+	}
+	p.limits = newLimits(db, statement, wait)
+	p.limits.alone = alone
+	p.limits.add(p)
+}
+
+// refusal is the error of an item whose statement was refused: its own fault, perhaps not (see driver.ItemError.Suspect),
+// or somebody's who holds a lock.
+func (l *limits) refusal(item int, err error, w *lockWatch) error {
+	switch {
+	case code(err) == codeLocked:
+		l.db.blockedAt.Store(time.Now().UnixNano())
+		return &driver.ItemError{Index: item, Err: fmt.Errorf("%w: %w%s", driver.ErrBlocked, err, w.end())}
+	case l.alone && code(err) == codeCancelled:
+		return &driver.ItemError{Index: item, Err: err}
+	}
+	return &driver.ItemError{Index: item, Err: err, Suspect: environmental(err)}
+}
+
+// refusable reports an error that can be that of an item's statement: nothing was committed, and the server is there and
+// can write.
+func refusable(err error) bool { return err != nil && definite(err) && !outage(err) }
+
+// isItem reports an error that names an item.
+func isItem(err error) bool {
+	var item *driver.ItemError
+	return errors.As(err, &item)
+}
+
+// lockWatch asks from time to time who blocks a session, on another connection: it can be told only while it waits.
+type lockWatch struct {
+	stop context.CancelFunc
+	done chan struct{}
+	mu   sync.Mutex
+	who  string
+}
+
+// watch begins to ask when a statement can have waited for half of its time.
+func (l *limits) watch(ctx context.Context, pid uint32) *lockWatch {
+	if l == nil {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	w := &lockWatch{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(l.wait / 2):
+			}
+			if who := l.db.blockers(ctx, pid); who != "" {
+				w.mu.Lock()
+				w.who = who
+				w.mu.Unlock()
+			}
+		}
+	}()
+	return w
+}
+
+// end stops asking and tells what was found out.
+func (w *lockWatch) end() string {
+	if w == nil {
+		return ""
+	}
+	w.stop()
+	<-w.done
+	return w.who
+}
+
+// blockers names the sessions that block another one; "" when there are none, or the server does not tell.
+func (db *DB) blockers(ctx context.Context, pid uint32) string {
+	rows, err := db.pool.Query(ctx, sqlBlockers, int32(pid))
+	if err != nil {
+		return ""
+	}
+	var (
+		out              []string
+		by               int32
+		app, user, state string
+		since            *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&by, &app, &user, &state, &since}, func() error {
+		text := fmt.Sprintf("session %d (application %q, user %q, %s", by, app, user, state)
+		if by == 0 {
+			text = "a prepared transaction (see pg_prepared_xacts"
+		}
+		if since != nil {
+			text += ", its transaction is open since " + since.UTC().Format(time.RFC3339)
+		}
+		out = append(out, text+")")
+		return nil
+	})
+	if err != nil || len(out) == 0 {
+		return ""
+	}
+	return ", held by " + strings.Join(out, " and ")
+}
+
+// runEffects runs the statements of one item, each answered before the next is sent.
+func (l *limits) runEffects(ctx context.Context, conn *pgxpool.Conn, item int, list []driver.Statement) error {
+	w := l.watch(ctx, conn.Conn().PgConn().PID())
+	defer w.end()
+	if err := l.runAlone(ctx, conn, list); refusable(err) {
+		return l.refusal(item, err, w)
+	} else if err != nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package postgres
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// BenchmarkCommit claims keys and commits works in batches, each with a statement as its effect, and without.
+func BenchmarkCommit(b *testing.B) {
+	for _, effects := range []bool{true, false} {
+		for _, batch := range []int{1, 10, 100} {
+			b.Run(fmt.Sprintf("effects=%v/batch=%d", effects, batch), func(b *testing.B) {
+				db := openAgain(b, openFor(b, Options{})) // sessions that made no table
+				s := db.Store()
+				for nr := range b.N {
+					ws := worksFor(b, s, fmt.Sprint(nr), batch)
+					if !effects {
+						for i := range ws {
+							ws[i].Effects = nil
+						}
+					}
+					if out, err := s.Commit(b.Context(), ws...); err != nil || out[0] != driver.Applied {
+						b.Fatal(out, err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*batch), "µs/msg")
+			})
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package sqlite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// BenchmarkCommit claims keys and commits works in batches, each with a statement as its effect.
+func BenchmarkCommit(b *testing.B) {
+	const batch = 100
+	db := must(Open(b.Context(), b.TempDir()+"/x.db", Options{}))(b)
+	defer db.Close()
+	if _, err := db.SQL().ExecContext(b.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
+		b.Fatal(err)
+	}
+	s := db.Store()
+	for nr := range b.N {
+		cs := make([]driver.Claim, batch)
+		for i := range cs {
+			cs[i] = claim(fmt.Sprint(nr, "-", i))
+		}
+		ws := make([]driver.Work, batch)
+		for i, g := range must(s.Claim(b.Context(), cs...))(b) {
+			var st driver.Statements
+			st.Exec("INSERT INTO ledger VALUES (?)", cs[i].Key.Raw)
+			ws[i] = driver.Work{Finish: driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: time.Hour}, Effects: &st}
+		}
+		if out, err := s.Commit(b.Context(), ws...); err != nil || out[0] != driver.Applied {
+			b.Fatal(out, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*batch), "µs/msg")
+}

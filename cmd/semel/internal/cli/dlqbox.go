@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// deadLetters are those of an open queue that lie in the scope of the command.
+type deadLetters struct {
+	letters.Box
+	scope scope
+	left  int // dead letters outside of the scope that the last listing met
+}
+
+// open opens the letters of a queue, with the store of their records.
+func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLetters, error) {
+	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
+	fail := func(err error) (*open.Set, *deadLetters, error) {
+		_ = set.Close()
+		return nil, nil, err
+	}
+	if f.store == "" {
+		f.store = f.queue
+	}
+	if f.queue != "" { // else it is that which is missing
+		if err := open.CheckStore(f.store); err != nil {
+			return fail(err)
+		}
+	}
+	sc, err := f.of(f.store, f.queue)
+	if err != nil {
+		return fail(err)
+	}
+	q, err := set.Queue(ctx, f.queue)
+	if err != nil {
+		return fail(err)
+	}
+	st, err := set.Store(ctx, f.store)
+	if err != nil {
+		return fail(err)
+	}
+	box, err := letters.NewBox(q, st)
+	if err != nil {
+		return fail(output.Usage("%w", err))
+	}
+	return set, &deadLetters{Box: box, scope: sc}, nil
+}
+
+// list lists the letters in the scope that are of a kind ("" = any), oldest first.
+func (b *deadLetters) list(ctx context.Context, kind string) (out []driver.Letter, err error) {
+	all, err := b.Letters.Letters(ctx, 0)
+	b.left = 0
+	for _, l := range all {
+		switch {
+		case kind != "" && kind != string(l.Kind):
+		case b.scope.hasDeadLetter(&l):
+			out = append(out, l)
+		default:
+			b.left++
+		}
+	}
+	return out, err
+}
+
+// one returns the letter of an id. One outside of the scope is not found.
+func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error) {
+	l, ok, err := b.Letters.Letter(ctx, id)
+	if err != nil || ok && b.scope.hasDeadLetter(&l) {
+		return l, err
+	}
+	missing := output.NotFound("there is no letter %q in queue %s", id, b.Name)
+	if !ok {
+		return driver.Letter{}, missing.WithHint("semel dlq ls")
+	}
+	owner, from := output.Printable(l.Key.Consumer, 200), output.Printable(l.Message.Queue, 200)
+	if owner == "" {
+		return driver.Letter{}, missing.WithHint("the dead letter belongs to queue %s: --all-consumers", from)
+	}
+	return driver.Letter{}, missing.WithHint("the dead letter belongs to %s, queue %s: --consumer %s, or --all-consumers", owner, from, owner)
+}
+
+// noteLeft says that the last listing left dead letters out.
+func (a *app) noteLeft(b *deadLetters) {
+	if b.left > 0 {
+		a.p.Notef("%d dead letters of other queues and consumers were left out (--all-consumers shows them)", b.left)
+	}
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
+)
+
+// scopeHelp is what the help of every command with a scope says.
+const scopeHelp = `A command acts on one consumer: the one that --consumer names, else the queue of the URL (of --store or of --queue; a worker's
+consumer is its queue unless somebody named another). A key outside of this scope is not found; --all-consumers widens the
+scope to the whole store. A URL without a queue means all consumers.`
+
+// scopeFlags choose the consumer that a command of an operator acts on.
+type scopeFlags struct {
+	consumer string
+	all      bool
+}
+
+func (f *scopeFlags) bind(p *pflag.FlagSet) {
+	p.StringVar(&f.consumer, "consumer", "", "act on the keys of this consumer only (default: the queue of the URL, else all)")
+	p.BoolVar(&f.all, "all-consumers", false, "act on the keys of all consumers of the store")
+}
+
+// scope is the consumer that a command acts on.
+type scope struct {
+	consumer string // "" = all
+	queue    string // that the URLs name, "" = none
+	byQueue  bool   // the consumer is the queue
+}
+
+// of decides the scope: --all-consumers, --consumer, the queue that the URLs name, all.
+func (f *scopeFlags) of(store, queue string) (scope, error) {
+	if f.all {
+		return scope{}, nil
+	}
+	names, err := queuesOf(store, queue)
+	switch {
+	case err != nil:
+		return scope{}, err
+	case f.consumer != "" && len(names) > 0:
+		return scope{consumer: f.consumer, queue: names[len(names)-1]}, nil
+	case f.consumer != "" || len(names) == 0:
+		return scope{consumer: f.consumer}, nil
+	case len(names) == 1:
+		return scope{consumer: names[0], queue: names[0], byQueue: true}, nil
+	}
+	return scope{}, output.Usage("--store names queue %q, and --queue names %q: whose keys are meant?", names[0], names[1]).
+		WithHint("--consumer %s, or --all-consumers", names[0])
+}
+
+// queuesOf lists the queues that the URLs name: that of --queue comes last.
+func queuesOf(store, queue string) (names []string, err error) {
+	for _, u := range [][2]string{{"store", store}, {"queue", queue}} {
+		if u[1] == "" {
+			continue
+		}
+		t, err := open.Parse(u[0], u[1])
+		if err != nil {
+			return nil, err
+		}
+		if t.Queue != "" && !slices.Contains(names, t.Queue) {
+			names = append(names, t.Queue)
+		}
+	}
+	return names, nil
+}
+
+// has reports that a key lies in the scope.
+func (s scope) has(k driver.Key) bool { return s.consumer == "" || s.consumer == k.Consumer }
+
+// hasDeadLetter reports that a dead letter lies in the scope: it is of the consumer, or of the URL's queue if --consumer names none
+// or if its consumer is unknown. Several queues may share a dead-letter queue.
+func (s scope) hasDeadLetter(l *driver.Letter) bool {
+	ofQueue := l.Message.Queue == s.queue || l.Message.Queue == ""
+	return s.has(l.Key) || ofQueue && (s.byQueue || l.Key.Consumer == "")
+}
+
+// notFound says that a key has no record in the scope, and where it has one.
+func (s scope) notFound(raw string, elsewhere []driver.Record) error {
+	if s.consumer == "" {
+		return output.NotFound("there is no record of key %q", raw)
+	}
+	err := output.NotFound("there is no record of key %q for consumer %q", raw, s.consumer)
+	if len(elsewhere) == 0 {
+		return err
+	}
+	var owners []string
+	for _, r := range elsewhere {
+		owners = append(owners, output.Printable(r.Key.Consumer, 200))
+	}
+	slices.Sort(owners)
+	owners = slices.Compact(owners)
+	return err.WithHint("the key belongs to %s: --consumer %s, or --all-consumers", join(owners), owners[0])
+}
+
+// noteOutside says why a list is empty: only other consumers have records.
+func (a *app) noteOutside(ctx context.Context, l *ledger) {
+	if l.scope.consumer == "" {
+		return
+	}
+	some, err := l.insp.Records(ctx, driver.RecordFilter{Limit: 1})
+	if err != nil || len(some) == 0 || l.scope.has(some[0].Key) {
+		return
+	}
+	a.p.Notef("no such records of consumer %q; the store has records of others, such as %q: --consumer, or --all-consumers",
+		l.scope.consumer, some[0].Key.Consumer)
+}

@@ -1,0 +1,310 @@
+package alerts
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what has to happen; it is the machine's fault when it takes longer than a moment.
+const patience = 2 * time.Minute
+
+// binary is semel, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(scratch, "semel")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Dir = filepath.Join("..", "..", "cmd", "semel")
+	build.Env = append(os.Environ(), "GOWORK=") // the binary is part of the workspace, this module is not
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build semel: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// scratch is a folder of this test binary.
+var scratch string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "semel-alerts-")
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	scratch = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// place is a folder with a queue, and the processes that work on it.
+type place struct {
+	*testing.T
+	dir string
+}
+
+// queue is the URL of the place's queue.
+const queue = "sqlite:q.db?queue=orders"
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
+	if _, err := binary(); err != nil {
+		t.Fatal(err)
+	}
+	p := &place{t, t.TempDir()}
+	p.run("queue", "create", "--queue", queue)
+	return p
+}
+
+func (p *place) command(ctx context.Context, args ...string) *exec.Cmd {
+	path, err := binary()
+	if err != nil {
+		p.Fatal(err)
+	}
+	c := exec.CommandContext(ctx, path, args...)
+	c.Dir = p.dir
+	return c
+}
+
+// run runs a command to its end, and returns what it printed.
+func (p *place) run(args ...string) string {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	defer cancel()
+	c := p.command(ctx, args...)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, err := c.Output()
+	if err != nil {
+		p.Fatalf("semel %s: %v\n%s%s", strings.Join(args, " "), err, out, &errs)
+	}
+	return string(out)
+}
+
+// file is the path of a file that handlers of the place see under its name.
+func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
+
+// waitFor waits for a file that a handler makes.
+func (p *place) waitFor(name string) {
+	p.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(p.file(name)); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			p.Fatalf("no handler made %s", name)
+		}
+	}
+}
+
+// process is a semel that runs.
+type process struct {
+	*testing.T
+	cmd  *exec.Cmd
+	url  string
+	done chan struct{}
+
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{} // closed when there is another line
+}
+
+// work starts a worker that consumes the place's queue and shows its figures.
+func (p *place) work(args ...string) *process {
+	p.Helper()
+	return p.start(append([]string{"work", "--queue", queue, "--listen", "127.0.0.1:0", "--log-format", "json", "-v"}, args...)...)
+}
+
+// serve starts a server of the place's queue, which shows figures of queue and store.
+func (p *place) serve() *process {
+	p.Helper()
+	return p.start("serve", "--queue", queue, "--listen", "127.0.0.1:0", "-o", "json")
+}
+
+var address = regexp.MustCompile(`"listen(?:ing)?":"(http://[^"]+)"`)
+
+func (p *place) start(args ...string) *process {
+	p.Helper()
+	r := &process{T: p.T, cmd: p.command(context.Background(), args...), done: make(chan struct{}), more: make(chan struct{})}
+	in, out := io.Pipe()
+	r.cmd.Stdout, r.cmd.Stderr = out, out
+	if err := r.cmd.Start(); err != nil {
+		p.Fatal(err)
+	}
+	go func() {
+		for s := bufio.NewScanner(in); s.Scan(); {
+			r.mu.Lock()
+			r.lines = append(r.lines, s.Text())
+			close(r.more)
+			r.more = make(chan struct{})
+			r.mu.Unlock()
+		}
+	}()
+	go func() {
+		defer close(r.done)
+		_ = r.cmd.Wait()
+		_ = out.Close()
+	}()
+	p.Cleanup(r.kill)
+	r.url = address.FindStringSubmatch(r.says(`"listen`))[1]
+	return r
+}
+
+// says waits for a line of the process's output that has a text in it.
+func (r *process) says(text string) string {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	for seen := 0; ; {
+		r.mu.Lock()
+		lines, more := r.lines, r.more
+		r.mu.Unlock()
+		for ; seen < len(lines); seen++ {
+			if strings.Contains(lines[seen], text) {
+				return lines[seen]
+			}
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			r.Fatalf("%s never said %q:\n%s", r.cmd, text, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+func (r *process) signal(s os.Signal) {
+	if err := r.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		r.Error(err)
+	}
+}
+
+// kill is the death of the process: it finishes nothing.
+func (r *process) kill() {
+	r.signal(syscall.SIGKILL)
+	<-r.done
+}
+
+// metrics is what Prometheus scrapes. Figures of queue and store are asked for at the first scrape, and shown for ten seconds:
+// make what is to be seen first.
+func (r *process) metrics() string {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/metrics", nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		r.Fatalf("%s %v: %s", res.Status, err, b)
+	}
+	return string(b)
+}
+
+// shows waits until the metrics have a line, and returns them. The line must be of what is not cached.
+func (r *process) shows(line string) string {
+	r.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if text := r.metrics(); strings.Contains(text, line+"\n") {
+			return text
+		} else if time.Now().After(end) {
+			r.Fatalf("it never showed %s, but:\n%s", line, strings.Join(sampled.FindAllString(text, -1), "\n"))
+		}
+	}
+}
+
+// history is what Prometheus scraped, a minute at a time: hours of it are played from a few scrapes of real processes.
+type history struct {
+	began   time.Time // times in the metrics are counted from here
+	minutes int
+	series  map[string][]string
+}
+
+func newHistory() *history { return &history{began: time.Now(), series: map[string][]string{}} }
+
+var sampled = regexp.MustCompile(`(?m)^(semel_[a-z_]+)\{(.*)\} (\S+)$`)
+
+// play goes on for some minutes in which the instances that are there show what was scraped.
+func (h *history) play(minutes int, instances map[string]string) {
+	now := map[string]string{}
+	for name, text := range instances {
+		for _, m := range sampled.FindAllStringSubmatch(text, -1) {
+			if strings.HasSuffix(m[1], "_bucket") {
+				continue
+			}
+			v, err := strconv.ParseFloat(m[3], 64)
+			if err != nil {
+				panic(err)
+			}
+			if strings.HasSuffix(m[1], "_timestamp_seconds") {
+				v -= float64(h.began.Unix())
+			}
+			now[fmt.Sprintf(`%s{%s,instance=%q}`, m[1], m[2], name)] = strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	for name, values := range h.series {
+		if _, there := now[name]; !there && values[len(values)-1] != "stale" && values[len(values)-1] != "_" {
+			h.series[name] = append(values, "stale") // as Prometheus marks a series whose target is gone
+		}
+	}
+	for range minutes {
+		h.minutes++
+		for name, v := range now {
+			if len(h.series[name]) == 0 && h.minutes > 1 {
+				h.series[name] = []string{"stale"} // the storage wants every series to begin with the others
+			}
+			for len(h.series[name]) < h.minutes-1 {
+				h.series[name] = append(h.series[name], "_")
+			}
+			h.series[name] = append(h.series[name], v)
+		}
+	}
+}
+
+// rings lists the alerts that fire at the end of the history.
+func (h *history) rings(t *testing.T) []string {
+	t.Helper()
+	var text []string
+	for name, values := range h.series {
+		text = append(text, name+" "+strings.Join(values[:min(len(values), h.minutes)], " "))
+	}
+	rec := recorded(t, strings.Join(text, "\n"))
+	var all []string
+	for name, r := range load(t) {
+		if rec.fires(r, h.minutes-1) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// expect fails unless these alerts fire at the end of the history, and no others.
+func (h *history) expect(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if got := h.rings(t); !slices.Equal(got, want) {
+		t.Errorf("%s: %q ring, want %q", when, got, want)
+	}
+}

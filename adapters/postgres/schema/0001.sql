@@ -23,6 +23,7 @@ CREATE TABLE semel_record (
   updated_at   timestamptz NOT NULL,
   completed_at timestamptz,
   retry_at     timestamptz,
+  body_digest  bigint      NOT NULL DEFAULT 0,       -- of the body of the latest run's message (driver.BodyDigest); 0: not known
   retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged
   generation   int         NOT NULL DEFAULT 1,       -- raised by a redrive
   epoch        int         NOT NULL DEFAULT 0,       -- deliberate re-runs of a completed key
@@ -44,6 +45,14 @@ CREATE TABLE semel_record (
   result       bytea,
   reason       bytea
 ) WITH (fillfactor = 50);
+
+-- The records that are UNCERTAIN, which metrics ask for again and again. It is a table of its own because an index on
+-- semel_record.state, even a partial one, would take the end of every attempt out of its page.
+CREATE TABLE semel_uncertain (
+  hash       uuid        PRIMARY KEY,
+  created_at timestamptz NOT NULL                    -- of the record
+);
+CREATE INDEX semel_uncertain_age ON semel_uncertain (created_at);
 
 -- Records in words. Bytes that are no ASCII are escaped. WITH keeps the view from being written to.
 CREATE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
@@ -79,8 +88,8 @@ INSERT INTO semel_floor (one, purged) VALUES (1, 0);
 -- A record as the program reads it, in binary form.
 CREATE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
   SELECT record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
-    r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
-    r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+    r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
+    r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
 $$;
 
 -- Claims keys that have no record, and answers the records of the others as they are.
@@ -90,7 +99,7 @@ $$;
 -- found is NULL for a record that was made. SEM02: a record was purged whose token is not smaller than one that was
 -- drawn here; nothing is claimed, and drawing again mends it.
 CREATE FUNCTION semel_claim(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
-  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int)
+  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int, digests bigint[])
 RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
@@ -105,13 +114,13 @@ BEGIN
   SELECT s.last_value INTO low FROM semel_token s;
   RETURN QUERY
     INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, completed_at,
-      retain_until, state, takeover, consumer, tenant, key, fingerprint, deliveries)
+      retain_until, state, takeover, consumer, tenant, key, fingerprint, deliveries, body_digest)
     SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, CASE WHEN keep IS NOT NULL THEN t END,
       t + keep * us, CASE WHEN keep IS NULL THEN 1 ELSE 3 END, u.takeover, u.consumer, u.tenant, u.key, u.fingerprint,
-      u.delivery
+      u.delivery, u.digest
     FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
       unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
-      unnest(deliveries) AS delivery) u
+      unnest(deliveries) AS delivery, unnest(digests) AS digest) u
     ON CONFLICT (hash) DO NOTHING
     RETURNING r.hash, r.token, r.created_at, NULL::bytea;
   GET DIAGNOSTICS n = ROW_COUNT;
@@ -131,7 +140,7 @@ $$;
 
 -- The same for one claim: who comes alone pays for no arrays.
 CREATE FUNCTION semel_claim_one(hash uuid, nonce uuid, lease bigint, takeover smallint, consumer bytea, tenant bytea,
-  key bytea, fingerprint bytea, delivery bytea, wait int)
+  key bytea, fingerprint bytea, delivery bytea, wait int, digest bigint)
 RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
 AS $$
@@ -141,10 +150,10 @@ BEGIN
   of := semel_claim_one.hash;
   at := clock_timestamp();
   INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover, consumer,
-    tenant, key, fingerprint, deliveries)
+    tenant, key, fingerprint, deliveries, body_digest)
   VALUES (of, nextval('semel_token'), semel_claim_one.nonce, semel_claim_one.lease,
     at + semel_claim_one.lease * interval '1 microsecond', at, at, 1, semel_claim_one.takeover, semel_claim_one.consumer,
-    semel_claim_one.tenant, semel_claim_one.key, semel_claim_one.fingerprint, delivery)
+    semel_claim_one.tenant, semel_claim_one.key, semel_claim_one.fingerprint, delivery, digest)
   ON CONFLICT (hash) DO NOTHING RETURNING r.token INTO drawn;
   IF NOT FOUND THEN
     RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r WHERE r.hash = of;
@@ -255,6 +264,19 @@ BEGIN
 END
 $$;
 
+-- Keeps semel_uncertain when semel_store writes records. Nothing else makes a record UNCERTAIN, or ends that.
+CREATE FUNCTION semel_store_uncertain(hashes uuid[], states smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM semel_uncertain) THEN -- mostly there are none, and one look is cheaper than one for each record
+    DELETE FROM semel_uncertain u WHERE u.hash = ANY (hashes);
+  END IF;
+  IF 5 = ANY (states) THEN
+    INSERT INTO semel_uncertain (hash, created_at)
+    SELECT r.hash, r.created_at FROM semel_record r WHERE r.hash = ANY (hashes) AND r.state = 5;
+  END IF;
+END
+$$;
+
 -- Writes back records that semel_lock locked in this transaction. SEM01 when one is not there.
 CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
   updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
@@ -282,6 +304,7 @@ BEGIN
   IF n <> cardinality(hashes) THEN
     RAISE EXCEPTION '% of % records are there', n, cardinality(hashes) USING ERRCODE = 'SEM01';
   END IF;
+  PERFORM semel_store_uncertain(hashes, states);
 END
 $$;
 
@@ -416,6 +439,33 @@ CREATE TABLE semel_queue (
   name text NOT NULL UNIQUE
 );
 
+-- The ids of queues, in the order of their names. SEM04: one is not there. Programs remember names, never ids: a failover
+-- to a standby that had not received the row gives its id to another queue.
+CREATE FUNCTION semel_queue_ids(names text[]) RETURNS int[]
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+  ids int[] := ARRAY (SELECT (SELECT q.id FROM semel_queue q WHERE q.name = n.name)
+    FROM unnest(names) WITH ORDINALITY AS n (name, nr) ORDER BY n.nr);
+BEGIN
+  IF array_position(ids, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'queue "%" is not there', names[array_position(ids, NULL)] USING ERRCODE = 'SEM04',
+      HINT = 'repeat the transaction: semel creates the queue before it';
+  END IF;
+  RETURN ids;
+END
+$$;
+
+-- The timeline of the server's log, which a promotion and a restore from an archive change; 0 where the server does not
+-- tell.
+CREATE FUNCTION semel_timeline() RETURNS int LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int;
+EXCEPTION WHEN OTHERS THEN
+  RETURN 0;
+END
+$$;
+
 -- Messages that are not settled. Handing out and extending change nothing that is indexed, so that they stay in their
 -- page (HOT); fillfactor leaves the room for it. A message therefore keeps its place in semel_message_due while it is in
 -- flight, and those who look for others pass by it (semel_receive).
@@ -423,11 +473,12 @@ CREATE TABLE semel_message (
   pos        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue      int         NOT NULL,
   due_at     timestamptz NOT NULL,                   -- deliverable from then on, in this order
-  until      timestamptz,                            -- while it is held: kept from others until then
+  until      timestamptz,                            -- NULL: nobody has it. Else kept from others until then
   hold       bigint      NOT NULL DEFAULT 0,         -- the delay or visibility that was asked for, in microseconds
   sent_at    timestamptz NOT NULL,
-  count      int         NOT NULL DEFAULT 0,         -- hand-offs so far
-  held       boolean     NOT NULL DEFAULT false,     -- the latest hand-off has not given it back
+  count      int         NOT NULL DEFAULT 0,         -- deliveries so far
+  timeline   int         NOT NULL DEFAULT 0,         -- of the server at the latest delivery
+  nonce      uuid,                                   -- of the latest delivery, random; NULL: none, or it was returned
   waits      boolean     NOT NULL DEFAULT false,     -- an earlier message of its group is not settled
   id         bytea       NOT NULL,
   grp        bytea,                                  -- ordered group
@@ -440,14 +491,21 @@ CREATE INDEX semel_message_group ON semel_message (queue, grp, pos) WHERE grp IS
 -- Messages in words. Text that came as bytes is escaped where it is not ASCII; a body is so up to its first kilobyte.
 CREATE VIEW semel_messages AS
 SELECT q.name AS queue, m.pos, encode(m.id, 'escape') AS id, encode(m.grp, 'escape') AS grp,
-  CASE WHEN m.waits THEN 'waits for its group' WHEN m.held AND m.until > clock_timestamp() THEN 'in flight'
+  CASE WHEN m.waits THEN 'waits for its group' WHEN m.until > clock_timestamp() THEN 'in flight'
     WHEN m.due_at > clock_timestamp() THEN 'delayed' ELSE 'ready' END AS state,
-  m.count, m.sent_at, m.due_at, CASE WHEN m.held THEN m.until END AS until, encode(m.headers, 'escape') AS headers,
+  m.count, m.sent_at, m.due_at, m.until, encode(m.headers, 'escape') AS headers,
   octet_length(m.body) AS size, encode(substring(m.body FOR 1024), 'escape') AS body
 FROM semel_message m JOIN semel_queue q ON q.id = m.queue;
 
--- The functions below write messages. They are functions for the same reason as those of records. A hand-off is named by
--- position, count and held: all three must still be so.
+-- The functions below write messages. They are functions for the same reason as those of records. A delivery is named by
+-- position, count and nonce, and counts only on the timeline on which it was made:
+--
+--  1. A worker holds a message. The server fails over to a standby that lags behind.
+--  2. The sequence of positions goes back with it: a new message gets the position of one that the standby never had. Only
+--     the nonce tells the old delivery from the new one.
+--  3. A delivery that the standby has was answered by records that it does not have: its acknowledgement must not count.
+--
+-- A nonce of zeros names a message that this transaction has locked (semel_fetch).
 
 -- Fails unless each statement sees what was committed before it: with an older snapshot a lock does not help.
 CREATE FUNCTION semel_committed() RETURNS void LANGUAGE plpgsql AS $$
@@ -462,7 +520,8 @@ $$;
 -- Accepts messages of ordered groups, whose advisory locks the transaction holds.
 --   delays  after sent, in microseconds; 0 = none
 --   firsts  no earlier message of the same call is of its group
-CREATE FUNCTION semel_send(queues int[], delays bigint[], sent timestamptz[], ids bytea[], headers bytea[], bodies bytea[],
+--   names   of queues; queues are places in it, from 1
+CREATE FUNCTION semel_send(names text[], queues int[], delays bigint[], sent timestamptz[], ids bytea[], headers bytea[], bodies bytea[],
   groups bytea[], firsts boolean[])
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
@@ -470,12 +529,13 @@ LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enab
 AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  target int[] := semel_queue_ids(names);
 BEGIN
   PERFORM semel_committed();
   INSERT INTO semel_message (queue, due_at, hold, sent_at, id, headers, body, grp, waits)
-  SELECT u.queue, d.due, (extract(epoch FROM d.due - t) * 1000000)::bigint, coalesce(u.sent_at, t),
+  SELECT target[u.queue], d.due, (extract(epoch FROM d.due - t) * 1000000)::bigint, coalesce(u.sent_at, t),
     u.id, u.headers, u.body, u.grp,
-    NOT u.first OR EXISTS (SELECT FROM semel_message m WHERE m.queue = u.queue AND m.grp = u.grp)
+    NOT u.first OR EXISTS (SELECT FROM semel_message m WHERE m.queue = target[u.queue] AND m.grp = u.grp)
   FROM unnest(queues, delays, sent, ids, headers, bodies, groups, firsts)
       AS u (queue, delay, sent_at, id, headers, body, grp, first),
     LATERAL (SELECT CASE u.delay WHEN 0 THEN t
@@ -483,26 +543,31 @@ BEGIN
 END
 $$;
 
--- Hands out messages, the longest due first, and answers them with the time.
+-- Hands out messages, the longest due first, and returns them with the time and when the server was started.
 --   visible  how long to keep them from others, in microseconds
 --   after    look only behind this place of semel_message_due; NULL: from its beginning
 --   room     bound of the bodies, in bytes; one message always fits
--- When there is none it answers one row without pos; due_at is when there will be one by itself, NULL = not known.
-CREATE FUNCTION semel_receive(of int, most int, visible bigint, after timestamptz, after_pos bigint, room bigint)
-RETURNS TABLE (at timestamptz, pos bigint, due_at timestamptz, count int, sent_at timestamptz, id bytea, grp bytea,
-  headers bytea, body bytea)
+--   nonce    of these deliveries
+-- When there is none it returns one row without pos; due_at is when there will be one by itself, NULL = not known.
+CREATE FUNCTION semel_receive(name text, most int, visible bigint, after timestamptz, after_pos bigint, room bigint,
+  nonce uuid)
+RETURNS TABLE (at timestamptz, started timestamptz, pos bigint, due_at timestamptz, count int, sent_at timestamptz, id bytea,
+  grp bytea, headers bytea, body bytea)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
   t timestamptz := clock_timestamp();
+  up timestamptz := pg_postmaster_start_time();
+  line int := semel_timeline();
+  of int := (SELECT q.id FROM semel_queue q WHERE q.name = semel_receive.name);
   next timestamptz;
 BEGIN
   RETURN QUERY
     WITH found AS MATERIALIZED (
       SELECT m.ctid AS place, octet_length(m.body) AS size FROM semel_message m
-      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (NOT m.held OR m.until <= t)
+      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (m.until IS NULL OR m.until <= t)
         AND (m.due_at, m.pos) > (coalesce(after, '-infinity'), coalesce(after_pos, 0))
       ORDER BY m.due_at, m.pos LIMIT most FOR UPDATE SKIP LOCKED),
     fits AS (
@@ -510,10 +575,10 @@ BEGIN
         SELECT place, size, row_number() OVER w AS nr, sum(size) OVER w AS total FROM found
         WINDOW w AS (ROWS UNBOUNDED PRECEDING)) f
       WHERE f.nr = 1 OR f.total <= room)
-    UPDATE semel_message m SET until = t + visible * interval '1 microsecond', hold = visible, held = true,
-      count = m.count + 1
+    UPDATE semel_message m SET until = t + visible * interval '1 microsecond', hold = visible,
+      nonce = semel_receive.nonce, timeline = line, count = m.count + 1
     FROM fits WHERE m.ctid = fits.place
-    RETURNING t, m.pos, m.due_at, m.count, m.sent_at, m.id, m.grp, m.headers, m.body;
+    RETURNING t, up, m.pos, m.due_at, m.count, m.sent_at, m.id, m.grp, m.headers, m.body;
   IF FOUND THEN
     RETURN;
   END IF;
@@ -521,50 +586,109 @@ BEGIN
     SELECT least(
         (SELECT m.due_at FROM semel_message m WHERE m.queue = of AND NOT m.waits AND m.due_at > t
           ORDER BY m.due_at LIMIT 1),
-        (SELECT min(m.until) FROM semel_message m WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND m.held
-            AND m.until > t))
+        (SELECT min(m.until) FROM semel_message m WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND m.until > t))
       INTO next;
   END IF;
-  RETURN QUERY SELECT t, NULL::bigint, next, NULL::int, NULL::timestamptz, NULL::bytea, NULL::bytea, NULL::bytea,
+  RETURN QUERY SELECT t, up, NULL::bigint, next, NULL::int, NULL::timestamptz, NULL::bytea, NULL::bytea, NULL::bytea,
     NULL::bytea;
+END
+$$;
+
+-- One step of shortening holds that end later than they were asked to, because the server's clock stepped back. It looks at
+-- so many messages behind a place of semel_message_due and returns the place to go on behind; no row: that was all.
+--   flying  false: what is due later, the latest first. True: what is in flight, from the beginning of the index, where it
+--           mostly is; a step that finds none in flight is the last.
+CREATE FUNCTION semel_shorten(name text, flying boolean, after timestamptz, after_pos bigint, most int)
+RETURNS TABLE (due_at timestamptz, pos bigint)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  of int := (SELECT q.id FROM semel_queue q WHERE q.name = semel_shorten.name);
+  m record;
+  seen int := 0;
+  flies boolean := false;
+BEGIN
+  FOR m IN SELECT w.ctid AS place, w.* FROM semel_message w
+    WHERE NOT flying AND w.queue = of AND NOT w.waits AND w.due_at > t
+      AND (w.due_at, w.pos) < (coalesce(after, 'infinity'), coalesce(after_pos, 0))
+    ORDER BY w.due_at DESC, w.pos DESC LIMIT most
+  LOOP
+    seen := seen + 1;
+    due_at := m.due_at;
+    pos := m.pos;
+    IF m.until IS NOT NULL OR m.due_at > t + m.hold * us THEN
+      UPDATE semel_message s SET until = least(s.until, t + s.hold * us),
+        due_at = CASE WHEN s.until IS NULL THEN t + s.hold * us ELSE t END
+      WHERE s.ctid = (SELECT l.ctid FROM semel_message l WHERE l.ctid = m.place FOR UPDATE SKIP LOCKED);
+    END IF;
+  END LOOP;
+  FOR m IN SELECT w.ctid AS place, w.* FROM semel_message w
+    WHERE flying AND w.queue = of AND NOT w.waits AND w.due_at <= t
+      AND (w.due_at, w.pos) > (coalesce(after, '-infinity'), coalesce(after_pos, 0))
+    ORDER BY w.due_at, w.pos LIMIT most
+  LOOP
+    seen := seen + 1;
+    due_at := m.due_at;
+    pos := m.pos;
+    flies := flies OR m.until IS NOT NULL;
+    IF m.until > t + m.hold * us THEN
+      UPDATE semel_message s SET until = t + s.hold * us
+      WHERE s.ctid = (SELECT l.ctid FROM semel_message l WHERE l.ctid = m.place FOR UPDATE SKIP LOCKED);
+    END IF;
+  END LOOP;
+  IF seen = most AND (flies OR NOT flying) THEN
+    RETURN NEXT;
+  END IF;
 END
 $$;
 
 -- Locks messages until the end of the transaction without handing them out, the longest due first.
 --   room  as in semel_receive
-CREATE FUNCTION semel_fetch(of int, most int, room bigint)
-RETURNS TABLE (pos bigint, count int, held boolean, sent_at timestamptz, id bytea, grp bytea, headers bytea, body bytea)
+CREATE FUNCTION semel_fetch(name text, most int, room bigint)
+RETURNS TABLE (pos bigint, count int, sent_at timestamptz, id bytea, grp bytea, headers bytea, body bytea)
 LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
   t timestamptz := clock_timestamp();
+  of int := (SELECT q.id FROM semel_queue q WHERE q.name = semel_fetch.name);
 BEGIN
   RETURN QUERY
     WITH found AS MATERIALIZED (
       SELECT m.* FROM semel_message m
-      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (NOT m.held OR m.until <= t)
+      WHERE m.queue = of AND NOT m.waits AND m.due_at <= t AND (m.until IS NULL OR m.until <= t)
       ORDER BY m.due_at, m.pos LIMIT most FOR UPDATE SKIP LOCKED)
-    SELECT f.pos, f.count, f.held, f.sent_at, f.id, f.grp, f.headers, f.body FROM (
+    SELECT f.pos, f.count, f.sent_at, f.id, f.grp, f.headers, f.body FROM (
       SELECT found.*, row_number() OVER w AS nr, sum(octet_length(found.body)) OVER w AS total FROM found
       WINDOW w AS (ROWS UNBOUNDED PRECEDING)) f
     WHERE f.nr = 1 OR f.total <= room;
 END
 $$;
 
--- Takes messages away for good, and lets the next of each group go, whose advisory locks the transaction holds. Answers
--- the positions of those that the hand-off still had.
-CREATE FUNCTION semel_remove(positions bigint[], counts int[], helds boolean[], name text, groups bytea[])
+-- Whether a delivery still has its message.
+CREATE FUNCTION semel_mine(m semel_message, count int, nonce uuid, line int) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT m.count = count AND (m.nonce = nonce AND m.timeline = line OR nonce = '00000000-0000-0000-0000-000000000000')
+$$;
+
+-- Takes messages away for good, and lets the next of each group go, whose advisory locks the transaction holds. Returns
+-- the positions of those that the delivery still had.
+CREATE FUNCTION semel_remove(positions bigint[], counts int[], nonces uuid[], name text, groups bytea[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off
 AS $$
+DECLARE
+  line int := semel_timeline();
 BEGIN
   RETURN QUERY
     DELETE FROM semel_message m
-    USING (SELECT unnest(positions) AS pos, unnest(counts) AS count, unnest(helds) AS held) u
-    WHERE m.pos = u.pos AND m.count = u.count AND m.held = u.held RETURNING m.pos;
+    USING (SELECT unnest(positions) AS pos, unnest(counts) AS count, unnest(nonces) AS nonce) u
+    WHERE m.pos = u.pos AND semel_mine(m, u.count, u.nonce, line) RETURNING m.pos;
   IF cardinality(groups) > 0 THEN
     PERFORM semel_committed();
     -- It takes its place among those that are due now: receivers look there first.
@@ -576,35 +700,37 @@ BEGIN
 END
 $$;
 
--- Gives messages back, deliverable after a while in microseconds. Answers as semel_remove.
-CREATE FUNCTION semel_return(positions bigint[], counts int[], helds boolean[], afters bigint[])
+-- Returns messages to the queue, deliverable after a while in microseconds. Returns what semel_remove does.
+CREATE FUNCTION semel_return(positions bigint[], counts int[], nonces uuid[], afters bigint[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off
 AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  line int := semel_timeline();
 BEGIN
   RETURN QUERY
-    UPDATE semel_message m SET due_at = t + u.after * interval '1 microsecond', hold = u.after, held = false, until = NULL
-    FROM unnest(positions, counts, helds, afters) AS u (pos, count, held, after)
-    WHERE m.pos = u.pos AND m.count = u.count AND m.held = u.held RETURNING m.pos;
+    UPDATE semel_message m SET due_at = t + u.after * interval '1 microsecond', hold = u.after, nonce = NULL, until = NULL
+    FROM unnest(positions, counts, nonces, afters) AS u (pos, count, nonce, after)
+    WHERE m.pos = u.pos AND semel_mine(m, u.count, u.nonce, line) RETURNING m.pos;
 END
 $$;
 
--- Keeps messages from others for a while from now, in microseconds. Answers as semel_remove.
-CREATE FUNCTION semel_keep(positions bigint[], counts int[], visible bigint)
+-- Keeps messages from others for a while from now, in microseconds. Returns what semel_remove does.
+CREATE FUNCTION semel_keep(positions bigint[], counts int[], nonces uuid[], visible bigint)
 RETURNS SETOF bigint
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off
 AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  line int := semel_timeline();
 BEGIN
   RETURN QUERY
     UPDATE semel_message m SET until = t + visible * interval '1 microsecond', hold = visible
-    FROM unnest(positions, counts) AS u (pos, count)
-    WHERE m.pos = u.pos AND m.count = u.count AND m.held RETURNING m.pos;
+    FROM unnest(positions, counts, nonces) AS u (pos, count, nonce)
+    WHERE m.pos = u.pos AND m.until IS NOT NULL AND semel_mine(m, u.count, u.nonce, line) RETURNING m.pos;
 END
 $$;
 

@@ -16,12 +16,12 @@ ALTER TABLE semel_letter ADD COLUMN version bytea;
 CREATE OR REPLACE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN r.watermark IS NULL THEN
     record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
-      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
-      r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
+      r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
   ELSE
     record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
-      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.epoch,
-      r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
+      r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
+      r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
       r.watermark))
   END
 $$;
@@ -29,7 +29,8 @@ $$;
 -- semel_claim for calls in which some claims have versions: watermarks are those of the records to be made, NULL for
 -- claims without. The records are IN_PROGRESS.
 CREATE FUNCTION semel_claim_versions(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
-  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int)
+  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int,
+  digests bigint[])
 RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
@@ -44,12 +45,12 @@ BEGIN
   SELECT s.last_value INTO low FROM semel_token s;
   RETURN QUERY
     INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover,
-      consumer, tenant, key, fingerprint, deliveries, watermark)
+      consumer, tenant, key, fingerprint, deliveries, watermark, body_digest)
     SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, 1, u.takeover, u.consumer, u.tenant, u.key,
-      u.fingerprint, u.delivery, u.watermark
+      u.fingerprint, u.delivery, u.watermark, u.digest
     FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
       unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
-      unnest(deliveries) AS delivery, unnest(watermarks) AS watermark) u
+      unnest(deliveries) AS delivery, unnest(watermarks) AS watermark, unnest(digests) AS digest) u
     ON CONFLICT (hash) DO NOTHING
     RETURNING r.hash, r.token, r.created_at, NULL::bytea;
   GET DIAGNOSTICS n = ROW_COUNT;
@@ -128,7 +129,7 @@ CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], lease
   updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
   epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
   policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[],
-  watermarks bytea[])
+  watermarks bytea[], digests bigint[])
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
@@ -141,18 +142,32 @@ BEGIN
     generation = u.generation, epoch = u.epoch, beat = u.beat, attempt = u.attempt, failures = u.failures,
     takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
     unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
-    deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark
+    deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark,
+    body_digest = u.body_digest
   FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
       beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons,
-      watermarks)
+      watermarks, digests)
     AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
       beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason,
-      watermark)
+      watermark, body_digest)
   WHERE r.hash = u.hash;
   GET DIAGNOSTICS n = ROW_COUNT;
   IF n <> cardinality(hashes) THEN
     RAISE EXCEPTION '% of % records are there', n, cardinality(hashes) USING ERRCODE = 'SEM01';
   END IF;
+  PERFORM semel_store_uncertain(hashes, states);
+END
+$$;
+
+-- The records that are UNCERTAIN, oldest first; reads no others. consumer NULL = of all; most NULL = no limit
+CREATE FUNCTION semel_list_uncertain(consumer bytea, most bigint) RETURNS SETOF bytea
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY SELECT semel_row(r) FROM semel_uncertain u JOIN semel_record r ON r.hash = u.hash
+    WHERE r.state = 5 AND (semel_list_uncertain.consumer IS NULL OR r.consumer = semel_list_uncertain.consumer)
+    ORDER BY u.created_at, r.token LIMIT most;
 END
 $$;
 

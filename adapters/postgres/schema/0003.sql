@@ -1,5 +1,5 @@
--- semel's tables, schema 3: digests of keys whose records are gone. This part alone brings a database of schema 2 up to
--- date; put it into one transaction.
+-- semel's tables, schema 3: digests of keys whose records are gone, and guards against the SQL of handlers. This part alone
+-- brings a database of schema 2 up to date; put it into one transaction.
 --
 -- Workers of schema 2 that are running may run on: the step of a sweep that they call is the one below.
 UPDATE semel_schema SET version = 3;
@@ -44,7 +44,8 @@ $$;
 -- One step of a sweep, as before. Records of consumers that are remembered are announced first; they go when that is
 -- ten minutes old (driver.DigestOverlap), and leave their digest in the same statement. announced counts those that were
 -- announced. An announcement that is older than a day is made anew (driver.DigestStale).
-CREATE FUNCTION semel_sweep_digests(first bigint, pages int, small int, most int, horizon interval)
+--   consumers  whose abandoned claims are answered: the horizon is theirs. NULL: everybody's
+CREATE FUNCTION semel_sweep_digests(first bigint, pages int, small int, most int, horizon interval, consumers bytea[])
 RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz, announced bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
@@ -139,7 +140,8 @@ BEGIN
   END IF;
   IF gone + told < most AND NOT cut AND horizon IS NOT NULL THEN
     RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t, NULL::bigint FROM semel_record r
-      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone - told
+      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t
+        AND (consumers IS NULL OR r.consumer = ANY (consumers)) LIMIT most - gone - told
       FOR UPDATE SKIP LOCKED;
     GET DIAGNOSTICS stranded = ROW_COUNT;
   END IF;
@@ -160,7 +162,7 @@ $$;
 CREATE OR REPLACE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
 RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
 LANGUAGE sql AS $$
-  SELECT s.of, s.purged, s.whole, s.found, s.at FROM semel_sweep_digests(first, pages, small, most, horizon) s
+  SELECT s.of, s.purged, s.whole, s.found, s.at FROM semel_sweep_digests(first, pages, small, most, horizon, NULL) s
 $$;
 
 -- Removes digests that are over in the next pages, and announcements that are nobody's. Does nothing while another process
@@ -209,3 +211,165 @@ CREATE VIEW semel_digests AS
 SELECT hash, CASE ended >> 20 WHEN 0 THEN 'COMPLETED' WHEN 1 THEN 'FAILED' ELSE 'RELEASED' END AS state,
        to_timestamp(1577836800 + (ended & 1048575) * 3600::bigint) AS at, date '2020-01-01' + day AS until
   FROM semel_digest;
+
+-- What messages' effects and handlers must not do. SEM05 refuses it; the program makes that the failure of the message.
+
+-- The trigger of all of semel's tables. It tells the statements of handlers by the text that the client sent, which no SQL can
+-- change: functions, DO, rules and triggers that it runs do not show there. Effects that are data come behind a comment. In
+-- a transaction that handlers have (semel_lend) it is semel's statements that come behind one. Names are qualified: a
+-- handler may have another search_path.
+CREATE FUNCTION semel_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.starts_with(pg_catalog.current_query(), '/* semel: effect */')
+    OR pg_catalog.current_setting('semel.lent', true) OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text
+      AND NOT pg_catalog.starts_with(pg_catalog.current_query(), '/* semel */') THEN
+    RAISE EXCEPTION 'refused: a handler''s SQL must not write to semel''s table %; Try: tables of your own', TG_TABLE_NAME
+      USING ERRCODE = 'SEM05';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- Ends the SQL of messages, in their transaction: refuses what it must not have done, and sets the session back to what
+-- it was, so that neither later messages nor semel work with its role, search_path or tenant.
+--   lent         handlers have the transaction: they may make temporary tables, but none that hides one of semel's
+--   last         the SQL of the last message: deferred triggers run here and not in COMMIT, after which nobody looks
+--   whom         the connection's user: another one is set back. NULL: role and user are set back in any case
+--   deep         it was more than INSERT, UPDATE, DELETE and MERGE: there may be cursors and prepared statements
+--   idle         idle_in_transaction_session_timeout of the transaction, in milliseconds
+--   names, vals  settings that the connection did not come with: a pooler's connect_query
+CREATE FUNCTION semel_end(lent boolean, last boolean, deep boolean, whom text, idle int, names text[], vals text[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF last THEN
+    SET CONSTRAINTS ALL IMMEDIATE;
+  END IF;
+  -- Only a transaction that wrote to the catalogs pays for a look at them. Without track_counts every one does.
+  IF current_setting('track_counts') <> 'on'
+    OR pg_stat_get_xact_tuples_inserted('pg_class'::regclass) + pg_stat_get_xact_tuples_updated('pg_class'::regclass)
+      + pg_stat_get_xact_tuples_deleted('pg_class'::regclass) + pg_stat_get_xact_tuples_inserted('pg_proc'::regclass)
+      + pg_stat_get_xact_tuples_updated('pg_proc'::regclass) + pg_stat_get_xact_tuples_deleted('pg_proc'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_trigger'::regclass) + pg_stat_get_xact_tuples_updated('pg_trigger'::regclass)
+      + pg_stat_get_xact_tuples_deleted('pg_trigger'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_rewrite'::regclass) + pg_stat_get_xact_tuples_updated('pg_rewrite'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_policy'::regclass) + pg_stat_get_xact_tuples_inserted('pg_constraint'::regclass)
+      + pg_stat_get_xact_tuples_updated('pg_attribute'::regclass) + pg_stat_get_xact_tuples_updated('pg_namespace'::regclass) > 0
+  THEN
+    IF EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = pg_my_temp_schema() AND c.relkind IN ('r', 'v', 'S', 'p')
+        AND (NOT lent OR c.relname LIKE 'semel\_%')) THEN
+      RAISE EXCEPTION 'refused: a temporary table hides tables from what follows; Try: WITH, or a table of your own'
+        USING ERRCODE = 'SEM05';
+    END IF;
+    IF NOT semel_intact() THEN
+      RAISE EXCEPTION 'refused: a handler''s SQL must not change, lock or drop semel''s tables and functions; Try: tables of your own'
+        USING ERRCODE = 'SEM05';
+    END IF;
+  END IF;
+  PERFORM pg_advisory_unlock_all();
+  UNLISTEN *;
+  DISCARD SEQUENCES;
+  IF deep THEN
+    PERFORM semel_close();
+  END IF;
+  IF current_user = whom AND session_user = whom THEN
+    NULL;
+  ELSE
+    RESET SESSION AUTHORIZATION;
+    RESET ROLE;
+  END IF;
+  RESET ALL;
+  FOR i IN 1..cardinality(names) LOOP
+    PERFORM set_config(names[i], vals[i], false);
+  END LOOP;
+  PERFORM set_config('idle_in_transaction_session_timeout', idle::text, true);
+END
+$$;
+
+-- Sets settings back between the statements of two messages, and bounds those of the next.
+CREATE FUNCTION semel_next(statement text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RESET ALL;
+  PERFORM pg_catalog.set_config('statement_timeout', statement, true), pg_catalog.set_config('lock_timeout', lock, true);
+END
+$$;
+
+-- Closes the cursors and prepared statements that SQL made. The program's own prepared statements stay.
+CREATE FUNCTION semel_close() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+BEGIN
+  FOR n IN SELECT c.name FROM pg_cursors c WHERE c.is_holdable LOOP
+    EXECUTE format('CLOSE %I', n);
+  END LOOP;
+  FOR n IN SELECT p.name FROM pg_prepared_statements p WHERE p.from_sql LOOP
+    EXECUTE format('DEALLOCATE %I', n);
+  END LOOP;
+END
+$$;
+
+-- Takes back what the SQL of handlers left in the session, after its transaction: a refused one leaves locks and prepared
+-- statements, one that handlers had what its deferred triggers and temporary tables leave.
+CREATE FUNCTION semel_clean(names text[], vals text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DISCARD TEMP;
+  PERFORM semel_end(true, false, true, NULL, 0, names, vals);
+END
+$$;
+
+-- semel_begin for a transaction in which handlers run their own SQL: marks it (semel_guard).
+CREATE FUNCTION semel_lend(idle int, sealed boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  id bigint := semel_begin(idle, sealed);
+BEGIN
+  PERFORM set_config('semel.lent', id::text, true);
+  RETURN id;
+END
+$$;
+
+-- semel_within, and semel_end, for such a transaction: it is semel's again. The mark stays, for deferred triggers.
+CREATE FUNCTION semel_take(id bigint, idle int, names text[], vals text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM semel_within(id);
+  IF current_setting('semel.lent', true) IS DISTINCT FROM id::text THEN
+    RAISE EXCEPTION 'refused: a handler reset all settings of the transaction; Try: RESET of those that it set' USING ERRCODE = 'SEM05';
+  END IF;
+  PERFORM semel_end(true, false, true, NULL, idle, names, vals);
+  PERFORM set_config('semel.lent', id::text, true), set_config('semel.sealed', id::text, true);
+END
+$$;
+
+-- Every table gets the trigger, which fires in each session_replication_role. Functions get the schema that they are in,
+-- and what is temporary last: no table of the session and no search_path of a handler comes before semel's tables. Those
+-- that name no table are left as they are, so that they can be inlined.
+DO $$
+DECLARE
+  s CONSTANT name := current_schema();
+  n name;
+  f regprocedure;
+BEGIN
+  FOR n IN SELECT c.relname FROM pg_class c WHERE c.relnamespace = s::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'semel\_%' LOOP
+    EXECUTE format('CREATE TRIGGER semel_guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %I EXECUTE FUNCTION semel_guard()', n);
+    EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER semel_guard', n);
+  END LOOP;
+  -- Reports whether semel's tables and functions are those that were made: none is missing, and this transaction did
+  -- not touch any. What changes a table locks it.
+  EXECUTE format($f$
+    CREATE FUNCTION semel_intact() RETURNS boolean LANGUAGE sql AS $i$
+      SELECT (SELECT count(*) >= %2$s FROM pg_class c WHERE c.relnamespace = %1$L::regnamespace AND c.relname LIKE 'semel\_%%')
+        AND (SELECT count(*) >= %3$s FROM pg_trigger g WHERE g.tgfoid = 'semel_guard'::regproc AND g.tgenabled = 'A')
+        AND (SELECT count(*) >= %4$s AND NOT bool_or(age(p.xmin) <= age(pg_current_xact_id()::xid)) FROM pg_proc p
+          WHERE p.pronamespace = %1$L::regnamespace AND p.proname LIKE 'semel\_%%')
+        AND NOT EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+          WHERE l.pid = pg_backend_pid() AND c.relnamespace = %1$L::regnamespace AND c.relname LIKE 'semel\_%%'
+            AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock'))
+    $i$
+  $f$, s, (SELECT count(*) FROM pg_class c WHERE c.relnamespace = s::regnamespace AND c.relname LIKE 'semel\_%'),
+    (SELECT count(*) FROM pg_trigger g WHERE g.tgfoid = 'semel_guard'::regproc),
+    (SELECT count(*) + 1 FROM pg_proc p WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'));
+  FOR f IN SELECT p.oid FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+      WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'
+        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_watermark', 'semel_next') OR p.proname IN ('semel_intact', 'semel_sweep_step')) LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', f, s);
+  END LOOP;
+END
+$$;

@@ -32,6 +32,7 @@ CREATE TABLE semel_record (
   tenant       TEXT    NOT NULL,
   key          TEXT    NOT NULL,
   fingerprint  BLOB,
+  body_digest  INTEGER NOT NULL DEFAULT 0, -- of the body of the latest run's message, as driver.BodyDigest; 0: not known
   epoch        INTEGER NOT NULL,
   spent        INTEGER NOT NULL,         -- 1: the nonce was released
   attempt      INTEGER NOT NULL,         -- runs in this generation
@@ -44,6 +45,7 @@ CREATE TABLE semel_record (
   deliveries   TEXT    NOT NULL          -- JSON array of the ids of deliveries that acquired the key
 ) STRICT;
 CREATE UNIQUE INDEX semel_record_hash ON semel_record (hash);
+CREATE INDEX semel_record_uncertain ON semel_record (created_at) WHERE state = 5; -- metrics ask for them again and again
 
 -- What a sweep knows of a block of 4096 tokens: nothing in it can be purged or parked before due.
 CREATE TABLE semel_block (
@@ -55,8 +57,7 @@ CREATE TABLE semel_queue (
   id    INTEGER PRIMARY KEY,
   name  TEXT    NOT NULL UNIQUE,
   next  INTEGER NOT NULL,                -- position of the next message
-  taken INTEGER NOT NULL,                -- messages of semel_stream up to this position were handed out
-  hand  INTEGER NOT NULL                 -- the last hand-off
+  taken INTEGER NOT NULL                 -- messages of semel_stream up to this position were handed out
 ) STRICT;
 
 -- Messages that come in order and have never been given back. They are handed out in runs, see semel_flight, so that
@@ -72,7 +73,7 @@ CREATE TABLE semel_stream (
 
 -- A run of semel_stream that was handed out and is not settled yet.
 CREATE TABLE semel_flight (
-  hand   INTEGER PRIMARY KEY,            -- queue id << 44 | number of the hand-off
+  hand   INTEGER PRIMARY KEY,            -- queue id << 44 | number of the delivery, random
   first  INTEGER NOT NULL,
   last   INTEGER NOT NULL,               -- positions, inclusive
   rest   INTEGER NOT NULL,               -- messages of the run that are still in semel_stream

@@ -21,9 +21,25 @@ resource "aws_cloudwatch_metric_alarm" "duplicate_effects" {
   alarm_actions       = local.actions
 }
 
+resource "aws_cloudwatch_metric_alarm" "audit_missing" {
+  count               = var.audited ? 1 : 0
+  alarm_name          = "${var.project_name}-audit-missing"
+  alarm_description   = "No audit of the effects for a day: it fails, or nobody runs it any more."
+  namespace           = "Semel"
+  metric_name         = "DuplicateEffects"
+  dimensions          = local.figures
+  statistic           = "SampleCount"
+  period              = 86400
+  evaluation_periods  = 1
+  threshold           = 1
+  comparison_operator = "LessThanThreshold"
+  treat_missing_data  = "breaching"
+  alarm_actions       = local.actions
+}
+
 resource "aws_cloudwatch_metric_alarm" "uncertain" {
   alarm_name          = "${var.project_name}-uncertain"
-  alarm_description   = "Messages were set aside, because nobody knows whether their effect happened (semel records ls --state UNCERTAIN)."
+  alarm_description   = "Messages were set aside or abandoned claims parked, because nobody knows whether their effect happened (semel records ls --state UNCERTAIN)."
   namespace           = "Semel"
   metric_name         = "Uncertain"
   dimensions          = local.figures

@@ -33,6 +33,9 @@ resource "aws_dynamodb_table" "records" {
   hash_key     = "pk"
   range_key    = "sk"
 
+  # Without its records every message would take effect again. To destroy the module, apply with table_protection=false first.
+  deletion_protection_enabled = var.table_protection
+
   attribute {
     name = "pk"
     type = "S"

@@ -15,9 +15,9 @@ variable "project_name" {
 }
 
 variable "queue_visibility_timeout" {
-  description = "Seconds that a received message is kept from others without a heartbeat. Short is right for workers, which extend it; a Lambda function needs six times its timeout."
+  description = "Seconds that a received message is kept from others without a heartbeat. Short is right for workers, which extend it; a Lambda function needs six times its timeout. With less than 30, a slow call or two of DynamoDB costs a worker its lease."
   type        = number
-  default     = 10
+  default     = 30
   validation {
     condition     = var.queue_visibility_timeout >= 1 && var.queue_visibility_timeout <= 43200
     error_message = "Use 1 to 43200 seconds: with 0 every receive of two workers is a duplicate."
@@ -68,6 +68,12 @@ variable "record_retention_days" {
     condition     = var.record_retention_days >= 18
     error_message = "A copy can come for 4 days from the queue and for 14 more from its letters: keep records for 18 days or more."
   }
+}
+
+variable "table_protection" {
+  description = "Protect the table of records from deletion. Set it to false, and apply, before you destroy the module."
+  type        = bool
+  default     = true
 }
 
 variable "key" {
@@ -123,4 +129,10 @@ variable "state_machine" {
   description = "Name of a state machine whose duplicate starts raise an alarm. Empty: no such alarm."
   type        = string
   default     = ""
+}
+
+variable "audited" {
+  description = "semel audit --emf - runs once a day at least: its absence raises an alarm. A count of no duplicate effects says nothing about the time since."
+  type        = bool
+  default     = false
 }

@@ -75,7 +75,7 @@
       case "ended": if (p) { p.ran = e.t; if (e.a) p.bad = true; } break;
       case "extended": if (p) { p.until = Math.max(p.until, e.t + (e.v ?? 0)); p.beats.push(e.t); } break;
       case "decided":
-        if (e.a === "replayed" && p) { p.skip = e.t; say(s, e.t, `${e.key}: duplicate skipped`, "good"); }
+        if (e.a?.startsWith("replayed") && p) { p.skip = e.t; say(s, e.t, `${e.key}: duplicate skipped`, "good"); }
         if (e.a === "fenced") say(s, e.t, `${e.key}: worker ${e.w} comes too late, and writes nothing`, "good");
         if (e.a === "taken_over") say(s, e.t, `${e.key}: worker ${e.w} takes it over`, "good");
         if (e.a === "dead_lettered") say(s, e.t, `${e.key}: put aside as a letter`);

@@ -1,11 +1,12 @@
 # test-quick needs Go and nothing else. race needs a C compiler (the race detector does); lint and the modules outside of
-# the workspace fetch what they pin through the Go module proxy, once. Tests that need a PostgreSQL or Redis take the one
-# that SEMEL_TEST_POSTGRES or SEMEL_TEST_REDIS names, else the one on the usual port of this machine, else they start one
-# of their own from the installed binaries. SEMEL_SKIP=postgres,redis goes without, and says so. The tests of a full disk
-# mount a file system, which takes root: SEMEL_SKIP=tmpfs goes without them. The tests on AWS need nothing: SQS and DynamoDB
-# are fakes in the process. Where moto_server is in PATH (pip install 'moto[server]') tests start one of their own and ask it
-# the same; SEMEL_SKIP=moto goes without. One test takes the aws command when it is there. DynamoDB Local is asked where
-# SEMEL_TEST_DYNAMODB has its URL. What was left out of these says SKIPPED, NOT PASSED, which TESTFLAGS=-v shows.
+# the workspace fetch what they pin through the Go module proxy, once.
+#
+# Tests that need a PostgreSQL or Redis take the one that SEMEL_TEST_POSTGRES or SEMEL_TEST_REDIS names, else the one on the
+# standard port of this machine, else they start one of their own from the installed binaries or from Debian's packages. The
+# tests of a full disk mount a file system, which takes root. SQS, DynamoDB and Step Functions are fakes in the process; where
+# moto_server, the aws command, npm, terraform or Chromium are installed, tests use them too, and DynamoDB Local where
+# SEMEL_TEST_DYNAMODB has its URL. make test lists at the end which tests were left out for what this machine does not have.
+# SEMEL_SKIP=postgres,redis,tmpfs,moto_server leaves them out anyway; what SEMEL_DEMAND lists must not be left out.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -45,12 +46,20 @@ test-quick: ## Vet and the short tests of all workspace modules: needs nothing b
 
 .PHONY: test
 test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
-	$(GO) vet work
-	$(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) work
-	@for dir in $(OUTSIDE) tools; do \
+	@export SEMEL_LEFT_OUT=$$(mktemp); trap 'rm -f "$$SEMEL_LEFT_OUT"' EXIT; \
+	$(GO) vet work; \
+	$(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) work; \
+	for dir in $(OUTSIDE) tools; do \
 		echo "test $$dir"; \
-		(cd $$dir && GOWORK=off $(GO) vet ./... && GOWORK=off $(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) ./...) || exit 1; \
-	done
+		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
+	done; \
+	sort -u "$$SEMEL_LEFT_OUT"
+
+.PHONY: nightly
+nightly: ## make test at full length (every cell, every scenario on every place), the simulator, the long measures
+	SEMEL_NIGHTLY=1 $(MAKE) test TESTFLAGS='-timeout 60m $(TESTFLAGS)'
+	$(GO) run ./cmd/semel verify --seeds 1000000
+	$(MAKE) bench-long
 
 # A simulated world has one goroutine, and is fifteen times as slow under the race detector: a few seeds do.
 .PHONY: race

@@ -2,8 +2,11 @@ package aws_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +21,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -28,11 +32,23 @@ type module struct {
 	env []string
 }
 
-// initialised copies the module and initialises it with a provider that is on this machine: a test asks no registry. Without
-// terraform or provider the test is not passed, and says so.
+// checked is the digest of deploy/aws/terraform when terraform last accepted it.
+const checked = "f5389a92640d1b45"
+
+// initialised copies the module and initialises it with a provider that is on this machine: a test asks no registry. Terraform
+// takes a minute, so it looks again only when the module changed, and in nightly runs.
 func initialised(t *testing.T) *module {
 	t.Helper()
 	t.Parallel() // terraform waits more than it works
+	if sum := digest(t); sum != checked {
+		t.Cleanup(func() {
+			if !t.Failed() && !t.Skipped() {
+				t.Errorf("terraform accepts the changed module: set the constant checked to %q", sum)
+			}
+		})
+	} else if !semeltest.Nightly() {
+		t.Skip("terraform has accepted this module before; make nightly asks it again")
+	}
 	server.Command(t, "terraform", "see terraform.io")
 	plugins := providers()
 	if plugins == "" {
@@ -44,6 +60,21 @@ func initialised(t *testing.T) *module {
 	}
 	m.run("init", "-no-color", "-input=false", "-backend=false", "-plugin-dir="+plugins)
 	return m
+}
+
+func digest(t *testing.T) string {
+	t.Helper()
+	files, err := os.ReadDir(filepath.Join("..", "..", "deploy", "aws", "terraform"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".tf") {
+			fmt.Fprintf(h, "%s\n%s\n", f.Name(), deployed(t, filepath.Join("terraform", f.Name())))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // providers is a directory with the provider: one that is named, or one of the places where mirrors are put.

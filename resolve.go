@@ -184,9 +184,6 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 	case c.cfg.Batch == 1:
 		inHand = c.cfg.Concurrency // one by one: nothing is fetched ahead
 	}
-	if c.cfg.keepLast() {
-		inHand = max(inHand, c.cfg.Concurrency+2) // updates that come while all slots are taken are looked at
-	}
 	return machine.Config{
 		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InHand: inHand,
 		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
@@ -198,7 +195,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,
 		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
-		Park: c.cfg.park(), KeepLast: c.cfg.keepLast(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
+		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		// Notes cost: they are made only when somebody listens.
 		Notes: c.observed(),

@@ -8,7 +8,7 @@ import (
 )
 
 const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLACE,gap=park:30s, sequencer:PLACE or text:PLACE, " +
-	"where PLACE is a JSON Pointer (/version) or header:NAME; all but once take keep=last"
+	"where PLACE is a JSON Pointer (/version) or header:NAME"
 
 // ParseStrategy reads the text form of Config.Versions, as the worker's flag --strategy takes it:
 //
@@ -19,7 +19,6 @@ const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLAC
 //	sequence:/seq,gap=park:30s,first=1      and Park, First
 //	sequencer:/Records/0/s3/object/sequencer    BySequencer
 //	text:/ulid                              ByText
-//	version:/version,keep=last              and KeepLast: all of them but once take it
 //
 // header:NAME stands in the place of a pointer too: version:header:x-version. A pointer or name cannot contain a comma
 // here. Anything else is a *ConfigError that names the mend.
@@ -52,19 +51,12 @@ func ParseStrategy(text string) (*Versions, error) {
 		return nil, err
 	}
 	for _, o := range options {
-		switch {
-		case o == "keep=last":
-			v.KeepLast = true
-			continue
-		case kind != kindSequence:
-			return nil, strategyError(fmt.Sprintf("%q has the option %q", text, o), "write keep=last; only sequence takes gap= and first=")
+		if kind != kindSequence {
+			return nil, strategyError(fmt.Sprintf("%q has the option %q", text, o), "leave it out; only sequence takes gap= and first=")
 		}
 		if err := v.option(o); err != nil {
 			return nil, err
 		}
-	}
-	if v.KeepLast && v.Park > 0 {
-		return nil, strategyError("keep=last runs the last version only, and gap=park waits for each", "leave one of them out")
 	}
 	if v.Park == 0 && strings.Contains(rest, ",first=") {
 		return nil, strategyError("first= is of no use while gaps are accepted", "add gap=park:30s")
@@ -93,7 +85,7 @@ func (v *Versions) option(o string) error {
 		}
 		v.First = n
 	default:
-		return strategyError(fmt.Sprintf("%q is no option", o), "write gap=park:30s, first=1 or keep=last")
+		return strategyError(fmt.Sprintf("%q is no option", o), "write gap=park:30s or first=1")
 	}
 	return nil
 }

@@ -50,10 +50,8 @@ func TestS1_39_StrategiesByText(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"version:/v", "timestamp:/at,/n", "sequence:/v", "sequencer:/s", "text:/u", "version:header:x"} {
-		for text, keeps := range map[string]bool{kind: false, kind + ",keep=last": true} {
-			if v, err := semel.ParseStrategy(text); err != nil || v.KeepLast != keeps {
-				t.Errorf("%s: %+v, %v", text, v, err)
-			}
+		if v, err := semel.ParseStrategy(kind); err != nil || v == nil {
+			t.Errorf("%s: %+v, %v", kind, v, err)
 		}
 	}
 	if v, err := semel.ParseStrategy("once"); v != nil || err != nil {
@@ -80,13 +78,12 @@ func TestStrategiesThatAreNone(t *testing.T) {
 		"sequence:/v,first=1":               "add gap=park:30s",
 		"sequence:/v,gap=park:1s,first":     "JSON Pointer (/version)",
 		"sequence:/v,gap=park:1s,first=one": "first=1",
-		"sequence:/v,gaps=park:1s":          "gap=park:30s, first=1 or keep=last",
+		"sequence:/v,gaps=park:1s":          "gap=park:30s or first=1",
 		"sequence:gap=park:1s":              "name one",
-		"version:/v,keep=first":             "keep=last",
+		"version:/v,keep=first":             "only sequence",
 		"version:/v,keep":                   "only timestamp takes ties",
-		"sequence:/v,keep=first":            "keep=last",
-		"sequence:/v,keep=last,gap=park:1s": "leave one of them out",
-		"once,keep=last":                    "once, version:PLACE",
+		"sequence:/v,keep=first":            "gap=park:30s",
+		"once,first=1":                      "once, version:PLACE",
 	} {
 		_, err := semel.ParseStrategy(text)
 		var e *semel.ConfigError

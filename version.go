@@ -37,13 +37,6 @@ type Versions struct {
 	// waits. In an ordered group nobody waits either: the message would keep its own predecessor from coming. Defaults to
 	// 0: gaps are accepted, and what comes too late is stale.
 	Park time.Duration
-	// KeepLast makes many updates that come while one runs into one run more, with the last of them (debounce): of the
-	// versions that wait for a run to end only the newest runs, and the others are acknowledged as stale. It counts across
-	// processes: a claim that finds the entity busy notes its version in the record, one write more. Two things are left to
-	// you: who purges the noted message from the queue loses it together with those it replaced; and a worker that keeps last
-	// fetches ahead even where handlers are slow, because it has to see updates to pass over them. It needs handlers that do
-	// not run in the record's own transaction (not a transaction as handle), and excludes Park. Defaults to false.
-	KeepLast bool
 	// First is where a sequence begins: nothing is missing before it. BySequence sets 1. Only for Park.
 	First int64
 	// Clocked says that the versions are times of the senders' clocks, for the guarantee. ByTimestamp sets it.
@@ -292,8 +285,6 @@ func (c *Config) resolveVersions() error {
 	switch {
 	case c.Versions.Of == nil:
 		return &ConfigError{"Versions", "has no function that takes the version out of a message", "use ByVersion, ByTimestamp or BySequence"}
-	case c.Versions.KeepLast && c.Versions.Park > 0:
-		return &ConfigError{"Versions", "keeps the last version only, and waits for each one's predecessor", "set KeepLast or Park, not both"}
 	case c.Versions.Park < 0:
 		return &ConfigError{"Versions", "has a negative Park", "use 0 to accept gaps"}
 	case c.Key == nil:
@@ -311,17 +302,6 @@ func (c *Config) park() time.Duration {
 		return 0
 	}
 	return c.Versions.Park
-}
-
-func (c *Config) keepLast() bool { return c.Versions != nil && c.Versions.KeepLast }
-
-// checkKeepLast refuses what keeps others from noting a version: a record that is locked while its handler runs.
-func (c *Consumer) checkKeepLast() error {
-	if c.mode == machine.Open && c.cfg.keepLast() {
-		return &ConfigError{"Versions", "keeps the last version only, and the handler runs in the record's own transaction, which " +
-			"hides the record from the updates that come meanwhile", "let the handler queue its effects (mode A2), or use a HandlerFunc"}
-	}
-	return nil
 }
 
 // versionsPromise turns the promise for keys that take effect once into the one for versions.
@@ -345,10 +325,6 @@ func (c *Consumer) versionsPromise(p *Promise) {
 		"messages carry states, never changes: older versions are skipped for good")
 	if v.Clocked {
 		p.Assumptions = append(p.Assumptions, "versions are the senders' clocks: an update stamped by a clock that is behind is skipped")
-	}
-	if v.KeepLast {
-		p.Assumptions = append(p.Assumptions,
-			"of the versions that wait for a run only the newest runs; nobody takes its message out of the queue before")
 	}
 	if v.Park > 0 {
 		p.Assumptions = append(p.Assumptions,

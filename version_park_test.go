@@ -3,6 +3,7 @@ package semel_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -185,4 +186,37 @@ func TestParkedVersionsSpareHandOffs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fleet starts workers on one queue and store.
+func fleet(t *testing.T, r *rig, n int) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, n)
+	for range n {
+		c, err := semel.New(r.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.c = c
+		go func() { done <- c.Run(ctx) }()
+	}
+	return func() {
+		cancel()
+		for range n {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// updates are messages of one entity in random order.
+func updates(seed uint64, from, to int) []semel.Message {
+	var out []semel.Message
+	for v := from; v <= to; v++ {
+		out = append(out, state(v))
+	}
+	rand.New(rand.NewPCG(seed, 1)).Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
 }

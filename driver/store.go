@@ -63,11 +63,6 @@ type Claim struct {
 	// it runs in spite of a gap, and what was passed over is remembered; and behind a newer version in doubt it is Late.
 	After  Version
 	NoWait bool
-	// KeepLast: of the versions that wait for a run to end only the newest runs (see Watermark.Newest). The claimed one is
-	// noted when it is Busy behind an older one, so it must be that of a message that stays in a queue until it is settled;
-	// and it is Stale when a newer one is noted. NoteOnly does nothing else: where it would change anything but the note it
-	// answers Busy, without Wait, and changes nothing. Both are for claims with a Version.
-	KeepLast, NoteOnly bool
 	// Mirror is the key's other identity while its recipe changes; the zero Key = there is none. The engine claims both and
 	// asks stores for each by itself: they never see it.
 	Mirror Key
@@ -84,7 +79,7 @@ const (
 	Failed                      // failed for good: make sure that the letter exists, ack
 	Parked                      // uncertain: make sure that the letter exists, ack
 	Mismatch                    // the same key with another payload: letter, ack, never replay
-	Stale                       // a newer version is applied, or waits in a queue (Claim.KeepLast): ack
+	Stale                       // a newer version is applied: ack
 	Late                        // an older version that must neither run nor be forgotten: letter (see LateLetterID), ack
 )
 
@@ -111,8 +106,6 @@ type Grant struct {
 	// store cannot know how long that takes: Wait is for how long nothing has happened to the key.
 	Wait time.Duration
 	Gap  bool
-	// Noted is set with Busy: the record remembers the claimed version as the newest that waits (Claim.KeepLast).
-	Noted bool
 	// OtherPayload is set with Replay, Failed and Parked: the claim's body is not that of the run, and no fingerprint says that it means the same.
 	OtherPayload bool
 	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.

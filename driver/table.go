@@ -13,9 +13,6 @@ import (
 // token sequence, drawn after the record was locked; the record's token is the greater of it and its own successor, so
 // that tokens never repeat (invariant I3). The returned record is to be stored when changed is true.
 func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, g Grant, changed bool) {
-	if c.NoteOnly {
-		return decideNote(r, c, now, drawn)
-	}
 	if r.State == Absent {
 		if c.waitsForGap("") {
 			return r, Grant{Verdict: Busy, Gap: true, Hold: Hold{Key: c.Key}}, false
@@ -37,9 +34,6 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
 	switch r.State {
 	case Released:
-		if c.KeepLast && r.Watermark.Newest != "" {
-			return r.superseded(c)
-		}
 		// A nonce that was released is spent: this claim is a late copy of the one that was released, and nobody waits
 		// for its answer (law 5).
 		if r.Spent && r.Nonce == c.Nonce {

@@ -184,9 +184,6 @@ func TestWatermarkIsReadAsItWasWritten(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			w.Applied, w.Doubt, w.Dropped = v(), v(), v()
 		}
-		if rng.IntN(2) == 0 {
-			w.Newest = v()
-		}
 		for range rng.IntN(3) {
 			w.Skipped = append(w.Skipped, Span{v(), v()})
 		}

@@ -23,9 +23,6 @@ type Watermark struct {
 	// Dropped the latest that a person discarded; "" once a greater one is applied. Nothing older than Doubt runs any
 	// more: it could follow what it must not follow (FM76).
 	Doubt, Dropped Version
-	// Newest is the greatest version whose message waits in a queue for an older one's run to end: it will run, so that no
-	// older one has to (Claim.KeepLast). Always above Running; "" when a version as new has run.
-	Newest Version
 	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most: of more, the oldest are joined. A
 	// version inside is never stale: nothing that was applied is known to contain it.
 	Skipped []Span
@@ -80,13 +77,11 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	switch {
 	case v <= w.Applied:
 		return r.passed(c)
-	case c.KeepLast && v < w.Newest:
-		return r.superseded(c)
 	case v > w.Running && v != w.Dropped && c.waitsForGap(w.Applied):
 		return r.waitForGap(c, now) // whatever runs, the version before it is to be applied first
 	}
 	if after, g, changed, decided := r.blocked(c, now); decided {
-		return after.noted(c, g, changed)
+		return after, g, changed
 	}
 	switch {
 	case v == w.Dropped:
@@ -110,35 +105,6 @@ func (r Record) waitForGap(c Claim, now time.Time) (Record, Grant, bool) {
 	g := r.grant(Busy, c.DeliveryID)
 	g.Gap, g.Wait = true, max(now.Sub(r.UpdatedAt), 0)
 	return r, g, false
-}
-
-func (r Record) superseded(c Claim) (Record, Grant, bool) {
-	g := r.grant(Stale, c.DeliveryID)
-	g.Reason = fmt.Sprintf("superseded by version %s, which waits (current: %s)", r.Watermark.Newest, r.Watermark.current())
-	return r, g, false
-}
-
-// noted remembers a newer version that waits for the one in progress. One that a person discarded waits for nothing.
-func (r Record) noted(c Claim, g Grant, changed bool) (Record, Grant, bool) {
-	w := &r.Watermark
-	if !c.KeepLast || g.Verdict != Busy || r.State != InProgress || c.Version <= w.Running || c.Version == w.Dropped {
-		return r, g, changed
-	}
-	g.Noted = true
-	if w.Newest != c.Version { // it is less: else the claim was superseded
-		w.Newest, changed = c.Version, true
-	}
-	return r, g, changed
-}
-
-// decideNote is DecideClaim for a claim that only notes.
-func decideNote(r Record, c Claim, now time.Time, drawn uint64) (Record, Grant, bool) {
-	c.NoteOnly, c.KeepLast = false, true
-	after, g, changed := DecideClaim(r, c, now, drawn)
-	if changed && !g.Noted {
-		return r, Grant{Verdict: Busy, Hold: Hold{Key: c.Key}}, false
-	}
-	return after, g, changed
 }
 
 // passed decides the claim of a version that is not newer than the applied one.
@@ -213,9 +179,6 @@ func (r *Record) replace(c Claim) {
 		w.Dropped = w.Running
 	}
 	w.Running, w.Gap = c.Version, c.gap(w.Applied)
-	if w.Newest <= c.Version {
-		w.Newest = ""
-	}
 	r.Fingerprint = c.Fingerprint
 	r.Attempt, r.Failures, r.Takeovers, r.Disposed = 0, 0, 0, false
 	r.Unknown = c.Version == w.Doubt // what was in doubt comes again
@@ -234,26 +197,19 @@ func (w *Watermark) current() string {
 	return w.Applied.String()
 }
 
-// The forms of a stored watermark: its first byte. Only what has a Newest is written in the second, so that programs that
-// do not know it read everything else.
-const (
-	plainForm byte = iota + 1
-	newestForm
-)
+// watermarkForm is the first byte of a stored watermark.
+const watermarkForm byte = 1
 
 // AppendWatermark appends the form in which stores keep a watermark: nothing for the zero one.
 func AppendWatermark(b []byte, w *Watermark) []byte {
 	if w.Running == "" {
 		return b
 	}
-	form, flags := plainForm, byte(0)
-	if w.Newest != "" {
-		form = newestForm
-	}
+	flags := byte(0)
 	if w.Gap {
 		flags = 1
 	}
-	b = append(b, form, flags)
+	b = append(b, watermarkForm, flags)
 	put := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -263,9 +219,6 @@ func AppendWatermark(b []byte, w *Watermark) []byte {
 	put(string(w.Fingerprint))
 	put(string(w.Doubt))
 	put(string(w.Dropped))
-	if w.Newest != "" {
-		put(string(w.Newest))
-	}
 	for _, s := range w.Skipped {
 		put(string(s.After))
 		put(string(s.Before))
@@ -278,11 +231,10 @@ func ParseWatermark(b []byte) (w Watermark, err error) {
 	if len(b) == 0 {
 		return w, nil
 	}
-	if len(b) < 2 || b[0] != plainForm && b[0] != newestForm {
+	if len(b) < 2 || b[0] != watermarkForm {
 		return w, errors.New("watermark of a record is of an unknown form: a newer version of semel wrote it")
 	}
 	w.Gap = b[1]&1 != 0
-	noted := b[0] == newestForm
 	b = b[2:]
 	next := func() string {
 		n, size := binary.Uvarint(b)
@@ -296,9 +248,6 @@ func ParseWatermark(b []byte) (w Watermark, err error) {
 	}
 	w.Running, w.Applied, w.Fingerprint = Version(next()), Version(next()), Fingerprint(next())
 	w.Doubt, w.Dropped = Version(next()), Version(next())
-	if noted {
-		w.Newest = Version(next())
-	}
 	for err == nil && len(b) > 0 {
 		w.Skipped = append(w.Skipped, Span{After: Version(next()), Before: Version(next())})
 	}

@@ -336,7 +336,6 @@ func diffGrant(got, want driver.Grant) differ {
 	d.eq("disposed", got.Disposed == want.Disposed, got.Disposed, want.Disposed)
 	d.eq("redelivery", got.Redelivery == want.Redelivery, got.Redelivery, want.Redelivery)
 	d.eq("gap", got.Gap == want.Gap, got.Gap, want.Gap)
-	d.eq("noted", got.Noted == want.Noted, got.Noted, want.Noted)
 	d.eq("created", got.Created.IsZero() == want.Created.IsZero(), got.Created, want.Created)
 	return d
 }

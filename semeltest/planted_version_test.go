@@ -22,8 +22,6 @@ func versionBugs() []bug {
 		{"versions are compared as text", cells, without(asText)},
 		{"gaps are ignored", cells, without(func(c *driver.Claim) { c.After = "" })},
 		{"a version that cannot wait waits", cells, without(func(c *driver.Claim) { c.NoWait = false })},
-		{"newer versions that wait are not noted", cells, without(func(c *driver.Claim) { c.KeepLast = false })},
-		{"a claim that only notes runs", cells, without(func(c *driver.Claim) { c.NoteOnly = false })},
 		{"what came too late is stale", cells, func(s *planted) {
 			s.grant = func(_ *planted, _ driver.Claim, g *driver.Grant) {
 				if g.Verdict == driver.Late {

@@ -28,23 +28,10 @@ func vClaim(n int64, lease time.Duration, tweak ...func(c *driver.Claim)) step {
 	}}
 }
 
-// vAgain repeats the claim of version n that is held, for another lease.
-func vAgain(n int64, lease time.Duration) step {
-	return step{make: func(c *cell) request {
-		q := vClaim(n, lease).make(c)
-		q.claim.Nonce = c.held.Nonce
-		return q
-	}}
-}
-
 // untilBrief lets brief leases end. Nothing else may come between: under load a round takes longer than they do.
 var untilBrief = step{barrier: brief}
 
 func noWait(c *driver.Claim) { c.NoWait = true }
-
-func keepLast(c *driver.Claim) { c.KeepLast = true }
-
-func noteOnly(c *driver.Claim) { c.KeepLast, c.NoteOnly = true, true }
 
 func afterPrevious(c *driver.Claim) { c.After = c.Version.Before() }
 
@@ -78,13 +65,6 @@ func versionRecipes() []recipe {
 		{name: "9 applied, 100 over a gap failed", steps: then(vClaim(100, long, afterPrevious, noWait), fail)},
 		{name: "9 applied, 100 over a gap, 101", steps: then(vClaim(100, long, afterPrevious, noWait), done, vClaim(101, long, afterPrevious), done)},
 		{name: "100 over a gap at the beginning", steps: list(vClaim(100, long, afterPrevious, noWait), done)},
-		{name: "9 applied, 99 live, 101 noted", steps: then(vClaim(99, long), vClaim(101, long, keepLast))},
-		{name: "9 applied, 99 live, 101 noted alone", steps: then(vClaim(99, long), vClaim(101, long, noteOnly))},
-		{name: "9 applied, 99 taken over, 101 noted before", steps: then(vClaim(99, long), vClaim(101, long, keepLast), vAgain(99, brief), untilBrief, vClaim(99, long))},
-		{name: "9 applied, 99 extended, 101 noted", steps: then(vClaim(99, long), vClaim(101, long, keepLast), extendMine())},
-		{name: "99 applied, 101 noted", steps: list(vClaim(99, long), vClaim(101, long, keepLast), done)},
-		{name: "9 applied, 99 released maybe, 101 noted", steps: then(vClaim(99, long), vClaim(101, long, keepLast), release(driver.MaybeApplied))},
-		{name: "9 applied, 99 failed, 101 noted, 100 over it", steps: then(vClaim(99, long), vClaim(101, long, keepLast), fail, vClaim(100, long))},
 		{name: "without versions", steps: list(vClaim(0, long), done)},
 		{name: "9 applied, 100 discarded", operator: true, steps: then(vClaim(100, long), fail, discard)},
 		{name: "9 applied, 100 discarded, 10 failed", operator: true, steps: then(vClaim(100, long), fail, discard, vClaim(10, long), fail)},
@@ -104,7 +84,6 @@ func versionOps() []op {
 		{", in sequence, cannot wait", []func(c *driver.Claim){afterPrevious, noWait}},
 		{", another payload", []func(c *driver.Claim){func(c *driver.Claim) { c.Fingerprint = fpOther }}},
 		{", another body", []func(c *driver.Claim){func(c *driver.Claim) { c.Fingerprint, c.BodyDigest = "", c.BodyDigest^1 }}},
-		{", keep last", []func(c *driver.Claim){keepLast}}, {", note only", []func(c *driver.Claim){noteOnly}},
 	}
 	var all []op
 	for _, n := range []int64{1, 8, 9, 10, 98, 99, 100, 101, 1000} {

@@ -26,9 +26,9 @@ func versioned(part keyed, c []driver.Claim) bool {
 	return false
 }
 
-// waits reports a claim that must not make a record: it waits for the version before it, or only notes its own.
+// waits reports a claim that must not make a record: it waits for the version before it.
 func waits(c *driver.Claim) bool {
-	if c.Version == "" || c.After == "" && !c.NoteOnly {
+	if c.Version == "" || c.After == "" {
 		return false
 	}
 	_, _, changed := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)

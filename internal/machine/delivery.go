@@ -140,14 +140,6 @@ func (m *Machine) onClaimed(ev *Event) {
 	m.boundClaims(l, len(ev.Items), ev.Err)
 	var again []*Item
 	for i, it := range ev.Items {
-		if it.noting == noteSent {
-			if ev.Err != nil || ev.Grants[i].Err != nil {
-				m.onNoted(it, nil)
-			} else {
-				m.onNoted(it, &ev.Grants[i])
-			}
-			continue
-		}
 		it.refs--
 		m.busy--
 		switch {
@@ -367,7 +359,6 @@ func (m *Machine) start(it *Item) {
 	it.refs++
 	m.act(Action{Kind: ActRun, Item: it, Job: j})
 	m.runs(it, true)
-	m.noteNewest(it)
 }
 
 func (m *Machine) onRan(ev *Event) {

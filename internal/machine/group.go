@@ -1,6 +1,11 @@
 package machine
 
-import "github.com/semel-dev/semel/driver"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/semel-dev/semel/driver"
+)
 
 // This file keeps order: groups (law 13: only the head of a group is ever claimed) and twins (one process never runs
 // one key twice at once).
@@ -22,9 +27,6 @@ func (m *Machine) joinGroup(it *Item) {
 		m.offer(it)
 	} else {
 		m.lineUp(g, len(g.items)-1)
-		if first := m.leaders[it.Key]; first != nil && first.group == g {
-			m.noteNewest(first)
-		}
 	}
 }
 
@@ -88,17 +90,12 @@ const maxTwins = 16
 // key cannot fill the hand.
 func (m *Machine) follow(it, first *Item) {
 	if it.group == nil && (first.runs && m.following >= m.cfg.InHand || len(first.twins) >= maxTwins && (first.runs || first.phase == phTx)) {
-		back := m.oldestOf(it, first)
-		m.leaveTwin(back)
-		m.tooManyTwins(back)
-		if back == it {
-			return
-		}
+		m.tooManyTwins(it)
+		return
 	}
 	it.phase, it.waitsFor = phHeld, first
 	first.twins = append(first.twins, it)
 	m.following += b2i(first.runs)
-	m.noteNewest(first)
 }
 
 // runs marks whether an item's handler runs. Its twins, which wait for that, keep nobody else out of the hand meanwhile.
@@ -149,7 +146,9 @@ func (m *Machine) releaseTwins(it *Item) {
 	done := it.note.Decision == Executed || it.note.Decision == DroppedOnPurpose || it.note.Decision == Replayed
 	twins := it.twins
 	it.twins = it.twins[:0]
-	m.sortTwins(twins)
+	if m.cfg.Park > 0 { // versions wait for the one before them
+		slices.SortStableFunc(twins, func(a, b *Item) int { return cmp.Compare(a.Version, b.Version) })
+	}
 	for _, t := range twins {
 		t.waitsFor = nil
 		// Of two keys that one meets, the other's record may still be open.

@@ -53,7 +53,6 @@ type Item struct {
 	cancelled         Cause
 	lost              bool // somebody else owns the record
 
-	noting   noting
 	runs     bool // see Machine.runs
 	leader   bool
 	waitsFor *Item // the twin that runs

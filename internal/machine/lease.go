@@ -89,7 +89,6 @@ func (m *Machine) onExtended(ev *Event) {
 			}
 			if it.phase == phRunning {
 				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})
-				m.noteAgain(it)
 			}
 		case driver.Lost:
 			m.leaseLost(it)

@@ -59,8 +59,6 @@ type Config struct {
 	Batched                           bool // Open: one call of the handler gets all members of a transaction
 	// Park is how old a message may become that waits for the version before its own; 0 = none waits.
 	Park time.Duration
-	// KeepLast: of the versions that wait for a run of their key only the newest runs. Not in Open.
-	KeepLast bool
 	// MaxAge is how old a message may become before it is begun; 0 = any age.
 	MaxAge time.Duration
 	// Until is when the process is stopped from outside: no lease ends later. 0 = it is not.
@@ -267,7 +265,6 @@ type lane struct {
 	finishAt        time.Duration // when the present finish flush was sent
 	trip            time.Duration // how long the last one took
 	gathering       time.Duration // something waits to be finished since; 0 = nothing
-	notes           deque         // to be noted (keeplast.go)
 	// apart are ends to be written one at a time, beside the flush; writing tells that one is being written. refused and
 	// unheard count the flushes in a row that were refused, or not answered (refused.go).
 	apart            deque

@@ -95,7 +95,7 @@ func (m *Machine) Next() time.Duration {
 			due(l.doneAt)
 			due(l.gathering + m.patience(l))
 		}
-		if l.claims.len()+l.notes.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
+		if l.claims.len()+l.tx.queue.len()+m.ready.len() > 0 && !l.claiming {
 			due(l.claimAt)
 			if m.mayStart() < 1 {
 				due(m.starts.due(m.cfg.Every))
@@ -144,7 +144,6 @@ func (m *Machine) pump() {
 	for i := range m.lanes {
 		m.pumpTx(i)
 		m.pumpClaims(i)
-		m.pumpNotes(i)
 	}
 	m.pumpReceive()
 	m.pumpStop()
@@ -239,7 +238,12 @@ func (m *Machine) pumpClaims(i int) {
 		it.refs++
 		items, claims = append(items, it), append(claims, m.claimOf(it))
 	}
-	m.sendClaims(i, items, claims)
+	if len(items) == 0 {
+		l.claimBuf.put(items, claims, nil)
+		return
+	}
+	l.claiming = true
+	m.act(Action{Kind: ActClaim, Lane: i, Items: items, Claims: claims})
 }
 
 // claimOf makes the claim of an item. An unanswered claim is repeated with the same nonce (law 5); any other gets a
@@ -254,7 +258,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 		Key: it.Key, Mirror: it.Mirror, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
-		Version: it.Version, After: it.After, NoWait: m.cannotWait(it), KeepLast: m.cfg.KeepLast,
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
 	}
 }
 
@@ -281,9 +285,6 @@ func (m *Machine) took(d time.Duration) {
 
 // most is how many deliveries may be in hand whose end is still to come.
 func (m *Machine) most() int {
-	if m.cfg.KeepLast {
-		return m.cfg.InHand // what comes while a run is under way is to be seen, and acked
-	}
 	slow, needed := m.pace > slowRun, m.cfg.Concurrency
 	if m.cfg.Mode == Open {
 		slow, needed = m.pace*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes

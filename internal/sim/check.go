@@ -74,7 +74,6 @@ type keyState struct {
 	begun            bool // a run was started whose claim is durable
 
 	newest driver.Version // of an entity: that had its effect
-	noted  driver.Version // of an entity: the newest that waits, until one as new runs
 
 	beliefToken uint64
 	beliefUntil time.Duration
@@ -121,9 +120,6 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 	}
 	k := w.keyAt(w.row(c.Key.Raw), c.Version)
 	ks, es := &w.keys[k], w.entity(k)
-	if w.sc.cfg.KeepLast {
-		w.checkKeepLast(k, before, c, g)
-	}
 	switch {
 	case g.Verdict == driver.Acquired && after.Key != c.Key:
 		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)

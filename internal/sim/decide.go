@@ -63,10 +63,7 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 			return after, g, true
 		}
 	}
-	after, g, changed, done := s.decideNoted(w, before, claim)
-	if !done {
-		after, g, changed = driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
-	}
+	after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), s.drawn+1)
 	if changed {
 		s.drawn = max(s.drawn, after.Token)
 	}

@@ -45,10 +45,6 @@ const (
 	mutGapForgotten
 	mutRedriveBlind
 	mutTwinAcked
-	mutNotedWithoutQueue
-	mutNoteForgotten
-	mutNoteOverwritten
-	mutNotedAcked
 	mutFrontFailed
 	mutFrontUnknown
 	mutFrontForever
@@ -99,10 +95,6 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutGapForgotten:       {"late arrival inside a skipped gap treated as stale", "I1"},
 	mutRedriveBlind:       {"redrive drops the letter of another version", "I1"},
 	mutTwinAcked:          {"another version taken for a duplicate", "I1"},
-	mutNotedWithoutQueue:  {"superseded by a version that is in no queue", "I1"},
-	mutNoteForgotten:      {"takeover forgets the newest version that waits", "D2"},
-	mutNoteOverwritten:    {"an older version that waits is noted over a newer one", "D2"},
-	mutNotedAcked:         {"noted version acked before it ran", "I1"},
 	mutFrontFailed:        {"front keeps failed records", "I1 I11"},
 	mutFrontUnknown:       {"front filled by an unanswered complete", "I1 I11"},
 	mutFrontForever:       {"front outlives the record's retention", "I1 I11"},
@@ -137,7 +129,6 @@ func (w *world) bias() {
 			sc.conduct[k] = conductLong
 		}
 	}
-	sc.drawKeepLast(w)
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease
 	}
@@ -228,7 +219,7 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 
 // versioned reports that a mutant needs keys with versions.
 func (m mutant) versioned() bool {
-	return m >= mutOlderTakesOver && m <= mutTwinAcked || m.keepsLast() || m == mutFrontVersion
+	return m >= mutOlderTakesOver && m <= mutTwinAcked || m == mutFrontVersion
 }
 
 // breaks reports that an invariant is one of those that a mutant must violate.

@@ -179,7 +179,7 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 	m := &q.msgs[rc.msg]
 	action, letter := s.Action, s.Letter
 	switch {
-	case (w.mut == mutAckBusy || w.mut == mutNotedAcked) && action == driver.Defer && rc.busy:
+	case w.mut == mutAckBusy && action == driver.Defer && rc.busy:
 		action = driver.Ack
 	case w.mut == mutNoUncertainLetter && action == driver.Dead && letter.Kind == driver.LetterUncertain:
 		action, letter = driver.Ack, nil

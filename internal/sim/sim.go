@@ -261,5 +261,4 @@ func (s *Stats) add(o *Stats) {
 	s.Letters += o.Letters
 	s.Operations += o.Operations
 	s.Hits += o.Hits
-	s.Noted += o.Noted
 }

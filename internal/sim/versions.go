@@ -152,7 +152,7 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	case ks.redrives+ks.resolves > 0 && ks.terminal && when == atAck:
 		// Reopened by a person, who sent another copy: the final check judges.
 	case v == mark.Applied && mark.Fingerprint.Differs(fpText[m.fp]):
-		if !ks.edited && !w.superseded(m) {
+		if !ks.edited {
 			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no letter", when, m.id, v)
 		}
 	case v <= mark.Applied && ks.passed && ks.completed == 0:
@@ -161,7 +161,6 @@ func (w *world) checkVersion(m *qmsg, when string) {
 		}
 		w.fail("I1", m.key, "%s: m%d of version %s came into a gap that was passed over, and there is no letter", when, m.id, v)
 	case v <= mark.Applied:
-	case w.superseded(m):
 	case v == mark.Running && rec.State.Terminal():
 		w.checkLetter(m.key, rec, when)
 	default:

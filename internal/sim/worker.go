@@ -394,10 +394,10 @@ func (k *worker) answer(r *request) {
 		ev.Kind = machine.RolledBack
 		k.open[r.lane] = -1
 	}
-	if w.mut == mutAckBusy || w.mut == mutNotedAcked {
+	if w.mut == mutAckBusy {
 		for i := range ev.Grants {
 			g := &ev.Grants[i]
-			r.items[i].Receipt.(*receipt).busy = g.Verdict == driver.Busy && (g.Noted || w.mut == mutAckBusy)
+			r.items[i].Receipt.(*receipt).busy = g.Verdict == driver.Busy
 		}
 	}
 	if w.tr != nil {

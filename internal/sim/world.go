@@ -54,8 +54,6 @@ type Stats struct {
 	Operations                                                                                           int64
 	// Hits counts claims that workers' fronts answered.
 	Hits int64
-	// Noted counts claims that noted their version as the newest that waits.
-	Noted int64
 	// Outages counts breakers that opened.
 	Outages int64
 	// Refused counts commits that the database refused for the effects of one message.

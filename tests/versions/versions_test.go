@@ -249,39 +249,6 @@ func shuffled(from, to int) (out []int) {
 	return out
 }
 
-// TestKeepLastAcrossProcesses: updates that come to several processes while one of them runs become one run, with the last.
-func TestKeepLastAcrossProcesses(t *testing.T) {
-	onBoth(t, "version:/v,keep=last", func(r *rig) {
-		const bursts, n = 3, 30
-		r.start(3)
-		var want []string
-		for b := range bursts {
-			first := b*(n+1) + 1
-			if err := os.WriteFile(r.hold(first), nil, 0o600); err != nil {
-				r.Fatal(err)
-			}
-			r.send(first)
-			r.until("the first run", func() bool {
-				_, err := os.Stat(filepath.Join(r.folder, fmt.Sprintf("ran-%d", first)))
-				return err == nil
-			})
-			r.send(shuffled(first+1, first+n)...)
-			r.until("the newest to be noted", func() bool {
-				rec, _, err := r.store.Record(r.Context(), driver.Key{Consumer: "q", Raw: "order-1"})
-				return err == nil && rec.Watermark.Newest == driver.IntVersion(int64(first+n))
-			})
-			if err := os.Remove(r.hold(first)); err != nil {
-				r.Fatal(err)
-			}
-			r.until("an empty queue", func() bool { st, err := r.queue.Stats(r.Context()); return err == nil && st.Empty() })
-			want = append(want, fmt.Sprint(first), fmt.Sprint(first+n))
-		}
-		if got := r.applied(); !slices.Equal(got, want) {
-			r.Errorf("applied %v, want %v", got, want)
-		}
-	})
-}
-
 // TestParkedVersionsSurviveKilledProcesses: versions wait for the first while all processes are killed again and again; in
 // the end each is applied once, in order.
 func TestParkedVersionsSurviveKilledProcesses(t *testing.T) {

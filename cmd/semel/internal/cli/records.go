@@ -39,7 +39,6 @@ type record struct {
 	Disposed          bool     `json:"disposed,omitempty"`
 	Version           string   `json:"version,omitempty"`
 	Applied           string   `json:"applied,omitempty"`
-	Newest            string   `json:"newest,omitempty"`
 	Deliveries        []string `json:"deliveries,omitempty"`
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
@@ -53,7 +52,6 @@ func recordOf(r driver.Record) record {
 		CompletedAt: rfc3339(r.CompletedAt), RetainUntil: rfc3339(r.RetainUntil), Reason: r.Reason, Disposed: r.Disposed,
 		Deliveries: r.Deliveries, UncertaintyEvents: r.Uncertainty,
 		Version: r.Watermark.Running.String(), Applied: r.Watermark.Applied.String(),
-		Newest: r.Watermark.Newest.String(),
 	}
 	if r.BodyDigest != 0 {
 		out.BodyDigest = fmt.Sprintf("%016x", uint64(r.BodyDigest))
@@ -160,7 +158,7 @@ func textRecord(w io.Writer, r record) error {
 	}
 	for _, line := range [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State},
-		{"version", r.Version}, {"applied", r.Applied}, {"newest", r.Newest},
+		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},

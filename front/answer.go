@@ -102,9 +102,9 @@ func (c *cache) lookup(claims []driver.Claim) (out []driver.Grant, rest []int, a
 // answer decides whether an entry answers a claim: the same version and fingerprint, not too old, not the attempt's own
 // claim, and of a delivery that ended here before, or (Strangers) may have.
 func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool) {
-	n := c.p.get(q.Key, hashKey(q.Key, c.seed))
+	n := c.kept.nodes[q.Key]
 	if n != nil && !now.Before(n.expires) {
-		c.p.remove(n)
+		c.kept.remove(n)
 		n = nil
 	}
 	if n == nil || c.down || n.version != q.Version || n.fp != q.Fingerprint || n.body != q.BodyDigest || n.grant.Hold.Nonce == q.Nonce ||
@@ -118,7 +118,7 @@ func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool)
 		return g, false
 	}
 	c.hits++
-	c.p.used(n)
+	c.kept.used(n)
 	g = n.grant
 	g.Redelivery = redelivery
 	return g, true
@@ -165,8 +165,8 @@ func (c *cache) note(k driver.Key, r run) {
 }
 
 func (c *cache) forget(k driver.Key) {
-	if n := c.p.nodes[k]; n != nil {
-		c.p.remove(n)
+	if n := c.kept.nodes[k]; n != nil {
+		c.kept.remove(n)
 	}
 }
 
@@ -177,7 +177,7 @@ func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
 		return
 	}
 	e := &entry{key: q.Key, version: q.Version, fp: q.Fingerprint, body: q.BodyDigest, grant: *g, expires: a.at.Add(c.o.MaxAge)}
-	if n := c.p.nodes[q.Key]; n != nil {
+	if n := c.kept.nodes[q.Key]; n != nil {
 		if n.grant.Hold.Token > g.Hold.Token {
 			return
 		}
@@ -189,7 +189,7 @@ func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
 		}
 	}
 	e.saw(q.DeliveryID, g.Redelivery)
-	c.p.put(q.Key, hashKey(q.Key, c.seed), e, e.cost())
+	c.kept.put(q.Key, e, e.cost())
 }
 
 // saw notes a delivery that ended here.
@@ -236,5 +236,5 @@ func (c *cache) finished(a asked, f *driver.Finish, o driver.Outcome) {
 	g := &e.grant
 	g.Verdict, g.Unknown, g.Result, g.Reason = driver.Replay, false, f.Result, f.Reason
 	e.saw(r.id, true)
-	c.p.put(k, hashKey(k, c.seed), e, e.cost())
+	c.kept.put(k, e, e.cost())
 }

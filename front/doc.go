@@ -53,8 +53,7 @@
 //
 // # What is kept
 //
-// W-TinyLFU: new entries stand in a small window, and what falls out of it stays only when its key was asked for more often
-// than the one that would have to go. Keys that come once displace nothing. Entries and bytes are both bounded.
+// The entries that were used last. Entries and bytes are both bounded.
 //
 // Several deliveries of one key that are in one process at once never reach the front together: the engine lets twins wait
 // for each other, and answers those that waited itself.
@@ -63,6 +62,6 @@
 //
 // [Filter] says of a hash "certainly not added" or "perhaps". It saves the read of a second, larger memory of keys (records
 // that were moved out of the store, digests): with 1 % false positives 99 of 100 new keys need no read. The claim of a store
-// itself saves nothing by it, because a claim writes in the same step as it reads; so New has none. A filter that is lost,
-// damaged, or does not reach back far enough answers "perhaps" to everything: it costs reads and changes no outcome.
+// itself saves nothing by it, because a claim writes in the same step as it reads; so New has none. A filter that does not reach
+// back far enough answers "perhaps" to everything: it costs reads and changes no outcome.
 package front

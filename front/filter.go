@@ -70,7 +70,7 @@ type generation struct {
 	bits []uint64
 }
 
-// NewFilter makes an empty filter. It is not ready: before it was filled ([Filter.Fill]) or read ([Filter.Read]) it answers
+// NewFilter makes an empty filter. It is not ready: before it was filled ([Filter.Fill]) it answers
 // "perhaps" to everything, because keys may have been added by a process before it. An error names the option.
 func NewFilter(o FilterOptions) (*Filter, error) {
 	if o.FalsePositives == 0 {
@@ -245,4 +245,11 @@ func (f *Filter) has(words []uint64, hash [32]byte) bool {
 		}
 	}
 	return true
+}
+
+// mix spreads the bits of a number (the finalizer of SplitMix64).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
 }

@@ -1,11 +1,9 @@
 package front_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -127,62 +125,6 @@ func TestFilterClockBack(t *testing.T) {
 	}
 }
 
-// TestFilterStored: what was stored comes back; one that is cut, altered, older than what was written since, or made with
-// other options does not, and leaves a filter that says "perhaps" to everything.
-func TestFilterStored(t *testing.T) {
-	w := newWall()
-	o := front.FilterOptions{Keys: 10, Span: time.Hour, Generations: 2, Now: w.now, Bytes: 200}
-	f := ready(t, newFilter(t, o))
-	f.Add(hash(1))
-	w.at = w.at.Add(time.Hour)
-	f.Add(hash(2))
-	var file bytes.Buffer
-	if err := f.Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	g := newFilter(t, o)
-	g.Add(hash(3)) // before it is read
-	if err := g.Read(bytes.NewReader(file.Bytes()), w.at); err != nil {
-		t.Fatal(err)
-	}
-	for i := 1; i <= 3; i++ {
-		if !g.MayHave(hash(i)) {
-			t.Errorf("key %d is gone", i)
-		}
-	}
-	if !g.Ready() || g.MayHave(hash(4)) && g.MayHave(hash(5)) && g.MayHave(hash(6)) {
-		t.Error("the filter that was read says perhaps to everything")
-	}
-
-	refused := func(what string, content []byte, since time.Time, o front.FilterOptions, damaged bool) {
-		t.Helper()
-		g := newFilter(t, o)
-		err := g.Read(bytes.NewReader(content), since)
-		if err == nil || errors.Is(err, front.ErrFilterDamaged) != damaged {
-			t.Errorf("%s: read with %v", what, err)
-		}
-		if g.Ready() || !g.MayHave(hash(4)) || !g.MayHave(hash(5)) {
-			t.Errorf("%s: it says that it is certain", what)
-		}
-	}
-	all := file.Bytes()
-	for n := range all {
-		refused(fmt.Sprintf("cut at %d", n), all[:n], w.at, o, true)
-		bad := bytes.Clone(all)
-		bad[n] ^= 0x10
-		refused(fmt.Sprintf("byte %d altered", n), bad, w.at, o, true)
-	}
-	refused("older than the last write", all, w.at.Add(1), o, false)
-	other := o
-	other.Span = time.Minute
-	refused("other options", all, w.at, other, true)
-	file.Reset()
-	if err := newFilter(t, o).Write(&file); err != nil {
-		t.Fatal(err)
-	}
-	refused("stored before it was ready", file.Bytes(), w.at, o, false)
-}
-
 // TestFilterFill: a scan that fails leaves the filter unready.
 func TestFilterFill(t *testing.T) {
 	f := newFilter(t, front.FilterOptions{Keys: 10})
@@ -287,7 +229,7 @@ func TestFilterIsAHint(t *testing.T) {
 	}
 }
 
-// TestFilterConcurrently: whoever added a key finds it, while others add, fill, store and rotate.
+// TestFilterConcurrently: whoever added a key finds it, while others add, fill and rotate.
 func TestFilterConcurrently(t *testing.T) {
 	f := ready(t, newFilter(t, front.FilterOptions{Keys: 1000}))
 	var wg sync.WaitGroup
@@ -301,9 +243,6 @@ func TestFilterConcurrently(t *testing.T) {
 				}
 				if i%100 == 0 {
 					ready(t, f)
-					if err := f.Write(&bytes.Buffer{}); err != nil {
-						t.Error(err)
-					}
 				}
 			}
 		})

@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -50,7 +49,7 @@ func New(store driver.Store, o Options) driver.Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c := &cache{store: store, o: o, seed: rand.Uint64(), mostRuns: max(o.Size, 1024)}
+	c := &cache{store: store, o: o, mostRuns: max(o.Size, 1024)}
 	c.empty()
 	c.historian, _ = store.(driver.Historian)
 	c.meter, _ = store.(driver.Meter)
@@ -66,10 +65,9 @@ type cache struct {
 	sweeper   driver.Sweeper
 	historian driver.Historian
 	o         Options
-	seed      uint64
 
 	mu           sync.Mutex
-	p            *policy
+	kept         *lru
 	runs         map[driver.Key]run // attempts that this process was granted and has not ended
 	order        []started          // the same, the oldest first; may name some that ended
 	mostRuns     int
@@ -84,7 +82,7 @@ func (c *cache) CacheStats() driver.CacheStats {
 	c.lock()
 	defer c.mu.Unlock()
 	return driver.CacheStats{
-		Entries: len(c.p.nodes), Size: c.o.Size, Bytes: c.p.bytes, Hits: c.hits, Misses: c.misses,
+		Entries: len(c.kept.nodes), Size: c.o.Size, Bytes: c.kept.bytes, Hits: c.hits, Misses: c.misses,
 	}
 }
 
@@ -103,7 +101,7 @@ func (c *cache) lock() {
 
 // empty forgets everything.
 func (c *cache) empty() {
-	c.p, c.runs, c.order = newPolicy(c.o.Size, c.o.Bytes), map[driver.Key]run{}, nil
+	c.kept, c.runs, c.order = newLRU(c.o.Size, c.o.Bytes), map[driver.Key]run{}, nil
 }
 
 // Features are the store's.
@@ -288,9 +286,9 @@ func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		c.lock()
 		defer c.mu.Unlock()
 		c.acts++
-		for _, n := range c.p.nodes {
+		for _, n := range c.kept.nodes {
 			if !n.retained {
-				c.p.remove(n)
+				c.kept.remove(n)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (p *pool) relaySeeds() {
 // relayCrashPoints plants one fault of each kind at every operation of calm schedules.
 func (p *pool) relayCrashPoints() {
 	var points atomic.Int64
-	p.relays(basesOfRelays, func(w *relayWorld, i int) bool {
+	p.relays(basesOfRelays*p.o.CrashPoints/AllCrashPoints, func(w *relayWorld, i int) bool {
 		seed := p.o.First + uint64(i)
 		if v := w.simulate(seed, noRelayMutant, true, -1, relayFine); v != nil {
 			w.explain(v, noRelayMutant, true, relayFine)

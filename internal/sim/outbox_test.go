@@ -26,18 +26,6 @@ func TestI16NoInvariantOfTheOutboxIsViolated(t *testing.T) {
 	}
 }
 
-func TestI16OutboxAtEveryCrashPoint(t *testing.T) {
-	if testing.Short() {
-		t.Skip("crash points take a few seconds")
-	}
-	r := relayReport(Options{First: 1}, (*pool).relayCrashPoints)
-	t.Logf("%+v", r.Outbox)
-	report(t, r)
-	if r.Outbox.CrashPoints < 5000 {
-		t.Errorf("only %d crash points", r.Outbox.CrashPoints)
-	}
-}
-
 // TestEveryMutantOfTheOutboxIsFound: each known way to relay wrong (protocol sections 8 and 12) is noticed.
 func TestEveryMutantOfTheOutboxIsFound(t *testing.T) {
 	r := relayReport(Options{First: 1}, (*pool).findRelayMutants)

@@ -61,7 +61,7 @@ func (p *pool) sagaSeeds() {
 // sagaPoints plants one fault of each kind at every call of base schedules.
 func (p *pool) sagaPoints() {
 	var points atomic.Int64
-	p.sagaSchedules(sagaBases, func(i int, st *saga.Stats) bool {
+	p.sagaSchedules(sagaBases*p.o.CrashPoints/AllCrashPoints, func(i int, st *saga.Stats) bool {
 		seed := p.o.First + uint64(i)
 		calls, v := saga.Point(seed, -1, 0, st)
 		if v != nil {

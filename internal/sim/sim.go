@@ -15,8 +15,9 @@ type Options struct {
 	// Seeds is the number of seeds with random faults, from First on.
 	Seeds int
 	First uint64
-	// CrashPoints also runs a set of base schedules again and again, with one fault planted at every single operation.
-	CrashPoints bool
+	// CrashPoints is how many base schedules are run again and again, with one fault planted at every single operation: 0
+	// none, AllCrashPoints all of them. Sagas and outboxes have bases of their own, of which the same share is run.
+	CrashPoints int
 	// Mutants also looks for every planted mutant.
 	Mutants bool
 	// Workers is the number of goroutines. Defaults to the number of CPUs.
@@ -62,10 +63,12 @@ type MutantResult struct {
 	Detail    string
 }
 
+// AllCrashPoints is the number of base schedules of crash points.
+const AllCrashPoints = 600
+
 const (
-	basesOfCrashPoints = 600
-	seedsPerMutant     = 100_000
-	maxViolations      = 10
+	seedsPerMutant = 100_000
+	maxViolations  = 10
 )
 
 // Run simulates as Options say. It returns early when ctx is done or the budget is spent, with what it has.
@@ -88,7 +91,7 @@ func Run(ctx context.Context, o Options) Report {
 		p.findSagaMutants()
 		p.findRelayMutants()
 	}
-	if o.CrashPoints {
+	if o.CrashPoints > 0 {
 		p.crashPoints()
 		p.sagaPoints()
 		p.relayCrashPoints()
@@ -184,7 +187,7 @@ func (p *pool) seeds() {
 // crashPoints plants one fault of each kind at every operation of base schedules.
 func (p *pool) crashPoints() {
 	var points atomic.Int64
-	p.parallel(basesOfCrashPoints, func(w *world, i int) bool {
+	p.parallel(p.o.CrashPoints, func(w *world, i int) bool {
 		seed := p.o.First + uint64(i)
 		if v := w.simulate(seed, noMutant, true, -1, 0); v != nil {
 			w.explain(v, noMutant, true, 0)

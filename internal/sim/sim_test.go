@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel/internal/sim/saga"
+	"github.com/semel-dev/semel/semeltest"
 )
 
 // seedsOf is how many seeds a test simulates; SEMEL_SIM_SEEDS sets another number.
@@ -44,15 +45,21 @@ func TestNoInvariantIsViolatedOnAnySeed(t *testing.T) {
 	}
 }
 
+// TestNoInvariantIsViolatedAtAnyCrashPoint plants faults at every operation of a part of the base schedules; of all in nightly
+// runs, and in semel verify.
 func TestNoInvariantIsViolatedAtAnyCrashPoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("crash points take a few seconds")
 	}
-	r := Run(context.Background(), Options{CrashPoints: true})
-	t.Logf("%d crash points in %v", r.CrashPoints, r.Elapsed)
+	bases := AllCrashPoints / 6
+	if semeltest.Nightly() {
+		bases = AllCrashPoints
+	}
+	r := Run(context.Background(), Options{CrashPoints: bases})
+	t.Logf("%d crash points, %d of sagas, %d of outboxes, in %v", r.CrashPoints, r.Sagas.CrashPoints, r.Outbox.CrashPoints, r.Elapsed)
 	report(t, &r)
-	if r.CrashPoints < 10_000 {
-		t.Errorf("only %d crash points", r.CrashPoints)
+	if r.CrashPoints < 10_000 || r.Sagas.CrashPoints < 1000 || r.Outbox.CrashPoints < 1000 {
+		t.Error("that are too few")
 	}
 }
 
@@ -122,7 +129,7 @@ func TestViolationIsExplained(t *testing.T) {
 func TestRunObeysItsBudget(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if r := Run(ctx, Options{Seeds: 1_000_000, CrashPoints: true}); r.Seeds > 100 {
+	if r := Run(ctx, Options{Seeds: 1_000_000, CrashPoints: AllCrashPoints}); r.Seeds > 100 {
 		t.Fatalf("%d seeds after the end", r.Seeds)
 	}
 }

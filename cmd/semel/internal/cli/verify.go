@@ -16,7 +16,7 @@ import (
 func (a *app) verifyCommand() *cobra.Command {
 	var o sim.Options
 	var replay, replayOutbox uint64
-	var sagas bool
+	var sagas, crashPoints bool
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Simulate the engine under faults and check the protocol's invariants",
@@ -40,13 +40,16 @@ One seed is one schedule. Exit status 3 when an invariant is violated or a mutan
 			if cmd.Flags().Changed("replay-outbox") {
 				return sim.ReplayOutbox(replayOutbox, a.p.Out)
 			}
+			if crashPoints {
+				o.CrashPoints = sim.AllCrashPoints
+			}
 			return a.verify(cmd.Context(), o)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&o.Seeds, "seeds", 100_000, "number of random schedules")
 	f.Uint64Var(&o.First, "first", 1, "the first seed")
-	f.BoolVar(&o.CrashPoints, "crash-points", true, "plant each kind of fault at every single operation of base schedules")
+	f.BoolVar(&crashPoints, "crash-points", true, "plant each kind of fault at every single operation of base schedules")
 	f.BoolVar(&o.Mutants, "mutants", true, "plant known mistakes, and look for each")
 	f.IntVar(&o.Workers, "parallel", 0, "goroutines (default: number of CPUs)")
 	f.DurationVar(&o.Budget, "budget", 0, "stop after this time with what there is")

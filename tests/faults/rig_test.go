@@ -1,11 +1,13 @@
 // Package faults breaks things one at a time under real worker processes on a PostgreSQL of the test's own: workers die
 // and freeze, sessions are terminated, answers are lost, the server goes down, locks and timeouts get in the way, the
-// disk is full. Every case runs in every mode, and the verdict comes from a ledger: see package crew.
+// disk is full. Every case runs in two of the four modes, in nightly runs in all of them, and the verdict comes from a
+// ledger: see package crew.
 package faults
 
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 	"github.com/semel-dev/semel/tests/internal/crew"
 )
@@ -41,11 +44,23 @@ type rig struct {
 	seed    uint64
 }
 
-// inModes runs a case in every mode, two at a time, each in a database of its own on a PostgreSQL with these settings.
+// modes are those in which a case runs: in every second case a single and an open batch, in the others a batch and a single open
+// transaction; all in nightly runs.
+func modes(t *testing.T) []crew.Mode {
+	if semeltest.Nightly() {
+		return crew.Modes
+	}
+	if sum := crc32.ChecksumIEEE([]byte(t.Name())); sum%2 == 0 {
+		return []crew.Mode{crew.Queued, crew.BatchedOpen}
+	}
+	return []crew.Mode{crew.Batched, crew.Open}
+}
+
+// inModes runs a case in its modes, two at a time, each in a database of its own on a PostgreSQL with these settings.
 func inModes(t *testing.T, settings map[string]string, fn func(r *rig)) {
 	t.Helper()
 	s := start(t, settings)
-	for _, mode := range crew.Modes {
+	for _, mode := range modes(t) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			run(t, s, mode, fn)
@@ -56,7 +71,7 @@ func inModes(t *testing.T, settings map[string]string, fn func(r *rig)) {
 // inModesAlone gives each mode a PostgreSQL of its own: for cases that take the server down, or read its log.
 func inModesAlone(t *testing.T, fn func(r *rig)) {
 	t.Helper()
-	for _, mode := range crew.Modes {
+	for _, mode := range modes(t) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			run(t, start(t, nil), mode, fn)

@@ -105,6 +105,9 @@ func (c *Consumer) assumptions() []string {
 			a = append(a, w)
 		}
 	}
+	if n := c.queue.Unconfirmed; n > 0 {
+		a = append(a, fmt.Sprintf("the queue confirms acks late or never: a crash can bring back up to %d settled messages, which are replayed", n))
+	}
 	if !c.store.ServerClock {
 		a = append(a, "clocks only decide how often a run is taken over")
 	}

@@ -63,6 +63,7 @@ func (c *Config) resolve() error {
 	fill(&c.Batch, DefaultBatch)
 	fill(&c.Committers, 1)
 	fill(&c.Concurrency, c.concurrency())
+	fill(&c.Visibility, q.Visible)
 	fill(&c.Visibility, DefaultVisibility)
 	fill(&c.MaxRuntime, DefaultMaxRuntime)
 	fill(&c.Grace, DefaultGrace)
@@ -143,6 +144,10 @@ func (c *Config) check(q driver.QueueFeatures) error {
 	}
 	if c.Timeout > c.MaxRuntime {
 		return &ConfigError{"Timeout", "is longer than MaxRuntime", "raise MaxRuntime"}
+	}
+	if q.Visible > 0 && c.Visibility != q.Visible {
+		return &ConfigError{"Visibility", fmt.Sprintf("is %s, and queue %s keeps every delivery for %s", c.Visibility, q.Name, q.Visible),
+			"leave it out, or change the queue's"}
 	}
 	if q.MaxVisible > 0 && c.MaxRuntime > q.MaxVisible {
 		return &ConfigError{"MaxRuntime", fmt.Sprintf("is longer than queue %s can keep a delivery (%s)", q.Name, q.MaxVisible),

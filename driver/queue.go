@@ -52,6 +52,9 @@ type QueueFeatures struct {
 	Name, Kind string
 	// MaxBatch is the most deliveries of one Receive and items of one Settle or Extend. 0 = no limit.
 	MaxBatch int
+	// Visible is how long every delivery and every extension lasts, where the broker fixes it (JetStream's AckWait): Extend
+	// takes no other duration then. Config.Visibility has to be the same, and defaults to it. 0 = Extend takes any duration.
+	Visible time.Duration
 	// MaxVisible is the longest time a delivery can be kept in all (SQS: 12 h). 0 = no limit.
 	MaxVisible time.Duration
 	// Retention is how long the broker keeps an unsettled message. 0 = for ever.
@@ -65,9 +68,15 @@ type QueueFeatures struct {
 	// promise's assumptions. One that says that accepted messages can be lost comes with Durable false: the adapter sets
 	// both.
 	Caveats []string
-	// Extends: Extend works. Delays: Settlement.After is honoured. Counts: Delivery.Count is kept. Orders: groups are
-	// delivered in order, a later message not before the earlier one is settled. DeadLetters: Dead keeps the letter.
-	Extends, Delays, Counts, Orders, DeadLetters bool
+	// Unconfirmed is how many settled messages a crash of the process can bring back at most, because the broker does not
+	// confirm an ack (AMQP), or not before those of all earlier messages (a log). Applied says of an ack then that it was
+	// handed over. 0 = acks are confirmed.
+	Unconfirmed int
+	// Extends: Extend works. Delays: Settlement.After is honoured; the engine asks for delays of queues without, too, and
+	// such a queue delivers the message at once. DelaysSend: Message.Delay is honoured; Send refuses a delay without
+	// (ErrUnsupported). Counts: Delivery.Count is kept. Orders: groups are delivered in order, a later message not before the
+	// earlier one is settled. DeadLetters: Dead keeps the letter, and the queue is a LetterBox or a DeadLetterKeeper.
+	Extends, Delays, DelaysSend, Counts, Orders, DeadLetters bool
 	// Runs belongs to Orders: one Receive may hand out several messages of a group, one behind the other (SQS's FIFO
 	// queues). One that is given back may come again at once, to anybody, while those behind it are still out: so who
 	// gives one back starts none of those, and gives them back too.
@@ -89,11 +98,13 @@ type QueueStats struct {
 	Visible, InFlight, Delayed, Letters int64
 	// Oldest is the age of the oldest message; 0 when there is none, or the broker does not tell.
 	Oldest time.Duration
-	// Approximate: the numbers lag behind, and one that says 0 may be wrong for a while (SQS).
+	// Approximate: the numbers lag behind, and one that says 0 may be wrong for a while (SQS), or messages that were returned
+	// count as in flight until they are delivered again (JetStream).
 	Approximate bool
 }
 
-// Empty reports that nothing is left to deliver, now or later.
+// Empty reports that nothing is left to deliver, now or later. Of numbers that are not Approximate it may be late, and never
+// early: after Send returned it is false until the messages are settled.
 func (s QueueStats) Empty() bool { return s.Visible+s.InFlight+s.Delayed == 0 }
 
 // QueueInspector is an optional interface of queues.
@@ -116,4 +127,21 @@ type LetterBox interface {
 	PutLetter(ctx context.Context, l Letter) error
 	// DeleteLetter removes a letter; one that is not there is no error.
 	DeleteLetter(ctx context.Context, id string) error
+}
+
+// DeadLetterKeeper is an optional interface of queues whose letters are kept somewhere else.
+type DeadLetterKeeper interface {
+	// LetterBox returns where the letters are; nil when there are none.
+	LetterBox() LetterBox
+}
+
+// LettersOf finds the letters of a queue: its own, or those of its [DeadLetterKeeper].
+func LettersOf(q Queue) (box LetterBox, ok bool) {
+	if box, ok = q.(LetterBox); ok {
+		return box, true
+	}
+	if k, ok := q.(DeadLetterKeeper); ok {
+		box = k.LetterBox()
+	}
+	return box, box != nil
 }

@@ -69,7 +69,7 @@ func newQueue(db *DB, name string) *Queue {
 func (q *Queue) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{
 		Name: q.name, Kind: "memory",
-		Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true,
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true,
 	}
 }
 

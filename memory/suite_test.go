@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
@@ -58,7 +59,10 @@ func TestStoreSuiteAlone(t *testing.T) {
 func TestQueueSuite(t *testing.T) {
 	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
 		db, clock := openFake()
-		return semeltest.QueueSetup{Queue: db.Queue("orders"), Advance: clock.advance, MaxBody: 30 << 20}
+		return semeltest.QueueSetup{
+			Queue: db.Queue("orders"), Advance: clock.advance, MaxBody: 30 << 20,
+			Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
+		}
 	})
 }
 

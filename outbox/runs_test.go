@@ -32,7 +32,7 @@ func newFIFO(ids ...string) *fifo {
 
 func (*fifo) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{
-		Name: "runs.fifo", Kind: "test", MaxBatch: 10, Durable: true, Extends: true, Delays: true, Orders: true, Runs: true,
+		Name: "runs.fifo", Kind: "test", MaxBatch: 10, Durable: true, Extends: true, Delays: true, DelaysSend: true, Orders: true, Runs: true,
 		DeadLetters: true,
 	}
 }

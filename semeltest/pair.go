@@ -91,7 +91,10 @@ func newPair(t testing.TB, s PairSetup) *pair {
 		s.Visibility = 2 * time.Second
 	}
 	p := &pair{PairSetup: s, t: t, runs: map[string]int{}, effects: map[string]int{}}
-	p.box, _ = s.Queue.(driver.LetterBox)
+	var kept bool
+	if p.box, kept = driver.LettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
+		t.Fatal("the queue declares dead letters, and is neither a driver.LetterBox nor a driver.DeadLetterKeeper")
+	}
 	return p
 }
 
@@ -368,7 +371,7 @@ func testPairUnkeyed(p *pair) {
 	p.empty()
 	p.halt(s)
 	p.once(1, p.effects)
-	if ls, err := p.box.Letters(p.t.Context(), 0); p.box != nil && (err != nil || len(ls) != 2) {
+	if ls, err := p.box.Letters(p.t.Context(), 0); err != nil || len(ls) != 2 {
 		p.t.Errorf("there are %d letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
 	}
 }

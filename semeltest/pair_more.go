@@ -36,7 +36,7 @@ func testFM64Drain(p *pair) {
 		p.t.Fatal("the first consumer did everything: it was not stopped in the middle")
 	}
 	st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context())
-	if err != nil || st.InFlight > 0 || st.Empty() {
+	if err != nil || st.InFlight > 0 && !st.Approximate || st.Empty() {
 		p.t.Errorf("after the drain the queue holds %+v (%v): what was not started is given back at once", st, err)
 	}
 	second := p.start(p.config(h))

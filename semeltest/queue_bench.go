@@ -117,6 +117,14 @@ func (q *queueBench) visible(d driver.Delivery) time.Duration {
 	return d.Visible
 }
 
+// later is a delay that is shorter than the visibility, where there is one.
+func (q *queueBench) later(d driver.Delivery) time.Duration {
+	if v := q.visible(d); v > 0 {
+		return v / 2
+	}
+	return 500 * time.Millisecond
+}
+
 // pass lets time pass on the queue's clock.
 func (q *queueBench) pass(d time.Duration) {
 	if q.Advance != nil {

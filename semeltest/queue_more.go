@@ -22,9 +22,12 @@ func (q *queueBench) letter(id string, m driver.Message) *driver.Letter {
 // box is the queue's letter box; without dead letters, Dead has to be refused and the message stays.
 func (q *queueBench) box() (driver.LetterBox, bool) {
 	q.t.Helper()
-	box, ok := q.Queue.(driver.LetterBox)
+	box, ok := driver.LettersOf(q.Queue)
 	if q.f.DeadLetters {
-		return box, ok
+		if !ok {
+			q.t.Fatal("the queue declares dead letters, and is neither a driver.LetterBox nor a driver.DeadLetterKeeper")
+		}
+		return box, true
 	}
 	q.sendN(1)
 	d := q.receive(1)[0]
@@ -219,7 +222,7 @@ func testGroupHead(q *queueBench) {
 	}
 	q.nothing("the head of the group is in flight")
 	if q.f.Delays {
-		after := q.visible(head) / 2
+		after := q.later(head)
 		q.settle(driver.Settlement{Receipt: head.Receipt, Action: driver.Retry, After: after})
 		q.nothing("the head of the group is delayed")
 		q.pass(after)
@@ -334,7 +337,7 @@ func testInspection(q *queueBench) {
 	stats(0, 0, 0)
 	q.sendN(4)
 	delayed := int64(0)
-	if q.f.Delays && !q.OwnDelays {
+	if q.f.DelaysSend && !q.OwnDelays {
 		q.send(driver.Message{ID: "m-4", Delay: time.Hour})
 		delayed = 1
 	}

@@ -68,6 +68,9 @@ type QueueSetup struct {
 	// MaxBody is the largest body in bytes that the queue takes; the suite sends one (30 MiB at most). Defaults to
 	// 256 KiB.
 	MaxBody int
+	// Restart lets the process that holds Queue die, and returns the queue of another process on the same messages. nil: the
+	// cases of a restart are left out; a queue without a visibility timeout is tested for redelivery by nothing else.
+	Restart func(t testing.TB) driver.Queue
 	// OwnDelays: the adapter itself holds back messages that are sent with a delay, so Stats does not tell them from
 	// others.
 	OwnDelays bool

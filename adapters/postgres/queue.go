@@ -41,7 +41,7 @@ func (q *Queue) Features() driver.QueueFeatures {
 	durable, caveats := q.db.caveats()
 	return driver.QueueFeatures{
 		Name: q.name, Kind: "postgres", MaxBatch: maxBatch, Durable: durable, Caveats: caveats,
-		Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true,
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true,
 	}
 }
 

@@ -41,7 +41,7 @@ func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 func (q *Queue) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{
 		Name: q.name, Kind: "sqlite", MaxBatch: maxBatch, Durable: true,
-		Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true,
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true,
 	}
 }
 

@@ -208,7 +208,7 @@ type (
 )
 
 func (q relayQueue) Features() driver.QueueFeatures {
-	return driver.QueueFeatures{Name: "outbox", Kind: "sim", Extends: true, Delays: true, Counts: true, Orders: true, DeadLetters: true}
+	return driver.QueueFeatures{Name: "outbox", Kind: "sim", Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: true, DeadLetters: true}
 }
 
 func (q relayQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {

@@ -197,7 +197,7 @@ func (q *Queue) openLetters(ctx context.Context) error {
 func (q *Queue) Features() driver.QueueFeatures {
 	f := driver.QueueFeatures{
 		Name: q.name, Kind: "sqs", MaxBatch: maxBatch, MaxVisible: maxVisible, Retention: q.is.retention, Horizon: q.horizon(), Durable: true,
-		Extends: true, Delays: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.letterARN != "",
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.letterARN != "",
 		Runs: q.is.fifo,
 	}
 	if box, ok := q.box.(*LetterQueue); ok && box.q.is.retention > 0 {

@@ -42,7 +42,7 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 	is := q.Features()
 	b := Box{Name: is.Name, Horizon: is.LateBy(0)}
 	var ok [4]bool
-	b.Letters, ok[0] = q.(driver.LetterBox)
+	b.Letters, ok[0] = driver.LettersOf(q)
 	b.Sender, ok[1] = q.(driver.Sender)
 	b.Records, ok[2] = s.(driver.RecordInspector)
 	b.Operate, ok[3] = s.(driver.Operator)

@@ -133,6 +133,8 @@ type Config struct {
 	Middleware []Middleware
 	// Events observes. Defaults to nothing.
 	Events Events
-	// Logger gets what a person may have to look at. Defaults to a logger that discards.
+	// Logger gets an error for each dead letter and each panic (with its stack), a warning for each failure that is repeated
+	// and each doubt whether an effect happened, and the normal course of every message at debug level. Each line carries
+	// worker, queue and consumer. Defaults to slog.Default(); slog.New(slog.DiscardHandler) is silent.
 	Logger *slog.Logger
 }

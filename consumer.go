@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -155,6 +156,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		c.running, c.load = false, Load{Slots: c.load.Slots, Breaker: c.load.Breaker}
 		c.mu.Unlock()
 	}()
+	level := slog.LevelInfo
+	if !c.cfg.Until.IsZero() {
+		level = slog.LevelDebug // one of many invocations of a function
+	}
+	c.cfg.Logger.Log(ctx, level, "consumer started", "store", c.store.Name, "concurrency", c.cfg.Concurrency)
 	return newRunner(ctx, c).loop(ctx)
 }
 

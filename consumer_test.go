@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +32,7 @@ func newRig(t *testing.T, h semel.Handler, tweak ...func(*semel.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, db: memory.Open(), done: make(chan error, 1)}
 	r.queue, r.store = r.db.Queue("orders"), r.db.Store()
-	r.cfg = semel.Config{Queue: r.queue, Store: r.store, Handler: h}
+	r.cfg = semel.Config{Queue: r.queue, Store: r.store, Handler: h, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range tweak {
 		f(&r.cfg)
 	}

@@ -24,11 +24,11 @@ var duplicateCauses = [...]Cause{
 	machine.Redelivery: Redelivery, machine.ProducerDuplicate: ProducerDuplicate, machine.RacedLocal: RacedLocal,
 }
 
-// observed tells whether anybody wants to know: an observer, or a logger that is on.
-func (c *Consumer) observed() bool {
+// noted tells which notes the machine has to make: all of them for an observer, else those that the logger writes.
+func (c *Consumer) noted(n machine.Note) bool {
 	e := &c.cfg.Events
 	return e.Delivery != nil || e.Attempt != nil || e.Lease != nil || e.Health != nil ||
-		c.cfg.Logger.Enabled(context.Background(), slog.LevelError)
+		c.cfg.Logger.Enabled(context.Background(), level(&n))
 }
 
 func (r *runner) note(n *machine.Note) {
@@ -68,7 +68,7 @@ func (r *runner) note(n *machine.Note) {
 	case machine.NoteResumed:
 		e.Kind, to = EventResumed, o.Health
 	}
-	r.log(&e)
+	r.log(&e, level(n))
 	if to != nil {
 		to(e)
 	}
@@ -109,34 +109,43 @@ const (
 	logErr       = "err"
 )
 
-// log writes what a person may have to look at: what failed, at warning; what happened, at debug.
-func (r *runner) log(e *Event) {
-	l := r.cfg.Logger
-	ctx := context.Background()
-	level, text := slog.LevelDebug, string(e.Kind)
-	switch e.Kind {
-	case EventDecided:
-		text = string(e.Decision)
-		switch e.Decision {
-		case Retried, Fenced, Mismatched, DeadLettered, ParkedUncertain, ReplayedOtherPayload:
-			level = slog.LevelWarn
-		case Executed, Replayed, BusyDeferred, Dropped, Stale:
-			level = slog.LevelInfo
+// level is how loud a note is in the log. A message that waits for a person is an error; a failure that semel deals with
+// itself, and a doubt, are warnings; the normal course of a message is for debugging.
+func level(n *machine.Note) slog.Level {
+	switch n.Kind {
+	case machine.NoteDecided:
+		switch n.Decision {
+		case machine.DeadLettered, machine.Mismatched, machine.ParkedUncertain:
+			return slog.LevelError
+		case machine.Retried, machine.Fenced, machine.ReplayedOtherPayload:
+			return slog.LevelWarn
 		}
-	case EventSettled, EventExtended:
-		if e.Outcome != driver.Applied && e.Outcome != driver.Settled {
-			level = slog.LevelWarn
+	case machine.NoteSettled, machine.NoteExtended, machine.NoteProlonged:
+		if n.Outcome != driver.Applied && n.Outcome != driver.Settled {
+			return slog.LevelWarn
 		}
-	case EventPaused, EventTrouble, EventDoubt:
-		level = slog.LevelWarn
-		if errors.Is(e.Err, driver.ErrNotCommitted) && e.Kind == EventTrouble {
-			level = slog.LevelDebug // a serialization failure, say: it is repeated, and nobody has to look at it
+	case machine.NoteTrouble:
+		if errors.Is(n.Err, driver.ErrNotCommitted) {
+			return slog.LevelDebug // a serialization failure, for example: it is repeated, and nobody has to look at it
 		}
-	case EventResumed:
-		level = slog.LevelInfo
+		return slog.LevelWarn
+	case machine.NotePaused, machine.NoteDoubt:
+		return slog.LevelWarn
+	case machine.NoteResumed:
+		return slog.LevelInfo
 	}
-	if !l.Enabled(ctx, level) {
+	return slog.LevelDebug
+}
+
+// log writes an event for people.
+func (r *runner) log(e *Event, level slog.Level) {
+	ctx := context.Background()
+	if !r.cfg.Logger.Enabled(ctx, level) {
 		return
+	}
+	text := string(e.Kind)
+	if e.Kind == EventDecided {
+		text = string(e.Decision)
 	}
 	attrs := make([]slog.Attr, 0, 8)
 	add := func(name, v string) {
@@ -158,5 +167,5 @@ func (r *runner) log(e *Event) {
 	if e.Err != nil {
 		attrs = append(attrs, slog.Any(logErr, e.Err))
 	}
-	l.LogAttrs(ctx, level, text, attrs...)
+	r.cfg.Logger.LogAttrs(ctx, level, text, attrs...)
 }

@@ -3,6 +3,8 @@ package semel
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -77,8 +79,9 @@ func (c *Config) resolve() error {
 		c.ResultMax = min(c.ResultMax, s.MaxResult)
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = slog.Default()
 	}
+	c.Logger = c.Logger.With("worker", workerName(), "queue", q.Name, "consumer", c.Consumer)
 	return c.check(q)
 }
 
@@ -91,6 +94,15 @@ func (c *Config) concurrency() int {
 		return max(DefaultConcurrency, min(c.Batch*c.Committers, maxInHand))
 	}
 	return DefaultConcurrency
+}
+
+// workerName tells processes apart in logs: host and process id.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return host + ":" + strconv.Itoa(os.Getpid())
 }
 
 func fill[T int | time.Duration](v *T, def T) {
@@ -202,7 +214,6 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
 		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
-		// Notes cost: they are made only when somebody listens.
-		Notes: c.observed(),
+		Notes: c.noted,
 	}
 }

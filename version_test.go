@@ -107,7 +107,7 @@ func TestS1_30_StaleSaysBothVersions(t *testing.T) {
 		var seen []semel.Event
 		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(semel.ByVersion("/v")),
 			func(c *semel.Config) {
-				c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c.Events = semel.Observe(func(e semel.Event) {
 					if e.Decision == semel.Stale && e.Kind == semel.EventDecided {
 						seen = append(seen, e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -120,7 +121,7 @@ func (p *pair) config(h semel.Handler) semel.Config {
 			}
 			return "", semel.ErrNoKey
 		},
-		Visibility: p.Visibility, Grace: 5 * time.Second,
+		Visibility: p.Visibility, Grace: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Backoff: semel.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond},
 	}
 }

@@ -34,7 +34,7 @@ type config struct {
 // know is parked with it. Defaults to "".
 func Version(v string) Option { return func(c *config) { c.version = v } }
 
-// Logger gets "Compensation failed" for each compensation that fails. Defaults to none.
+// Logger gets "Compensation failed" for each compensation that fails. Defaults to slog.Default().
 func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // Retry says how often a compensation is tried in one attempt (3), with what pause after the first failure, doubling
@@ -58,7 +58,7 @@ func WithSleep(f func(ctx context.Context, d time.Duration) bool) Option {
 }
 
 func newConfig(opts []Option) *config {
-	c := &config{logger: slog.New(slog.DiscardHandler), tries: 3, pause: 200 * time.Millisecond, limit: 20, sleep: idle.For}
+	c := &config{logger: slog.Default(), tries: 3, pause: 200 * time.Millisecond, limit: 20, sleep: idle.For}
 	for _, o := range opts {
 		o(c)
 	}

@@ -63,7 +63,7 @@ type Options struct {
 	// Takeover says what happens to a key whose first request was interrupted: Resume runs the handler again with the same
 	// effect key (see [Transport]); Once parks it for a person and answers 409. Defaults to Resume.
 	Takeover semel.Takeover
-	// Logger gets what a person may have to look at. Defaults to a logger that discards.
+	// Logger gets errors and warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -116,7 +116,7 @@ func New(o Options) (*Middleware, error) {
 		o.Retention = semel.DefaultRetention
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	return &Middleware{o: o}, nil
 }

@@ -14,7 +14,7 @@ var gone = machine.Result{Class: machine.Unavailable, Err: errBoom}
 func breaking(t *testing.T, n int, change func(*machine.Config)) *rig {
 	return newRig(t, func(c *machine.Config) {
 		c.Breaker = machine.BreakerConfig{Failures: n, OpenMin: 10 * time.Second, OpenMax: 40 * time.Second}
-		c.Notes = true
+		c.Notes = allNotes
 		if change != nil {
 			change(c)
 		}

@@ -14,7 +14,7 @@ import (
 // newDeployment makes a machine that tells a broken deployment by three keys.
 func newDeployment(t *testing.T, change func(*machine.Config)) *rig {
 	return newRig(t, func(c *machine.Config) {
-		c.Notes, c.Concurrency, c.MaxAttempts = true, 1, 1
+		c.Notes, c.Concurrency, c.MaxAttempts = allNotes, 1, 1
 		c.Breaker = machine.BreakerConfig{Failures: 5, Keys: 3, OpenMin: time.Second, OpenMax: 8 * time.Second}
 		if change != nil {
 			change(c)

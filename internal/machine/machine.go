@@ -65,8 +65,8 @@ type Config struct {
 	Until time.Duration
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
-	// Notes asks for ActNote actions.
-	Notes bool
+	// Notes selects the notes that become ActNote actions: each costs. Nil = none.
+	Notes func(Note) bool
 }
 
 // Arrival is a delivery with what the shell took out of it.

@@ -34,10 +34,12 @@ var (
 	errDisk    = fmt.Errorf("%w: %w: disk full", driver.ErrNotCommitted, driver.ErrOutage)
 )
 
+func allNotes(machine.Note) bool { return true }
+
 func newWorld(t *testing.T, change func(*machine.Config)) *world {
 	w := &world{done: map[string]int{}}
 	w.rig = newRig(t, func(c *machine.Config) {
-		c.Notes, c.Batch, c.Concurrency, c.InHand = true, 10, 10, 30
+		c.Notes, c.Batch, c.Concurrency, c.InHand = allNotes, 10, 10, 30
 		c.BackoffMin, c.BackoffMax = 100*time.Millisecond, time.Second
 		if change != nil {
 			change(c)

@@ -3,6 +3,7 @@ package relaytest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ func emitted(b *bench) {
 	var failed sync.Map
 	c, err := semel.New(semel.Config{
 		Queue: b.In, Store: b.Store, Consumer: "emitter", Key: semel.KeyFromHeader("key"),
+		Logger: slog.New(slog.DiscardHandler),
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			out := semel.Message{Queue: b.Outbox.Features().Name, Group: "of " + a.Key.Raw, Headers: a.Headers}
 			a.Emit(out, out)

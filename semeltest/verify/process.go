@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"slices"
 	"sync"
@@ -186,6 +187,9 @@ func (p *Process) configure(cfg semel.Config) semel.Config {
 	cfg.Backoff = semel.Backoff{Min: time.Millisecond, Max: time.Millisecond}
 	if cfg.Key == nil {
 		cfg.Key = semel.KeyByID
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler) // schedules make failures on purpose: the report has those that matter
 	}
 	key, tenant, fingerprint, probe := cfg.Key, cfg.Tenant, cfg.Fingerprint, cfg.Probe
 	cfg.Key = func(m *semel.Message) (string, error) {

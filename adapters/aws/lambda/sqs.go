@@ -75,7 +75,7 @@ func NewSQS(cfg semel.Config, o Options) (*SQS, error) {
 		o.Exit = os.Exit
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		cfg.Logger = slog.Default()
 	}
 	if cfg.Backoff == (semel.Backoff{}) {
 		cfg.Backoff = semel.Backoff{Min: time.Second, Max: time.Second}

@@ -66,7 +66,7 @@ type Options struct {
 	Unwrap bool
 	// CallTimeout bounds one call to SQS; a receive has Wait in addition. Defaults to 10 s.
 	CallTimeout time.Duration
-	// Logger gets warnings. Defaults to none.
+	// Logger gets warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	clock       func() time.Time // tests; defaults to time.Now, whose monotonic part decides
@@ -92,7 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.CallTimeout = 10 * time.Second
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = slog.Default()
 	}
 	if o.patience == 0 {
 		o.patience = patience

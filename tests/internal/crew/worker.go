@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -128,7 +129,7 @@ func consume(ctx context.Context, db *postgres.DB, t Task) error {
 		Key:        func(m *semel.Message) (string, error) { return string(m.Body), nil },
 		Visibility: t.Visibility, Concurrency: t.Concurrency, Committers: t.Committers, Batch: t.Batch,
 		Grace: 5 * time.Second, Backoff: semel.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
-		Events: semel.Events{Health: r.health, Attempt: r.attempt},
+		Events: semel.Events{Health: r.health, Attempt: r.attempt}, Logger: slog.New(slog.DiscardHandler),
 	}
 	c, err := semel.New(cfg)
 	if err != nil {

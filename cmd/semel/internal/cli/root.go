@@ -178,7 +178,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error; logs go to stderr")
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	f.BoolVarP(&a.verbose, "verbose", "v", false, "log what became of every message")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "log every step of every message: --log-level debug")
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
 	root.AddCommand(
@@ -227,12 +227,16 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil || strings.ContainsAny(a.logLevel, "+-") {
 		return output.Usage("--log-level %q is unknown (known: debug, info, warn, error)", a.logLevel)
 	}
+	if a.verbose {
+		level = min(level, slog.LevelDebug)
+	}
 	switch a.logFormat {
 	case "json", "text":
 		a.log = output.NewLog(a.p.Err, a.logFormat == "json", level)
 	default:
 		return output.Usage("--log-format %q is unknown (known: text, json)", a.logFormat)
 	}
+	slog.SetDefault(a.log)
 	a.tellAliases(cmd, src.Worker)
 	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -224,9 +222,6 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 	all = append(all, s.watchRoutes())
 	cfg.Events = semel.Tee(all...)
 	cfg.Logger = s.log
-	if !s.verbose && !s.log.Enabled(context.Background(), slog.LevelDebug) {
-		cfg.Logger = quieter(s.log)
-	}
 	return journal, nil
 }
 
@@ -390,24 +385,4 @@ func (s *shift) verdict(ctx context.Context, runErr error) error {
 		return output.Failed("%w", runErr).WithHint("their claims last until their leases end; then others take over")
 	}
 	return fmt.Errorf("work: %w", runErr)
-}
-
-// quieter is a logger for what needs a person: what happens to each message is left to --verbose.
-func quieter(l *slog.Logger) *slog.Logger { return slog.New(minLevel{l.Handler(), slog.LevelWarn}) }
-
-type minLevel struct {
-	slog.Handler
-	level slog.Level
-}
-
-func (h minLevel) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= h.level && h.Handler.Enabled(ctx, l)
-}
-
-func (h minLevel) WithAttrs(a []slog.Attr) slog.Handler {
-	return minLevel{h.Handler.WithAttrs(slices.Clip(a)), h.level}
-}
-
-func (h minLevel) WithGroup(name string) slog.Handler {
-	return minLevel{h.Handler.WithGroup(name), h.level}
 }

@@ -176,7 +176,7 @@ func (s *site) hire(ctx context.Context, ended chan<- error) error {
 	}
 	cfg := semel.Config{
 		Queue: s.queue, Store: s.store, Consumer: s.queue.Features().Name, Key: key, Visibility: s.spec.Visibility,
-		Grace: grace, Logger: slog.New(warnings{s.log.Handler()}),
+		Grace: grace, Logger: s.log,
 	}
 	sim.Attach(&cfg, nil)
 	if s.consumer, err = semel.New(cfg); err != nil {
@@ -195,17 +195,3 @@ func (s *site) remove(ctx context.Context, place *rig.Site) (gone []Item, err er
 	files, err := s.state.clear(false)
 	return slices.Concat([]Item{{What: "port", Name: s.state.Endpoint}}, there, files), err
 }
-
-// warnings leaves to the simulated worker to tell what becomes of each message.
-type warnings struct{ slog.Handler }
-
-// Enabled is that of the handler, from warnings on.
-func (h warnings) Enabled(ctx context.Context, l slog.Level) bool {
-	return l >= slog.LevelWarn && h.Handler.Enabled(ctx, l)
-}
-
-// WithAttrs keeps the level.
-func (h warnings) WithAttrs(a []slog.Attr) slog.Handler { return warnings{h.Handler.WithAttrs(a)} }
-
-// WithGroup keeps the level.
-func (h warnings) WithGroup(name string) slog.Handler { return warnings{h.Handler.WithGroup(name)} }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -44,6 +45,7 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.K
 		Backoff:     semel.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 		Grace:       w.spec.Grace,
 		Events:      semel.Observe(w.observe),
+		Logger:      slog.New(slog.DiscardHandler), // the events say it
 	}
 	if w.spec.Versions {
 		cfg.Versions = semel.ByVersion("/version")

@@ -27,6 +27,7 @@ type DB struct {
 	o    Options
 	name string // host and database, for people: no credentials
 	pool *pgxpool.Pool
+	own  bool // Open made the pool, and Close closes it
 	// std is the same connections for handlers that take a *sql.Tx.
 	std  *sql.DB
 	info serverInfo
@@ -38,6 +39,9 @@ type DB struct {
 
 	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet.
 	keep atomic.Int64
+
+	// apart is taken by the one who has a connection outside of the pool to make a queue.
+	apart sync.Mutex
 
 	// blockedAt is when an effect waited for a lock in vain last, in nanoseconds since 1970.
 	blockedAt atomic.Int64
@@ -70,7 +74,8 @@ type serverInfo struct {
 
 // Open connects to the database that a connection URL (or keyword/value string) of libpq's form names, and looks at it
 // once: an unusable server, an absent database, a schema that this program does not work with (*[SchemaError]) are
-// errors here and not later. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass).
+// errors here and not later. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass), or
+// from [Options.Configure].
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -80,19 +85,44 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &history{}
-	cfg.AfterConnect = h.connected
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", shown(cfg), err)
 	}
-	db := &DB{o: o, name: shown(cfg), pool: pool, history: h, std: stdlib.OpenDBFromPool(pool), closing: make(chan struct{})}
+	return open(ctx, pool, true, o)
+}
+
+// OpenPool is [Open] on a pool that the program has already: with its credentials, hooks, tracer and limit. Close leaves
+// the pool open; close the DB before the pool. The pool must not be closed while the DB is in use, and handlers that take
+// connections of it must leave some: see [Options.MaxConns] for how many a process needs.
+func OpenPool(ctx context.Context, pool *pgxpool.Pool, o Options) (*DB, error) {
+	o, err := o.withDefaults()
+	switch {
+	case err != nil:
+		return nil, err
+	case pool == nil:
+		return nil, errors.New("postgres: OpenPool: pool is nil; Try: pgxpool.New")
+	case o.MaxConns != 0 || o.Configure != nil:
+		return nil, errors.New("postgres: OpenPool: Options.MaxConns and Configure are for Open, and the pool has its own " +
+			"configuration; Try: set pgxpool.Config.MaxConns and its hooks")
+	}
+	if err := checkMode(pool.Config()); err != nil {
+		return nil, fmt.Errorf("postgres: OpenPool: %w", err)
+	}
+	return open(ctx, pool, false, o)
+}
+
+func open(ctx context.Context, pool *pgxpool.Pool, own bool, o Options) (*DB, error) {
+	db := &DB{
+		o: o, name: shown(pool.Config()), pool: pool, own: own, history: &history{}, std: stdlib.OpenDBFromPool(pool),
+		closing: make(chan struct{}),
+	}
 	if err := db.check(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", db.name, explain(err)), db.Close())
 	}
 	store := db.Store()
 	db.claims, db.ends = newGather(store.claimGathered), newGather(store.finish)
-	db.wake = newWaker(db, cfg.ConnConfig)
+	db.wake = newWaker(db)
 	return db, nil
 }
 
@@ -101,10 +131,6 @@ func parse(url string, o Options) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("read the connection URL: %w", err) // pgx redacts the password
-	}
-	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
-		return nil, errors.New("connection URL: default_query_exec_mode=simple_protocol lets one statement carry several; " +
-			"Try: exec, which poolers in transaction mode understand as well")
 	}
 	switch {
 	case o.MaxConns > 0:
@@ -115,8 +141,22 @@ func parse(url string, o Options) (*pgxpool.Config, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "semel"
 	}
-	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error { registerArrays(c); return nil }
+	if o.Configure != nil {
+		o.Configure(cfg)
+	}
+	if err := checkMode(cfg); err != nil {
+		return nil, fmt.Errorf("connection URL: %w", err)
+	}
 	return cfg, nil
+}
+
+// checkMode refuses the simple protocol.
+func checkMode(cfg *pgxpool.Config) error {
+	if cfg.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeSimpleProtocol {
+		return errors.New("default_query_exec_mode=simple_protocol lets one statement carry several; " +
+			"Try: exec, which poolers in transaction mode understand as well")
+	}
+	return nil
 }
 
 func shown(cfg *pgxpool.Config) string {
@@ -189,7 +229,8 @@ func (db *DB) caveats() (durable bool, list []string) {
 	return durable, list
 }
 
-// Close ends the connections. It waits for those in use, and may be called twice.
+// Close ends the connections that Open made, and the one of OpenPool that listens. It waits for those in use, and may be
+// called twice.
 func (db *DB) Close() error {
 	var err error
 	db.closed.Do(func() {
@@ -198,7 +239,9 @@ func (db *DB) Close() error {
 			db.wake.close()
 		}
 		err = db.std.Close()
-		db.pool.Close()
+		if db.own {
+			db.pool.Close()
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("close database %s: %w", db.name, err)
@@ -206,5 +249,23 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// Pool is the adapter's pool of connections, for the application's own tables and for tests.
+// dial makes a connection outside of the pool, as the pool would make it: with its hooks.
+func (db *DB) dial(ctx context.Context) (*pgx.Conn, error) {
+	cfg := db.pool.Config()
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cfg.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	c, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil || cfg.AfterConnect == nil {
+		return c, err
+	}
+	if err := cfg.AfterConnect(ctx, c); err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	return c, nil
+}
+
+// Pool is the pool of connections, for the application's own tables and for tests.
 func (db *DB) Pool() *pgxpool.Pool { return db.pool }

@@ -54,9 +54,15 @@ func Migrate(ctx context.Context, url string) (from, to int, err error) {
 		return 0, 0, fmt.Errorf("migrate database %s: %w", shown(cfg), explain(err))
 	}
 	defer pool.Close()
-	from, to, err = migrate(ctx, pool, shown(cfg))
+	return MigratePool(ctx, pool)
+}
+
+// MigratePool is [Migrate] with a connection of the program's own pool.
+func MigratePool(ctx context.Context, pool *pgxpool.Pool) (from, to int, err error) {
+	name := shown(pool.Config())
+	from, to, err = migrate(ctx, pool, name)
 	if err != nil {
-		return from, to, fmt.Errorf("migrate database %s: %w", shown(cfg), explain(err))
+		return from, to, fmt.Errorf("migrate database %s: %w", name, explain(err))
 	}
 	return from, to, nil
 }

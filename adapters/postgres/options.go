@@ -3,6 +3,8 @@ package postgres
 import (
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Options of [Open]. The zero value is the documented default.
@@ -14,9 +16,14 @@ type Options struct {
 	Create bool
 	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.
 	Visibility time.Duration
-	// MaxConns bounds the connections to the server. Defaults to pool_max_conns of the URL, else 16. A consumer uses two
-	// for each committer, and up to four more.
+	// MaxConns bounds the pool. Defaults to pool_max_conns of the URL, else 16. A consumer uses two connections for each
+	// committer (Config.Committers), and up to four more: six by default. Beside the pool a process has one that listens for
+	// notifications (unless NoListen), and for a moment one more when a handler emits to a queue that is new: no process has
+	// more than MaxConns + 2. A pool that is too small makes calls wait, and nothing worse.
 	MaxConns int
+	// Configure changes the configuration of the pool before it is made: credentials that rotate (BeforeConnect), dialers,
+	// tracers, hooks. Defaults to none. A program that has a pool already uses [OpenPool].
+	Configure func(*pgxpool.Config)
 	// PollInterval is how often a blocked Receive looks when nothing wakes it: notifications are only a hint. Defaults to
 	// 200 ms; while notifications cannot be had (behind a pooler in transaction mode) a tenth of it at first.
 	PollInterval time.Duration

@@ -242,6 +242,7 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 	switch {
 	case err == nil:
+		db.history.prepare(ctx, c.Conn())
 	case db.isClosed(): // perhaps meanwhile: the error of a connection that was being made would tell of an outage
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
 	default:

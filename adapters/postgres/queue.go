@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -148,7 +146,12 @@ func (db *DB) queueApart(ctx context.Context, name string) error {
 	if err := checkQueueName(name); err != nil {
 		return err
 	}
-	c, err := pgx.ConnectConfig(ctx, db.pool.Config().ConnConfig)
+	db.apart.Lock()
+	defer db.apart.Unlock()
+	if _, ok := db.queues.Load(name); ok {
+		return nil
+	}
+	c, err := db.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", db.name, explain(err))
 	}

@@ -317,6 +317,7 @@ func (x *transaction) connect(ctx context.Context) error {
 			return fmt.Errorf("driver connection is a %T", c)
 		}
 		x.raw, x.conn = raw, raw.Conn()
+		x.s.db.history.prepare(ctx, x.conn)
 		return nil
 	})
 }

@@ -35,8 +35,7 @@ const (
 // only one such transaction commit at a time: a goroutine sends them after the commit, and what comes meanwhile goes
 // together.
 type waker struct {
-	db  *DB
-	cfg *pgx.ConnConfig
+	db *DB
 	// fronts are what receivers know of the queues' indexes: name of the queue → *front.
 	fronts sync.Map
 	// listening: notifications of others arrive.
@@ -63,8 +62,8 @@ type waiter struct {
 	signal chan struct{}
 }
 
-func newWaker(db *DB, cfg *pgx.ConnConfig) *waker {
-	w := &waker{db: db, cfg: cfg.Copy(), waiting: map[string]map[*waiter]bool{}, pending: map[uint64]bool{}}
+func newWaker(db *DB) *waker {
+	w := &waker{db: db, waiting: map[string]map[*waiter]bool{}, pending: map[uint64]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -252,7 +251,7 @@ func (w *waker) listen() {
 func (w *waker) session() (worked, deaf bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, pingEvery)
 	defer cancel()
-	c, err := pgx.ConnectConfig(ctx, w.cfg)
+	c, err := w.db.dial(ctx)
 	if err != nil {
 		return false, false
 	}

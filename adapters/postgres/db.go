@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,16 +75,16 @@ type serverInfo struct {
 	plain bool
 }
 
-// Open connects to the database that a connection URL (or keyword/value string) of libpq's form names, and looks at it
+// Open connects to the database that conn names, a connection URL or keyword/value string of libpq's form, and looks at it
 // once: an unusable server, an absent database, a schema that this program does not work with (*[SchemaError]) are
 // errors here and not later. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass), or
 // from [Options.Configure].
-func Open(ctx context.Context, url string, o Options) (*DB, error) {
+func Open(ctx context.Context, conn string, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := parse(url, o)
+	cfg, err := parse(conn, o)
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +130,15 @@ func open(ctx context.Context, pool *pgxpool.Pool, own bool, o Options) (*DB, er
 }
 
 // parse reads the URL. It never prints it: it may hold a password.
-func parse(url string, o Options) (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+func parse(conn string, o Options) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(conn)
 	if err != nil {
 		return nil, fmt.Errorf("read the connection URL: %w", err) // pgx redacts the password
 	}
 	switch {
 	case o.MaxConns > 0:
 		cfg.MaxConns = int32(o.MaxConns)
-	case !strings.Contains(url, "pool_max_conns"):
+	case !strings.Contains(conn, "pool_max_conns"):
 		cfg.MaxConns = defaultMaxConns
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -161,6 +164,23 @@ func checkMode(cfg *pgxpool.Config) error {
 
 func shown(cfg *pgxpool.Config) string {
 	return fmt.Sprintf("%s:%d/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.Database)
+}
+
+// storeURL is the database as a URL that the commands take: without its password, and with the schema of its tables.
+func storeURL(cfg *pgxpool.Config) string {
+	c := cfg.ConnConfig
+	u := url.URL{Scheme: "postgres", User: url.User(c.User), Host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Path: "/" + c.Database}
+	q := url.Values{}
+	if strings.HasPrefix(c.Host, "/") { // the directory of a Unix socket
+		u.Host = ""
+		q.Set("host", c.Host)
+		q.Set("port", strconv.Itoa(int(c.Port)))
+	}
+	if path := c.RuntimeParams["search_path"]; path != "" {
+		q.Set("search_path", path)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 // sqlLook asks for all that Open has to know of the server.
@@ -205,7 +225,7 @@ func (db *DB) check(ctx context.Context) error {
 		}
 	}
 	if i.schema != schemaVersion {
-		return &SchemaError{Database: db.name, Have: i.schema, Want: schemaVersion}
+		return &SchemaError{Database: db.name, Store: storeURL(db.pool.Config()), Have: i.schema, Want: schemaVersion}
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ var ErrClosed = errors.New("postgres: database is closed")
 // SchemaError reports that the database's schema is not the one that this program works with.
 type SchemaError struct {
 	Database string
+	// Store is the database as a URL, without a password: what the commands take as --store.
+	Store string
 	// Have is the version in the database, 0 = it has no semel tables. Want is the version that this program works with.
 	Have, Want int
 }
@@ -27,9 +29,15 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
 			e.Database, e.Have, e.Want)
 	case e.Have == 0:
-		return fmt.Sprintf("database %s has no semel tables in its search_path; Try: semel migrate", e.Database)
+		return fmt.Sprintf("database %s has no semel tables in its search_path; Try: %s, or postgres.Options{Create: true}",
+			e.Database, e.migrate())
 	}
-	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: semel migrate", e.Database, e.Have, e.Want)
+	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: %s", e.Database, e.Have, e.Want, e.migrate())
+}
+
+// migrate is what brings the schema up to date.
+func (e *SchemaError) migrate() string {
+	return fmt.Sprintf("postgres.Migrate(ctx, url), semel migrate --store '%s'", e.Store)
 }
 
 // errRolledBack reports a COMMIT that the server answered with ROLLBACK: the transaction was aborted before, and no

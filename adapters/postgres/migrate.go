@@ -109,7 +109,7 @@ func migrateOnce(ctx context.Context, pool *pgxpool.Pool, name string) (from, to
 			}
 		}
 		if from > schemaVersion {
-			return &SchemaError{Database: name, Have: from, Want: schemaVersion}
+			return &SchemaError{Database: name, Store: storeURL(pool.Config()), Have: from, Want: schemaVersion}
 		}
 		if from > 0 {
 			if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", changeWait.Milliseconds())); err != nil {

@@ -49,7 +49,8 @@ func TestOpenRefuses(t *testing.T) {
 	refusesToOpen(t, base, Options{LockWait: -1}, "Options.LockWait")
 	refusesToOpen(t, base, Options{MaxConns: -1}, "MaxConns")
 	var schema *SchemaError
-	if err := refusesToOpen(t, schemaURL(t), Options{}, "semel migrate"); !errors.As(err, &schema) || schema.Have != 0 {
+	if err := refusesToOpen(t, schemaURL(t), Options{}, "postgres.Migrate(ctx, url)", "postgres.Options{Create: true}",
+		"semel migrate --store 'postgres://", "search_path=semel_test_"); !errors.As(err, &schema) || schema.Have != 0 {
 		t.Errorf("a schema without tables answered %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestCloseDuringBegin(t *testing.T) {
 	const callers = 8
 	for round := range 40 {
-		db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), Options{})
+		db, err := Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,21 +46,22 @@ type DB struct {
 	tx       txConn
 }
 
-// Open opens the database. A file that is absent or has no semel tables gets them, unless [Options] says otherwise. A
-// file with an older or newer schema is refused with a *[SchemaError]; [Migrate] brings an older one up to date.
+// Open opens the database. A file that is absent, has no semel tables, or has a schema that this program does not work with
+// is refused with a *[SchemaError]. [Migrate] makes the file and its tables and brings older ones up to date, and so does
+// [Options.Create] with a file that has none.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPath(path, o.MustExist || o.ReadOnly); err != nil {
+	if err := checkPath(path, !o.Create || o.ReadOnly); err != nil {
 		return nil, err
 	}
 	have, err := schemaOf(ctx, path, o)
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	if have == 0 && !o.MustExist && !o.ReadOnly {
+	if have == 0 && o.Create && !o.ReadOnly {
 		if _, have, err = Migrate(ctx, path); err != nil {
 			return nil, err
 		}
@@ -215,7 +216,7 @@ func checkPath(path string, mustExist bool) error {
 		return fmt.Errorf("open database %s: directory %s: %w", path, dir, fs.ErrNotExist)
 	}
 	if mustExist {
-		return fmt.Errorf("open database %s: %w", path, fs.ErrNotExist)
+		return &SchemaError{Path: path, Want: schemaVersion, absent: true}
 	}
 	return nil
 }
@@ -256,12 +257,12 @@ func connectGuarded(ctx context.Context, path string, o Options) (*session, erro
 }
 
 func dsn(path string, o Options, pragmas []string) string {
-	mode := "rwc"
+	mode := "rw"
 	switch {
 	case o.ReadOnly:
 		mode = "ro"
-	case o.MustExist:
-		mode = "rw"
+	case o.Create:
+		mode = "rwc"
 	}
 	// SQLite decodes %xx in the path of a URI; what would end or change the path is escaped.
 	p := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))

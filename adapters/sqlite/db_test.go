@@ -17,6 +17,7 @@ func open(t *testing.T) *DB {
 
 func openAt(t *testing.T, path string, o Options) *DB {
 	t.Helper()
+	o.Create = true
 	db, err := Open(t.Context(), path, o)
 	if err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func TestUpgradeTo3(t *testing.T) {
 	if from, to, err := Migrate(t.Context(), path); from != 2 || to != schemaVersion || err != nil {
 		t.Fatalf("migrated from %d to %d, %v", from, to, err)
 	}
-	db := must(Open(t.Context(), filepath.Clean(path), Options{}))(t)
+	db := must(Open(t.Context(), filepath.Clean(path), Options{Create: true}))(t)
 	defer func() { _ = db.Close() }()
 	if r, ok, err := db.Store().Record(t.Context(), h.Key); err != nil || !ok || r.State != driver.Completed {
 		t.Errorf("the record after the upgrade: %+v, %v, %v", r, ok, err)

@@ -1,7 +1,7 @@
 // Package sqlite keeps semel's queues and records in one SQLite file: the embedded default, with no server. Several
 // processes may share the file.
 //
-//	db, err := sqlite.Open(ctx, "shop.db", sqlite.Options{})
+//	db, err := sqlite.Open(ctx, "shop.db", sqlite.Options{Create: true})
 //	...
 //	queue, store := db.Queue("orders"), db.Store()
 //

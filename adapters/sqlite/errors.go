@@ -3,6 +3,8 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 
 	sqlite3 "modernc.org/sqlite"
 
@@ -17,6 +19,16 @@ type SchemaError struct {
 	Path string
 	// Have is the version in the file, 0 = it has no semel tables. Want is the version that this program works with.
 	Have, Want int
+
+	absent bool // there is no file
+}
+
+// Unwrap is fs.ErrNotExist when there is no file.
+func (e *SchemaError) Unwrap() error {
+	if e.absent {
+		return fs.ErrNotExist
+	}
+	return nil
 }
 
 func (e *SchemaError) Error() string {
@@ -24,10 +36,18 @@ func (e *SchemaError) Error() string {
 	case e.Have > e.Want:
 		return fmt.Sprintf("database %s was made by a newer semel (schema %d, this program knows %d); Try: a newer semel",
 			e.Path, e.Have, e.Want)
+	case e.absent:
+		return fmt.Sprintf("database %s does not exist; Try: %s, or sqlite.Options{Create: true}", e.Path, e.migrate())
 	case e.Have == 0:
-		return fmt.Sprintf("database %s has no semel tables; Try: semel migrate", e.Path)
+		return fmt.Sprintf("database %s has no semel tables; Try: %s, or sqlite.Options{Create: true}", e.Path, e.migrate())
 	}
-	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: semel migrate", e.Path, e.Have, e.Want)
+	return fmt.Sprintf("database %s has schema %d, this program needs %d; Try: %s", e.Path, e.Have, e.Want, e.migrate())
+}
+
+// migrate is what brings the schema up to date.
+func (e *SchemaError) migrate() string {
+	path := (&url.URL{Path: e.Path}).EscapedPath()
+	return fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", e.Path, path)
 }
 
 // Primary result codes of SQLite (https://www.sqlite.org/rescode.html).

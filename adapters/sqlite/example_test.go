@@ -20,7 +20,7 @@ func Example() {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	db, err := sqlite.Open(ctx, filepath.Join(dir, "orders.db"), sqlite.Options{})
+	db, err := sqlite.Open(ctx, filepath.Join(dir, "orders.db"), sqlite.Options{Create: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,12 +67,12 @@ func Example_outbox() {
 	}
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
-	shop, err := sqlite.Open(ctx, filepath.Join(dir, "shop.db"), sqlite.Options{})
+	shop, err := sqlite.Open(ctx, filepath.Join(dir, "shop.db"), sqlite.Options{Create: true})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer shop.Close()
-	post, err := sqlite.Open(ctx, filepath.Join(dir, "post.db"), sqlite.Options{})
+	post, err := sqlite.Open(ctx, filepath.Join(dir, "post.db"), sqlite.Options{Create: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func uniqueBusinessKey(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sqlite.Open(ctx, filepath.Join(dir, "orders.db"), sqlite.Options{})
+	db, err := sqlite.Open(ctx, filepath.Join(dir, "orders.db"), sqlite.Options{Create: true})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 func TestHTTPSuite(t *testing.T) {
 	edgetest.Run(t, func(t testing.TB) edgetest.Setup {
 		db := openFor(t, Options{})
-		other, err := Open(t.Context(), db.path, Options{})
+		other, err := Open(t.Context(), db.path, Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

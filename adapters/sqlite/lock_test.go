@@ -10,7 +10,7 @@ import (
 func TestLockSuite(t *testing.T) {
 	semeltest.RunLock(t, func(t testing.TB) semeltest.LockSetup {
 		db := openFor(t, Options{})
-		other, err := Open(t.Context(), db.path, Options{})
+		other, err := Open(t.Context(), db.path, Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,14 +47,15 @@ func Migrate(ctx context.Context, path string) (from, to int, err error) {
 			err = fmt.Errorf("migrate: %w", explain(path, err))
 		}
 	}()
-	o, err := Options{}.withDefaults()
+	o, err := Options{Create: true}.withDefaults()
 	if err != nil {
 		return 0, 0, err
 	}
 	if err := checkPath(path, false); err != nil {
 		return 0, 0, err
 	}
-	s, err := connectPrivate(ctx, path, o)
+	var s *session
+	err = patiently(ctx, migrateWait, func() (err error) { s, err = connectPrivate(ctx, path, o); return err })
 	if err != nil {
 		return 0, 0, err
 	}
@@ -140,13 +141,13 @@ func (s *session) schema() (int, error) {
 // schemaOf looks at the file without making or changing it.
 func schemaOf(ctx context.Context, path string, o Options) (have int, err error) {
 	if err := checkPath(path, true); err != nil {
-		if o.MustExist || o.ReadOnly {
+		if !o.Create || o.ReadOnly {
 			return 0, err
 		}
 		return 0, nil
 	}
 	look := o
-	look.MustExist = true // mode=rw: a file that vanished meanwhile is not made again
+	look.Create = false // mode=rw: a file that vanished meanwhile is not made again
 	s, err := connect(ctx, path, look, readPragmas(o))
 	if err != nil {
 		return 0, err

@@ -27,7 +27,7 @@ func TestFilesAreTheirOwnersAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		db, err := Open(t.Context(), path, Options{})
+		db, err := Open(t.Context(), path, Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

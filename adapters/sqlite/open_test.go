@@ -43,10 +43,12 @@ func TestOpenRefusesBadPaths(t *testing.T) {
 		{"empty", "", Options{}, []string{"path is empty"}, nil},
 		{"memory", ":memory:", Options{}, []string{"package memory"}, nil},
 		{"directory", dir, Options{}, []string{dir, "is a directory"}, nil},
-		{"missing directory", filepath.Join(dir, "no", "x.db"), Options{}, []string{"directory", filepath.Join(dir, "no")}, fs.ErrNotExist},
-		{"must exist", filepath.Join(dir, "no.db"), Options{MustExist: true}, []string{"no.db"}, fs.ErrNotExist},
+		{"missing directory", filepath.Join(dir, "no", "x.db"), Options{Create: true}, []string{"directory", filepath.Join(dir, "no")}, fs.ErrNotExist},
+		{"absent", filepath.Join(dir, "no.db"), Options{}, []string{
+			"no.db does not exist", "sqlite.Migrate(ctx, ", "Options{Create: true}", "semel migrate --store 'sqlite:" + dir + "/no.db'",
+		}, fs.ErrNotExist},
 		{"read-only", filepath.Join(dir, "no.db"), Options{ReadOnly: true}, []string{"no.db"}, fs.ErrNotExist},
-		{"not a database", text, Options{}, []string{text, "not an SQLite database"}, nil},
+		{"not a database", text, Options{Create: true}, []string{text, "not an SQLite database"}, nil},
 		{"option", filepath.Join(dir, "x.db"), Options{Visibility: -1}, []string{"Options.Visibility", "negative"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,15 +94,15 @@ func TestOpenKeepsTheApplicationsTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	var se *SchemaError
-	if _, err := Open(t.Context(), path, Options{MustExist: true}); !errors.As(err, &se) || se.Have != 0 {
-		t.Fatalf("MustExist on a file without semel tables: %v", err)
+	if _, err := Open(t.Context(), path, Options{}); !errors.As(err, &se) || se.Have != 0 {
+		t.Fatalf("Open of a file without semel tables: %v", err)
 	}
-	wantErr(t, se, "no semel tables", "semel migrate")
+	wantErr(t, se, "no semel tables", "sqlite.Migrate(ctx, ", "Options{Create: true}", "semel migrate --store 'sqlite:"+path+"'")
 	db := openAt(t, path, Options{})
 	if n := count(t, db, "SELECT count(*) FROM orders"); n != 1 {
 		t.Fatalf("%d orders", n)
 	}
-	must(Open(t.Context(), path, Options{MustExist: true}))(t).Close()
+	must(Open(t.Context(), path, Options{}))(t).Close()
 }
 
 func TestOpenRefusesUTF16(t *testing.T) {
@@ -201,7 +203,7 @@ func TestOpenByManyProcessesAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	db := openAt(t, path, Options{MustExist: true})
+	db := openAt(t, path, Options{})
 	if n := count(t, db, "SELECT count(*) FROM semel_state"); n != 1 {
 		t.Fatalf("%d rows in semel_state", n)
 	}

@@ -7,8 +7,9 @@ import (
 
 // Options of [Open]. The zero value is the documented default.
 type Options struct {
-	// MustExist refuses to create the file, or semel's tables in a file that has none. Defaults to false.
-	MustExist bool
+	// Create makes the file, and semel's tables in a file that has none. Defaults to false: Open returns a *[SchemaError], so
+	// that a slip in the path does not become another database.
+	Create bool
 	// ReadOnly opens for inspection: every write answers an error. The file must exist. Defaults to false.
 	ReadOnly bool
 	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.

@@ -45,7 +45,7 @@ func (h *hanging) Send(ctx context.Context, m ...driver.Message) error {
 // relayChild is a process that relays from the outbox of a file to a queue of another one; it hangs in its first send,
 // or works.
 func relayChild(ctx context.Context, db *DB, hangs, path string) error {
-	to, err := Open(ctx, path+".to", Options{})
+	to, err := Open(ctx, path+".to", Options{Create: true})
 	if err != nil {
 		return err
 	}

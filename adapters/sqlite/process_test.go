@@ -50,7 +50,7 @@ func runChild(ctx context.Context, mode, path string) (err error) {
 		}
 		return err
 	}
-	db, err := Open(ctx, path, Options{Visibility: 300 * time.Millisecond})
+	db, err := Open(ctx, path, Options{Create: true, Visibility: 300 * time.Millisecond})
 	if mode == "readonly" {
 		if err == nil {
 			err = db.Queue("q").Send(ctx, driver.Message{ID: "1"})

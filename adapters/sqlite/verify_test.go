@@ -31,7 +31,7 @@ func (s *shop) reset() {
 }
 
 func (s *shop) open() *sqlite.DB {
-	db, err := sqlite.Open(context.Background(), s.path, sqlite.Options{})
+	db, err := sqlite.Open(context.Background(), s.path, sqlite.Options{Create: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func check(ctx context.Context, db *sql.DB, table string, want int) error {
 
 // open makes a database with a ledger and, in the queue, n messages of which a share comes twice.
 func open(ctx context.Context, c config, path string) (*sqlite.DB, int, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Create: true})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -252,7 +252,7 @@ func (w *work) handle(ctx context.Context, ds []driver.Delivery) error {
 // claims measures single claims and completions of many callers: the writer gathers them. One item is one claim with
 // its completion.
 func claims(ctx context.Context, c config, path string) (n int, u usage, err error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Create: true})
 	if err != nil {
 		return 0, u, err
 	}

@@ -147,7 +147,7 @@ func (s *shop) runs() int {
 // query runs SQL and returns the first column.
 func (s *shop) query(sql string) (rows []string) {
 	s.t.Helper()
-	db, err := sqlite.Open(s.t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{})
+	db, err := sqlite.Open(s.t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}

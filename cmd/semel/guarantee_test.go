@@ -74,7 +74,7 @@ func places(t *testing.T) []place {
 	m := memory.Open()
 	all := []place{{"memory", m.Queue("orders"), m.Store()}}
 	for i := range 2 {
-		db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), fmt.Sprint(i)), sqlite.Options{})
+		db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), fmt.Sprint(i)), sqlite.Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

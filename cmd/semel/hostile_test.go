@@ -100,7 +100,7 @@ func visible(t *testing.T, what, text string) {
 func leave(t *testing.T, dir string) (url string) {
 	t.Helper()
 	path := filepath.Join(dir, "h.db")
-	db, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), path, sqlite.Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 		}
 	}
 	age := func(table, column string, d time.Duration) {
-		db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

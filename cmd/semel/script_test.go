@@ -107,7 +107,7 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 		runPostgresSQL(ctx, ts, args[0], args[1])
 		return
 	}
-	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{Create: true})
 	ts.Check(err)
 	defer func() { ts.Check(db.Close()) }()
 	rows, err := db.SQL().QueryContext(ctx, args[1])

@@ -17,7 +17,7 @@ func bookTrip(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: trip DB KEY [stuck]")
 	}
 	ctx := context.Background()
-	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{})
+	db, err := sqlite.Open(ctx, ts.MkAbs(args[0]), sqlite.Options{Create: true})
 	ts.Check(err)
 	defer func() { ts.Check(db.Close()) }()
 	fn := func(ctx context.Context, r *steps.Run) error {

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := flags.Parse(args); err != nil || flags.NArg() != 2 {
 		return errors.Join(errUsage, err)
 	}
-	db, err := sqlite.Open(ctx, *path, sqlite.Options{})
+	db, err := sqlite.Open(ctx, *path, sqlite.Options{Create: true})
 	if err != nil {
 		return err
 	}

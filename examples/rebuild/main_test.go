@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // replayAndDie replays until so many runs have begun, and dies without another word.
 func replayAndDie(ctx context.Context) error {
-	db, err := sqlite.Open(ctx, os.Getenv(envPath), sqlite.Options{})
+	db, err := sqlite.Open(ctx, os.Getenv(envPath), sqlite.Options{Create: true})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ type bank struct {
 func newBank(t *testing.T, n int) *bank {
 	t.Helper()
 	b := &bank{path: filepath.Join(t.TempDir(), "bank.db"), events: makeEvents(n, 45)}
-	db, err := sqlite.Open(t.Context(), b.path, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), b.path, sqlite.Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func former(addTx func(ctx context.Context, tx driver.Tx, id string) error, coun
 // TestFormerSQLite runs the conformance suite with two records behind every key: they answer as one does.
 func TestFormerSQLite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
-		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), sqlite.Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func sqliteSide(db *sqlite.DB) *side {
 
 // TestSQLiteAgainstMemory runs random histories. A failing one is printed with its seed, and made smaller.
 func TestSQLiteAgainstMemory(t *testing.T) {
-	db, err := sqlite.Open(t.Context(), t.TempDir()+"/semel.db", sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), t.TempDir()+"/semel.db", sqlite.Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

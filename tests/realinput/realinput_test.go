@@ -325,7 +325,7 @@ func TestKeyedEffect(t *testing.T) {
 // TestStatementEffect: the handler prints its effect as SQL, which commits with the record.
 func TestStatementEffect(t *testing.T) {
 	s := newScene(t, payloads(t))
-	db, err := sqlite.Open(t.Context(), s.db, sqlite.Options{})
+	db, err := sqlite.Open(t.Context(), s.db, sqlite.Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type place struct {
 func open(ctx context.Context, at string) (*place, error) {
 	const read = "SELECT v FROM ledger ORDER BY n"
 	if !strings.HasPrefix(at, "postgres") {
-		db, err := sqlite.Open(ctx, at, sqlite.Options{Visibility: 2 * time.Second})
+		db, err := sqlite.Open(ctx, at, sqlite.Options{Create: true, Visibility: 2 * time.Second})
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), folder: t.TempDir(), strategy: strategy}
-		db, err := sqlite.Open(t.Context(), r.at, sqlite.Options{})
+		db, err := sqlite.Open(t.Context(), r.at, sqlite.Options{Create: true})
 		if err == nil {
 			_, err = db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (n INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)")
 		}

@@ -29,7 +29,7 @@ func withSQLite(ctx context.Context, e *harness.Env, do func(*sqlite.DB) (harnes
 func withSQLiteFile(
 	ctx context.Context, e *harness.Env, name string, do func(*sqlite.DB) (harness.Sample, error),
 ) (s harness.Sample, err error) {
-	db, err := sqlite.Open(ctx, filepath.Join(e.Dir, name), sqlite.Options{})
+	db, err := sqlite.Open(ctx, filepath.Join(e.Dir, name), sqlite.Options{Create: true})
 	if err != nil {
 		return s, err
 	}

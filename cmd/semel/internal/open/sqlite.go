@@ -3,6 +3,7 @@ package open
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
@@ -75,7 +76,7 @@ type sqliteDB struct {
 }
 
 func openSQLite(ctx context.Context, t Target, o Options) (Database, error) {
-	so := sqlite.Options{MustExist: o.MustExist, Visibility: o.Visibility, ReadOnly: o.ReadOnly && !writable(t.Path)}
+	so := sqlite.Options{Create: !o.MustExist, Visibility: o.Visibility, ReadOnly: o.ReadOnly && !writable(t.Path)}
 	db, err := sqlite.Open(ctx, t.Path, so)
 	if err != nil {
 		return nil, unreachableFile(t, err)
@@ -114,16 +115,17 @@ func writable(path string) bool {
 }
 
 func unreachableFile(t Target, err error) error {
-	e := output.Unreachable("open %s: %w", t.Shown, err)
+	text, _ := output.Split(err)
+	e := &output.Error{Code: output.CodeUnreachable, Err: &worded{fmt.Sprintf("open %s: %s", t.Shown, text), err}}
 	var schema *sqlite.SchemaError
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
+			"in a directory that exists")
 	case errors.As(err, &schema) && schema.Have > schema.Want:
 		return e.WithHint("a newer semel")
 	case errors.As(err, &schema):
 		return e.WithHint("semel migrate --store 'sqlite:%s'", t.Shown)
-	case errors.Is(err, fs.ErrNotExist):
-		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
-			"in a directory that exists")
 	case errors.Is(err, fs.ErrPermission):
 		return e.WithHint("check the permissions of the file and of its directory, which SQLite writes to as well")
 	}
@@ -132,7 +134,7 @@ func unreachableFile(t Target, err error) error {
 
 // SQLite opens the file of a sqlite: URL or makes it, for those who keep tables of their own in it.
 func SQLite(ctx context.Context, t Target) (*sqlite.DB, error) {
-	db, err := sqlite.Open(ctx, t.Path, sqlite.Options{})
+	db, err := sqlite.Open(ctx, t.Path, sqlite.Options{Create: true})
 	if err != nil {
 		return nil, unreachableFile(t, err)
 	}

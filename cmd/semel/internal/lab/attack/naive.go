@@ -56,7 +56,7 @@ func Naive(ctx context.Context, spec string, errs io.Writer) (err error) {
 	if err := json.Unmarshal([]byte(spec), &n); err != nil {
 		return fmt.Errorf("read the spec: %w", err)
 	}
-	db, err := sqlite.Open(ctx, n.Database, sqlite.Options{Visibility: n.Visibility})
+	db, err := sqlite.Open(ctx, n.Database, sqlite.Options{Create: true, Visibility: n.Visibility})
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (r *runner) newScene(ctx context.Context, a attack, guard string, nth int) 
 		return nil, fmt.Errorf("make a folder for the attack: %w", err)
 	}
 	var err error
-	if s.db, err = sqlite.Open(ctx, s.path("queue.db"), sqlite.Options{Visibility: s.visibility}); err != nil {
+	if s.db, err = sqlite.Open(ctx, s.path("queue.db"), sqlite.Options{Create: true, Visibility: s.visibility}); err != nil {
 		return nil, err
 	}
 	s.queue, s.store = s.db.Queue(queueName), s.db.Store()

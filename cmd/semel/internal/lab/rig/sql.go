@@ -24,7 +24,7 @@ type database struct {
 }
 
 func openSQLite(ctx context.Context, path string, visibility time.Duration) (*database, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Visibility: visibility})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Create: true, Visibility: visibility})
 	if err != nil {
 		return nil, err
 	}

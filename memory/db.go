@@ -67,11 +67,21 @@ func NewStore(opts ...Option) *Store {
 	return db.store
 }
 
-// Queue returns the queue of that name. It is made on first use.
+// Queue returns the queue of that name with the visibility of [WithVisibility]. It is made on first use.
 func (db *DB) Queue(name string) *Queue {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.queue(name)
+}
+
+// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
+// [WithVisibility]). The visibility is the receiver's, not the queue's.
+func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
+	q := db.Queue(name)
+	if visible <= 0 {
+		return q
+	}
+	return &Queue{messages: q.messages, visible: visible}
 }
 
 func (db *DB) queue(name string) *Queue {

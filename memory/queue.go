@@ -38,9 +38,14 @@ type group struct{ head, tail *entry }
 
 // Queue is a queue in memory. Make it with [NewQueue] or [DB.Queue]. It keeps counts, delays, groups and letters.
 type Queue struct {
-	db      *DB
-	name    string
+	*messages
 	visible time.Duration
+}
+
+// messages is what every Queue of one name shares.
+type messages struct {
+	db   *DB
+	name string
 
 	ready   list
 	flights list
@@ -60,8 +65,8 @@ type Queue struct {
 
 func newQueue(db *DB, name string) *Queue {
 	return &Queue{
-		db: db, name: name, visible: db.visible,
-		groups: map[string]*group{}, letters: map[string]keptLetter{},
+		messages: &messages{db: db, name: name, groups: map[string]*group{}, letters: map[string]keptLetter{}},
+		visible:  db.visible,
 	}
 }
 

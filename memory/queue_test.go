@@ -364,3 +364,26 @@ func compareDeliverable(t *testing.T, q *memory.Queue, model []*modelMessage, no
 		t.Fatalf("%s: a done Receive answered %v, %v", where, d, err)
 	}
 }
+
+// TestQueueWithIsTheSameQueue with the visibility of its receiver, as on the other stores.
+func TestQueueWithIsTheSameQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open(memory.WithVisibility(time.Minute))
+		long, short := db.Queue("q"), db.QueueWith("q", time.Second)
+		if err := long.Send(t.Context(), driver.Message{ID: "m"}); err != nil {
+			t.Fatal(err)
+		}
+		d, err := short.Receive(t.Context(), 1)
+		if err != nil || len(d) != 1 || d[0].Visible != time.Second {
+			t.Fatal(d, err)
+		}
+		time.Sleep(time.Second)
+		again, err := long.Receive(t.Context(), 1)
+		if err != nil || len(again) != 1 || again[0].Visible != time.Minute {
+			t.Fatal(again, err)
+		}
+		if o, err := short.Settle(t.Context(), driver.Settlement{Receipt: again[0].Receipt}); err != nil || o[0] != driver.Applied {
+			t.Errorf("settled by the other handle: %v, %v", o, err)
+		}
+	})
+}

@@ -41,7 +41,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 
 // check refuses settlements that no queue could carry out.
 func (q *Queue) check(s *driver.Settlement) error {
-	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
+	if rc, ok := s.Receipt.(*receipt); !ok || rc.q.messages != q.messages {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
 	}
 	if s.Action > driver.Dead {
@@ -89,7 +89,7 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 		return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
 	}
 	for i, r := range receipts {
-		if rc, ok := r.(*receipt); !ok || rc.q != q {
+		if rc, ok := r.(*receipt); !ok || rc.q.messages != q.messages {
 			return nil, fmt.Errorf("extend in queue %q: item %d: receipt %T is not of this queue", q.name, i, r)
 		}
 	}

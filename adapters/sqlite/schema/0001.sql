@@ -132,13 +132,33 @@ CREATE TABLE semel_letter (
 ) STRICT;
 CREATE UNIQUE INDEX semel_letter_id ON semel_letter (queue, id);
 
--- For people: every message, whichever table holds it.
+-- For people, with the names that the views have on PostgreSQL too. Times are text, in UTC, to the second.
+CREATE VIEW semel_records AS
+SELECT consumer, tenant, key,
+       CASE state WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
+         WHEN 5 THEN 'UNCERTAIN' END AS state,
+       CASE takeover WHEN 0 THEN 'resume' WHEN 1 THEN 'probe' WHEN 2 THEN 'once' END AS takeover,
+       attempt, failures, takeovers, uncertainty, unknown, disposed, generation, epoch, token, reason,
+       CAST(result AS TEXT) AS result, datetime(nullif(created_at, 0) / 1000000, 'unixepoch') AS created_at, datetime(nullif(updated_at, 0) / 1000000, 'unixepoch') AS updated_at,
+       datetime(nullif(lease_until, 0) / 1000000, 'unixepoch') AS lease_until, datetime(nullif(retry_at, 0) / 1000000, 'unixepoch') AS retry_at,
+       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until
+  FROM semel_record;
+
+-- Every message, whichever table holds it.
 CREATE VIEW semel_messages AS
-SELECT q.name AS queue, m.pos & 17592186044415 AS position, m.id, NULL AS grp, m.sent_at, m.size,
-       CASE WHEN f.hand IS NULL THEN 'ready' ELSE 'in flight' END AS status, f.until AS until, m.headers
+SELECT q.name AS queue, m.pos & 17592186044415 AS pos, m.id, NULL AS grp,
+       CASE WHEN f.until > unixepoch() * 1000000 THEN 'in flight' ELSE 'ready' END AS state,
+       f.hand IS NOT NULL AS count, datetime(nullif(m.sent_at, 0) / 1000000, 'unixepoch') AS sent_at, datetime(nullif(m.sent_at, 0) / 1000000, 'unixepoch') AS due_at,
+       datetime(nullif(f.until, 0) / 1000000, 'unixepoch') AS until, m.headers, m.size,
+       CAST(substr(coalesce(m.body, (SELECT b.body FROM semel_body b WHERE b.pos = m.pos)), 1, 1024) AS TEXT) AS body
   FROM semel_stream m JOIN semel_queue q ON q.id = m.pos >> 44
   LEFT JOIN semel_flight f ON m.pos BETWEEN f.first AND f.last
 UNION ALL
-SELECT q.name, t.pos & 17592186044415, t.id, t.grp, t.sent_at, t.size,
-       CASE WHEN t.waits = 1 THEN 'waits' WHEN t.held = 1 THEN 'in flight' ELSE 'due' END, t.until, t.headers
+SELECT q.name, t.pos & 17592186044415, t.id, t.grp,
+       CASE WHEN t.waits = 1 THEN 'waits for its group' WHEN t.until < (unixepoch() + 1) * 1000000 THEN 'ready'
+         WHEN t.held = 1 THEN 'in flight' ELSE 'delayed' END,
+       t.count, datetime(nullif(t.sent_at, 0) / 1000000, 'unixepoch'),
+       datetime(nullif(iif(t.held, t.sent_at, t.until), 0) / 1000000, 'unixepoch'), datetime(nullif(iif(t.held, t.until, 0), 0) / 1000000, 'unixepoch'),
+       t.headers, t.size,
+       CAST(substr(coalesce(t.body, (SELECT b.body FROM semel_body b WHERE b.pos = t.pos)), 1, 1024) AS TEXT)
   FROM semel_timed t JOIN semel_queue q ON q.id = t.queue;

@@ -58,6 +58,13 @@ CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
 END;
 
 -- For people.
+CREATE VIEW semel_letters AS
+SELECT q.name AS queue, l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
+       datetime(nullif(l.first_received, 0) / 1000000, 'unixepoch') AS first_received, datetime(nullif(l.dead_at, 0) / 1000000, 'unixepoch') AS dead_at,
+       l.msg_id, l.msg_queue, l.grp, datetime(nullif(l.sent_at, 0) / 1000000, 'unixepoch') AS sent_at, l.headers,
+       length(l.body) AS size, CAST(substr(l.body, 1, 1024) AS TEXT) AS body, CAST(l.version AS TEXT) AS version
+  FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+
 CREATE VIEW semel_steps AS
 SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,
        CASE s.state WHEN 1 THEN 'REGISTERED' WHEN 2 THEN 'STARTED' WHEN 3 THEN 'DONE' WHEN 4 THEN 'COMP_STARTED'

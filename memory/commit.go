@@ -9,13 +9,38 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Offers reports whether effects points to a *[Effects], and sets that to an empty buffer.
+// Offers reports whether effects points to a *[Effects], or with [WithStatements] to a *[driver.Statements], and sets that
+// to an empty buffer.
 func (s *Store) Offers(effects any) bool {
-	e, ok := effects.(**Effects)
-	if ok {
+	switch e := effects.(type) {
+	case **Effects:
 		*e = &Effects{}
+		return true
+	case **driver.Statements:
+		if s.db.sql {
+			*e = &driver.Statements{}
+		}
+		return s.db.sql
 	}
-	return ok
+	return false
+}
+
+// takes reports whether effects are of a kind that Offers has made.
+func (s *Store) takes(effects any) bool {
+	switch effects.(type) {
+	case nil, *Effects:
+		return true
+	case *driver.Statements:
+		return s.db.sql
+	}
+	return false
+}
+
+// execute notes statements that are committed now.
+func (db *DB) execute(effects any) {
+	if e, ok := effects.(*driver.Statements); ok && e != nil {
+		db.ran = append(db.ran, e.List...)
+	}
 }
 
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
@@ -73,10 +98,8 @@ func (s *Store) checkWorks(w []driver.Work) (refusable bool, err error) {
 }
 
 func (s *Store) checkWork(w *driver.Work) error {
-	if w.Effects != nil {
-		if _, ok := w.Effects.(*Effects); !ok {
-			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
-		}
+	if !s.takes(w.Effects) {
+		return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
 	}
 	if w.Ack != nil {
 		rc, ok := w.Ack.Receipt.(*receipt)
@@ -129,6 +152,7 @@ func (s *Store) publish(w []driver.Work, now time.Time) {
 		if !s.fresh[i] {
 			continue
 		}
+		s.db.execute(w[i].Effects)
 		if ack := w[i].Ack; ack != nil {
 			q := ack.Receipt.(*receipt).q
 			q.settle(ack, now)

@@ -13,6 +13,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type DB struct {
 	store  *Store
 	tables Tables
 	ids    uint64 // of messages that were sent without one
+	sql    bool   // WithStatements
+	ran    []driver.Statement
 	hands  uint64 // of hand-offs: a receipt's number is never used again
 }
 
@@ -41,6 +44,11 @@ func WithClock(now func() time.Time) Option { return func(db *DB) { db.clock = n
 
 // WithVisibility sets how long a delivery is kept from others. Defaults to 30 s.
 func WithVisibility(d time.Duration) Option { return func(db *DB) { db.visible = d } }
+
+// WithStatements lets handlers that take *Statements run in a unit test. Nothing understands their SQL: what a commit with
+// the record would have executed is what [DB.Statements] returns. No statement is refused, and the numbers of ExecRows are
+// not checked: run the statements on the real database in an integration test.
+func WithStatements() Option { return func(db *DB) { db.sql = true } }
 
 // Open makes an empty database.
 func Open(opts ...Option) *DB {
@@ -98,6 +106,13 @@ func (db *DB) Store() *Store { return db.store }
 
 // Tables returns what [Effects] and [Tx] wrote.
 func (db *DB) Tables() *Tables { return &db.tables }
+
+// Statements returns the statements that were committed, in order. See [WithStatements].
+func (db *DB) Statements() []driver.Statement {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return slices.Clone(db.ran)
+}
 
 // Wake makes every waiting Receive look at the clock again. Who injects a clock calls it after moving that clock; with
 // the default clock it is never needed.

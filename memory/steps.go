@@ -31,7 +31,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		return driver.Unknown, fmt.Errorf("write steps of key %q: %w: %w", h.Key.Raw, driver.ErrNotCommitted, err)
 	}
 	for i := range w {
-		if _, ok := w[i].Effects.(*Effects); !ok && w[i].Effects != nil {
+		if !s.takes(w[i].Effects) {
 			err := fmt.Errorf("effects of type %T: %w", w[i].Effects, driver.ErrUnsupported)
 			return driver.Unknown, &driver.ItemError{Index: i, Err: err}
 		}
@@ -46,11 +46,18 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 	}
 	defer s.end()
 	for _, i := range effects {
+		e, ok := w[i].Effects.(*Effects)
+		if !ok {
+			continue
+		}
 		var err error
-		if s.undo, err = s.db.tables.apply(w[i].Effects.(*Effects).list, s.undo); err != nil {
+		if s.undo, err = s.db.tables.apply(e.list, s.undo); err != nil {
 			s.takeBack(s.undo)
 			return driver.Unknown, &driver.ItemError{Index: i, Err: err, Suspect: errors.Is(err, driver.ErrNotCommitted)}
 		}
+	}
+	for _, i := range effects {
+		s.db.execute(w[i].Effects)
 	}
 	s.putSteps(h, id, put)
 	return o, nil

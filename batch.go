@@ -79,7 +79,7 @@ func (r *runner) batchEffects(o *order) (handle, effects any) {
 func (r *runner) guardedBatch(ctx context.Context, tx any, batch []*Attempt) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = r.panicked(v, batch[0])
+			err = r.panicked(v, "the handler", batch[0])
 		}
 	}()
 	return r.batch.handleBatch(ctx, tx, batch)

@@ -72,7 +72,7 @@ func (e *KeyError) Error() string {
 // Is matches ErrNoKey.
 func (e *KeyError) Is(target error) bool { return target == ErrNoKey && e.Missing }
 
-// PanicError is a handler's panic as an error.
+// PanicError is a panic of a handler, or of another function that the program gave, as an error.
 type PanicError struct {
 	Value any
 	Stack []byte

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -44,39 +45,46 @@ func (r *runner) receive(a machine.Action) {
 	r.post(machine.Event{Kind: machine.Received, Arrivals: arrivals, Sent: returned, Err: err})
 }
 
-// identify takes key, tenant and fingerprint out of a message. A panic of the user's function is a message without a
+// identify takes key, tenant and fingerprint out of a message. A panic of one of the user's functions is a message without a
 // usable key, not the end of the process.
 func (r *runner) identify(a *machine.Arrival) {
 	a.Key.Consumer = r.cfg.Consumer
+	called := "" // the function of the user that runs
 	defer func() {
 		if v := recover(); v != nil {
-			a.KeyErr = &KeyError{MessageID: a.ID, Reason: fmt.Sprintf("key function panicked: %v", v)}
+			p := &PanicError{Value: v, Stack: debug.Stack()}
+			a.KeyErr, a.BadVersion = fmt.Errorf("semel: %s of message %q: %w", called, a.ID, p), called == "Config.Versions.Of"
+			r.cfg.Logger.Error(called+" panicked", logMessageID, a.ID, "panic", fmt.Sprint(v), "stack", string(p.Stack))
 		}
 	}()
 	if r.cfg.Tenant != nil {
+		called = "Config.Tenant"
 		a.Key.Tenant = r.cfg.Tenant(&a.Message)
 	}
+	called = "Config.Key"
 	raw, err := r.cfg.Key(&a.Message)
 	if err == nil {
 		err = CheckKey(raw)
 	}
 	if a.Key.Raw = raw; r.cfg.Former != nil {
+		called = "Config.Former.Key"
 		err = r.cfg.Former.identify(a, err)
 	}
+	a.Age = r.age(&a.Message)
 	if err != nil {
 		a.Key.Raw, a.KeyErr = "", err
 		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, ErrNoKey)
-		a.Age = r.age(&a.Message)
 		return
 	}
-	a.Age = r.age(&a.Message)
 	if r.cfg.Fingerprint != nil {
+		called = "Config.Fingerprint"
 		if a.Fingerprint, err = r.cfg.Fingerprint(&a.Message); err != nil {
 			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
 		}
 	}
 	a.BodyDigest, a.WholeBody = r.bodies.digestBody(a)
 	if v := r.cfg.Versions; v != nil {
+		called = "Config.Versions.Of"
 		if a.Version, a.After, err = v.take(&a.Message); err != nil {
 			a.KeyErr, a.BadVersion = err, true
 		}

@@ -1,7 +1,9 @@
 package semel
 
 import (
+	"fmt"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/semel-dev/semel/internal/machine"
@@ -60,7 +62,8 @@ func (r *runner) pool(m *Message) (name string) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			r.cfg.Logger.Error("PerGroup.By panicked: the message is not limited", logMessageID, m.ID, "panic", v)
+			r.cfg.Logger.Error("PerGroup.By panicked: the message is not limited", logMessageID, m.ID, "panic", fmt.Sprint(v),
+				"stack", string(debug.Stack()))
 		}
 	}()
 	return by(m)

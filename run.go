@@ -157,7 +157,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 			return machine.Result{Class: machine.Failed, NotApplied: true, Err: ErrNoTx}
 		}
 	}
-	err := r.guarded(ctx, a, r.handle)
+	err := r.guarded(ctx, a, "the handler", r.handle)
 	return r.resultOf(x, ctx, a, err)
 }
 
@@ -178,19 +178,19 @@ func (r *runner) effectsFor(x *order) any {
 }
 
 // guarded calls a user's function; its panic is an error.
-func (r *runner) guarded(ctx context.Context, a *Attempt, f func(context.Context, *Attempt) error) (err error) {
+func (r *runner) guarded(ctx context.Context, a *Attempt, name string, f func(context.Context, *Attempt) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = r.panicked(v, a)
+			err = r.panicked(v, name, a)
 		}
 	}()
 	return f(ctx, a)
 }
 
 // panicked makes an error of a panic. Its stack goes to the log: letters and records carry the error alone.
-func (r *runner) panicked(v any, a *Attempt) error {
+func (r *runner) panicked(v any, name string, a *Attempt) error {
 	e := &PanicError{Value: v, Stack: debug.Stack()}
-	r.cfg.Logger.Error("the handler panicked", logKey, a.Key.Raw, logMessageID, a.ID, logAttempt, a.Number,
+	r.cfg.Logger.Error(name+" panicked", logKey, a.Key.Raw, logMessageID, a.ID, logAttempt, a.Number,
 		"panic", fmt.Sprint(v), "stack", string(e.Stack))
 	return e
 }
@@ -240,7 +240,7 @@ func (r *runner) checkEmitted(x *order, a *Attempt) error {
 // probe asks whether the effect of an earlier run happened.
 func (r *runner) probe(ctx context.Context, a *Attempt) machine.Result {
 	answer := ProbeUnknown
-	err := r.guarded(ctx, a, func(ctx context.Context, a *Attempt) (err error) {
+	err := r.guarded(ctx, a, "Config.Probe", func(ctx context.Context, a *Attempt) (err error) {
 		answer, err = r.cfg.Probe(ctx, a)
 		return err
 	})

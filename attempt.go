@@ -96,12 +96,12 @@ func (c *leaseClock) get() time.Time {
 type attemptKey struct{}
 
 // AttemptFrom returns the attempt whose run's context ctx is, or comes from: the handler's, a probe's, that of a function
-// given to Do (of nested ones the innermost). It is nil where there is none, and in a batch handler, whose context belongs
-// to many. Code that is called deep inside a handler, an http.RoundTripper say, finds its EffectKey, Token and LeaseUntil
-// with it.
-func AttemptFrom(ctx context.Context) *Attempt {
-	a, _ := ctx.Value(attemptKey{}).(*Attempt)
-	return a
+// given to Do (of nested ones the innermost). ok is false where there is none: outside of a run, in a request that passed
+// edgehttp.Middleware without a key, and in a batch handler, whose context belongs to many. Code that is called deep inside
+// a handler, an http.RoundTripper for example, finds its EffectKey, Token and LeaseUntil with it.
+func AttemptFrom(ctx context.Context) (a *Attempt, ok bool) {
+	a, ok = ctx.Value(attemptKey{}).(*Attempt)
+	return a, ok
 }
 
 // EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,

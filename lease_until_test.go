@@ -64,21 +64,26 @@ func TestLeaseUntilStandsStillWhenTheStoreIsDeaf(t *testing.T) {
 	})
 }
 
+func attemptOf(ctx context.Context) *semel.Attempt {
+	a, _ := semel.AttemptFrom(ctx)
+	return a
+}
+
 func TestAttemptFromFindsTheRun(t *testing.T) {
 	type mine struct{}
-	if semel.AttemptFrom(t.Context()) != nil {
+	if a, ok := semel.AttemptFrom(t.Context()); ok || a != nil {
 		t.Error("an attempt without a run")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			derived, cancel := context.WithTimeout(context.WithValue(ctx, mine{}, 1), time.Minute)
 			defer cancel()
-			if semel.AttemptFrom(ctx) != a || semel.AttemptFrom(derived) != a {
+			if attemptOf(ctx) != a || attemptOf(derived) != a {
 				t.Error("the run's context does not lead to its attempt")
 			}
 			_, _, err := semel.Do(derived, memory.NewStore(), semel.Key{Consumer: "inner", Raw: "k"},
 				func(ctx context.Context, inner *semel.Attempt) (int, error) {
-					if semel.AttemptFrom(ctx) != inner {
+					if attemptOf(ctx) != inner {
 						t.Error("inside of Do it is Do's attempt")
 					}
 					return 0, nil
@@ -147,8 +152,8 @@ func TestNoLeaseUntilWithoutAKey(t *testing.T) {
 func TestNoLeaseUntilInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, semel.InTxBatch(func(ctx context.Context, _ *memory.Tx, batch []*semel.Attempt) error {
-			if semel.AttemptFrom(ctx) != nil || !batch[0].LeaseUntil().IsZero() {
-				t.Errorf("attempt %v, lease until %v", semel.AttemptFrom(ctx), batch[0].LeaseUntil())
+			if attemptOf(ctx) != nil || !batch[0].LeaseUntil().IsZero() {
+				t.Errorf("attempt %v, lease until %v", attemptOf(ctx), batch[0].LeaseUntil())
 			}
 			return nil
 		}))

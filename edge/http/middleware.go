@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,9 @@ const (
 	DefaultScope      = "http"
 	DefaultMaxBody    = 1 << 20
 	DefaultMaxRuntime = 30 * time.Second
-	// storeWait bounds how long a request waits for a store that does not answer, before the handler has begun.
-	storeWait = 5 * time.Second
+	// DefaultStoreTimeout and DefaultLease are those of Options.
+	DefaultStoreTimeout = 5 * time.Second
+	DefaultLease        = semel.DefaultVisibility / 10 * 9
 )
 
 // Options of [New]. Store and Tenant are needed; the zero value of everything else is the documented default.
@@ -55,6 +57,13 @@ type Options struct {
 	// that one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has
 	// to be recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
+	// Lease is for how long a key stays taken when the process that runs its request dies; it is extended while the handler
+	// runs. Defaults to 27 s.
+	Lease time.Duration
+	// StoreTimeout bounds how long a client waits for a store that does not respond: before the handler, which does not run
+	// then, and after it, when the response is to be recorded. The client gets 503 with Retry-After; the write goes on until
+	// the lease ends, and decides what the next request with the key gets. Defaults to 5 s.
+	StoreTimeout time.Duration
 	// Until is when this process is stopped or stands still for certain, see semel.WithUntil: the deadline of a Lambda
 	// invocation. Defaults to none.
 	Until time.Time
@@ -112,6 +121,12 @@ func New(o Options) (*Middleware, error) {
 	if o.MaxRuntime == 0 {
 		o.MaxRuntime = DefaultMaxRuntime
 	}
+	if o.StoreTimeout == 0 {
+		o.StoreTimeout = DefaultStoreTimeout
+	}
+	if o.Lease == 0 {
+		o.Lease = DefaultLease
+	}
 	if o.Retention == 0 {
 		o.Retention = semel.DefaultRetention
 	}
@@ -132,6 +147,10 @@ func (o *Options) check() (field, problem string) {
 		return "MaxBody", fmt.Sprintf("is %d; use a positive number of bytes", o.MaxBody)
 	case o.MaxRuntime < 0:
 		return "MaxRuntime", fmt.Sprintf("is %v; use a positive duration", o.MaxRuntime)
+	case o.StoreTimeout < 0:
+		return "StoreTimeout", fmt.Sprintf("is %v; use a positive duration", o.StoreTimeout)
+	case o.Lease < 0:
+		return "Lease", fmt.Sprintf("is %v; use a positive duration", o.Lease)
 	case o.Retention < 0:
 		return "Retention", fmt.Sprintf("is %v; use a positive duration", o.Retention)
 	case o.Takeover != semel.Resume && o.Takeover != semel.Once:
@@ -166,7 +185,11 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		problem(w, r, http.StatusBadRequest, "idempotency-key", err.Error())
 		return
 	}
-	tenant, err := m.o.Tenant(r)
+	var tenant string
+	if failed := m.call("Tenant", func() { tenant, err = m.o.Tenant(r) }); failed != nil {
+		m.refuse(w, r, failed)
+		return
+	}
 	if err != nil {
 		problem(w, r, http.StatusUnauthorized, "tenant", "the request names no account that its key could belong to")
 		m.o.Logger.Warn("request without a tenant", "path", r.URL.Path, "err", err)
@@ -194,32 +217,91 @@ func (m *Middleware) read(w http.ResponseWriter, r *http.Request) ([]byte, error
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, m.o.MaxBody))
 }
 
+// result is what semel.Do returned.
+type result struct {
+	raw      []byte
+	decision semel.Decision
+	err      error
+}
+
+// errExited is the end of a handler that never returned.
+var errExited = errors.New("the handler ended its goroutine")
+
 // once runs the handler for the first request of a key, and answers all of them.
 func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Handler, k semel.Key, body []byte) {
-	// The handler goes on when its client hangs up: a half-done effect that nobody recorded helps nobody.
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
-	defer cancel(nil)
-	raw, decision, err := semel.Do(ctx, m.o.Store, k, func(ctx context.Context, a *semel.Attempt) ([]byte, error) {
-		// The end of this context also ends the heartbeat: the lease of a handler that hangs ends by itself (FM8).
-		defer time.AfterFunc(m.o.MaxRuntime, func() { cancel(semel.ErrTimeout) }).Stop()
-		return m.run(ctx, a, r, next, body)
-	}, semel.WithFingerprint(m.o.Fingerprint(r, body)), semel.WithRetention(m.o.Retention), semel.WithTakeover(m.o.Takeover),
-		semel.WithClaimTimeout(storeWait), semel.WithUntil(m.o.Until))
-	var refused *notStoredError
-	switch {
-	case errors.As(err, &refused):
-		refused.answer.send(w, r, false)
-		return
-	case err != nil:
+	var fp semel.Fingerprint
+	if err := m.call("Fingerprint", func() { fp = m.o.Fingerprint(r, body) }); err != nil {
 		m.refuse(w, r, err)
 		return
 	}
-	got, err := decode(raw)
+	ran, done := make(chan struct{}), make(chan result, 1)
+	go func() {
+		got := result{err: errExited}
+		defer func() { done <- got }()
+		// The handler goes on when its client hangs up: a half-done effect that nobody recorded helps nobody.
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+		defer cancel(nil)
+		got.raw, got.decision, got.err = semel.Do(ctx, m.o.Store, k, func(ctx context.Context, a *semel.Attempt) ([]byte, error) {
+			defer close(ran)
+			// The end of this context also ends the heartbeat: the lease of a handler that hangs ends by itself (FM8).
+			defer time.AfterFunc(m.o.MaxRuntime, func() { cancel(semel.ErrTimeout) }).Stop()
+			return m.run(ctx, a, r, next, body)
+		}, semel.WithFingerprint(fp), semel.WithRetention(m.o.Retention), semel.WithTakeover(m.o.Takeover),
+			semel.WithClaimTimeout(m.o.StoreTimeout), semel.WithLease(m.o.Lease), semel.WithUntil(m.o.Until))
+	}()
+	var got result
+	select {
+	case got = <-done:
+	case <-ran:
+		late := time.NewTimer(m.o.StoreTimeout)
+		defer late.Stop()
+		select {
+		case got = <-done:
+		case <-late.C:
+			got.err = fmt.Errorf("record the response of key %q: %w in %v: it is still being written", k.Raw, semel.ErrUnanswered, m.o.StoreTimeout)
+		}
+	}
+	m.respond(w, r, k, got)
+}
+
+// respond sends what the request came to.
+func (m *Middleware) respond(w http.ResponseWriter, r *http.Request, k semel.Key, got result) {
+	var refused *notStoredError
+	switch {
+	case errors.As(got.err, &refused):
+		refused.answer.send(w, r, false)
+		return
+	case got.err != nil:
+		m.refuse(w, r, got.err)
+		return
+	}
+	stored, err := decode(got.raw)
 	if err != nil {
 		m.notKept(w, r, fmt.Errorf("key %q: %w", k.Raw, err))
 		return
 	}
-	got.send(w, r, decision == semel.Replayed)
+	stored.send(w, r, got.decision == semel.Replayed)
+}
+
+// optionPanic is the panic of a function of Options.
+type optionPanic struct {
+	option string
+	*semel.PanicError
+}
+
+func (e *optionPanic) Error() string { return "Options." + e.option + " panicked" }
+
+func (e *optionPanic) Unwrap() error { return e.PanicError }
+
+// call calls a function of Options; its panic is an error that names it.
+func (m *Middleware) call(option string, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &optionPanic{option, &semel.PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
+	f()
+	return nil
 }
 
 // notKept answers a request that was processed, and of whose answer nothing is known.
@@ -243,7 +325,11 @@ func (m *Middleware) run(
 	c := &catcher{header: http.Header{}, limit: m.o.MaxBody}
 	next.ServeHTTP(c, r)
 	got := c.answer(method)
-	if !c.over && !m.o.Stored(got.Status) {
+	keep := true
+	if err := m.call("Stored", func() { keep = c.over || m.o.Stored(got.Status) }); err != nil {
+		return nil, err
+	}
+	if !keep {
 		return nil, semel.NotApplied(&notStoredError{answer: got})
 	}
 	raw, err := got.encode()
@@ -278,7 +364,11 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if panicked.Value == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 			panic(http.ErrAbortHandler)
 		}
-		m.o.Logger.Error("handler panicked", "path", r.URL.Path, "panic", panicked.Value, "stack", string(panicked.Stack))
+		text := "handler panicked"
+		if option := (*optionPanic)(nil); errors.As(err, &option) {
+			text = option.Error()
+		}
+		m.o.Logger.Error(text, "path", r.URL.Path, "panic", panicked.Value, "stack", string(panicked.Stack))
 		problem(w, r, http.StatusInternalServerError, "handler", "the request failed; repeat it with the same key")
 	default:
 		// The store is out of reach, or the end could not be recorded: fail closed, and let the client ask again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,7 +70,7 @@ func TestReplay(t *testing.T) {
 	h := wrap(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		charges++
 		body, err := io.ReadAll(r.Body)
-		if err != nil || semel.AttemptFrom(r.Context()).EffectKey("charge") == "" {
+		if a, ok := semel.AttemptFrom(r.Context()); err != nil || !ok || a.EffectKey("charge") == "" {
 			t.Errorf("body %q: %v", body, err)
 		}
 		w.Header().Set("Location", "/charges/1")
@@ -263,4 +264,80 @@ func TestFM16_BusyTellsForHowLong(t *testing.T) {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 	})
+}
+
+// silent is a store that does not record ends while it hangs.
+type silent struct {
+	*memory.Store
+	hangs atomic.Bool
+}
+
+func (s *silent) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return make([]driver.Outcome, len(f)), ctx.Err()
+	}
+	return s.Store.Finish(ctx, f...)
+}
+
+// TestFM34_HangingStoreDoesNotHoldTheClient: the response comes after StoreTimeout, and the next request gets what the write
+// came to.
+func TestFM34_HangingStoreDoesNotHoldTheClient(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: DefaultStoreTimeout, time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &silent{Store: memory.NewStore()}
+			store.hangs.Store(true)
+			runs := 0
+			h := wrap(t, Options{Store: store, StoreTimeout: timeout}, func(w http.ResponseWriter, _ *http.Request) {
+				runs++
+				w.WriteHeader(http.StatusCreated)
+			})
+			began := time.Now()
+			w := post(h, "k-1", "100")
+			if took := time.Since(began); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || took != want {
+				t.Errorf("%d %v after %v, wanted 503 after %v", w.Code, w.Header(), took, want)
+			}
+			store.hangs.Store(false)
+			time.Sleep(10 * time.Second) // the write is repeated
+			if w := post(h, "k-1", "100"); w.Code != http.StatusCreated || w.Header().Get(HeaderReplayed) != "true" || runs != 1 {
+				t.Errorf("the next request: %d %v, %d runs", w.Code, w.Header(), runs)
+			}
+		})
+	}
+}
+
+// TestLease: a key whose process died is free when the lease of Options has ended.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.NewStore()
+		var until time.Time
+		h := wrap(t, Options{Store: store, Lease: 3 * time.Second}, func(_ http.ResponseWriter, r *http.Request) {
+			a, _ := semel.AttemptFrom(r.Context())
+			rec, _, err := store.Record(r.Context(), a.Key)
+			if until = rec.LeaseUntil; err != nil {
+				t.Error(err)
+			}
+		})
+		post(h, "k-1", "100")
+		if d := time.Until(until); d != 3*time.Second {
+			t.Errorf("the lease lasts %v", d)
+		}
+	})
+}
+
+// TestFM6_PanicNamesTheOption: a function of Options that panics is a 500, and the log names it.
+func TestFM6_PanicNamesTheOption(t *testing.T) {
+	for name, o := range map[string]Options{
+		"Tenant":      {Tenant: func(*http.Request) (string, error) { panic("boom") }},
+		"Fingerprint": {Fingerprint: func(*http.Request, []byte) semel.Fingerprint { panic("boom") }},
+		"Stored":      {Stored: func(int) bool { panic("boom") }},
+	} {
+		var log strings.Builder
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		w := post(wrap(t, o, func(http.ResponseWriter, *http.Request) {}), "k-1", "100")
+		if w.Code != http.StatusInternalServerError || !strings.Contains(log.String(), "Options."+name+" panicked") ||
+			!strings.Contains(log.String(), "middleware_test.go") {
+			t.Errorf("%s: %d, the log says %s", name, w.Code, &log)
+		}
+	}
 }

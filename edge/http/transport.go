@@ -48,8 +48,8 @@ var changing = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.
 
 // RoundTrip sends a request as the contract of http.RoundTripper says: it changes no request, and closes its body.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := semel.AttemptFrom(r.Context())
-	if a == nil {
+	a, ok := semel.AttemptFrom(r.Context())
+	if !ok {
 		return t.base().RoundTrip(r)
 	}
 	key, err := t.key(r, a)

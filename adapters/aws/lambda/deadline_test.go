@@ -238,7 +238,7 @@ func TestRequestsEndWithTheInvocation(t *testing.T) {
 		end, _ := ctx.Deadline()
 		h, err := semellambda.NewHTTP(edgehttp.Options{Store: slowStore{store, 3 * time.Second}, Tenant: edgehttp.SingleTenant},
 			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				a := semel.AttemptFrom(r.Context())
+				a, _ := semel.AttemptFrom(r.Context())
 				look := func() {
 					got, _, err := store.Record(t.Context(), a.Key)
 					if err != nil || got.State != driver.InProgress || got.LeaseUntil.After(end.Add(time.Second)) || got.LeaseUntil.Before(end) {

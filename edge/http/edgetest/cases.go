@@ -226,7 +226,7 @@ func testNotStored(t *testing.T, s Setup) {
 		effects := map[string]bool{}
 		runs := 0
 		srv := serve(t, s.Store, func(w http.ResponseWriter, r *http.Request) {
-			a := semel.AttemptFrom(r.Context())
+			a, _ := semel.AttemptFrom(r.Context())
 			effects[a.EffectKey("charge")] = true
 			if runs++; runs == 1 {
 				c.first(w)
@@ -256,7 +256,7 @@ func testInterrupted(t *testing.T, s Setup) {
 	var unknown, runs atomic.Int32
 	srv := serve(t, s.Other, func(_ http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
-		if semel.AttemptFrom(r.Context()).Unknown {
+		if a, ok := semel.AttemptFrom(r.Context()); ok && a.Unknown {
 			unknown.Add(1)
 		}
 	})

@@ -16,6 +16,25 @@
 //
 // [Do] gives the same guarantee to any function, without a queue.
 //
-// Queues and stores: package memory (tests, development), adapters/sqlite (one file, several processes). Their contract
-// is package driver; the conformance suites are package semeltest.
+// Queues and stores, each but memory a module of its own:
+//
+//   - memory: tests and development
+//   - adapters/sqlite: one file, several processes, no server
+//   - adapters/postgres: a PostgreSQL database, with the program's pool if it has one
+//   - adapters/aws/sqs: queues of Amazon SQS; adapters/aws/dynamodb: records in DynamoDB
+//   - adapters/aws/lambda: functions; adapters/aws/stepfunctions: starts of workflows; adapters/aws/emf: CloudWatch
+//
+// Their contract is package driver; the conformance suites are package semeltest.
+//
+// On top of these:
+//
+//   - steps: durable steps and sagas
+//   - outbox: a relay for messages that handlers emit ([Attempt.Emit])
+//   - edge/http (package edgehttp): Idempotency-Key for HTTP, on both sides
+//   - lock: locks with fencing tokens
+//   - front: a cache of completed keys before any store
+//   - semeltest/verify: a test that plays every bad schedule on a handler
+//   - contrib/prom: Prometheus metrics, alert rules, a dashboard
+//
+// docs/guide.md in the repository introduces all of it; every program there is compiled by a test.
 package semel

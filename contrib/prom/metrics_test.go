@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -29,7 +30,8 @@ func consume(t *testing.T, m *prom.Metrics, q driver.Queue, s driver.Store, n in
 	t.Helper()
 	c, err := semel.New(semel.Config{
 		Queue: q, Store: s, Handler: h, Events: m.Events(), Limit: n, MaxAttempts: 1, Concurrency: 1,
-		Key: func(m *semel.Message) (string, error) { return string(m.Body), nil }, Visibility: time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+		Key:    func(m *semel.Message) (string, error) { return string(m.Body), nil }, Visibility: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

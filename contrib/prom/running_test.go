@@ -3,6 +3,7 @@ package prom_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,7 @@ func TestPausedSaysWhy(t *testing.T) {
 		}
 		c, err := semel.New(semel.Config{
 			Queue: q, Store: store, Events: m.Events(), Breaker: semel.Breaker{Failures: 1},
+			Logger: slog.New(slog.DiscardHandler),
 			Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 				if gone.Load() {
 					return semel.Unavailable(errors.New("connection refused"))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *wo
 	t.Helper()
 	db := memory.Open()
 	w := &world{t: t, store: db.Store(), letters: memory.NewQueue("letters")}
-	cfg := semel.Config{Store: w.store, Handler: semel.HandlerFunc(w.run), MaxAttempts: 2}
+	cfg := semel.Config{Store: w.store, Handler: semel.HandlerFunc(w.run), MaxAttempts: 2, Logger: slog.New(slog.DiscardHandler)}
 	o := semellambda.Options{Letters: w.letters, Exit: func(int) { w.exits++ }}
 	if tweak != nil {
 		tweak(&cfg, &o)

@@ -88,14 +88,17 @@ func (o *once) heartbeat(
 // passed (law 4). It outlives the caller's context for that long. An end that comes later has the time of a round trip:
 // the store decides whether the record is still ours.
 func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) error {
-	deadline, soonest := renewed.Add(o.lease), time.Now().Add(max(o.lease/3, 100*time.Millisecond))
+	each := max(o.lease/3, 100*time.Millisecond) // a write that hangs is repeated while the lease stands
+	deadline, soonest := renewed.Add(o.lease), time.Now().Add(each)
 	if deadline.Before(soonest) {
 		deadline = soonest
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		out, err := o.store.Finish(ctx, f)
+		bounded, done := context.WithTimeout(ctx, each)
+		out, err := o.store.Finish(bounded, f)
+		done()
 		if err == nil && len(out) == 1 {
 			switch out[0] {
 			case driver.Applied, driver.Recovered, driver.Settled:

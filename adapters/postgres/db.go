@@ -169,7 +169,8 @@ func shown(cfg *pgxpool.Config) string {
 // storeURL is the database as a URL that the commands take: without its password, and with the schema of its tables.
 func storeURL(cfg *pgxpool.Config) string {
 	c := cfg.ConnConfig
-	u := url.URL{Scheme: "postgres", User: url.User(c.User), Host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Path: "/" + c.Database}
+	host := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
+	u := url.URL{Scheme: "postgres", User: url.User(c.User), Host: host, Path: "/" + c.Database}
 	q := url.Values{}
 	if strings.HasPrefix(c.Host, "/") { // the directory of a Unix socket
 		u.Host = ""

@@ -42,7 +42,7 @@ func TestViewsForPeople(t *testing.T) {
 		"SELECT id || ': ' || state || ' ' || count FROM semel_messages ORDER BY pos": {
 			"taken: in flight 1", "first: ready 0", "second: waits for its group 0", "later: delayed 0",
 		},
-		"SELECT queue || ' ' || body FROM semel_messages WHERE id = 'taken' AND due_at = sent_at AND until > sent_at": {"orders body"},
+		"SELECT queue || ' ' || body FROM semel_messages WHERE id = 'taken' AND due_at = sent_at AND until > sent_at":   {"orders body"},
 		"SELECT queue || ' ' || kind || ' ' || key || ' ' || reason || ' ' || size FROM semel_letters ORDER BY dead_at": {"orders dead o-1 why 5"},
 	} {
 		got, err := texts(db.reader, query)

@@ -283,21 +283,21 @@ func (m *Middleware) respond(w http.ResponseWriter, r *http.Request, k semel.Key
 	stored.send(w, r, got.decision == semel.Replayed)
 }
 
-// optionPanic is the panic of a function of Options.
-type optionPanic struct {
+// optionError is the panic of a function of Options.
+type optionError struct {
 	option string
 	*semel.PanicError
 }
 
-func (e *optionPanic) Error() string { return "Options." + e.option + " panicked" }
+func (e *optionError) Error() string { return "Options." + e.option + " panicked" }
 
-func (e *optionPanic) Unwrap() error { return e.PanicError }
+func (e *optionError) Unwrap() error { return e.PanicError }
 
 // call calls a function of Options; its panic is an error that names it.
 func (m *Middleware) call(option string, f func()) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &optionPanic{option, &semel.PanicError{Value: v, Stack: debug.Stack()}}
+			err = &optionError{option, &semel.PanicError{Value: v, Stack: debug.Stack()}}
 		}
 	}()
 	f()
@@ -365,7 +365,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			panic(http.ErrAbortHandler)
 		}
 		text := "handler panicked"
-		if option := (*optionPanic)(nil); errors.As(err, &option) {
+		if option := (*optionError)(nil); errors.As(err, &option) {
 			text = option.Error()
 		}
 		m.o.Logger.Error(text, "path", r.URL.Path, "panic", panicked.Value, "stack", string(panicked.Stack))

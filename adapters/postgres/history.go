@@ -14,8 +14,8 @@ import (
 //
 // A server that fails over, is restored or crashes was started at another moment than the one before, and every role may
 // ask for that moment, on managed servers and behind poolers as well. It is asked for at the first use of each connection,
-// and every Receive hears it: a pooler can keep our connections open while its own go to another server. A restart that lost nothing
-// begins another history too, which only costs the memory.
+// and every Receive hears it: a pooler can keep our connections open while its own go to another server. A restart that
+// lost nothing begins another history too, which only costs the memory.
 type history struct {
 	n       atomic.Uint64
 	mu      sync.Mutex

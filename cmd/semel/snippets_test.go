@@ -26,8 +26,8 @@ var snippetImports = map[string]string{
 
 const root = "github.com/semel-dev/semel"
 
-// TestSnippetsCompile compiles every Go snippet of README.md and docs/guide.md. What a snippet takes from around it (ctx, store, a client)
-// is declared in testdata/snippets/env.go; a snippet that is a whole program is built and run.
+// TestSnippetsCompile compiles every Go snippet of README.md and docs/guide.md. What a snippet takes from around it (ctx,
+// store, a client) is declared in testdata/snippets/env.go; a snippet that is a whole program is built and run.
 func TestSnippetsCompile(t *testing.T) {
 	files := map[string]string{} // of the package → where the text is
 	env, err := filepath.Abs("testdata/snippets/env.go")

@@ -258,7 +258,8 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 		select {
 		case got = <-done:
 		case <-late.C:
-			got.err = fmt.Errorf("record the response of key %q: %w in %v: it is still being written", k.Raw, semel.ErrUnanswered, m.o.StoreTimeout)
+			got.err = fmt.Errorf("record the response of key %q: %w in %v: it is still being written",
+				k.Raw, semel.ErrUnanswered, m.o.StoreTimeout)
 		}
 	}
 	m.respond(w, r, k, got)

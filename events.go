@@ -189,6 +189,8 @@ type Summary struct {
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`
+	// DuplicatesUnrecorded counts duplicates that are missing in the store's duplicate log (driver.DuplicateLog).
+	DuplicatesUnrecorded int64 `json:"duplicates_unrecorded,omitempty"`
 	// LongTermLookups counts granted keys that were looked up in the long-term tier (Config.LongTerm), LongTermHits those that
 	// are remembered: late duplicates that became letters. LongTermFalsePositives counts lookups that the filter could not
 	// save and that found nothing.

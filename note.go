@@ -32,6 +32,12 @@ func (c *Consumer) observed() bool {
 }
 
 func (r *runner) note(n *machine.Note) {
+	if r.copies != nil {
+		r.copies.note(n, time.Now())
+	}
+	if !r.observes {
+		return
+	}
 	e := Event{
 		At: time.Now(), Decision: decisions[n.Decision], Cause: duplicateCauses[n.Duplicate], Action: n.Action,
 		Outcome: n.Outcome, After: n.After, Takeover: n.Takeover, Reason: n.Reason, Err: n.Err,

@@ -201,6 +201,6 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Park: c.cfg.park(), KeepLast: c.cfg.keepLast(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		// Notes cost: they are made only when somebody listens.
-		Notes: c.observed(),
+		Notes: c.observed(), Duplicates: c.keepsDuplicates,
 	}
 }

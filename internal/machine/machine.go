@@ -67,8 +67,8 @@ type Config struct {
 	Until time.Duration
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
-	// Notes asks for ActNote actions.
-	Notes bool
+	// Notes asks for ActNote actions. Duplicates asks for those of duplicates that were decided, if there are no others.
+	Notes, Duplicates bool
 }
 
 // Arrival is a delivery with what the shell took out of it.

@@ -124,7 +124,7 @@ func (m *Machine) Next() time.Duration {
 func (m *Machine) act(a Action) { m.out = append(m.out, a) }
 
 func (m *Machine) observe(n Note) {
-	if m.cfg.Notes {
+	if m.cfg.Notes || m.cfg.Duplicates && n.Kind == NoteDecided && n.Duplicate != NoDuplicate {
 		m.act(Action{Kind: ActNote, Note: n})
 	}
 }

@@ -1,0 +1,166 @@
+package semel
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// The bounds of what a consumer writes to the store's duplicate log.
+const (
+	duplicatesWait    = time.Second      // how long duplicates gather before they are written
+	duplicatesBatch   = 512              // or until there are this many
+	duplicatesHeld    = 8 * 512          // more than this are dropped, and counted
+	duplicatesTimeout = 2 * time.Second  // of one write
+	duplicatesPause   = 30 * time.Second // after a write that failed
+)
+
+// duplicateLog writes duplicates to the store in the background (driver.DuplicateLog). Nothing waits for it: while the store
+// is slow or fails, duplicates are dropped and counted.
+type duplicateLog struct {
+	to            driver.DuplicateLog
+	worker, queue string
+
+	mu      sync.Mutex
+	pending []driver.Duplicate
+	missing int64
+	started bool
+	closed  bool
+	full    chan struct{} // a batch is
+	end     context.CancelFunc
+	done    chan struct{}
+}
+
+// newDuplicateLog is nil where the store keeps no duplicates.
+func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
+	to, ok := driver.DuplicatesOf(s)
+	if !ok {
+		return nil
+	}
+	return &duplicateLog{to: to, worker: workerName(), queue: queue, full: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// workerName names this process for people.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// note takes over what the machine says of a duplicate. It does not block. A deferred duplicate is delivered again.
+func (l *duplicateLog) note(n *machine.Note, at time.Time) {
+	if n.Kind != machine.NoteDecided || n.Duplicate == machine.NoDuplicate || n.Decision == machine.BusyDeferred {
+		return
+	}
+	it := n.Item
+	queue := it.Queue
+	if queue == "" {
+		queue = l.queue
+	}
+	l.add(driver.Duplicate{
+		Key: it.Key, MessageID: it.ID, At: at.Truncate(time.Microsecond), Worker: l.worker, Queue: queue, Count: it.Count,
+		Decision: string(decisions[n.Decision]), Cause: string(duplicateCauses[n.Duplicate]),
+	})
+}
+
+func (l *duplicateLog) add(d driver.Duplicate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.pending) >= duplicatesHeld {
+		l.missing++
+		return
+	}
+	l.pending = append(l.pending, d)
+	if !l.started {
+		l.started = true
+		var ctx context.Context
+		ctx, l.end = context.WithCancel(context.Background())
+		go l.run(ctx)
+	}
+	if len(l.pending) == duplicatesBatch {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run writes what gathered, every duplicatesWait or when a batch is full, until ctx is done.
+func (l *duplicateLog) run(ctx context.Context) {
+	defer close(l.done)
+	tick := time.NewTicker(duplicatesWait)
+	defer tick.Stop()
+	var notBefore time.Time
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			ended = true
+		case <-tick.C:
+		case <-l.full:
+		}
+		for time.Now().After(notBefore) {
+			more, err := l.write()
+			if err != nil {
+				notBefore = time.Now().Add(duplicatesPause)
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing += int64(len(l.pending))
+	l.pending = nil
+}
+
+// write writes one batch; more reports that there was one. A batch that fails may be in the log: it is not written again.
+func (l *duplicateLog) write() (more bool, err error) {
+	l.mu.Lock()
+	batch := l.pending[:min(len(l.pending), duplicatesBatch)]
+	l.pending = append([]driver.Duplicate(nil), l.pending[len(batch):]...)
+	l.mu.Unlock()
+	if len(batch) == 0 {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), duplicatesTimeout)
+	defer cancel()
+	if err = l.to.AddDuplicates(ctx, batch...); err != nil {
+		l.mu.Lock()
+		l.missing += int64(len(batch))
+		l.mu.Unlock()
+	}
+	return true, err
+}
+
+// close writes what is left and ends.
+func (l *duplicateLog) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	started := l.started
+	l.mu.Unlock()
+	if started {
+		l.end()
+		<-l.done
+	}
+}
+
+// lost is how many duplicates were not written.
+func (l *duplicateLog) lost() int64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.missing
+}

@@ -65,8 +65,9 @@ type Event struct {
 	At        time.Time
 	Key       Key
 	MessageID string
-	Attempt   int
-	Token     uint64
+	// Attempt and Token are those of the run; of a doubt after a takeover, Attempt is the interrupted run and Token is 0.
+	Attempt int
+	Token   uint64
 	// Count is the broker's count (received).
 	Count int
 	// Route is the way that an event took, see [Route] (received).

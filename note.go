@@ -45,6 +45,9 @@ func (r *runner) note(n *machine.Note) {
 	if it := n.Item; it != nil {
 		e.Key, e.MessageID, e.Attempt, e.Token, e.Unknown = it.Key, it.ID, it.Attempt(), it.Hold().Token, it.Unknown()
 	}
+	if n.Attempt > 0 {
+		e.Attempt, e.Token = n.Attempt, 0
+	}
 	o := &r.cfg.Events
 	to := o.Delivery
 	switch n.Kind {

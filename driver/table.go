@@ -363,7 +363,12 @@ func (r Record) reopen(op Operation, now time.Time) (Record, Outcome, bool) {
 		r.Unknown = false
 	}
 	op.NewGeneration = true
-	return r.redrive(op, now)
+	kept := r.RetainUntil
+	r, o, changed := r.redrive(op, now)
+	if changed && kept.After(r.RetainUntil) {
+		r.RetainUntil = kept // nobody sent a message: the next one may come as late as before
+	}
+	return r, o, changed
 }
 
 // SweepVerdict says what a sweep does with a record.

@@ -269,7 +269,7 @@ func Again(l driver.Letter) (driver.Message, error) {
 		m.Headers = map[string]string{}
 	}
 	m.SentAt, m.Delay = time.Time{}, 0
-	m.ID = driver.RedriveID(l.ID) // a second failure of the key makes another letter, whose id has its token
+	m.ID = driver.RedriveID(l.ID)    // a second failure of the key makes another letter, whose id has its token
 	if l.Kind != driver.LetterBusy { // which opens no generation
 		m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
 	}

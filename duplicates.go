@@ -11,13 +11,14 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// The bounds of what a consumer writes to the store's duplicate log.
+// The bounds of what a consumer writes to the store's duplicate log: one batch in an interval, so that a flood of duplicates
+// costs the store no more than that. A burst of duplicatesHeld is written in full, a longer flood in part.
 const (
-	duplicatesWait    = time.Second      // how long duplicates gather before they are written
-	duplicatesBatch   = 512              // or until there are this many
-	duplicatesHeld    = 8 * 512          // more than this are dropped, and counted
-	duplicatesTimeout = 2 * time.Second  // of one write
-	duplicatesPause   = 30 * time.Second // after a write that failed
+	duplicatesEvery   = time.Second
+	duplicatesBatch   = 512
+	duplicatesHeld    = 8 * duplicatesBatch // more than this are dropped, and counted
+	duplicatesTimeout = 2 * time.Second     // of one write; of all that are left at the end
+	duplicatesPause   = 30 * time.Second    // after a write that failed
 )
 
 // duplicateLog writes duplicates to the store in the background (driver.DuplicateLog). Nothing waits for it: while the store
@@ -31,7 +32,6 @@ type duplicateLog struct {
 	missing int64
 	started bool
 	closed  bool
-	full    chan struct{} // a batch is
 	end     context.CancelFunc
 	done    chan struct{}
 }
@@ -42,7 +42,7 @@ func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
 	if !ok {
 		return nil
 	}
-	return &duplicateLog{to: to, worker: workerName(), queue: queue, full: make(chan struct{}, 1), done: make(chan struct{})}
+	return &duplicateLog{to: to, worker: workerName(), queue: queue, done: make(chan struct{})}
 }
 
 // workerName names this process for people.
@@ -84,36 +84,37 @@ func (l *duplicateLog) add(d driver.Duplicate) {
 		ctx, l.end = context.WithCancel(context.Background())
 		go l.run(ctx)
 	}
-	if len(l.pending) == duplicatesBatch {
-		select {
-		case l.full <- struct{}{}:
-		default:
-		}
-	}
 }
 
-// run writes what gathered, every duplicatesWait or when a batch is full, until ctx is done.
+// run writes a batch of what gathered in each interval until ctx is done, then what is left.
 func (l *duplicateLog) run(ctx context.Context) {
 	defer close(l.done)
-	tick := time.NewTicker(duplicatesWait)
+	tick := time.NewTicker(duplicatesEvery)
 	defer tick.Stop()
 	var notBefore time.Time
-	for ended := false; !ended; {
+	write := func(ctx context.Context) (more bool) {
+		if !time.Now().After(notBefore) {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(ctx, duplicatesTimeout)
+		defer cancel()
+		more, err := l.write(ctx)
+		if err != nil {
+			notBefore = time.Now().Add(duplicatesPause)
+		}
+		return more
+	}
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			ended = true
 		case <-tick.C:
-		case <-l.full:
+			write(context.WithoutCancel(ctx)) // one that began is not cut off
 		}
-		for time.Now().After(notBefore) {
-			more, err := l.write()
-			if err != nil {
-				notBefore = time.Now().Add(duplicatesPause)
-			}
-			if !more {
-				break
-			}
-		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), duplicatesTimeout)
+	defer cancel()
+	for write(last) {
+		continue
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +123,7 @@ func (l *duplicateLog) run(ctx context.Context) {
 }
 
 // write writes one batch; more reports that there was one. A batch that fails may be in the log: it is not written again.
-func (l *duplicateLog) write() (more bool, err error) {
+func (l *duplicateLog) write(ctx context.Context) (more bool, err error) {
 	l.mu.Lock()
 	batch := l.pending[:min(len(l.pending), duplicatesBatch)]
 	l.pending = append([]driver.Duplicate(nil), l.pending[len(batch):]...)
@@ -130,8 +131,6 @@ func (l *duplicateLog) write() (more bool, err error) {
 	if len(batch) == 0 {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), duplicatesTimeout)
-	defer cancel()
 	if err = l.to.AddDuplicates(ctx, batch...); err != nil {
 		l.mu.Lock()
 		l.missing += int64(len(batch))

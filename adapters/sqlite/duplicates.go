@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -20,8 +21,20 @@ const (
 	sqlDuplicates = "SELECT nr, at, message, worker, queue, delivery, decision, cause FROM semel_duplicate WHERE hash = ? ORDER BY nr"
 )
 
-// AddDuplicates appends duplicates of keys that have a record, in one transaction. See [driver.DuplicateLog].
+// duplicatesStep bounds what one transaction adds, so that claims wait some milliseconds at most.
+const duplicatesStep = 100
+
+// AddDuplicates appends duplicates of keys that have a record. See [driver.DuplicateLog].
 func (s *Store) AddDuplicates(ctx context.Context, ds ...driver.Duplicate) error {
+	for chunk := range slices.Chunk(ds, duplicatesStep) {
+		if err := s.addDuplicates(ctx, chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) addDuplicates(ctx context.Context, ds []driver.Duplicate) error {
 	err := s.db.write(ctx, len(ds), func(t *txn) error {
 		added := map[driver.Key][]byte{}
 		for i := range ds {

@@ -14,6 +14,23 @@ type KeyFunc func(m *Message) (string, error)
 // warning. Where bodies may differ, name the fields that must not (FingerprintJSON), and those alone are compared.
 type FingerprintFunc func(m *Message) (Fingerprint, error)
 
+// BusyPolicy says what becomes of a duplicate whose key is in progress: another message runs under it, or waits for its next
+// attempt.
+type BusyPolicy uint8
+
+// The policies for duplicates of a key in progress.
+const (
+	// BusyDefer puts the duplicate back until the lease of the run ends. Then it is replayed, or takes over.
+	BusyDefer BusyPolicy = iota
+	// BusyFail moves the duplicate to the dead-letter queue at once (kind busy), so that it does not come again and again. It is
+	// never just acked: the run may still fail. A redrive drops it when the key is completed, and sends it again when not.
+	//
+	// What it gives up: dead letters that somebody has to look at or redrive. Redeliveries of the running message itself are
+	// deferred all the same, so a run that dies is repeated. Messages of an ordered group, messages that were sent again from a
+	// dead letter, and messages without an ID are deferred, too. Not with Versions.
+	BusyFail
+)
+
 // ProbeResult answers the question whether an effect happened.
 type ProbeResult uint8
 
@@ -62,6 +79,9 @@ type Config struct {
 	Takeover Takeover
 	// Probe is asked before every run that follows a doubt, when Takeover is Probe (where it is required).
 	Probe ProbeFunc
+
+	// Busy says what becomes of a duplicate that comes while another message of its key is in progress. Defaults to BusyDefer.
+	Busy BusyPolicy
 
 	// Concurrency is the number of handlers that run at once, 100,000 at most. Only so many keys are claimed, so for full
 	// batches of fast handlers it should be Batch × Committers or more. Defaults to 16; to Batch × Committers for InTx with

@@ -38,6 +38,8 @@ type Consumer struct {
 	handle     func(ctx context.Context, a *Attempt) error
 	rules      ruleSet
 	bodies     content // what digests bodies for records
+	// keepsDuplicates: the store has a driver.DuplicateLog.
+	keepsDuplicates bool
 
 	mu      sync.Mutex
 	running bool
@@ -59,6 +61,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c.meter, _ = cfg.Store.(driver.Meter)
 	c.cached, _ = cfg.Store.(driver.Cached)
+	_, c.keepsDuplicates = driver.DuplicatesOf(cfg.Store)
 	if err := c.claiming(); err != nil {
 		return nil, err
 	}
@@ -190,6 +193,7 @@ type runner struct {
 	hits     int64             // of the store's front when this run began
 	looked   longterm.Stats    // of the long-term tier when this run began
 	sweeps   sweepTally        // guarded by mu
+	copies   *duplicateLog     // nil where the store keeps none
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -201,6 +205,7 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	r.jobs = make(chan order, c.cfg.Concurrency+c.cfg.Committers)
 	r.open = make([]openTx, c.cfg.Committers)
 	r.m = machine.New(c.machineConfig(r.nonce))
+	r.copies = newDuplicateLog(c.cfg.Store, c.queue.Name)
 	if c.meter != nil {
 		r.first = c.meter.Consumed()
 		r.metered = r.first
@@ -292,6 +297,7 @@ func (r *runner) loop(ctx context.Context) error {
 
 // stop ends the goroutines. Handlers that ignored their cancellation are left behind, and counted.
 func (r *runner) stop(stuck int) error {
+	r.copies.close()
 	r.publish()
 	r.stopReceiving()
 	close(r.jobs) // a stuck worker ends when its handler does
@@ -325,6 +331,7 @@ func (r *runner) publish() {
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
 	}
 	r.tellLongTerm(&s)
+	s.DuplicatesUnrecorded = r.copies.lost()
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())
 	r.mu.Lock()

@@ -65,8 +65,9 @@ type Event struct {
 	At        time.Time
 	Key       Key
 	MessageID string
-	Attempt   int
-	Token     uint64
+	// Attempt and Token are those of the run; of a doubt after a takeover, Attempt is the interrupted run and Token is 0.
+	Attempt int
+	Token   uint64
 	// Count is the broker's count (received).
 	Count int
 	// Route is the way that an event took, see [Route] (received).
@@ -189,6 +190,8 @@ type Summary struct {
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`
+	// DuplicatesUnrecorded counts duplicates that are missing in the store's duplicate log (driver.DuplicateLog).
+	DuplicatesUnrecorded int64 `json:"duplicates_unrecorded,omitempty"`
 	// LongTermLookups counts granted keys that were looked up in the long-term tier (Config.LongTerm), LongTermHits those that
 	// are remembered: late duplicates that became letters. LongTermFalsePositives counts lookups that the filter could not
 	// save and that found nothing.

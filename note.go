@@ -24,20 +24,34 @@ var duplicateCauses = [...]Cause{
 	machine.Redelivery: Redelivery, machine.ProducerDuplicate: ProducerDuplicate, machine.RacedLocal: RacedLocal,
 }
 
-// noted tells which notes the machine has to make: all of them for an observer, else those that the logger writes.
+// noted reports whether the machine has to make a note: for the store's duplicate log, an observer, or the logger.
 func (c *Consumer) noted(n machine.Note) bool {
+	return c.keepsDuplicates && isDuplicate(&n) || c.observed(&n)
+}
+
+// observed reports whether a note is observed or logged.
+func (c *Consumer) observed(n *machine.Note) bool {
 	e := &c.cfg.Events
 	return e.Delivery != nil || e.Attempt != nil || e.Lease != nil || e.Health != nil ||
-		c.cfg.Logger.Enabled(context.Background(), level(&n))
+		c.cfg.Logger.Enabled(context.Background(), level(n))
 }
 
 func (r *runner) note(n *machine.Note) {
+	if r.copies != nil {
+		r.copies.note(n, time.Now())
+	}
+	if !r.observed(n) {
+		return
+	}
 	e := Event{
 		At: time.Now(), Decision: decisions[n.Decision], Cause: duplicateCauses[n.Duplicate], Action: n.Action,
 		Outcome: n.Outcome, After: n.After, Takeover: n.Takeover, Reason: n.Reason, Err: n.Err,
 	}
 	if it := n.Item; it != nil {
 		e.Key, e.MessageID, e.Attempt, e.Token, e.Unknown = it.Key, it.ID, it.Attempt(), it.Hold().Token, it.Unknown()
+	}
+	if n.Attempt > 0 {
+		e.Attempt, e.Token = n.Attempt, 0
 	}
 	o := &r.cfg.Events
 	to := o.Delivery

@@ -32,7 +32,7 @@ func TestLetterTellsTheWholeStory(t *testing.T) {
 			t.Fatalf("%d letters", len(ls))
 		}
 		l := ls[0]
-		want := "handler: charge: bank: connection refused\nreceipt: disk full (attempt 3 of 3)\n" +
+		want := "handler: charge: bank: connection refused\nreceipt: disk full (3 failed runs, limit 3)\n" +
 			"caused by: charge: bank: connection refused; receipt: disk full\n" +
 			"caused by: bank: connection refused; receipt: disk full\n" +
 			"caused by: bank: connection refused\ncaused by: connection refused\ncaused by: receipt: disk full"
@@ -57,7 +57,7 @@ func TestLetterOfAPanic(t *testing.T) {
 		r.start()
 		r.after(time.Minute)
 		l := r.letters()[0]
-		if l.Kind != driver.LetterDead || l.Reason != "panic: boom (attempt 1 of 1)" {
+		if l.Kind != driver.LetterDead || l.Reason != "panic: boom (1 failed run, limit 1)" {
 			t.Errorf("letter %+v", l)
 		}
 		if !strings.Contains(out.String(), "poison_test.go") || !strings.Contains(out.String(), "key=a") {

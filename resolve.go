@@ -141,6 +141,7 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"Breaker.MinRuns", c.Breaker.MinRuns < 0, "use a positive number"},
 		{"Breaker.Open", c.Breaker.Open.Min < 0 || c.Breaker.Open.Max < c.Breaker.Open.Min, "use 0 < Min ≤ Max"},
 		{"Takeover", c.Takeover > Once, "use Resume, Probe or Once"},
+		{"Busy", c.Busy > BusyFail, "use BusyDefer or BusyFail"},
 	} {
 		if f.bad {
 			return &ConfigError{f.name, "is out of range", f.mend}
@@ -150,6 +151,10 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		if field, mend := c.Retry[i].check(); mend != "" {
 			return &ConfigError{fmt.Sprintf("Retry[%d]%s", i, field), "cannot be used", mend}
 		}
+	}
+	if c.Busy == BusyFail && c.Versions != nil {
+		return &ConfigError{"Busy", "is BusyFail, and with Versions a message also waits for other versions of its key, in order",
+			"leave it BusyDefer, or drop Versions"}
 	}
 	if c.Takeover == Probe && c.Probe == nil {
 		return &ConfigError{"Probe", "is nil, and Takeover is Probe", "give the function that asks whether an effect happened"}
@@ -211,7 +216,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		PoolEvery: c.cfg.PerGroup.Rate.every(), PoolBurst: c.cfg.PerGroup.Rate.burst(),
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,
 		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
-		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives,
+		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
 		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		Notes: c.noted,

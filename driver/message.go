@@ -110,13 +110,14 @@ const (
 	LetterDead      LetterKind = "dead"      // the handler gave up, or attempts ran out
 	LetterMismatch  LetterKind = "mismatch"  // the same key came with another payload
 	LetterUncertain LetterKind = "uncertain" // nobody can know whether the effect happened
+	LetterBusy      LetterKind = "busy"      // its key was in progress, and the consumer does not wait for that
 	LetterLate      LetterKind = "late"      // an older version that came behind a newer one, and must not be forgotten
 )
 
 // Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
 // that it can be redriven after the broker forgot the delivery.
 type Letter struct {
-	ID         string // see [LetterID], [LateLetterID], [MismatchLetterID] and [Message.StandIn]
+	ID         string // see [LetterID], [BusyLetterID], [LateLetterID], [MismatchLetterID] and [Message.StandIn]
 	Kind       LetterKind
 	Reason     string
 	Key        Key
@@ -150,6 +151,11 @@ func LateLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 		sized = append(sized, s...)
 	}
 	return letterID(LetterLate, k, sized, []byte(m.ID))
+}
+
+// BusyLetterID derives the id of a busy letter from the message: sent again it has another id, and may be busy once more.
+func BusyLetterID(k Key, m *Message) string {
+	return letterID(LetterBusy, k, []byte(m.ID), []byte(m.sum()))
 }
 
 // MismatchLetterID derives the id of a mismatch letter from the key, the payload and the version ("" = the key has none;

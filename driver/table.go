@@ -223,9 +223,11 @@ const (
 	Discard
 	// ForceRelease takes an IN_PROGRESS claim away from its holder.
 	ForceRelease
+	// Reopen lets an ended record (COMPLETED, FAILED, UNCERTAIN) run again at the next delivery of its key. It sends nothing.
+	Reopen
 )
 
-var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release"}
+var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release", "reopen"}
 
 func (k OperationKind) String() string { return operationNames[k] }
 
@@ -266,6 +268,8 @@ func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after R
 		return r.resolve(op, now)
 	case Redrive:
 		return r.redrive(op, now)
+	case Reopen:
+		return r.reopen(op, now)
 	case Discard:
 		if r.State != FailedState {
 			return r, Lost, false
@@ -340,6 +344,25 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	r.BodyDigest = 0 // the letter that is sent again may have been edited
 	r.Reason = op.Reason
 	return r, Applied, true
+}
+
+// reopen is a redrive without a message. A completed key gets new effect keys, because downstreams refuse those of the run that
+// took effect. A failed or parked one keeps them: its effect may have happened, and the doubt stays; under Once a person has
+// decided with it that the key may run.
+func (r Record) reopen(op Operation, now time.Time) (Record, Outcome, bool) {
+	if r.State == Uncertain {
+		r.State = FailedState // a late completion of its run is Lost: the generation is another
+	}
+	if r.State == FailedState && r.Takeover == Once {
+		r.Unknown = false
+	}
+	op.NewGeneration = true
+	kept := r.RetainUntil
+	r, o, changed := r.redrive(op, now)
+	if changed && kept.After(r.RetainUntil) {
+		r.RetainUntil = kept // nobody sent a message: the next one may come as late as before
+	}
+	return r, o, changed
 }
 
 // SweepVerdict says what a sweep does with a record.

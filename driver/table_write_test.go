@@ -188,6 +188,7 @@ func TestDecideOperate(t *testing.T) {
 		{"rerun", operate(Redrive, rerun), map[State]State{FailedState: Released, Completed: Released}},
 		{"discard", operate(Discard), map[State]State{FailedState: FailedState}},
 		{"force release", operate(ForceRelease), map[State]State{InProgress: Released}},
+		{"reopen", operate(Reopen), map[State]State{FailedState: Released, Completed: Released, Uncertain: Released}},
 		{"no act", operate(0), nil},
 	}
 	for _, a := range acts {
@@ -261,6 +262,27 @@ func TestOperateFields(t *testing.T) {
 	}
 	if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {
 		t.Errorf("the former holder's completion answered %v", o)
+	}
+	r = do(inState(Completed, unsure), operate(Reopen))
+	if r.Generation != 2 || r.Epoch != 1 || r.Unknown || r.Result != nil || r.Attempt != 0 || !r.RetryAt.Equal(now) {
+		t.Errorf("reopened, completed: %+v", r)
+	}
+	for policy, unknown := range map[Takeover]bool{Resume: true, Probe: true, Once: false} {
+		r = do(inState(Uncertain, unsure, func(r *Record) { r.Takeover = policy }), operate(Reopen))
+		if r.Generation != 2 || r.Epoch != 0 || r.Unknown != unknown || r.Uncertainty != 2 {
+			t.Errorf("reopened, parked, policy %v: %+v", policy, r)
+		}
+		if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {
+			t.Errorf("a completion from before the reopening answered %v", o)
+		}
+		if _, g, _ := DecideClaim(r, Claim{Key: key, Nonce: Nonce{9}, Fingerprint: fpA, Lease: time.Minute}, now, drawn); g.Verdict != Acquired ||
+			g.Attempt != 1 || g.Unknown != unknown {
+			t.Errorf("the next delivery of a reopened key, policy %v: %+v", policy, g)
+		}
+	}
+	r = do(inState(FailedState, unsure, disposed), operate(Reopen))
+	if r.Generation != 2 || r.Epoch != 0 || !r.Unknown || r.Disposed {
+		t.Errorf("reopened, failed: %+v", r)
 	}
 	// A redrive that names no generation is no repetition of one: nothing was redriven.
 	r, o, changed := DecideOperate(inState(Released), operate(Redrive, func(o *Operation) { o.Token, o.Generation = 0, 0 }), now, drawn)

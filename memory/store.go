@@ -33,6 +33,8 @@ type Store struct {
 	// trail is what operators did, by key; it goes with the records too.
 	trail    map[driver.Key][]auditLine
 	auditSeq uint64
+	// duplicates are those of each key; they go with the records.
+	duplicates map[driver.Key]duplicates
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
@@ -48,7 +50,7 @@ type Store struct {
 func newStore(db *DB) *Store {
 	return &Store{
 		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{},
-		trail: map[driver.Key][]auditLine{}, digests: newDigests(), held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
+		trail: map[driver.Key][]auditLine{}, duplicates: map[driver.Key]duplicates{}, digests: newDigests(), held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
 	}
 }
 
@@ -179,6 +181,9 @@ func (s *Store) remove(rec *record) {
 	}
 	if len(s.trail) > 0 {
 		delete(s.trail, rec.Key)
+	}
+	if len(s.duplicates) > 0 {
+		delete(s.duplicates, rec.Key)
 	}
 	if rec.older == nil {
 		s.oldest = rec.newer

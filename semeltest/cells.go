@@ -233,6 +233,7 @@ func operatorOps() []op {
 		{"redrive to a new generation", driver.Operation{Kind: driver.Redrive, NewGeneration: true}},
 		{"discard", driver.Operation{Kind: driver.Discard}},
 		{"force release", driver.Operation{Kind: driver.ForceRelease}},
+		{"reopen", driver.Operation{Kind: driver.Reopen}},
 	}
 	var all []op
 	for _, k := range kinds {

@@ -120,7 +120,7 @@ func diffEntry(got, want driver.AuditEntry) differ {
 // testTrailEntries does everything that an operator can do: each change leaves one entry that says what was before, a
 // repetition and a refusal leave none.
 func testTrailEntries(b *auditBench) {
-	ks := keys(8, "trail-%d")
+	ks := keys(9, "trail-%d")
 	b.again(b.ended(ks[0], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Completed, By: "ann", Reason: "it is in the ledger"})
 	b.again(b.ended(ks[1], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.FailedState, By: "bob"})
 	b.again(b.ended(ks[2], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Released, By: "b\x00\xffö'; --", Reason: "r\x00\xffö"})
@@ -129,6 +129,7 @@ func testTrailEntries(b *auditBench) {
 	failed := b.again(b.ended(ks[5], driver.Fail), driver.Operation{Kind: driver.Discard, By: "ann"})
 	b.again(failed, driver.Operation{Kind: driver.Redrive})
 	b.again(b.ended(ks[6], 0), driver.Operation{Kind: driver.ForceRelease, By: "ann", Reason: "it hangs"})
+	b.again(b.ended(ks[8], driver.Complete), driver.Operation{Kind: driver.Reopen, By: "ann", Reason: "the file was lost"})
 	completed := b.ended(ks[7], driver.Complete)
 	b.act(completed, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
 	b.act(completed, driver.Operation{Kind: driver.Redrive, NewGeneration: true, Token: completed.Token + 1, By: "eve"}, driver.Lost, false)

@@ -34,5 +34,6 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DigestScanner   = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
 )

@@ -22,9 +22,9 @@
 // # Tables
 //
 // The tables are named semel_* and documented in schema/*.sql (see [SchemaSQL]); they and the views semel_records,
-// semel_messages, semel_letters, semel_steps and semel_audits may be read by anybody. In tables, times are microseconds
-// since 1970 in UTC. The application's own tables belong in the same file: that is what makes effects and record one
-// transaction.
+// semel_messages, semel_letters, semel_steps, semel_audits and semel_duplicates may be read by anybody. In tables, times are
+// microseconds since 1970 in UTC. The application's own tables belong in the same file: that is what makes effects and record
+// one transaction.
 //
 // A transaction of a reader that stays open keeps the write-ahead log from being reset, and the log grows meanwhile: read
 // in short transactions.

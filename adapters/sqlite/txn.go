@@ -224,4 +224,5 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DigestScanner   = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
+	_ driver.DuplicateLog    = (*Store)(nil)
 )

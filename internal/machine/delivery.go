@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -247,6 +248,10 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 
 // busyElsewhere gives a duplicate of a key in progress back: never acked, because the run may still fail (FM16).
 func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
+	if m.failsBusy(it, g.Redelivery) {
+		m.failBusy(it, cause(g))
+		return
+	}
 	m.counts.Busy++
 	wait := g.Wait + jitter(it.nonce, g.Wait/8+5*time.Millisecond)
 	if it.group != nil && !m.draining && m.brk.state != brkOpen {
@@ -278,7 +283,9 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	m.scanBy(it.leaseEnd)
 	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
-		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "taken over from a run that ended without a word"})
+		// The doubt is about the run before this one, whose token is not known here.
+		m.observe(Note{Kind: NoteDoubt, Item: it, Attempt: g.Attempt - 1, Reason: "its worker crashed or lost its lease: attempt " +
+			strconv.Itoa(g.Attempt) + " takes over"})
 	}
 	switch {
 	case it.condemned != nil:
@@ -294,7 +301,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
 	case g.Takeovers > driver.QuarantineAfter+1 && g.Failures+g.Takeovers-driver.QuarantineAfter >= m.cfg.MaxAttempts:
 		// Exhausted by runs that ended without a word, the last of them all alone (law 12).
-		reason := fmt.Sprintf("%d attempts, the last ones ended without a word", g.Attempt-1)
+		reason := fmt.Sprintf("%d attempts; the last workers crashed or lost their lease", g.Attempt-1)
 		if g.Unknown {
 			m.park(it, reason)
 		} else {
@@ -359,6 +366,7 @@ func (m *Machine) start(it *Item) {
 	it.refs++
 	m.act(Action{Kind: ActRun, Item: it, Job: j})
 	m.runs(it, true)
+	m.failLocal(it)
 }
 
 func (m *Machine) onRan(ev *Event) {

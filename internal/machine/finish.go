@@ -45,7 +45,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 	case r.Class == Deferred:
 		m.release(it, r, m.deferral(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
 	case it.grant.Failures+1 >= m.maxAttempts(r):
-		m.bury(it, fmt.Sprintf("%s (attempt %d of %d)", reasonOf(r), it.grant.Failures+1, m.maxAttempts(r)), ranOf(r))
+		m.bury(it, fmt.Sprintf("%s (%s, limit %d)", reasonOf(r), failedRuns(it.grant.Failures+1), m.maxAttempts(r)), ranOf(r))
 	default:
 		after := m.backoffOf(r, it.grant.Failures, it.nonce)
 		if r.HasAfter {
@@ -53,6 +53,14 @@ func (m *Machine) judge(it *Item, r *Result) {
 		}
 		m.release(it, r, after, false, driver.Retry, Note{Decision: Retried, Reason: reasonOf(r)})
 	}
+}
+
+// failedRuns counts what the limit bounds: neither runs that crashed nor deferred ones.
+func failedRuns(n int) string {
+	if n == 1 {
+		return "1 failed run"
+	}
+	return fmt.Sprintf("%d failed runs", n)
 }
 
 // deferral is when a message comes back that nobody's failure sent away: when the handler said, else after a backoff that
@@ -163,6 +171,8 @@ func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *drive
 		Message: it.Message, FirstReceived: it.grant.Created,
 	}
 	switch kind {
+	case driver.LetterBusy:
+		l.ID, l.Attempts = driver.BusyLetterID(l.Key, &it.Message), 0
 	case driver.LetterLate:
 		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, &it.Message)
 	case driver.LetterMismatch:

@@ -89,6 +89,11 @@ const maxTwins = 16
 // follow lets an item wait for its twin that is in hand. While that one runs, too many of them are given back, so that one
 // key cannot fill the hand.
 func (m *Machine) follow(it, first *Item) {
+	if m.failsBeside(it, first) {
+		it.hold = first.hold
+		m.failBusy(it, RacedLocal)
+		return
+	}
 	if it.group == nil && (first.runs && m.following >= m.cfg.InHand || len(first.twins) >= maxTwins && (first.runs || first.phase == phTx)) {
 		m.tooManyTwins(it)
 		return

@@ -36,6 +36,8 @@ type Config struct {
 	// Batch × Lanes of them at most, come on top: they must not keep the next ones from being fetched.
 	InHand                   int
 	Lease, Visibility, Guard time.Duration
+	// FailBusy dead-letters duplicates of a key in progress at once; see failsBusy.
+	FailBusy bool
 	// Redrives: the broker moves a message away after a number of hand-offs.
 	Redrives               bool
 	Timeout, MaxRuntime    time.Duration // Timeout 0 = none

@@ -72,8 +72,10 @@ type Note struct {
 	// Held and Handled go with NoteSettled: since it was received, and how long of that its handler took.
 	Held, Handled time.Duration
 	Takeover      bool
-	Reason        string
-	Err           error
+	// Attempt goes with NoteDoubt: the run that is in doubt; 0 = the item's.
+	Attempt int
+	Reason  string
+	Err     error
 }
 
 // Counts is the summary of a run.

@@ -87,6 +87,9 @@ func (k *keyState) reset() { *k = keyState{} }
 // neverBegun is what the machine says of a message that grew too old before a run of its key was started.
 const neverBegun = "never begun"
 
+// exhausted is what it says of a key whose attempts were used up by workers that crashed.
+const exhausted = "crashed or lost their lease"
+
 // writer says who wrote a record.
 type writer uint8
 
@@ -245,7 +248,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 		if ks.begun && !w.sc.versions && strings.Contains(after.Reason, neverBegun) { // an entity's record counts its present version alone
 			w.fail("I23", k, "became %v, although a run of it was started: %s", after.State, after.Reason)
 		}
-		if by == byFinish && !ks.returned && ks.solo == 0 && !ks.brushed && !w.faulted && strings.Contains(after.Reason, "without a word") {
+		if by == byFinish && !ks.returned && ks.solo == 0 && !ks.brushed && !w.faulted && strings.Contains(after.Reason, exhausted) {
 			w.fail("I21", k, "became %v, but its handler never returned and never ran alone: %s", after.State, after.Reason)
 		}
 	}

@@ -739,7 +739,7 @@ CREATE TABLE semel_letter (
   seq            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue          int         NOT NULL,
   id             text        NOT NULL,
-  kind           text        NOT NULL,               -- dead, mismatch, uncertain
+  kind           text        NOT NULL,               -- dead, mismatch, uncertain, busy, late
   reason         bytea       NOT NULL,
   consumer       bytea       NOT NULL,
   tenant         bytea       NOT NULL,

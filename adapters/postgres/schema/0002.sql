@@ -270,7 +270,7 @@ CREATE TABLE semel_audit (
   hash       uuid        NOT NULL,                   -- of the record
   at         timestamptz NOT NULL,
   who        bytea       NOT NULL,
-  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release
+  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen
   was        smallint    NOT NULL,                   -- states as in semel_record
   became     smallint    NOT NULL,
   generation int         NOT NULL,
@@ -409,7 +409,7 @@ SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS t
 FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
 
 CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
-SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release'])[kind] AS kind,
+SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen'])[kind] AS kind,
   encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key, generation, token,
   (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[was] AS was,
   (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[became] AS became,

@@ -115,6 +115,12 @@ BEGIN
     DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
     DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
   END IF;
+  IF cardinality(hashes) > 0 THEN
+    PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
+    IF EXISTS (SELECT FROM semel_duplicate) THEN
+      DELETE FROM semel_duplicate d WHERE d.hash = ANY (hashes);
+    END IF;
+  END IF;
   -- The records are locked, and the rows that were locked are those that were looked at: nobody registered and nobody
   -- reopened one since. A consumer that is registered at this moment may still lose records without a digest, as it did
   -- before.
@@ -195,6 +201,49 @@ BEGIN
   RETURN gone;
 END
 $$;
+
+-- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
+-- transactions, best effort; they go with their record.
+CREATE TABLE semel_duplicate (
+  hash     uuid        NOT NULL,             -- of the record
+  nr       bigint      NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
+  at       timestamptz NOT NULL,
+  message  bytea       NOT NULL,             -- its id
+  worker   bytea       NOT NULL,
+  queue    bytea       NOT NULL,
+  delivery int         NOT NULL,             -- the broker's delivery count; 0: unknown
+  decision bytea       NOT NULL,
+  cause    bytea       NOT NULL,
+  PRIMARY KEY (hash, nr)
+);
+
+-- Adds duplicates of keys that have a record, and removes all but the newest kept of each key. The advisory lock keeps two
+-- workers from using one number, and sweeps from purging a record at the same time: they share it. Nothing else waits for it.
+CREATE FUNCTION semel_add_duplicates(hashes uuid[], ats timestamptz[], messages bytea[], workers bytea[], queues bytea[],
+  deliveries int[], decisions bytea[], causes bytea[], kept int)
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = '200ms'
+AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock('semel_duplicate'::regclass::oid::bigint);
+  INSERT INTO semel_duplicate (hash, nr, at, message, worker, queue, delivery, decision, cause)
+    SELECT x.hash, coalesce((SELECT max(d.nr) FROM semel_duplicate d WHERE d.hash = x.hash), 0)
+        + row_number() OVER (PARTITION BY x.hash ORDER BY x.place),
+      x.at, x.message, x.worker, x.queue, x.delivery, x.decision, x.cause
+    FROM unnest(hashes, ats, messages, workers, queues, deliveries, decisions, causes)
+      WITH ORDINALITY AS x (hash, at, message, worker, queue, delivery, decision, cause, place)
+    WHERE EXISTS (SELECT FROM semel_record r WHERE r.hash = x.hash);
+  DELETE FROM semel_duplicate d
+    USING (SELECT o.hash, max(o.nr) - kept AS old FROM semel_duplicate o WHERE o.hash = ANY (hashes) GROUP BY o.hash) t
+    WHERE d.hash = t.hash AND d.nr <= t.old;
+END
+$$;
+
+CREATE VIEW semel_duplicates AS
+SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key, d.nr, d.at,
+  encode(d.message, 'escape') AS message, encode(d.worker, 'escape') AS worker, encode(d.queue, 'escape') AS queue, d.delivery,
+  encode(d.decision, 'escape') AS decision, encode(d.cause, 'escape') AS cause
+FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;
 
 -- Looks digests up: a session's plan of a statement can be one of when the table was empty.
 CREATE FUNCTION semel_remembered(hashes uuid[]) RETURNS TABLE (of uuid, ended int, day int)

@@ -113,7 +113,7 @@ CREATE TABLE semel_letter (
   seq            INTEGER PRIMARY KEY AUTOINCREMENT,
   queue          INTEGER NOT NULL,
   id             TEXT    NOT NULL,
-  kind           TEXT    NOT NULL,       -- dead, mismatch, uncertain
+  kind           TEXT    NOT NULL,       -- dead, mismatch, uncertain, busy, late
   reason         TEXT    NOT NULL,
   consumer       TEXT    NOT NULL,
   tenant         TEXT    NOT NULL,

@@ -36,7 +36,7 @@ CREATE TABLE semel_audit (
   hash       BLOB    NOT NULL,           -- of the record
   at         INTEGER NOT NULL,
   who        TEXT    NOT NULL,
-  kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release
+  kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release 5 reopen
   was        INTEGER NOT NULL,           -- states as in semel_record
   became     INTEGER NOT NULL,
   generation INTEGER NOT NULL,
@@ -50,11 +50,27 @@ CREATE TABLE semel_audit (
 ) STRICT;
 CREATE INDEX semel_audit_hash ON semel_audit (hash);
 
--- A record's steps and trail go with it: a key that came back would find its old steps done. It is a trigger because a
+-- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
+-- transactions, best effort.
+CREATE TABLE semel_duplicate (
+  hash     BLOB    NOT NULL,             -- of the record
+  nr       INTEGER NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
+  at       INTEGER NOT NULL,
+  message  TEXT    NOT NULL,             -- its id
+  worker   TEXT    NOT NULL,
+  queue    TEXT    NOT NULL,
+  delivery INTEGER NOT NULL,             -- the broker's delivery count; 0: unknown
+  decision TEXT    NOT NULL,
+  cause    TEXT    NOT NULL,
+  PRIMARY KEY (hash, nr)
+) STRICT, WITHOUT ROWID;
+
+-- A record's steps, trail and duplicates go with it: a key that came back would find its old steps done. It is a trigger because a
 -- sweep of a program of schema 1 does not know of them.
 CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_step WHERE hash = OLD.hash;
   DELETE FROM semel_audit WHERE hash = OLD.hash;
+  DELETE FROM semel_duplicate WHERE hash = OLD.hash;
 END;
 
 -- For people.
@@ -74,7 +90,8 @@ SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,
 
 CREATE VIEW semel_audits AS
 SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
-       CASE kind WHEN 1 THEN 'resolve' WHEN 2 THEN 'redrive' WHEN 3 THEN 'discard' WHEN 4 THEN 'release' END AS kind,
+       CASE kind WHEN 1 THEN 'resolve' WHEN 2 THEN 'redrive' WHEN 3 THEN 'discard' WHEN 4 THEN 'release'
+         WHEN 5 THEN 'reopen' END AS kind,
        consumer, tenant, key, generation, token,
        CASE was WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
          WHEN 5 THEN 'UNCERTAIN' END AS was,
@@ -82,3 +99,8 @@ SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
          WHEN 5 THEN 'UNCERTAIN' END AS became,
        reason, verified, renewed
   FROM semel_audit ORDER BY seq;
+
+CREATE VIEW semel_duplicates AS
+SELECT r.consumer, r.tenant, r.key, d.nr, datetime(d.at / 1000000, 'unixepoch') AS at, d.message, d.worker, d.queue, d.delivery,
+       d.decision, d.cause
+  FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;

@@ -55,7 +55,8 @@ func (a *app) dlqCommand() *cobra.Command {
 	f := &dlqFlags{}
 	c := group("dlq", "Dead letters: ls, show, edit, redrive, discard, export, import",
 		`Letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
-key with two payloads) and uncertain (nobody knows whether the effect happened; see semel records resolve).
+key with two payloads), uncertain (nobody knows whether the effect happened; see semel records resolve), busy (the key was
+in progress, and the worker's --busy is fail) and late (an older version).
 
 A command acts on the dead letters of the queue that --queue names, whatever their consumer; several queues of SQS may share a
 dead-letter queue. With --consumer it acts on those of this consumer only; --all-consumers widens the scope to all dead
@@ -105,16 +106,16 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
-	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch, uncertain or late")
+	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch, uncertain, busy or late")
 	return c
 }
 
 func checkKind(kind string) error {
 	switch driver.LetterKind(kind) {
-	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain, driver.LetterLate:
+	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain, driver.LetterBusy, driver.LetterLate:
 		return nil
 	}
-	return output.Usage("letter kind %q is unknown (known: dead, mismatch, uncertain, late)", kind)
+	return output.Usage("letter kind %q is unknown (known: dead, mismatch, uncertain, busy, late)", kind)
 }
 
 func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
@@ -181,7 +182,7 @@ type batchFlags struct {
 func (b *batchFlags) bind(c *cobra.Command) {
 	destructive(c, &b.yes, &b.dry)
 	c.Flags().BoolVar(&b.all, "all", false, "every letter")
-	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch, uncertain or late")
+	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch, uncertain, busy or late")
 	c.Flags().IntVar(&b.most, "max", 0, "at most so many (0: all)")
 	c.Flags().Float64Var(&b.rate, "rate", 0, "letters per second (0: as fast as possible)")
 }
@@ -232,7 +233,8 @@ deletes the letter, in this order: after a crash say it again. Completed keys ar
   --mode skip    (default) a key whose effect may have happened runs with the same effect key, after the probe if there is one
   --mode verify  as skip, but such a key is left alone unless its policy is probe
   --mode rerun   you vouch that the effect did not happen: nothing is probed
-Mismatch letters belong to a key with another payload, and uncertain ones need a decision: both are left alone.`,
+Mismatch letters belong to a key with another payload, and uncertain ones need a decision: both are left alone. The message of
+a busy letter is sent again as it was, and the record decides; it is dropped when the key is completed.`,
 		Example: `  semel dlq redrive --all --kind dead --rate 10 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,39 @@ type record struct {
 	Deliveries        []string `json:"deliveries,omitempty"`
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
+	// LeaseExpired: the state is IN_PROGRESS, and the lease has ended by this machine's clock.
+	LeaseExpired bool    `json:"lease_expired,omitempty"`
+	Duplicates   *copies `json:"duplicates,omitempty"`
+}
+
+// copies is what the store knows of a key's duplicates: all are counted, the newest kept. Some can be missing.
+type copies struct {
+	Total  int64       `json:"total"`
+	Newest []duplicate `json:"newest"`
+}
+
+type duplicate struct {
+	At            string `json:"at"`
+	MessageID     string `json:"message_id"`
+	Decision      string `json:"decision"`
+	Cause         string `json:"cause"`
+	Worker        string `json:"worker"`
+	Queue         string `json:"queue"`
+	DeliveryCount int    `json:"delivery_count,omitempty"`
+}
+
+func copiesOf(c story.Copies) *copies {
+	if c.Total == 0 {
+		return nil
+	}
+	out := &copies{Total: c.Total}
+	for _, d := range c.Newest {
+		out.Newest = append(out.Newest, duplicate{
+			At: rfc3339(d.At), MessageID: d.MessageID, Decision: d.Decision, Cause: d.Cause, Worker: d.Worker, Queue: d.Queue,
+			DeliveryCount: d.Count,
+		})
+	}
+	return out
 }
 
 func recordOf(r driver.Record) record {
@@ -60,7 +94,7 @@ func recordOf(r driver.Record) record {
 	case driver.Completed:
 		out.Result, out.ResultBase64 = textOr64(r.Result)
 	case driver.InProgress:
-		out.LeaseUntil = rfc3339(r.LeaseUntil)
+		out.LeaseUntil, out.LeaseExpired = rfc3339(r.LeaseUntil), time.Now().After(r.LeaseUntil)
 	case driver.Released:
 		out.RetryAt = rfc3339(r.RetryAt)
 	case driver.Absent, driver.FailedState, driver.Uncertain:
@@ -70,8 +104,8 @@ func recordOf(r driver.Record) record {
 
 func (a *app) recordsCommand() *cobra.Command {
 	f := &recordFlags{}
-	c := group("records", "Idempotency records: ls, get, explain, release, resolve, sweep", scopeHelp,
-		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsResolve(f), a.recordsSweep(f))
+	c := group("records", "Idempotency records: ls, get, explain, release, reopen, resolve, sweep", scopeHelp,
+		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsReopen(f), a.recordsResolve(f), a.recordsSweep(f))
 	p := c.PersistentFlags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
 	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its letters are not in the store's database")
@@ -146,6 +180,11 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
+			c, err := l.copies(cmd.Context(), r.Key)
+			if err != nil {
+				return err
+			}
+			v.Duplicates = copiesOf(c)
 			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
 		},
 	}
@@ -156,13 +195,22 @@ func textRecord(w io.Writer, r record) error {
 	if r.Result != nil {
 		result = *r.Result
 	}
+	expired, duplicates := "", ""
+	if r.LeaseExpired {
+		expired = " (ended)"
+	}
+	if c := r.Duplicates; c != nil {
+		last := c.Newest[len(c.Newest)-1]
+		duplicates = fmt.Sprintf("%d, the latest at %s: message %s (%s); some may be missing", c.Total, last.At, last.MessageID, last.Decision)
+	}
 	for _, line := range [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State},
 		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},
-		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},
+		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil + expired}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},
 		{"reason", r.Reason}, {"result", result}, {"body digest", r.BodyDigest}, {"messages", strings.Join(r.Deliveries, " ")},
+		{"duplicates", duplicates},
 	} {
 		if line[1] == "" {
 			continue
@@ -172,83 +220,4 @@ func textRecord(w io.Writer, r record) error {
 		}
 	}
 	return textSteps(w, r.Steps)
-}
-
-func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
-	var events []string
-	c := &cobra.Command{
-		Use: "explain KEY --store URL", Short: "Tell the story of one key", Args: oneArg("key"),
-		Long: `explain tells what happened to a key, from its record, from the journal of its steps, from what operators did to it, and
-from the events files that workers wrote (work --events): who ran it when, why there were duplicates, and each moment from
-which nobody could know whether the effect happened.`,
-		Example: "  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' --events worker1.jsonl --events worker2.jsonl",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			l, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
-			r, missing := l.find(cmd.Context(), args[0])
-			if missing != nil && output.As(missing).Code != output.CodeNotFound {
-				return missing
-			}
-			var lines []story.Line
-			for _, path := range events {
-				err := story.Read(path, func(e story.Line) {
-					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
-						lines = append(lines, e)
-					}
-				})
-				if err != nil {
-					return output.Usage("--events: %w", err)
-				}
-			}
-			if missing != nil && len(lines) == 0 {
-				return missing
-			}
-			if missing != nil {
-				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
-			}
-			acts, err := l.acts(cmd.Context(), r.Key)
-			if err != nil {
-				return err
-			}
-			rows, err := l.journal(cmd.Context(), r)
-			if err != nil {
-				return err
-			}
-			s := story.Tell(r, lines, acts...)
-			s.AddSteps(rows)
-			if err := a.p.Object(s, func(w io.Writer) error { return textStory(w, s) }); err != nil {
-				return err
-			}
-			if missing != nil {
-				return missing
-			}
-			return nil
-		},
-	}
-	c.Flags().StringArrayVar(&events, "events", nil, "events file of a worker (may be repeated)")
-	return c
-}
-
-func textStory(w io.Writer, s story.Story) error {
-	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State); err != nil {
-		return err
-	}
-	for _, t := range s.Sentences {
-		mark := " "
-		if t.Doubt {
-			mark = "!"
-		}
-		if _, err := fmt.Fprintf(w, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0)); err != nil {
-			return err
-		}
-	}
-	text := output.Printable(s.Verdict, 0)
-	if s.Advice != "" {
-		text += "\nTo do: " + output.Printable(s.Advice, 0)
-	}
-	_, err := fmt.Fprintln(w, text)
-	return err
 }

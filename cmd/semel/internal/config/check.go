@@ -138,6 +138,7 @@ func CheckProbe(command, address string) error {
 func (w *Work) checkWords() error {
 	for _, c := range []struct{ flag, value, known string }{
 		{"takeover", w.Takeover, "resume probe once"},
+		{"busy", w.Busy, "defer fail"},
 		{"on-missing-key", w.OnMissingKey, "fail id unprotected"},
 		{"effects", w.Effects, " sql"},
 		{"compat", w.Compat, " sqsd"},
@@ -248,6 +249,14 @@ func (w *Work) FingerprintFunc() (semel.FingerprintFunc, error) {
 // TakeoverPolicy is what --takeover says.
 func (w *Work) TakeoverPolicy() semel.Takeover {
 	return map[string]semel.Takeover{"resume": semel.Resume, "probe": semel.Probe, "once": semel.Once}[w.Takeover]
+}
+
+// BusyPolicy is what --busy says.
+func (w *Work) BusyPolicy() semel.BusyPolicy {
+	if w.Busy == "fail" {
+		return semel.BusyFail
+	}
+	return semel.BusyDefer
 }
 
 // Explain turns an error about the consumer's configuration into one that names the flag.

@@ -43,6 +43,7 @@ type Work struct {
 	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
 
 	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+	Busy        string  `conf:"busy" yaml:"busy" help:"what becomes of another message of a key in progress: defer (put it back until the lease ends) or fail (dead-letter it at once, kind busy; redeliveries of the running message are deferred all the same)"`
 	MaxAttempts int     `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range   `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
 	Retry       Retries `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
@@ -83,7 +84,7 @@ type Work struct {
 // Default returns the documented defaults.
 func Default() Work {
 	return Work{
-		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume",
+		Key: "id", Fingerprint: "default", Strategy: "once", OnMissingKey: "fail", Takeover: "resume", Busy: "defer",
 		Concurrency: semel.DefaultConcurrency, Batch: semel.DefaultBatch, Committers: 1,
 		Visibility: Duration(semel.DefaultVisibility), MaxRuntime: Duration(semel.DefaultMaxRuntime),
 		Grace:       Duration(semel.DefaultGrace),

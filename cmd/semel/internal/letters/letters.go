@@ -111,6 +111,13 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 	case !there:
 		// No record: it was never made (an unusable key), or it was purged. The message goes as a new one.
 		res.Why = "the key has no record: sent as a new message"
+	case l.Kind == driver.LetterBusy && r.State == driver.Completed:
+		res.Outcome, res.Why = Dropped, "the key is completed"
+		return res, b.remove(ctx, l, o)
+	case l.Kind == driver.LetterBusy:
+		// The letter is about the message, not about the record: the message is a duplicate like any other.
+		res.Why = fmt.Sprintf("the record is %s: the message is sent again, and the record decides", r.State)
+		return b.sendAgain(ctx, l, o, res)
 	case l.Kind == driver.LetterMismatch:
 		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
 			"(semel dlq show %s)", r.State, l.ID), nil
@@ -262,8 +269,10 @@ func Again(l driver.Letter) (driver.Message, error) {
 		m.Headers = map[string]string{}
 	}
 	m.SentAt, m.Delay = time.Time{}, 0
-	m.ID = driver.RedriveID(l.ID) // a second failure of the key makes another letter, whose id has its token
-	m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
+	m.ID = driver.RedriveID(l.ID)    // a second failure of the key makes another letter, whose id has its token
+	if l.Kind != driver.LetterBusy { // which opens no generation
+		m.Headers[headerGeneration] = fmt.Sprint(l.Generation + 1)
+	}
 	if keyByID(l.Message) != l.Key.Raw || keyByID(m) == l.Key.Raw {
 		return m, nil // the key is made from the content or from headers, which stay as they are
 	}
@@ -291,7 +300,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		return res, err
 	}
 	switch {
-	case !there || l.Kind == driver.LetterMismatch || foreign(l, r):
+	case !there || l.Kind == driver.LetterMismatch || l.Kind == driver.LetterBusy || foreign(l, r):
 		// There is no record of this payload or version: the letter is all there is.
 	case r.State == driver.Uncertain && r.Token == l.Token:
 		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil

@@ -11,7 +11,7 @@ func act(e driver.AuditEntry) (text string, doubt bool) {
 	who := firstOf(e.By, "Somebody")
 	switch e.Kind {
 	case driver.Resolve:
-		return fmt.Sprintf("%s decided about the key whose outcome nobody knew: %s.", who, decision(e.To)), false
+		return fmt.Sprintf("%s decided about the key whose outcome was unknown: %s.", who, decision(e.To)), false
 	case driver.Redrive:
 		text = fmt.Sprintf("%s sent the message of the key again, which was %s", who, e.From)
 		if e.Renewed && e.From == driver.Completed {
@@ -20,8 +20,14 @@ func act(e driver.AuditEntry) (text string, doubt bool) {
 			text += ", and vouched that the effect had not happened"
 		}
 		return text + ".", false
+	case driver.Reopen:
+		text = fmt.Sprintf("%s reopened the key, which was %s, to run it again at its next delivery", who, e.From)
+		if e.From == driver.Completed {
+			text += ", under a new effect key"
+		}
+		return text + because(e.Reason) + ".", false
 	case driver.Discard:
-		return who + " discarded the letter of the key: later duplicates are just acknowledged.", false
+		return who + " discarded the dead letter of the key: later duplicates are just acknowledged.", false
 	case driver.ForceRelease:
 		return fmt.Sprintf("%s took the key away from the worker that had it (token %d), whose run may have had its effect.", who, e.Token), true
 	}

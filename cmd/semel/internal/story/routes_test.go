@@ -25,7 +25,7 @@ func TestS204_TwoRoutes(t *testing.T) {
 		"no event":          {[]Line{line("1", ""), line("2", "")}, 0},
 		"one of them is no": {[]Line{line("1", "EventBridge"), line("2", "")}, 0},
 	} {
-		s := Tell(driver.Record{}, c.events)
+		s := Tell(Known{Events: c.events})
 		told := 0
 		for _, x := range s.Sentences {
 			if strings.Contains(x.Text, "came by two routes: as message 1 (EventBridge) and as message 2 (EventBridge)") {

@@ -2,21 +2,12 @@ package story
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/semel-dev/semel/driver"
 )
 
-// AddSteps tells what the journal of a run with steps says. A row knows when it was written last, so each step has one
+// stepSentence tells what the journal of a run says of a step. A row knows when it was written last, so each step has one
 // sentence: how far it came.
-func (s *Story) AddSteps(rows []driver.Step) {
-	for _, r := range rows {
-		text, doubt := stepSentence(r)
-		s.Sentences = append(s.Sentences, Sentence{At: r.UpdatedAt.UTC(), Text: text, Doubt: doubt})
-	}
-	sort.SliceStable(s.Sentences, func(i, j int) bool { return s.Sentences[i].At.Before(s.Sentences[j].At) })
-}
-
 func stepSentence(r driver.Step) (text string, doubt bool) {
 	switch r.State {
 	case driver.StepRegistered:

@@ -10,8 +10,8 @@ import (
 
 func TestStepsAreTold(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := Tell(driver.Record{Key: driver.Key{Raw: "k"}, State: driver.InProgress, CreatedAt: t0, UpdatedAt: t0.Add(time.Hour)}, nil)
-	s.AddSteps([]driver.Step{
+	r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.InProgress, CreatedAt: t0, UpdatedAt: t0.Add(time.Hour)}
+	s := Tell(Known{Record: r, Now: t0, Steps: []driver.Step{
 		{Name: "done", State: driver.StepDone, Token: 1, UpdatedAt: t0.Add(1 * time.Second)},
 		{Name: "begun", State: driver.StepRegistered, Token: 1, UpdatedAt: t0.Add(2 * time.Second)},
 		{Name: "started", State: driver.StepStarted, Token: 1, UpdatedAt: t0.Add(3 * time.Second)},
@@ -19,7 +19,7 @@ func TestStepsAreTold(t *testing.T) {
 		{Name: "undone", State: driver.StepUndone, Token: 2, UpdatedAt: t0.Add(6 * time.Second)},
 		{Name: "undoing", State: driver.StepUndoing, Token: 2, UpdatedAt: t0.Add(5 * time.Second)},
 		{Name: "stuck", State: driver.StepUndoing, Token: 2, Failures: 2, Reason: "no answer", UpdatedAt: t0.Add(7 * time.Second)},
-	})
+	}})
 	want := []struct {
 		text  string
 		doubt bool

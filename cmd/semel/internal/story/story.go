@@ -2,6 +2,7 @@ package story
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -17,23 +18,43 @@ type Sentence struct {
 	Doubt bool `json:"doubt,omitempty"`
 }
 
-// Story is what is known of one key.
+// Known is what there is to tell of one key.
+type Known struct {
+	Record driver.Record // the zero record if there is none
+	Now    time.Time     // tells a lease that has ended from one that lasts
+	Events []Line        // in any order
+	Acts   []driver.AuditEntry
+	Steps  []driver.Step
+	Copies Copies
+	// Tool makes the commands to paste; nil = none are made.
+	Tool *Tool
+}
+
+// Story is what is known of one key, told.
 type Story struct {
 	Key       string     `json:"key"`
 	Consumer  string     `json:"consumer"`
 	State     string     `json:"state"`
 	Sentences []Sentence `json:"sentences"`
-	// Verdict is the end of the story in one sentence; Advice is what to do, "" = nothing.
-	Verdict string `json:"verdict"`
-	Advice  string `json:"advice,omitempty"`
+	// Verdict is the end of the story in one sentence; Advice is what to do, "" = nothing; Commands are how.
+	Verdict  string   `json:"verdict"`
+	Advice   string   `json:"advice,omitempty"`
+	Commands []string `json:"commands,omitempty"`
+	// LeaseExpired: the state is IN_PROGRESS, and the lease has ended.
+	LeaseExpired bool `json:"lease_expired,omitempty"`
+	// Duplicates counts what the store knows of, and Note says how complete that is.
+	Duplicates     int64  `json:"duplicates"`
+	DuplicatesNote string `json:"duplicates_note,omitempty"`
 	// ExtraEffects bounds how often the effect may have happened beyond the first, for a plain handler.
 	ExtraEffects int `json:"extra_effects_at_most"`
 }
 
-// Tell makes the story of a key from its record, its events in any order, and what operators did to it.
-func Tell(r driver.Record, events []Line, acts ...driver.AuditEntry) Story {
+// Tell makes the story of a key.
+func Tell(k Known) Story {
+	r := &k.Record
+	events := slices.Clone(k.Events)
 	sort.SliceStable(events, func(i, j int) bool { return events[i].At.Before(events[j].At) })
-	s := Story{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String()}
+	s := Story{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String(), LeaseExpired: k.leaseExpired()}
 	add := func(at time.Time, doubt bool, format string, args ...any) {
 		if !at.IsZero() {
 			s.Sentences = append(s.Sentences, Sentence{At: at.UTC(), Text: fmt.Sprintf(format, args...), Doubt: doubt})
@@ -50,28 +71,53 @@ func Tell(r driver.Record, events []Line, acts ...driver.AuditEntry) Story {
 	if at, text := routes(events); text != "" {
 		add(at, false, "%s", text)
 	}
-	for _, e := range acts {
+	for _, e := range k.Acts {
 		text, doubt := act(e)
 		add(e.At, doubt, "%s", text)
 	}
-	s.ending(r, add)
+	for i := range k.Copies.Newest {
+		if d := &k.Copies.Newest[i]; !told(d, events) {
+			add(d.At, false, "%s", copySentence(d))
+		}
+	}
+	for _, row := range k.Steps {
+		text, doubt := stepSentence(row)
+		add(row.UpdatedAt, doubt, "%s", text)
+	}
+	k.ending(add)
 	sort.SliceStable(s.Sentences, func(i, j int) bool { return s.Sentences[i].At.Before(s.Sentences[j].At) })
-	s.Verdict, s.Advice = verdict(r)
+	s.Verdict, s.Advice, s.Commands = k.verdict()
 	if r.State != driver.Absent {
 		s.ExtraEffects = extra(r)
+		s.Duplicates, s.DuplicatesNote = k.Copies.Total, k.Copies.note()
 	}
 	return s
 }
 
+func (k *Known) leaseExpired() bool {
+	return k.Record.State == driver.InProgress && k.Now.After(k.Record.LeaseUntil)
+}
+
 // ending adds what the record says of its own present.
-func (s *Story) ending(r driver.Record, add func(time.Time, bool, string, ...any)) {
+func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
+	r := &k.Record
 	switch r.State {
 	case driver.InProgress:
-		add(r.UpdatedAt, false, "Attempt %d (token %d) claimed the key or last extended its lease, which lasts until %s.",
-			r.Attempt, r.Token, stamp(r.LeaseUntil))
+		lasts := "lasts until"
+		if k.leaseExpired() {
+			lasts = "ended at"
+		}
+		add(r.UpdatedAt, false, "Attempt %d (token %d) claimed the key or last extended its lease, which %s %s.",
+			r.Attempt, r.Token, lasts, stamp(r.LeaseUntil))
 	case driver.Released:
-		add(r.UpdatedAt, r.Unknown, "Attempt with token %d gave the key back%s; it may be retried from %s.",
-			r.Token, because(r.Reason), stamp(r.RetryAt))
+		switch {
+		case k.operated(): // the act is told already
+		case r.Generation > 1 && r.Attempt == 0 && r.Failures == 0:
+			add(r.UpdatedAt, false, "The key was opened again%s; it may run from %s.", because(r.Reason), stamp(r.RetryAt))
+		default:
+			add(r.UpdatedAt, r.Unknown, "The attempt with token %d released the key%s; the next one may start from %s.",
+				r.Token, because(r.Reason), stamp(r.RetryAt))
+		}
 	case driver.Completed:
 		how := ""
 		if r.Reason != "" {
@@ -84,10 +130,19 @@ func (s *Story) ending(r driver.Record, add func(time.Time, bool, string, ...any
 		add(r.UpdatedAt, true, "The key was parked%s.", because(r.Reason))
 	case driver.Absent:
 	}
-	if r.Generation > 1 {
-		s.Sentences = append(s.Sentences, Sentence{At: r.CreatedAt.UTC(),
-			Text: fmt.Sprintf("Since then the key was redriven %s: this is generation %d.", times(int(r.Generation)-1), r.Generation)})
+	if r.Generation > 1 && len(k.Acts) == 0 {
+		add(r.CreatedAt, false, "Since then the key was opened again %s: this is generation %d.", times(int(r.Generation)-1), r.Generation)
 	}
+}
+
+// operated reports that the record is as the latest act of an operator left it.
+func (k *Known) operated() bool {
+	for _, e := range k.Acts {
+		if e.To == k.Record.State && e.At.Sub(k.Record.UpdatedAt).Abs() < time.Millisecond {
+			return true
+		}
+	}
+	return false
 }
 
 func byMessage(ids []string) string {
@@ -116,7 +171,7 @@ func sentence(e Line) (text string, doubt bool) {
 	case "started":
 		switch {
 		case e.Takeover:
-			return fmt.Sprintf("%s took the key over from a worker that went without a word, and started attempt %d (token %d): "+
+			return fmt.Sprintf("%s took the key over from a worker that crashed or lost its lease, and started attempt %d (token %d): "+
 				"the interrupted run may have had its effect.", who, e.Attempt, e.Token), false
 		case e.Unknown:
 			return fmt.Sprintf("%s started attempt %d (token %d) although an earlier run may have had its effect.",
@@ -129,7 +184,7 @@ func sentence(e Line) (text string, doubt bool) {
 		}
 		return fmt.Sprintf("Attempt %d returned after %s.", e.Attempt, ms(e.ElapsedMS)), false
 	case "doubt":
-		return fmt.Sprintf("From here on nobody can know whether attempt %d had its effect%s: it may have happened once more.",
+		return fmt.Sprintf("From here on it is unknown whether attempt %d had its effect%s: it may happen once more.",
 			e.Attempt, because(firstOf(e.Reason, e.Error))), true
 	case "extended":
 		if e.Outcome == "lost" && e.Lease {
@@ -148,7 +203,7 @@ func sentence(e Line) (text string, doubt bool) {
 func decided(e Line, who string) string {
 	cause := map[string]string{
 		"redelivery": "a redelivery", "producer_duplicate": "a second message with the same key",
-		"raced_local": "its twin ran in the same process",
+		"raced_local": "another message of the key ran in the same process",
 	}[e.Cause]
 	if cause != "" {
 		cause = " (" + cause + ")"
@@ -165,18 +220,18 @@ func decided(e Line, who string) string {
 		return fmt.Sprintf("Message %s was skipped%s: %s.", e.MessageID, cause, e.Reason)
 	case "busy_deferred":
 		if e.Reason != "" {
-			return fmt.Sprintf("Message %s %s: it was given back for %s.", e.MessageID, e.Reason, time.Duration(e.AfterMS)*time.Millisecond)
+			return fmt.Sprintf("Message %s %s: it was put back for %s.", e.MessageID, e.Reason, time.Duration(e.AfterMS)*time.Millisecond)
 		}
-		return fmt.Sprintf("Message %s came while somebody else had the key%s: it was given back for %s.", e.MessageID, cause,
+		return fmt.Sprintf("Message %s came while the key was in progress%s: it was put back for %s.", e.MessageID, cause,
 			time.Duration(e.AfterMS)*time.Millisecond)
 	case "retried":
 		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(firstOf(e.Reason, e.Error)))
 	case "dead_lettered":
-		return fmt.Sprintf("Message %s became a dead letter%s.", e.MessageID, because(firstOf(e.Reason, e.Error)))
+		return fmt.Sprintf("Message %s became a dead letter%s%s.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
 	case "mismatched":
-		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and became a letter.", e.MessageID)
+		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and was dead-lettered.", e.MessageID)
 	case "parked_uncertain":
-		return fmt.Sprintf("Message %s was parked as a letter%s: a person decides.", e.MessageID, because(firstOf(e.Reason, e.Error)))
+		return fmt.Sprintf("Message %s was parked as a dead letter%s: a person decides.", e.MessageID, because(firstOf(e.Reason, e.Error)))
 	case "fenced":
 		return fmt.Sprintf("%s had lost the key to another one meanwhile: it wrote nothing and acknowledged nothing.", who)
 	case "dropped":
@@ -184,41 +239,50 @@ func decided(e Line, who string) string {
 	case "expired":
 		return fmt.Sprintf("Message %s was let go: its visibility ended first.", e.MessageID)
 	case "given_back":
-		return fmt.Sprintf("Message %s was given back unstarted.", e.MessageID)
+		return fmt.Sprintf("Message %s was put back unstarted.", e.MessageID)
 	}
 	return ""
 }
 
-// verdict is the end of the story, and what to do.
-func verdict(r driver.Record) (text, advice string) {
-	doubts := "no moment of doubt: the effect happened once"
-	if n := extra(r); n > 0 {
-		doubts = fmt.Sprintf("%s: a handler whose downstream does not deduplicate on the effect key may have had its effect "+
-			"up to %s more", count(n, "moment of doubt"), times(n))
-	}
+// verdict is the end of the story, what to do, and the commands for it.
+func (k *Known) verdict() (text, advice string, commands []string) {
+	r := &k.Record
 	switch r.State {
 	case driver.Absent:
-		return "There is no record of this key: it never came, or its record was purged after its retention.", ""
+		return "There is no record of this key: it never came, or its record was purged after its retention.", "", nil
 	case driver.InProgress:
+		if k.leaseExpired() {
+			text = fmt.Sprintf("The lease of attempt %d ended %s ago: its worker crashed, hangs, or cannot reach the store, and the run may "+
+				"have had its effect", r.Attempt, k.Now.Sub(r.LeaseUntil).Round(time.Second))
+			if extra(r) > 0 {
+				text += "; " + soFar(r)
+			}
+			return text + ". The next delivery takes over.", "wait for the next delivery; if none comes, look whether a worker runs and whether " +
+				"the message is still in the queue", k.Tool.queueStats()
+		}
 		return fmt.Sprintf("A worker has it until %s; %s.", stamp(r.LeaseUntil), soFar(r)),
-			"wait; a claim whose worker is surely dead: semel records release"
+			"wait; take it away only from a worker that is surely dead", k.Tool.onKey(r, "release")
 	case driver.Released:
-		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), ""
+		return fmt.Sprintf("It waits for its next run; %s.", soFar(r)), "", nil
 	case driver.Completed:
-		return fmt.Sprintf("It is completed, with %s.", doubts), ""
+		doubts := "no moment of doubt: the effect happened once"
+		if n := extra(r); n > 0 {
+			doubts = fmt.Sprintf("%s: a handler whose downstream does not deduplicate on the effect key may have had its effect "+
+				"up to %s more", count(n, "moment of doubt"), times(n))
+		}
+		return fmt.Sprintf("It is completed, with %s.", doubts), "", nil
 	case driver.FailedState:
 		if r.Disposed {
-			return "It failed for good and its letter was discarded: duplicates are just acknowledged.", ""
+			return "It failed for good and its dead letter was discarded: duplicates are just acknowledged.", "", nil
 		}
-		return fmt.Sprintf("It failed for good; %s.", soFar(r)), "semel dlq redrive, or semel dlq discard"
+		return fmt.Sprintf("It failed for good; %s.", soFar(r)), "fix the cause and send it again, or give it up", k.Tool.onLetter(r)
 	case driver.Uncertain:
-		return "Nobody knows whether its effect happened.",
-			"look at the downstream, then semel records resolve KEY --as completed|retry|failed"
+		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.Tool.resolutions(r)
 	}
-	return "", ""
+	return "", "", nil
 }
 
-func soFar(r driver.Record) string {
+func soFar(r *driver.Record) string {
 	if n := extra(r); n > 0 {
 		return fmt.Sprintf("earlier runs may have had their effect (%s)", count(n, "moment of doubt"))
 	}
@@ -227,7 +291,7 @@ func soFar(r driver.Record) string {
 
 // extra bounds the effects beyond that of the completing run in plain claim mode: every run that may have had its effect
 // without being the one that completed the key left a U-event (protocol section 11, I10).
-func extra(r driver.Record) int { return r.Uncertainty }
+func extra(r *driver.Record) int { return r.Uncertainty }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

@@ -72,11 +72,11 @@ func TestTell(t *testing.T) {
 		{"disposed", driver.Record{State: driver.FailedState, Generation: 1, Disposed: true}, 0, "was discarded", false},
 		{"released", driver.Record{State: driver.Released, Generation: 1}, 0, "waits for its next run; no earlier run", false},
 		{"running", driver.Record{State: driver.InProgress, Generation: 1, Uncertainty: 1}, 1, "A worker has it until", true},
-		{"uncertain", driver.Record{State: driver.Uncertain, Generation: 1, Uncertainty: 1}, 1, "Nobody knows", true},
+		{"uncertain", driver.Record{State: driver.Uncertain, Generation: 1, Uncertainty: 1}, 1, "It is unknown", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.r.CreatedAt, c.r.UpdatedAt, c.r.CompletedAt, c.r.LeaseUntil = t0, t0, t0, t0
-			s := Tell(c.r, nil)
+			s := Tell(Known{Record: c.r, Now: t0})
 			if s.ExtraEffects != c.extra || !strings.Contains(s.Verdict, c.want) || (s.Advice != "") != c.advice {
 				t.Errorf("%+v", s)
 			}
@@ -103,7 +103,7 @@ func TestTellEvents(t *testing.T) {
 	add(Line{Kind: "extended", Lease: true, Outcome: "lost"})
 	add(Line{Kind: "settled", Outcome: "unknown"})
 	add(Line{Kind: "received", Count: 23})
-	told := Tell(driver.Record{}, lines).Sentences
+	told := Tell(Known{Events: lines}).Sentences
 	if len(told) != len(lines) {
 		t.Fatalf("%d sentences of %d events", len(told), len(lines))
 	}
@@ -119,7 +119,117 @@ func TestTellEvents(t *testing.T) {
 	if doubts != 1 || !strings.Contains(told[0].Text, "23rd time") {
 		t.Errorf("%d doubts, %q", doubts, told[0].Text)
 	}
-	if quiet := Tell(driver.Record{}, []Line{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}); len(quiet.Sentences) != 0 {
+	if quiet := Tell(Known{Events: []Line{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}}); len(quiet.Sentences) != 0 {
 		t.Errorf("%+v", quiet.Sentences)
+	}
+}
+
+// TestTellExpiredLease: a lease that has ended is not one that a worker has.
+func TestTellExpiredLease(t *testing.T) {
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := driver.Record{
+		Key: driver.Key{Consumer: "orders", Raw: "k"}, State: driver.InProgress, Generation: 1, Attempt: 1, Token: 7,
+		CreatedAt: t0, UpdatedAt: t0, LeaseUntil: t0.Add(time.Second),
+	}
+	tool := &Tool{Queue: "'sqlite:q.db?queue=orders'", Store: "'sqlite:q.db?queue=orders'", Own: true}
+	live := Tell(Known{Record: r, Now: t0, Tool: tool})
+	if live.LeaseExpired || !strings.Contains(live.Verdict, "A worker has it until") || !strings.Contains(live.Sentences[1].Text, "lasts until") ||
+		len(live.Commands) != 1 || live.Commands[0] != "semel records release k --store 'sqlite:q.db?queue=orders'" {
+		t.Errorf("live: %+v", live)
+	}
+	ended := Tell(Known{Record: r, Now: t0.Add(4 * time.Second), Tool: tool})
+	if !ended.LeaseExpired || strings.Contains(ended.Verdict, "has it") || !strings.Contains(ended.Verdict, "ended 3s ago") ||
+		!strings.Contains(ended.Verdict, "The next delivery takes over") || !strings.Contains(ended.Sentences[1].Text, "which ended at 2026-01-02T03:04:06") ||
+		len(ended.Commands) != 1 || ended.Commands[0] != "semel queue stats --queue 'sqlite:q.db?queue=orders'" {
+		t.Errorf("ended: %+v", ended)
+	}
+}
+
+// TestTellRedriven: an operator's redrive is told as such, once, and leaves no doubt of its own.
+func TestTellRedriven(t *testing.T) {
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := driver.Record{
+		State: driver.Released, Generation: 2, Token: 7, Unknown: true, Uncertainty: 1, Reason: "redriven by root@vm", CreatedAt: t0,
+		UpdatedAt: t0.Add(time.Second), RetryAt: t0.Add(time.Second),
+	}
+	act := driver.AuditEntry{At: r.UpdatedAt, By: "root@vm", Kind: driver.Redrive, From: driver.FailedState, To: driver.Released}
+	for name, acts := range map[string][]driver.AuditEntry{"with the audit trail": {act}, "without": nil} {
+		s := Tell(Known{Record: r, Now: t0, Acts: acts})
+		text := ""
+		for _, x := range s.Sentences {
+			text += x.Text + "\n"
+			if x.Doubt {
+				t.Errorf("%s: a doubt: %s", name, x.Text)
+			}
+		}
+		if strings.Contains(text, "token 7") || strings.Contains(text, "gave") || acts != nil && strings.Count(text, "root@vm") != 1 ||
+			acts == nil && !strings.Contains(text, "opened again, because redriven by root@vm") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	r.Generation, r.Attempt, r.Reason = 1, 1, "boom"
+	if s := Tell(Known{Record: r, Now: t0}); !s.Sentences[1].Doubt || !strings.Contains(s.Sentences[1].Text, "token 7) released the key") && !strings.Contains(s.Sentences[1].Text, "token 7 released the key, because boom") {
+		t.Errorf("a failed run: %+v", s.Sentences)
+	}
+}
+
+// TestTellDuplicates: duplicates that the store knows of are told once, also where an events file has some of them.
+func TestTellDuplicates(t *testing.T) {
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := driver.Record{State: driver.Completed, Generation: 1, Attempt: 1, CreatedAt: t0, CompletedAt: t0}
+	dup := func(id string, sec int) driver.Duplicate {
+		return driver.Duplicate{
+			MessageID: id, At: t0.Add(time.Duration(sec) * time.Second), Worker: "vm:7", Queue: "orders", Count: 2, Decision: "replayed", Cause: "redelivery",
+		}
+	}
+	known := Known{
+		Record: r, Now: t0, Copies: Copies{Kept: true, Total: 9, Newest: []driver.Duplicate{dup("m1", 1), dup("m2", 2)}},
+		Events: []Line{{Kind: "decided", MessageID: "m1", At: t0.Add(time.Second + 300), Decision: "replayed", Worker: "vm:7"}},
+	}
+	s := Tell(known)
+	text := ""
+	for _, x := range s.Sentences {
+		text += x.Text + "\n"
+	}
+	if strings.Count(text, "Message m1 was a duplicate") != 1 ||
+		strings.Count(text, "Message m2 was a duplicate (a redelivery): it was acknowledged without a run, the stored result stands. "+
+			"Worker vm:7 had received it from queue orders, for the 2nd time.") != 1 {
+		t.Error(text)
+	}
+	if s.Duplicates != 9 || !strings.Contains(s.DuplicatesNote, "only the newest 2 of 9 are kept") || !strings.Contains(s.DuplicatesNote, "some are missing") {
+		t.Errorf("%d, %s", s.Duplicates, s.DuplicatesNote)
+	}
+	known.Copies = Copies{}
+	if s := Tell(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {
+		t.Error(s.DuplicatesNote)
+	}
+}
+
+// TestQuote: what is quoted is one word of a shell, and the same text.
+func TestQuote(t *testing.T) {
+	for text, want := range map[string]string{
+		"order-1": "order-1", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$(x)": "'$(x)'", "sqlite:q.db?queue=a": "'sqlite:q.db?queue=a'",
+		"a\nb'": `$'a\x0ab\''`, "ö": "'ö'", "\xff": `$'\xff'`, "*": "'*'", "~x": "'~x'",
+	} {
+		if got := Quote(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestCommandsName: commands name the key, the consumer and the tenant where they have to, and the dead letter by its id.
+func TestCommandsName(t *testing.T) {
+	r := driver.Record{Key: driver.Key{Consumer: "mart", Tenant: "t 1", Raw: "-k"}, State: driver.Uncertain, Token: 7}
+	tool := &Tool{Store: "dynamodb://records", Queue: `"$SEMEL_QUEUE"`, Consumer: "mart"}
+	s := Tell(Known{Record: r, Tool: tool})
+	want := `semel records resolve --as retry --store dynamodb://records --queue "$SEMEL_QUEUE" --consumer mart --tenant 't 1' -- -k`
+	if len(s.Commands) != 3 || s.Commands[1] != want {
+		t.Errorf("%q, want %s", s.Commands, want)
+	}
+	r.State = driver.FailedState
+	s = Tell(Known{Record: r, Tool: tool})
+	want = "semel dlq redrive " + driver.LetterID(driver.LetterDead, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
+	if len(s.Commands) != 3 || s.Commands[1] != want {
+		t.Errorf("%q, want %s", s.Commands, want)
 	}
 }

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/story"
+	"github.com/semel-dev/semel/driver"
+)
+
+func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
+	var events []string
+	c := &cobra.Command{
+		Use: "explain KEY --store URL", Short: "Tell the story of one key", Args: oneArg("key"),
+		Long: `explain tells what happened to a key, from its record, from the journal of its steps, from what operators did to it,
+from the duplicates that workers wrote down in the store, and from the events files that workers wrote (work --events): who ran
+it when, why there were duplicates, and each moment from which it is unknown whether the effect happened. It ends with what to
+do, as commands to paste.
+
+The store has the newest 16 duplicates of each key and counts the others. Workers write them in the background, so some can be
+missing after a crash or under load. DynamoDB keeps none: there, only events files have them.`,
+		Example: "  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' --events worker1.jsonl --events worker2.jsonl",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			l, err := f.open(cmd.Context(), true)
+			if err != nil {
+				return err
+			}
+			defer closing(&err, l.set)
+			r, missing := l.find(cmd.Context(), args[0])
+			if missing != nil && output.As(missing).Code != output.CodeNotFound {
+				return missing
+			}
+			var lines []story.Line
+			for _, path := range events {
+				err := story.Read(path, func(e story.Line) {
+					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
+						lines = append(lines, e)
+					}
+				})
+				if err != nil {
+					return output.Usage("--events: %w", err)
+				}
+			}
+			if missing != nil && len(lines) == 0 {
+				return missing
+			}
+			if missing != nil {
+				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
+			}
+			acts, err := l.acts(cmd.Context(), r.Key)
+			if err != nil {
+				return err
+			}
+			rows, err := l.journal(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			copies, err := l.copies(cmd.Context(), r.Key)
+			if err != nil {
+				return err
+			}
+			s := story.Tell(story.Known{
+				Record: r, Now: time.Now(), Events: lines, Acts: acts, Steps: rows, Copies: copies, Tool: l.tool(r.Key.Consumer),
+			})
+			if err := a.p.Object(s, func(w io.Writer) error { return textStory(w, s) }); err != nil {
+				return err
+			}
+			if missing != nil {
+				return missing
+			}
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&events, "events", nil, "events file of a worker (may be repeated)")
+	return c
+}
+
+func textStory(w io.Writer, s story.Story) error {
+	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State); err != nil {
+		return err
+	}
+	for _, t := range s.Sentences {
+		mark := " "
+		if t.Doubt {
+			mark = "!"
+		}
+		if _, err := fmt.Fprintf(w, "%s %s %s\n", mark, t.At.Format("2006-01-02T15:04:05.000Z"), output.Printable(t.Text, 0)); err != nil {
+			return err
+		}
+	}
+	if s.DuplicatesNote != "" {
+		if _, err := fmt.Fprintf(w, "Duplicates: %d (%s)\n", s.Duplicates, output.Printable(s.DuplicatesNote, 0)); err != nil {
+			return err
+		}
+	}
+	text := output.Printable(s.Verdict, 0)
+	if s.Advice != "" {
+		text += "\nTo do: " + output.Printable(s.Advice, 0)
+	}
+	for _, c := range s.Commands {
+		text += "\n  " + output.Printable(c, 0)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// copies are the duplicates of a key that the store knows of.
+func (l *ledger) copies(ctx context.Context, k driver.Key) (c story.Copies, err error) {
+	log, ok := driver.DuplicatesOf(l.store)
+	if !ok {
+		return c, nil
+	}
+	c.Kept = true
+	c.Total, c.Newest, err = log.Duplicates(ctx, k)
+	return c, err
+}
+
+// tool makes the commands of a story act where this one did. A URL that has a secret in it is not shown: a variable stands for it.
+func (l *ledger) tool(consumer string) *story.Tool {
+	word := func(raw, variable string) string {
+		if open.Redact(raw) != raw {
+			return `"$` + variable + `"`
+		}
+		return story.Quote(raw)
+	}
+	t := &story.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
+	raw, variable := l.queue, "SEMEL_QUEUE"
+	if raw == "" {
+		raw, variable, t.Own = l.recordFlags.store, "SEMEL_STORE", true
+	}
+	place, err := open.Parse("queue", raw)
+	if err != nil || place.HasQueues("queue") != nil {
+		raw, t.Own = "", false
+	} else if place.Queue == "" && open.Redact(raw) == raw { // a consumer is named after its queue unless somebody chose otherwise
+		sep := "?"
+		if strings.Contains(raw, "?") {
+			sep = "&"
+		}
+		raw += sep + "queue=" + url.QueryEscape(consumer)
+	}
+	if t.Queue = `"$SEMEL_QUEUE"`; raw != "" {
+		t.Queue = word(raw, variable)
+	}
+	if l.scope.consumer == "" || l.scope.consumer != l.scope.queue {
+		t.Consumer = consumer
+	}
+	return t
+}

@@ -1,0 +1,109 @@
+package story
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Tool makes commands of semel that can be pasted into a shell. The nil Tool makes none.
+type Tool struct {
+	// Store and Queue are the URLs as words of a shell, see [Quote]; a URL with a password is the name of a variable.
+	Store, Queue string
+	// Own: the store is the queue's database, so that --queue says both.
+	Own bool
+	// Consumer has to be named, because the URL's queue does not say it; "" = it does.
+	Consumer string
+}
+
+// onKey is a command on the record of a key.
+func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
+	if t == nil {
+		return nil
+	}
+	if t.Store != "" {
+		flags = append(flags, "--store", t.Store)
+	}
+	if !t.Own && t.Queue != "" {
+		flags = append(flags, "--queue", t.Queue)
+	}
+	if t.Consumer != "" {
+		flags = append(flags, "--consumer", Quote(t.Consumer))
+	}
+	if r.Key.Tenant != "" {
+		flags = append(flags, "--tenant", Quote(r.Key.Tenant))
+	}
+	words := strings.Join(flags, " ")
+	if strings.HasPrefix(r.Key.Raw, "-") {
+		return []string{fmt.Sprintf("semel records %s %s -- %s", verb, words, Quote(r.Key.Raw))}
+	}
+	return []string{fmt.Sprintf("semel records %s %s %s", verb, Quote(r.Key.Raw), words)}
+}
+
+// resolutions are the commands that end an UNCERTAIN key.
+func (t *Tool) resolutions(r *driver.Record) (out []string) {
+	for _, as := range []string{"completed", "retry", "failed"} {
+		out = append(out, t.onKey(r, "resolve", "--as", as)...)
+	}
+	return out
+}
+
+// onLetter are the commands on the dead letter of a FAILED key.
+func (t *Tool) onLetter(r *driver.Record) (out []string) {
+	if t == nil {
+		return nil
+	}
+	id := driver.LetterID(driver.LetterDead, r.Key, r.Token, "")
+	for _, verb := range []string{"show", "redrive", "discard"} {
+		out = append(out, fmt.Sprintf("semel dlq %s %s %s", verb, id, t.ofQueue()))
+	}
+	return out
+}
+
+func (t *Tool) queueStats() []string {
+	if t == nil {
+		return nil
+	}
+	return []string{"semel queue stats --queue " + t.Queue}
+}
+
+// ofQueue are the flags of a command on dead letters.
+func (t *Tool) ofQueue() string {
+	if t.Own || t.Store == "" {
+		return "--queue " + t.Queue
+	}
+	return fmt.Sprintf("--queue %s --store %s", t.Queue, t.Store)
+}
+
+// Quote makes one word of a shell of a text. What is not printable is written as bash and zsh read it.
+func Quote(text string) string {
+	plain, printable := text != "", utf8.ValidString(text)
+	for _, r := range text {
+		plain = plain && (r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+,", r))
+		printable = printable && unicode.IsPrint(r)
+	}
+	switch {
+	case plain:
+		return text
+	case printable:
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	b.WriteString("$'")
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c >= ' ' && c < 0x7F:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
+}

@@ -1,0 +1,159 @@
+package semel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
+)
+
+// The bounds of what a consumer writes to the store's duplicate log: one batch in an interval, so that a flood of duplicates
+// costs the store no more than that. A burst of duplicatesHeld is written in full, a longer flood in part.
+const (
+	duplicatesEvery   = time.Second
+	duplicatesBatch   = 512
+	duplicatesHeld    = 8 * duplicatesBatch // more than this are dropped, and counted
+	duplicatesTimeout = 2 * time.Second     // of one write; of all that are left at the end
+	duplicatesPause   = 30 * time.Second    // after a write that failed
+)
+
+// duplicateLog writes duplicates to the store in the background (driver.DuplicateLog). Nothing waits for it: while the store
+// is slow or fails, duplicates are dropped and counted.
+type duplicateLog struct {
+	to            driver.DuplicateLog
+	worker, queue string
+
+	mu      sync.Mutex
+	pending []driver.Duplicate
+	missing int64
+	started bool
+	closed  bool
+	end     context.CancelFunc
+	done    chan struct{}
+}
+
+// newDuplicateLog is nil where the store keeps no duplicates.
+func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
+	to, ok := driver.DuplicatesOf(s)
+	if !ok {
+		return nil
+	}
+	return &duplicateLog{to: to, worker: workerName(), queue: queue, done: make(chan struct{})}
+}
+
+// isDuplicate reports whether a note is of a duplicate that was settled. A deferred one is delivered again.
+func isDuplicate(n *machine.Note) bool {
+	return n.Kind == machine.NoteDecided && n.Duplicate != machine.NoDuplicate && n.Decision != machine.BusyDeferred
+}
+
+// note takes over what the machine says of a duplicate. It does not block.
+func (l *duplicateLog) note(n *machine.Note, at time.Time) {
+	if !isDuplicate(n) {
+		return
+	}
+	it := n.Item
+	queue := it.Queue
+	if queue == "" {
+		queue = l.queue
+	}
+	l.add(driver.Duplicate{
+		Key: it.Key, MessageID: it.ID, At: at.Truncate(time.Microsecond), Worker: l.worker, Queue: queue, Count: it.Count,
+		Decision: string(decisions[n.Decision]), Cause: string(duplicateCauses[n.Duplicate]),
+	})
+}
+
+func (l *duplicateLog) add(d driver.Duplicate) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || len(l.pending) >= duplicatesHeld {
+		l.missing++
+		return
+	}
+	l.pending = append(l.pending, d)
+	if !l.started {
+		l.started = true
+		var ctx context.Context
+		ctx, l.end = context.WithCancel(context.Background())
+		go l.run(ctx)
+	}
+}
+
+// run writes a batch of what gathered in each interval until ctx is done, then what is left.
+func (l *duplicateLog) run(ctx context.Context) {
+	defer close(l.done)
+	tick := time.NewTicker(duplicatesEvery)
+	defer tick.Stop()
+	var notBefore time.Time
+	write := func(ctx context.Context) (more bool) {
+		if !time.Now().After(notBefore) {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(ctx, duplicatesTimeout)
+		defer cancel()
+		more, err := l.write(ctx)
+		if err != nil {
+			notBefore = time.Now().Add(duplicatesPause)
+		}
+		return more
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			write(context.WithoutCancel(ctx)) // one that began is not cut off
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), duplicatesTimeout)
+	defer cancel()
+	for write(last) {
+		continue
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing += int64(len(l.pending))
+	l.pending = nil
+}
+
+// write writes one batch; more reports that there was one. A batch that fails may be in the log: it is not written again.
+func (l *duplicateLog) write(ctx context.Context) (more bool, err error) {
+	l.mu.Lock()
+	batch := l.pending[:min(len(l.pending), duplicatesBatch)]
+	l.pending = append([]driver.Duplicate(nil), l.pending[len(batch):]...)
+	l.mu.Unlock()
+	if len(batch) == 0 {
+		return false, nil
+	}
+	if err = l.to.AddDuplicates(ctx, batch...); err != nil {
+		l.mu.Lock()
+		l.missing += int64(len(batch))
+		l.mu.Unlock()
+	}
+	return true, err
+}
+
+// close writes what is left and ends.
+func (l *duplicateLog) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.closed = true
+	started := l.started
+	l.mu.Unlock()
+	if started {
+		l.end()
+		<-l.done
+	}
+}
+
+// lost is how many duplicates were not written.
+func (l *duplicateLog) lost() int64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.missing
+}

@@ -301,7 +301,7 @@ func (a *app) onLetters(
 		a.p.Notef("queue %s has no such letters", box.Name)
 	}
 	if !b.dry && len(ls) > 0 {
-		if err := a.confirm(b.yes, fmt.Sprintf("%s %d letters of queue %s", what, len(ls), box.Name)); err != nil {
+		if err := a.confirm(b.yes, fmt.Sprintf("%s %s of queue %s", what, output.Count(len(ls), "dead letter"), box.Name)); err != nil {
 			return err
 		}
 	}
@@ -329,11 +329,11 @@ func (a *app) onLetters(
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %d of %d letters done: %w", what, len(results), len(ls), err)
+		return fmt.Errorf("%s: %d of %s done: %w", what, len(results), output.Count(len(ls), "dead letter"), err)
 	case perr != nil:
 		return perr
 	case refused > 0:
-		return output.Negative("%d of %d letters were left alone (see why)", refused, len(ls))
+		return output.Negative("%d of %s left alone (see why)", refused, output.Count(len(ls), "dead letter"))
 	}
 	return nil
 }

@@ -86,6 +86,6 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error)
 // noteLeft says that the last listing left dead letters out.
 func (a *app) noteLeft(b *deadLetters) {
 	if b.left > 0 {
-		a.p.Notef("%d dead letters of other queues and consumers were left out (--all-consumers shows them)", b.left)
+		a.p.Notef("left out: %s of other queues or consumers (--all-consumers shows them)", output.Count(b.left, "dead letter"))
 	}
 }

@@ -139,7 +139,7 @@ as a new one.`,
 			}
 			v := map[string]any{"imported": put, "there": there, "dry_run": dry}
 			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %d letters, %d were there\n", verb(dry, "import", "imported"), put, there)
+				_, err := fmt.Fprintf(w, "%s %s, %d already there\n", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
 				return err
 			})
 		},

@@ -257,7 +257,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			}
 			n := s.Visible + s.InFlight + s.Delayed
 			if !dry {
-				if err := a.confirm(yes, fmt.Sprintf("remove all %d messages of queue %s for good", n, s.Queue)); err != nil {
+				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", output.Count(n, "message"), s.Queue)); err != nil {
 					return err
 				}
 				if n, err = q.(driver.QueueInspector).Purge(ctx); err != nil {
@@ -265,7 +265,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 				}
 			}
 			return a.p.Object(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %d messages of queue %s\n", verb(dry, "purge", "purged"), n, s.Queue)
+				_, err := fmt.Fprintf(w, "%s %s of queue %s\n", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
 				return err
 			})
 		},

@@ -74,7 +74,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 		a.p.Notef("there are no uncertain keys")
 	}
 	if !p.dry && len(records) > 0 {
-		if err := a.confirm(p.yes, fmt.Sprintf("resolve %d keys as the probe says", len(records))); err != nil {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve %s as the probe says", output.Count(len(records), "key"))); err != nil {
 			return err
 		}
 	}
@@ -99,11 +99,11 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Answer, r.As, r.MessageID, r.Why} })
 	switch {
 	case err != nil:
-		return fmt.Errorf("%d of %d keys done: %w", len(all), len(records), err)
+		return fmt.Errorf("%d of %s done: %w", len(all), output.Count(len(records), "key"), err)
 	case perr != nil:
 		return perr
 	case left > 0:
-		return output.Negative("%d of %d keys were left alone (see why)", left, len(records))
+		return output.Negative("%d of %s left alone (see why)", left, output.Count(len(records), "key"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -144,9 +145,9 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 		return true, b.remove(ctx, l, o)
 	}
 	if r.Unknown && r.State == driver.FailedState && o.Mode == Verify && r.Takeover != driver.Probe {
-		*res = refuse(*res, "its effect may have happened (%d moments of doubt) and its policy is %s, so no worker asks first; look, "+
+		*res = refuse(*res, "its effect may have happened (%s) and its policy is %s, so no worker asks first; look, "+
 			"then --mode skip to run it with the same effect key, or --mode rerun when it surely did not happen",
-			r.Uncertainty, r.Takeover)
+			output.Count(r.Uncertainty, "moment of doubt", "moments of doubt"), r.Takeover)
 		return true, nil
 	}
 	if rerun && r.Token != l.Token {

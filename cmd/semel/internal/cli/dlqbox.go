@@ -16,8 +16,14 @@ type deadLetters struct {
 	left  int // dead letters outside of the scope that the last listing met
 }
 
-// open opens the letters of a queue, with the store of their records.
+// open opens the dead letters of a queue that exists, with the store of their records.
 func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLetters, error) {
+	return f.openQueue(ctx, readOnly, existing)
+}
+
+func (f *dlqFlags) openQueue(
+	ctx context.Context, readOnly bool, queue func(context.Context, *open.Set, string) (driver.Queue, error),
+) (*open.Set, *deadLetters, error) {
 	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
 	fail := func(err error) (*open.Set, *deadLetters, error) {
 		_ = set.Close()
@@ -35,7 +41,7 @@ func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLet
 	if err != nil {
 		return fail(err)
 	}
-	q, err := set.Queue(ctx, f.queue)
+	q, err := queue(ctx, set, f.queue)
 	if err != nil {
 		return fail(err)
 	}

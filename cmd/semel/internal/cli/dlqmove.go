@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -117,7 +119,9 @@ as a new one.`,
 			if err != nil {
 				return err
 			}
-			set, box, err := f.open(cmd.Context(), false)
+			set, box, err := f.openQueue(cmd.Context(), false, func(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
+				return set.Queue(ctx, url)
+			})
 			if err != nil {
 				return err
 			}

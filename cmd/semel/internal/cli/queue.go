@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -136,7 +137,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
 			defer closing(&err, set)
-			q, err := a.existing(cmd.Context(), set, *url)
+			q, err := existing(cmd.Context(), set, *url)
 			if err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 }
 
 // existing opens a queue that must be there; for a queue that nothing was ever sent to it is an error (exit 3).
-func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
+func existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
 	q, err := set.Queue(ctx, url)
 	if errors.Is(err, open.ErrNoQueue) {
 		e := output.As(err)
@@ -165,19 +166,52 @@ func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Q
 	if open.ProvesQueue(url) {
 		return q, nil
 	}
-	names, err := set.Queues(ctx, "queue", url)
+	name := q.Features().Name
+	there, others, err := queueThere(ctx, set, url, name)
 	if err != nil {
 		return nil, err
 	}
-	name := q.Features().Name
-	if slices.Contains(names, name) {
+	if there {
 		return q, nil
 	}
 	e := output.NotFound("there is no queue %q", name)
-	if len(names) == 0 {
+	if others == "" {
 		return nil, e.WithHint("semel send makes one; this database has none yet")
 	}
-	return nil, e.WithHint("--queue '…?queue=%s' (this database has: %s)", names[0], join(names))
+	return nil, e.WithHint("%s", others)
+}
+
+// queueThere reports whether a database has a queue, and for people which others it has: "" = none.
+func queueThere(ctx context.Context, set *open.Set, url, name string) (there bool, others string, err error) {
+	names, err := set.Queues(ctx, "queue", url)
+	if err != nil || slices.Contains(names, name) || len(names) == 0 {
+		return slices.Contains(names, name), "", err
+	}
+	const most = 10
+	shown := names
+	if len(names) > most {
+		shown = append(slices.Clone(names[:most]), "…")
+	}
+	others = "this database has: " + join(shown)
+	if meant := nearest.Name(name, names, 4); meant != "" {
+		others += "; did you mean " + meant + "?"
+	}
+	return false, others, nil
+}
+
+// warnOfNewQueue says that a worker's queue does not exist. Its first message makes it, so the worker goes on waiting.
+func (a *app) warnOfNewQueue(ctx context.Context, set *open.Set, url, name string) {
+	if t, err := open.Parse("queue", url); err != nil || t.Ephemeral() || open.ProvesQueue(url) {
+		return
+	}
+	there, others, err := queueThere(ctx, set, url, name)
+	switch {
+	case err != nil || there:
+	case others == "":
+		a.log.Info(fmt.Sprintf("queue %s does not exist yet: its first message makes it", name))
+	default:
+		a.log.Warn(fmt.Sprintf("queue %s does not exist yet: its first message makes it; %s", name, others))
+	}
 }
 
 // peeked is what is printed of a message.
@@ -203,7 +237,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			}
 			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
 			defer closing(&err, set)
-			q, err := a.existing(cmd.Context(), set, *url)
+			q, err := existing(cmd.Context(), set, *url)
 			if err != nil {
 				return err
 			}
@@ -247,7 +281,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			ctx := cmd.Context()
 			set := open.New(open.Options{OneShot: true, MustExist: true})
 			defer closing(&err, set)
-			q, err := a.existing(ctx, set, *url)
+			q, err := existing(ctx, set, *url)
 			if err != nil {
 				return err
 			}

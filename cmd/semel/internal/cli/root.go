@@ -277,7 +277,7 @@ func allFlags(root *cobra.Command) []string {
 // flagError makes pflag's errors ours: they name the flag, and say where the list is.
 func flagError(cmd *cobra.Command, err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
-		return output.Usage("--%s: %w", e.GetFlag().Name, e.Unwrap()).WithHint("%s --help", cmd.CommandPath())
+		return output.Usage("--%s: %w", e.GetFlag().Name, config.PlainValue(e)).WithHint("%s --help", cmd.CommandPath())
 	}
 	return output.Usage("%w", err).WithHint("%s --help", cmd.CommandPath())
 }

@@ -72,12 +72,13 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	if err := w.Check(); err != nil {
 		return err
 	}
-	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers})
+	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers, QueueMustExist: true})
 	defer closing(&err, set)
 	queue, store, err := openPair(ctx, set, w)
 	if err != nil {
 		return err
 	}
+	a.warnOfNewQueue(ctx, set, w.Queue, queue.Features().Name)
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
 	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
@@ -156,7 +157,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 		return config.Explain(err)
 	}
 	s.p.Notef("guarantee: %s", c.Guarantee())
-	s.warnOfBrokerID()
+	s.warnOfDangers(s.queue, s.store)
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background, c, journal, shown)
 	quiet := context.AfterFunc(ctx, func() {

@@ -131,7 +131,10 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 	if err := o.Where.Check(); err != nil {
 		return err
 	}
-	if err := checkReport(o.Report); err != nil {
+	if err := checkFile("report", o.Report); err != nil {
+		return err
+	}
+	if err := checkFile("metrics", o.metrics); err != nil {
 		return err
 	}
 	for o.Seed == 0 {

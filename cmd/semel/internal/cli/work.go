@@ -156,7 +156,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 	if err != nil {
 		return config.Explain(err)
 	}
-	s.p.Notef("guarantee: %s", c.Guarantee())
+	s.p.Notef("guarantee: %s", s.guarantee(c.Guarantee()))
 	s.warnOfDangers(s.queue, s.store)
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background, c, journal, shown)
@@ -361,22 +361,35 @@ type summary struct {
 func (s *shift) report(sum semel.Summary) error {
 	lent := s.lent.n.Load()
 	return s.p.Object(summary{sum, lent}, func(w io.Writer) error {
-		also := ""
-		if lent > 0 {
-			also = fmt.Sprintf("keys lent %d, ", lent)
+		line := fmt.Sprintf("received %d, effects %d", sum.Received, sum.Effects)
+		for _, c := range []struct {
+			what string
+			n    int64
+		}{
+			{"replayed", sum.Replayed}, {"stale", sum.Stale}, {"retried", sum.Retried}, {"dead", sum.Dead}, {"uncertain", sum.Uncertain},
+			{"dropped", sum.Dropped}, {"mismatched", sum.Mismatched}, {"busy", sum.Busy}, {"taken over", sum.TakenOver},
+			{"fenced", sum.Fenced}, {"rejected", sum.Rejected}, {"keys lent", lent},
+			{"replayed with another payload", sum.OtherPayload}, {"cache hits", sum.CacheHits},
+		} {
+			if c.n > 0 {
+				line += fmt.Sprintf(", %s %d", c.what, c.n)
+			}
 		}
-		if sum.OtherPayload > 0 {
-			also += fmt.Sprintf("replayed with another payload %d, ", sum.OtherPayload)
-		}
-		if sum.CacheHits > 0 {
-			also += fmt.Sprintf("cache hits %d, ", sum.CacheHits)
-		}
-		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, stale %d, retried %d, dead %d, uncertain %d, dropped %d, "+
-			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, %sin %s\n",
-			sum.Received, sum.Effects, sum.Replayed, sum.Stale, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
-			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, also, time.Since(s.began).Round(time.Millisecond))
+		_, err := fmt.Fprintf(w, "%s, in %s\n", line, time.Since(s.began).Round(time.Millisecond))
 		return err
 	})
+}
+
+// guarantee is the sentence about effects, and where to read what it rests on; with --verbose all of it.
+func (s *shift) guarantee(p semel.Promise) string {
+	if s.verbose {
+		return p.String()
+	}
+	kept := ""
+	if !p.Durable {
+		kept = " Messages or records can be lost."
+	}
+	return fmt.Sprintf("%s%s (more: semel doctor, https://github.com/semel-dev/semel#what-is-guaranteed)", p.Effects, kept)
 }
 
 // verdict is the worker's exit: a drain is a success, whoever asked for it.

@@ -65,7 +65,12 @@ compute how long records must be kept as the worker does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.advise(cmd.Context(), f) },
 	}
 	fs := c.Flags()
+	var kinds []string
 	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, memory, other), or its URL")
+	for _, k := range advice.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	fixed(fs, "queue", kinds...)
 	fs.Var(&f.p99, "p99", "how long 99 of 100 runs take at most")
 	fs.Var(&f.maxRuntime, "max-runtime", "the longest run that is let go on (default: 15m, or the p99 where that is longer)")
 	fs.Var(&f.retention, "retention", "how long the queue keeps a message (default: what it is set to, on SQS else 4d)")

@@ -53,7 +53,20 @@ func (f *dlqFlags) openQueue(
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}
+	box.Flags = f.flags()
 	return set, &deadLetters{Box: box, scope: sc}, nil
+}
+
+// flags are those by which other commands find queue and store.
+func (f *dlqFlags) flags() []string {
+	out := []string{"--queue", open.Redact(f.queue)}
+	if f.store != f.queue && f.store != "" {
+		out = append(out, "--store", open.Redact(f.store))
+	}
+	if f.consumer != "" {
+		out = append(out, "--consumer", f.consumer)
+	}
+	return out
 }
 
 // list lists the letters in the scope that are of a kind ("" = any), oldest first.
@@ -78,9 +91,9 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error)
 	if err != nil || ok && b.scope.hasDeadLetter(&l) {
 		return l, err
 	}
-	missing := output.NotFound("there is no letter %q in queue %s", id, b.Name)
+	missing := output.NotFound("there is no dead letter %q in queue %s", id, b.Name)
 	if !ok {
-		return driver.Letter{}, missing.WithHint("semel dlq ls")
+		return driver.Letter{}, missing.WithHint("%s", output.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
 	}
 	owner, from := output.Printable(l.Key.Consumer, 200), output.Printable(l.Message.Queue, 200)
 	if owner == "" {

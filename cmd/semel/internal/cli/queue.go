@@ -66,7 +66,7 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	var receives int
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Make a queue, or the database of one, where it is not there", Args: noArgs,
-		Long: `create makes the database of a queue, or with sqs:// the queue and one for its letters (NAME-dead, which its redrive
+		Long: `create makes the database of a queue, or with sqs:// the queue and one for its dead letters (NAME-dead, which its redrive
 policy names). A queue that is there is left as it is. Attempts are counted in the records (semel work --max-attempts), and
 --max-receives has to be far above them: duplicates that are put off are receives, too. semel doctor says what yours need.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
@@ -93,7 +93,7 @@ policy names). A queue that is there is left as it is. Attempts are counted in t
 	f := c.Flags()
 	f.Var(&visibility, "default-visibility", "sqs://: how long a delivery is kept from others by a receiver that does not say (default: 30s)")
 	f.Var(&keep, "message-retention", "sqs://: how long a message is kept (default: 4d)")
-	f.IntVar(&receives, "max-receives", 0, "sqs://: hand-offs after which SQS itself moves a message to the letters (default: 200, enough for the defaults of semel work)")
+	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
 }
 
@@ -247,7 +247,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			}
 			ds, err := i.Peek(cmd.Context(), limit)
 			if errors.Is(err, driver.ErrUnsupported) {
-				return output.Usage("%w", err).WithHint("semel queue stats counts; semel dlq ls lists letters")
+				return output.Usage("%w", err).WithHint("semel queue stats counts; semel dlq ls lists dead letters")
 			}
 			if err != nil {
 				return fmt.Errorf("peek: %w", err)
@@ -275,7 +275,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 func (a *app) queuePurge(url *string) *cobra.Command {
 	var yes, dry bool
 	c := &cobra.Command{
-		Use: "purge --queue URL", Short: "Remove every message of a queue (letters and records stay)", Args: noArgs,
+		Use: "purge --queue URL", Short: "Remove every message of a queue (dead letters and records stay)", Args: noArgs,
 		Example: "  semel queue purge --queue 'sqlite:shop.db?queue=orders' --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()

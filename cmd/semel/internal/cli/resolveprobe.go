@@ -56,7 +56,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	case as != "" || cmd.Flags().Changed("result"):
 		return output.Usage("--as and --result are a person's answer: they exclude --probe and --probe-http")
 	case p.all == (len(p.keys) > 0):
-		return output.Usage("which keys? name them, or --all").WithHint("semel records ls --state UNCERTAIN")
+		return output.Usage("which keys? name them, or --all").WithHint("%s", f.command("records", "ls", "--state", "UNCERTAIN"))
 	}
 	if err := config.CheckProbe(p.command, p.address); err != nil {
 		return err

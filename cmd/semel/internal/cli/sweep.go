@@ -41,7 +41,7 @@ waiting.`,
 			}
 			if r.State != driver.InProgress {
 				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).
-					WithHint("semel records explain %s", args[0])
+					WithHint("%s", f.command("records", "explain", args[0]))
 			}
 			if !dry {
 				q := fmt.Sprintf("take key %s away from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -32,6 +33,8 @@ type Box struct {
 	Name string
 	// Horizon is how late copies of messages can come that the queue knows of: records are kept for longer (law 10).
 	Horizon time.Duration
+	// Flags are those by which a command finds the queue and the store, for commands that are proposed.
+	Flags   []string
 	Letters driver.LetterBox
 	Sender  driver.Sender
 	Records driver.RecordInspector
@@ -47,7 +50,7 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 	b.Sender, ok[1] = q.(driver.Sender)
 	b.Records, ok[2] = s.(driver.RecordInspector)
 	b.Operate, ok[3] = s.(driver.Operator)
-	for i, what := range []string{"keeps no letters", "takes no messages", "shows no records", "takes no operations"} {
+	for i, what := range []string{"keeps no dead letters", "takes no messages", "shows no records", "takes no operations"} {
 		if !ok[i] {
 			where := "queue " + b.Name
 			if i > 1 {
@@ -57,6 +60,21 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 		}
 	}
 	return b, nil
+}
+
+// command is a command on the box.
+func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
+
+// resolve is the command that decides about an uncertain key.
+func (b Box) resolve(k driver.Key) string {
+	words := []string{"records", "resolve", k.Raw, "--as", "completed"}
+	if k.Tenant != "" {
+		words = append(words, "--tenant", k.Tenant)
+	}
+	if k.Consumer != b.Name && !slices.Contains(b.Flags, "--consumer") {
+		words = append(words, "--consumer", k.Consumer)
+	}
+	return b.command(words...)
 }
 
 // Outcome says what became of one letter.
@@ -114,7 +132,7 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 		res.Why = "the key has no record: sent as a new message"
 	case l.Kind == driver.LetterMismatch:
 		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
-			"(semel dlq show %s)", r.State, l.ID), nil
+			"(%s)", r.State, b.command("dlq", "show", l.ID, "--body")), nil
 	default:
 		done, send, err := b.byVersion(ctx, l, r, o, &res)
 		if done || err != nil {
@@ -127,8 +145,8 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 	switch {
 	case !there:
 	case r.State == driver.Uncertain:
-		return refuse(res, "nobody knows whether its effect happened: look at the downstream, then semel records resolve %q "+
-			"--as completed|retry|failed", l.Key.Raw), nil
+		return refuse(res, "the outcome is unknown: look at the downstream, then %s (or --as retry, --as failed)",
+			b.resolve(l.Key)), nil
 	default:
 		if done, err := b.reopen(ctx, l, r, o, &res); done || err != nil {
 			return res, err
@@ -212,10 +230,10 @@ func (b Box) sendAgain(ctx context.Context, l driver.Letter, o Options, res Resu
 func (b Box) send(ctx context.Context, l driver.Letter) (id string, err error) {
 	m, err := Again(l)
 	if err != nil {
-		return "", fmt.Errorf("letter %s: %w", l.ID, err)
+		return "", fmt.Errorf("dead letter %s: %w", l.ID, err)
 	}
 	if err := b.Sender.Send(ctx, m); err != nil {
-		return "", fmt.Errorf("send the message of letter %s again: %w", l.ID, err)
+		return "", fmt.Errorf("send the message of dead letter %s again: %w", l.ID, err)
 	}
 	return m.ID, nil
 }
@@ -225,7 +243,7 @@ func (b Box) remove(ctx context.Context, l driver.Letter, o Options) error {
 		return nil
 	}
 	if err := b.Letters.DeleteLetter(ctx, l.ID); err != nil {
-		return fmt.Errorf("delete letter %s: %w", l.ID, err)
+		return fmt.Errorf("delete dead letter %s: %w", l.ID, err)
 	}
 	return nil
 }
@@ -295,7 +313,8 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 	case !there || l.Kind == driver.LetterMismatch || foreign(l, r):
 		// There is no record of this payload or version: the letter is all there is.
 	case r.State == driver.Uncertain && r.Token == l.Token:
-		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil
+		return refuse(res, "the outcome is unknown: look at the downstream, then %s (or --as failed)",
+			b.resolve(l.Key)), nil
 	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
 		_, out, err := b.Operate.Operate(ctx, driver.Operation{
 			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By, By: o.By,
@@ -319,7 +338,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 			return refuse(res, "the record is %s with a newer attempt, which may have no message: redrive it, then discard what comes of it",
 				r.State), nil
 		}
-		res.Why = "a newer letter of the key stands"
+		res.Why = "a newer dead letter of the key stands"
 	}
 	return res, b.remove(ctx, l, o)
 }

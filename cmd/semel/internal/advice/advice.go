@@ -172,7 +172,7 @@ const day = 24 * time.Hour
 func Compute(in Input) Settings {
 	in = in.Assumed()
 	late := in.late(in.deadLetters())
-	s := Settings{Kind: in.Kind, MaxRuntime: in.MaxRuntime, Batch: in.Batch, Grace: max(25*time.Second, up(in.P99, time.Second))}
+	s := Settings{Kind: in.Kind, MaxRuntime: in.MaxRuntime, Batch: in.Batch, Grace: max(25*time.Second, up(in.P99))}
 	s.leases(in)
 	if in.Kind.SQS() {
 		s.Steps = s.Steps || s.Heartbeat > 0 && s.MaxRuntime+s.Visibility > maxVisible
@@ -209,7 +209,7 @@ func begun(in Input) int {
 func (s *Settings) leases(in Input) {
 	switch {
 	case in.LambdaTimeout > 0:
-		s.Visibility = up(6*in.LambdaTimeout+in.LambdaWindow, time.Second)
+		s.Visibility = up(6*in.LambdaTimeout+in.LambdaWindow)
 		s.MaxRuntime = min(in.MaxRuntime, in.LambdaTimeout)
 		// A frozen function extends nothing: its lease ends with its time limit, not later.
 		s.Lease = in.LambdaTimeout
@@ -217,10 +217,10 @@ func (s *Settings) leases(in Input) {
 		return
 	case in.NoHeartbeat:
 		rounds := (min(in.Batch, maxBatch) + in.Concurrency - 1) / in.Concurrency
-		s.Visibility = up(time.Duration(rounds)*in.MaxRuntime/9*10, time.Second)
+		s.Visibility = up(time.Duration(rounds)*in.MaxRuntime/9*10)
 		s.Visibility = max(s.Visibility, 30*time.Second)
 	default:
-		s.Visibility = up(min(max(3*in.P99, 30*time.Second), time.Minute), time.Second)
+		s.Visibility = up(min(max(3*in.P99, 30*time.Second), time.Minute))
 		if in.Kind.SQS() {
 			s.Visibility = fits(s.Visibility, in.Attempts, in.MaxRuntime)
 		}
@@ -253,10 +253,10 @@ func Receives(attempts int, longest, lease time.Duration) int {
 	return whole
 }
 
-// up rounds up to whole units.
-func up(d, unit time.Duration) time.Duration {
-	if rest := d % unit; rest != 0 {
-		return d + unit - rest
+// up rounds up to whole seconds, which SQS takes.
+func up(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest != 0 {
+		return d + time.Second - rest
 	}
 	return d
 }

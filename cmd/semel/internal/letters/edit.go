@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -34,6 +35,21 @@ type Edit struct {
 type RefusedError struct{ Why, Mend string }
 
 func (e *RefusedError) Error() string { return e.Why }
+
+// command is a command on the box.
+func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
+
+// resolve is the command that decides about an uncertain key.
+func (b Box) resolve(k driver.Key) string {
+	words := []string{"records", "resolve", k.Raw, "--as", "completed"}
+	if k.Tenant != "" {
+		words = append(words, "--tenant", k.Tenant)
+	}
+	if k.Consumer != b.Name && !slices.Contains(b.Flags, "--consumer") {
+		words = append(words, "--consumer", k.Consumer)
+	}
+	return b.command(words...)
+}
 
 // Edit puts an edited copy of a letter in its place (FM81). The copy has an id of its own, which is the same when the same
 // edit is made again after a crash: first it is written, then the old letter is deleted. Redriving it gives the record

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -60,21 +59,6 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 		}
 	}
 	return b, nil
-}
-
-// command is a command on the box.
-func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
-
-// resolve is the command that decides about an uncertain key.
-func (b Box) resolve(k driver.Key) string {
-	words := []string{"records", "resolve", k.Raw, "--as", "completed"}
-	if k.Tenant != "" {
-		words = append(words, "--tenant", k.Tenant)
-	}
-	if k.Consumer != b.Name && !slices.Contains(b.Flags, "--consumer") {
-		words = append(words, "--consumer", k.Consumer)
-	}
-	return b.command(words...)
 }
 
 // Outcome says what became of one letter.

@@ -209,7 +209,7 @@ func begun(in Input) int {
 func (s *Settings) leases(in Input) {
 	switch {
 	case in.LambdaTimeout > 0:
-		s.Visibility = up(6*in.LambdaTimeout+in.LambdaWindow)
+		s.Visibility = up(6*in.LambdaTimeout + in.LambdaWindow)
 		s.MaxRuntime = min(in.MaxRuntime, in.LambdaTimeout)
 		// A frozen function extends nothing: its lease ends with its time limit, not later.
 		s.Lease = in.LambdaTimeout
@@ -217,7 +217,7 @@ func (s *Settings) leases(in Input) {
 		return
 	case in.NoHeartbeat:
 		rounds := (min(in.Batch, maxBatch) + in.Concurrency - 1) / in.Concurrency
-		s.Visibility = up(time.Duration(rounds)*in.MaxRuntime/9*10)
+		s.Visibility = up(time.Duration(rounds) * in.MaxRuntime / 9 * 10)
 		s.Visibility = max(s.Visibility, 30*time.Second)
 	default:
 		s.Visibility = up(min(max(3*in.P99, 30*time.Second), time.Minute))

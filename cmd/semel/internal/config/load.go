@@ -188,7 +188,7 @@ func fileError(path string, err error) error {
 // unwrapFlag drops pflag's own wording, which speaks of a flag that nobody typed.
 func unwrapFlag(err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
-		if plain, ok := plainValue(e); ok {
+		if plain := plainValue(e); plain != nil {
 			return plain
 		}
 		return fmt.Errorf("%q: %w", e.GetValue(), e.Unwrap())
@@ -198,14 +198,14 @@ func unwrapFlag(err error) error {
 
 // PlainValue is what is wrong with the value of a flag, in words that name no function of Go.
 func PlainValue(e *pflag.InvalidValueError) error {
-	if plain, ok := plainValue(e); ok {
+	if plain := plainValue(e); plain != nil {
 		return plain
 	}
 	return e.Unwrap()
 }
 
-// plainValue is PlainValue for what is Go's wording; ok is false for what is said in our own.
-func plainValue(e *pflag.InvalidValueError) (plain error, ok bool) {
+// plainValue is PlainValue for what is Go's wording, nil for what is said in our own.
+func plainValue(e *pflag.InvalidValueError) error {
 	why, value := e.Unwrap(), e.GetValue()
 	bad := (*strconv.NumError)(nil)
 	kind := ""
@@ -214,17 +214,17 @@ func plainValue(e *pflag.InvalidValueError) (plain error, ok bool) {
 	}
 	switch {
 	case errors.As(why, &bad) && errors.Is(bad.Err, strconv.ErrRange):
-		return fmt.Errorf("%q is out of range", value), true
+		return fmt.Errorf("%q is out of range", value)
 	case errors.As(why, &bad) && kind == "bool":
-		return fmt.Errorf("%q is neither true nor false", value), true
+		return fmt.Errorf("%q is neither true nor false", value)
 	case errors.As(why, &bad) && strings.HasPrefix(kind, "float"):
-		return fmt.Errorf("%q is not a number", value), true
+		return fmt.Errorf("%q is not a number", value)
 	case errors.As(why, &bad):
-		return fmt.Errorf("%q is not a whole number", value), true
+		return fmt.Errorf("%q is not a whole number", value)
 	case kind == "duration" && strings.HasPrefix(why.Error(), "time: "):
-		return fmt.Errorf("%q is not a duration (like 500ms, 30s, 15m)", value), true
+		return fmt.Errorf("%q is not a duration (like 500ms, 30s, 15m)", value)
 	}
-	return nil, false
+	return nil
 }
 
 // text is a value as a flag takes it: a list of rules is one text.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -285,12 +286,23 @@ type RecordFilter struct {
 	Consumer string // "" = all
 	State    State  // Absent = all
 	Limit    int    // 0 = all
+	// Newest lists those first that were changed last. No store has an index by that time, because each write of a record would
+	// have to change it: all records are read, and Limit of them are kept.
+	Newest bool
+}
+
+// Compare orders records as a list of f has them: oldest first, or those first that were changed last.
+func (f RecordFilter) Compare(a, b Record) int {
+	if f.Newest {
+		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), cmp.Compare(b.Token, a.Token))
+	}
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Token, b.Token))
 }
 
 // RecordInspector is an optional interface of stores.
 type RecordInspector interface {
 	Record(ctx context.Context, k Key) (r Record, ok bool, err error)
-	// Records lists records, oldest first.
+	// Records lists records, oldest first unless f says otherwise.
 	Records(ctx context.Context, f RecordFilter) ([]Record, error)
 }
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -19,7 +20,7 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, 
 	return rec.value(), rec != nil, nil
 }
 
-// Records lists records, oldest first.
+// Records lists records, oldest first unless f says otherwise.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -28,11 +29,17 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	defer s.db.mu.Unlock()
 	var out []driver.Record
 	for rec := s.oldest; rec != nil; rec = rec.newer {
-		if f.Limit > 0 && len(out) == f.Limit {
+		if f.Limit > 0 && len(out) == f.Limit && !f.Newest {
 			break
 		}
 		if (f.Consumer == "" || f.Consumer == rec.Key.Consumer) && (f.State == driver.Absent || f.State == rec.State) {
 			out = append(out, rec.Record)
+		}
+	}
+	if f.Newest {
+		slices.SortFunc(out, f.Compare)
+		if f.Limit > 0 && len(out) > f.Limit {
+			out = out[:f.Limit]
 		}
 	}
 	return out, nil

@@ -178,30 +178,31 @@ func testRecords(t testing.TB, s StoreSetup) {
 		t.Log("left out: the store has no driver.RecordInspector")
 		return
 	}
-	for i := range 6 {
-		k := driver.Key{Consumer: fmt.Sprint("consumer-", i%2), Raw: fmt.Sprint(i)}
-		g := mustClaim(t, s.Store, k)[0]
-		if i%3 == 0 {
-			mustFinish(t, s.Store, driver.Applied, complete(g))
-		}
+	pass := func() {
 		if s.Advance != nil {
 			s.Advance(time.Second)
 		} else {
 			time.Sleep(3 * time.Millisecond) // stores keep times in milliseconds at worst
 		}
 	}
-	for _, x := range []struct {
+	var held driver.Grant
+	for i := range 6 {
+		k := driver.Key{Consumer: fmt.Sprint("consumer-", i%2), Raw: fmt.Sprint(i)}
+		g := mustClaim(t, s.Store, k)[0]
+		if i%3 == 0 {
+			mustFinish(t, s.Store, driver.Applied, complete(g))
+		}
+		if i == 1 {
+			held = g
+		}
+		pass()
+	}
+	type listing struct {
 		filter driver.RecordFilter
 		want   []string
-	}{
-		{driver.RecordFilter{}, []string{"0", "1", "2", "3", "4", "5"}},
-		{driver.RecordFilter{Limit: 2}, []string{"0", "1"}},
-		{driver.RecordFilter{Consumer: "consumer-1"}, []string{"1", "3", "5"}},
-		{driver.RecordFilter{State: driver.Completed}, []string{"0", "3"}},
-		{driver.RecordFilter{State: driver.InProgress, Consumer: "consumer-0", Limit: 1}, []string{"2"}},
-		{driver.RecordFilter{State: driver.Uncertain}, nil},
-		{driver.RecordFilter{Consumer: "nobody"}, nil},
-	} {
+	}
+	list := func(x listing) {
+		t.Helper()
 		rs, err := ins.Records(t.Context(), x.filter)
 		var got []string
 		for _, r := range rs {
@@ -210,6 +211,27 @@ func testRecords(t testing.TB, s StoreSetup) {
 		if err != nil || !slices.Equal(got, x.want) {
 			t.Errorf("records with %+v: keys %v, %v, wanted %v", x.filter, got, err, x.want)
 		}
+	}
+	for _, x := range []listing{
+		{driver.RecordFilter{}, []string{"0", "1", "2", "3", "4", "5"}},
+		{driver.RecordFilter{Limit: 2}, []string{"0", "1"}},
+		{driver.RecordFilter{Consumer: "consumer-1"}, []string{"1", "3", "5"}},
+		{driver.RecordFilter{State: driver.Completed}, []string{"0", "3"}},
+		{driver.RecordFilter{State: driver.InProgress, Consumer: "consumer-0", Limit: 1}, []string{"2"}},
+		{driver.RecordFilter{State: driver.Uncertain}, nil},
+		{driver.RecordFilter{Consumer: "nobody"}, nil},
+	} {
+		list(x)
+	}
+	mustFinish(t, s.Store, driver.Applied, complete(held))
+	for _, x := range []listing{
+		{driver.RecordFilter{Newest: true}, []string{"1", "5", "4", "3", "2", "0"}},
+		{driver.RecordFilter{Newest: true, Limit: 2}, []string{"1", "5"}},
+		{driver.RecordFilter{Newest: true, Consumer: "consumer-0", Limit: 2}, []string{"4", "2"}},
+		{driver.RecordFilter{Newest: true, State: driver.Completed}, []string{"1", "3", "0"}},
+		{driver.RecordFilter{Newest: true, State: driver.Uncertain}, nil},
+	} {
+		list(x)
 	}
 	if _, found, err := ins.Record(t.Context(), driver.Key{Consumer: "consumer-0", Raw: "1"}); found || err != nil {
 		t.Errorf("record of a key of another consumer: found %v, %v", found, err)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,10 +15,14 @@ const (
 	// sqlRecord reads one record. 1 its hash, as an array
 	sqlRecord = "SELECT semel_row(r) FROM semel_record r WHERE hash = ANY ($1)"
 
-	// sqlRecords lists records, oldest first. 1 consumer (NULL = all) 2 state (0 = all) 3 limit (NULL = none)
+	// sqlRecords lists records, oldest first, sqlNewest those first that were changed last. 1 consumer (NULL = all) 2 state (0 = all)
+	// 3 limit (NULL = none)
 	sqlRecords = `SELECT semel_row(r) FROM semel_record r
   WHERE ($1::bytea IS NULL OR consumer = $1) AND ($2::smallint = 0 OR state = $2)
   ORDER BY created_at, token LIMIT $3::bigint`
+	sqlNewest = `SELECT semel_row(r) FROM semel_record r
+  WHERE ($1::bytea IS NULL OR consumer = $1) AND ($2::smallint = 0 OR state = $2)
+  ORDER BY updated_at DESC, token DESC LIMIT $3::bigint`
 
 	// sqlUncertain lists the records that are UNCERTAIN, oldest first, and reads no others. 1 consumer (NULL = all)
 	// 2 limit (NULL = none)
@@ -36,7 +41,7 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 	return rs[0], true, nil
 }
 
-// Records lists records, oldest first.
+// Records lists records, oldest first unless f says otherwise.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	var limit *int64
 	if f.Limit > 0 {
@@ -44,12 +49,23 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 		limit = &n
 	}
 	sql, args := sqlRecords, []any{bytesOrNull(f.Consumer), int16(f.State), limit}
-	if f.State == driver.Uncertain {
+	switch {
+	case f.State == driver.Uncertain && f.Newest: // few: a person decides on each
+		sql, args = sqlUncertain, []any{bytesOrNull(f.Consumer), nil}
+	case f.State == driver.Uncertain:
 		sql, args = sqlUncertain, []any{bytesOrNull(f.Consumer), limit}
+	case f.Newest:
+		sql = sqlNewest
 	}
 	rs, err := s.db.records(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
+	}
+	if f.State == driver.Uncertain && f.Newest {
+		slices.SortFunc(rs, f.Compare)
+		if f.Limit > 0 && len(rs) > f.Limit {
+			rs = rs[:f.Limit]
+		}
 	}
 	return rs, nil
 }

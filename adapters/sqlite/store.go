@@ -199,22 +199,31 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 	return r, ok, err
 }
 
-// sqlRecords lists records, oldest first. 1 consumer ("" = all) 2 state (0 = all) 3 limit (-1 = none). sqlUncertain does so
-// for one state, by its index (semel_record_uncertain).
+// sqlRecords lists records, oldest first, sqlNewest those first that were changed last. 1 consumer ("" = all) 2 state (0 = all)
+// 3 limit (-1 = none). sqlUncertain and sqlNewestUncertain do so for one state, by its index (semel_record_uncertain).
 const (
 	sqlRecords = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
   ORDER BY created_at, token LIMIT ?3`
 	sqlUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
   ORDER BY created_at, token LIMIT ?3`
+	sqlNewest = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
+  ORDER BY updated_at DESC, token DESC LIMIT ?3`
+	sqlNewestUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
+  ORDER BY updated_at DESC, token DESC LIMIT ?3`
 )
 
-// Records lists records, oldest first.
+// Records lists records, oldest first unless f says otherwise.
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	limit, query := f.Limit, sqlRecords
 	if limit <= 0 {
 		limit = -1
 	}
-	if f.State == driver.Uncertain {
+	switch {
+	case f.Newest && f.State == driver.Uncertain:
+		query = sqlNewestUncertain
+	case f.Newest:
+		query = sqlNewest
+	case f.State == driver.Uncertain:
 		query = sqlUncertain
 	}
 	var out []driver.Record

@@ -30,28 +30,28 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, 
 	return r.Record, r.State != driver.Absent, nil
 }
 
-// Records lists records, oldest first. The table has no order of their age: all of it is read, whatever the limit, and
-// what is asked for is sorted. For many records use [Store.ScanRecords].
+// Records lists records, oldest first unless f says otherwise. The table has no order of their age: all of it is read, whatever
+// the limit, and what is asked for is sorted. For many records use [Store.ScanRecords].
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	var all []driver.Record
 	err := s.scan(ctx, scanned{consumer: f.Consumer, state: f.State}, func(r *row) error {
 		all = append(all, r.Record)
 		if f.Limit > 0 && len(all) > 2*f.Limit+1000 {
-			all = oldest(all, f.Limit)
+			all = first(all, f)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list records: %w", err)
 	}
-	return oldest(all, f.Limit), nil
+	return first(all, f), nil
 }
 
-// oldest sorts records by their age, and keeps the oldest of them; limit 0 = all.
-func oldest(all []driver.Record, limit int) []driver.Record {
-	slices.SortStableFunc(all, func(a, b driver.Record) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	if limit > 0 && len(all) > limit {
-		return all[:limit]
+// first sorts records in the order of f, and keeps the first of them; limit 0 = all.
+func first(all []driver.Record, f driver.RecordFilter) []driver.Record {
+	slices.SortStableFunc(all, f.Compare)
+	if f.Limit > 0 && len(all) > f.Limit {
+		return all[:f.Limit]
 	}
 	return all
 }

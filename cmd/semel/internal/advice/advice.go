@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel"
 )
 
 // Kind is the kind of a queue.
@@ -49,10 +49,10 @@ type Input struct {
 	P99, MaxRuntime time.Duration
 	// Retention is how long the broker keeps a message. 0 = the live queue's, or the broker's default.
 	Retention time.Duration
-	// Redrive is how long after its failure a message may still be sent again; ProducerRetries how long a producer goes on
-	// sending the same thing.
+	// Redrive is how long after its failure a message may still be sent again, where that is longer than the queue's own
+	// dead-letter queue keeps it; ProducerRetries how long a producer goes on sending the same thing.
 	Redrive, ProducerRetries time.Duration
-	// Attempts is after how many failed runs a message is a letter.
+	// Attempts is after how many failed runs a message is a dead letter.
 	Attempts int
 	// Batch is what one receive asks for, Concurrency how many handlers run at once.
 	Batch, Concurrency int
@@ -69,7 +69,7 @@ type Live struct {
 	Visibility, Retention, Wait time.Duration
 	// MaxReceives is the redrive policy's limit; 0 = there is no policy.
 	MaxReceives int
-	// LetterRetention is that of the queue that the redrive policy names; 0 = not known.
+	// LetterRetention is that of the queue that the redrive policy names; 0 = it is unknown.
 	LetterRetention time.Duration
 	FIFO            bool
 	// ContentDedup: the deduplication id of a message without one is the hash of its body.
@@ -104,24 +104,9 @@ func (in Input) Assumed() Input {
 	if in.Retention == 0 && in.Kind.SQS() {
 		in.Retention = defaultKept
 	}
-	in.Redrive = max(in.Redrive, in.movedBack())
-	in.Attempts, in.Batch, in.Concurrency = or(in.Attempts, 5), or(in.Batch, 10), or(in.Concurrency, 16)
+	in.Attempts, in.Batch = or(in.Attempts, semel.DefaultMaxAttempts), or(in.Batch, semel.DefaultBatch)
+	in.Concurrency = or(in.Concurrency, semel.DefaultConcurrency)
 	return in
-}
-
-// movedBack is how much later the service itself can bring a message again from its letters: as the dead-letter queue is set,
-// or as it is advised to be.
-func (in Input) movedBack() time.Duration {
-	letters := maxKept
-	switch {
-	case !in.Kind.SQS():
-		return 0
-	case in.Live != nil && in.Live.MaxReceives == 0:
-		return 0 // it moves none
-	case in.Live != nil && in.Live.LetterRetention > 0:
-		letters = in.Live.LetterRetention
-	}
-	return driver.MovedBack(in.Retention, letters, in.Kind == FIFO)
 }
 
 func or(n, otherwise int) int {
@@ -174,7 +159,7 @@ type Settings struct {
 	MaxReceives int
 	// Retention is of records, Horizon how late a duplicate may come.
 	Retention, Horizon time.Duration
-	// LetterRetention is of the queue that letters go to; 0 = letters are kept until somebody deals with them.
+	// LetterRetention is of the dead-letter queue; 0 = dead letters are kept until somebody deals with them.
 	LetterRetention time.Duration
 	Wait            time.Duration
 	Batch           int
@@ -186,7 +171,8 @@ const day = 24 * time.Hour
 // Compute is the numbers for an input that [Input.Check] has not refused.
 func Compute(in Input) Settings {
 	in = in.Assumed()
-	s := Settings{Kind: in.Kind, MaxRuntime: in.MaxRuntime, Batch: in.Batch, Grace: max(25*time.Second, up(in.P99, time.Second))}
+	late := in.late(in.deadLetters())
+	s := Settings{Kind: in.Kind, MaxRuntime: in.MaxRuntime, Batch: in.Batch, Grace: max(25*time.Second, up(in.P99))}
 	s.leases(in)
 	if in.Kind.SQS() {
 		s.Steps = s.Steps || s.Heartbeat > 0 && s.MaxRuntime+s.Visibility > maxVisible
@@ -194,23 +180,36 @@ func Compute(in Input) Settings {
 		if in.LambdaTimeout > 0 {
 			s.MaxReceives = max(s.MaxReceives, lambdaReceives)
 		}
-		s.LetterRetention, s.Wait = maxKept, maxWait
+		s.LetterRetention, s.Wait = in.deadLetters(), maxWait
 		s.Batch = min(in.Batch, maxBatch)
 	}
-	s.Batch = min(s.Batch, in.Concurrency)
-	s.Horizon = driver.LateBy(in.Retention, in.Redrive, in.ProducerRetries)
-	s.Retention = max(up(s.Horizon, time.Hour), day)
-	if s.Horizon >= day {
-		s.Retention = up(s.Horizon, day)
-	}
+	s.Batch = min(s.Batch, begun(in))
+	s.Horizon = late.Horizon()
+	s.Retention = Retention(s.Horizon)
 	return s
+}
+
+// begun is how many messages a worker can begin within a second, or at once where runs are longer or nothing extends what waits.
+func begun(in Input) int {
+	rounds := 1
+	switch {
+	case in.NoHeartbeat:
+	case in.P99 == 0:
+		return in.Batch
+	case in.P99 < time.Second:
+		rounds = int(time.Second / in.P99)
+	}
+	if rounds > in.Batch {
+		return in.Batch
+	}
+	return in.Concurrency * rounds
 }
 
 // leases picks visibility, lease and heartbeat. The heartbeat is never more than a third of the lease: two may be lost.
 func (s *Settings) leases(in Input) {
 	switch {
 	case in.LambdaTimeout > 0:
-		s.Visibility = up(6*in.LambdaTimeout+in.LambdaWindow, time.Second)
+		s.Visibility = up(6*in.LambdaTimeout + in.LambdaWindow)
 		s.MaxRuntime = min(in.MaxRuntime, in.LambdaTimeout)
 		// A frozen function extends nothing: its lease ends with its time limit, not later.
 		s.Lease = in.LambdaTimeout
@@ -218,10 +217,10 @@ func (s *Settings) leases(in Input) {
 		return
 	case in.NoHeartbeat:
 		rounds := (min(in.Batch, maxBatch) + in.Concurrency - 1) / in.Concurrency
-		s.Visibility = up(time.Duration(rounds)*in.MaxRuntime/9*10, time.Second)
+		s.Visibility = up(time.Duration(rounds) * in.MaxRuntime / 9 * 10)
 		s.Visibility = max(s.Visibility, 30*time.Second)
 	default:
-		s.Visibility = up(min(max(3*in.P99, 30*time.Second), time.Minute), time.Second)
+		s.Visibility = up(min(max(3*in.P99, 30*time.Second), time.Minute))
 		if in.Kind.SQS() {
 			s.Visibility = fits(s.Visibility, in.Attempts, in.MaxRuntime)
 		}
@@ -254,10 +253,10 @@ func Receives(attempts int, longest, lease time.Duration) int {
 	return whole
 }
 
-// up rounds up to whole units.
-func up(d, unit time.Duration) time.Duration {
-	if rest := d % unit; rest != 0 {
-		return d + unit - rest
+// up rounds up to whole seconds, which SQS takes.
+func up(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest != 0 {
+		return d + time.Second - rest
 	}
 	return d
 }

@@ -21,40 +21,42 @@ type Case struct {
 	Verdict string `json:"verdict,omitempty"`
 }
 
-// Answers are the five questions. They are the same for every input, but for the numbers.
+// Answers are the questions that concern the queue: those about DynamoDB only where the records may be there. They are the same
+// for every input, but for the numbers.
 func Answers(in Input) []Answer {
 	in = in.Assumed()
 	s := Compute(in)
-	beat := fmt.Sprintf("every %s: a third of the lease of %s, counted from the receive, so that two in a row may fail; what waits in a "+
-		"worker's hand is extended as well. It cannot go on for ever: a run ends at %s", Text(s.Heartbeat), Text(s.Lease), Text(s.MaxRuntime))
+	beat := fmt.Sprintf("every %s: a third of the lease of %s, counted from the receive, so that two in a row may fail; what waits for "+
+		"a handler is extended as well. It cannot go on forever: a run ends at %s", Text(s.Heartbeat), Text(s.Lease), Text(s.MaxRuntime))
 	if s.Heartbeat == 0 {
 		beat = "never, as you said: the visibility alone has to cover the longest run"
 	}
-	return []Answer{
+	all := []Answer{
 		{
 			Question: "What decides the visibility timeout?",
 			Answer: fmt.Sprintf("%s here. With a heartbeat: only how long a message may wait after a crash, so half a minute or a minute. "+
-				"Without one: the longest run of all that a worker has in hand. Under Lambda: six times the function's time limit and the "+
+				"Without one: the longest run of all that a worker has in flight. Under Lambda: six times the function's time limit and the "+
 				"batching window. More than the p99 is not enough: one run in a hundred would be doubled", Text(s.Visibility)),
 		},
 		{Question: "How often should the visibility be extended?", Answer: beat},
-		{
+	}
+	if in.Kind.SQS() || in.Kind == Other {
+		all = append(all, Answer{
 			Question: "What should happen when the conditional write fails?",
 			Answer:   "look at the record that made it fail: it is one of these, and only the first and the last two of them end the message",
 			Cases:    Conditions(),
-		},
-		{
+		}, Answer{
 			Question: "What else than DynamoDB can remember what was done?",
 			Answer:   "whatever decides in one atomic step and outlives the process; where it can commit together with the effect it is best",
 			Cases:    alternatives(),
-		},
-		{
-			Question: "How does this differ from only making the visibility timeout short?",
-			Answer: "a short timeout shows that a message comes again while its first run goes on; it prevents nothing. The heartbeat makes " +
-				"that rare, the record makes it harmless: with a heartbeat alone a failed extension or a lost delete still doubles the effect, " +
-				"with a record alone every slow run is started twice and refused once",
-		},
+		})
 	}
+	return append(all, Answer{
+		Question: "How does this differ from only making the visibility timeout short?",
+		Answer: "a short timeout shows that a message comes again while its first run goes on; it prevents nothing. The heartbeat makes " +
+			"that rare, the record makes it harmless: with a heartbeat alone a failed extension or a lost delete still doubles the effect, " +
+			"with a record alone every slow run is started twice and refused once",
+	})
 }
 
 // Conditions is what a failed condition means. The verdicts are those of the decision table, which a test holds against it.
@@ -73,8 +75,8 @@ func Conditions() []Case {
 		{"it waits for its next attempt", "take it when its time has come, else put the message off", v(driver.Acquired)},
 		{"the write was our own, and its answer was lost", "go on: the nonce is ours", v(driver.Acquired)},
 		{"the store failed or throttled, and nobody knows", "repeat the same write; run nothing and delete nothing until it answers", ""},
-		{"the payload is another one", "keep it as a letter for a person; never answer with the other's result", v(driver.Mismatch)},
-		{"it has failed for good, or is parked for a person", "delete the message: its letter is there", v(driver.Failed)},
+		{"the payload is another one", "keep it as a dead letter for a person; never answer with the other's result", v(driver.Mismatch)},
+		{"it has failed for good, or is parked for a person", "delete the message: its dead letter is there", v(driver.Failed)},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -78,7 +79,7 @@ func visibility(in Input, s Settings) Item {
 			"again before the message is anybody else's", Text(in.LambdaTimeout), Text(in.LambdaWindow))
 		it.Set = ""
 	case in.NoHeartbeat:
-		it.Why = fmt.Sprintf("nothing extends it, so it must cover the longest run (%s) of everything a worker has in hand, and a tenth "+
+		it.Why = fmt.Sprintf("nothing extends it, so it must cover the longest run (%s) of everything that a worker has in flight, and a tenth "+
 			"more; after a crash the message waits all of that, which a heartbeat would save", Text(in.MaxRuntime))
 	case s.Visibility > time.Minute:
 		it.Why = fmt.Sprintf("longer than the usual minute, so that the receives which a run of %s may use up fit in a redrive policy",
@@ -136,7 +137,7 @@ func longest(in Input, s Settings) Item {
 	it := Item{
 		Name: "max-runtime", Level: Advice, Question: "How long may one run last?", Value: Text(s.MaxRuntime),
 		Set: "--max-runtime " + Text(s.MaxRuntime), Source: "docs/guide.md",
-		Why: "a limit ends a run that hangs while its heartbeat goes on: without one its message would stay hidden for ever",
+		Why: "a limit ends a run that hangs while its heartbeat goes on: without one its message would stay hidden forever",
 	}
 	switch {
 	case s.Steps:
@@ -155,7 +156,7 @@ func redrive(in Input, s Settings) Item {
 	it := Item{
 		Name: "redrive limit", Level: Advice, Question: "After how many receives may the queue itself move a message to the dead-letter queue?",
 		Value: strconv.Itoa(s.MaxReceives) + " or more", Source: law6,
-		Why: fmt.Sprintf("%d attempts × (1 + longest run %s / lease %s): a duplicate that is put off while its twin runs is received, too, "+
+		Why: fmt.Sprintf("%d attempts × (1 + longest run %s / lease %s): a duplicate that is deferred while its key runs is received, too, "+
 			"and a smaller limit moves healthy messages away; failures are counted by semel", in.Attempts, Text(s.MaxRuntime), Text(s.Lease)),
 	}
 	if Receives(in.Attempts, s.MaxRuntime, s.Lease) > maxReceives {
@@ -180,35 +181,40 @@ func redrive(in Input, s Settings) Item {
 }
 
 func retention(in Input, s Settings) Item {
-	broker := "kept by the queue until it is settled"
-	if in.Retention > 0 {
-		broker = "kept by the queue " + Text(in.Retention)
-	}
-	return Item{
+	it := Item{
 		Name: "record retention", Level: Advice, Question: "How long must a record outlive its run?", Value: Text(s.Retention),
 		Set: "--retention " + Text(s.Retention), Source: law10,
-		Why: fmt.Sprintf("a duplicate may come as late as %s (%s, sent again from a letter for %s, repeated by producers for %s): one that "+
-			"comes after its record is gone takes effect again", Text(s.Horizon), broker, Text(in.Redrive), Text(in.ProducerRetries)),
+		Why: "the default: this queue has no limit of its own; say with --redrive and --producer-retries how late messages are sent again",
 	}
+	if s.Horizon > 0 {
+		it.Why = fmt.Sprintf("a duplicate may come as late as %s (%s): one that comes after its record is gone takes effect again",
+			Text(s.Horizon), in.late(in.deadLetters()).Parts())
+	}
+	if l := in.Live; l != nil && l.LetterRetention > 0 {
+		if now := in.late(l.LetterRetention).Horizon(); now != s.Horizon {
+			it.Why += fmt.Sprintf("; %s as the dead-letter queue is set now", Text(now))
+		}
+	}
+	return it
 }
 
 func letterRetention(in Input, s Settings) Item {
 	it := Item{
-		Name: "letter retention", Level: Advice, Question: "How long should the dead-letter queue keep a letter?",
+		Name: "dead-letter retention", Level: Advice, Question: "How long should the dead-letter queue keep a message?",
 		Value: Text(s.LetterRetention), Source: letters,
 		Why: "longer than the queue itself: on a standard queue a message's age goes on counting when it is moved, so an equal retention " +
 			"leaves a message that failed late no time at all",
 	}
 	if in.Kind == FIFO {
-		it.Why = "as long as can be: the age of a message begins anew when a FIFO queue moves it, and nobody looks at letters every day"
+		it.Why = "as long as can be: the age of a message begins anew when a FIFO queue moves it, and nobody looks at dead letters every day"
 	}
 	if in.Retention >= maxKept && in.Kind == Standard {
 		it.Level = Warning
-		it.Why += "; the queue's own retention is the most there is, so lower it, or keep letters in DynamoDB (letters=dynamodb:TABLE)"
+		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (letters=dynamodb:TABLE)"
 	}
 	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.LetterRetention))
 	if l := in.Live; l != nil && l.LetterRetention > 0 {
-		it.compare(Text(l.LetterRetention), l.LetterRetention > l.Retention || in.Kind == FIFO && l.LetterRetention == l.Retention)
+		it.compare(Text(l.LetterRetention), DeadLettersOutlast(in.Retention, l.LetterRetention, in.Kind == FIFO))
 	}
 	return it
 }
@@ -231,11 +237,13 @@ func inHand(in Input, s Settings) Item {
 	it := Item{
 		Name: "batch", Level: Advice, Question: "How many messages should a worker take at once?", Value: strconv.Itoa(s.Batch),
 		Set: fmt.Sprintf("--batch %d --concurrency %d", s.Batch, in.Concurrency), Source: "docs/guide.md",
-		Why: fmt.Sprintf("no more than the %d handlers that run at once: what waits in one worker's hand is hidden from an idle one",
-			in.Concurrency),
+		Why: "full batches save round trips, and the worker extends what waits for a handler",
+	}
+	if s.Batch < in.Batch {
+		it.Why = fmt.Sprintf("no more than %s can begin soon: what one worker holds is hidden from an idle one", output.Count(in.Concurrency, "handler"))
 	}
 	if rounds := (in.Batch + in.Concurrency - 1) / in.Concurrency; in.P99 > 0 && rounds > 1 {
-		it.Why += fmt.Sprintf(", and the last of %d would begin after %s", in.Batch, Text(time.Duration(rounds-1)*in.P99))
+		it.Why += fmt.Sprintf("; the last of %d would begin after %s", in.Batch, Text(time.Duration(rounds-1)*in.P99))
 	}
 	if in.Kind.SQS() && in.Batch > maxBatch {
 		it.Why += "; SQS hands out 10 at most"

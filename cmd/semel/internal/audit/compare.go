@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -44,9 +45,9 @@ func (a *Audit) compare(r *driver.Record, step string, dropped bool) error {
 	switch {
 	case t.extra > 0 && t.ranged:
 		a.DuplicateEffect += t.extra
-		f.Kind, f.Detail = DuplicateEffect, fmt.Sprintf("%d effects, %d too many", t.total, t.extra)
+		f.Kind, f.Detail = DuplicateEffect, fmt.Sprintf("%s, %d too many", output.Count(t.total, "effect"), t.extra)
 		if r.Uncertainty > 0 {
-			f.Detail += fmt.Sprintf("; the record has %d moments of doubt (semel records explain)", r.Uncertainty)
+			f.Detail += "; the record has " + output.Count(r.Uncertainty, "moment of doubt", "moments of doubt") + " (semel records explain)"
 		}
 		if err := a.find(f, r.Key); err != nil {
 			return err

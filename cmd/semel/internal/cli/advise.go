@@ -50,14 +50,14 @@ type adviseFlags struct {
 
 func (a *app) adviseCommand() *cobra.Command {
 	f := adviseFlags{
-		redrive: config.Duration(14 * 24 * time.Hour), producers: config.Duration(24 * time.Hour),
-		attempts: semel.DefaultMaxAttempts, batch: 10, concurrency: semel.DefaultConcurrency,
+		attempts: semel.DefaultMaxAttempts, batch: semel.DefaultBatch, concurrency: semel.DefaultConcurrency,
 	}
 	c := &cobra.Command{
 		Use:   "advise [--p99 D] [--max-runtime D] …",
 		Short: "Compute visibility, heartbeat, retention and redrive limit, each with its reason",
 		Long: `advise says what a queue and a worker should be set to for work that takes so long, and why. It changes nothing.
-With the URL of a queue it reads how that is set and compares. semel doctor judges settings; advise proposes them.`,
+With the URL of a queue it reads how that is set and compares. semel doctor judges settings; advise proposes them. Both
+compute how long records must be kept as the worker does.`,
 		Example: `  semel advise --p99 8s --max-runtime 15m
   semel advise --queue 'sqs://orders?region=eu-west-1' --p99 40s --redrive 30d
   semel advise --lambda-timeout 30s --lambda-window 5s -o json`,
@@ -65,12 +65,17 @@ With the URL of a queue it reads how that is set and compares. semel doctor judg
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.advise(cmd.Context(), f) },
 	}
 	fs := c.Flags()
+	var kinds []string
 	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, memory, other), or its URL")
+	for _, k := range advice.Kinds() {
+		kinds = append(kinds, string(k))
+	}
+	fixed(fs, "queue", kinds...)
 	fs.Var(&f.p99, "p99", "how long 99 of 100 runs take at most")
 	fs.Var(&f.maxRuntime, "max-runtime", "the longest run that is let go on (default: 15m, or the p99 where that is longer)")
 	fs.Var(&f.retention, "retention", "how long the queue keeps a message (default: what it is set to, on SQS else 4d)")
-	fs.Var(&f.redrive, "redrive", "how long after its failure a message may be sent again")
-	fs.Var(&f.producers, "producer-retries", "how long a producer goes on sending the same thing")
+	fs.Var(&f.redrive, "redrive", "how long after its failure a message may be sent again (default: for as long as the queue's own dead-letter queue keeps it)")
+	fs.Var(&f.producers, "producer-retries", "how long a producer goes on sending the same thing, as for work (default: no longer than the queue can deliver it again)")
 	fs.IntVar(&f.attempts, "max-attempts", f.attempts, "failed runs after which a message is a dead letter")
 	fs.IntVar(&f.batch, "batch", f.batch, "messages of one receive")
 	fs.IntVar(&f.batch, "prefetch", f.batch, "the same as --batch")
@@ -181,11 +186,18 @@ func command(url string, s advice.Settings, in advice.Input) string {
 	}
 	store := ""
 	if s.Kind.SQS() {
-		store = " --store 'dynamodb://TABLE'"
+		store = " --store 'dynamodb://semel-records'"
 	}
-	return fmt.Sprintf("semel work --queue '%s'%s --key json:/order_id --visibility %s --max-runtime %s --retention %s --batch %d --concurrency %d --grace %s",
-		open.Redact(url), store, advice.Text(s.Visibility), advice.Text(s.MaxRuntime), advice.Text(s.Retention), s.Batch,
-		in.Assumed().Concurrency, advice.Text(s.Grace))
+	more := ""
+	if in.ProducerRetries > 0 {
+		more += " --producer-retries " + advice.Text(in.ProducerRetries)
+	}
+	if n := in.Assumed().Attempts; n != semel.DefaultMaxAttempts {
+		more += fmt.Sprintf(" --max-attempts %d", n)
+	}
+	return fmt.Sprintf("semel work --queue '%s'%s --key json:/order_id --visibility %s --max-runtime %s --retention %s%s --batch %d "+
+		"--concurrency %d --grace %s --exec './your-handler'", open.Redact(url), store, advice.Text(s.Visibility), advice.Text(s.MaxRuntime),
+		advice.Text(s.Retention), more, s.Batch, in.Assumed().Concurrency, advice.Text(s.Grace))
 }
 
 func (d advised) text(w io.Writer) error {

@@ -24,7 +24,7 @@ func (a *app) alertsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
 		Long: `alerts prints a rule file for Prometheus. It is about the metrics of semel work --listen, semel serve and semel audit
---metrics: effects that happened twice, outcomes nobody knows, letters, a backlog, workers that are gone, a store or a
+--metrics: effects that happened twice, outcomes nobody knows, dead letters, a backlog, workers that are gone, a store or a
 downstream that does not answer. Suppressed duplicates wake nobody up: they are what semel is for. The annotation runbook_url
 of each rule leads to what it means and what to do.`,
 		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
@@ -39,7 +39,7 @@ of each rule leads to what it means and what to do.`,
 	}
 	f := c.Flags()
 	f.IntVar(&t.Depth, "depth", t.Depth, "messages that may wait in a queue")
-	f.IntVar(&t.Letters, "letters", t.Letters, "letters that may wait for a person")
+	f.IntVar(&t.Letters, "letters", t.Letters, "dead letters that may wait for a person")
 	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes; one in a thousand always may")
 	f.Var(&age, "age", "how long the oldest message may wait")
 	f.Var(&auditAge, "audit-age", "how long ago the last audit may have been, where there was one")

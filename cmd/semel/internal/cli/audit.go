@@ -185,14 +185,14 @@ func (a *app) printAudit(r auditReport) (err error) {
 		r.Verdict = "findings"
 	}
 	if a.p.Format == output.JSONL {
-		a.p.Notef("compared %d effects with %d records: %d findings", r.Effects, r.Records, found)
+		a.p.Notef("compared %s with %s: %s", output.Count(r.Effects, "effect"), output.Count(r.Records, "record"), output.Count(found, "finding"))
 	} else {
 		err = a.p.Object(r, func(w io.Writer) error { return textAudit(w, r) })
 	}
 	if err != nil || found == 0 {
 		return err
 	}
-	return output.Negative("%d findings", found)
+	return output.Negative("%s", output.Count(found, "finding"))
 }
 
 // scanAll calls each with all records, a page at a time where the store can.
@@ -259,10 +259,10 @@ var auditWords = map[audit.Kind]string{
 }
 
 func textAudit(w io.Writer, r auditReport) error {
-	lines := fmt.Sprintf("%d effects (%d not judged: out of range or too recent), %d records (%d completed, %d dropped, %d under way)\n",
-		r.Effects, r.EffectsOutside, r.Records, r.Completed, r.Dropped, r.UnderWay)
+	lines := fmt.Sprintf("%s (%d not judged: out of range or too recent), %s (%d completed, %d dropped, %d under way)\n",
+		output.Count(r.Effects, "effect"), r.EffectsOutside, output.Count(r.Records, "record"), r.Completed, r.Dropped, r.UnderWay)
 	if r.OtherConsumers > 0 {
-		lines += fmt.Sprintf("%d effects of other consumers passed over\n", r.OtherConsumers)
+		lines += output.Count(r.OtherConsumers, "effect") + " of other consumers passed over\n"
 	}
 	for _, k := range audit.Kinds {
 		mark := " "
@@ -271,7 +271,7 @@ func textAudit(w io.Writer, r auditReport) error {
 		}
 		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], auditWords[k])
 		if k == audit.DuplicateEffect && r.Findings[k] > 0 {
-			lines += fmt.Sprintf(", %d effects too many", r.Report.DuplicateEffect)
+			lines += ", " + output.Count(r.Report.DuplicateEffect, "effect") + " too many"
 		}
 		lines += "\n"
 		for _, x := range r.Examples {

@@ -54,7 +54,7 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 			return err
 		}
 	}
-	if err := checkReport(o.Report); err != nil {
+	if err := checkFile("report", o.Report); err != nil {
 		return err
 	}
 	progress, done := a.progress()
@@ -81,10 +81,10 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	return nil
 }
 
-// checkReport refuses a report that could not be written when everything has been played.
-func checkReport(path string) error {
+// checkFile refuses a file that could not be written when everything has been done.
+func checkFile(flag, path string) error {
 	if err := report.Check(path); err != nil {
-		return output.Usage("--report: %w", err).WithHint("--report with a file in a folder that is there and can be written")
+		return output.Usage("--%s: %w", flag, err).WithHint("--%s with a file in a folder that is there and can be written", flag)
 	}
 	return nil
 }

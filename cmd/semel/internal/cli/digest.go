@@ -39,7 +39,7 @@ func (l *ledger) remembered(ctx context.Context, raw string, missing error) erro
 	for i, d := range found {
 		if d.Found {
 			return output.NotFound("there is no record of key %q of consumer %q any more; it is remembered as a digest: %s on %s, kept "+
-				"until %s. A late duplicate becomes a letter of kind uncertain", raw, consumers[i], d.State, d.At.Format("2006-01-02 15:00 MST"),
+				"until %s. A late duplicate becomes a dead letter of kind uncertain", raw, consumers[i], d.State, d.At.Format("2006-01-02 15:00 MST"),
 				d.Until.Format(time.DateOnly))
 		}
 	}

@@ -54,9 +54,9 @@ type dlqFlags struct {
 func (a *app) dlqCommand() *cobra.Command {
 	f := &dlqFlags{}
 	c := group("dlq", "Dead letters: ls, show, edit, redrive, discard, export, import",
-		`Letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
-key with two payloads), uncertain (nobody knows whether the effect happened; see semel records resolve), busy (the key was
-in progress, and the worker's --busy is fail) and late (an older version).
+		`Dead letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
+key with two payloads), uncertain (the outcome is unknown; see semel records resolve), busy (the key was in progress, and the
+worker's --busy is fail) and late (an older version).
 
 A command acts on the dead letters of the queue that --queue names, whatever their consumer; several queues of SQS may share a
 dead-letter queue. With --consumer it acts on those of this consumer only; --all-consumers widens the scope to all dead
@@ -72,7 +72,7 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 	var limit int
 	var kind string
 	c := &cobra.Command{
-		Use: "ls --queue URL", Short: "List letters, oldest first", Args: noArgs,
+		Use: "ls --queue URL", Short: "List dead letters, oldest first", Args: noArgs,
 		Example: "  semel dlq ls --queue 'sqlite:shop.db?queue=orders' -o jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if limit < 0 {
@@ -106,22 +106,36 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 		},
 	}
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
-	c.Flags().StringVar(&kind, "kind", "", "only dead, mismatch, uncertain, busy or late")
+	kindFlag(c, &kind, "")
 	return c
 }
 
+// deadLetterKinds are the kinds of dead letters.
+var deadLetterKinds = []string{
+	string(driver.LetterDead), string(driver.LetterMismatch), string(driver.LetterUncertain), string(driver.LetterBusy),
+	string(driver.LetterLate),
+}
+
+// checkKind refuses a kind that there is not; "" is any.
 func checkKind(kind string) error {
-	switch driver.LetterKind(kind) {
-	case "", driver.LetterDead, driver.LetterMismatch, driver.LetterUncertain, driver.LetterBusy, driver.LetterLate:
+	if kind == "" {
 		return nil
 	}
-	return output.Usage("letter kind %q is unknown (known: dead, mismatch, uncertain, busy, late)", kind)
+	return choice("kind", kind, deadLetterKinds)
 }
+
+// kindFlag adds --kind, whose help begins with when.
+func kindFlag(c *cobra.Command, kind *string, when string) {
+	c.Flags().StringVar(kind, "kind", "", when+"only dead, mismatch, uncertain, busy or late")
+	fixed(c.Flags(), "kind", deadLetterKinds...)
+}
+
+var redriveModes = []string{string(letters.Skip), string(letters.Verify), string(letters.Rerun)}
 
 func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	var body bool
 	c := &cobra.Command{
-		Use: "show ID --queue URL", Short: "Show one letter with its message", Args: oneArg("letter id"),
+		Use: "show ID --queue URL", Short: "Show one dead letter with its message", Args: oneArg("dead letter id"),
 		Example: "  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body > body.json",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			set, box, err := f.open(cmd.Context(), true)
@@ -181,17 +195,18 @@ type batchFlags struct {
 
 func (b *batchFlags) bind(c *cobra.Command) {
 	destructive(c, &b.yes, &b.dry)
-	c.Flags().BoolVar(&b.all, "all", false, "every letter")
-	c.Flags().StringVar(&b.kind, "kind", "", "with --all: only dead, mismatch, uncertain, busy or late")
+	c.Flags().BoolVar(&b.all, "all", false, "every dead letter")
+	kindFlag(c, &b.kind, "with --all: ")
 	c.Flags().IntVar(&b.most, "max", 0, "at most so many (0: all)")
-	c.Flags().Float64Var(&b.rate, "rate", 0, "letters per second (0: as fast as possible)")
+	c.Flags().Float64Var(&b.rate, "rate", 0, "dead letters per second (0: as fast as possible)")
 }
 
 // pick returns the letters that are meant.
 func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) ([]driver.Letter, error) {
 	switch {
 	case b.all == (len(ids) > 0):
-		return nil, output.Usage("which letters? give ids, or --all").WithHint("semel dlq ls")
+		return nil, output.Usage("which dead letters? give ids, or --all").
+			WithHint("%s", output.Command(append([]string{"dlq", "ls"}, box.Flags...)...))
 	case b.most < 0 || b.rate < 0:
 		return nil, output.Usage("--max and --rate must not be negative")
 	case b.kind != "" && !b.all:
@@ -227,22 +242,20 @@ func (a *app) dlqRedrive(f *dlqFlags) *cobra.Command {
 	var newGeneration bool
 	var keep config.Retention
 	c := &cobra.Command{
-		Use: "redrive (ID… | --all) --queue URL", Short: "Send letters again, under the keys that they had",
-		Long: `redrive reopens the record of each letter's key, sends its message again under a new message id and the same key, and
-deletes the letter, in this order: after a crash say it again. Completed keys are dropped, never run again.
+		Use: "redrive (ID… | --all) --queue URL", Short: "Send dead letters again, under the keys that they had",
+		Long: `redrive reopens the record of each dead letter's key, sends its message again under a new message id and the same key, and
+deletes the dead letter, in this order: after a crash repeat the command. Completed keys are dropped, never run again.
   --mode skip    (default) a key whose effect may have happened runs with the same effect key, after the probe if there is one
   --mode verify  as skip, but such a key is left alone unless its policy is probe
   --mode rerun   you vouch that the effect did not happen: nothing is probed
-Mismatch letters belong to a key with another payload, and uncertain ones need a decision: both are left alone. The message of
-a busy letter is sent again as it was, and the record decides; it is dropped when the key is completed.`,
+Mismatch dead letters belong to a key with another payload, and uncertain ones need a decision: both are left alone. The
+message of a busy one is sent again as it was, and the record decides; it is dropped when the key is completed.`,
 		Example: `  semel dlq redrive --all --kind dead --rate 10 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			m := letters.Mode(mode)
-			switch m {
-			case letters.Skip, letters.Verify, letters.Rerun:
-			default:
-				return output.Usage("--mode %q is unknown (known: skip, verify, rerun)", mode)
+			if err := choice("mode", mode, redriveModes); err != nil {
+				return err
 			}
 			if newGeneration && m != letters.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
@@ -261,6 +274,7 @@ a busy letter is sent again as it was, and the record decides; it is dropped whe
 	b.bind(c)
 	byFlag(c, &f.by)
 	c.Flags().StringVar(&mode, "mode", "skip", "skip, verify or rerun")
+	fixed(c.Flags(), "mode", redriveModes...)
 	c.Flags().BoolVar(&newGeneration, "new-generation", false, "with rerun: run completed keys again, under a new effect key")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
@@ -269,7 +283,7 @@ a busy letter is sent again as it was, and the record decides; it is dropped whe
 func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 	var b batchFlags
 	c := &cobra.Command{
-		Use: "discard (ID… | --all) --queue URL", Short: "Delete letters for good; later duplicates are just acknowledged",
+		Use: "discard (ID… | --all) --queue URL", Short: "Delete dead letters for good; later duplicates are just acknowledged",
 		Example: "  semel dlq discard --all --kind mismatch --dry-run --queue 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			o := letters.Options{DryRun: b.dry, By: actor(f.by)}
@@ -300,10 +314,10 @@ func (a *app) onLetters(
 	}
 	a.noteLeft(box)
 	if len(ls) == 0 {
-		a.p.Notef("queue %s has no such letters", box.Name)
+		a.p.Notef("queue %s has no such dead letters", box.Name)
 	}
 	if !b.dry && len(ls) > 0 {
-		if err := a.confirm(b.yes, fmt.Sprintf("%s %d letters of queue %s", what, len(ls), box.Name)); err != nil {
+		if err := a.confirm(b.yes, fmt.Sprintf("%s %s of queue %s", what, output.Count(len(ls), "dead letter"), box.Name)); err != nil {
 			return err
 		}
 	}
@@ -331,11 +345,11 @@ func (a *app) onLetters(
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %d of %d letters done: %w", what, len(results), len(ls), err)
+		return fmt.Errorf("%s: %d of %s done: %w", what, len(results), output.Count(len(ls), "dead letter"), err)
 	case perr != nil:
 		return perr
 	case refused > 0:
-		return output.Negative("%d of %d letters were left alone (see why)", refused, len(ls))
+		return output.Negative("%d of %s left alone (see why)", refused, output.Count(len(ls), "dead letter"))
 	}
 	return nil
 }

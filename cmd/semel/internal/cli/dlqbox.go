@@ -16,8 +16,14 @@ type deadLetters struct {
 	left  int // dead letters outside of the scope that the last listing met
 }
 
-// open opens the letters of a queue, with the store of their records.
+// open opens the dead letters of a queue that exists, with the store of their records.
 func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLetters, error) {
+	return f.openQueue(ctx, readOnly, existing)
+}
+
+func (f *dlqFlags) openQueue(
+	ctx context.Context, readOnly bool, queue func(context.Context, *open.Set, string) (driver.Queue, error),
+) (*open.Set, *deadLetters, error) {
 	set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
 	fail := func(err error) (*open.Set, *deadLetters, error) {
 		_ = set.Close()
@@ -35,7 +41,7 @@ func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLet
 	if err != nil {
 		return fail(err)
 	}
-	q, err := set.Queue(ctx, f.queue)
+	q, err := queue(ctx, set, f.queue)
 	if err != nil {
 		return fail(err)
 	}
@@ -47,7 +53,20 @@ func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLet
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}
+	box.Flags = f.flags()
 	return set, &deadLetters{Box: box, scope: sc}, nil
+}
+
+// flags are those by which other commands find queue and store.
+func (f *dlqFlags) flags() []string {
+	out := []string{"--queue", open.Redact(f.queue)}
+	if f.store != f.queue && f.store != "" {
+		out = append(out, "--store", open.Redact(f.store))
+	}
+	if f.consumer != "" {
+		out = append(out, "--consumer", f.consumer)
+	}
+	return out
 }
 
 // list lists the letters in the scope that are of a kind ("" = any), oldest first.
@@ -72,9 +91,9 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error)
 	if err != nil || ok && b.scope.hasDeadLetter(&l) {
 		return l, err
 	}
-	missing := output.NotFound("there is no letter %q in queue %s", id, b.Name)
+	missing := output.NotFound("there is no dead letter %q in queue %s", id, b.Name)
 	if !ok {
-		return driver.Letter{}, missing.WithHint("semel dlq ls")
+		return driver.Letter{}, missing.WithHint("%s", output.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
 	}
 	owner, from := output.Printable(l.Key.Consumer, 200), output.Printable(l.Message.Queue, 200)
 	if owner == "" {
@@ -86,6 +105,6 @@ func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error)
 // noteLeft says that the last listing left dead letters out.
 func (a *app) noteLeft(b *deadLetters) {
 	if b.left > 0 {
-		a.p.Notef("%d dead letters of other queues and consumers were left out (--all-consumers shows them)", b.left)
+		a.p.Notef("left out: %s of other queues or consumers (--all-consumers shows them)", output.Count(b.left, "dead letter"))
 	}
 }

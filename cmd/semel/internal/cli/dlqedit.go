@@ -21,14 +21,14 @@ func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
 	var dry bool
 	w := config.Default()
 	c := &cobra.Command{
-		Use: "edit ID (--body FILE|- | --header NAME=VALUE…) --queue URL", Short: "Mend the message of a dead letter, before its redrive",
+		Use: "edit ID (--body FILE|- | --header NAME=VALUE…) --queue URL", Short: "Fix the message of a dead letter, before its redrive",
 		Long: `edit changes body or headers of a dead letter's message. The key must stay as it is: with another key it is another
-message. The edited letter has a new id and takes the place of the old one; its redrive gives the record the fingerprint
+message. The edited dead letter has a new id and takes the place of the old one; its redrive gives the record the fingerprint
 of the new payload and the next generation, so that it runs instead of being a mismatch. --key and --fingerprint have to
 be as the worker has them.`,
 		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > fixed.json
   semel dlq edit 4f2a… --body fixed.json --queue 'sqlite:shop.db?queue=orders'`,
-		Args: oneArg("letter id"),
+		Args: oneArg("dead letter id"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			e, err := a.editOf(w, body, headers)
 			if err != nil {
@@ -48,14 +48,14 @@ be as the worker has them.`,
 			}
 			after, err := box.Edit(cmd.Context(), l, e)
 			if no := (*letters.RefusedError)(nil); errors.As(err, &no) {
-				return output.Negative("letter %s: %w", args[0], err).WithHint("%s", no.Mend)
+				return output.Negative("dead letter %s: %w", args[0], err).WithHint("%s", no.Mend)
 			}
 			if err != nil {
 				return err
 			}
 			v := letterOf(after)
 			return a.p.Object(v, func(out io.Writer) error {
-				_, err := fmt.Fprintf(out, "%s letter %s: it is %s now\n", verb(dry, "edit", "edited"), args[0], after.ID)
+				_, err := fmt.Fprintf(out, "%s dead letter %s: it is %s now\n", verb(dry, "edit", "edited"), args[0], after.ID)
 				return err
 			})
 		},

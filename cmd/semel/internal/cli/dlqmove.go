@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -69,8 +71,8 @@ func (m *moved) asLetter() (driver.Letter, error) {
 func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
 	var kind string
 	c := &cobra.Command{
-		Use: "export [ID…] --queue URL", Short: "Print letters with everything in them, as JSON lines (they stay)",
-		Long: `export prints all letters, or those that are named, one JSON object a line whatever -o says: what dlq ls shows, with
+		Use: "export [ID…] --queue URL", Short: "Print dead letters with everything in them, as JSON lines (they stay)",
+		Long: `export prints all dead letters, or those that are named, one JSON object a line whatever -o says: what dlq ls shows, with
 headers and body. dlq import reads it.`,
 		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > letters.jsonl",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
@@ -99,16 +101,16 @@ headers and body. dlq import reads it.`,
 			return output.List(&lines, all, nil, nil)
 		},
 	}
-	c.Flags().StringVar(&kind, "kind", "", "only letters of this kind")
+	kindFlag(c, &kind, "")
 	return c
 }
 
 func (a *app) dlqImport(f *dlqFlags) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
-		Use: "import FILE|- --queue URL", Short: "Put exported letters into a queue; those that are there stay as they are",
-		Long: `import puts letters into the queue that --queue names, under the ids that they have; dead_at becomes the time of
-the import. Nothing is put before every line was read. A letter belongs to the record of its key: in another database there is none, and its redrive sends its message
+		Use: "import FILE|- --queue URL", Short: "Put exported dead letters into a queue; those that are there stay as they are",
+		Long: `import puts dead letters into the queue that --queue names, under the ids that they have; dead_at becomes the time of
+the import. Nothing is put before every line was read. A dead letter belongs to the record of its key: in another database there is none, and its redrive sends its message
 as a new one.`,
 		Example: "  semel dlq import letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
 		Args:    oneArg("file"),
@@ -117,7 +119,9 @@ as a new one.`,
 			if err != nil {
 				return err
 			}
-			set, box, err := f.open(cmd.Context(), false)
+			set, box, err := f.openQueue(cmd.Context(), false, func(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
+				return set.Queue(ctx, url)
+			})
 			if err != nil {
 				return err
 			}
@@ -129,7 +133,7 @@ as a new one.`,
 					err = box.Letters.PutLetter(cmd.Context(), l)
 				}
 				if err != nil {
-					return fmt.Errorf("import letter %s, after %d others: %w", l.ID, put+there, err)
+					return fmt.Errorf("import dead letter %s, after %d others: %w", l.ID, put+there, err)
 				}
 				if ok {
 					there++
@@ -139,7 +143,7 @@ as a new one.`,
 			}
 			v := map[string]any{"imported": put, "there": there, "dry_run": dry}
 			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %d letters, %d were there\n", verb(dry, "import", "imported"), put, there)
+				_, err := fmt.Fprintf(w, "%s %s, %d already there\n", verb(dry, "import", "imported"), output.Count(put, "dead letter"), there)
 				return err
 			})
 		},

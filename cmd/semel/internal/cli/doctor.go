@@ -78,7 +78,8 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	if err != nil {
 		return err
 	}
-	x := &exam{w: w, horizon: horizon, q: queue.Features(), s: store.Features(), handler: given}
+	x := newExam(w, queue, store)
+	x.horizon, x.handler, x.identified = horizon, given, aws.identified
 	if err := x.servers(ctx, set); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 		return err
 	}
 	if d.Verdict == "dangerous" {
-		return output.Negative("these settings are dangerous").WithHint("mend what is marked danger")
+		return output.Negative("these settings are dangerous").WithHint("fix what is marked danger")
 	}
 	return nil
 }
@@ -136,13 +137,36 @@ func (d diagnosis) text(w io.Writer) error {
 
 // exam is the list of checks.
 type exam struct {
-	w       config.Work
-	horizon time.Duration
-	q       driver.QueueFeatures
-	s       driver.StoreFeatures
-	handler bool
-	live    *advice.Live // how a queue of SQS is set
-	found   []finding
+	w        config.Work
+	horizon  time.Duration
+	q        driver.QueueFeatures
+	s        driver.StoreFeatures
+	receives int // after which the queue moves a message away; 0 = never
+	// handler: one is given. identified: a person says that all messages have an identity of their own.
+	handler, identified bool
+	found               []finding
+}
+
+func newExam(w config.Work, queue driver.Queue, store driver.Store) *exam {
+	return &exam{w: w, q: queue.Features(), s: store.Features(), receives: receives(queue), handler: true}
+}
+
+// warnOfDangers logs what doctor calls dangerous about a worker's settings, as far as opening queue and store told it: nothing
+// is asked again.
+func (s *shift) warnOfDangers(queue driver.Queue, store driver.Store) {
+	x := newExam(s.w, queue, store)
+	x.all()
+	x.deadLetterRetention()
+	for _, f := range x.found {
+		if f.Level != levelDanger {
+			continue
+		}
+		hint := "semel doctor"
+		if f.Try != "" {
+			hint = f.Try + "; semel doctor"
+		}
+		s.log.Warn("dangerous setting: "+f.Detail, "check", f.Check, "hint", hint)
+	}
 }
 
 func (x *exam) note(level, check, try, format string, args ...any) {
@@ -172,7 +196,9 @@ func (x *exam) all() {
 	x.durability()
 	x.times()
 	x.retention()
+	x.redriveLimit()
 	x.key()
+	x.brokerID()
 	x.effects()
 	x.ladder()
 	x.program()
@@ -200,7 +226,7 @@ func (x *exam) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
-		x.note(levelDanger, "letters", "a queue that keeps letters", "queue %s keeps no letters: a message that fails for good would be lost", x.q.Name)
+		x.note(levelDanger, "letters", "a queue that keeps dead letters", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
 	}
 }
 
@@ -212,7 +238,7 @@ func (x *exam) durable(check, what, name, kind string, durable bool, caveats []s
 		x.note(levelWarning, check, "--"+check+" 'sqlite:orders.db?queue=orders'", "%s are lost with the process: for development only", what)
 		return
 	case !durable:
-		x.note(levelDanger, check, "mend the server's settings, or the role's", "%s (%s) can lose %s that it confirmed", name, kind, what)
+		x.note(levelDanger, check, "fix the server's settings, or the role's", "%s (%s) can lose %s that it confirmed", name, kind, what)
 	default:
 		x.note(levelOK, check, "", "%s (%s) keeps %s when processes die", name, kind, what)
 	}

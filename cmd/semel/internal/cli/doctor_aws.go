@@ -8,6 +8,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
+	"github.com/semel-dev/semel/driver"
 )
 
 // sqsFlags are what doctor is told about a queue of SQS, which the queue cannot tell.
@@ -22,22 +23,27 @@ func (x *exam) sqs(ctx context.Context, set *open.Set, f sqsFlags) error {
 	if err != nil || live == nil {
 		return err
 	}
-	x.live = live
-	longest := x.w.MaxRuntime
-	if x.w.Timeout > 0 {
-		longest = x.w.Timeout
-	}
-	x.redriveLimit(longest, advice.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease()))
-	x.brokerID(f.identified)
 	if f.lambda > 0 {
-		x.lambda(time.Duration(f.lambda), time.Duration(f.window))
+		x.lambda(live, time.Duration(f.lambda), time.Duration(f.window))
 	}
 	return nil
 }
 
+// receives is after how many receives the queue itself moves a message away; 0 = never, or nothing is known of it.
+func receives(q driver.Queue) int {
+	if sqs, ok := q.(interface{ MaxReceive() int }); ok {
+		return sqs.MaxReceive()
+	}
+	return 0
+}
+
 // redriveLimit is law 6: duplicates that are put off count towards the limit, too.
-func (x *exam) redriveLimit(longest config.Duration, need int) {
-	have := x.live.MaxReceives
+func (x *exam) redriveLimit() {
+	longest, have := x.w.MaxRuntime, x.receives
+	if x.w.Timeout > 0 {
+		longest = x.w.Timeout
+	}
+	need := advice.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease())
 	mend := "a shorter --max-runtime, fewer --max-attempts or a longer --visibility: maxReceiveCount is 1000 at most"
 	if need <= 1000 {
 		mend = fmt.Sprintf("maxReceiveCount %d; a shorter --max-runtime or a longer --visibility needs less", need)
@@ -46,8 +52,8 @@ func (x *exam) redriveLimit(longest config.Duration, need int) {
 	case have == 0:
 	case have < need:
 		x.note(levelDanger, "redrive", mend,
-			"the queue moves a message away after %d receives, and %d attempts of runs of up to %s may take %d: healthy messages whose twin "+
-				"runs would end up in the dead-letter queue", have, x.w.MaxAttempts, longest, need)
+			"the queue moves a message away after %d receives, and %d attempts of runs of up to %s may take %d: healthy messages whose key "+
+				"is running would end up in the dead-letter queue", have, x.w.MaxAttempts, longest, need)
 	default:
 		x.note(levelOK, "redrive", "", "the queue moves a message away after %d receives; %d attempts of runs of up to %s take %d at most",
 			have, x.w.MaxAttempts, longest, need)
@@ -57,12 +63,12 @@ func (x *exam) redriveLimit(longest config.Duration, need int) {
 // brokerID refuses keys that a redrive by the provider changes: to SQS every redriven message is a new one.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
-func (x *exam) brokerID(identified bool) {
+func (x *exam) brokerID() {
 	lent := x.w.OnMissingKey == "id" && x.w.Key != "id"
-	if x.w.Key != "id" && !lent || x.live.MaxReceives == 0 {
+	if x.w.Key != "id" && !lent || !x.q.Redrives {
 		return
 	}
-	if identified {
+	if x.identified {
 		x.note(levelOK, "identity", "", "producers give every message an identity of its own, as you say: a redrive keeps it")
 		return
 	}
@@ -75,11 +81,20 @@ func (x *exam) brokerID(identified bool) {
 		"the key is the broker's id where a message has no other, and the queue's redrive gives a message a new one: what was done would be done again")
 }
 
+// deadLetterRetention is what doctor finds when it examines the queue, for a worker, which knows it from the horizon.
+func (x *exam) deadLetterRetention() {
+	if kept := advice.DeadLettersKept(x.q); x.q.Redrives && kept > 0 && kept < x.q.Retention && !x.q.Orders {
+		x.note(levelDanger, "redrive", "a longer MessageRetentionPeriod on the dead-letter queue, such as 1209600 (14d)",
+			"the dead-letter queue keeps messages for %s, the queue for %s, and a message's age goes on counting when it is moved: one that "+
+				"failed late is deleted at once", advice.Text(kept), advice.Text(x.q.Retention))
+	}
+}
+
 // lambda is what a function needs that the queue calls.
 //
 // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-func (x *exam) lambda(timeout, window time.Duration) {
-	have, want := x.live.Visibility, 6*timeout+window
+func (x *exam) lambda(live *advice.Live, timeout, window time.Duration) {
+	have, want := live.Visibility, 6*timeout+window
 	switch {
 	case have < timeout:
 		x.note(levelDanger, "lambda", "VisibilityTimeout "+advice.Text(want),
@@ -92,7 +107,7 @@ func (x *exam) lambda(timeout, window time.Duration) {
 	default:
 		x.note(levelOK, "lambda", "", "the queue's visibility of %s covers six times the function's time limit (%s)", advice.Text(have), advice.Text(timeout))
 	}
-	if n := x.live.MaxReceives; n > 0 && n < 5 {
+	if n := live.MaxReceives; n > 0 && n < 5 {
 		x.note(levelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
 	}
 }

@@ -87,17 +87,20 @@ expected, which for most of them means broken without the guard and held with it
   semel lab run --all --on aws
   semel lab run crash --queue 'sqs://semel-lab?region=eu-west-1' --store postgres://postgres@localhost/test
   semel lab run race -o json | jq '.runs[] | {guard, executed, replayed}'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },
+		ValidArgsFunction: oneOf(catalogue.Names),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },
 	}
 	f := c.Flags()
 	f.BoolVar(&o.all, "all", false, "run every scenario")
 	f.BoolVar(&o.fast, "fast", false, "with --all: leave out the slow ones")
 	f.BoolVar(&o.slow, "slow", false, "with --all: the slow ones only")
 	f.StringVar(&o.guard, "guard", "both", "off, on or both")
+	fixed(f, "guard", guards...)
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of load and faults; the same seed makes the same schedule (default: drawn)")
 	f.StringVar(&o.Report, "report", "", "HTML report: of one scenario, or an index and a page for each of many")
 	f.StringVar(&o.Where.On, "on", "", "what to run on where no URL is given: embedded (SQLite files), postgres (PGHOST, PGDATABASE, …), or "+
 		"aws (SQS and DynamoDB, as local fakes) (default embedded)")
+	fixed(f, "on", rig.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues, each run makes one and removes it (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger, each run makes a schema, tables or a file and removes them "+
 		"(default: where the queue is)")
@@ -122,16 +125,20 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 		return output.Usage("--watch: one page for %d scenarios", len(chosen)).WithHint("watch one at a time")
 	}
 	switch o.guard {
-	case "both":
 	case "off", "on":
 		o.Guards = []plan.Guard{plan.Guard(o.guard)}
 	default:
-		return output.Usage("--guard: %q is none of off, on, both", o.guard).WithHint("--guard both compares them")
+		if err := choice("guard", o.guard, guards); err != nil {
+			return err
+		}
 	}
 	if err := o.Where.Check(); err != nil {
 		return err
 	}
-	if err := checkReport(o.Report); err != nil {
+	if err := checkFile("report", o.Report); err != nil {
+		return err
+	}
+	if err := checkFile("metrics", o.metrics); err != nil {
 		return err
 	}
 	for o.Seed == 0 {

@@ -72,12 +72,14 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 		"URL of a database")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with a column key or effect_key")
 	p.StringVar(&f.guard, "guard", "on", "on: semel work, off: a consumer written by hand, both")
+	fixed(p, "guard", guards...)
 	p.StringArrayVar(&f.only, "only", nil, "only this attack, beside the plain run (may be repeated)")
 	p.BoolVar(&f.list, "list", false, "list the attacks")
 	p.Uint64Var(&f.seed, "seed", 0, "seed of what is drawn (default: drawn)")
 	p.Var(&f.timeout, "timeout", "how long one run of the handler may take")
 	p.Var(&f.lease, "visibility", "how long a message is kept from others where an attack waits for a takeover")
 	p.StringVar(&f.takeover, "takeover", "resume", "as in work: resume, probe or once")
+	fixed(p, "takeover", config.Values("takeover")...)
 	p.StringVar(&f.probe, "probe", "", "as in work")
 	p.StringVar(&f.ask, "probe-http", "", "as in work")
 	p.StringArrayVar(&f.retry, "retry", nil, "as in work")
@@ -187,8 +189,6 @@ func (f attackFlags) check() error {
 			WithHint(`--query "SELECT order_id AS key FROM charges"`)
 	case !url && f.query != "":
 		return output.Usage("--query goes with a database: --effects URL").WithHint("--effects sqlite:app.db")
-	case f.guard != "on" && f.guard != "off" && f.guard != "both":
-		return output.Usage("--guard: %q is none of off, on, both", f.guard).WithHint("--guard both compares them")
 	case time.Duration(f.timeout) < 100*time.Millisecond || time.Duration(f.timeout) > time.Hour:
 		return output.Usage("--timeout %s: it must be between 100ms and 1h", f.timeout)
 	case time.Duration(f.lease) < time.Second || time.Duration(f.lease) > time.Hour:
@@ -197,10 +197,11 @@ func (f attackFlags) check() error {
 		return output.Usage("--key-header must not be empty")
 	case f.takeover == "probe" && f.probe == "" && f.ask == "":
 		return output.Usage("--takeover probe needs --probe or --probe-http")
-	case f.takeover != "resume" && f.takeover != "probe" && f.takeover != "once":
-		return output.Usage("--takeover: %q is none of resume, probe, once", f.takeover)
 	}
-	return nil
+	if err := choice("guard", f.guard, guards); err != nil {
+		return err
+	}
+	return choice("takeover", f.takeover, config.Values("takeover"))
 }
 
 // pairs reads NAME=VALUE.

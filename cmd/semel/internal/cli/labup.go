@@ -53,6 +53,7 @@ DynamoDB on the loopback interface.`,
 	f.StringVar(&o.outputs, "outputs", "", "write the endpoint to this file, as cdk deploy --outputs-file does")
 	f.StringVar(&o.where.On, "on", "", "what to stand on where no URL is given: embedded (SQLite files), postgres, or aws (SQS and "+
 		"DynamoDB, as local fakes) (default embedded; aws with --env)")
+	fixed(f, "on", rig.Ons()...)
 	f.StringVar(&o.where.Queue, "queue", "", "URL of a place for the queue, which is made and removed (default: where the store is)")
 	f.StringVar(&o.where.Store, "store", "", "URL of a place for the records, which are made and removed (default: where the queue is)")
 	f.Var(&o.visibility, "visibility", "visibility timeout of the queue")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/preflight"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -30,6 +31,7 @@ what it made. Exit status 0 when all is there, 3 when something is not. semel do
 	}
 	f := c.Flags()
 	f.StringVar(&o.Where.On, "on", "", "what to try where no URL is given: embedded, postgres or aws (default embedded)")
+	fixed(f, "on", rig.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger (default: where the queue is)")
 	return c

@@ -48,6 +48,26 @@ func (f *recordFlags) open(ctx context.Context, readOnly bool) (*ledger, error) 
 	return l, nil
 }
 
+// flags are those by which other commands find the store, and the scope.
+func (f *recordFlags) flags() []string {
+	out := []string{"--store", open.Redact(f.store)}
+	if f.queue != "" && f.queue != f.store {
+		out = append(out, "--queue", open.Redact(f.queue))
+	}
+	if f.consumer != "" {
+		out = append(out, "--consumer", f.consumer)
+	}
+	return out
+}
+
+// command is a command on the store, to be pasted.
+func (f *recordFlags) command(words ...string) string {
+	if f.tenant != "" {
+		words = append(words, "--tenant", f.tenant)
+	}
+	return output.Command(append(words, f.flags()...)...)
+}
+
 // find returns the record of a key in the scope. A key of several consumers is an error that names them, a key that only
 // others have is not found.
 func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
@@ -138,7 +158,7 @@ func (l *ledger) box(ctx context.Context, consumer, id string) (letters.Box, err
 		if err != nil {
 			return b, output.Usage("%w", err)
 		}
-		if i == 0 {
+		if b.Flags = l.flags(); i == 0 {
 			first = b
 		}
 		if _, ok, err := b.Letters.Letter(ctx, id); err != nil || ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -65,7 +66,7 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	var receives int
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Make a queue, or the database of one, where it is not there", Args: noArgs,
-		Long: `create makes the database of a queue, or with sqs:// the queue and one for its letters (NAME-dead, which its redrive
+		Long: `create makes the database of a queue, or with sqs:// the queue and one for its dead letters (NAME-dead, which its redrive
 policy names). A queue that is there is left as it is. Attempts are counted in the records (semel work --max-attempts), and
 --max-receives has to be far above them: duplicates that are put off are receives, too. semel doctor says what yours need.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
@@ -92,7 +93,7 @@ policy names). A queue that is there is left as it is. Attempts are counted in t
 	f := c.Flags()
 	f.Var(&visibility, "default-visibility", "sqs://: how long a delivery is kept from others by a receiver that does not say (default: 30s)")
 	f.Var(&keep, "message-retention", "sqs://: how long a message is kept (default: 4d)")
-	f.IntVar(&receives, "max-receives", 0, "sqs://: hand-offs after which SQS itself moves a message to the letters (default: 200, enough for the defaults of semel work)")
+	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
 }
 
@@ -136,7 +137,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
 			defer closing(&err, set)
-			q, err := a.existing(cmd.Context(), set, *url)
+			q, err := existing(cmd.Context(), set, *url)
 			if err != nil {
 				return err
 			}
@@ -153,7 +154,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 }
 
 // existing opens a queue that must be there; for a queue that nothing was ever sent to it is an error (exit 3).
-func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
+func existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
 	q, err := set.Queue(ctx, url)
 	if errors.Is(err, open.ErrNoQueue) {
 		e := output.As(err)
@@ -165,19 +166,52 @@ func (a *app) existing(ctx context.Context, set *open.Set, url string) (driver.Q
 	if open.ProvesQueue(url) {
 		return q, nil
 	}
-	names, err := set.Queues(ctx, "queue", url)
+	name := q.Features().Name
+	there, others, err := queueThere(ctx, set, url, name)
 	if err != nil {
 		return nil, err
 	}
-	name := q.Features().Name
-	if slices.Contains(names, name) {
+	if there {
 		return q, nil
 	}
 	e := output.NotFound("there is no queue %q", name)
-	if len(names) == 0 {
+	if others == "" {
 		return nil, e.WithHint("semel send makes one; this database has none yet")
 	}
-	return nil, e.WithHint("--queue '…?queue=%s' (this database has: %s)", names[0], join(names))
+	return nil, e.WithHint("%s", others)
+}
+
+// queueThere reports whether a database has a queue, and for people which others it has: "" = none.
+func queueThere(ctx context.Context, set *open.Set, url, name string) (there bool, others string, err error) {
+	names, err := set.Queues(ctx, "queue", url)
+	if err != nil || slices.Contains(names, name) || len(names) == 0 {
+		return slices.Contains(names, name), "", err
+	}
+	const most = 10
+	shown := names
+	if len(names) > most {
+		shown = append(slices.Clone(names[:most]), "…")
+	}
+	others = "this database has: " + join(shown)
+	if meant := nearest.Name(name, names, 4); meant != "" {
+		others += "; did you mean " + meant + "?"
+	}
+	return false, others, nil
+}
+
+// warnOfNewQueue says that a worker's queue does not exist. Its first message makes it, so the worker goes on waiting.
+func (a *app) warnOfNewQueue(ctx context.Context, set *open.Set, url, name string) {
+	if t, err := open.Parse("queue", url); err != nil || t.Ephemeral() || open.ProvesQueue(url) {
+		return
+	}
+	there, others, err := queueThere(ctx, set, url, name)
+	switch {
+	case err != nil || there:
+	case others == "":
+		a.log.Info(fmt.Sprintf("queue %s does not exist yet: its first message makes it", name))
+	default:
+		a.log.Warn(fmt.Sprintf("queue %s does not exist yet: its first message makes it; %s", name, others))
+	}
 }
 
 // peeked is what is printed of a message.
@@ -203,7 +237,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			}
 			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
 			defer closing(&err, set)
-			q, err := a.existing(cmd.Context(), set, *url)
+			q, err := existing(cmd.Context(), set, *url)
 			if err != nil {
 				return err
 			}
@@ -213,7 +247,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			}
 			ds, err := i.Peek(cmd.Context(), limit)
 			if errors.Is(err, driver.ErrUnsupported) {
-				return output.Usage("%w", err).WithHint("semel queue stats counts; semel dlq ls lists letters")
+				return output.Usage("%w", err).WithHint("semel queue stats counts; semel dlq ls lists dead letters")
 			}
 			if err != nil {
 				return fmt.Errorf("peek: %w", err)
@@ -241,13 +275,13 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 func (a *app) queuePurge(url *string) *cobra.Command {
 	var yes, dry bool
 	c := &cobra.Command{
-		Use: "purge --queue URL", Short: "Remove every message of a queue (letters and records stay)", Args: noArgs,
+		Use: "purge --queue URL", Short: "Remove every message of a queue (dead letters and records stay)", Args: noArgs,
 		Example: "  semel queue purge --queue 'sqlite:shop.db?queue=orders' --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()
 			set := open.New(open.Options{OneShot: true, MustExist: true})
 			defer closing(&err, set)
-			q, err := a.existing(ctx, set, *url)
+			q, err := existing(ctx, set, *url)
 			if err != nil {
 				return err
 			}
@@ -257,7 +291,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			}
 			n := s.Visible + s.InFlight + s.Delayed
 			if !dry {
-				if err := a.confirm(yes, fmt.Sprintf("remove all %d messages of queue %s for good", n, s.Queue)); err != nil {
+				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", output.Count(n, "message"), s.Queue)); err != nil {
 					return err
 				}
 				if n, err = q.(driver.QueueInspector).Purge(ctx); err != nil {
@@ -265,7 +299,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 				}
 			}
 			return a.p.Object(map[string]any{"queue": s.Queue, "purged": n, "dry_run": dry}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s %d messages of queue %s\n", verb(dry, "purge", "purged"), n, s.Queue)
+				_, err := fmt.Fprintf(w, "%s %s of queue %s\n", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
 				return err
 			})
 		},

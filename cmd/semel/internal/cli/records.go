@@ -108,7 +108,7 @@ func (a *app) recordsCommand() *cobra.Command {
 		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsReopen(f), a.recordsResolve(f), a.recordsSweep(f))
 	p := c.PersistentFlags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
-	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its letters are not in the store's database")
+	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its dead letters are not in the store's database")
 	f.bind(p)
 	p.StringVar(&f.tenant, "tenant", "", "tenant of the key")
 	return c
@@ -116,21 +116,28 @@ func (a *app) recordsCommand() *cobra.Command {
 
 func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 	var state string
-	var limit int
+	list := recordList{limit: 100, order: orderNewest}
 	c := &cobra.Command{
-		Use: "ls --store URL", Short: "List records, oldest first", Args: noArgs,
-		Example: "  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl",
+		Use: "ls --store URL", Short: "List records, those first that were changed last", Args: noArgs,
+		Long: `ls lists the records that were changed last. No store has an index by that time, so all records are read and --limit of them
+are kept; after half a minute ls stops, unless you say --order newest yourself. --order any reads no more than it lists.
+--state UNCERTAIN is fast on SQLite and PostgreSQL.`,
+		Example: `  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl
+  semel records ls --store 'postgres://shop@db.example.org/shop?queue=orders' --order any --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			filter := driver.RecordFilter{Limit: limit}
-			if limit < 0 {
+			var filter driver.RecordFilter
+			if list.limit < 0 {
 				return output.Usage("--limit must not be negative")
 			}
+			if err := choice("order", list.order, recordOrders); err != nil {
+				return err
+			}
+			list.asked = cmd.Flags().Changed("order")
 			if state != "" {
-				s, ok := driver.ParseState(strings.ToUpper(state))
-				if !ok || s == driver.Absent {
-					return output.Usage("--state %q is unknown (known: IN_PROGRESS, RELEASED, COMPLETED, FAILED, UNCERTAIN)", state)
+				if err := choice("state", strings.ToUpper(state), recordStates()); err != nil {
+					return err
 				}
-				filter.State = s
+				filter.State, _ = driver.ParseState(strings.ToUpper(state))
 			}
 			l, err := f.open(cmd.Context(), true)
 			if err != nil {
@@ -138,12 +145,15 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 			}
 			defer closing(&err, l.set)
 			filter.Consumer = l.scope.consumer
-			rs, err := l.insp.Records(cmd.Context(), filter)
+			rs, more, err := list.of(cmd.Context(), l, filter)
 			if err != nil {
 				return err
 			}
 			if len(rs) == 0 {
 				a.noteOutside(cmd.Context(), l)
+			}
+			if more {
+				a.p.Notef("there are more: --limit %d, or 0 for all; --state and --consumer select", 10*list.limit)
 			}
 			all := make([]record, len(rs))
 			for i, r := range rs {
@@ -155,8 +165,11 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&state, "state", "", "only records in this state")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	c.Flags().StringVar(&state, "state", "", "only records in this state: "+join(recordStates()))
+	fixed(c.Flags(), "state", recordStates()...)
+	c.Flags().IntVar(&list.limit, "limit", list.limit, "at most so many (0: all)")
+	c.Flags().StringVar(&list.order, "order", list.order, "newest (activity first), oldest (first made first) or any")
+	fixed(c.Flags(), "order", recordOrders...)
 	return c
 }
 

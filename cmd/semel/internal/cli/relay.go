@@ -34,8 +34,8 @@ func (a *app) relayCommand() *cobra.Command {
 		Long: `relay takes what handlers emitted into a queue of their own database (the outbox, which committed with their records)
 to the queue of another one. A message is in the outbox until the other side accepted it. Publishing is at least once: the
 copies carry the same message-id header, and a consumer of semel takes them for one. Several relays may run at once. What
-the other side refuses time and again becomes a letter of the outbox (semel dlq).
-The first SIGINT or SIGTERM ends what is in hand, and exits 0.`,
+the other side refuses time and again becomes a dead letter of the outbox (semel dlq).
+The first SIGINT or SIGTERM ends what is in flight, and exits 0.`,
 		Example: `  semel relay --from 'postgres://shop@db1.example.org/shop?queue=shipments' --to 'postgres://post@db2.example.org/post?queue=shipments'
   semel relay --from 'sqlite:shop.db?queue=mail' --to 'sqlite:mail.db?queue=mail' --until-empty -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), o) },
@@ -44,7 +44,7 @@ The first SIGINT or SIGTERM ends what is in hand, and exits 0.`,
 	f.StringVar(&o.from, "from", "", "URL of the outbox")
 	f.StringVar(&o.to, "to", "", "URL of the queue that takes the messages")
 	f.IntVar(&o.batch, "batch", o.batch, "messages published together")
-	f.IntVar(&o.maxAttempts, "max-attempts", o.maxAttempts, "refusals of a message after which it becomes a letter of the outbox")
+	f.IntVar(&o.maxAttempts, "max-attempts", o.maxAttempts, "refusals of a message after which it becomes a dead letter of the outbox")
 	f.Var(&o.backoff, "backoff", "pause after a refusal, doubling")
 	f.Var(&o.visibility, "visibility", "how long a message is kept from other relays without a heartbeat")
 	f.BoolVar(&o.untilEmpty, "until-empty", false, "stop when nothing is visible, in flight or delayed")

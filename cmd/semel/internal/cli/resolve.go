@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -16,6 +20,8 @@ import (
 var resolutions = map[string]driver.State{
 	"completed": driver.Completed, "retry": driver.Released, "failed": driver.FailedState,
 }
+
+func resolutionNames() []string { return slices.Sorted(maps.Keys(resolutions)) }
 
 func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var as, result, by string
@@ -27,9 +33,9 @@ func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 		Short: "Decide about keys whose outcome nobody knows",
 		Long: `resolve ends an UNCERTAIN key, after a look at the downstream:
   completed  the effect happened: duplicates are answered with --result
-  retry      it did not: the message is sent again from its letter, and runs with the same effect key
+  retry      it did not: the message is sent again from its dead letter, and runs with the same effect key
   failed     it is not to run any more
-The record is changed first, then the message is sent, then the letter deleted; after a crash say it again.
+The record is changed first, then the message is sent, then the dead letter deleted; after a crash repeat the command.
 
 With --probe CMD or --probe-http URL a program or endpoint looks, as for semel work: the effect happened (exit 0, stdout is
 the result; 200, the body is the result): completed; it did not (exit 75; 404): retry; anything else: the key is left
@@ -47,10 +53,10 @@ alone, and the exit is 3.`,
 			if p.all {
 				return output.Usage("--all goes with --probe or --probe-http")
 			}
-			state, ok := resolutions[as]
-			if !ok {
-				return output.Usage("--as %q is unknown (known: completed, retry, failed)", as).WithHint("%s --help", cmd.CommandPath())
+			if err := choice("as", as, resolutionNames()); err != nil {
+				return err
 			}
+			state := resolutions[as]
 			if cmd.Flags().Changed("result") && state != driver.Completed {
 				return output.Usage("--result goes with --as completed only")
 			}
@@ -61,6 +67,7 @@ alone, and the exit is 3.`,
 	byFlag(c, &by)
 	p.bind(c)
 	c.Flags().StringVar(&as, "as", "", "completed, retry or failed")
+	fixed(c.Flags(), "as", resolutionNames()...)
 	c.Flags().StringVar(&result, "result", "", "with completed: what duplicates are answered with")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
@@ -87,14 +94,14 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		return err
 	}
 	if dry && r.State != driver.Uncertain && r.State != state {
-		return notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
+		return f.notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
 	}
 	if !dry {
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
 			return err
 		}
 		if sent, err = box.Resolve(ctx, r, state, result, kept, actor(p.by)); err != nil {
-			return notUncertain(err)
+			return f.notUncertain(err)
 		}
 	}
 	v := map[string]any{"key": key, "as": as, "message_id": sent, "dry_run": dry}
@@ -108,7 +115,8 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 	})
 }
 
-func notUncertain(err error) error {
+// notUncertain says what else to do about a key.
+func (f *recordFlags) notUncertain(err error) error {
 	e := (*letters.NotUncertainError)(nil)
 	if !errors.As(err, &e) {
 		return err
@@ -116,9 +124,9 @@ func notUncertain(err error) error {
 	n := output.Negative("%w", err)
 	switch e.State {
 	case driver.FailedState:
-		return n.WithHint("semel dlq redrive")
+		return n.WithHint("%s lists its dead letter; semel dlq redrive takes its id", output.Command("dlq", "ls", "--queue", open.Redact(cmp.Or(f.queue, f.store))))
 	case driver.InProgress:
-		return n.WithHint("wait for its lease to end, or semel records release %s", e.Key)
+		return n.WithHint("wait for its lease to end, or %s", f.command("records", "release", e.Key))
 	default:
 		return n
 	}

@@ -56,7 +56,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	case as != "" || cmd.Flags().Changed("result"):
 		return output.Usage("--as and --result are a person's answer: they exclude --probe and --probe-http")
 	case p.all == (len(p.keys) > 0):
-		return output.Usage("which keys? name them, or --all").WithHint("semel records ls --state UNCERTAIN")
+		return output.Usage("which keys? name them, or --all").WithHint("%s", f.command("records", "ls", "--state", "UNCERTAIN"))
 	}
 	if err := config.CheckProbe(p.command, p.address); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 		a.p.Notef("there are no uncertain keys")
 	}
 	if !p.dry && len(records) > 0 {
-		if err := a.confirm(p.yes, fmt.Sprintf("resolve %d keys as the probe says", len(records))); err != nil {
+		if err := a.confirm(p.yes, fmt.Sprintf("resolve %s as the probe says", output.Count(len(records), "key"))); err != nil {
 			return err
 		}
 	}
@@ -99,11 +99,11 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Answer, r.As, r.MessageID, r.Why} })
 	switch {
 	case err != nil:
-		return fmt.Errorf("%d of %d keys done: %w", len(all), len(records), err)
+		return fmt.Errorf("%d of %s done: %w", len(all), output.Count(len(records), "key"), err)
 	case perr != nil:
 		return perr
 	case left > 0:
-		return output.Negative("%d of %d keys were left alone (see why)", left, len(records))
+		return output.Negative("%d of %s left alone (see why)", left, output.Count(len(records), "key"))
 	}
 	return nil
 }

@@ -147,12 +147,15 @@ func again(c <-chan os.Signal, done <-chan struct{}, stop, tell func()) bool {
 	}
 }
 
+// glossary explains the words that commands print.
+const glossary = "https://github.com/semel-dev/semel/blob/main/docs/glossary.md"
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "semel",
 		Short: "Exactly-once effects for message handlers in any language",
 		Long: `semel consumes messages, and makes each take effect exactly once: duplicates are answered from records,
-crashed runs are taken over, failures become letters, and nothing is lost.
+crashed runs are taken over, failures become dead letters, and nothing is lost.
 
 Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then variables that workers on SQS
 know (QUEUE_URL, TABLE_NAME, …: semel env lists them), then defaults.
@@ -172,12 +175,15 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	root.SetUsageTemplate(strings.NewReplacer(
 		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagUsages .LocalFlags}}",
 		"{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "{{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}",
-	).Replace(root.UsageTemplate()))
+	).Replace(root.UsageTemplate()) + "{{if not .HasParent}}\nWords: " + glossary + "\n{{end}}")
 	f := root.PersistentFlags()
 	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
+	fixed(f, "output", output.Formats()...)
 	f.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error; logs go to stderr")
+	fixed(f, "log-level", logLevels...)
 	f.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	fixed(f, "log-format", logFormats...)
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "log every step of every message: --log-level debug")
 	f.StringVar(&a.region, "region", "", "region of sqs:// and dynamodb:// URLs that name none (default: AWS_REGION, or the profile's)")
 	f.StringVar(&a.profile, "profile", "", "profile for sqs:// and dynamodb:// URLs that name none (default: AWS_PROFILE)")
@@ -186,6 +192,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 		a.serveCommand(), a.sqsCommand(), a.doctorCommand(), a.adviseCommand(), a.auditCommand(), a.alertsCommand(), a.dashboardsCommand(), a.configCommand(), a.envCommand(), a.versionCommand(),
 	)
 	root.InitDefaultCompletionCmd()
+	completions(root)
 	return root
 }
 
@@ -223,19 +230,20 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		return err
 	}
 	a.applied = applied
+	if err := choice("log-level", strings.ToLower(a.logLevel), logLevels); err != nil {
+		return err
+	}
+	if err := choice("log-format", a.logFormat, logFormats); err != nil {
+		return err
+	}
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil || strings.ContainsAny(a.logLevel, "+-") {
-		return output.Usage("--log-level %q is unknown (known: debug, info, warn, error)", a.logLevel)
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return output.Usage("--log-level: %w", err)
 	}
 	if a.verbose {
 		level = min(level, slog.LevelDebug)
 	}
-	switch a.logFormat {
-	case "json", "text":
-		a.log = output.NewLog(a.p.Err, a.logFormat == "json", level)
-	default:
-		return output.Usage("--log-format %q is unknown (known: text, json)", a.logFormat)
-	}
+	a.log = output.NewLog(a.p.Err, a.logFormat == "json", level)
 	slog.SetDefault(a.log)
 	a.tellAliases(cmd, src.Worker)
 	return nil
@@ -281,7 +289,7 @@ func allFlags(root *cobra.Command) []string {
 // flagError makes pflag's errors ours: they name the flag, and say where the list is.
 func flagError(cmd *cobra.Command, err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
-		return output.Usage("--%s: %w", e.GetFlag().Name, e.Unwrap()).WithHint("%s --help", cmd.CommandPath())
+		return output.Usage("--%s: %w", e.GetFlag().Name, config.PlainValue(e)).WithHint("%s --help", cmd.CommandPath())
 	}
 	return output.Usage("%w", err).WithHint("%s --help", cmd.CommandPath())
 }

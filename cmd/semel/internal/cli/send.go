@@ -321,11 +321,11 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 			hint += "; then "
 		}
 		if culprit := (*driver.ItemError)(nil); errors.Is(err, driver.ErrNotCommitted) || errors.As(err, &culprit) {
-			return output.Failed("%s; %d messages were sent before, and none of these %d was", text, s.sum.Sent, len(batch)).
+			return output.Failed("%s; %s sent before, none of these %d", text, output.Count(s.sum.Sent, "message"), len(batch)).
 				WithHint("%ssend the rest", hint)
 		}
 		s.sum.Unconfirm = len(batch)
-		return output.Failed("%s; %d messages were sent before, and any of these %d may have been", text, s.sum.Sent, len(batch)).
+		return output.Failed("%s; %s sent before, any of these %d may have been", text, output.Count(s.sum.Sent, "message"), len(batch)).
 			WithHint("%ssend the rest again: messages with the same idempotency-key take effect once", hint)
 	}
 	s.sum.Sent += len(batch)
@@ -341,7 +341,7 @@ func (s *sending) flush(ctx context.Context, batch []driver.Message) error {
 }
 
 func (s *sending) stopped(err error) error {
-	return fmt.Errorf("stopped after %d messages were sent: %w", s.sum.Sent, err)
+	return fmt.Errorf("stopped after %s: %w", output.Count(s.sum.Sent, "message"), err)
 }
 
 func (s *sending) report() error {

@@ -50,7 +50,7 @@ Faults go wrong on purpose, by --fault at the start and by semel sqs fault while
   partial         entries of a batch fail (done or not)
   delay           the request, or its answer, waits by=… (1s)
 It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answers long polls, and exits 0.`,
-		Example: `  semel sqs --create orders,dlq=orders-dead:5,visibility=30s
+		Example: `  semel sqs --create orders,dlq=orders-dead:200,visibility=30s
   semel sqs --queue sqlite:sqs.db --create orders,fifo --fault duplicate=0.2 --seed 7
   semel sqs fault lost-answer@DeleteMessage=next:3`,
 		Annotations: map[string]string{"settings": "places"},
@@ -61,7 +61,7 @@ It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answ
 	allowHostFlag(c, &o.allow)
 	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
 	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
-	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:3][,visibility=5s][,delay=1s][,retention=1d][,wait=20s] (repeatable)")
+	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s][,retention=1d][,wait=20s] (repeatable)")
 	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
 	f.Var(&o.grace, "grace", "how long requests under way may take at the end")

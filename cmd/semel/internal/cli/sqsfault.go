@@ -38,6 +38,13 @@ early-visible and late-visible. semel sqs --help tells what each does. The same 
 		Example: `  semel sqs fault duplicate=0.5 lost-answer=next:3
   semel sqs fault delay@ReceiveMessage+SendMessage=0.1,by=2s --endpoint http://127.0.0.1:9324
   semel sqs fault --clear`,
+		ValidArgsFunction: oneOf(func() []string {
+			names := sqslocal.Names()
+			for i := range names {
+				names[i] += "="
+			}
+			return names
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.seeded = cmd.Flags().Changed("seed")
 			return a.sqsFault(cmd.Context(), o, args)

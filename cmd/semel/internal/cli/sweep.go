@@ -41,7 +41,7 @@ waiting.`,
 			}
 			if r.State != driver.InProgress {
 				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).
-					WithHint("semel records explain %s", args[0])
+					WithHint("%s", f.command("records", "explain", args[0]))
 			}
 			if !dry {
 				q := fmt.Sprintf("take key %s away from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
@@ -119,8 +119,8 @@ park the claims of a consumer that no worker runs any more.`,
 				if total.Lag > 0 {
 					late += fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
 				}
-				_, err := fmt.Fprintf(w, "%s %d records, %s %d abandoned claims%s\n", verb(dry, "purge", "purged"), total.Purged,
-					verb(dry, "park", "parked"), total.Stranded, late)
+				_, err := fmt.Fprintf(w, "%s %s, %s %s%s\n", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"),
+					verb(dry, "park", "parked"), output.Count(total.Stranded, "abandoned claim"), late)
 				return err
 			})
 		},

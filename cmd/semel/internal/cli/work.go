@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,12 +69,13 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	if err := w.Check(); err != nil {
 		return err
 	}
-	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers})
+	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers, QueueMustExist: true})
 	defer closing(&err, set)
 	queue, store, err := openPair(ctx, set, w)
 	if err != nil {
 		return err
 	}
+	a.warnOfNewQueue(ctx, set, w.Queue, queue.Features().Name)
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
 	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
@@ -153,8 +153,8 @@ func (s *shift) run(ctx context.Context) (err error) {
 	if err != nil {
 		return config.Explain(err)
 	}
-	s.p.Notef("guarantee: %s", c.Guarantee())
-	s.warnOfBrokerID()
+	s.p.Notef("guarantee: %s", s.guarantee(c.Guarantee()))
+	s.warnOfDangers(s.queue, s.store)
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	ended := s.background(background, c, journal, shown)
 	quiet := context.AfterFunc(ctx, func() {
@@ -342,35 +342,6 @@ func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
 			journal.AddLoad(now, c.Load())
 		}
 	}
-}
-
-// summary is what a worker prints at its end.
-type summary struct {
-	semel.Summary
-	// LentKeys is how many deliveries had no key of --key and took the one that --on-missing-key id says.
-	LentKeys int64 `json:"lent_keys,omitempty"`
-}
-
-// report prints the summary.
-func (s *shift) report(sum semel.Summary) error {
-	lent := s.lent.n.Load()
-	return s.p.Object(summary{sum, lent}, func(w io.Writer) error {
-		also := ""
-		if lent > 0 {
-			also = fmt.Sprintf("keys lent %d, ", lent)
-		}
-		if sum.OtherPayload > 0 {
-			also += fmt.Sprintf("replayed with another payload %d, ", sum.OtherPayload)
-		}
-		if sum.CacheHits > 0 {
-			also += fmt.Sprintf("cache hits %d, ", sum.CacheHits)
-		}
-		_, err := fmt.Fprintf(w, "received %d, effects %d, replayed %d, stale %d, retried %d, dead %d, uncertain %d, dropped %d, "+
-			"mismatched %d, busy %d, taken over %d, fenced %d, rejected %d, %sin %s\n",
-			sum.Received, sum.Effects, sum.Replayed, sum.Stale, sum.Retried, sum.Dead, sum.Uncertain, sum.Dropped, sum.Mismatched,
-			sum.Busy, sum.TakenOver, sum.Fenced, sum.Rejected, also, time.Since(s.began).Round(time.Millisecond))
-		return err
-	})
 }
 
 // verdict is the worker's exit: a drain is a success, whoever asked for it.

@@ -39,19 +39,3 @@ func (l *lentKeys) watch(w config.Work, own semel.KeyFunc, log *slog.Logger) sem
 		return raw, nil
 	}
 }
-
-// warnOfBrokerID tells of keys that a redrive by the queue itself changes. doctor calls them dangerous.
-func (s *shift) warnOfBrokerID() {
-	if !s.queue.Features().Redrives {
-		return
-	}
-	const hint = "--key json:/order_id or another field, or have all producers set idempotency-key (semel send does); semel doctor"
-	const why = ": a redrive by the queue itself gives it another, and what was done would be done again"
-	switch {
-	case s.w.Key == "id":
-		s.log.Warn("the key is the broker's id where a message has no idempotency-key"+why, "hint", hint)
-	case s.w.OnMissingKey == "id":
-		s.log.Warn("the key is the broker's id where a message has neither that of --key nor an idempotency-key"+why,
-			"hint", "--on-missing-key fail, or have all producers set idempotency-key; semel doctor")
-	}
-}

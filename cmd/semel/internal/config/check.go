@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,20 +137,15 @@ func CheckProbe(command, address string) error {
 }
 
 func (w *Work) checkWords() error {
-	for _, c := range []struct{ flag, value, known string }{
-		{"takeover", w.Takeover, "resume probe once"},
-		{"busy", w.Busy, "defer fail"},
-		{"on-missing-key", w.OnMissingKey, "fail id unprotected"},
-		{"effects", w.Effects, " sql"},
-		{"compat", w.Compat, " sqsd"},
-	} {
-		ok := false
-		for _, k := range strings.Split(c.known, " ") {
-			ok = ok || k == c.value
+	defaults := Default()
+	unset := fields(&defaults)
+	for i, f := range fields(w) {
+		value := f.value.Interface()
+		if len(f.values) == 0 || value == unset[i].value.Interface() {
+			continue
 		}
-		if !ok {
-			return output.Usage("--%s %q is unknown (known: %s)", c.flag, c.value,
-				strings.Join(strings.Fields(c.known), ", "))
+		if s, _ := value.(string); !slices.Contains(f.values, s) {
+			return output.Usage("--%s %q is unknown (known: %s)", f.name, s, strings.Join(f.values, ", "))
 		}
 	}
 	v, err := w.Versions()

@@ -6,6 +6,7 @@ package config
 import (
 	"encoding"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,22 +29,22 @@ type Work struct {
 	Command           []string       `conf:"command" yaml:"command" flag:"-"`
 	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
 	WebhookSecretFile string         `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
-	Compat            string         `conf:"compat" yaml:"compat" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
+	Compat            string         `conf:"compat" yaml:"compat" values:"sqsd" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
 	Simulate          simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler: one that only sleeps, leaves an effect in a ledger and crashes where it is told to, for experiments: on, or a list of knobs (docs/worker.md)"`
-	Effects           string         `conf:"effects" yaml:"effects" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
+	Effects           string         `conf:"effects" yaml:"effects" values:"sql" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 	Probe             string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
 	ProbeHTTP         string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 
-	Key          string `group:"Key" conf:"key" yaml:"key" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
-	Strategy     string `conf:"strategy" yaml:"strategy" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
-	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
-	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" help:"fail (letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
+	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
+	Strategy     string `conf:"strategy" yaml:"strategy" forms:"once version:/ timestamp:/ sequence:/ sequencer:/ text:/" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
+	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
+	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" values:"fail id unprotected" help:"fail (dead letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
 	// FormerKey and FormerConsumer are --key and --consumer of before, while they change.
 	FormerKey      string `conf:"former-key" yaml:"former-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
 	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
 
-	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
-	Busy        string  `conf:"busy" yaml:"busy" help:"what becomes of another message of a key in progress: defer (put it back until the lease ends) or fail (dead-letter it at once, kind busy; redeliveries of the running message are deferred all the same)"`
+	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" values:"resume probe once" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
+	Busy        string  `conf:"busy" yaml:"busy" values:"defer fail" help:"what becomes of another message of a key in progress: defer (put it back until the lease ends) or fail (dead-letter it at once, kind busy; redeliveries of the running message are deferred all the same)"`
 	MaxAttempts int     `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range   `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
 	Retry       Retries `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
@@ -54,7 +55,7 @@ type Work struct {
 	Batch            int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
 	Committers       int      `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
 	Rate             Rate     `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
-	GroupBy          string   `conf:"group-by" yaml:"group-by" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
+	GroupBy          string   `conf:"group-by" yaml:"group-by" forms:"group header: json:/" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
 	GroupConcurrency int      `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
 	GroupRate        Rate     `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
 	ResultMax        Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
@@ -68,8 +69,8 @@ type Work struct {
 	KillGrace  Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
 	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
 	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
-	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become letters for a person to decide on (0: they run)"`
-	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a letter (0: any age)"`
+	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become dead letters for a person to decide on (0: they run)"`
+	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a dead letter (0: any age)"`
 
 	UntilEmpty  bool     `group:"When to stop" conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
 	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
@@ -130,7 +131,9 @@ type field struct {
 	name, help string
 	group      string // the group that begins with it
 	hidden     bool   // no flag
-	value      reflect.Value
+	// values are the words that it takes, forms how what it takes begins.
+	values, forms []string
+	value         reflect.Value
 }
 
 // fields lists the settings of w in the order of the struct.
@@ -141,6 +144,7 @@ func fields(w *Work) []field {
 		tag := v.Type().Field(i).Tag
 		out = append(out, field{
 			name: tag.Get("conf"), help: tag.Get("help"), group: tag.Get("group"), hidden: tag.Get("flag") == "-", value: v.Field(i),
+			values: strings.Fields(tag.Get("values")), forms: strings.Fields(tag.Get("forms")),
 		})
 	}
 	return out
@@ -153,6 +157,19 @@ func Keys() []string {
 		out = append(out, f.name)
 	}
 	return out
+}
+
+// ValuesAnnotation is the annotation of a flag that lists the values, or the beginnings of values, that it takes.
+const ValuesAnnotation = "semel_values"
+
+// Values lists the words that a setting takes.
+func Values(name string) []string {
+	for _, f := range fields(&Work{}) {
+		if f.name == name {
+			return f.values
+		}
+	}
+	return nil
 }
 
 // GroupAnnotation is the annotation of a flag that names its group in the help text.
@@ -194,6 +211,9 @@ func Bind(fs *pflag.FlagSet, w *Work) {
 		}
 		flag := fs.Lookup(f.name)
 		flag.Annotations = map[string][]string{GroupAnnotation: {group}}
+		if len(f.values)+len(f.forms) > 0 {
+			flag.Annotations[ValuesAnnotation] = append(slices.Clone(f.values), f.forms...)
+		}
 		if flag.DefValue == "0s" {
 			flag.DefValue = "" // the help text says what none means
 		}

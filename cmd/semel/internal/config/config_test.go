@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +132,39 @@ func TestSuggestion(t *testing.T) {
 		if want == "" && got != "" || !strings.Contains(got, want) {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestCompletedFormsAreForms: what a shell completes for a setting is refused by none of the checks.
+func TestCompletedFormsAreForms(t *testing.T) {
+	whole := func(form string) string {
+		if strings.HasSuffix(form, ":") || strings.HasSuffix(form, "/") {
+			return form + "x"
+		}
+		return form
+	}
+	checked := 0
+	for _, f := range fields(&Work{}) {
+		for _, form := range f.forms {
+			w := Default()
+			w.Queue, w.Exec, w.Key, w.GroupConcurrency = "sqlite:a.db", "true", "json:/id", 1
+			for _, g := range fields(&w) {
+				if g.name == f.name {
+					g.value.SetString(whole(form))
+				}
+			}
+			if err := w.Check(); err != nil {
+				t.Errorf("--%s %s: %v", f.name, whole(form), err)
+			}
+			checked++
+		}
+		for _, v := range f.values {
+			if f.value.Kind() != reflect.String {
+				t.Errorf("%s has values and is no text: %s", f.name, v)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d forms", checked)
 	}
 }

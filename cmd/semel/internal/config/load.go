@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/yaml"
@@ -187,9 +188,43 @@ func fileError(path string, err error) error {
 // unwrapFlag drops pflag's own wording, which speaks of a flag that nobody typed.
 func unwrapFlag(err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
+		if plain := plainValue(e); plain != nil {
+			return plain
+		}
 		return fmt.Errorf("%q: %w", e.GetValue(), e.Unwrap())
 	}
 	return err
+}
+
+// PlainValue is what is wrong with the value of a flag, in words that name no function of Go.
+func PlainValue(e *pflag.InvalidValueError) error {
+	if plain := plainValue(e); plain != nil {
+		return plain
+	}
+	return e.Unwrap()
+}
+
+// plainValue is PlainValue for what is Go's wording, nil for what is said in our own.
+func plainValue(e *pflag.InvalidValueError) error {
+	why, value := e.Unwrap(), e.GetValue()
+	bad := (*strconv.NumError)(nil)
+	kind := ""
+	if f := e.GetFlag(); f != nil {
+		kind = f.Value.Type()
+	}
+	switch {
+	case errors.As(why, &bad) && errors.Is(bad.Err, strconv.ErrRange):
+		return fmt.Errorf("%q is out of range", value)
+	case errors.As(why, &bad) && kind == "bool":
+		return fmt.Errorf("%q is neither true nor false", value)
+	case errors.As(why, &bad) && strings.HasPrefix(kind, "float"):
+		return fmt.Errorf("%q is not a number", value)
+	case errors.As(why, &bad):
+		return fmt.Errorf("%q is not a whole number", value)
+	case kind == "duration" && strings.HasPrefix(why.Error(), "time: "):
+		return fmt.Errorf("%q is not a duration (like 500ms, 30s, 15m)", value)
+	}
+	return nil
 }
 
 // text is a value as a flag takes it: a list of rules is one text.

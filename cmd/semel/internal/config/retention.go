@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -95,7 +96,7 @@ func (r *Retention) All() time.Duration {
 // settled is the retention that a consumer settles on whose queue can bring copies for so long: what nobody gave covers it.
 func (r Retention) settled(horizon time.Duration) Retention {
 	if r.all == 0 {
-		r.all = Duration(max(semel.DefaultRetention, horizon))
+		r.all = Duration(advice.Retention(horizon))
 	}
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -35,16 +36,32 @@ type RefusedError struct{ Why, Mend string }
 
 func (e *RefusedError) Error() string { return e.Why }
 
+// command is a command on the box.
+func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
+
+// resolve is the command that decides about an uncertain key.
+func (b Box) resolve(k driver.Key) string {
+	words := []string{"records", "resolve", k.Raw, "--as", "completed"}
+	if k.Tenant != "" {
+		words = append(words, "--tenant", k.Tenant)
+	}
+	if k.Consumer != b.Name && !slices.Contains(b.Flags, "--consumer") {
+		words = append(words, "--consumer", k.Consumer)
+	}
+	return b.command(words...)
+}
+
 // Edit puts an edited copy of a letter in its place (FM81). The copy has an id of its own, which is the same when the same
 // edit is made again after a crash: first it is written, then the old letter is deleted. Redriving it gives the record
 // the fingerprint of the new payload, and the next generation.
 func (b Box) Edit(ctx context.Context, l driver.Letter, e Edit) (driver.Letter, error) {
 	if l.Kind != driver.LetterDead {
 		return l, &RefusedError{
-			fmt.Sprintf("it is a letter of kind %s: only dead ones are edited", l.Kind),
+			fmt.Sprintf("it is a dead letter of kind %s: only those of kind dead are edited", l.Kind),
 			map[driver.LetterKind]string{
-				driver.LetterUncertain: "semel records resolve first",
-				driver.LetterMismatch:  "discard it, and send its message under a key of its own (semel dlq show --body)",
+				driver.LetterUncertain: b.resolve(l.Key) + " first (or --as retry, --as failed)",
+				driver.LetterMismatch: "discard it, and send its message under a key of its own (" +
+					b.command("dlq", "show", l.ID, "--body") + ")",
 			}[l.Kind],
 		}
 	}
@@ -72,7 +89,7 @@ func (b Box) Edit(ctx context.Context, l driver.Letter, e Edit) (driver.Letter, 
 	}
 	after.ID = editedID(l.ID, after.Message)
 	if err := b.Letters.PutLetter(ctx, after); err != nil {
-		return l, fmt.Errorf("write the edited letter: %w", err)
+		return l, fmt.Errorf("write the edited dead letter: %w", err)
 	}
 	return after, b.remove(ctx, l, Options{})
 }
@@ -95,10 +112,10 @@ func (b Box) mark(ctx context.Context, before driver.Letter, after *driver.Lette
 	if now, err := e.Key(&after.Message); err != nil || now != was {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its key from %q to %s: that is another message", was, oneOf(now, err)),
-			"semel dlq discard the letter, and semel send the new message",
+			b.command("dlq", "discard", before.ID) + ", then semel send the new message",
 		}
 	}
-	if err := sameVersion(before, &after.Message, e); err != nil {
+	if err := b.sameVersion(before, &after.Message, e); err != nil {
 		return err
 	}
 	fp := driver.Fingerprint("")
@@ -119,7 +136,7 @@ func (b Box) mark(ctx context.Context, before driver.Letter, after *driver.Lette
 }
 
 // sameVersion checks that the edited message still is of the letter's version.
-func sameVersion(before driver.Letter, m *driver.Message, e Edit) error {
+func (b Box) sameVersion(before driver.Letter, m *driver.Message, e Edit) error {
 	if before.Version == "" {
 		return nil
 	}
@@ -129,7 +146,7 @@ func sameVersion(before driver.Letter, m *driver.Message, e Edit) error {
 	if v, err := e.Version(m); err != nil || v != before.Version {
 		return &RefusedError{
 			fmt.Sprintf("the edit changes its version from %s to %s: that is another message", before.Version, oneOf(v.String(), err)),
-			"semel dlq discard the letter, and semel send the new message",
+			b.command("dlq", "discard", before.ID) + ", then semel send the new message",
 		}
 	}
 	return nil

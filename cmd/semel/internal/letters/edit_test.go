@@ -72,13 +72,13 @@ func TestEditRefuses(t *testing.T) {
 		e    Edit
 		want string
 	}{
-		"uncertain":     {uncertain, newBody("x"), "only dead ones"},
+		"uncertain":     {uncertain, newBody("x"), "only those of kind dead"},
 		"another key":   {l, Edit{Headers: map[string]string{"idempotency-key": "other"}, Key: semel.KeyByID}, "changes its key"},
 		"no key":        {l, Edit{Body: []byte("{}"), Key: semel.KeyFromJSON("/id"), Fingerprint: semel.FingerprintBody()}, "changes its key"},
 		"wrong --key":   {l, Edit{Body: []byte("{}"), Key: semel.KeyFromJSON("/order")}, "not the one that --key makes"},
 		"not compared":  {l, Edit{Body: []byte("{}"), Key: semel.KeyByID}, "in another way"},
 		"other recipe":  {l, Edit{Body: []byte("{}"), Key: semel.KeyByID, Fingerprint: semel.FingerprintJSON("/a")}, "in another way"},
-		"kind mismatch": {driver.Letter{Kind: driver.LetterMismatch}, newBody("x"), "only dead ones"},
+		"kind mismatch": {driver.Letter{Kind: driver.LetterMismatch}, newBody("x"), "only those of kind dead"},
 	} {
 		s.fault.calls = 0
 		_, err := s.box().Edit(t.Context(), c.l, c.e)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -31,6 +32,8 @@ type Box struct {
 	Name string
 	// Horizon is how late copies of messages can come that the queue knows of: records are kept for longer (law 10).
 	Horizon time.Duration
+	// Flags are those by which a command finds the queue and the store, for commands that are proposed.
+	Flags   []string
 	Letters driver.LetterBox
 	Sender  driver.Sender
 	Records driver.RecordInspector
@@ -46,7 +49,7 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 	b.Sender, ok[1] = q.(driver.Sender)
 	b.Records, ok[2] = s.(driver.RecordInspector)
 	b.Operate, ok[3] = s.(driver.Operator)
-	for i, what := range []string{"keeps no letters", "takes no messages", "shows no records", "takes no operations"} {
+	for i, what := range []string{"keeps no dead letters", "takes no messages", "shows no records", "takes no operations"} {
 		if !ok[i] {
 			where := "queue " + b.Name
 			if i > 1 {
@@ -120,7 +123,7 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 		return b.sendAgain(ctx, l, o, res)
 	case l.Kind == driver.LetterMismatch:
 		return refuse(res, "its key belongs to another payload, which was %s; discard it, or send its body under a key of its own "+
-			"(semel dlq show %s)", r.State, l.ID), nil
+			"(%s)", r.State, b.command("dlq", "show", l.ID, "--body")), nil
 	default:
 		done, send, err := b.byVersion(ctx, l, r, o, &res)
 		if done || err != nil {
@@ -133,8 +136,8 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 	switch {
 	case !there:
 	case r.State == driver.Uncertain:
-		return refuse(res, "nobody knows whether its effect happened: look at the downstream, then semel records resolve %q "+
-			"--as completed|retry|failed", l.Key.Raw), nil
+		return refuse(res, "the outcome is unknown: look at the downstream, then %s (or --as retry, --as failed)",
+			b.resolve(l.Key)), nil
 	default:
 		if done, err := b.reopen(ctx, l, r, o, &res); done || err != nil {
 			return res, err
@@ -151,9 +154,9 @@ func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Opt
 		return true, b.remove(ctx, l, o)
 	}
 	if r.Unknown && r.State == driver.FailedState && o.Mode == Verify && r.Takeover != driver.Probe {
-		*res = refuse(*res, "its effect may have happened (%d moments of doubt) and its policy is %s, so no worker asks first; look, "+
+		*res = refuse(*res, "its effect may have happened (%s) and its policy is %s, so no worker asks first; look, "+
 			"then --mode skip to run it with the same effect key, or --mode rerun when it surely did not happen",
-			r.Uncertainty, r.Takeover)
+			output.Count(r.Uncertainty, "moment of doubt", "moments of doubt"), r.Takeover)
 		return true, nil
 	}
 	if rerun && r.Token != l.Token {
@@ -218,10 +221,10 @@ func (b Box) sendAgain(ctx context.Context, l driver.Letter, o Options, res Resu
 func (b Box) send(ctx context.Context, l driver.Letter) (id string, err error) {
 	m, err := Again(l)
 	if err != nil {
-		return "", fmt.Errorf("letter %s: %w", l.ID, err)
+		return "", fmt.Errorf("dead letter %s: %w", l.ID, err)
 	}
 	if err := b.Sender.Send(ctx, m); err != nil {
-		return "", fmt.Errorf("send the message of letter %s again: %w", l.ID, err)
+		return "", fmt.Errorf("send the message of dead letter %s again: %w", l.ID, err)
 	}
 	return m.ID, nil
 }
@@ -231,7 +234,7 @@ func (b Box) remove(ctx context.Context, l driver.Letter, o Options) error {
 		return nil
 	}
 	if err := b.Letters.DeleteLetter(ctx, l.ID); err != nil {
-		return fmt.Errorf("delete letter %s: %w", l.ID, err)
+		return fmt.Errorf("delete dead letter %s: %w", l.ID, err)
 	}
 	return nil
 }
@@ -303,7 +306,8 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 	case !there || l.Kind == driver.LetterMismatch || l.Kind == driver.LetterBusy || foreign(l, r):
 		// There is no record of this payload or version: the letter is all there is.
 	case r.State == driver.Uncertain && r.Token == l.Token:
-		return refuse(res, "nobody knows whether its effect happened: semel records resolve %q --as completed|failed", l.Key.Raw), nil
+		return refuse(res, "the outcome is unknown: look at the downstream, then %s (or --as failed)",
+			b.resolve(l.Key)), nil
 	case r.State == driver.FailedState && r.Token == l.Token && !o.DryRun:
 		_, out, err := b.Operate.Operate(ctx, driver.Operation{
 			Kind: driver.Discard, Key: l.Key, Token: l.Token, Generation: l.Generation, Reason: "discarded by " + o.By, By: o.By,
@@ -327,7 +331,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 			return refuse(res, "the record is %s with a newer attempt, which may have no message: redrive it, then discard what comes of it",
 				r.State), nil
 		}
-		res.Why = "a newer letter of the key stands"
+		res.Why = "a newer dead letter of the key stands"
 	}
 	return res, b.remove(ctx, l, o)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // Result is what a run measured and counted.
@@ -124,14 +125,14 @@ func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, lett
 				skipped++
 			}
 		}
-		add("executed 1", r.Executed == 1, "%d runs of the handler", r.Executed)
-		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %d messages were answered from the record", skipped, b.N)
+		add("executed 1", r.Executed == 1, "%s of the handler", output.Count(r.Executed, "run"))
+		add(fmt.Sprintf("suppressed %d", b.N-1), skipped == b.N-1, "%d of %s answered from the record", skipped, output.Count(b.N, "message"))
 	} else {
-		add("executed once each", r.Executed == b.N && most == 1, "%d runs for %d keys", r.Executed, r.Keys)
+		add("executed once each", r.Executed == b.N && most == 1, "%s for %s", output.Count(r.Executed, "run"), output.Count(r.Keys, "key"))
 	}
-	add("effects = keys", r.Executed == r.Keys, "%d effects, %d keys", r.Executed, r.Keys)
-	add("queue empty", left == 0 && letters == 0, "%d messages left, %d letters", left, letters)
-	add("no ERROR in the logs", r.Errors.LogLines == 0, "%d lines", r.Errors.LogLines)
+	add("effects = keys", r.Executed == r.Keys, "%s, %s", output.Count(r.Executed, "effect"), output.Count(r.Keys, "key"))
+	add("queue empty", left == 0 && letters == 0, "%s left, %s", output.Count(left, "message"), output.Count(letters, "dead letter"))
+	add("no ERROR in the logs", r.Errors.LogLines == 0, "%s", output.Count(r.Errors.LogLines, "line"))
 	r.Verdict = "ok"
 	if !r.OK() {
 		r.Verdict = "not ok"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -187,7 +188,7 @@ func (b *bench) drain(ctx context.Context) error {
 			return nil
 		}
 		if now.After(end) {
-			return fmt.Errorf("%d messages were not done within %s: visible %d, in flight %d, delayed %d", left, b.Timeout, st.Visible,
+			return fmt.Errorf("%s not done within %s: visible %d, in flight %d, delayed %d", output.Count(left, "message"), b.Timeout, st.Visible,
 				st.InFlight, st.Delayed)
 		}
 		b.Progress(fmt.Sprintf("sent %d, %d left", b.N, left))

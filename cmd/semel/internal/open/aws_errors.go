@@ -25,7 +25,7 @@ func awsError(t Target, doing string, err error, missing string) error {
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) && (codeOf(api) == "QueueNameExists" || codeOf(api) == "QueueAlreadyExists") {
-		return output.Failed("%s %s: it, or the queue of its letters, exists with other attributes", doing, t.Shown).
+		return output.Failed("%s %s: it, or the queue of its dead letters, exists with other attributes", doing, t.Shown).
 			WithHint("change them there (aws sqs set-queue-attributes), or choose another name")
 	}
 	text, hint := refusal(t, err, missing)

@@ -184,11 +184,11 @@ func (q *sqsQueue) redrive() Fact {
 	switch {
 	case q.live.MaxReceives == 0 && q.letterBox == "":
 		return Fact{
-			Danger, "redrive", "there is no redrive policy, and the URL names no place for letters: what fails for good would have nowhere to go",
+			Danger, "redrive", "there is no redrive policy, and the URL names no place for dead letters: what fails for good would have nowhere to go",
 			"letters=orders-dlq or letters=dynamodb:TABLE in the URL, or a redrive policy",
 		}
 	case q.live.MaxReceives == 0:
-		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a letter (" + q.letterBox + ")", ""}
+		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + q.letterBox + ")", ""}
 	case q.lettersErr != nil:
 		return Fact{
 			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.letters, q.lettersErr),
@@ -196,16 +196,16 @@ func (q *sqsQueue) redrive() Fact {
 		}
 	case q.live.LetterRetention < q.live.Retention && !q.live.FIFO:
 		return Fact{
-			Danger, "redrive", fmt.Sprintf("%s keeps letters for %s, the queue messages for %s, and a message's age goes on counting when it "+
+			Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
 				"is moved: one that failed late is deleted at once", q.letters, letters, have), longer,
 		}
 	case q.live.LetterRetention <= q.live.Retention:
 		return Fact{
-			Warning, "redrive", fmt.Sprintf("%s keeps letters for %s, no longer than the queue its messages (%s): one that failed late has "+
+			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
 				"little time left", q.letters, letters, have), longer + ", or less on the queue, or letters=dynamodb:TABLE, which has no limit",
 		}
 	}
-	return Fact{OK, "redrive", fmt.Sprintf("%s keeps letters for %s, longer than the queue its messages (%s)", q.letters, letters, have), ""}
+	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.letters, letters, have), ""}
 }
 
 func (q *sqsQueue) polling() Fact {

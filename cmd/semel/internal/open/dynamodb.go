@@ -53,7 +53,7 @@ func connectDynamo(ctx context.Context, t Target) (*dynamoDB, error) {
 
 // missingTable is what to do about a table that does not exist.
 func missingTable(t Target) string {
-	return fmt.Sprintf("semel migrate --store '%s' makes it; or mend its name, the region or the endpoint", t.Shown)
+	return fmt.Sprintf("semel migrate --store '%s' makes it; or fix its name, the region or the endpoint", t.Shown)
 }
 
 // Queue is not reached: a Set asks HasQueues before.

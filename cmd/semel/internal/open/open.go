@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// OneShot refuses memory://: what is in it ends with the command.
 	OneShot bool
-	// MustExist refuses to create a database.
-	MustExist bool
+	// MustExist refuses to create a database, QueueMustExist one for a queue: where nobody ever sent anything.
+	MustExist, QueueMustExist bool
 	// ReadOnly opens for inspection what cannot be written: a file without the permission, a standby.
 	ReadOnly bool
 	// Visibility of the queues; 0 = the adapter's default.
@@ -107,7 +107,9 @@ func (s *Set) Create(ctx context.Context, flag, raw string, how NewQueue) (drive
 
 // QueueOf opens the queue name in the place that t names.
 func (s *Set) QueueOf(ctx context.Context, t Target, name string) (driver.Queue, error) {
-	db, err := s.db(ctx, t)
+	o := s.o
+	o.MustExist = o.MustExist || o.QueueMustExist
+	db, err := s.dbWith(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}
@@ -185,11 +187,13 @@ func (s *Set) parse(flag, raw string) (Target, error) {
 	return t, nil
 }
 
-func (s *Set) db(ctx context.Context, t Target) (Database, error) {
+func (s *Set) db(ctx context.Context, t Target) (Database, error) { return s.dbWith(ctx, t, s.o) }
+
+func (s *Set) dbWith(ctx context.Context, t Target, o Options) (Database, error) {
 	if db := s.dbs[t.place]; db != nil {
 		return db, nil
 	}
-	db, err := t.kind.open(ctx, t, s.o)
+	db, err := t.kind.open(ctx, t, o)
 	if err != nil {
 		return nil, err
 	}

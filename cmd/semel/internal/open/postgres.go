@@ -100,8 +100,8 @@ func sqlState(err error) string {
 // repeated is what the adapter says before the cause: the place is named already.
 var repeated = regexp.MustCompile(`^(open|migrate) database [^ ]+: `)
 
-// plain is an error of the client library in one line. Under sslmode=prefer it also names every attempt with TLS that a
-// server without TLS refused, which is not what is wrong.
+// plain is an error of the client library in one line. Under sslmode=prefer the library tries each address with TLS and
+// without: an attempt with TLS that a server without TLS refused is not what is wrong, and what failed both times is said once.
 func plain(text string) string {
 	text = repeated.ReplaceAllString(text, "")
 	head, tries, several := strings.Cut(text, ":\n\t")
@@ -111,7 +111,13 @@ func plain(text string) string {
 	kept := slices.DeleteFunc(strings.Split(tries, "\n\t"), func(try string) bool {
 		return strings.HasSuffix(try, "tls error: server refused TLS connection")
 	})
-	return head + ": " + strings.Join(kept, "; ")
+	var once []string
+	for _, try := range kept {
+		if !slices.Contains(once, try) {
+			once = append(once, try)
+		}
+	}
+	return head + ": " + strings.Join(once, "; ")
 }
 
 func isConnect(err error) bool {

@@ -81,3 +81,16 @@ func TestWhyNotOpen(t *testing.T) {
 		t.Errorf("%q, try %q", e.Error(), e.Hint)
 	}
 }
+
+// TestAnAttemptIsToldOnce: under sslmode=prefer each address is tried with TLS and without.
+func TestAnAttemptIsToldOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		"open database x: failed to connect to `user=u database=d`:\n\t127.0.0.1:1 (h): dial error: refused\n\t127.0.0.1:1 (h): dial error: refused":              "failed to connect to `user=u database=d`: 127.0.0.1:1 (h): dial error: refused",
+		"failed to connect:\n\t[::1]:1 (h): dial error: refused\n\t127.0.0.1:1 (h): dial error: refused\n\t[::1]:1 (h): dial error: refused":                      "failed to connect: [::1]:1 (h): dial error: refused; 127.0.0.1:1 (h): dial error: refused",
+		"failed to connect:\n\t127.0.0.1:1 (h): tls error: server refused TLS connection\n\t127.0.0.1:1 (h): server error: FATAL: no role \"u\" (SQLSTATE 28000)": "failed to connect: 127.0.0.1:1 (h): server error: FATAL: no role \"u\" (SQLSTATE 28000)",
+	} {
+		if got := plain(text); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -22,7 +22,7 @@ var sqsKind = &kind{
 
 var sqsParams = append([]string{"letters", "wait", "unwrap", "ungrouped"}, commonParams...)
 
-const noSuchQueue = "make it with semel queue create, or mend its name, the region or the endpoint"
+const noSuchQueue = "make it with semel queue create, or fix its name, the region or the endpoint"
 
 // sqsDB is the queues of an account in a region.
 type sqsDB struct {

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -110,8 +111,11 @@ func Parse(flag, raw string) (Target, error) {
 		return Target{}, output.Usage("--%s is an ARN, and has to be a URL", flag).WithHint("--%s '%s'", flag, url)
 	}
 	if t.kind == nil {
-		return Target{}, output.Usage("--%s has the unknown URL scheme %q (known: %s)", flag, scheme, strings.Join(known, ", ")).
-			WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
+		err := output.Usage("--%s has the unknown URL scheme %q (known: %s)", flag, scheme, strings.Join(known, ", "))
+		if meant := nearest.Name(scheme, known, 4); meant != "" {
+			return Target{}, err.WithHint("did you mean %s? --%s '%s'", meant, flag, Redact(meant+strings.TrimPrefix(raw, scheme)))
+		}
+		return Target{}, err.WithHint("--%s 'sqlite:orders.db?queue=orders'", flag)
 	}
 	if err := t.kind.parse(flag, raw, &t); err != nil {
 		return Target{}, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -23,20 +24,22 @@ const (
 	None  Format = "none"
 )
 
+// Formats lists them.
+func Formats() []string { return []string{string(Text), string(JSON), string(JSONL), string(None)} }
+
 // Set implements the flag value.
 func (f *Format) Set(s string) error {
-	switch Format(s) {
-	case Text, JSON, JSONL, None:
-		*f = Format(s)
-		return nil
+	if !slices.Contains(Formats(), s) {
+		return fmt.Errorf("unknown format %q (known: %s)", s, strings.Join(Formats(), ", "))
 	}
-	return fmt.Errorf("unknown format %q (known: text, json, jsonl, none)", s)
+	*f = Format(s)
+	return nil
 }
 
 func (f *Format) String() string { return string(*f) }
 
 // Type names the flag's value in help texts.
-func (f *Format) Type() string { return "text|json|jsonl|none" }
+func (f *Format) Type() string { return strings.Join(Formats(), "|") }
 
 // Printer prints one command's data and its errors.
 type Printer struct {
@@ -99,8 +102,8 @@ func List[T any](p *Printer, items []T, header []string, row func(T) []any) erro
 		for i, c := range cells {
 			if s, ok := c.(string); ok {
 				limit := 80
-				if i == len(cells)-1 { // reasons stand last
-					limit = 240
+				if i == len(cells)-1 { // reasons stand last, with commands to paste
+					limit = 600
 				}
 				cells[i] = Printable(s, limit)
 			}

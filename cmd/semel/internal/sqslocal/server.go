@@ -72,9 +72,12 @@ func New(o Options) (*Server, error) {
 func (s *Server) Create(q NewQueue) error {
 	set := q.Attributes
 	if q.Dead != "" {
-		var more map[string]string
+		more := map[string]string{}
 		if set["ContentBasedDeduplication"] != "" {
-			more = map[string]string{"ContentBasedDeduplication": "true"}
+			more["ContentBasedDeduplication"] = "true"
+		}
+		if !slices.Contains(s.Queues(), q.Dead) {
+			more["MessageRetentionPeriod"] = "1209600"
 		}
 		arn, err := s.make(q.Dead, more)
 		if err != nil {

@@ -83,12 +83,16 @@ func strict(r io.Reader, into any) error {
 // NewQueue is a queue that is made at the start.
 type NewQueue struct {
 	Name string
-	// Dead is the queue for what was received Receives times; "" = none.
+	// Dead is the queue for what was received Receives times; "" = none. If it does not exist it is made, and keeps messages for
+	// as long as SQS can: longer than the queue, because the age of a message goes on counting when it is moved.
 	Dead     string
 	Receives int
 	// Attributes are those of CreateQueue.
 	Attributes map[string]string
 }
+
+// defaultReceives is what semel queue create sets, too: the defaults of semel work need 172.
+const defaultReceives = 200
 
 // attributes are the short names of --create, all of them in seconds.
 var attributes = map[string]string{
@@ -116,7 +120,7 @@ func ParseQueue(text string) (q NewQueue, err error) {
 		}
 		if err != nil {
 			return q, output.Usage("--create %q: %w", text, err).
-				WithHint("--create NAME[,fifo][,dlq=NAME:3][,visibility=5s][,delay=1s][,retention=1d][,wait=20s]")
+				WithHint("--create NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s][,retention=1d][,wait=20s]")
 		}
 	}
 	if fifo {
@@ -132,7 +136,7 @@ func suffixed(name string) string { return strings.TrimSuffix(name, ".fifo") + "
 
 func (q *NewQueue) dead(value string) (err error) {
 	name, n, counted := strings.Cut(value, ":")
-	if q.Dead, q.Receives = name, 3; counted {
+	if q.Dead, q.Receives = name, defaultReceives; counted {
 		q.Receives, err = strconv.Atoi(n)
 	}
 	if err == nil && (name == "" || q.Receives < 1 || q.Receives > 1000) {

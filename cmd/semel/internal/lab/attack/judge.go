@@ -197,7 +197,7 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 			res.Mend = "answer 400 or 422 when a message cannot be handled: it becomes a letter, with the body as its reason"
 		}
 	case s.guard == guardOff:
-		res.Verdict, res.Why = Held, fmt.Sprintf("the consumer gave up after %s", count(o.runs, "run", "runs"))
+		res.Verdict, res.Why = Held, fmt.Sprintf("the consumer gave up after %s", output.Count(o.runs, "run", "runs"))
 	case o.runs > 1:
 		res.Verdict, res.Why = Held, fmt.Sprintf("it became a letter after %d runs", o.runs)
 		word := "exit 65"

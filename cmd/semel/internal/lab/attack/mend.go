@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // whyDoubled finds the reason of effects too many, and the mend.
@@ -128,7 +130,7 @@ func (s *scene) whyHeld(o *observed, res *Result) string {
 	case o.endings[s.keys[0]] == endParked:
 		return "the key was parked: a person decides (semel records resolve)"
 	case res.Repeats > 0:
-		return fmt.Sprintf("%s, and the service knew the repeats by their key", count(o.runs, "run", "runs"))
+		return fmt.Sprintf("%s, and the service knew the repeats by their key", output.Count(o.runs, "run", "runs"))
 	case o.runs <= len(s.keys):
 		return "one run for each message"
 	}

@@ -235,8 +235,8 @@ func (t *writer) line(label, text string) {
 
 // seen is what was counted, as a sentence.
 func (a Result) seen() string {
-	out := fmt.Sprintf("%s, %s, %s of %d", count(a.Deliveries, "delivery", "deliveries"), count(a.Runs, "run", "runs"),
-		count(a.Effects, "effect", "effects"), a.Expected)
+	out := fmt.Sprintf("%s, %s, %s of %d", output.Count(a.Deliveries, "delivery", "deliveries"), output.Count(a.Runs, "run", "runs"),
+		output.Count(a.Effects, "effect", "effects"), a.Expected)
 	switch {
 	case a.WithKey+a.WithoutKey > 0:
 		out += fmt.Sprintf(" (%d with Idempotency-Key, %d without)", a.WithKey, a.WithoutKey)
@@ -244,7 +244,7 @@ func (a Result) seen() string {
 		out += " (from the journal)"
 	}
 	if a.Repeats > 0 {
-		out += fmt.Sprintf(", %s answered as such", count(a.Repeats, "repeat", "repeats"))
+		out += fmt.Sprintf(", %s answered as such", output.Count(a.Repeats, "repeat", "repeats"))
 	}
 	if len(a.Exits) > 0 {
 		out += ", ended"
@@ -257,11 +257,4 @@ func (a Result) seen() string {
 		}
 	}
 	return out
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

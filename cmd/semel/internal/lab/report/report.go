@@ -14,6 +14,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 //go:embed report.html.tmpl
@@ -34,7 +35,7 @@ var reportJS string
 var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"seconds": verdict.Seconds,
 	"money":   Money,
-	"plural":  plural,
+	"plural":  output.Count[int],
 	"step":    stepText,
 }).Parse(reportTemplate + sceneTemplate + chartTemplate))
 
@@ -188,11 +189,11 @@ func indexHeadline(all []verdict.Verdict) (title, lead string) {
 	case off > 0 && on > 0:
 		title = fmt.Sprintf("Without the guard %d of %d broke. With it, %s.", offBroke, off, none(onBroke))
 	case on > 0:
-		title = fmt.Sprintf("With the guard, %s of %s broke.", none(onBroke), plural(on, "scenario", "scenarios"))
+		title = fmt.Sprintf("With the guard, %s of %s broke.", none(onBroke), output.Count(on, "scenario", "scenarios"))
 	default:
 		title = fmt.Sprintf("Without the guard %d of %d broke.", offBroke, off)
 	}
-	lead = plural(len(all), "scenario", "scenarios") + ", played with real worker processes; "
+	lead = output.Count(len(all), "scenario", "scenarios") + ", played with real worker processes; "
 	if unexpected == 0 {
 		lead += "each came out as expected."
 	} else {

@@ -64,8 +64,8 @@ func (p *printer) headline(v verdict.Verdict) {
 	}
 	s := v.Story.Scenario
 	p.line("")
-	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), plural(s.Load.Orders, "order", "orders"),
-		Money(s.Load.Amount, s.Load.Currency), plural(s.Workers.Count, "worker process", "worker processes"), v.Story.Seed)
+	p.line("  %s  %s of %s, %s, seed %d", p.style(bold, "semel demo"), output.Count(s.Load.Orders, "order", "orders"),
+		Money(s.Load.Amount, s.Load.Currency), output.Count(s.Workers.Count, "worker process", "worker processes"), v.Story.Seed)
 	p.line("")
 }
 
@@ -153,7 +153,7 @@ func offText(t verdict.Tale) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
 		}
 	}
-	return fmt.Sprintf("%s charged more than once: %s.", plural(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s charged more than once: %s.", output.Count(len(t.Doubles), "order", "orders"), strings.Join(parts, ", "))
 }
 
 func onText(t verdict.Tale) string {
@@ -163,14 +163,7 @@ func onText(t verdict.Tale) string {
 	}
 	return fmt.Sprintf("The same load and the same kills, and %d more. Each charge committed together with its record "+
 		"and its ack; %s found the record and were skipped.",
-		max(0, t.Run.Kills-t.SharedKills), plural(t.Run.Replayed, "duplicate", "duplicates"))
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+		max(0, t.Run.Kills-t.SharedKills), output.Count(t.Run.Replayed, "duplicate", "duplicates"))
 }
 
 // labelColumns is how wide a label is.

@@ -198,9 +198,10 @@ func TestBeginTimesOut(t *testing.T) {
 		t.Errorf("claim: %v", err)
 	}
 	wantErr(t, err, "locked")
+	patient := openAt(t, path, Options{BusyTimeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if _, err := db.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
+	if _, err := patient.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
 		t.Errorf("claim with a deadline: %v", err)
 	}
 	if err := x.Rollback(t.Context()); err != nil {

@@ -251,7 +251,7 @@ func TestFM47_ConnectionWaitsForALock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	openAt(t, path, Options{MustExist: true})
+	openAt(t, path, Options{})
 }
 
 func TestReadOnlyOpen(t *testing.T) {

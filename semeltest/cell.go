@@ -100,7 +100,7 @@ func (b *bench) waitFor(d time.Duration) {
 
 // call bounds one call to the store.
 func (b *bench) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.t.Context(), 30*time.Second)
+	return context.WithTimeout(b.t.Context(), 2*time.Minute)
 }
 
 const cellBatch = 200

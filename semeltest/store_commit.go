@@ -185,7 +185,7 @@ func joined(t testing.TB, s StoreSetup, n int) (driver.Committer, []driver.Deliv
 // receiveAll receives n messages, and fails when they do not come in time.
 func receiveAll(t testing.TB, q driver.Queue, n int) []driver.Delivery {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var all []driver.Delivery
 	for len(all) < n {

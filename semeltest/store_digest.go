@@ -285,7 +285,7 @@ func testFM71NoHole(b *digestBench) {
 	if !b.elapse() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()

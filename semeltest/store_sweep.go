@@ -27,7 +27,7 @@ func endedRecords(t testing.TB, s driver.Store, n int, name string, f driver.Fin
 // sweepStep sweeps once, and checks what holds of every sweep.
 func sweepStep(t testing.TB, sw driver.Sweeper, limit int) (driver.Swept, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	got, more, err := sw.Sweep(ctx, 0, limit)
 	if err != nil {
@@ -125,7 +125,7 @@ func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
 	}
 	b.wait()
 	sweep := func(consumers ...string) (parked int) {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		for more := true; more; {
 			got, again, err := sw.Sweep(ctx, time.Millisecond, 4, consumers...)

@@ -195,7 +195,7 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 
 // twinClaim claims a key that a transaction holds. It may be told Busy, or wait for the transaction; 0 = no verdict.
 func twinClaim(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	g, _ := retryClaim(ctx, tr, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
 	told <- g.Verdict
@@ -203,7 +203,7 @@ func twinClaim(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- dri
 
 // twinBegin does the same in a transaction of its own.
 func twinBegin(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tx, g, err := tr.Begin(ctx, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
 	if tx != nil {
@@ -282,7 +282,7 @@ func testTxLateWrite(t testing.TB, s StoreSetup) {
 	s.Ledger.addTx(t, tx, k)
 	late := make(chan driver.Outcome, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		f := complete(g)
 		f.Result = []byte("late")

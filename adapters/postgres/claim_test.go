@@ -154,7 +154,7 @@ func TestFM47_OpenTransactionOfOneKey(t *testing.T) {
 			t.Errorf("key %d answered %v (wait %v, %v), wanted %v", i, g.Verdict, g.Wait, g.Err, want)
 		}
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("the claim took %v", took)
 	}
 	// The same for a transaction that opens, and for the ends of attempts.

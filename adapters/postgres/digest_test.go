@@ -53,7 +53,7 @@ func TestStaleAnnouncementsGoInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []int{1000, 1, 1} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		if err := db.Store().purgeDigests(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,8 @@ func TestEffectsLeaveSemelsTablesAlone(t *testing.T) {
 func standing(t *testing.T, db *DB) (out string) {
 	t.Helper()
 	err := db.pool.QueryRow(t.Context(), `SELECT concat_ws(' ', (SELECT count(*) FROM pg_class WHERE relnamespace = $1::regnamespace),
-		(SELECT string_agg(tgrelid::regclass || tgname || tgenabled::text, ',' ORDER BY tgrelid, tgname) FROM pg_trigger WHERE tgname = 'semel_guard'),
+		(SELECT string_agg(tgrelid::regclass || tgname || tgenabled::text, ',' ORDER BY tgrelid, tgname) FROM pg_trigger
+			WHERE tgname = 'semel_guard' AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)),
 		(SELECT string_agg(p.oid::text || p.prosrc || p.procost::text, ',' ORDER BY p.oid) FROM pg_proc p WHERE pronamespace = $1::regnamespace),
 		(SELECT string_agg(r::text, ',') FROM semel_record r WHERE encode(key, 'escape') LIKE 'bystander%'))`, db.info.place).Scan(&out)
 	if err != nil {

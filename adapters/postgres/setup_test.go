@@ -47,10 +47,10 @@ func ledger(db *DB) *semeltest.Ledger {
 		},
 		Lock: func(t testing.TB) (func(any), func()) {
 			tx := beginOwn(t, db)
-			if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)"); err != nil {
+			if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtext(current_schema()))"); err != nil {
 				t.Fatal(err)
 			}
-			use := func(e any) { e.(*driver.Statements).Exec("SELECT pg_advisory_xact_lock(4711)") }
+			use := func(e any) { e.(*driver.Statements).Exec("SELECT pg_advisory_xact_lock(hashtext(current_schema()))") }
 			return use, func() {
 				if err := tx.Rollback(t.Context()); err != nil {
 					t.Error(err)

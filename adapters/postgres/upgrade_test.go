@@ -253,7 +253,7 @@ func TestUpgradeUnderWorkers(t *testing.T) {
 	// each waits until every worker has done something more.
 	each := func() {
 		for i := range done {
-			from, end := done[i].Load(), time.Now().Add(30*time.Second)
+			from, end := done[i].Load(), time.Now().Add(3*time.Minute)
 			for done[i].Load() == from && !t.Failed() && time.Now().Before(end) {
 				time.Sleep(time.Millisecond)
 			}
@@ -297,7 +297,7 @@ func TestUpgradeGivesWay(t *testing.T) {
 		}
 		return n
 	}
-	for end := time.Now().Add(30 * time.Second); awaited() == 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); awaited() == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the upgrade does not wait for the table")
 		}
@@ -305,7 +305,7 @@ func TestUpgradeGivesWay(t *testing.T) {
 	if _, err := o.claim(claimOf(driver.Key{Raw: "meanwhile"}, long)); err != nil && code(err) != codeLocked {
 		t.Errorf("a claim meanwhile answered %v", err)
 	}
-	for end := time.Now().Add(30 * time.Second); awaited() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); awaited() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the upgrade does not give way")
 		}

@@ -33,9 +33,9 @@ func blocked(t *testing.T, q *Queue) (result chan time.Time) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
+			t.Fatalf("%s: not within three minutes", what)
 		}
 	}
 }

@@ -223,19 +223,25 @@ func checkPath(path string, mustExist bool) error {
 
 // connect opens one connection below database/sql.
 func connect(ctx context.Context, path string, o Options, pragmas []string) (*session, error) {
-	return openSession(ctx, dsn(path, o, pragmas))
+	return openSession(ctx, dsn(path, o, pragmas), o.BusyTimeout)
 }
 
-func openSession(ctx context.Context, dsn string) (*session, error) {
+// openSession waits up to limit for a lock. Some pragmas read the file, and it is locked as a whole while another process
+// changes its journal mode, recovers its log, or closes it as the last one.
+func openSession(ctx context.Context, dsn string, limit time.Duration) (*session, error) {
 	c, err := sqlite3.NewConnector(dsn)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := c.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return newSession(conn), nil
+	var s *session
+	err = patiently(ctx, limit, func() error {
+		conn, err := c.Connect(ctx)
+		if err == nil {
+			s = newSession(conn)
+		}
+		return err
+	})
+	return s, err
 }
 
 // connectGuarded opens a connection for writing, on which handlers' statements are watched.
@@ -244,7 +250,7 @@ func connectGuarded(ctx context.Context, path string, o Options) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	s, err := openSession(ctx, g.dsn(dsn(path, o, writePragmas(o))))
+	s, err := openSession(ctx, g.dsn(dsn(path, o, writePragmas(o))), o.BusyTimeout)
 	if err != nil {
 		g.close()
 		return nil, err

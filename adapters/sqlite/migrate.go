@@ -47,7 +47,7 @@ func Migrate(ctx context.Context, path string) (from, to int, err error) {
 			err = fmt.Errorf("migrate: %w", explain(path, err))
 		}
 	}()
-	o, err := Options{Create: true}.withDefaults()
+	o, err := Options{Create: true, BusyTimeout: migrateWait}.withDefaults()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -209,6 +209,51 @@ func TestOpenByManyProcessesAtOnce(t *testing.T) {
 	}
 }
 
+// asked is a context that calls a function whenever somebody asks it for its error.
+type asked struct {
+	context.Context
+	do func()
+}
+
+func (a asked) Err() error {
+	a.do()
+	return a.Context.Err()
+}
+
+// TestFM47_ConnectionWaitsForALock: another process holds the file as a whole, as it does while it changes the journal mode.
+func TestFM47_ConnectionWaitsForALock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "semel.db")
+	other, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	c := must(other.Conn(t.Context()))(t)
+	for _, statement := range []string{"CREATE TABLE mine (id)", "BEGIN EXCLUSIVE"} {
+		if _, err := c.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := must(Options{}.withDefaults())(t)
+	once := 0 // how often one attempt asks
+	_, err = openSession(asked{t.Context(), func() { once++ }}, dsn(path, o, writePragmas(o)), -1)
+	if !busy(err) {
+		t.Fatalf("connected to a locked file: %v", err)
+	}
+	times := 0
+	_, _, err = Migrate(asked{t.Context(), func() {
+		if times++; times == once+1 { // the first attempt has failed
+			if _, err := c.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+				t.Error(err)
+			}
+		}
+	}}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	openAt(t, path, Options{})
+}
+
 func TestReadOnlyOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")
 	db := openAt(t, path, Options{})

@@ -18,14 +18,14 @@ func letterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.Letter {
 	t.Helper()
 	q := db.Queue("orders")
 	c, err := semel.New(semel.Config{
-		Queue: q, Store: db.Store(), Handler: h, MaxAttempts: 2, Consumer: "default", Visibility: 4 * time.Second,
+		Queue: q, Store: db.Store(), Handler: h, MaxAttempts: 2, Consumer: "default", Visibility: time.Minute,
 		Key:     func(m *semel.Message) (string, error) { return m.ID, nil },
 		Backoff: semel.Backoff{Min: 10 * time.Millisecond, Max: 50 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()

@@ -182,7 +182,7 @@ func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, gr
 	if db.tx.tokens.end-db.tx.tokens.next < int64(len(c)) {
 		return nil, nil, true, nil
 	}
-	if err := db.tx.open(ctx, db.txs); err != nil {
+	if err := patiently(ctx, db.o.BusyTimeout, func() error { return db.tx.open(ctx, db.txs) }); err != nil {
 		return nil, nil, false, explain(db.path, err)
 	}
 	x = &transaction{s: s}

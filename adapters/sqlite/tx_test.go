@@ -104,9 +104,10 @@ func TestFM72_ClaimWithoutWork(t *testing.T) {
 
 // TestFM68_LongTransaction: it is rolled back after MaxTx, and others write again.
 func TestFM68_LongTransaction(t *testing.T) {
-	db := openFor(t, Options{MaxTx: 300 * time.Millisecond})
+	const most = 2 * time.Second // enough for the handler's statement on a slow machine
+	db := openFor(t, Options{MaxTx: most})
 	s, ctx := db.Store(), t.Context()
-	if db.Store().Features().MaxTx != 300*time.Millisecond {
+	if db.Store().Features().MaxTx != most {
 		t.Error("the bound is not declared")
 	}
 	x, g := begin(t, s, claim("slow"))
@@ -115,7 +116,7 @@ func TestFM68_LongTransaction(t *testing.T) {
 	}
 	begun := time.Now()
 	acquire(t, s, "other") // waits for the end of the transaction
-	if d := time.Since(begun); d > 30*time.Second {
+	if d := time.Since(begun); d > time.Minute {
 		t.Errorf("a claim waited %v", d)
 	}
 	err := x.Commit(ctx, complete(g[0].Hold, nil))
@@ -198,9 +199,10 @@ func TestBeginTimesOut(t *testing.T) {
 		t.Errorf("claim: %v", err)
 	}
 	wantErr(t, err, "locked")
+	patient := openAt(t, path, Options{BusyTimeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if _, err := db.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
+	if _, err := patient.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
 		t.Errorf("claim with a deadline: %v", err)
 	}
 	if err := x.Rollback(t.Context()); err != nil {

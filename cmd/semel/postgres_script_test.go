@@ -160,13 +160,12 @@ func runPooler(ts *testscript.TestScript, neg bool, args []string) {
 	host, port, _ := net.SplitHostPort(o.server.Addr())
 	dir := ts.MkAbs("pooler")
 	ts.Check(os.MkdirAll(dir, 0o755))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := server.FreePort()
 	ts.Check(err)
-	at := l.Addr().(*net.TCPAddr)
-	ts.Check(l.Close())
+	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(free))
 	conf := fmt.Sprintf("[databases]\n* = host=%s port=%s user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
 		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 8\nmax_client_conn = 100\n",
-		host, port, at.Port)
+		host, port, free)
 	file := filepath.Join(dir, "pgbouncer.ini")
 	ts.Check(os.WriteFile(file, []byte(conf), 0o644))
 	cmd := exec.Command("pgbouncer", file)
@@ -194,7 +193,7 @@ func runPooler(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	o.pooler = cmd
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		c, err := net.Dial("tcp", at.String())
+		c, err := net.Dial("tcp", at)
 		if err == nil {
 			_ = c.Close()
 			break

@@ -72,7 +72,7 @@ type kind interface {
 func start(ctx context.Context, s *Server, configure func(s *Server) error) error {
 	var err error
 	for range 5 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			return err
 		}
 		if err = configure(s); err != nil {
@@ -252,15 +252,6 @@ func tail(b []byte) string {
 		b = b[len(b)-most:]
 	}
 	return string(bytes.TrimSpace(b))
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // output runs a program and returns what it wrote; an error has it too.

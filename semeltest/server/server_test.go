@@ -339,3 +339,12 @@ func TestStandbyLagsAndIsPromoted(t *testing.T) {
 		t.Errorf("the promoted standby has %q", got)
 	}
 }
+
+// TestFreePortIsNotGivenOut: the system gives no port of FreePort to a connection or a listener on port 0.
+func TestFreePortIsNotGivenOut(t *testing.T) {
+	for range 1000 {
+		if port, err := FreePort(); err != nil || port < firstPort || port >= portsEnd {
+			t.Fatalf("FreePort is %d, %v", port, err)
+		}
+	}
+}

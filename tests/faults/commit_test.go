@@ -32,7 +32,7 @@ func TestFM33_SessionTerminated(t *testing.T) {
 			if round%50 == 0 {
 				others += max(0, r.count(sqlTerminate, true))
 			}
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(3 * time.Millisecond) // the pause between two looks; the loop waits for the sessions
 		}
 		r.Logf("%d sessions terminated while they committed, %d others", committing, others)
 		r.same()
@@ -74,12 +74,9 @@ func TestFM70_CommitUnanswered(t *testing.T) {
 			before := max(0, r.count(`SELECT count(*) FROM ledger`))
 			r.send(600)
 			r.done(before + 50)
-			r.until("the worker to be connected", func() bool { return p.Conns() > 0 })
 			p.Stall(d)
+			r.until("a connection that is stalled", func() bool { return p.Conns() > 0 })
 			time.Sleep(visibility + 500*time.Millisecond) // past the lease: time is what this is about
-			if p.Conns() == 0 {
-				r.Error("no connection was stalled")
-			}
 			p.Cut()
 			p.Stall(0)
 		}

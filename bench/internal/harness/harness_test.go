@@ -33,7 +33,7 @@ func TestTreeCPUCountsChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	alive := before
-	for deadline := time.Now().Add(20 * time.Second); alive < before+5*tick; {
+	for deadline := time.Now().Add(2 * time.Minute); alive < before+5*tick; {
 		if time.Now().After(deadline) {
 			t.Fatalf("a busy child does not count: %v, then %v", before, alive)
 		}

@@ -119,7 +119,7 @@ func (w *Worker) signal(s syscall.Signal, frozen bool) error {
 	return nil
 }
 
-// Stop asks it to drain and waits. An error says that it ended otherwise than orderly; after half a minute it is killed.
+// Stop asks it to drain and waits. An error says that it ended otherwise than orderly; after two minutes it is killed.
 func (w *Worker) Stop() error {
 	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop worker %d: %w", w.Pid(), err)
@@ -127,9 +127,9 @@ func (w *Worker) Stop() error {
 	select {
 	case <-w.done:
 		return w.Err()
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		w.Kill()
-		return fmt.Errorf("worker %d (%s) did not drain in 30 s", w.Pid(), w.Task.Mode)
+		return fmt.Errorf("worker %d (%s) did not drain in two minutes", w.Pid(), w.Task.Mode)
 	}
 }
 

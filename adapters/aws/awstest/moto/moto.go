@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,7 +24,7 @@ import (
 )
 
 // startTimeout bounds the start: moto loads some hundred modules.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // script ends the server when the input ends, which it does when the test has ended in whatever way.
 const script = `"$1" -H 127.0.0.1 -p "$2" </dev/null &
@@ -40,11 +40,11 @@ func Start(t testing.TB) string {
 	bin := server.Command(t, "moto_server", "pip install 'moto[server]'")
 	sh := server.Command(t, "sh", "it guards moto_server")
 	for range 3 {
-		port, err := freePort()
+		port, err := server.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if url, ok := start(t, sh, bin, port); ok {
+		if url, ok := start(t, sh, bin, strconv.Itoa(port)); ok {
 			return url
 		}
 	}
@@ -162,14 +162,4 @@ func ask(ctx context.Context, url string) error {
 		return fmt.Errorf("%s: %s", req.URL, res.Status)
 	}
 	return nil
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
 }

@@ -183,7 +183,7 @@ func TestExecCancel(t *testing.T) {
 			if !errors.Is(err, semel.ErrFenced) {
 				t.Errorf("got %v", err)
 			}
-			if took := time.Since(began); took > 30*time.Second {
+			if took := time.Since(began); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "term")); (err == nil) != (name == "polite") {
@@ -200,7 +200,7 @@ func TestExecLeavesBackground(t *testing.T) {
 	if err != nil || cut || string(out) != "done\n" {
 		t.Errorf("got %q %v %v", out, cut, err)
 	}
-	if took := time.Since(began); took > 30*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %s", took)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -124,14 +125,11 @@ func TestHTTPConnections(t *testing.T) {
 // A connection that is refused is no message's failure: no attempt is spent, and the effect certainly did not happen. A
 // rule may say otherwise.
 func TestHTTPNobodyThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := server.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	var tries atomic.Int32
 	back := make(chan struct{})
 	srv := &httptest.Server{Config: &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}}

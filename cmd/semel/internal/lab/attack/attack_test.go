@@ -31,6 +31,7 @@ func run(t *testing.T, o attack.Options) (attack.Report, map[string]attack.Verdi
 	if o.Key == "" {
 		o.Key = "json:/order_id"
 	}
+	o.Lease = 5 * time.Second // workers on a slow machine keep it
 	rep, err := attack.Run(t.Context(), o, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,9 @@ package attack
 import (
 	"fmt"
 	"os"
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 )
 
 // holdAt has the first run stop at a point; holds at effects are the service's, and planned there.
@@ -60,6 +63,15 @@ func (s *scene) release() {
 	default:
 		close(s.scope.released)
 	}
+}
+
+// freeze stops a worker while it does not write: with the write lock it would keep the other one from the queue.
+func (s *scene) freeze(p *process) error {
+	return rig.Still(s.ctx, func() {
+		freeze(p.pid())
+		p.frozen = true
+		time.Sleep(tick) // until a system call that it is in has ended
+	}, s.db.SQL())
 }
 
 // goOn lets the first run go on, and waits until it has ended.

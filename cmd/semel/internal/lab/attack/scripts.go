@@ -205,15 +205,18 @@ func twoAtOnce(s *scene) error {
 	}
 	return s.atPoint(where, func() error {
 		p := s.procs[0]
-		freeze(p.pid())
-		p.frozen = true
+		if err := s.freeze(p); err != nil {
+			return err
+		}
 		second, err := s.worker()
 		if err != nil {
 			return err
 		}
-		if _, err := s.wait(func() (bool, error) { return s.doneByOther(second) }); err != nil {
+		done, err := s.wait(func() (bool, error) { return s.doneByOther(second) })
+		if err != nil {
 			return err
 		}
+		s.struck = done
 		if err := s.goOn(where); err != nil {
 			return err
 		}

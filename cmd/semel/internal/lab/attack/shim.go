@@ -17,14 +17,22 @@ const (
 )
 
 // shim stands before a handler that is a program: it writes down its process, and stops itself where it is told to by the
-// presence of a file, before the handler or after it. Where it is not told to, it becomes the handler.
+// presence of a file, before the handler or after it. Where it is not told to, it becomes the handler. It looks for the file
+// before it writes: the attack removes the file as soon as it reads the line. A run that is stopped at its start has all of its
+// input: its worker may be stopped next, and could not pass it on.
 //
 // $1 is the file that it writes to, $2 the guard; the handler follows.
 const shim = `f=$1
 if [ "$2" = off ]; then unset SEMEL_EFFECT_KEY SEMEL_FENCE; fi
 shift 2
+hold=
+if [ -e "$f.start" ]; then
+  hold=1
+  cat >"$f.in.$$"
+  exec <"$f.in.$$"
+fi
 printf 'start %s %s\n' "$$" "${SEMEL_ATTEMPT:-0}" >>"$f"
-if [ -e "$f.start" ]; then kill -STOP "$$"; fi
+if [ "$hold" ]; then kill -STOP "$$"; fi
 if [ -e "$f.end" ]; then
   "$@"
   c=$?

@@ -2,14 +2,18 @@ package rig
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 )
 
-// Still runs f while no process of the run is in the middle of a write to a file that has one write lock: who is stopped
-// with that lock stops everybody, the parent too, which is to wake it up again. It blocks until the lock is free.
-func (r *Rig) Still(ctx context.Context, f func()) (err error) {
-	for _, db := range r.files {
+// Still runs f while no process of the run is in the middle of a write to a file that has one write lock: see [Still].
+func (r *Rig) Still(ctx context.Context, f func()) error { return Still(ctx, f, r.files...) }
+
+// Still runs f while nobody is in the middle of a write to one of the SQLite files: a process that is stopped with the write
+// lock stops all others, the parent too, which is to wake it up again. It blocks until the locks are free.
+func Still(ctx context.Context, f func(), files ...*sql.DB) (err error) {
+	for _, db := range files {
 		c, cerr := db.Conn(ctx)
 		if cerr != nil {
 			return fmt.Errorf("wait for the write lock: %w", cerr)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -125,7 +126,7 @@ func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
 		}
 		add(r.CompletedAt, false, "Attempt %d (token %d) completed the key%s.", r.Attempt, r.Token, how)
 	case driver.FailedState:
-		add(r.UpdatedAt, false, "The key failed for good after %s%s.", count(r.Failures, "failed run"), because(r.Reason))
+		add(r.UpdatedAt, false, "The key failed for good after %s%s.", output.Count(r.Failures, "failed run"), because(r.Reason))
 	case driver.Uncertain:
 		add(r.UpdatedAt, true, "The key was parked%s.", because(r.Reason))
 	case driver.Absent:
@@ -268,7 +269,7 @@ func (k *Known) verdict() (text, advice string, commands []string) {
 		doubts := "no moment of doubt: the effect happened once"
 		if n := extra(r); n > 0 {
 			doubts = fmt.Sprintf("%s: a handler whose downstream does not deduplicate on the effect key may have had its effect "+
-				"up to %s more", count(n, "moment of doubt"), times(n))
+				"up to %s more", output.Count(n, "moment of doubt", "moments of doubt"), times(n))
 		}
 		return fmt.Sprintf("It is completed, with %s.", doubts), "", nil
 	case driver.FailedState:
@@ -284,7 +285,7 @@ func (k *Known) verdict() (text, advice string, commands []string) {
 
 func soFar(r *driver.Record) string {
 	if n := extra(r); n > 0 {
-		return fmt.Sprintf("earlier runs may have had their effect (%s)", count(n, "moment of doubt"))
+		return fmt.Sprintf("earlier runs may have had their effect (%s)", output.Count(n, "moment of doubt", "moments of doubt"))
 	}
 	return "no earlier run can have had an effect"
 }
@@ -306,16 +307,6 @@ func firstOf(s ...string) string {
 		}
 	}
 	return ""
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if rest, ok := strings.CutPrefix(what, "moment"); ok {
-		return fmt.Sprintf("%d moments%s", n, rest)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func times(n int) string {

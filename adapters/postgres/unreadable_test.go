@@ -93,7 +93,7 @@ func TestFM46_RefusedStep(t *testing.T) {
 		})
 	}), nil)
 	c.send("bad")
-	if r := c.letter(); !strings.Contains(r, "attempt 2 of 2") || !strings.Contains(r, "XX000") {
+	if r := c.letter(); !strings.Contains(r, "2 failed runs, limit 2") || !strings.Contains(r, "XX000") {
 		t.Errorf("the letter says %q", r)
 	}
 }

@@ -214,6 +214,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: []string{"lab", "attack", "--exec", strings.ReplaceAll(shell, "exit 65", "exit 1")}, child: true, shows: `\x1b[2J\u009b1m`},
 		{args: []string{"lab", "run", hostile}, shows: `\x1b`},
 		{args: []string{"lab", "validate", hostile}},
+		{args: []string{"records", "reopen", key, "--reason", hostile, "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
 		{args: []string{"records", hostile}, shows: `\x1b`},
 	}
 	ran := map[string]bool{}

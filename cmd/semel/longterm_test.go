@@ -66,7 +66,7 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 		age("semel_record", "retain_until", 60*24*time.Hour)
 		sweep("purged 0 records, parked 0 abandoned claims; 1 more go in ten minutes, when every worker knows their digests")
 		age("semel_digest_young", "at", 11*time.Minute)
-		sweep("purged 1 records, parked")
+		sweep("purged 1 record, parked")
 		before := ran()
 		if out := refused(s, "records", "get", "1", "--store", s.url); !strings.Contains(out, "remembered as a digest") {
 			t.Fatalf("round %d: records get says %s", round, out)

@@ -3,11 +3,12 @@ package nearest
 
 import "strings"
 
-// Name is the known name that is nearest to name, within less than limit edits; "" when there is none.
+// Name is the known name that is nearest to name, within less than limit edits, and fewer than half of its letters; "" when
+// there is none.
 func Name(name string, known []string, limit int) string {
 	best, at := "", limit
 	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < at {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < at && 2*d < len(name) {
 			best, at = k, d
 		}
 	}

@@ -6,6 +6,27 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
+// left says which effects a key that failed may have left: those of its steps, if it has any.
+func (k *Known) left(r *driver.Record) string {
+	steps, undone := 0, 0
+	for _, s := range k.Steps {
+		switch s.State {
+		case driver.RunCompensating:
+			continue
+		case driver.StepUndone:
+			undone++
+		}
+		steps++
+	}
+	switch {
+	case extra(r) > 0 || steps == 0:
+		return soFar(r)
+	case steps == undone:
+		return "every step that was done was compensated"
+	}
+	return "steps that were not compensated may have had their effect"
+}
+
 // stepSentence tells what the journal of a run says of a step. A row knows when it was written last, so each step has one
 // sentence: how far it came.
 func stepSentence(r driver.Step) (text string, doubt bool) {

@@ -38,3 +38,21 @@ func TestStepsAreTold(t *testing.T) {
 		}
 	}
 }
+
+func TestVerdictOfFailedSteps(t *testing.T) {
+	undone, done := driver.Step{Name: "flight", State: driver.StepUndone}, driver.Step{Name: "mail", State: driver.StepDone}
+	turned := driver.Step{State: driver.RunCompensating}
+	for _, x := range []struct {
+		steps []driver.Step
+		want  string
+	}{
+		{[]driver.Step{turned, undone}, "every step that was done was compensated"},
+		{[]driver.Step{turned, undone, done}, "steps that were not compensated may have had their effect"},
+		{nil, "no earlier run can have had an effect"},
+	} {
+		r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.FailedState, Generation: 1}
+		if got := Tell(Known{Record: r, Steps: x.steps}).Verdict; !strings.Contains(got, x.want) {
+			t.Errorf("%d steps: %q, wanted %q in it", len(x.steps), got, x.want)
+		}
+	}
+}

@@ -204,7 +204,7 @@ func sentence(e Line) (text string, doubt bool) {
 func decided(e Line, who string) string {
 	cause := map[string]string{
 		"redelivery": "a redelivery", "producer_duplicate": "a second message with the same key",
-		"raced_local": "another message of the key ran in the same process",
+		"raced_local": "another delivery of the key ran in the same process",
 	}[e.Cause]
 	if cause != "" {
 		cause = " (" + cause + ")"
@@ -276,7 +276,7 @@ func (k *Known) verdict() (text, advice string, commands []string) {
 		if r.Disposed {
 			return "It failed for good and its dead letter was discarded: duplicates are just acknowledged.", "", nil
 		}
-		return fmt.Sprintf("It failed for good; %s.", soFar(r)), "fix the cause and send it again, or give it up", k.Tool.onLetter(r)
+		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.Tool.onLetter(r)
 	case driver.Uncertain:
 		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.Tool.resolutions(r)
 	}

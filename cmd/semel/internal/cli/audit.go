@@ -249,13 +249,14 @@ func (a *app) readEffects(ctx context.Context, f *auditFlags, add func(audit.Eff
 	return nil
 }
 
-var auditWords = map[audit.Kind]string{
-	audit.DuplicateEffect:     "keys with effects too many",
-	audit.EffectWithoutRecord: "effects without record",
-	audit.RecordWithoutEffect: "completed records without effect",
-	audit.EffectNotCompleted:  "effects of keys that are not completed",
-	audit.MismatchedEffectKey: "effect keys that are not their key's",
-	audit.OrphanClaim:         "claims that nobody holds any more",
+// auditWords name one finding of each kind, and several.
+var auditWords = map[audit.Kind][2]string{
+	audit.DuplicateEffect:     {"key with too many effects", "keys with too many effects"},
+	audit.EffectWithoutRecord: {"effect without record", "effects without record"},
+	audit.RecordWithoutEffect: {"completed record without effect", "completed records without effect"},
+	audit.EffectNotCompleted:  {"effect of a key that is not completed", "effects of keys that are not completed"},
+	audit.MismatchedEffectKey: {"effect key that is not its key's", "effect keys that are not their key's"},
+	audit.OrphanClaim:         {"claim that no worker holds any more", "claims that no worker holds any more"},
 }
 
 func textAudit(w io.Writer, r auditReport) error {
@@ -269,7 +270,11 @@ func textAudit(w io.Writer, r auditReport) error {
 		if r.Findings[k] > 0 {
 			mark = "!"
 		}
-		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], auditWords[k])
+		words := auditWords[k][1]
+		if r.Findings[k] == 1 {
+			words = auditWords[k][0]
+		}
+		lines += fmt.Sprintf("%s %8d %s", mark, r.Findings[k], words)
 		if k == audit.DuplicateEffect && r.Findings[k] > 0 {
 			lines += ", " + output.Count(r.Report.DuplicateEffect, "effect") + " too many"
 		}

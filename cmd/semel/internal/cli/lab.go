@@ -187,6 +187,9 @@ func (o labRun) scenarios(names []string) ([]plan.Scenario, error) {
 	switch {
 	case o.all && len(names) > 0:
 		return nil, output.Usage("--all and the name %s", names[0]).WithHint("give one or the other")
+	case (o.fast || o.slow) && len(names) > 0:
+		return nil, output.Usage("--fast and --slow choose from all scenarios, and %s is named", names[0]).
+			WithHint("leave them out, or use --all without names")
 	case (o.fast || o.slow) && !o.all:
 		return nil, output.Usage("--fast and --slow choose from all scenarios").WithHint("add --all")
 	case o.fast && o.slow:

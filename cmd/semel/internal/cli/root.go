@@ -21,6 +21,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/site"
 	labworker "github.com/semel-dev/semel/cmd/semel/internal/lab/worker"
+	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 )
@@ -290,6 +291,13 @@ func allFlags(root *cobra.Command) []string {
 func flagError(cmd *cobra.Command, err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
 		return output.Usage("--%s: %w", e.GetFlag().Name, config.PlainValue(e)).WithHint("%s --help", cmd.CommandPath())
+	}
+	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := nearest.Name(e.GetSpecifiedName(), known, 4); near != "" {
+			return output.Usage("%w", err).WithHint("did you mean --%s? %s --help", near, cmd.CommandPath())
+		}
 	}
 	return output.Usage("%w", err).WithHint("%s --help", cmd.CommandPath())
 }

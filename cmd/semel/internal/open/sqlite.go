@@ -120,6 +120,10 @@ func unreachableFile(t Target, err error) error {
 	var schema *sqlite.SchemaError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if t.Queue == "" {
+			return e.WithHint("check the path (it is relative to the working directory); semel migrate --store 'sqlite:%s' makes the "+
+				"database", t.Shown)
+		}
 		return e.WithHint("check the path (it is relative to the working directory); semel queue create makes a database " +
 			"in a directory that exists")
 	case errors.As(err, &schema) && schema.Have > schema.Want:

@@ -171,7 +171,7 @@ func explain(err error) error {
 	case "28P01", "28000":
 		hint = "check user and password (URL, PGPASSWORD or ~/.pgpass) and the server's pg_hba.conf"
 	case "3D000":
-		hint = "create the database, or mend its name in the URL"
+		hint = "create the database, or correct its name in the URL"
 	case "42P01", "3F000":
 		hint = "a table is missing: run semel migrate, and check search_path"
 	case "42501":

@@ -28,7 +28,7 @@ func reason(err error, action, table string) string {
 	}
 	if missing := (*types.ResourceNotFoundException)(nil); errors.As(err, &missing) {
 		return fmt.Sprintf("table %q does not exist in this region and account; create it (semel migrate, or dynamodb.Create), "+
-			"or mend its name, the region or the endpoint", table)
+			"or correct its name, the region or the endpoint", table)
 	}
 	var api smithy.APIError
 	if errors.As(err, &api) {

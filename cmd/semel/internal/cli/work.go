@@ -159,7 +159,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 	ended := s.background(background, c, journal, shown)
 	quiet := context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-			s.log.Info("draining: what runs may end, a second signal ends it at once", "grace", s.w.Grace.String())
+			s.log.Info("draining: running handlers may finish; a second signal stops them at once", "grace", s.w.Grace.String())
 		}
 	})
 	runErr := c.Run(ctx)

@@ -64,11 +64,10 @@ nightly: ## make test at full length (every cell, every scenario on every place)
 	$(GO) run ./cmd/semel verify --seeds 1000000
 	$(MAKE) bench-long
 
-# A simulated world has one goroutine, and is fifteen times as slow under the race detector: a few seeds do.
+# A simulated world has one goroutine, and is fifteen times as slow under the race detector: the seeds of short tests do.
 .PHONY: race
 race: ## The tests of the core under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -timeout 20m $(TESTFLAGS) $$($(GO) list ./... | grep -v '/internal/sim')
-	CGO_ENABLED=1 $(GO) test -race -short -shuffle=on $(TESTFLAGS) ./internal/sim/...
+	CGO_ENABLED=1 $(GO) test -race -short -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target of the core for FUZZTIME (10s) each

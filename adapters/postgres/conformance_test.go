@@ -14,10 +14,12 @@ import (
 )
 
 func TestStoreSuite(t *testing.T) {
+	t.Parallel()
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
 		return semeltest.StoreSetup{
 			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db), Damage: damage(db),
+			Sample: semeltest.Sampled(4), // memory compares all cells, in virtual time
 		}
 	})
 }
@@ -33,6 +35,7 @@ func damage(db *DB) func(t testing.TB, k driver.Key) {
 // TestStoreSuiteBare does without prepared statements, as behind a pooler in transaction mode, and in a database whose
 // transactions are serializable unless they say otherwise.
 func TestStoreSuiteBare(t *testing.T) {
+	t.Parallel()
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		url := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
 		db := openLedger(t, url, Options{NoListen: true})
@@ -55,6 +58,7 @@ func pairWith(t *testing.T, handler func(addFunc) semel.Handler) {
 const addToLedger = "INSERT INTO ledger (id) VALUES ($1)"
 
 func TestPairSuite(t *testing.T) {
+	t.Parallel()
 	pairWith(t, func(fn addFunc) semel.Handler {
 		return semel.InTx(func(ctx context.Context, e *semel.Statements, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { e.Exec(addToLedger, id); return nil }, a)
@@ -64,6 +68,7 @@ func TestPairSuite(t *testing.T) {
 
 // TestPairSuiteOpen runs the handlers in open transactions (modes B and C).
 func TestPairSuiteOpen(t *testing.T) {
+	t.Parallel()
 	pairWith(t, func(fn addFunc) semel.Handler {
 		return semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { _, err := tx.Exec(ctx, addToLedger, id); return err }, a)
@@ -72,6 +77,7 @@ func TestPairSuiteOpen(t *testing.T) {
 }
 
 func TestPairSuiteOpenSQL(t *testing.T) {
+	t.Parallel()
 	pairWith(t, func(fn addFunc) semel.Handler {
 		return semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 			return fn(ctx, func(id string) error { _, err := tx.ExecContext(ctx, addToLedger, id); return err }, a)

@@ -10,6 +10,7 @@ import (
 
 // TestLockSuite runs locks over a database that is opened twice, as two processes have it; the guarded table is in it too.
 func TestLockSuite(t *testing.T) {
+	t.Parallel()
 	semeltest.RunLock(t, func(t testing.TB) semeltest.LockSetup {
 		db := openFor(t, Options{})
 		pool := stdlib.OpenDBFromPool(db.Pool())

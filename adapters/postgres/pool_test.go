@@ -52,6 +52,7 @@ func openPool(t testing.TB, pool *pgxpool.Pool, o Options) *DB {
 // TestPairSuiteOnPool runs on a pool that semel did not make and that does not prepare statements, so that nothing but
 // semel's own preparation of a connection says the types of arrays.
 func TestPairSuiteOnPool(t *testing.T) {
+	t.Parallel()
 	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
 		db := openPool(t, poolFor(t, schemaURL(t)+"&default_query_exec_mode=exec", nil), Options{Visibility: 2 * time.Second})
 		execSQL(t, db, "CREATE TABLE IF NOT EXISTS ledger (id TEXT)")

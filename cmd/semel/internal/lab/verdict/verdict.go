@@ -52,7 +52,7 @@ type Run struct {
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
 	Transcript []string `json:"transcript,omitempty"`
 	// Backlog is the most that waited or was in hand at once, Peak the most workers at once; Settled tells that the backlog
-	// no longer grew in the last third of the load. Only of scenarios that scale.
+	// was worked off in less time than the load took to send. Only of scenarios that scale.
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`
 	Settled int `json:"settled,omitempty"`
@@ -161,27 +161,24 @@ func (r *Run) tally(entries []trail.Entry) {
 	}
 }
 
-// scaled reads the samples of backlog and workers that the parent took while the load was sent.
+// scaled reads the samples of backlog and workers that the parent took while the load was sent, and whether the workers kept
+// up: a backlog that grows as fast as one worker lets it takes longer to work off than the load took to send.
 func (r *Run) scaled(entries []trail.Entry) {
-	var samples []trail.Entry
+	var first, last, done int64
 	for _, e := range entries {
-		if e.Kind == trail.Depth {
-			samples = append(samples, e)
+		switch e.Kind {
+		case trail.Depth:
 			r.Backlog, r.Peak = max(r.Backlog, e.Count), max(r.Peak, e.Workers)
+		case trail.Sent:
+			if first == 0 {
+				first = e.At
+			}
+			first, last = min(first, e.At), max(last, e.At)
+		case trail.Effect:
+			done = max(done, e.At)
 		}
 	}
-	third := len(samples) / 3
-	if third == 0 {
-		return
-	}
-	most := func(of []trail.Entry) (n int) {
-		for _, e := range of {
-			n = max(n, e.Count)
-		}
-		return n
-	}
-	// Workers that come and go let it swing; one that grows is half as long again after the last third.
-	if 4*most(samples[2*third:]) <= 5*most(samples[third:2*third]) {
+	if done > 0 && done-last < last-first {
 		r.Settled = 1
 	}
 }

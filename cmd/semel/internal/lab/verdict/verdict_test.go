@@ -173,17 +173,21 @@ func TestCountSagas(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
-	samples := func(backlog ...int) (out []trail.Entry) {
-		for i, n := range backlog {
-			out = append(out, trail.Entry{Kind: trail.Depth, Count: n, Workers: i + 1})
-		}
-		return out
+	run := func(done int64) (r Run) {
+		r.scaled([]trail.Entry{
+			{Kind: trail.Sent, At: 1000}, {Kind: trail.Depth, Count: 9, Workers: 2}, {Kind: trail.Depth, Count: 4, Workers: 3},
+			{Kind: trail.Sent, At: 2000}, {Kind: trail.Effect, At: 1900}, {Kind: trail.Effect, At: done},
+		})
+		return r
 	}
-	var grows, settles Run
-	grows.scaled(samples(1, 2, 3, 4, 5, 6))
-	settles.scaled(samples(1, 5, 9, 7, 6, 7))
-	if grows.Settled != 0 || grows.Backlog != 6 || grows.Peak != 6 || settles.Settled != 1 || settles.Backlog != 9 {
-		t.Errorf("grows %+v, settles %+v", grows, settles)
+	keepsUp, grows := run(2900), run(3100)
+	if keepsUp.Settled != 1 || keepsUp.Backlog != 9 || keepsUp.Peak != 3 || grows.Settled != 0 {
+		t.Errorf("keeps up %+v, grows %+v", keepsUp, grows)
+	}
+	var none Run
+	none.scaled([]trail.Entry{{Kind: trail.Sent, At: 1000}, {Kind: trail.Sent, At: 2000}})
+	if none.Settled != 0 {
+		t.Error("a load that nobody works on is settled")
 	}
 }
 

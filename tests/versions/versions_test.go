@@ -20,11 +20,10 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// The test binary runs itself again as a worker: place, strategy and folder come by the environment.
+// The test binary runs itself again as a worker: place and strategy come by the environment.
 const (
 	envPlace    = "SEMEL_VERSIONS_PLACE"
 	envStrategy = "SEMEL_VERSIONS_STRATEGY"
-	envFolder   = "SEMEL_VERSIONS_FOLDER"
 )
 
 func TestMain(m *testing.M) {
@@ -35,12 +34,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// held tells that a file is in the worker's folder.
-func held(name string) bool {
-	_, err := os.Stat(filepath.Join(os.Getenv(envFolder), name))
-	return err == nil
 }
 
 type queue interface {
@@ -106,7 +99,7 @@ func open(ctx context.Context, at string) (*place, error) {
 	}, db.Close}, nil
 }
 
-// work is a worker until it is killed. A run of a version whose file hold-V exists waits until that is gone.
+// work is a worker until it is killed.
 func work(ctx context.Context) error {
 	p, err := open(ctx, os.Getenv(envPlace))
 	if err != nil {
@@ -120,14 +113,7 @@ func work(ctx context.Context) error {
 		Queue: p.queue, Store: p.store, Consumer: "q", Key: semel.KeyFromJSON("/id"), Versions: v, Concurrency: 2, Batch: 4,
 		Visibility: 2 * time.Second,
 		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
-			version := a.Version().String()
-			if err := os.WriteFile(filepath.Join(os.Getenv(envFolder), "ran-"+version), nil, 0o600); err != nil {
-				return err
-			}
-			for held("hold-" + version) {
-				time.Sleep(5 * time.Millisecond)
-			}
-			tx.Exec("INSERT INTO ledger (v) VALUES ($1)", version)
+			tx.Exec("INSERT INTO ledger (v) VALUES ($1)", a.Version().String())
 			return nil
 		}),
 	})
@@ -140,8 +126,8 @@ func work(ctx context.Context) error {
 type rig struct {
 	*testing.T
 	*place
-	at, folder, strategy string
-	workers              []*exec.Cmd
+	at, strategy string
+	workers      []*exec.Cmd
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL, with so many workers.
@@ -150,7 +136,7 @@ func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
 		t.Skip("-short starts no worker processes")
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), folder: t.TempDir(), strategy: strategy}
+		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), strategy: strategy}
 		db, err := sqlite.Open(t.Context(), r.at, sqlite.Options{Create: true})
 		if err == nil {
 			_, err = db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (n INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)")
@@ -172,7 +158,7 @@ func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
 		if _, err := server.SQL(t.Context(), u, "CREATE TABLE ledger (n BIGSERIAL PRIMARY KEY, v TEXT)"); err != nil {
 			t.Fatal(err)
 		}
-		r := &rig{T: t, at: u, folder: t.TempDir(), strategy: strategy}
+		r := &rig{T: t, at: u, strategy: strategy}
 		r.play(fn)
 	})
 }
@@ -192,7 +178,7 @@ func (r *rig) start(n int) {
 	r.Helper()
 	for range n {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), envPlace+"="+r.at, envStrategy+"="+r.strategy, envFolder+"="+r.folder)
+		cmd.Env = append(os.Environ(), envPlace+"="+r.at, envStrategy+"="+r.strategy)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			r.Fatal(err)
@@ -238,8 +224,6 @@ func (r *rig) until(what string, ok func() bool) {
 		}
 	}
 }
-
-func (r *rig) hold(v int) string { return filepath.Join(r.folder, fmt.Sprintf("hold-%d", v)) }
 
 func shuffled(from, to int) (out []int) {
 	for v := from; v <= to; v++ {

@@ -252,7 +252,7 @@ func (s *scene) decisions() map[string]int {
 func (s *scene) records() []map[string]any {
 	s.t.Helper()
 	var out []map[string]any
-	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--store", s.url(), "-o", "jsonl")), []byte("\n")) {
+	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.url(), "-o", "jsonl")), []byte("\n")) {
 		var r map[string]any
 		if err := json.Unmarshal(line, &r); err != nil {
 			s.t.Fatalf("%s: %v", line, err)

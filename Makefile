@@ -15,8 +15,7 @@ SHELL := bash
 GO ?= go
 # Arguments for every `go test`, e.g. make test TESTFLAGS='-run FM51 -v'.
 TESTFLAGS ?=
-# Packages that are tested at once, and tests of each: twice as many as processors, because those of processes and servers wait
-# for leases.
+# Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
 ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
@@ -51,10 +50,10 @@ test-quick: ## Vet and the short tests of all workspace modules: needs nothing b
 test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
 	@export SEMEL_LEFT_OUT=$$(mktemp); trap 'rm -f "$$SEMEL_LEFT_OUT"' EXIT; \
 	$(GO) vet work; \
-	$(GO) test -p $(ATONCE) -parallel $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work; \
+	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work; \
 	for dir in $(OUTSIDE) tools; do \
 		echo "test $$dir"; \
-		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -p $(ATONCE) -parallel $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
+		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
 	done; \
 	sort -u "$$SEMEL_LEFT_OUT"
 

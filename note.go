@@ -37,14 +37,15 @@ func (c *Consumer) observed(n *machine.Note) bool {
 }
 
 func (r *runner) note(n *machine.Note) {
+	at := time.Now()
 	if r.copies != nil {
-		r.copies.note(n, time.Now())
+		r.copies.note(n, at)
 	}
 	if !r.observed(n) {
 		return
 	}
 	e := Event{
-		At: time.Now(), Decision: decisions[n.Decision], Cause: duplicateCauses[n.Duplicate], Action: n.Action,
+		At: at, Decision: decisions[n.Decision], Cause: duplicateCauses[n.Duplicate], Action: n.Action,
 		Outcome: n.Outcome, After: n.After, Takeover: n.Takeover, Reason: n.Reason, Err: n.Err,
 	}
 	if it := n.Item; it != nil {

@@ -6,8 +6,8 @@
 // Reading order: machine.go (nouns), step.go (dispatch and pump), delivery.go and finish.go (one delivery's life, top to
 // bottom), item.go (its bookkeeping), note.go (what observers are told), lease.go (heartbeat and deadlines), group.go (ordering
 // and twins), solo.go (keys that kill their process), limit.go (rates and shares), breaker.go (a downstream that is not
-// there), keeplast.go (newest versions), stop.go (drain), tx.go (modes B and C), refused.go (what the store refuses to
-// write for one message).
+// there), busy.go (duplicates of a key in progress), stop.go (drain), tx.go (modes B and C), refused.go (what the store refuses
+// to write for one message).
 package machine
 
 import (

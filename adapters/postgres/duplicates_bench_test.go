@@ -1,100 +1,14 @@
 package postgres
 
 import (
-	"context"
-	"fmt"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/semeltest"
 )
 
-// noDuplicates is a store without its log of duplicates.
-type noDuplicates struct{ driver.Transactor }
-
-// BenchmarkDuplicates consumes messages of which each key has so many copies, with and without the log of duplicates.
 func BenchmarkDuplicates(b *testing.B) {
-	for _, copies := range []int{1, 2, 10} {
-		for _, log := range []bool{false, true} {
-			b.Run(fmt.Sprintf("copies=%d/log=%v", copies, log), func(b *testing.B) {
-				const n = 20_000
-				var took time.Duration
-				for range b.N {
-					took += consumeCopies(b, n, copies, log)
-				}
-				b.ReportMetric(float64(took.Microseconds())/float64(b.N*n), "µs/msg")
-			})
-		}
-	}
-}
-
-// consumeCopies returns how long it takes until all are settled.
-func consumeCopies(b *testing.B, n, copies int, log bool) (took time.Duration) {
-	db := openAgain(b, openFor(b, Options{}))
-
-	q := db.Queue("q")
-	keys := n / copies
-	for from := 0; from < n; from += 1000 {
-		ms := make([]driver.Message, 1000)
-		for i := range ms { // the copies of a key come after all keys
-			ms[i] = driver.Message{ID: fmt.Sprintf("%d-%d", (from+i)%keys, (from+i)/keys)}
-		}
-		if err := q.Send(b.Context(), ms...); err != nil {
-			b.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	left, began := n, time.Time{}
-	cfg := semel.Config{
-		Queue: q, Store: db.Store(), Concurrency: 200, Batch: 100, Committers: 2,
-		Key: func(m *semel.Message) (string, error) {
-			key, _, _ := strings.Cut(m.ID, "-")
-			return key, nil
-		},
-		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
-		Events: semel.Events{Delivery: func(e semel.Event) {
-			if e.Kind == semel.EventSettled {
-				if left--; left == 0 {
-					took = time.Since(began)
-					cancel()
-				}
-			}
-		}},
-	}
-	if !log {
-		cfg.Store = noDuplicates{db.Store()}
-	}
-	c, err := semel.New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	began = time.Now()
-	if err := c.Run(ctx); err != nil {
-		b.Fatal(err)
-	}
-	if s := c.Summary(); s.Effects != int64(keys) || s.DuplicatesUnrecorded > 0 != (log && n-keys > 4096) {
-		b.Logf("%+v", s)
-	}
-	return took
-}
-
-// BenchmarkAddDuplicates is what a consumer writes in a second at most: 512 duplicates of as many keys.
-func BenchmarkAddDuplicates(b *testing.B) {
-	s := openAgain(b, openFor(b, Options{})).Store()
-	var ds []driver.Duplicate
-	for i := range 512 {
-		k := driver.Key{Consumer: "c", Raw: fmt.Sprint(i)}
-		if _, err := s.Claim(b.Context(), driver.Claim{Key: k, Nonce: driver.Nonce{1, byte(i), byte(i >> 8)}, Lease: time.Hour}); err != nil {
-			b.Fatal(err)
-		}
-		ds = append(ds, driver.Duplicate{Key: k, MessageID: fmt.Sprint("m", i), At: time.Now(), Worker: "w:1", Queue: "q", Count: 1, Decision: "replayed", Cause: "redelivery"})
-	}
-	for b.Loop() {
-		if err := s.AddDuplicates(b.Context(), ds...); err != nil {
-			b.Fatal(err)
-		}
-	}
+	semeltest.BenchDuplicates(b, func(t testing.TB) semeltest.StoreSetup {
+		db := openAgain(t, openFor(t, Options{})) // sessions that made no table
+		return semeltest.StoreSetup{Store: db.Store(), Queue: db.Queue("q")}
+	})
 }

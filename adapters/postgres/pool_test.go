@@ -38,15 +38,7 @@ func openPool(t testing.TB, pool *pgxpool.Pool, o Options) *DB {
 	t.Helper()
 	o.Create = true
 	db, err := OpenPool(t.Context(), pool, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
+	return opened(t, db, err)
 }
 
 // TestPairSuiteOnPool runs on a pool that semel did not make and that does not prepare statements, so that nothing but

@@ -61,6 +61,12 @@ func openURL(t testing.TB, u string, o Options) *DB {
 		o.MaxConns = 4
 	}
 	db, err := Open(t.Context(), u, o)
+	return opened(t, db, err)
+}
+
+// opened is the result of an Open, to be closed when the test ends.
+func opened(t testing.TB, db *DB, err error) *DB {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}

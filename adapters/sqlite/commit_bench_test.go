@@ -11,12 +11,7 @@ import (
 // BenchmarkCommit claims keys and commits works in batches, each with a statement as its effect.
 func BenchmarkCommit(b *testing.B) {
 	const batch = 100
-	db := must(Open(b.Context(), b.TempDir()+"/x.db", Options{}))(b)
-	defer db.Close()
-	if _, err := db.SQL().ExecContext(b.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
-		b.Fatal(err)
-	}
-	s := db.Store()
+	s := openFor(b, Options{}).Store()
 	for nr := range b.N {
 		cs := make([]driver.Claim, batch)
 		for i := range cs {

@@ -28,16 +28,7 @@ func (c *fakeClock) advance(d time.Duration) { c.at.Add(int64(d)) }
 // openFor opens a database with a ledger for a suite.
 func openFor(t testing.TB, o Options) *DB {
 	t.Helper()
-	o.Create = true
-	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := openAt(t, filepath.Join(t.TempDir(), "semel.db"), o)
 	if _, err := db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
 		t.Fatal(err)
 	}

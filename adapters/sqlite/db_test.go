@@ -15,7 +15,7 @@ func open(t *testing.T) *DB {
 	return openAt(t, filepath.Join(t.TempDir(), "semel.db"), Options{})
 }
 
-func openAt(t *testing.T, path string, o Options) *DB {
+func openAt(t testing.TB, path string, o Options) *DB {
 	t.Helper()
 	o.Create = true
 	db, err := Open(t.Context(), path, o)

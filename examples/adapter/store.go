@@ -1,3 +1,5 @@
+// Package adapter is the example of docs/adapter-guide.md: a record store and a queue, each on one file. They pass every case
+// of the conformance suites. They keep all records and messages in memory and never shrink their files: use SQLite for work.
 package adapter
 
 import (

@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/bench/internal/harness"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // The window measure: digests of 19 million keys and a million records, and a consumer that gets new keys and late
@@ -61,7 +62,7 @@ func oldID(i int) string { return fmt.Sprintf("old-%d", i) }
 func digestHashes(n int) ([]driver.DigestHash, error) {
 	list := make([]driver.DigestHash, n)
 	for i := range list {
-		raw, err := semel.KeyByID(&semel.Message{ID: oldID(i)})
+		raw, err := key.ByID(&semel.Message{ID: oldID(i)})
 		if err != nil {
 			return nil, err
 		}

@@ -1,21 +1,22 @@
-package semel
+package key
 
 import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 )
 
-// KeyFromGCS makes the key from a notification of Google Cloud Storage: gcs|bucket|object|generation|event type, and the
+// FromGCS makes the key from a notification of Google Cloud Storage: gcs|bucket|object|generation|event type, and the
 // metageneration of an update of metadata, which keeps the generation. The attributes of the Pub/Sub message are its
 // headers, or stand in the body of a push subscription. Two notification configurations of one bucket tell of one event
 // twice, under one key.
 //
 // An update of metadata whose message has no payload (payload format NONE) is an error: it names no metageneration.
-func KeyFromGCS() KeyFunc {
-	return func(m *Message) (string, error) {
+func FromGCS() Func {
+	return func(m *driver.Message) (string, error) {
 		attrs, payload, err := pubSubMessage(m)
 		if err != nil {
 			return "", err
@@ -39,10 +40,10 @@ func KeyFromGCS() KeyFunc {
 	}
 }
 
-// KeyFromPubSub makes the key from the id of a Google Pub/Sub message: gps|subscription|id, from the body of a push
+// FromPubSub makes the key from the id of a Google Pub/Sub message: gps|subscription|id, from the body of a push
 // subscription. A publisher that publishes again makes another message: prefer an id of the event inside.
-func KeyFromPubSub() KeyFunc {
-	return func(m *Message) (string, error) {
+func FromPubSub() Func {
+	return func(m *driver.Message) (string, error) {
 		if !json.Valid(m.Body) {
 			return "", noKey(m, "not a push of Pub/Sub: the body is not JSON; turn payload unwrapping off")
 		}
@@ -60,7 +61,7 @@ func KeyFromPubSub() KeyFunc {
 }
 
 // pubSubMessage answers the attributes and the payload of a Pub/Sub message: those of the headers and the body, or of a push.
-func pubSubMessage(m *Message) (attrs func(string) string, payload []byte, err error) {
+func pubSubMessage(m *driver.Message) (attrs func(string) string, payload []byte, err error) {
 	if !json.Valid(m.Body) {
 		return m.Header, m.Body, nil
 	}
@@ -86,15 +87,15 @@ func pubSubMessage(m *Message) (attrs func(string) string, payload []byte, err e
 	}, payload, nil
 }
 
-// KeyFromKafka makes the key from where a record stands: k|cluster|topic|partition|offset. They are the headers
+// FromKafka makes the key from where a record stands: k|cluster|topic|partition|offset. They are the headers
 // kafka-cluster, kafka-topic-id or kafka-topic, kafka-partition and kafka-offset, or the members of a record as EventBridge
 // Pipes and Lambda write it (eventSourceArn or bootstrapServers, topic, partition, offset). A topic that was made anew
 // counts from 0 again: give its id.
 //
 // A record that is copied to another topic, or produced again, is another one. Prefer an id that the producer gives:
-// [KeyFromHeader], [KeyFromJSON].
-func KeyFromKafka() KeyFunc {
-	return func(m *Message) (string, error) {
+// [FromHeader], [FromJSON].
+func FromKafka() Func {
+	return func(m *driver.Message) (string, error) {
 		topic := m.Header("kafka-topic-id")
 		if topic == "" {
 			topic = m.Header("kafka-topic")
@@ -123,7 +124,7 @@ func KeyFromKafka() KeyFunc {
 }
 
 // kafkaKey refuses what is no number of a record: 07 and 7 would be two keys of one.
-func kafkaKey(m *Message, cluster, topic, partition, offset string) (string, error) {
+func kafkaKey(m *driver.Message, cluster, topic, partition, offset string) (string, error) {
 	for name, v := range map[string]string{"partition": partition, "offset": offset} {
 		if !natural(v) {
 			return "", badKey(m, "the %s %.40q of a Kafka record is no number", name, v)
@@ -137,11 +138,11 @@ func natural(s string) bool {
 	return s != "" && len(s) <= 19 && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
 }
 
-// KeyFromStripe makes the key from a Stripe event: stripe|account|evt_…; the account is that of a connected account, else
-// empty. Stripe repeats an event under its id; two events can tell of one change (KeyFromJSON("/data/object/id", "/type")
+// FromStripe makes the key from a Stripe event: stripe|account|evt_…; the account is that of a connected account, else
+// empty. Stripe repeats an event under its id; two events can tell of one change (FromJSON("/data/object/id", "/type")
 // is one key for both). An event that came through EventBridge or SNS is taken out of their envelopes.
-func KeyFromStripe() KeyFunc {
-	return func(m *Message) (string, error) {
+func FromStripe() Func {
+	return func(m *driver.Message) (string, error) {
 		is := func(b []byte) bool { return strings.HasPrefix(peek(b, "/id"), "evt_") }
 		body := inside(m.Body, is)
 		if body == nil {
@@ -151,11 +152,11 @@ func KeyFromStripe() KeyFunc {
 	}
 }
 
-// KeyFromGitHub makes the key from the headers of a GitHub webhook: gh|hook|delivery. GitHub redelivers under the same
+// FromGitHub makes the key from the headers of a GitHub webhook: gh|hook|delivery. GitHub redelivers under the same
 // delivery id. Hooks of a repository and of its organization that lead to one place deliver one event under one delivery
 // id, too: with anyHook it is one key for all of them (gh|delivery).
-func KeyFromGitHub(anyHook bool) KeyFunc {
-	return func(m *Message) (string, error) {
+func FromGitHub(anyHook bool) Func {
+	return func(m *driver.Message) (string, error) {
 		delivery := m.Header("x-github-delivery")
 		if delivery == "" {
 			return "", noKey(m, "no header X-GitHub-Delivery")
@@ -171,12 +172,12 @@ func KeyFromGitHub(anyHook bool) KeyFunc {
 	}
 }
 
-// KeyFromDeduplicationID makes the key from what the producer gave an SQS FIFO queue to deduplicate by: sqsfifo|queue|id.
+// FromDeduplicationID makes the key from what the producer gave an SQS FIFO queue to deduplicate by: sqsfifo|queue|id.
 // The queue itself remembers it for five minutes, the record for as long as it is kept. SQS makes it of the body where
 // the queue has content-based deduplication: then two acts of one content are one. On queues whose deduplication is per
 // group give perGroup, and the group is a part of the key.
-func KeyFromDeduplicationID(perGroup bool) KeyFunc {
-	return func(m *Message) (string, error) {
+func FromDeduplicationID(perGroup bool) Func {
+	return func(m *driver.Message) (string, error) {
 		id := m.Header("sqs-message-deduplication-id")
 		switch {
 		case id == "":
@@ -211,7 +212,7 @@ func inside(body []byte, is func([]byte) bool) []byte {
 }
 
 // scalar reads a number or a string out of a JSON body as a part of a key.
-func scalar(m *Message, body []byte, what, at string) (string, error) {
+func scalar(m *driver.Message, body []byte, what, at string) (string, error) {
 	if !json.Valid(body) {
 		return "", noKey(m, "%s without %q: its body is not JSON", what, at)
 	}

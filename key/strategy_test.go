@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"errors"
@@ -6,18 +6,20 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // TestS1_39_StrategiesByText: every strategy is chosen by its text, and reads versions that order as they should.
 func TestS1_39_StrategiesByText(t *testing.T) {
-	body := func(s string) *semel.Message { return &semel.Message{ID: "m", Body: []byte(s)} }
-	head := func(s string) *semel.Message {
-		return &semel.Message{ID: "m", Body: []byte("no JSON"), Headers: map[string]string{"X-Version": s}}
+	body := func(s string) *driver.Message { return &driver.Message{ID: "m", Body: []byte(s)} }
+	head := func(s string) *driver.Message {
+		return &driver.Message{ID: "m", Body: []byte("no JSON"), Headers: map[string]string{"X-Version": s}}
 	}
 	for _, x := range []struct {
 		strategy string
-		older    *semel.Message
-		newer    *semel.Message
+		older    *driver.Message
+		newer    *driver.Message
 		text     string // of the older one
 	}{
 		{"version:/v", body(`{"v":9}`), body(`{"v":10}`), "9"},
@@ -38,7 +40,7 @@ func TestS1_39_StrategiesByText(t *testing.T) {
 		{"sequencer:/s", body(`{"s":"0055AED6DCD90281E5"}`), body(`{"s":"0055AED6DCD90281E501"}`), "0055AED6DCD90281E5"},
 		{"text:/u", body(`{"u":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}`), body(`{"u":"01BX5ZZKBKACTAV9WEVGEMMVRZ"}`), "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
 	} {
-		v, err := semel.ParseStrategy(x.strategy)
+		v, err := key.ParseVersions(x.strategy)
 		if err != nil {
 			t.Errorf("%s: %v", x.strategy, err)
 			continue
@@ -50,11 +52,11 @@ func TestS1_39_StrategiesByText(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"version:/v", "timestamp:/at,/n", "sequence:/v", "sequencer:/s", "text:/u", "version:header:x"} {
-		if v, err := semel.ParseStrategy(kind); err != nil || v == nil {
+		if v, err := key.ParseVersions(kind); err != nil || v == nil {
 			t.Errorf("%s: %+v, %v", kind, v, err)
 		}
 	}
-	if v, err := semel.ParseStrategy("once"); v != nil || err != nil {
+	if v, err := key.ParseVersions("once"); v != nil || err != nil {
 		t.Errorf("once: %v, %v", v, err)
 	}
 }
@@ -85,7 +87,7 @@ func TestStrategiesThatAreNone(t *testing.T) {
 		"sequence:/v,keep=first":            "gap=park:30s",
 		"once,first=1":                      "once, version:PLACE",
 	} {
-		_, err := semel.ParseStrategy(text)
+		_, err := key.ParseVersions(text)
 		var e *semel.ConfigError
 		switch {
 		case text == "sequence:/v,gap=park:1s,first":
@@ -122,12 +124,12 @@ func TestVersionsOfMessagesThatHaveNone(t *testing.T) {
 		{"sequencer:/s", `{"s":"xyz"}`, "hexadecimal"},
 		{"sequence:/v,gap=park:1s", `{"v":"a"}`, "not an integer"},
 	} {
-		v, err := semel.ParseStrategy(x.strategy)
+		v, err := key.ParseVersions(x.strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := v.Of(&semel.Message{ID: "m-7", Body: []byte(x.body)})
-		var e *semel.VersionError
+		got, err := v.Of(&driver.Message{ID: "m-7", Body: []byte(x.body)})
+		var e *key.VersionError
 		if !errors.As(err, &e) || e.MessageID != "m-7" || !strings.Contains(e.Reason, x.reason) || got != "" {
 			t.Errorf("%s of %s: %q, %v", x.strategy, x.body, got, err)
 		}
@@ -140,5 +142,5 @@ func TestByFunctionsPanicOnMalformedPlaces(t *testing.T) {
 			t.Errorf("panic %v", v)
 		}
 	}()
-	semel.ByVersion("version")
+	key.ByVersion("version")
 }

@@ -1,4 +1,13 @@
-package semel
+// Package key takes keys, fingerprints and versions out of messages.
+//
+// A key is what must take effect once. Prefer one that names the business operation: [FromJSON] takes it from fields of the
+// body, [FromHeader] from a header. There are functions for the events of S3, EventBridge, SNS, Cloud Storage, Pub/Sub, Kafka,
+// Stripe and GitHub, and for CloudEvents. Use [ByID], the default, only as a last resort: a producer that sends the same
+// operation twice gives the two messages different ids.
+//
+// The text form of a key ([Tuple]) and the recipe of a fingerprint are stored for as long as records are kept. Changing them
+// turns duplicates into new messages.
+package key
 
 import (
 	"bytes"
@@ -8,12 +17,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// MaxKey is the largest key in bytes of its text form.
-const MaxKey = 1024
+// Func takes the key out of a message: its text form. ErrMissing (wrapped or not) says that there is none.
+type Func func(m *driver.Message) (string, error)
+
+// MaxBytes is the largest key in bytes of its text form.
+const MaxBytes = 1024
 
 const lowerHex = "0123456789abcdef"
 
@@ -21,7 +34,7 @@ const lowerHex = "0123456789abcdef"
 // of a part, and control bytes and bytes that are not UTF-8 are written as \xNN. Different tuples have different texts:
 // ("a|b", "c") never meets ("a", "b|c"). Parts are taken byte by byte: neither case, nor white space, nor the forms of
 // Unicode are levelled. A tuple without parts is "", as is the tuple of one empty part; no key is empty (see
-// [CheckKey]).
+// [Check]).
 func Tuple(parts ...string) string {
 	n, plain := len(parts), true
 	for _, p := range parts {
@@ -71,7 +84,7 @@ func appendPart(b []byte, p string) []byte {
 }
 
 // SplitTuple is the inverse of [Tuple]: the parts of a text form, never none. A text that Tuple does not write is a
-// *KeyError.
+// *Error.
 func SplitTuple(text string) ([]string, error) {
 	var parts []string
 	var b []byte
@@ -91,7 +104,7 @@ func SplitTuple(text string) ([]string, error) {
 	parts = append(parts, string(b))
 	// Exactly the texts that Tuple writes: an escape too many or too few would be a second text of the same tuple.
 	if Tuple(parts...) != text {
-		return nil, &KeyError{Reason: fmt.Sprintf("%.80q is no text form of a tuple: write it with Tuple", text)}
+		return nil, &Error{Reason: fmt.Sprintf("%.80q is no text form of a tuple: write it with Tuple", text)}
 	}
 	return parts, nil
 }
@@ -109,32 +122,32 @@ func escapedByte(s string) (c byte, n int) {
 	return byte(hi<<4 | lo), 3
 }
 
-// CheckKey reports a text that cannot be a key as a *KeyError: an empty or blank one, one of more than [MaxKey] bytes, and one
+// Check reports a text that cannot be a key as a *Error: an empty or blank one, one of more than [MaxBytes] bytes, and one
 // with control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple writes them as \xNN). The engine
 // checks every key; its message becomes a letter.
-func CheckKey(raw string) error {
+func Check(raw string) error {
 	switch {
 	case strings.TrimSpace(raw) == "":
-		return &KeyError{Reason: "the key is empty: give the id of the operation"}
-	case len(raw) > MaxKey:
-		return &KeyError{Reason: fmt.Sprintf("the key has %d bytes, more than %d: take fewer fields, or hash them",
-			len(raw), MaxKey)}
+		return &Error{Reason: "the key is empty: give the id of the operation"}
+	case len(raw) > MaxBytes:
+		return &Error{Reason: fmt.Sprintf("the key has %d bytes, more than %d: take fewer fields, or hash them",
+			len(raw), MaxBytes)}
 	case !utf8.ValidString(raw):
-		return &KeyError{Reason: fmt.Sprintf("the key %.80q is not UTF-8: escape it with Tuple", raw)}
+		return &Error{Reason: fmt.Sprintf("the key %.80q is not UTF-8: escape it with Tuple", raw)}
 	}
 	for i := range len(raw) {
 		if raw[i] < 0x20 || raw[i] == 0x7F {
-			return &KeyError{Reason: fmt.Sprintf("the key %.80q has a control character: escape it with Tuple", raw)}
+			return &Error{Reason: fmt.Sprintf("the key %.80q has a control character: escape it with Tuple", raw)}
 		}
 	}
 	return nil
 }
 
 // keyOf ends the key functions of this package: the text form of parts, checked.
-func keyOf(m *Message, parts ...string) (string, error) {
+func keyOf(m *driver.Message, parts ...string) (string, error) {
 	raw := Tuple(parts...)
-	if err := CheckKey(raw); err != nil {
-		if e := (*KeyError)(nil); errors.As(err, &e) {
+	if err := Check(raw); err != nil {
+		if e := (*Error)(nil); errors.As(err, &e) {
 			e.MessageID = m.ID
 		}
 		return "", err
@@ -142,20 +155,20 @@ func keyOf(m *Message, parts ...string) (string, error) {
 	return raw, nil
 }
 
-func noKey(m *Message, format string, args ...any) error {
-	return &KeyError{MessageID: m.ID, Reason: fmt.Sprintf(format, args...), Missing: true}
+func noKey(m *driver.Message, format string, args ...any) error {
+	return &Error{MessageID: m.ID, Reason: fmt.Sprintf(format, args...), Missing: true}
 }
 
-func badKey(m *Message, format string, args ...any) error {
-	return &KeyError{MessageID: m.ID, Reason: fmt.Sprintf(format, args...)}
+func badKey(m *driver.Message, format string, args ...any) error {
+	return &Error{MessageID: m.ID, Reason: fmt.Sprintf(format, args...)}
 }
 
-// KeyByID is the default KeyFunc: the first that is there of the header idempotency-key, the CloudEvents headers
+// ByID is the default Func: the first that is there of the header idempotency-key, the CloudEvents headers
 // (source and id), the headers message-id and nats-msg-id, and the broker's id.
 //
 // It is a delivery identity unless the sender sets one of the headers: a producer that sends twice, or a redrive by the
-// broker, makes a second key of the same business act. Prefer a field of the message: [KeyFromJSON].
-func KeyByID(m *Message) (string, error) {
+// broker, makes a second key of the same business act. Prefer a field of the message: [FromJSON].
+func ByID(m *driver.Message) (string, error) {
 	if len(m.Headers) > 0 {
 		if v := m.Header("idempotency-key"); v != "" {
 			return keyOf(m, v)
@@ -176,29 +189,29 @@ func KeyByID(m *Message) (string, error) {
 	return keyOf(m, m.ID)
 }
 
-// KeyFirst takes the first key that is there: a function without one for the message (ErrNoKey) leaves it to the next. Any
+// First takes the first key that is there: a function without one for the message (ErrMissing) leaves it to the next. Any
 // other error ends the search, and its message becomes a letter: an empty id is the sender's mistake, and another key in its
 // place would hide it. All functions write into one space: a broker's id that another message has as its order's number is
-// the same key. When none has a key the error names what each was missing, and is ErrNoKey.
+// the same key. When none has a key the error names what each was missing, and is ErrMissing.
 //
-// KeyFirst(KeyFromJSON("/id"), KeyByID) is the field id, else the headers and the broker's id that [KeyByID] takes, with all
+// First(FromJSON("/id"), ByID) is the field id, else the headers and the broker's id that [ByID] takes, with all
 // that is said there of keys that only a delivery has.
 //
 // It panics without functions, and with one that is nil.
-func KeyFirst(fns ...KeyFunc) KeyFunc {
-	if len(fns) == 0 || slices.ContainsFunc(fns, func(f KeyFunc) bool { return f == nil }) {
-		panic("semel: KeyFirst: a key function is missing")
+func First(fns ...Func) Func {
+	if len(fns) == 0 || slices.ContainsFunc(fns, func(f Func) bool { return f == nil }) {
+		panic("semel: First: a key function is missing")
 	}
 	fns = slices.Clone(fns)
-	return func(m *Message) (string, error) {
+	return func(m *driver.Message) (string, error) {
 		var missing []string
 		for _, f := range fns {
 			raw, err := f(m)
-			if !errors.Is(err, ErrNoKey) {
+			if !errors.Is(err, ErrMissing) {
 				return raw, err
 			}
 			reason := err.Error()
-			if e := (*KeyError)(nil); errors.As(err, &e) {
+			if e := (*Error)(nil); errors.As(err, &e) {
 				reason = e.Reason
 			}
 			missing = append(missing, reason)
@@ -207,10 +220,10 @@ func KeyFirst(fns ...KeyFunc) KeyFunc {
 	}
 }
 
-// KeyFromHeader takes the key out of a header; the case of its name does not matter. A message without it, or with an
-// empty one, has no key (ErrNoKey).
-func KeyFromHeader(name string) KeyFunc {
-	return func(m *Message) (string, error) {
+// FromHeader takes the key out of a header; the case of its name does not matter. A message without it, or with an
+// empty one, has no key (ErrMissing).
+func FromHeader(name string) Func {
+	return func(m *driver.Message) (string, error) {
 		v := m.Header(name)
 		if v == "" {
 			return "", noKey(m, "no header %q", name)
@@ -219,21 +232,21 @@ func KeyFromHeader(name string) KeyFunc {
 	}
 }
 
-// KeyFromJSON makes the key from fields of a JSON body: the tuple of what the JSON Pointers (RFC 6901) point to, in the
+// FromJSON makes the key from fields of a JSON body: the tuple of what the JSON Pointers (RFC 6901) point to, in the
 // order given.
 //
 // A string is taken as it is, a number in its canonical text (1, 1.0 and 1e0 are "1"; beyond 2^53 every digit counts),
 // true and false as these words, an array or object as its canonical JSON. So the string "1" and the number 1 are the
-// same part. A missing field, null, and a body that is not JSON give ErrNoKey and name the pointer. An empty string, array
-// or object (white space alone, or nothing but nulls and empty values inside) is an error too, but not ErrNoKey: it would
+// same part. A missing field, null, and a body that is not JSON give ErrMissing and name the pointer. An empty string, array
+// or object (white space alone, or nothing but nulls and empty values inside) is an error too, but not ErrMissing: it would
 // make one key of all the messages without a value, and it is the sender's mistake. So is an object on the way that has
 // the field twice.
 //
-// It panics when there are no pointers or one is malformed; [ParseKey] returns an error instead.
-func KeyFromJSON(pointers ...string) KeyFunc {
+// It panics when there are no pointers or one is malformed; [Parse] returns an error instead.
+func FromJSON(pointers ...string) Func {
 	ptrs, err := parsePointers(pointers)
 	if err != nil {
-		panic("semel: KeyFromJSON: " + err.Error())
+		panic("semel: FromJSON: " + err.Error())
 	}
 	return keyFromJSON(ptrs)
 }
@@ -253,8 +266,8 @@ func parsePointers(pointers []string) ([]jsonptr.Pointer, error) {
 	return ptrs, nil
 }
 
-func keyFromJSON(ptrs []jsonptr.Pointer) KeyFunc {
-	return func(m *Message) (string, error) {
+func keyFromJSON(ptrs []jsonptr.Pointer) Func {
+	return func(m *driver.Message) (string, error) {
 		var array [4]string
 		parts := array[:0]
 		for i, p := range ptrs {
@@ -282,7 +295,7 @@ func keyFromJSON(ptrs []jsonptr.Pointer) KeyFunc {
 	}
 }
 
-func pointerError(m *Message, what string, p jsonptr.Pointer, err error) error {
+func pointerError(m *driver.Message, what string, p jsonptr.Pointer, err error) error {
 	switch {
 	case errors.Is(err, jsonptr.ErrNotJSON):
 		return noKey(m, "%sno value at %q: the body is not JSON", what, p)

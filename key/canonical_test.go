@@ -1,9 +1,9 @@
-package semel_test
+package key_test
 
 import (
 	"testing"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 func TestCanonicalJSON(t *testing.T) {
@@ -12,12 +12,12 @@ func TestCanonicalJSON(t *testing.T) {
 		`9007199254740993`:                `9007199254740993`,
 		`null`:                            `null`,
 	} {
-		if got, err := semel.CanonicalJSON([]byte(text)); err != nil || string(got) != want {
+		if got, err := key.CanonicalJSON([]byte(text)); err != nil || string(got) != want {
 			t.Errorf("%s became %s (%v), want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{``, `{`, `{"a":1,"a":2}`, `{} {}`} {
-		if got, err := semel.CanonicalJSON([]byte(text)); err == nil {
+		if got, err := key.CanonicalJSON([]byte(text)); err == nil {
 			t.Errorf("%s became %s", text, got)
 		}
 	}

@@ -1,15 +1,16 @@
-package semel
+package key
 
 import (
 	"encoding/json"
 	"errors"
 	"strings"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// The first part of the keys that [KeyFromEvent] and the functions for one kind of event write.
+// The first part of the keys that [FromEvent] and the functions for one kind of event write.
 const (
 	eventS3     = "s3"
 	eventBridge = "eb"
@@ -17,16 +18,16 @@ const (
 	eventCloud  = "ce"
 )
 
-// errNoEvent: what was looked at is none of the events that KeyFromEvent knows.
+// errNoEvent: what was looked at is none of the events that FromEvent knows.
 var errNoEvent = errors.New("no event")
 
 // deepestEvent bounds envelopes inside of envelopes.
 const deepestEvent = 4
 
-// KeyFromEvent makes the key from the innermost event of a message, whatever it was sent through, so that two routes of
+// FromEvent makes the key from the innermost event of a message, whatever it was sent through, so that two routes of
 // one event give one key:
 //
-//	S3, natively or through EventBridge     s3|… as KeyFromS3 tells
+//	S3, natively or through EventBridge     s3|… as FromS3 tells
 //	structured or binary CloudEvents        ce|source|id
 //	EventBridge                             eb|account|region|source|id
 //	SNS                                     sns|topic|id of the publication
@@ -35,10 +36,10 @@ const deepestEvent = 4
 // no event leaves the key to the envelope. A queue that unwraps (sqs.Options.Unwrap) gives the same keys: then the
 // envelope's facts are headers.
 //
-// SNS's requests to confirm a subscription and S3's test event have no key (ErrNoKey), nor has anything that is no event.
-// A notification of S3 with several records is an error, see [KeyFromS3].
-func KeyFromEvent() KeyFunc {
-	return func(m *Message) (string, error) {
+// SNS's requests to confirm a subscription and S3's test event have no key (ErrMissing), nor has anything that is no event.
+// A notification of S3 with several records is an error, see [FromS3].
+func FromEvent() Func {
+	return func(m *driver.Message) (string, error) {
 		key, err := eventKey(m, m.Body, 0)
 		if errors.Is(err, errNoEvent) {
 			key, err = headerEvent(m)
@@ -51,7 +52,7 @@ func KeyFromEvent() KeyFunc {
 }
 
 // eventKey is the key of the innermost event in a body; errNoEvent = there is none.
-func eventKey(m *Message, body []byte, depth int) (string, error) {
+func eventKey(m *driver.Message, body []byte, depth int) (string, error) {
 	if depth >= deepestEvent || !json.Valid(body) {
 		return "", errNoEvent
 	}
@@ -79,7 +80,7 @@ func eventKey(m *Message, body []byte, depth int) (string, error) {
 }
 
 // innermost is the key of the event inside, or that of its envelope when there is none.
-func innermost(m *Message, inside []byte, depth int, envelope func() (string, error)) (string, error) {
+func innermost(m *driver.Message, inside []byte, depth int, envelope func() (string, error)) (string, error) {
 	key, err := eventKey(m, inside, depth+1)
 	if errors.Is(err, errNoEvent) {
 		return envelope()
@@ -88,7 +89,7 @@ func innermost(m *Message, inside []byte, depth int, envelope func() (string, er
 }
 
 // headerEvent is the key of an event whose facts are headers: of a CloudEvent in binary mode, and of what a queue unwrapped.
-func headerEvent(m *Message) (string, error) {
+func headerEvent(m *driver.Message) (string, error) {
 	if source, id, ok := cloudEventHeaders(m); ok {
 		if at, found := strings.CutPrefix(source, "aws.events:"); found {
 			if p := strings.SplitN(at, ":", 3); len(p) == 3 {
@@ -106,15 +107,15 @@ func headerEvent(m *Message) (string, error) {
 	return "", errNoEvent
 }
 
-// KeyFromEventBridge makes the key from EventBridge's envelope: eb|account|region|source|id. EventBridge repeats an event
-// under its id; a producer that puts it again makes another event, which a field of the detail tells ([KeyFromJSON]).
+// FromEventBridge makes the key from EventBridge's envelope: eb|account|region|source|id. EventBridge repeats an event
+// under its id; a producer that puts it again makes another event, which a field of the detail tells ([FromJSON]).
 //
 // A replay out of an archive is the same event, and a duplicate. With replays its name is a part of the key, so that
 // every replay runs each event once more.
 //
-// What has no envelope (a rule with an input transformer or an input path) has no key (ErrNoKey).
-func KeyFromEventBridge(replays bool) KeyFunc {
-	return func(m *Message) (string, error) {
+// What has no envelope (a rule with an input transformer or an input path) has no key (ErrMissing).
+func FromEventBridge(replays bool) Func {
+	return func(m *driver.Message) (string, error) {
 		body := m.Body
 		if json.Valid(body) && peek(body, "/Type") == "Notification" && peek(body, "/TopicArn") != "" {
 			inner, err := member(m, body, "an SNS notification", "/Message")
@@ -137,7 +138,7 @@ func KeyFromEventBridge(replays bool) KeyFunc {
 	}
 }
 
-func bridgeKey(m *Message, body []byte, replays bool) (string, error) {
+func bridgeKey(m *driver.Message, body []byte, replays bool) (string, error) {
 	prefix := []string{eventBridge}
 	if name := peek(body, "/replay-name"); replays && name != "" {
 		prefix = append(prefix, name)
@@ -145,12 +146,12 @@ func bridgeKey(m *Message, body []byte, replays bool) (string, error) {
 	return membersKey(m, body, "an event of EventBridge", prefix, "/account", "/region", "/source", "/id")
 }
 
-// KeyFromSNS makes the key from a notification of SNS: sns|topic|id of the publication, which is the same for every
+// FromSNS makes the key from a notification of SNS: sns|topic|id of the publication, which is the same for every
 // subscription and every delivery. A publisher that publishes again makes another one. With raw delivery over HTTP the
 // headers x-amz-sns-topic-arn and x-amz-sns-message-id tell; raw delivery to a queue carries nothing of the publication:
-// such messages have no key (ErrNoKey).
-func KeyFromSNS() KeyFunc {
-	return func(m *Message) (string, error) {
+// such messages have no key (ErrMissing).
+func FromSNS() Func {
+	return func(m *driver.Message) (string, error) {
 		if json.Valid(m.Body) && peek(m.Body, "/TopicArn") != "" {
 			switch t := peek(m.Body, "/Type"); {
 			case t == "Notification":
@@ -166,12 +167,12 @@ func KeyFromSNS() KeyFunc {
 	}
 }
 
-func snsKey(m *Message, body []byte) (string, error) {
+func snsKey(m *driver.Message, body []byte) (string, error) {
 	return membersKey(m, body, "an SNS notification", []string{eventSNS}, "/TopicArn", "/MessageId")
 }
 
 // snsHeaders are what SNS sends over HTTP, and what a queue that unwraps makes of the envelope.
-func snsHeaders(m *Message) (topic, id string, ok bool) {
+func snsHeaders(m *driver.Message) (topic, id string, ok bool) {
 	for _, n := range [...][2]string{{"sns-topic-arn", "sns-message-id"}, {"x-amz-sns-topic-arn", "x-amz-sns-message-id"}} {
 		if topic, id = m.Header(n[0]), m.Header(n[1]); topic != "" && id != "" {
 			return topic, id, true
@@ -181,7 +182,7 @@ func snsHeaders(m *Message) (topic, id string, ok bool) {
 }
 
 // membersKey makes a key of members of a valid JSON body.
-func membersKey(m *Message, body []byte, what string, prefix []string, pointers ...string) (string, error) {
+func membersKey(m *driver.Message, body []byte, what string, prefix []string, pointers ...string) (string, error) {
 	parts := append(make([]string, 0, len(prefix)+len(pointers)), prefix...)
 	for _, p := range pointers {
 		v, err := member(m, body, what, p)
@@ -194,7 +195,7 @@ func membersKey(m *Message, body []byte, what string, prefix []string, pointers 
 }
 
 // member reads a string out of a valid JSON body, strictly: encoding/json would make one text of two that are no Unicode.
-func member(m *Message, body []byte, what, at string) (string, error) {
+func member(m *driver.Message, body []byte, what, at string) (string, error) {
 	raw, err := pointer(at).FindValid(body)
 	switch {
 	case errors.Is(err, jsonptr.ErrNotFound):

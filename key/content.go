@@ -1,4 +1,4 @@
-package semel
+package key
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
@@ -40,15 +41,15 @@ func (c *content) sum(body []byte) (sum [sha256.Size]byte, isJSON bool) {
 	return sum, err == nil
 }
 
-// KeyFromBody makes the key from the content: json: and the SHA-256 of the body's canonical JSON, so that neither white
+// FromBody makes the key from the content: json: and the SHA-256 of the body's canonical JSON, so that neither white
 // space nor the order of members matters; raw: and the SHA-256 of its bytes when the body has no canonical form (it is
 // not JSON, or not I-JSON: a member twice in one object, lone surrogates, nesting beyond 512).
 //
 // Two acts with the same content are one: it suits bodies that carry an id or a time of their own. An empty body and
-// null have no key (ErrNoKey); an empty string, array or object is an error, as in [KeyFromJSON].
-func KeyFromBody() KeyFunc {
+// null have no key (ErrMissing); an empty string, array or object is an error, as in [FromJSON].
+func FromBody() Func {
 	c := new(content)
-	return func(m *Message) (string, error) {
+	return func(m *driver.Message) (string, error) {
 		body := bytes.TrimSpace(m.Body)
 		if len(body) == 0 || string(body) == "null" {
 			return "", noKey(m, "the body is empty or null")
@@ -73,7 +74,7 @@ var cloudEventSpellings = [...]struct{ id, source string }{
 	{"cloudEvents:id", "cloudEvents:source"}, {"cloudEvents_id", "cloudEvents_source"},
 }
 
-func cloudEventHeaders(m *Message) (source, id string, ok bool) {
+func cloudEventHeaders(m *driver.Message) (source, id string, ok bool) {
 	for _, s := range &cloudEventSpellings {
 		if id = m.Header(s.id); id == "" {
 			continue
@@ -85,13 +86,13 @@ func cloudEventHeaders(m *Message) (source, id string, ok bool) {
 	return "", "", false
 }
 
-// KeyFromCloudEvent makes the key from source and id of a CloudEvent, which are unique together (CloudEvents 1.0,
+// FromCloudEvent makes the key from source and id of a CloudEvent, which are unique together (CloudEvents 1.0,
 // section "id"): in binary mode from its headers (ce-id and ce-source; Kafka's ce_id and AMQP's cloudEvents:id too), in
 // structured mode from the JSON body. Both modes of one event give the same key; header values are taken byte by byte.
-// A message that is no CloudEvent has no key (ErrNoKey); a batch of events is an error.
-func KeyFromCloudEvent() KeyFunc {
+// A message that is no CloudEvent has no key (ErrMissing); a batch of events is an error.
+func FromCloudEvent() Func {
 	version, id, source := mustPointer("/specversion"), mustPointer("/id"), mustPointer("/source")
-	return func(m *Message) (string, error) {
+	return func(m *driver.Message) (string, error) {
 		if s, i, ok := cloudEventHeaders(m); ok {
 			return keyOf(m, s, i)
 		}

@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"errors"
@@ -6,34 +6,36 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 func TestParseKey(t *testing.T) {
-	m := &semel.Message{
+	m := &driver.Message{
 		ID: "b-1", Body: []byte(`{"specversion":"1.0","source":"/s","id":"ce","order_id":"A","action":"c"}`),
 		Headers: map[string]string{"X:Order": "h"},
 	}
 	for spec, want := range map[string]string{
 		"id": "b-1", "header:x:order": "h", "json:/order_id,/action": "A|c", "json:/order_id": "A", "cloudevents": "/s|ce",
 	} {
-		f, err := semel.ParseKey(spec)
+		f, err := key.Parse(spec)
 		if err != nil {
 			t.Errorf("%s: %v", spec, err)
 			continue
 		}
 		wantKey(t, f, m, want)
 	}
-	f, err := semel.ParseKey("body")
+	f, err := key.Parse("body")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if k, err := f(m); err != nil || !strings.HasPrefix(k, "json:") {
 		t.Errorf("body: %q, %v", k, err)
 	}
-	if f, err = semel.ParseKey("s3"); err != nil {
+	if f, err = key.Parse("s3"); err != nil {
 		t.Fatal(err)
 	}
-	wantKey(t, f, &semel.Message{Body: s3Cases["versioned"].bridge(t)}, s3Cases["versioned"].want)
+	wantKey(t, f, &driver.Message{Body: s3Cases["versioned"].bridge(t)}, s3Cases["versioned"].want)
 }
 
 func TestSpecErrorsNameTheMend(t *testing.T) {
@@ -58,8 +60,8 @@ func TestSpecErrorsNameTheMend(t *testing.T) {
 		"body,cloudevents": "header:NAME",
 	} {
 		for field, parse := range map[string]func() error{
-			"Key":         func() error { _, err := semel.ParseKey(spec); return err },
-			"Fingerprint": func() error { _, err := semel.ParseFingerprint(spec); return err },
+			"Key":         func() error { _, err := key.Parse(spec); return err },
+			"Fingerprint": func() error { _, err := key.ParseFingerprint(spec); return err },
 		} {
 			var e *semel.ConfigError
 			if err := parse(); !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Mend, mend) {
@@ -67,7 +69,7 @@ func TestSpecErrorsNameTheMend(t *testing.T) {
 			}
 		}
 	}
-	if _, err := semel.ParseKey("none"); err == nil {
+	if _, err := key.Parse("none"); err == nil {
 		t.Error("none was accepted as a key")
 	}
 }

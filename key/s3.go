@@ -1,4 +1,4 @@
-package semel
+package key
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 )
 
@@ -63,7 +64,7 @@ type s3Event struct {
 	bucket, key, version, etag, sequencer, requestID string
 }
 
-// KeyFromS3 makes the key from an S3 event, whichever way it came: as S3's own notification, through EventBridge, or
+// FromS3 makes the key from an S3 event, whichever way it came: as S3's own notification, through EventBridge, or
 // either through SNS. All routes of one event give the same key, with the object's name as it is (the URL encoding of
 // native notifications is undone):
 //
@@ -72,15 +73,15 @@ type s3Event struct {
 //     events that have no sequencer. Such an event carries the version id of the object's creation, and must not be
 //     taken for a duplicate of it.
 //
-// A name with which the key would exceed [MaxKey] is replaced by sha256: and its hash. A notification with several
+// A name with which the key would exceed [MaxBytes] is replaced by sha256: and its hash. A notification with several
 // records is an error (the sender has to split it: a message has one key); S3's test event and anything that is no S3
-// event have no key (ErrNoKey).
-func KeyFromS3() KeyFunc {
-	return func(m *Message) (string, error) { return s3Key(m, m.Body) }
+// event have no key (ErrMissing).
+func FromS3() Func {
+	return func(m *driver.Message) (string, error) { return s3Key(m, m.Body) }
 }
 
 // s3Key is the key of an S3 event behind a prefix.
-func s3Key(m *Message, body []byte, prefix ...string) (string, error) {
+func s3Key(m *driver.Message, body []byte, prefix ...string) (string, error) {
 	e, err := readS3(m, body)
 	if err != nil {
 		return "", err
@@ -90,14 +91,14 @@ func s3Key(m *Message, body []byte, prefix ...string) (string, error) {
 		return "", err
 	}
 	all := append(slices.Clone(prefix), parts...)
-	if len(Tuple(all...)) > MaxKey {
+	if len(Tuple(all...)) > MaxBytes {
 		sum := sha256.Sum256([]byte(e.key))
 		all[len(prefix)+1] = "sha256:" + hex.EncodeToString(sum[:])
 	}
 	return keyOf(m, all...)
 }
 
-func readS3(m *Message, body []byte) (s3Event, error) {
+func readS3(m *driver.Message, body []byte) (s3Event, error) {
 	var s s3Message
 	if err := json.Unmarshal(body, &s); err != nil {
 		return s3Event{}, noKey(m, "not an S3 event: %v", err)
@@ -122,7 +123,7 @@ func readS3(m *Message, body []byte) (s3Event, error) {
 	return s3Event{}, noKey(m, "not an S3 event: neither Records nor detail-type in the body")
 }
 
-func (r *s3Record) event(m *Message) (s3Event, error) {
+func (r *s3Record) event(m *driver.Message) (s3Event, error) {
 	o := &r.S3.Object
 	key, err := s3Name(m, o.Key)
 	if err != nil {
@@ -145,7 +146,7 @@ func (r *s3Record) event(m *Message) (s3Event, error) {
 	}, nil
 }
 
-func (d *s3Detail) event(m *Message, detailType string) (s3Event, error) {
+func (d *s3Detail) event(m *driver.Message, detailType string) (s3Event, error) {
 	key, err := s3Name(m, d.Object.Key)
 	if err != nil {
 		return s3Event{}, err
@@ -165,7 +166,7 @@ func (d *s3Detail) event(m *Message, detailType string) (s3Event, error) {
 
 // s3Name reads the object's name strictly: encoding/json would put one replacement character for every broken one, and
 // make two names one.
-func s3Name(m *Message, raw json.RawMessage) (string, error) {
+func s3Name(m *driver.Message, raw json.RawMessage) (string, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return "", noKey(m, "not an S3 event: it names no object")
 	}
@@ -210,7 +211,7 @@ var s3BridgeKinds = map[string]string{
 	"Object Access Tier Changed":   "access-tier-changed",
 }
 
-func (e *s3Event) parts(m *Message) ([]string, error) {
+func (e *s3Event) parts(m *driver.Message) ([]string, error) {
 	if e.bucket == "" || e.key == "" {
 		return nil, noKey(m, "not an S3 event: it names no bucket or no object")
 	}

@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"fmt"
@@ -6,7 +6,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 const orderBody = `{"order_id":"A-1000231","action":"charge","amount":129.90,"currency":"EUR","customer":{"id":88123,` +
@@ -14,10 +15,10 @@ const orderBody = `{"order_id":"A-1000231","action":"charge","amount":129.90,"cu
 	`{"sku":"MS-12","qty":2,"price":15.00}],"created_at":"2026-11-21T04:03:00Z","gift":false}`
 
 func TestKeyFromBody(t *testing.T) {
-	f := semel.KeyFromBody()
+	f := key.FromBody()
 	key := func(body string) string {
 		t.Helper()
-		k, err := f(&semel.Message{Body: []byte(body)})
+		k, err := f(&driver.Message{Body: []byte(body)})
 		if err != nil {
 			t.Fatalf("%q: %v", body, err)
 		}
@@ -59,11 +60,11 @@ func TestKeyFromBody(t *testing.T) {
 		t.Errorf("an ambiguous body became %s", k)
 	}
 	for _, body := range []string{"", " \n", "null", " null "} {
-		_, err := f(&semel.Message{ID: "m", Body: []byte(body)})
+		_, err := f(&driver.Message{ID: "m", Body: []byte(body)})
 		keyError(t, body, err, true, `message "m"`, "empty or null")
 	}
 	for _, body := range []string{"{}", " [ [] ]", `{"a":null}`, `" "`} {
-		_, err := f(&semel.Message{ID: "m", Body: []byte(body)})
+		_, err := f(&driver.Message{ID: "m", Body: []byte(body)})
 		keyError(t, body, err, false, `message "m"`, "the body is an empty", "send an id")
 	}
 }
@@ -71,7 +72,7 @@ func TestKeyFromBody(t *testing.T) {
 // Failure mode 53: a 32-bit content hash swallowed 94 % of such bodies. One worker's buffers serve many goroutines.
 func TestFM53_SmallBodiesKeepTheirKeys(t *testing.T) {
 	const n, workers = 90_000, 4
-	f := semel.KeyFromBody()
+	f := key.FromBody()
 	keys := make([]string, n)
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -81,7 +82,7 @@ func TestFM53_SmallBodiesKeepTheirKeys(t *testing.T) {
 				if i%3 == 0 {
 					body = fmt.Appendf(nil, "plain %d", i)
 				}
-				k, err := f(&semel.Message{Body: body})
+				k, err := f(&driver.Message{Body: body})
 				if err != nil {
 					t.Errorf("%s: %v", body, err)
 				}
@@ -100,10 +101,10 @@ func TestFM53_SmallBodiesKeepTheirKeys(t *testing.T) {
 }
 
 func TestKeyFromCloudEvent(t *testing.T) {
-	f := semel.KeyFromCloudEvent()
+	f := key.FromCloudEvent()
 	const structured = `{"specversion":"1.0","type":"t","source":"/orders|eu","id":"42","data":{"id":"no"}}`
 	want := `/orders\|eu|42`
-	for _, m := range []*semel.Message{
+	for _, m := range []*driver.Message{
 		{Body: []byte(structured), Headers: map[string]string{"content-type": "application/cloudevents+json"}},
 		{Body: []byte(structured)},
 		{Headers: map[string]string{"Ce-Id": "42", "Ce-Source": "/orders|eu"}},
@@ -128,18 +129,18 @@ func TestKeyFromCloudEvent(t *testing.T) {
 		{`{"specversion":"1.0","source":"/s","id":"1","id":"2"}`, "", false, "twice"},
 		{`[` + structured + `]`, "application/cloudevents-batch+json; charset=utf-8", false, "one event a message"},
 	} {
-		m := &semel.Message{ID: "m", Body: []byte(v.body), Headers: map[string]string{"Content-Type": v.contentType}}
+		m := &driver.Message{ID: "m", Body: []byte(v.body), Headers: map[string]string{"Content-Type": v.contentType}}
 		_, err := f(m)
 		keyError(t, v.body, err, v.missing, `message "m"`, v.words)
 	}
 }
 
 func BenchmarkKeys(b *testing.B) {
-	m := &semel.Message{ID: "0190b6c5-7f3a-7cc1-9d52-1f0a6f5b8a11", Body: []byte(orderBody), Headers: map[string]string{
+	m := &driver.Message{ID: "0190b6c5-7f3a-7cc1-9d52-1f0a6f5b8a11", Body: []byte(orderBody), Headers: map[string]string{
 		"content-type": "application/json", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}}
-	for name, f := range map[string]semel.KeyFunc{
-		"ByID": semel.KeyByID, "JSON": semel.KeyFromJSON("/order_id", "/action"), "Body": semel.KeyFromBody(),
+	for name, f := range map[string]key.Func{
+		"ByID": key.ByID, "JSON": key.FromJSON("/order_id", "/action"), "Body": key.FromBody(),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -150,8 +151,8 @@ func BenchmarkKeys(b *testing.B) {
 			}
 		})
 	}
-	for name, f := range map[string]semel.FingerprintFunc{
-		"FingerprintBody": semel.FingerprintBody(), "FingerprintJSON": semel.FingerprintJSON("/order_id", "/amount"),
+	for name, f := range map[string]key.FingerprintFunc{
+		"FingerprintBody": key.FingerprintBody(), "FingerprintJSON": key.FingerprintJSON("/order_id", "/amount"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

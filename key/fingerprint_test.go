@@ -1,13 +1,13 @@
-package semel_test
+package key_test
 
 import (
 	"testing"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
-func fp(t *testing.T, f semel.FingerprintFunc, m *semel.Message) semel.Fingerprint {
+func fp(t *testing.T, f key.FingerprintFunc, m *driver.Message) driver.Fingerprint {
 	t.Helper()
 	got, err := f(m)
 	if err != nil {
@@ -19,11 +19,11 @@ func fp(t *testing.T, f semel.FingerprintFunc, m *semel.Message) semel.Fingerpri
 	return got
 }
 
-func body(s string) *semel.Message { return &semel.Message{ID: "m", Body: []byte(s)} }
+func body(s string) *driver.Message { return &driver.Message{ID: "m", Body: []byte(s)} }
 
-func parseFP(t *testing.T, spec string) semel.FingerprintFunc {
+func parseFP(t *testing.T, spec string) key.FingerprintFunc {
 	t.Helper()
-	f, err := semel.ParseFingerprint(spec)
+	f, err := key.ParseFingerprint(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestFM52_FingerprintsIgnore(t *testing.T) {
 
 // A changed recipe is not compared: never a mismatch (protocol section 0).
 func TestFM52_ChangedRecipesAreNotCompared(t *testing.T) {
-	m := &semel.Message{ID: "m", Body: []byte(`{"a":1,"b":2}`), Headers: map[string]string{"Digest": "d"}}
+	m := &driver.Message{ID: "m", Body: []byte(`{"a":1,"b":2}`), Headers: map[string]string{"Digest": "d"}}
 	specs := []string{"body", "json:/a", "json:/b", "json:/a,/b", "id", "header:digest", "header:other", "cloudevents"}
 	for i, x := range specs {
 		for _, y := range specs[:i] {
@@ -94,14 +94,14 @@ func TestFM52_ChangedRecipesAreNotCompared(t *testing.T) {
 			t.Errorf("%s and %s are one recipe", v[0], v[1])
 		}
 	}
-	if got := fp(t, semel.FingerprintJSON("/b", "/a"), m); got != fp(t, parseFP(t, "json:/a,/b"), m) {
+	if got := fp(t, key.FingerprintJSON("/b", "/a"), m); got != fp(t, parseFP(t, "json:/a,/b"), m) {
 		t.Error("the flag and the function are two recipes")
 	}
 }
 
 func TestFingerprintByHeader(t *testing.T) {
 	f := parseFP(t, "header:digest")
-	with := func(v string) *semel.Message { return &semel.Message{Headers: map[string]string{"Digest": v}} }
+	with := func(v string) *driver.Message { return &driver.Message{Headers: map[string]string{"Digest": v}} }
 	if !fp(t, f, with("a")).Differs(fp(t, f, with("b"))) {
 		t.Error("two digests are taken for one payload")
 	}
@@ -118,21 +118,21 @@ func TestFingerprintByHeader(t *testing.T) {
 }
 
 func TestFingerprintNone(t *testing.T) {
-	if f, err := semel.ParseFingerprint("none"); f != nil || err != nil {
+	if f, err := key.ParseFingerprint("none"); f != nil || err != nil {
 		t.Errorf("none: %v", err)
 	}
 }
 
 func TestDefaultFingerprint(t *testing.T) {
 	for _, spec := range []string{"json:/order_id", "body"} {
-		if semel.DefaultFingerprint(spec) != nil {
+		if key.DefaultFingerprint(spec) != nil {
 			t.Errorf("%s: a fingerprint, want none", spec)
 		}
 	}
 	m := body(`{"a":1}`)
 	for _, spec := range []string{"id", "header:json", "cloudevents"} {
-		f := semel.DefaultFingerprint(spec)
-		if f == nil || fp(t, f, m) != fp(t, semel.FingerprintBody(), m) {
+		f := key.DefaultFingerprint(spec)
+		if f == nil || fp(t, f, m) != fp(t, key.FingerprintBody(), m) {
 			t.Errorf("%s: want the fingerprint of the body", spec)
 		}
 	}
@@ -140,7 +140,7 @@ func TestDefaultFingerprint(t *testing.T) {
 
 // A recipe is a promise to the records in the stores: this value changes only together with fingerprintVersion.
 func TestFingerprintIsStable(t *testing.T) {
-	got := fp(t, semel.FingerprintBody(), body(`{}`))
+	got := fp(t, key.FingerprintBody(), body(`{}`))
 	if want := recipeGolden; string(got[:driver.FingerprintRecipe]) != want {
 		t.Errorf("recipe %x, want %x", got[:driver.FingerprintRecipe], want)
 	}
@@ -151,13 +151,13 @@ const recipeGolden = "\x58\x0b\xe1\xbc"
 
 // Whatever the body, a fingerprint is made, and the same bytes give the same one.
 func FuzzFingerprint(f *testing.F) {
-	all, fields := semel.FingerprintBody(), semel.FingerprintJSON("/a", "/b/0")
+	all, fields := key.FingerprintBody(), key.FingerprintJSON("/a", "/b/0")
 	for _, s := range []string{`{"a":1,"b":[2]}`, ``, `null`, `{"a":1,"a":2}`, "{\"a\":\"\xff\"}", `[1`, `{"b":["\ud800"]}`} {
 		f.Add([]byte(s), []byte(s+" "))
 	}
 	f.Fuzz(func(t *testing.T, x, y []byte) {
-		for _, fn := range []semel.FingerprintFunc{all, fields} {
-			a, b := fp(t, fn, &semel.Message{Body: x}), fp(t, fn, &semel.Message{Body: y})
+		for _, fn := range []key.FingerprintFunc{all, fields} {
+			a, b := fp(t, fn, &driver.Message{Body: x}), fp(t, fn, &driver.Message{Body: y})
 			if string(x) == string(y) && a != b {
 				t.Fatalf("%q has two fingerprints", x)
 			}

@@ -1,4 +1,4 @@
-package semel
+package key
 
 import (
 	"fmt"
@@ -11,56 +11,56 @@ const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, clou
 // keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
 // key: then no fingerprint is taken of it.
 var keyWords = map[string]struct {
-	key     KeyFunc
+	key     Func
 	differs bool
 }{
-	"id":                  {KeyByID, false},
-	"body":                {KeyFromBody(), true},
-	"cloudevents":         {KeyFromCloudEvent(), false},
-	"s3":                  {KeyFromS3(), true},
-	"event":               {KeyFromEvent(), true},
-	"eventbridge":         {KeyFromEventBridge(false), true},
-	"eventbridge:replays": {KeyFromEventBridge(true), true},
-	"sns":                 {KeyFromSNS(), true},
-	"gcs":                 {KeyFromGCS(), true},
-	"pubsub":              {KeyFromPubSub(), true},
-	"kafka":               {KeyFromKafka(), false},
-	"stripe":              {KeyFromStripe(), true},
-	"github":              {KeyFromGitHub(false), true},
-	"github:any":          {KeyFromGitHub(true), true},
-	"sqsfifo":             {KeyFromDeduplicationID(false), false},
-	"sqsfifo:group":       {KeyFromDeduplicationID(true), false},
+	"id":                  {ByID, false},
+	"body":                {FromBody(), true},
+	"cloudevents":         {FromCloudEvent(), false},
+	"s3":                  {FromS3(), true},
+	"event":               {FromEvent(), true},
+	"eventbridge":         {FromEventBridge(false), true},
+	"eventbridge:replays": {FromEventBridge(true), true},
+	"sns":                 {FromSNS(), true},
+	"gcs":                 {FromGCS(), true},
+	"pubsub":              {FromPubSub(), true},
+	"kafka":               {FromKafka(), false},
+	"stripe":              {FromStripe(), true},
+	"github":              {FromGitHub(false), true},
+	"github:any":          {FromGitHub(true), true},
+	"sqsfifo":             {FromDeduplicationID(false), false},
+	"sqsfifo:group":       {FromDeduplicationID(true), false},
 }
 
-// ParseKey reads the text form of a key function, as the worker's flag --key takes it:
+// Parse reads the text form of a key function, as the worker's flag --key takes it:
 //
-//	id                        KeyByID
-//	header:NAME               KeyFromHeader
-//	json:/order_id,/action    KeyFromJSON; a pointer cannot contain a comma here
-//	body                      KeyFromBody
-//	cloudevents               KeyFromCloudEvent
-//	s3                        KeyFromS3
-//	event                     KeyFromEvent
-//	eventbridge               KeyFromEventBridge(false); eventbridge:replays KeyFromEventBridge(true)
-//	sns                       KeyFromSNS
-//	gcs, pubsub               KeyFromGCS, KeyFromPubSub
-//	kafka                     KeyFromKafka
-//	stripe                    KeyFromStripe
-//	github                    KeyFromGitHub(false); github:any KeyFromGitHub(true)
-//	sqsfifo                   KeyFromDeduplicationID(false); sqsfifo:group KeyFromDeduplicationID(true)
+//	id                        ByID
+//	header:NAME               FromHeader
+//	json:/order_id,/action    FromJSON; a pointer cannot contain a comma here
+//	body                      FromBody
+//	cloudevents               FromCloudEvent
+//	s3                        FromS3
+//	event                     FromEvent
+//	eventbridge               FromEventBridge(false); eventbridge:replays FromEventBridge(true)
+//	sns                       FromSNS
+//	gcs, pubsub               FromGCS, FromPubSub
+//	kafka                     FromKafka
+//	stripe                    FromStripe
+//	github                    FromGitHub(false); github:any FromGitHub(true)
+//	sqsfifo                   FromDeduplicationID(false); sqsfifo:group FromDeduplicationID(true)
 //
-// Anything else is a *ConfigError that names the mend.
-func ParseKey(spec string) (KeyFunc, error) {
+// Anything else is a *SpecError that names the mend.
+func Parse(spec string) (Func, error) {
 	form, arg, _ := strings.Cut(spec, ":")
 	switch {
 	case form == "header" && arg != "":
-		return KeyFromHeader(arg), nil
+		return FromHeader(arg), nil
 	case form == "json" && arg != "":
 		ptrs, err := specPointers("Key", arg)
 		if err != nil {
 			return nil, err
 		}
-		return KeyFromJSON(ptrs...), nil
+		return FromJSON(ptrs...), nil
 	}
 	if w, ok := keyWords[spec]; ok {
 		return w.key, nil
@@ -69,8 +69,8 @@ func ParseKey(spec string) (KeyFunc, error) {
 }
 
 // ParseFingerprint reads the text form of a fingerprint, as the worker's flag --fingerprint takes it: the forms of
-// [ParseKey], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
-// hash what the key function of that form gives. Anything else is a *ConfigError that names the mend.
+// [Parse], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
+// hash what the key function of that form gives. Anything else is a *SpecError that names the mend.
 func ParseFingerprint(spec string) (FingerprintFunc, error) {
 	form, arg, hasArg := strings.Cut(spec, ":")
 	switch {
@@ -85,7 +85,7 @@ func ParseFingerprint(spec string) (FingerprintFunc, error) {
 		}
 		return FingerprintJSON(ptrs...), nil
 	}
-	key, err := ParseKey(spec)
+	key, err := Parse(spec)
 	if err != nil {
 		return nil, specError("Fingerprint", spec, "none, "+keyForms)
 	}
@@ -115,14 +115,14 @@ func specPointers(field, list string) ([]string, error) {
 	ptrs := strings.Split(list, ",")
 	for _, p := range ptrs {
 		if !strings.HasPrefix(p, "/") {
-			return nil, &ConfigError{
+			return nil, &SpecError{
 				Field: field, Problem: fmt.Sprintf("%q in json:%s is no JSON pointer", p, list),
 				Mend: fmt.Sprintf("begin every pointer with /: json:/order_id,/action; perhaps %q", "/"+strings.TrimSpace(p)),
 			}
 		}
 	}
 	if _, err := parsePointers(ptrs); err != nil {
-		return nil, &ConfigError{Field: field, Problem: err.Error(), Mend: "write ~1 for / and ~0 for ~ in a name"}
+		return nil, &SpecError{Field: field, Problem: err.Error(), Mend: "write ~1 for / and ~0 for ~ in a name"}
 	}
 	return ptrs, nil
 }
@@ -141,5 +141,5 @@ func specError(field, spec, forms string) error {
 	case spec == "events":
 		mend = "write event"
 	}
-	return &ConfigError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
+	return &SpecError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
 }

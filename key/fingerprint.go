@@ -1,4 +1,4 @@
-package semel
+package key
 
 import (
 	"crypto/sha256"
@@ -8,8 +8,12 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
-	"github.com/semel-dev/semel/internal/machine"
 )
+
+// FingerprintFunc hashes the meaningful payload of a message; "" = not compared. Without one nothing is a mismatch; records
+// keep a digest of the body all the same, and a replay with another body is ReplayedOtherPayload: counted, and logged as a
+// warning. Where bodies may differ, name the fields that must not (FingerprintJSON), and those alone are compared.
+type FingerprintFunc func(m *driver.Message) (driver.Fingerprint, error)
 
 // fingerprintVersion is part of every recipe: raise it when the same recipe begins to hash something else. Records with
 // the old version are then not compared, and never called a mismatch (protocol section 0).
@@ -21,11 +25,11 @@ func recipe(parts ...string) [driver.FingerprintRecipe]byte {
 	return [driver.FingerprintRecipe]byte(sum[:])
 }
 
-func fingerprint(id [driver.FingerprintRecipe]byte, sum [sha256.Size]byte) Fingerprint {
+func fingerprint(id [driver.FingerprintRecipe]byte, sum [sha256.Size]byte) driver.Fingerprint {
 	var b [driver.FingerprintRecipe + sha256.Size]byte
 	copy(b[:], id[:])
 	copy(b[driver.FingerprintRecipe:], sum[:])
-	return Fingerprint(b[:])
+	return driver.Fingerprint(b[:])
 }
 
 // bodyRecipe is the recipe of [FingerprintBody], and bodyDigest that of the digests that records keep of it.
@@ -33,13 +37,16 @@ var bodyRecipe = recipe("body")
 
 const bodyDigest = 1
 
-// digestBody is what a claim says of its message's body: the digest of the sum that [FingerprintBody] hashes, because a body
-// that was only written again is no other payload.
-func (c *content) digestBody(a *machine.Arrival) (d driver.BodyDigest, whole bool) {
-	if fp := a.Fingerprint; len(fp) == len(bodyRecipe)+sha256.Size && string(fp[:len(bodyRecipe)]) == string(bodyRecipe[:]) {
+// bodies hashes the bodies of all messages.
+var bodies content
+
+// BodyDigest returns what a claim says of the body of its message: the digest of the sum that [FingerprintBody] hashes, because
+// a body that was only formatted differently is the same payload. whole reports that fp is the fingerprint of the body.
+func BodyDigest(fp driver.Fingerprint, body []byte) (d driver.BodyDigest, whole bool) {
+	if len(fp) == len(bodyRecipe)+sha256.Size && string(fp[:len(bodyRecipe)]) == string(bodyRecipe[:]) {
 		return driver.NewBodyDigest(bodyDigest, [sha256.Size]byte([]byte(fp[len(bodyRecipe):]))), true
 	}
-	sum, _ := c.sum(a.Body)
+	sum, _ := bodies.sum(body)
 	return driver.NewBodyDigest(bodyDigest, sum), false
 }
 
@@ -47,7 +54,7 @@ func (c *content) digestBody(a *machine.Arrival) (d driver.BodyDigest, whole boo
 // its bytes when it has no canonical form. It never fails.
 func FingerprintBody() FingerprintFunc {
 	c, id := new(content), bodyRecipe
-	return func(m *Message) (Fingerprint, error) {
+	return func(m *driver.Message) (driver.Fingerprint, error) {
 		// Bytes without a canonical form are no canonical form: the two kinds of sums cannot meet.
 		sum, _ := c.sum(m.Body)
 		return fingerprint(id, sum), nil
@@ -76,7 +83,7 @@ func FingerprintJSON(pointers ...string) FingerprintFunc {
 		panic("semel: FingerprintJSON: " + err.Error())
 	}
 	id := recipe(append([]string{"json"}, pointers...)...)
-	return func(m *Message) (Fingerprint, error) {
+	return func(m *driver.Message) (driver.Fingerprint, error) {
 		b, ok := appendFields(make([]byte, 0, 256), m.Body, ptrs)
 		if !ok {
 			b = append(append(b[:0], fieldBody), m.Body...)
@@ -110,12 +117,12 @@ func appendFields(b, body []byte, ptrs []jsonptr.Pointer) ([]byte, bool) {
 }
 
 // fingerprintByKey hashes what a key function gives. A message without such a key has a fingerprint of its own.
-func fingerprintByKey(spec string, key KeyFunc) FingerprintFunc {
+func fingerprintByKey(spec string, key Func) FingerprintFunc {
 	id := recipe("key", spec)
-	return func(m *Message) (Fingerprint, error) {
+	return func(m *driver.Message) (driver.Fingerprint, error) {
 		text, err := key(m)
 		switch {
-		case errors.Is(err, ErrNoKey):
+		case errors.Is(err, ErrMissing):
 			return fingerprint(id, sha256.Sum256([]byte{fieldMissing})), nil
 		case err != nil:
 			return "", err

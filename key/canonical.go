@@ -1,4 +1,4 @@
-package semel
+package key
 
 import "github.com/semel-dev/semel/internal/canonjson"
 

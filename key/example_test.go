@@ -1,17 +1,18 @@
-package semel_test
+package key_test
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // The parts of a key stay apart, whatever they contain.
 func ExampleTuple() {
-	fmt.Println(semel.Tuple("order-12345", "charge"))
-	fmt.Println(semel.Tuple("a|b", "c"))
-	fmt.Println(semel.Tuple("a", "b|c"))
+	fmt.Println(key.Tuple("order-12345", "charge"))
+	fmt.Println(key.Tuple("a|b", "c"))
+	fmt.Println(key.Tuple("a", "b|c"))
 	// Output:
 	// order-12345|charge
 	// a\|b|c
@@ -19,17 +20,17 @@ func ExampleTuple() {
 }
 
 // The business key survives producers that send twice: both messages below charge order A-1 once.
-func ExampleKeyFromJSON() {
-	key := semel.KeyFromJSON("/order_id", "/action")
-	for _, m := range []*semel.Message{
+func ExampleFromJSON() {
+	of := key.FromJSON("/order_id", "/action")
+	for _, m := range []*driver.Message{
 		{ID: "uuid-1", Body: []byte(`{"order_id":"A-1","action":"charge","sent_at":"12:00:00"}`)},
 		{ID: "uuid-2", Body: []byte(`{"action":"charge","order_id":"A-1","sent_at":"12:00:09"}`)},
 	} {
-		k, err := key(m)
+		k, err := of(m)
 		fmt.Println(k, err)
 	}
-	_, err := key(&semel.Message{ID: "uuid-3", Body: []byte(`{"action":"charge"}`)})
-	fmt.Println(errors.Is(err, semel.ErrNoKey), err)
+	_, err := of(&driver.Message{ID: "uuid-3", Body: []byte(`{"action":"charge"}`)})
+	fmt.Println(errors.Is(err, key.ErrMissing), err)
 	// Output:
 	// A-1|charge <nil>
 	// A-1|charge <nil>
@@ -37,11 +38,11 @@ func ExampleKeyFromJSON() {
 }
 
 // Producers that know an id put it into the body; for the others the broker's has to do.
-func ExampleKeyFirst() {
-	key := semel.KeyFirst(semel.KeyFromJSON("/id"), semel.KeyByID)
-	fmt.Println(key(&semel.Message{ID: "m-1", Body: []byte(`{"id":"order-1"}`)}))
-	fmt.Println(key(&semel.Message{ID: "m-2", Body: []byte(`no JSON`)}))
-	fmt.Println(key(&semel.Message{ID: "m-3", Body: []byte(`{"id":""}`)}))
+func ExampleFirst() {
+	of := key.First(key.FromJSON("/id"), key.ByID)
+	fmt.Println(of(&driver.Message{ID: "m-1", Body: []byte(`{"id":"order-1"}`)}))
+	fmt.Println(of(&driver.Message{ID: "m-2", Body: []byte(`no JSON`)}))
+	fmt.Println(of(&driver.Message{ID: "m-3", Body: []byte(`{"id":""}`)}))
 	// Output:
 	// order-1 <nil>
 	// m-2 <nil>
@@ -49,19 +50,19 @@ func ExampleKeyFirst() {
 }
 
 // The same content is the same key, however it is written.
-func ExampleKeyFromBody() {
-	key := semel.KeyFromBody()
-	a, _ := key(&semel.Message{Body: []byte(`{"id": 7, "amount": 12.50}`)})
-	b, _ := key(&semel.Message{Body: []byte(`{"amount":12.5,"id":7}`)})
+func ExampleFromBody() {
+	of := key.FromBody()
+	a, _ := of(&driver.Message{Body: []byte(`{"id": 7, "amount": 12.50}`)})
+	b, _ := of(&driver.Message{Body: []byte(`{"amount":12.5,"id":7}`)})
 	fmt.Println(a == b, a[:13])
 	// Output: true json:5ad31bd8
 }
 
 // Worker flags become key functions; a mistake is answered with its mend.
-func ExampleParseKey() {
-	key, err := semel.ParseKey("json:/order_id,/action")
-	fmt.Println(key != nil, err)
-	_, err = semel.ParseKey("json:order_id")
+func ExampleParse() {
+	of, err := key.Parse("json:/order_id,/action")
+	fmt.Println(of != nil, err)
+	_, err = key.Parse("json:order_id")
 	fmt.Println(err)
 	// Output:
 	// true <nil>
@@ -70,24 +71,24 @@ func ExampleParseKey() {
 
 // The fingerprint notices one key with two payloads, and only where it matters.
 func ExampleFingerprintJSON() {
-	fingerprint := semel.FingerprintJSON("/amount", "/currency")
-	first, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":100,"currency":"EUR","trace":"x"}`)})
-	again, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":1e2,"currency":"EUR","trace":"y"}`)})
-	other, _ := fingerprint(&semel.Message{Body: []byte(`{"order":"A-1","amount":999,"currency":"EUR","trace":"x"}`)})
+	fingerprint := key.FingerprintJSON("/amount", "/currency")
+	first, _ := fingerprint(&driver.Message{Body: []byte(`{"order":"A-1","amount":100,"currency":"EUR","trace":"x"}`)})
+	again, _ := fingerprint(&driver.Message{Body: []byte(`{"order":"A-1","amount":1e2,"currency":"EUR","trace":"y"}`)})
+	other, _ := fingerprint(&driver.Message{Body: []byte(`{"order":"A-1","amount":999,"currency":"EUR","trace":"x"}`)})
 	fmt.Println(first.Differs(again), first.Differs(other))
 	// Output: false true
 }
 
 // The two routes of one upload give one key.
-func ExampleKeyFromS3() {
-	key := semel.KeyFromS3()
+func ExampleFromS3() {
+	of := key.FromS3()
 	for _, body := range []string{
 		`{"Records":[{"eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"in"},
 			"object":{"key":"my+report.csv","versionId":"V1","sequencer":"0055AED6"}}}]}`,
 		`{"detail-type":"Object Created","source":"aws.s3","detail":{"bucket":{"name":"in"},
 			"object":{"key":"my report.csv","version-id":"V1","sequencer":"0055AED6"}}}`,
 	} {
-		fmt.Println(key(&semel.Message{Body: []byte(body)}))
+		fmt.Println(of(&driver.Message{Body: []byte(body)}))
 	}
 	// Output:
 	// in|my report.csv|V1 <nil>
@@ -96,7 +97,7 @@ func ExampleKeyFromS3() {
 
 // The parts of a key come back out of its text form.
 func ExampleSplitTuple() {
-	parts, err := semel.SplitTuple(`a\|b|c`)
+	parts, err := key.SplitTuple(`a\|b|c`)
 	fmt.Printf("%q %v\n", parts, err)
 	// Output: ["a|b" "c"] <nil>
 }

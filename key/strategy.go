@@ -1,4 +1,4 @@
-package semel
+package key
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLACE,gap=park:30s, sequencer:PLACE or text:PLACE, " +
 	"where PLACE is a JSON Pointer (/version) or header:NAME"
 
-// ParseStrategy reads the text form of Config.Versions, as the worker's flag --strategy takes it:
+// ParseVersions reads the text form of Config.Versions, as the worker's flag --strategy takes it:
 //
 //	once                                    each key takes effect once (nil)
 //	version:/version                        ByVersion
@@ -21,8 +21,8 @@ const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLAC
 //	text:/ulid                              ByText
 //
 // header:NAME stands in the place of a pointer too: version:header:x-version. A pointer or name cannot contain a comma
-// here. Anything else is a *ConfigError that names the mend.
-func ParseStrategy(text string) (*Versions, error) {
+// here. Anything else is a *SpecError that names the mend.
+func ParseVersions(text string) (*Versions, error) {
 	if text == "once" {
 		return nil, nil //nolint:nilnil // no versions is one of the answers
 	}
@@ -90,4 +90,4 @@ func (v *Versions) option(o string) error {
 	return nil
 }
 
-func strategyError(problem, mend string) error { return &ConfigError{"Versions", problem, mend} }
+func strategyError(problem, mend string) error { return &SpecError{"Versions", problem, mend} }

@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // s3Case is one event as both routes tell it.
@@ -112,7 +113,7 @@ var s3Cases = map[string]s3Case{
 }
 
 func TestKeyFromS3BothRoutes(t *testing.T) {
-	f := semel.KeyFromS3()
+	f := key.FromS3()
 	sns := func(inner []byte) []byte {
 		return marshal(t, map[string]any{
 			"Type": "Notification", "MessageId": "m", "TopicArn": "arn:aws:sns:eu-central-1:111122223333:t",
@@ -121,23 +122,23 @@ func TestKeyFromS3BothRoutes(t *testing.T) {
 	}
 	for name, c := range s3Cases {
 		t.Run(name, func(t *testing.T) {
-			wantKey(t, f, &semel.Message{Body: c.native(t)}, c.want)
-			wantKey(t, f, &semel.Message{Body: c.bridge(t)}, c.want)
-			wantKey(t, f, &semel.Message{Body: sns(c.native(t))}, c.want)
-			wantKey(t, f, &semel.Message{Body: sns(c.bridge(t))}, c.want)
+			wantKey(t, f, &driver.Message{Body: c.native(t)}, c.want)
+			wantKey(t, f, &driver.Message{Body: c.bridge(t)}, c.want)
+			wantKey(t, f, &driver.Message{Body: sns(c.native(t))}, c.want)
+			wantKey(t, f, &driver.Message{Body: sns(c.bridge(t))}, c.want)
 		})
 	}
 	c := s3Cases["versioned"]
 	c.event = "s3:ObjectCreated:Put" // as MinIO spells it
-	wantKey(t, f, &semel.Message{Body: c.native(t)}, c.want)
+	wantKey(t, f, &driver.Message{Body: c.native(t)}, c.want)
 	c.event = "ObjectRemoved:NewKind" // not known yet: its own name, and never taken for a creation
-	wantKey(t, f, &semel.Message{Body: c.native(t)},
+	wantKey(t, f, &driver.Message{Body: c.native(t)},
 		`uploads|in/Ä report+1\|2 50%.csv|096fKKXTRTtl3on89fVO.nfljtsv6qko|0055AED6DCD90281E5|ObjectRemoved:NewKind`)
 }
 
 // The same object, put again: another version, or without versions another sequencer, is another act.
 func TestKeyFromS3TellsUploadsApart(t *testing.T) {
-	f := semel.KeyFromS3()
+	f := key.FromS3()
 	seen := map[string]string{}
 	for name, c := range s3Cases {
 		for i := range 3 {
@@ -146,7 +147,7 @@ func TestKeyFromS3TellsUploadsApart(t *testing.T) {
 			if c.version != "" && c.version != "null" {
 				d.version += fmt.Sprint(i)
 			}
-			k, err := f(&semel.Message{Body: d.native(t)})
+			k, err := f(&driver.Message{Body: d.native(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,10 +160,10 @@ func TestKeyFromS3TellsUploadsApart(t *testing.T) {
 }
 
 func TestKeyFromS3LongNames(t *testing.T) {
-	f := semel.KeyFromS3()
-	long := func(last string) *semel.Message {
+	f := key.FromS3()
+	long := func(last string) *driver.Message {
 		name := strings.Repeat("d/", 511) + last // 1024 bytes, the most that S3 allows
-		return &semel.Message{Body: s3Case{
+		return &driver.Message{Body: s3Case{
 			event: "ObjectCreated:Put", encoded: name, version: "V1", sequencer: "1",
 		}.native(t)}
 	}
@@ -170,7 +171,7 @@ func TestKeyFromS3LongNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if parts, err := semel.SplitTuple(a); err != nil || len(parts) != 3 || !strings.HasPrefix(parts[1], "sha256:") {
+	if parts, err := key.SplitTuple(a); err != nil || len(parts) != 3 || !strings.HasPrefix(parts[1], "sha256:") {
 		t.Errorf("got %q, %v", parts, err)
 	}
 	if b, err := f(long("ab")); err != nil || a == b {
@@ -179,7 +180,7 @@ func TestKeyFromS3LongNames(t *testing.T) {
 }
 
 func TestKeyFromS3Refuses(t *testing.T) {
-	f := semel.KeyFromS3()
+	f := key.FromS3()
 	record := string(s3Cases["versioned"].native(t))
 	one := strings.TrimSuffix(strings.TrimPrefix(record, `{"Records":[`), `]}`)
 	object := func(s string) string {
@@ -209,7 +210,7 @@ func TestKeyFromS3Refuses(t *testing.T) {
 		{object(`{"key":"\ud800","versionId":"v"}`), false, "lone surrogate"},
 		{`{"detail-type":"Object Tags Added","detail":{"bucket":{"name":"b"},"object":{"key":"a"}}}`, true, "request id"},
 	} {
-		_, err := f(&semel.Message{ID: "m", Body: []byte(v.body)})
+		_, err := f(&driver.Message{ID: "m", Body: []byte(v.body)})
 		keyError(t, v.body[:min(len(v.body), 60)], err, v.missing, `message "m"`, v.words)
 	}
 }

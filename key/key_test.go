@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"errors"
@@ -9,18 +9,19 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // keyError asserts what a refused key says, and whether it counts as missing.
 func keyError(t *testing.T, what string, err error, missing bool, words ...string) {
 	t.Helper()
-	var e *semel.KeyError
+	var e *key.Error
 	if !errors.As(err, &e) {
-		t.Errorf("%s: got %v, want a *KeyError", what, err)
+		t.Errorf("%s: got %v, want a *key.Error", what, err)
 		return
 	}
-	if e.Missing != missing || errors.Is(err, semel.ErrNoKey) != missing {
+	if e.Missing != missing || errors.Is(err, key.ErrMissing) != missing {
 		t.Errorf("%s: missing is %v (%v), want %v", what, e.Missing, err, missing)
 	}
 	for _, w := range words {
@@ -30,7 +31,7 @@ func keyError(t *testing.T, what string, err error, missing bool, words ...strin
 	}
 }
 
-func wantKey(t *testing.T, f semel.KeyFunc, m *semel.Message, want string) {
+func wantKey(t *testing.T, f key.Func, m *driver.Message, want string) {
 	t.Helper()
 	got, err := f(m)
 	if err != nil || got != want {
@@ -56,16 +57,16 @@ func TestTuple(t *testing.T) {
 		{[]string{"bad\xff\xfe", "\xe2\x82"}, `bad\xff\xfe|\xe2\x82`},
 		{[]string{"\uFFFD", "\xff"}, "\uFFFD|\\xff"},
 	} {
-		got := semel.Tuple(v.parts...)
+		got := key.Tuple(v.parts...)
 		if got != v.want {
 			t.Errorf("Tuple(%q) = %q, want %q", v.parts, got, v.want)
 		}
-		back, err := semel.SplitTuple(got)
+		back, err := key.SplitTuple(got)
 		if err != nil || !slices.Equal(back, v.parts) {
 			t.Errorf("SplitTuple(%q) = %q, %v; want %q", got, back, err, v.parts)
 		}
 	}
-	if got := semel.Tuple(); got != "" {
+	if got := key.Tuple(); got != "" {
 		t.Errorf("Tuple() = %q", got)
 	}
 }
@@ -76,7 +77,7 @@ func TestSplitTupleIsStrict(t *testing.T) {
 		`\`, `a\`, `\a`, `\x`, `\x0`, `\x4`, `\x41`, `\xGG`, `\xg5`, `\x5g`, `\x0A`, "a\nb", "a\x00", "\xff", `\xe2\x82\xac`,
 		`a|\`, `\x7e`, `\|\`,
 	} {
-		parts, err := semel.SplitTuple(s)
+		parts, err := key.SplitTuple(s)
 		if err == nil {
 			t.Errorf("%q was split into %q", s, parts)
 			continue
@@ -97,7 +98,7 @@ func TestFM54_TupleIsInjective(t *testing.T) {
 				parts[i] += alphabet[r.IntN(len(alphabet))]
 			}
 		}
-		text := semel.Tuple(parts...)
+		text := key.Tuple(parts...)
 		if old, ok := seen[text]; ok && !slices.Equal(old, parts) {
 			t.Fatalf("%q and %q are both %q", old, parts, text)
 		}
@@ -115,26 +116,26 @@ func FuzzTuple(f *testing.F) {
 	f.Add("\x00", "\xff", `\x00`, "\\\xff")
 	f.Add("é", "\xc3\xa9", "\xc3", "\xa9")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
-		x, y := semel.Tuple(a, b), semel.Tuple(c, d)
+		x, y := key.Tuple(a, b), key.Tuple(c, d)
 		if (x == y) != (a == c && b == d) {
 			t.Fatalf("(%q, %q) is %q, (%q, %q) is %q", a, b, x, c, d, y)
 		}
-		if x == semel.Tuple(a) || x == semel.Tuple(a, b, c) {
+		if x == key.Tuple(a) || x == key.Tuple(a, b, c) {
 			t.Fatalf("%q stands for tuples of two lengths", x)
 		}
-		back, err := semel.SplitTuple(x)
+		back, err := key.SplitTuple(x)
 		if err != nil || !slices.Equal(back, []string{a, b}) {
 			t.Fatalf("%q splits into %q (%v), not (%q, %q)", x, back, err, a, b)
 		}
 		if !utf8.ValidString(x) {
 			t.Fatalf("%q is not UTF-8", x)
 		}
-		if len(x) <= semel.MaxKey {
-			if err := semel.CheckKey(x); err != nil {
+		if len(x) <= key.MaxBytes {
+			if err := key.Check(x); err != nil {
 				t.Fatalf("a text form is refused: %v", err)
 			}
 		}
-		if parts, err := semel.SplitTuple(a); err == nil && semel.Tuple(parts...) != a {
+		if parts, err := key.SplitTuple(a); err == nil && key.Tuple(parts...) != a {
 			t.Fatalf("%q was split into %q", a, parts)
 		}
 	})
@@ -142,21 +143,21 @@ func FuzzTuple(f *testing.F) {
 
 // Failure mode 55: empty keys, and those that a store cannot keep, are refused with a reason.
 func TestFM55_CheckKey(t *testing.T) {
-	for _, ok := range []string{"a", "José|1", strings.Repeat("k", semel.MaxKey), `a\x00`} {
-		if err := semel.CheckKey(ok); err != nil {
+	for _, ok := range []string{"a", "José|1", strings.Repeat("k", key.MaxBytes), `a\x00`} {
+		if err := key.Check(ok); err != nil {
 			t.Errorf("%.20q: %v", ok, err)
 		}
 	}
 	for raw, word := range map[string]string{
 		"":                                    "empty",
-		strings.Repeat("k", semel.MaxKey+1):   "1025 bytes",
-		strings.Repeat("é", semel.MaxKey/2+1): "1026 bytes",
+		strings.Repeat("k", key.MaxBytes+1):   "1025 bytes",
+		strings.Repeat("é", key.MaxBytes/2+1): "1026 bytes",
 		"a\x00b":                              "control character",
 		"a\nb":                                "control character",
 		"a\x7fb":                              "control character",
 		"\xff":                                "not UTF-8",
 	} {
-		keyError(t, raw[:min(len(raw), 8)], semel.CheckKey(raw), false, word)
+		keyError(t, raw[:min(len(raw), 8)], key.Check(raw), false, word)
 	}
 }
 
@@ -181,64 +182,64 @@ func TestKeyByID(t *testing.T) {
 		{h("idempotency-key", "", "message-id", "m"), "m"},
 		{h("message-id", "a|b"), `a\|b`},
 	} {
-		wantKey(t, semel.KeyByID, &semel.Message{ID: "broker-7", Headers: v.headers}, v.want)
+		wantKey(t, key.ByID, &driver.Message{ID: "broker-7", Headers: v.headers}, v.want)
 	}
-	_, err := semel.KeyByID(&semel.Message{})
+	_, err := key.ByID(&driver.Message{})
 	keyError(t, "no id at all", err, true, "idempotency-key")
-	_, err = semel.KeyByID(&semel.Message{ID: "7", Headers: h("message-id", strings.Repeat("x", 2000))})
+	_, err = key.ByID(&driver.Message{ID: "7", Headers: h("message-id", strings.Repeat("x", 2000))})
 	keyError(t, "long id", err, false, `message "7"`, "2000 bytes")
 }
 
 func TestS3_13_KeyFirst(t *testing.T) {
-	key := semel.KeyFirst(semel.KeyFromHeader("order"), semel.KeyFromJSON("/id"), semel.KeyByID)
-	m := func(id, order, body string) *semel.Message {
-		return &semel.Message{ID: id, Headers: map[string]string{"order": order}, Body: []byte(body)}
+	first := key.First(key.FromHeader("order"), key.FromJSON("/id"), key.ByID)
+	m := func(id, order, body string) *driver.Message {
+		return &driver.Message{ID: id, Headers: map[string]string{"order": order}, Body: []byte(body)}
 	}
-	wantKey(t, key, m("broker-7", "o-1", `{"id":"j-1"}`), "o-1")
-	wantKey(t, key, m("broker-7", "", `{"id":"j-1"}`), "j-1")
+	wantKey(t, first, m("broker-7", "o-1", `{"id":"j-1"}`), "o-1")
+	wantKey(t, first, m("broker-7", "", `{"id":"j-1"}`), "j-1")
 	for _, body := range []string{`{"other":1}`, `{"id":null}`, `no JSON`, ``} {
-		wantKey(t, key, m("broker-7", "", body), "broker-7")
+		wantKey(t, first, m("broker-7", "", body), "broker-7")
 	}
 	// What is there and cannot be a key ends the search.
 	for _, id := range []string{"", strings.Repeat("x", 2000)} {
-		_, err := key(m("broker-7", "", fmt.Sprintf(`{"id":%q}`, id)))
+		_, err := first(m("broker-7", "", fmt.Sprintf(`{"id":%q}`, id)))
 		keyError(t, "an id that is none", err, false, "broker-7")
 	}
 	other := errors.New("the key service is away")
-	_, err := semel.KeyFirst(func(*semel.Message) (string, error) { return "", other }, semel.KeyByID)(m("broker-7", "", ""))
+	_, err := key.First(func(*driver.Message) (string, error) { return "", other }, key.ByID)(m("broker-7", "", ""))
 	if !errors.Is(err, other) {
 		t.Errorf("another error: %v", err)
 	}
-	// When all are missing, it is ErrNoKey and says what each missed.
-	_, err = key(m("", "", `{"other":1}`))
+	// When all are missing, it is ErrMissing and says what each missed.
+	_, err = first(m("", "", `{"other":1}`))
 	keyError(t, "no key at all", err, true, `no header "order"; no value at "/id" in the body; the broker gives no id`)
-	_, err = semel.KeyFirst(func(*semel.Message) (string, error) { return "", semel.ErrNoKey })(m("broker-7", "", ""))
-	keyError(t, "a plain ErrNoKey", err, true, semel.ErrNoKey.Error())
-	for _, fns := range [][]semel.KeyFunc{nil, {semel.KeyByID, nil}} {
+	_, err = key.First(func(*driver.Message) (string, error) { return "", key.ErrMissing })(m("broker-7", "", ""))
+	keyError(t, "a plain ErrMissing", err, true, key.ErrMissing.Error())
+	for _, fns := range [][]key.Func{nil, {key.ByID, nil}} {
 		func() {
 			defer func() {
 				if recover() == nil {
 					t.Errorf("%d functions do not panic", len(fns))
 				}
 			}()
-			semel.KeyFirst(fns...)
+			key.First(fns...)
 		}()
 	}
 }
 
 func TestKeyFromHeader(t *testing.T) {
-	f := semel.KeyFromHeader("X-Order")
-	wantKey(t, f, &semel.Message{Headers: map[string]string{"x-order": "A 1"}}, "A 1")
+	f := key.FromHeader("X-Order")
+	wantKey(t, f, &driver.Message{Headers: map[string]string{"x-order": "A 1"}}, "A 1")
 	// Failure mode 56: byte by byte, no levelling of case, space or normal form.
-	wantKey(t, f, &semel.Message{Headers: map[string]string{"x-order": " a 1e\u0301"}}, " a 1e\u0301")
+	wantKey(t, f, &driver.Message{Headers: map[string]string{"x-order": " a 1e\u0301"}}, " a 1e\u0301")
 	for _, headers := range []map[string]string{nil, {"x-order": ""}, {"x-orders": "1"}} {
-		_, err := f(&semel.Message{ID: "m1", Headers: headers})
+		_, err := f(&driver.Message{ID: "m1", Headers: headers})
 		keyError(t, "no header", err, true, `message "m1"`, `"X-Order"`)
 	}
 }
 
 func TestKeyFromJSON(t *testing.T) {
-	f := semel.KeyFromJSON("/order_id", "/action")
+	f := key.FromJSON("/order_id", "/action")
 	for body, want := range map[string]string{
 		`{"order_id":"A-1","action":"charge"}`:                 "A-1|charge",
 		` { "action" : "charge", "x":[1], "order_id":"A-1" } `: "A-1|charge",
@@ -256,17 +257,17 @@ func TestKeyFromJSON(t *testing.T) {
 		`{"order_id":[[],0],"action":{"a":{"b":false}}}`:       `[[],0]|{"a":{"b":false}}`,
 		`{"order_id":" a ","action":["","b"]}`:                 ` a |["","b"]`,
 	} {
-		wantKey(t, f, &semel.Message{Body: []byte(body)}, want)
+		wantKey(t, f, &driver.Message{Body: []byte(body)}, want)
 	}
-	wantKey(t, semel.KeyFromJSON("/items/1/sku", "/a~1b", "/~0"),
-		&semel.Message{Body: []byte(`{"items":[{},{"sku":"s"}],"a/b":2,"~":3}`)}, "s|2|3")
-	wantKey(t, semel.KeyFromJSON(""), &semel.Message{Body: []byte(` "whole" `)}, "whole")
-	wantKey(t, semel.KeyFromJSON("/a", "/b", "/c", "/d", "/e"),
-		&semel.Message{Body: []byte(`{"a":1,"b":2,"c":3,"d":4,"e":5}`)}, "1|2|3|4|5")
+	wantKey(t, key.FromJSON("/items/1/sku", "/a~1b", "/~0"),
+		&driver.Message{Body: []byte(`{"items":[{},{"sku":"s"}],"a/b":2,"~":3}`)}, "s|2|3")
+	wantKey(t, key.FromJSON(""), &driver.Message{Body: []byte(` "whole" `)}, "whole")
+	wantKey(t, key.FromJSON("/a", "/b", "/c", "/d", "/e"),
+		&driver.Message{Body: []byte(`{"a":1,"b":2,"c":3,"d":4,"e":5}`)}, "1|2|3|4|5")
 }
 
 func TestFM55_KeyFromJSONRefuses(t *testing.T) {
-	f := semel.KeyFromJSON("/order_id", "/action")
+	f := key.FromJSON("/order_id", "/action")
 	for _, v := range []struct {
 		body    string
 		missing bool
@@ -293,17 +294,17 @@ func TestFM55_KeyFromJSONRefuses(t *testing.T) {
 		{`{"order_id":{"a":1,"a":2},"action":"c"}`, false, "twice"},
 		{`{"order_id":"` + strings.Repeat("x", 1100) + `","action":"c"}`, false, "1102 bytes"},
 	} {
-		_, err := f(&semel.Message{ID: "m", Body: []byte(v.body)})
+		_, err := f(&driver.Message{ID: "m", Body: []byte(v.body)})
 		keyError(t, v.body[:min(len(v.body), 40)], err, v.missing, `message "m"`, v.words)
 	}
 }
 
 func TestPointersPanic(t *testing.T) {
 	for _, f := range []func(){
-		func() { semel.KeyFromJSON() },
-		func() { semel.KeyFromJSON("order_id") },
-		func() { semel.FingerprintJSON() },
-		func() { semel.FingerprintJSON("/a", "/~2") },
+		func() { key.FromJSON() },
+		func() { key.FromJSON("order_id") },
+		func() { key.FingerprintJSON() },
+		func() { key.FingerprintJSON("/a", "/~2") },
 	} {
 		func() {
 			defer func() {

@@ -1,4 +1,4 @@
-package semel_test
+package key_test
 
 import (
 	"encoding/base64"
@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Events as their senders document them, shortened where nothing is read.
@@ -36,9 +37,9 @@ const (
 		"offset":9223372036854775807,"timestamp":1545084650987,"timestampType":"CREATE_TIME","key":"k","value":"dg=="}`
 )
 
-func mustKey(t *testing.T, spec string) semel.KeyFunc {
+func mustKey(t *testing.T, spec string) key.Func {
 	t.Helper()
-	f, err := semel.ParseKey(spec)
+	f, err := key.Parse(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,46 +55,46 @@ func TestEventKeys(t *testing.T) {
 	update := map[string]string{"bucketId": "b", "objectId": "o", "objectGeneration": "1685", "eventType": "OBJECT_METADATA_UPDATE"}
 	hook := map[string]string{"X-GitHub-Delivery": "72d3162e-cc78", "X-GitHub-Hook-ID": "292430182"}
 	kafka := map[string]string{"kafka-cluster": "c", "kafka-topic": "t", "kafka-partition": "3", "kafka-offset": "42"}
-	fifo := semel.Message{ID: "m", Queue: "orders.fifo", Group: "g", Headers: map[string]string{"sqs-message-deduplication-id": "d"}}
+	fifo := driver.Message{ID: "m", Queue: "orders.fifo", Group: "g", Headers: map[string]string{"sqs-message-deduplication-id": "d"}}
 	s3 := s3Cases["versioned"]
 	for _, c := range []struct {
 		spec string
-		m    semel.Message
+		m    driver.Message
 		want string
 	}{
-		{"s3", semel.Message{Body: s3.native(t)}, s3.want},
-		{"event", semel.Message{Body: s3.native(t)}, "s3|" + s3.want},
-		{"event", semel.Message{Body: s3.bridge(t)}, "s3|" + s3.want},
-		{"eventbridge", semel.Message{Body: s3.bridge(t)}, "eb|111122223333|eu-central-1|aws.s3|17793124-05d4-b198-2fde-7ededc63b103"},
-		{"eventbridge", semel.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
-		{"eventbridge", semel.Message{Body: []byte(bridgeReplay)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
-		{"eventbridge:replays", semel.Message{Body: []byte(bridgeReplay)}, "eb|again|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
-		{"eventbridge:replays", semel.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
-		{"event", semel.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
-		{"sns", semel.Message{Body: []byte(snsEvent)}, "sns|arn:aws:sns:us-west-2:123456789012:MyTopic|22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324"},
-		{"event", semel.Message{Body: []byte(snsEvent)}, "sns|arn:aws:sns:us-west-2:123456789012:MyTopic|22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324"},
-		{"sns", semel.Message{Headers: map[string]string{"X-Amz-Sns-Topic-Arn": "arn:t", "X-Amz-Sns-Message-Id": "m"}}, "sns|arn:t|m"},
-		{"event", semel.Message{Headers: map[string]string{"X-Amz-Sns-Topic-Arn": "arn:t", "X-Amz-Sns-Message-Id": "m"}}, "sns|arn:t|m"},
-		{"cloudevents", semel.Message{Body: []byte(cloudEvent)}, "/orders|A234-1234-1234"},
-		{"event", semel.Message{Body: []byte(cloudEvent)}, "ce|/orders|A234-1234-1234"},
-		{"event", semel.Message{Headers: map[string]string{"ce_id": "A234-1234-1234", "ce_source": "/orders"}}, "ce|/orders|A234-1234-1234"},
-		{"id", semel.Message{ID: "m-1"}, "m-1"},
+		{"s3", driver.Message{Body: s3.native(t)}, s3.want},
+		{"event", driver.Message{Body: s3.native(t)}, "s3|" + s3.want},
+		{"event", driver.Message{Body: s3.bridge(t)}, "s3|" + s3.want},
+		{"eventbridge", driver.Message{Body: s3.bridge(t)}, "eb|111122223333|eu-central-1|aws.s3|17793124-05d4-b198-2fde-7ededc63b103"},
+		{"eventbridge", driver.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
+		{"eventbridge", driver.Message{Body: []byte(bridgeReplay)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
+		{"eventbridge:replays", driver.Message{Body: []byte(bridgeReplay)}, "eb|again|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
+		{"eventbridge:replays", driver.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
+		{"event", driver.Message{Body: []byte(bridgeEvent)}, "eb|111122223333|us-west-1|aws.ec2|6a7e8feb-b491-4cf7-a9f1-bf3703467718"},
+		{"sns", driver.Message{Body: []byte(snsEvent)}, "sns|arn:aws:sns:us-west-2:123456789012:MyTopic|22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324"},
+		{"event", driver.Message{Body: []byte(snsEvent)}, "sns|arn:aws:sns:us-west-2:123456789012:MyTopic|22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324"},
+		{"sns", driver.Message{Headers: map[string]string{"X-Amz-Sns-Topic-Arn": "arn:t", "X-Amz-Sns-Message-Id": "m"}}, "sns|arn:t|m"},
+		{"event", driver.Message{Headers: map[string]string{"X-Amz-Sns-Topic-Arn": "arn:t", "X-Amz-Sns-Message-Id": "m"}}, "sns|arn:t|m"},
+		{"cloudevents", driver.Message{Body: []byte(cloudEvent)}, "/orders|A234-1234-1234"},
+		{"event", driver.Message{Body: []byte(cloudEvent)}, "ce|/orders|A234-1234-1234"},
+		{"event", driver.Message{Headers: map[string]string{"ce_id": "A234-1234-1234", "ce_source": "/orders"}}, "ce|/orders|A234-1234-1234"},
+		{"id", driver.Message{ID: "m-1"}, "m-1"},
 		{"sqsfifo", fifo, "sqsfifo|orders.fifo|d"},
 		{"sqsfifo:group", fifo, "sqsfifo|orders.fifo|g|d"},
-		{"gcs", semel.Message{Headers: gcs}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
-		{"gcs", semel.Message{Body: []byte(gcsPush)}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
-		{"gcs", semel.Message{Headers: update, Body: []byte(`{"metageneration":"2"}`)}, "gcs|b|o|1685|OBJECT_METADATA_UPDATE|2"},
-		{"gcs", semel.Message{Headers: update, Body: []byte(`{"metageneration":"3"}`)}, "gcs|b|o|1685|OBJECT_METADATA_UPDATE|3"},
-		{"pubsub", semel.Message{Body: []byte(gcsPush)}, "gps|projects/p/subscriptions/s|7"},
-		{"kafka", semel.Message{Headers: kafka}, "k|c|t|3|42"},
-		{"kafka", semel.Message{Body: []byte(kafkaRecord)}, "k|arn:aws:kafka:sa-east-1:1:cluster/c|t|0|9223372036854775807"},
-		{"id", semel.Message{ID: "orders:17", Headers: map[string]string{"Nats-Msg-Id": "n-1"}}, "n-1"},
-		{"stripe", semel.Message{Body: []byte(stripeEvent)}, "stripe|acct_1|evt_1MqqbKLt4dXK03v5qaIbiNCC"},
-		{"stripe", semel.Message{Body: []byte(`{"detail-type":"x","source":"aws.partner/stripe.com/1","detail":` + stripeEvent + `}`)},
+		{"gcs", driver.Message{Headers: gcs}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
+		{"gcs", driver.Message{Body: []byte(gcsPush)}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
+		{"gcs", driver.Message{Headers: update, Body: []byte(`{"metageneration":"2"}`)}, "gcs|b|o|1685|OBJECT_METADATA_UPDATE|2"},
+		{"gcs", driver.Message{Headers: update, Body: []byte(`{"metageneration":"3"}`)}, "gcs|b|o|1685|OBJECT_METADATA_UPDATE|3"},
+		{"pubsub", driver.Message{Body: []byte(gcsPush)}, "gps|projects/p/subscriptions/s|7"},
+		{"kafka", driver.Message{Headers: kafka}, "k|c|t|3|42"},
+		{"kafka", driver.Message{Body: []byte(kafkaRecord)}, "k|arn:aws:kafka:sa-east-1:1:cluster/c|t|0|9223372036854775807"},
+		{"id", driver.Message{ID: "orders:17", Headers: map[string]string{"Nats-Msg-Id": "n-1"}}, "n-1"},
+		{"stripe", driver.Message{Body: []byte(stripeEvent)}, "stripe|acct_1|evt_1MqqbKLt4dXK03v5qaIbiNCC"},
+		{"stripe", driver.Message{Body: []byte(`{"detail-type":"x","source":"aws.partner/stripe.com/1","detail":` + stripeEvent + `}`)},
 			"stripe|acct_1|evt_1MqqbKLt4dXK03v5qaIbiNCC"},
-		{"github", semel.Message{Headers: hook}, "gh|292430182|72d3162e-cc78"},
-		{"github:any", semel.Message{Headers: hook}, "gh|72d3162e-cc78"},
-		{"json:/execution,/state,/order", semel.Message{Body: []byte(`{"execution":"arn:x","state":"Pay","order":7}`)}, "arn:x|Pay|7"},
+		{"github", driver.Message{Headers: hook}, "gh|292430182|72d3162e-cc78"},
+		{"github:any", driver.Message{Headers: hook}, "gh|72d3162e-cc78"},
+		{"json:/execution,/state,/order", driver.Message{Body: []byte(`{"execution":"arn:x","state":"Pay","order":7}`)}, "arn:x|Pay|7"},
 	} {
 		t.Run(c.spec, func(t *testing.T) { wantKey(t, mustKey(t, c.spec), &c.m, c.want) })
 	}
@@ -107,7 +108,7 @@ func TestEventKeysAcrossRoutes(t *testing.T) {
 	bridge := func(id string, inner []byte) []byte {
 		return fmt.Appendf(nil, `{"detail-type":"forwarded","source":"shop","account":"1","region":"r","id":%q,"detail":%s}`, id, inner)
 	}
-	f := semel.KeyFromEvent()
+	f := key.FromEvent()
 	for name, c := range s3Cases {
 		routes := map[string][]byte{
 			"S3→SQS":                        c.native(t),
@@ -120,27 +121,27 @@ func TestEventKeysAcrossRoutes(t *testing.T) {
 			"S3→EventBridge→SNS, raw, →SQS": c.bridge(t),
 		}
 		for route, body := range routes {
-			t.Run(name+"/"+route, func(t *testing.T) { wantKey(t, f, &semel.Message{Body: body}, "s3|"+c.want) })
+			t.Run(name+"/"+route, func(t *testing.T) { wantKey(t, f, &driver.Message{Body: body}, "s3|"+c.want) })
 		}
 	}
 	for route, body := range map[string][]byte{
 		"direct": []byte(cloudEvent), "SNS": sns("a", "6", []byte(cloudEvent)), "EventBridge": bridge("7", []byte(cloudEvent)),
 		"EventBridge, SNS": sns("a", "8", bridge("7", []byte(cloudEvent))),
 	} {
-		t.Run("CloudEvent/"+route, func(t *testing.T) { wantKey(t, f, &semel.Message{Body: body}, "ce|/orders|A234-1234-1234") })
+		t.Run("CloudEvent/"+route, func(t *testing.T) { wantKey(t, f, &driver.Message{Body: body}, "ce|/orders|A234-1234-1234") })
 	}
 	// What a queue unwrapped tells in headers gives the key of the envelope.
 	plain := `{"instance-id":"i"}`
-	for name, m := range map[string]semel.Message{
+	for name, m := range map[string]driver.Message{
 		"wrapped": {Body: bridge("9", []byte(plain))},
 		"unwrapped": {Body: []byte(plain), Headers: map[string]string{
 			"ce-source": "aws.events:1:r:shop", "ce-id": "9", "sns-topic-arn": "arn:t", "sns-message-id": "m",
 		}},
 	} {
 		t.Run("EventBridge "+name, func(t *testing.T) { wantKey(t, f, &m, "eb|1|r|shop|9") })
-		t.Run("eventbridge "+name, func(t *testing.T) { wantKey(t, semel.KeyFromEventBridge(false), &m, "eb|1|r|shop|9") })
+		t.Run("eventbridge "+name, func(t *testing.T) { wantKey(t, key.FromEventBridge(false), &m, "eb|1|r|shop|9") })
 	}
-	wantKey(t, f, &semel.Message{Body: []byte("Hello world!"), Headers: map[string]string{
+	wantKey(t, f, &driver.Message{Body: []byte("Hello world!"), Headers: map[string]string{
 		"ce-source": "arn:t", "ce-id": "m", "sns-topic-arn": "arn:t", "sns-message-id": "m",
 	}}, "sns|arn:t|m")
 }
@@ -152,17 +153,17 @@ func TestHostileEvents(t *testing.T) {
 	for range 6 {
 		deep = string(marshal(t, map[string]any{"Type": "Notification", "MessageId": "m", "TopicArn": "arn", "Message": deep}))
 	}
-	header := func(kv ...string) semel.Message {
+	header := func(kv ...string) driver.Message {
 		h := map[string]string{}
 		for i := 0; i < len(kv); i += 2 {
 			h[kv[i]] = kv[i+1]
 		}
-		return semel.Message{Headers: h}
+		return driver.Message{Headers: h}
 	}
-	body := func(s string) semel.Message { return semel.Message{Body: []byte(s)} }
+	body := func(s string) driver.Message { return driver.Message{Body: []byte(s)} }
 	for _, c := range []struct {
 		spec    string
-		m       semel.Message
+		m       driver.Message
 		missing bool
 		words   string
 	}{
@@ -198,28 +199,28 @@ func TestHostileEvents(t *testing.T) {
 		{"stripe", body(`{"id":7}`), true, "evt_"},
 		{"github", header("x-github-hook-id", "1"), true, "X-GitHub-Delivery"},
 		{"github", header("x-github-delivery", "1"), true, "github:any"},
-		{"sqsfifo", semel.Message{ID: "m"}, true, "FIFO"},
+		{"sqsfifo", driver.Message{ID: "m"}, true, "FIFO"},
 	} {
-		key, err := mustKey(t, c.spec)(&c.m)
-		if key != "" || !errors.As(err, new(*semel.KeyError)) || errors.Is(err, semel.ErrNoKey) != c.missing || !strings.Contains(err.Error(), c.words) {
-			t.Errorf("--key %s of %s %v: %q, %v", c.spec, c.m.Body, c.m.Headers, key, err)
+		raw, err := mustKey(t, c.spec)(&c.m)
+		if raw != "" || !errors.As(err, new(*key.Error)) || errors.Is(err, key.ErrMissing) != c.missing || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("--key %s of %s %v: %q, %v", c.spec, c.m.Body, c.m.Headers, raw, err)
 		}
 	}
 	// Envelopes beyond all measure: the outermost that can be told apart, and no endless descent.
-	if k, err := semel.KeyFromEvent()(&semel.Message{Body: []byte(deep)}); err != nil || !strings.HasPrefix(k, "sns|") {
+	if k, err := key.FromEvent()(&driver.Message{Body: []byte(deep)}); err != nil || !strings.HasPrefix(k, "sns|") {
 		t.Errorf("%q, %v", k, err)
 	}
 	// Parts cannot be shifted into each other.
 	a := body(`{"detail-type":"x","source":"s|i","account":"1","region":"r","id":"j","detail":{}}`)
 	b := body(`{"detail-type":"x","source":"s","account":"1","region":"r","id":"i|j","detail":{}}`)
-	ka, _ := semel.KeyFromEvent()(&a)
-	kb, _ := semel.KeyFromEvent()(&b)
+	ka, _ := key.FromEvent()(&a)
+	kb, _ := key.FromEvent()(&b)
 	if ka == kb || ka == "" {
 		t.Errorf("two events have the key %q", ka)
 	}
 	pushed := body(`{"message":{"attributes":{"bucketId":"b","objectId":"o","objectGeneration":"1","eventType":"OBJECT_METADATA_UPDATE"},"data":"` +
 		base64.StdEncoding.EncodeToString([]byte(`{"metageneration":4}`)) + `"}}`)
-	wantKey(t, semel.KeyFromGCS(), &pushed, "gcs|b|o|1|OBJECT_METADATA_UPDATE|4")
+	wantKey(t, key.FromGCS(), &pushed, "gcs|b|o|1|OBJECT_METADATA_UPDATE|4")
 }
 
 // TestEventKeysCompareNoBody: what differs between two routes of one event is no other payload.
@@ -228,7 +229,7 @@ func TestEventKeysCompareNoBody(t *testing.T) {
 		"id": true, "header:x": true, "cloudevents": true, "kafka": true, "sqsfifo": true, "event": false, "s3": false, "sns": false,
 		"eventbridge": false, "eventbridge:replays": false, "gcs": false, "pubsub": false, "stripe": false, "github": false, "json:/a": false,
 	} {
-		f := semel.DefaultFingerprint(spec)
+		f := key.DefaultFingerprint(spec)
 		if (f == nil) != (spec == "json:/a") {
 			t.Errorf("--key %s: has a fingerprint: %v", spec, f != nil)
 			continue
@@ -236,11 +237,11 @@ func TestEventKeysCompareNoBody(t *testing.T) {
 		if f == nil {
 			continue
 		}
-		a, err := f(&semel.Message{Body: []byte(`1`)})
+		a, err := f(&driver.Message{Body: []byte(`1`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err := f(&semel.Message{Body: []byte(`2`)}); err != nil || a == "" || (a != b) != body {
+		if b, err := f(&driver.Message{Body: []byte(`2`)}); err != nil || a == "" || (a != b) != body {
 			t.Errorf("--key %s: the body is compared: %v, %v", spec, a != b, err)
 		}
 	}

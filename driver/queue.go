@@ -74,7 +74,8 @@ type QueueFeatures struct {
 	Unconfirmed int
 	// Extends: Extend works. Delays: Settlement.After is honoured; the engine asks for delays of queues without, too, and
 	// such a queue delivers the message at once. DelaysSend: Message.Delay is honoured; Send refuses a delay without
-	// (ErrUnsupported). Counts: Delivery.Count is kept. Orders: groups are delivered in order, a later message not before the
+	// (ErrUnsupported). Counts: Delivery.Count is kept; without it the engine claims every message durably before it runs,
+	// in open transactions (InTx) too. Orders: groups are delivered in order, a later message not before the
 	// earlier one is settled. DeadLetters: Dead keeps the letter, and the queue is a LetterBox or a DeadLetterKeeper.
 	Extends, Delays, DelaysSend, Counts, Orders, DeadLetters bool
 	// Runs belongs to Orders: one Receive may hand out several messages of a group, one behind the other (SQS's FIFO

@@ -73,6 +73,8 @@ func runChild(ctx context.Context, mode, path string) (err error) {
 		err = work(ctx, db, mode == "tx")
 	case "relay", "relay-before", "relay-after":
 		err = relayChild(ctx, db, strings.TrimPrefix(mode, "relay-"), path)
+	case "poison":
+		err = poisoned(ctx, db)
 	case "hog":
 		for i := 0; err == nil; i++ {
 			_, err = db.Store().Claim(ctx, claim(fmt.Sprintf("hog-%d-%d", os.Getpid(), i)))

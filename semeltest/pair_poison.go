@@ -35,7 +35,9 @@ func (p *pair) poison(q *watched) {
 	var dead []*started
 	defer func() {
 		for _, s := range dead {
-			_ = <-s.done // its error tells of the outage
+			if err := <-s.done; err != nil {
+				p.t.Logf("killed consumer: %v", err)
+			}
 		}
 	}()
 	for kills := 0; ; kills++ {

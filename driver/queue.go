@@ -136,6 +136,13 @@ type DeadLetterKeeper interface {
 	LetterBox() LetterBox
 }
 
+// DeadLetterStore is an optional interface of stores that can also keep the dead letters of queues elsewhere: see package
+// deadletter.
+type DeadLetterStore interface {
+	// DeadLetters returns the place for the dead letters of a queue of that name. It does no I/O.
+	DeadLetters(queue string) LetterBox
+}
+
 // LettersOf finds the letters of a queue: its own, or those of its [DeadLetterKeeper].
 func LettersOf(q Queue) (box LetterBox, ok bool) {
 	if box, ok = q.(LetterBox); ok {

@@ -145,6 +145,13 @@ func queueBugs() []queueBug {
 				}
 			}
 		}},
+		{"the position is that of the sender", "messages arrive", func(q *plantedQueue) {
+			q.receive = func(_ *plantedQueue, d []driver.Delivery) {
+				for i := range d {
+					d[i].Position = &driver.Position{Log: "of another queue"}
+				}
+			}
+		}},
 		{"groups are forgotten", "ordered groups", func(q *plantedQueue) {
 			q.send = func(m *driver.Message) { m.Group = "" }
 		}},

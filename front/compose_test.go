@@ -11,107 +11,29 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
+// as finds an interface that a store is known to have.
+func as[T any](s any) T {
+	t, ok := driver.As[T](s)
+	if !ok {
+		panic(fmt.Sprintf("%T is no %T", s, new(T)))
+	}
+	return t
+}
+
 // sides tells which optional interfaces a store has.
 func sides(s driver.Store) map[string]bool {
 	has := map[string]bool{}
-	_, has["Committer"] = s.(driver.Committer)
-	_, has["Transactor"] = s.(driver.Transactor)
-	_, has["StepStore"] = s.(driver.StepStore)
-	_, has["RecordInspector"] = s.(driver.RecordInspector)
-	_, has["RecordScanner"] = s.(driver.RecordScanner)
-	_, has["Operator"] = s.(driver.Operator)
-	_, has["AuditLog"] = s.(driver.AuditLog)
+	_, has["Committer"] = driver.As[driver.Committer](s)
+	_, has["Transactor"] = driver.As[driver.Transactor](s)
+	_, has["StepStore"] = driver.As[driver.StepStore](s)
+	_, has["RecordInspector"] = driver.As[driver.RecordInspector](s)
+	_, has["RecordScanner"] = driver.As[driver.RecordScanner](s)
+	_, has["Operator"] = driver.As[driver.Operator](s)
+	_, has["AuditLog"] = driver.As[driver.AuditLog](s)
+	_, has["Sweeper"] = driver.As[driver.Sweeper](s)
+	_, has["Meter"] = driver.As[driver.Meter](s)
+	_, has["DuplicateLog"] = driver.As[driver.DuplicateLog](s)
 	return has
-}
-
-// TestOptionalInterfacesStay compares them for every combination that a front knows, and some stores.
-func TestOptionalInterfacesStay(t *testing.T) {
-	s := memory.Open().Store()
-	type (
-		plain interface{ driver.Store }
-		j     interface {
-			Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error)
-			WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error)
-		}
-		i = driver.RecordInspector
-		o = driver.Operator
-		a = driver.AuditLog
-		r = driver.RecordScanner
-	)
-	commits := driver.Committer(s)
-	for n, store := range []driver.Store{
-		s,
-		struct{ plain }{s},
-		struct{ driver.Committer }{s},
-		struct{ driver.Transactor }{s},
-		struct {
-			plain
-			j
-		}{s, s},
-		struct {
-			driver.Committer
-			j
-			i
-			o
-			a
-		}{s, s, s, s, s},
-		struct {
-			driver.Committer
-			j
-			r
-			i
-			o
-			a
-		}{commits, s, s, s, s, s},
-		struct {
-			plain
-			i
-		}{s, s},
-		struct {
-			plain
-			i
-			r
-		}{s, s, s},
-		struct {
-			plain
-			o
-		}{s, s},
-		struct {
-			plain
-			i
-			o
-		}{s, s, s},
-		struct {
-			plain
-			r
-			i
-			o
-		}{s, s, s, s},
-		struct {
-			driver.Transactor
-			o
-			a
-		}{s, s, s},
-		struct {
-			driver.Transactor
-			j
-			i
-			o
-			a
-		}{s, s, s, s, s},
-		struct {
-			driver.Committer
-			i
-			r
-			o
-			a
-		}{s, s, s, s, s},
-	} {
-		want, got := sides(store), sides(front.New(store, front.Options{Size: 1}))
-		if fmt.Sprint(want) != fmt.Sprint(got) {
-			t.Errorf("store %d has %v, its front %v", n, want, got)
-		}
-	}
 }
 
 // paid is a store that is paid by use.
@@ -119,11 +41,49 @@ type paid struct{ driver.Store }
 
 func (paid) Consumed() driver.Units { return driver.Units{Calls: 7} }
 
+// TestOptionalInterfacesStay compares the interfaces of some stores with those of the fronts before them.
+func TestOptionalInterfacesStay(t *testing.T) {
+	s := memory.Open().Store()
+	for n, store := range []driver.Store{
+		s,
+		paid{s},
+		struct{ driver.Store }{s},
+		struct {
+			driver.Store
+			driver.Committer
+		}{s, s},
+		struct {
+			driver.Store
+			driver.Transactor
+			driver.StepStore
+		}{s, s, s},
+		struct {
+			driver.Store
+			driver.Operator
+			driver.AuditLog
+		}{s, s, s},
+		struct {
+			driver.Store
+			driver.RecordInspector
+			driver.Sweeper
+		}{s, s, s},
+		front.New(s, front.Options{Size: 1}),
+	} {
+		behind := front.New(store, front.Options{Size: 1})
+		if want, got := fmt.Sprint(sides(store)), fmt.Sprint(sides(behind)); want != got {
+			t.Errorf("store %d has %v, its front %v", n, want, got)
+		}
+		if _, ok := driver.As[driver.Cached](behind); !ok {
+			t.Errorf("the front of store %d is not Cached", n)
+		}
+	}
+}
+
 // TestSidesAreTheStores: what the front does not decide comes from the store behind it.
 func TestSidesAreTheStores(t *testing.T) {
 	db := memory.Open()
 	s := front.New(db.Store(), front.Options{Size: 1})
-	c := s.(driver.Committer)
+	c := as[driver.Committer](s)
 	if !c.Joins(db.Queue("q")) || c.Joins(memory.NewQueue("q")) {
 		t.Error("the front joins other queues than its store")
 	}
@@ -133,17 +93,44 @@ func TestSidesAreTheStores(t *testing.T) {
 	if f := s.Features(); f.Name != "memory" || !f.Emits {
 		t.Errorf("features %+v", f)
 	}
-	if u := front.New(paid{db.Store()}, front.Options{Size: 1}).(driver.Meter).Consumed(); u.Calls != 7 {
+	if u := as[driver.Meter](front.New(paid{db.Store()}, front.Options{Size: 1})).Consumed(); u.Calls != 7 {
 		t.Errorf("consumed %+v", u)
-	}
-	if u := s.(driver.Meter).Consumed(); u != (driver.Units{}) {
-		t.Errorf("a store that is not paid by use consumed %+v", u)
-	}
-	if w, more, err := front.New(struct{ driver.Store }{db.Store()}, front.Options{Size: 1}).(driver.Sweeper).
-		Sweep(t.Context(), time.Hour, 0); w != (driver.Swept{}) || more || err != nil {
-		t.Errorf("sweep of a store that has none: %+v, %v, %v", w, more, err)
 	}
 	if off := front.New(db.Store(), front.Options{}); off != driver.Store(db.Store()) {
 		t.Error("a front of size 0 is not the store itself")
+	}
+}
+
+// judging is a store whose transactions classify errors.
+type judging struct {
+	driver.Store
+	driver.Transactor
+}
+
+type judge struct{ driver.Tx }
+
+func (judge) Transient(error) error { return driver.ErrBlocked }
+
+func (s judging) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	tx, g, err := s.Transactor.Begin(ctx, c...)
+	return judge{tx}, g, err
+}
+
+// TestTransactionsClassifyAsTheStores do, and no others.
+func TestTransactionsClassifyAsTheStores(t *testing.T) {
+	s := memory.Open().Store()
+	for _, store := range []driver.Store{s, judging{s, s}} {
+		_, want := store.(judging)
+		tx, _, err := as[driver.Transactor](front.New(store, front.Options{Size: 1})).Begin(t.Context(),
+			driver.Claim{Key: driver.Key{Raw: fmt.Sprint(want)}, Nonce: driver.Nonce{1}, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := driver.As[driver.TxClassifier](tx); ok != want || ok && c.Transient(nil) != driver.ErrBlocked {
+			t.Errorf("a transaction of %T is a TxClassifier: %v", store, ok)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

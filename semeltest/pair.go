@@ -83,8 +83,8 @@ type pair struct {
 
 func newPair(t testing.TB, s PairSetup) *pair {
 	t.Helper()
-	_, sends := s.Queue.(driver.Sender)
-	_, shows := s.Queue.(driver.QueueInspector)
+	_, sends := driver.As[driver.Sender](s.Queue)
+	_, shows := driver.As[driver.QueueInspector](s.Queue)
 	if !sends || !shows {
 		t.Fatal("the queue has to be a driver.Sender and a driver.QueueInspector")
 	}
@@ -106,7 +106,7 @@ func message(id, key, body string) driver.Message {
 
 func (p *pair) send(ms ...driver.Message) {
 	p.t.Helper()
-	if err := p.Queue.(driver.Sender).Send(p.t.Context(), ms...); err != nil {
+	if err := as[driver.Sender](p.Queue).Send(p.t.Context(), ms...); err != nil {
 		p.t.Fatalf("send: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func (p *pair) empty() {
 	p.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
 	for {
-		st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context())
+		st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context())
 		if err == nil && st.Empty() {
 			return
 		}

@@ -29,6 +29,8 @@ type PairSetup struct {
 	Tx func(fn func(ctx context.Context, add func(id string) error, a *semel.Attempt) error) semel.Handler
 	// Batch makes a batch handler (semel.InTxBatch) in the same way. nil: its cases are left out.
 	Batch func(fn func(ctx context.Context, add func(id string) error, batch []*semel.Attempt) error) semel.Handler
+
+	leaks []driver.Interface // planted: what the wrappers of the suite pass by mistake
 }
 
 // PairFactory opens an empty queue and an empty store.
@@ -67,6 +69,8 @@ func pairCases() []suiteCase[PairSetup] {
 		{"FM60 a batch is halved", with(testFM60Batch)},
 		{"batches under faults", with(testPairBatchFaults)},
 		{"FM34 outage", with(testFM34Outage)},
+		{"a wrapper of Claim sees every claim", with(testWrappedClaims)},
+		{"a wrapper of Settle sees every ack", with(testWrappedSettles)},
 	}
 }
 

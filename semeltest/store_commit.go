@@ -68,7 +68,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	}
 	release := driver.Finish{Hold: gs[1].Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: keep}
 	mustFinish(t, s.Store, driver.Applied, release, driver.Finish{Hold: gs[2].Hold, Final: driver.Park, Keep: keep}, complete(gs[3]))
-	mustClaim(t, s.Store, ks[1])              // 1: somebody else's now
+	mustClaim(t, s.Store, ks[1])        // 1: somebody else's now
 	w[4].Finish.Hold.Nonce = newNonce() // 4: my token, another nonce
 	w[5].Finish.Hold.Token++            // 5: my nonce, another token
 	w[6].Finish.Final, w[6].Effects = driver.Fail, nil
@@ -171,6 +171,12 @@ func joined(t testing.TB, s StoreSetup, n int) (driver.Committer, []driver.Deliv
 	}
 	if c.Joins(struct{ driver.Queue }{s.Queue}) {
 		t.Error("the store says that it joins a queue of a foreign type")
+	}
+	if c.Joins(&settleLog{Queue: s.Queue}) {
+		t.Error("the store says that it joins a queue whose Settle is overridden")
+	}
+	if !c.Joins(&settleLog{Queue: s.Queue, passes: []driver.Interface{driver.InterfaceOf[driver.Settler]()}}) {
+		t.Error("the store does not join its queue behind a wrapper that leaves Settle alone: use driver.Settles")
 	}
 	var ms []driver.Message
 	for i := range n {

@@ -56,8 +56,8 @@ type world struct {
 	acts    []*act
 	workers []*worker
 	wrap    func(txStore) txStore // what workers that know both recipes claim by
-	calm    bool                                      // nobody dies, and no lease ends
-	harm    bool                                      // only what went wrong counts, not what could
+	calm    bool                  // nobody dies, and no lease ends
+	harm    bool                  // only what went wrong counts, not what could
 	faults  []string
 }
 

@@ -13,10 +13,10 @@ import (
 type mutant struct {
 	txStore // the honest one
 	inner   txStore
-	claim             func(x *mutant, c driver.Claim) (driver.Grant, error)
-	finish            func(x *mutant, f driver.Finish) (driver.Outcome, error)
-	commit            func(x *mutant, w driver.Work) (driver.Outcome, error)
-	early             bool // found by what is acked: its harm is a run in doubt more, after the change is over
+	claim   func(x *mutant, c driver.Claim) (driver.Grant, error)
+	finish  func(x *mutant, f driver.Finish) (driver.Outcome, error)
+	commit  func(x *mutant, w driver.Work) (driver.Outcome, error)
+	early   bool // found by what is acked: its harm is a run in doubt more, after the change is over
 }
 
 func (x *mutant) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {

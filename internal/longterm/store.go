@@ -87,18 +87,18 @@ func reason(d driver.Digest) string {
 }
 
 // Offers is the store's.
-func (c *store) Offers(effects any) bool { return c.committer.Offers(effects) }
+func (s *store) Offers(effects any) bool { return s.committer.Offers(effects) }
 
 // Joins is the store's.
-func (c *store) Joins(q driver.Queue) bool { return c.committer.Joins(q) }
+func (s *store) Joins(q driver.Queue) bool { return s.committer.Joins(q) }
 
 // Commit is the store's: what is committed was looked at when it was claimed.
-func (c *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	return c.committer.Commit(ctx, w...)
+func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	return s.committer.Commit(ctx, w...)
 }
 
 // OffersTx is the store's.
-func (t *store) OffersTx(handle any) bool { return t.tx.OffersTx(handle) }
+func (s *store) OffersTx(handle any) bool { return s.tx.OffersTx(handle) }
 
 // rollbackWait bounds giving back a transaction whose caller may have gone.
 const rollbackWait = 5 * time.Second
@@ -108,7 +108,7 @@ const rounds = 8
 
 // Begin opens a transaction and looks at what it acquired. Remembered keys cannot be parked in it, because what is in it may
 // be rolled back: it is given up, they are claimed and parked outside, and it is begun anew with the others.
-func (t *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (s *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	out := make([]driver.Grant, len(c))
 	left := make([]int, len(c))
 	for i := range c {
@@ -119,11 +119,11 @@ func (t *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 		for j, i := range left {
 			some[j] = c[i]
 		}
-		tx, grants, err := t.tx.Begin(ctx, some...)
+		tx, grants, err := s.tx.Begin(ctx, some...)
 		if err != nil || len(grants) != len(some) {
 			return tx, grants, err
 		}
-		hits, err := t.tier.look(ctx, some, grants)
+		hits, err := s.tier.look(ctx, some, grants)
 		if err != nil {
 			giveBack(ctx, tx)
 			return nil, nil, err
@@ -135,7 +135,7 @@ func (t *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 			return tx, out, nil
 		}
 		giveBack(ctx, tx)
-		if left, err = t.parkOutside(ctx, c, left, hits, out); err != nil {
+		if left, err = s.parkOutside(ctx, c, left, hits, out); err != nil {
 			return nil, nil, err
 		}
 		if len(left) == 0 {
@@ -146,7 +146,7 @@ func (t *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 }
 
 // parkOutside claims and parks remembered keys without a transaction. left are the claims that are to be begun again.
-func (t *store) parkOutside(
+func (s *store) parkOutside(
 	ctx context.Context, c []driver.Claim, begun []int, hits []hit, out []driver.Grant,
 ) (left []int, err error) {
 	claims := make([]driver.Claim, len(hits))
@@ -155,7 +155,7 @@ func (t *store) parkOutside(
 		claims[j] = c[begun[h.at]]
 		hit[h.at] = true
 	}
-	grants, err := t.Claim(ctx, claims...)
+	grants, err := s.Claim(ctx, claims...)
 	if err == nil && len(grants) != len(claims) {
 		err = errShort
 	}

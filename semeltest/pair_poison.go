@@ -99,7 +99,7 @@ func (p *pair) killedOrEmpty(killed chan struct{}) bool {
 			return true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context()); err == nil && st.Empty() {
+		if st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context()); err == nil && st.Empty() {
 			return false
 		}
 		if time.Now().After(deadline) {
@@ -111,7 +111,7 @@ func (p *pair) killedOrEmpty(killed chan struct{}) bool {
 // expire ends the lease and the visibility of a killed run at once, where the adapters can: else they end by themselves.
 func (p *pair) expire(q *watched, key string) {
 	ctx := p.t.Context()
-	if ins, ok := p.Store.(driver.RecordInspector); ok {
+	if ins, ok := driver.As[driver.RecordInspector](p.Store); ok {
 		if r, ok, err := ins.Record(ctx, driver.Key{Consumer: "pair", Raw: key}); err == nil && ok {
 			_, _ = p.Store.Extend(ctx, time.Millisecond, r.Hold())
 		}

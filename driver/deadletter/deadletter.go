@@ -20,36 +20,27 @@ const parallel = 8
 // message is acked. When box fails, the item is Unknown and its message is not acked; the caller repeats, and what was written
 // for a delivery is not written again.
 //
-// The queue that is returned is a driver.DeadLetterKeeper, and a driver.Sender and driver.QueueInspector where q is one. It
-// joins no store: acks do not commit with records. It has no dead letters but those of box, also if q keeps some itself.
-func With(q driver.Queue, box driver.LetterBox) driver.Queue {
-	w := &queue{inner: q, box: box}
-	s, sends := q.(driver.Sender)
-	i, shows := q.(driver.QueueInspector)
-	switch {
-	case sends && shows:
-		return struct {
-			*queue
-			driver.Sender
-			driver.QueueInspector
-		}{w, s, &inspector{i, box}}
-	case sends:
-		return struct {
-			*queue
-			driver.Sender
-		}{w, s}
-	case shows:
-		return struct {
-			*queue
-			driver.QueueInspector
-		}{w, &inspector{i, box}}
-	}
-	return w
-}
+// The queue that is returned is a driver.DeadLetterKeeper; driver.As finds driver.Sender, driver.QueueInspector and driver.Purger
+// where q has them. It joins no store: acks do not commit with records. It has no dead letters but those of box, also if q
+// keeps some itself.
+func With(q driver.Queue, box driver.LetterBox) driver.Queue { return &queue{q, box} }
 
 type queue struct {
-	inner driver.Queue
-	box   driver.LetterBox
+	driver.Queue
+	box driver.LetterBox
+}
+
+// Unwrap implements driver.Wrapper.
+func (q *queue) Unwrap() any { return q.Queue }
+
+// Passes lists what is used behind the wrapper: neither meets a receipt.
+func (q *queue) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Sender](), driver.InterfaceOf[driver.Purger]()}
+}
+
+// Adds lists what the wrapper has and the queue need not have.
+func (q *queue) Adds() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.DeadLetterKeeper]()}
 }
 
 // receipt is the queue's receipt with the id of the dead letter that was written for it.
@@ -66,14 +57,14 @@ func (q *queue) LetterBox() driver.LetterBox { return q.box }
 
 // Features are those of the queue, with dead letters.
 func (q *queue) Features() driver.QueueFeatures {
-	f := q.inner.Features()
+	f := q.Queue.Features()
 	f.DeadLetters = true
 	return f
 }
 
 // Receive hands out deliveries of the queue.
 func (q *queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
-	ds, err := q.inner.Receive(ctx, limit)
+	ds, err := q.Queue.Receive(ctx, limit)
 	for i := range ds {
 		ds[i].Receipt = &receipt{of: q, inner: ds[i].Receipt}
 	}
@@ -90,7 +81,7 @@ func (q *queue) receiptOf(r any) (*receipt, error) {
 
 // Settle writes and deletes dead letters, then settles in the queue those items for which that succeeded.
 func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
-	name := q.inner.Features().Name
+	name := q.Queue.Features().Name
 	for i := range s {
 		if err := q.check(&s[i]); err != nil {
 			return nil, fmt.Errorf("settle in queue %q: item %d: %w", name, i, err)
@@ -114,7 +105,7 @@ func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	var err error
 	if len(pass) > 0 {
 		var got []driver.Outcome
-		got, err = q.inner.Settle(ctx, pass...)
+		got, err = q.Queue.Settle(ctx, pass...)
 		for i := range got {
 			out[at[i]] = got[i]
 		}
@@ -188,30 +179,37 @@ func (q *queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	for i, r := range receipts {
 		rc, err := q.receiptOf(r)
 		if err != nil {
-			return nil, fmt.Errorf("extend in queue %q: item %d: %w", q.inner.Features().Name, i, err)
+			return nil, fmt.Errorf("extend in queue %q: item %d: %w", q.Queue.Features().Name, i, err)
 		}
 		inner[i] = rc.inner
 	}
-	return q.inner.Extend(ctx, visible, inner...)
+	return q.Queue.Extend(ctx, visible, inner...)
 }
 
-// inspector adds the number of dead letters, where the box can count them.
-type inspector struct {
-	driver.QueueInspector
-	box driver.LetterBox
-}
-
-// Stats counts what the queue holds, and the dead letters of the box.
-func (i *inspector) Stats(ctx context.Context) (driver.QueueStats, error) {
-	s, err := i.QueueInspector.Stats(ctx)
+// Stats counts what the queue holds, and the dead letters of the box, where that can count them.
+func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
+	i, ok := driver.As[driver.QueueInspector](q.Queue)
+	if !ok {
+		return driver.QueueStats{}, driver.ErrUnsupported
+	}
+	s, err := i.Stats(ctx)
 	if err != nil {
 		return s, err
 	}
 	s.Letters = 0
-	if c, ok := i.box.(driver.QueueInspector); ok {
+	if c, ok := driver.As[driver.QueueInspector](q.box); ok {
 		l, err := c.Stats(ctx)
 		s.Letters = l.Letters
 		return s, err
 	}
 	return s, nil
+}
+
+// Peek shows messages of the queue.
+func (q *queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	i, ok := driver.As[driver.QueueInspector](q.Queue)
+	if !ok {
+		return nil, driver.ErrUnsupported
+	}
+	return i.Peek(ctx, limit)
 }

@@ -16,6 +16,7 @@ import (
 type bare struct {
 	driver.Sender
 	driver.QueueInspector
+	driver.Purger
 	q     *memory.Queue
 	acked func()
 	lose  int // how many settlements are carried out and answered Unknown
@@ -52,7 +53,7 @@ func (b *bare) Extend(ctx context.Context, d time.Duration, r ...any) ([]driver.
 	return b.q.Extend(ctx, d, r...)
 }
 
-func newBare(q *memory.Queue) *bare { return &bare{Sender: q, QueueInspector: q, q: q} }
+func newBare(q *memory.Queue) *bare { return &bare{Sender: q, QueueInspector: q, Purger: q, q: q} }
 
 // box is a box that counts what it is asked for.
 type box struct {
@@ -216,7 +217,7 @@ type (
 func (q hasty) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	var out []driver.Outcome
 	for i := range s {
-		o, err := q.inner.Settle(ctx, driver.Settlement{Receipt: s[i].Receipt.(*receipt).inner})
+		o, err := q.Queue.Settle(ctx, driver.Settlement{Receipt: s[i].Receipt.(*receipt).inner})
 		if err != nil {
 			return out, err
 		}
@@ -237,7 +238,7 @@ func (q forgetful) Settle(ctx context.Context, s ...driver.Settlement) ([]driver
 
 // TestPlantedMistakes: each rule finds the mistake that it is about.
 func TestPlantedMistakes(t *testing.T) {
-	ackFirst := func(q driver.Queue, b driver.LetterBox) driver.Queue { return hasty{&queue{inner: q, box: b}} }
+	ackFirst := func(q driver.Queue, b driver.LetterBox) driver.Queue { return hasty{&queue{q, b}} }
 	for name, planted := range map[string]func(driver.Queue, driver.LetterBox) driver.Queue{
 		"FM61 the dead letter is written before the ack": ackFirst,
 		"FM61 a box that fails keeps the message":        ackFirst,
@@ -274,8 +275,8 @@ func TestOptionalInterfaces(t *testing.T) {
 		{struct{ driver.Queue }{q}, false, false},
 	} {
 		w := With(c.q, db.Queue("dead"))
-		_, sends := w.(driver.Sender)
-		_, shows := w.(driver.QueueInspector)
+		_, sends := driver.As[driver.Sender](w)
+		_, shows := driver.As[driver.QueueInspector](w)
 		if sends != c.sends || shows != c.shows {
 			t.Errorf("sends %v, shows %v, wanted %v and %v", sends, shows, c.sends, c.shows)
 		}

@@ -150,7 +150,7 @@ func (s *Set) Pair(ctx context.Context, queue, store string) (driver.Queue, driv
 // can: dead-letters= in the queue's URL names another place.
 func WithDeadLetters(q driver.Queue, s driver.Store) driver.Queue {
 	f := q.Features()
-	if box, ok := s.(driver.DeadLetterStore); ok && !f.DeadLetters {
+	if box, ok := driver.As[driver.DeadLetterStore](s); ok && !f.DeadLetters {
 		return deadletter.With(q, box.DeadLetters(f.Name))
 	}
 	return q

@@ -27,7 +27,7 @@ type old struct {
 // oldProgram connects one to a schema of its own that has tables of schema 1.
 func oldProgram(t testing.TB) (o *old, url string) {
 	t.Helper()
-	url = schemaURL(t)
+	url = emptySchema(t)
 	o = &old{t, connectTo(t, url)}
 	if _, err := o.conn.PgConn().Exec(t.Context(), schema0001).ReadAll(); err != nil {
 		t.Fatal(err)

@@ -36,3 +36,24 @@ func (s Scenario) Slower(least time.Duration) Scenario {
 	s.Faults = faults
 	return s
 }
+
+// Stretch is the scenario n times as slow in everything: what it shows on a machine where nothing stands still, it then shows
+// on one that is n times as slow.
+func (s Scenario) Stretch(n int) Scenario {
+	times := time.Duration(n)
+	s.Load.Rate /= float64(n)
+	s.Load.Faster /= float64(n)
+	s.Work.Min, s.Work.Max, s.Work.SlowFor = times*s.Work.Min, times*s.Work.Max, times*s.Work.SlowFor
+	s.Workers.Visibility *= times
+	s.Workers.Restart *= times
+	s.Workers.Scale.Every *= times
+	s.Wire.SlowFor *= times
+	s.Timeout *= times
+	faults := make([]Fault, len(s.Faults))
+	for i, f := range s.Faults {
+		f.For *= times
+		faults[i] = f
+	}
+	s.Faults = faults
+	return s
+}

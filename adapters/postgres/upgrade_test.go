@@ -255,7 +255,7 @@ func TestUpgradeUnderWorkers(t *testing.T) {
 		for i := range done {
 			from, end := done[i].Load(), time.Now().Add(3*time.Minute)
 			for done[i].Load() == from && !t.Failed() && time.Now().Before(end) {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the pause between two looks
 			}
 		}
 	}

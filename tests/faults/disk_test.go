@@ -92,7 +92,7 @@ func diskFull(r *rig, table string) {
 	r.send(1000)
 	// The outage outlives the leases, and every attempt that a message has: an outage is nobody's failure.
 	began, already := time.Now(), r.refusals()
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // longer than a lease: time is what this is about
 	refused, outage := r.refusals()-already, time.Since(began)
 	r.Logf("%d writes refused in %v", refused, outage)
 	if refused > 100*int(outage/time.Second) {

@@ -169,7 +169,7 @@ func (r *rig) until(what string, ok func() bool) {
 		if r.same(); r.Failed() {
 			r.FailNow()
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pause between two looks
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *rig) hold(d time.Duration, statements string) {
 		"BEGIN; "+statements); err != nil {
 		r.Fatal(err)
 	}
-	time.Sleep(d)
+	time.Sleep(d) // for as long as the case wants the lock to last
 	if _, err := c.Exec(r.Context(), "ROLLBACK"); err != nil {
 		r.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 // space again everything has to go on. PostgreSQL's log is on another disk: where that is full the server itself goes
 // down, which is a case of TestFM34.
 func TestFM50_DiskFull(t *testing.T) {
+	t.Parallel()
 	server.Need(t, "tmpfs")
 	for _, table := range []string{"ledger", "semel_record"} {
 		t.Run(table, func(t *testing.T) { inModesAlone(t, func(r *rig) { diskFull(r, table) }) })
@@ -29,6 +30,7 @@ func TestFM50_DiskFull(t *testing.T) {
 
 // TestFM50_SendRefused fills the disk of the messages: Send has to say so, and what it refused must not be there.
 func TestFM50_SendRefused(t *testing.T) {
+	t.Parallel()
 	server.Need(t, "tmpfs")
 	run(t, start(t, nil), crew.Queued, func(r *rig) {
 		disk := r.smallDisk("8m")

@@ -84,7 +84,7 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 		switch {
 		case err == nil && v.OK(), errors.As(err, &cannot), ctx.Err() != nil, o.Exact, o.Keep, o.Watch != nil, n == slowest:
 			return v, err
-		case late < min(time.Duration(n)*s.Workers.Visibility/10, maxStill):
+		case !stoodStill(late, time.Duration(n)*s.Workers.Visibility):
 			return v, err
 		}
 		progress(fmt.Sprintf("%s: a process did not get to run for %s, so this shows nothing; again, %d times as slow",
@@ -98,6 +98,9 @@ const (
 	// slowest is by how much a scenario is slowed down at most: 8 bears what 40 busy processes on two processors do.
 	slowest = 8
 )
+
+// stoodStill tells whether a process that did not get to run for so long explains what is not as expected.
+func stoodStill(late, visibility time.Duration) bool { return late >= min(visibility/10, maxStill) }
 
 // runOnce runs the scenario, and measures for how long a process of it did not get to run.
 func runOnce(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (

@@ -173,6 +173,12 @@ func twoTables() Options {
 	}
 }
 
+// patient waits for the fake on a busy machine, too: the suite has no timeouts.
+func patient(o Options) Options {
+	o.CallTimeout = time.Minute
+	return o
+}
+
 func TestStoreSuite(t *testing.T) {
 	for name, o := range map[string]Options{
 		"own table":              {},
@@ -188,7 +194,7 @@ func TestStoreSuite(t *testing.T) {
 				if o.Observe && strings.Contains(t.Name(), "the_clock_stepped_back") {
 					t.Skip("strict observation compares no clocks, so there is nothing to cut")
 				}
-				s := newRig(t, o).setup()
+				s := newRig(t, patient(o)).setup()
 				if name != "own table" {
 					s.Sample = semeltest.Sampled(someCells) // more cells are compared on the own table
 				}
@@ -213,7 +219,7 @@ func TestStoreSuiteRealClock(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
-				s := newRigAt(t, awstest.System(), o).setup()
+				s := newRigAt(t, awstest.System(), patient(o)).setup()
 				s.Advance, s.Sample = nil, semeltest.Sampled(someCells)
 				return s
 			})

@@ -1,6 +1,9 @@
 package plan
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // AboutVisibility tells whether something in the scenario lasts longer than the visibility: somebody else is to get the
 // message meanwhile.
@@ -40,19 +43,18 @@ func (s Scenario) Slower(least time.Duration) Scenario {
 // Stretch is the scenario n times as slow in everything: what it shows on a machine where nothing stands still, it then shows
 // on one that is n times as slow.
 func (s Scenario) Stretch(n int) Scenario {
-	times := time.Duration(n)
+	grow := func(all ...*time.Duration) {
+		for _, d := range all {
+			*d *= time.Duration(n)
+		}
+	}
 	s.Load.Rate /= float64(n)
 	s.Load.Faster /= float64(n)
-	s.Work.Min, s.Work.Max, s.Work.SlowFor = times*s.Work.Min, times*s.Work.Max, times*s.Work.SlowFor
-	s.Workers.Visibility *= times
-	s.Workers.Restart *= times
-	s.Workers.Scale.Every *= times
-	s.Wire.SlowFor *= times
-	s.Timeout *= times
-	faults := make([]Fault, len(s.Faults))
-	for i, f := range s.Faults {
-		f.For *= times
-		faults[i] = f
+	grow(&s.Work.Min, &s.Work.Max, &s.Work.SlowFor, &s.Workers.Visibility, &s.Workers.Restart, &s.Workers.Scale.Every,
+		&s.Wire.SlowFor, &s.Timeout)
+	faults := slices.Clone(s.Faults)
+	for i := range faults {
+		grow(&faults[i].For)
 	}
 	s.Faults = faults
 	return s

@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
+	"github.com/semel-dev/semel/semeltest/server"
 )
 
 var names atomic.Int64
@@ -60,7 +61,7 @@ func servers(t *testing.T, f func(t *testing.T, url string)) {
 		f(t, natstest.Start(t, natstest.Options{}).ClientURL())
 	})
 	t.Run("shared", func(t *testing.T) {
-		f(t, "nats://127.0.0.1:4222")
+		f(t, sharedURL(t))
 	})
 }
 
@@ -91,4 +92,10 @@ func TestPair(t *testing.T) {
 			return semeltest.PairSetup{Queue: q, Store: memory.NewStore(), Visibility: 2 * time.Second}
 		})
 	})
+}
+
+// sharedURL is the server of the machine, or an installed one that is started.
+func sharedURL(t testing.TB) string {
+	t.Helper()
+	return server.Shared(t, "nats")
 }

@@ -37,7 +37,7 @@ func fresh(t testing.TB, nc *nats.Conn, o CreateOptions) *Queue {
 			t.Logf("remove stream %s: %v", stream, err)
 		}
 		if _, ok := q.box.(*deadLetters); ok {
-			if err := q.js.DeleteKeyValue(ctx, bucketOf(stream)); err != nil {
+			if err := q.js.DeleteKeyValue(ctx, Bucket(stream)); err != nil {
 				t.Logf("remove the bucket of %s: %v", stream, err)
 			}
 		}

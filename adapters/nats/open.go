@@ -112,7 +112,7 @@ func (q *Queue) read(ctx context.Context) (s settings, err error) {
 		return s, q.explain("look up", err)
 	}
 	if err != nil {
-		return s, fmt.Errorf("nats: consumer %q of stream %q pushes: name a pull consumer (consumer= in a URL)", q.o.Consumer, q.stream)
+		return s, fmt.Errorf("nats: consumer %q of stream %q pushes; Try: name a pull consumer (consumer= in a URL)", q.o.Consumer, q.stream)
 	}
 	s.consumer = c.CachedInfo().Config
 	return s, q.refuse(&s.consumer)
@@ -139,7 +139,7 @@ func (q *Queue) refuse(c *jetstream.ConsumerConfig) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("nats: consumer %q of stream %q %s: %s", q.o.Consumer, q.stream, problem, fix)
+	return fmt.Errorf("nats: consumer %q of stream %q %s; Try: %s", q.o.Consumer, q.stream, problem, fix)
 }
 
 // target finds the subject that Send publishes to.
@@ -217,30 +217,28 @@ func (q *Queue) name() string {
 // LetterBox is the place for dead letters; nil if there is none.
 func (q *Queue) LetterBox() driver.LetterBox { return q.box }
 
-// MaxReceive is the consumer's MaxDeliver; 0 = there is none.
-func (q *Queue) MaxReceive() int { return max(q.now().consumer.MaxDeliver, 0) }
-
 // explain words an error of the server: what is missing, in which parameter, and what to do.
 func (q *Queue) explain(doing string, err error) error {
 	what := fmt.Sprintf("nats: %s consumer %q of stream %q", doing, q.o.Consumer, q.stream)
-	const make = "make it with semel queue create"
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return fmt.Errorf("%s: there is no stream %q (queue= in a URL): %s: %w", what, q.stream, make, ErrNotFound)
+		return fmt.Errorf("%s: there is no stream %q (queue= in a URL): %w; Try: %s", what, q.stream, ErrNotFound, makeIt)
 	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist):
-		return fmt.Errorf("%s: there is no consumer %q (consumer= in a URL): %s: %w", what, q.o.Consumer, make, ErrNotFound)
+		return fmt.Errorf("%s: there is no such consumer (consumer= in a URL): %w; Try: %s", what, ErrNotFound, makeIt)
 	}
 	return explain(q.nc, what, err)
 }
 
+const makeIt = "make it with semel queue create"
+
 func explain(nc *nats.Conn, what string, err error) error {
 	switch last := nc.LastError(); {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("%s: the server has no JetStream, or not in this domain (domain= in a URL): start it with -js: %w", what, err)
+		return fmt.Errorf("%s: nobody serves it: %w; Try: start the server with JetStream (-js), and check domain= in the URL", what, err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("%s: JetStream is off for this account: enable it in the server's configuration: %w", what, err)
+		return fmt.Errorf("%s: %w; Try: enable JetStream for the account in the server's configuration", what, err)
 	case errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation):
-		return fmt.Errorf("%s: %w: the user needs publish on $JS.API.> and $JS.ACK.>, and subscribe on _INBOX.>", what, last)
+		return fmt.Errorf("%s: %w; Try: allow the user to publish on $JS.API.> and $JS.ACK.>, and to subscribe to _INBOX.>", what, last)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

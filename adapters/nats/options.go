@@ -71,7 +71,7 @@ func (o Options) withDefaults(stream string) (Options, error) {
 		o.Consumer = DefaultConsumer
 	}
 	if o.Bucket == "" {
-		o.Bucket = bucketOf(stream)
+		o.Bucket = Bucket(stream)
 	}
 	if o.Wait == 0 {
 		o.Wait = 5 * time.Second
@@ -98,4 +98,5 @@ func validName(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`.*>/\`, r) })
 }
 
-func bucketOf(stream string) string { return "semel-dead-letters-" + token(stream) }
+// Bucket is the default bucket for the dead letters of a stream.
+func Bucket(stream string) string { return "semel-dead-letters-" + token(stream) }

@@ -20,38 +20,47 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	defer cancel()
 	s.Approximate = true
 	is := q.now()
-	stream, err := q.js.Stream(ctx, q.stream)
-	if err != nil {
-		return s, q.explain("read", err)
-	}
-	c, err := stream.Consumer(ctx, q.o.Consumer)
-	if err != nil {
-		return s, q.explain("read", err)
-	}
-	state, info := stream.CachedInfo().State, c.CachedInfo()
-	s.InFlight, s.Visible = int64(info.NumAckPending), int64(info.NumPending)
-	if is.workQueue() {
-		// The consumer's own number follows the stream's a moment later.
-		s.Visible = max(int64(state.Msgs)-s.InFlight, 0)
-	}
-	first := state.FirstSeq
-	if !is.workQueue() {
-		first = max(first, info.AckFloor.Stream+1)
-	}
-	oldest, err := q.next(ctx, stream, &is, first)
+	stream, info, err := q.look(ctx)
 	if err != nil {
 		return s, err
 	}
-	if oldest != nil && s.Visible+s.InFlight == 0 && oldest.Sequence > info.Delivered.Stream {
-		s.Visible = 1
+	s.InFlight = int64(info.NumAckPending)
+	// The consumer's own count of what it has not delivered yet follows the stream a moment later.
+	waiting, err := q.next(ctx, stream, &is, info.Delivered.Stream+1)
+	switch {
+	case err != nil:
+		return s, err
+	case waiting != nil && len(is.filters()) == 0:
+		s.Visible = max(int64(stream.CachedInfo().State.LastSeq)-int64(waiting.Sequence)+1, 1)
+	case waiting != nil:
+		s.Visible = max(int64(info.NumPending), 1)
 	}
-	if oldest != nil && s.Visible+s.InFlight > 0 {
-		s.Oldest = max(time.Since(oldest.Time), time.Nanosecond)
+	if !s.Empty() {
+		oldest, err := q.next(ctx, stream, &is, info.AckFloor.Stream+1)
+		if err != nil {
+			return s, err
+		}
+		if oldest != nil {
+			s.Oldest = max(time.Since(oldest.Time), time.Nanosecond)
+		}
 	}
 	if box, ok := q.box.(*deadLetters); ok {
 		s.Letters, err = box.count(ctx)
 	}
 	return s, err
+}
+
+// look reads the states of stream and consumer.
+func (q *Queue) look(ctx context.Context) (jetstream.Stream, *jetstream.ConsumerInfo, error) {
+	stream, err := q.js.Stream(ctx, q.stream)
+	if err != nil {
+		return nil, nil, q.explain("read", err)
+	}
+	c, err := stream.Consumer(ctx, q.o.Consumer)
+	if err != nil {
+		return nil, nil, q.explain("read", err)
+	}
+	return stream, c.CachedInfo(), nil
 }
 
 // next is the first message of the consumer at a sequence or behind it; nil if there is none.
@@ -76,22 +85,15 @@ func (q *Queue) next(ctx context.Context, stream jetstream.Stream, is *settings,
 	return first, nil
 }
 
-// Peek shows up to limit messages without receiving them, the oldest first; those in flight, too. Of a stream that keeps
-// acknowledged messages it shows what is behind the first message that is not acknowledged.
+// Peek shows up to limit messages without receiving them, the oldest first, from the first that is not acknowledged on. It
+// shows those in flight as well, and of a stream that keeps acknowledged messages those that were acknowledged out of order.
 func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	is := q.now()
-	stream, err := q.js.Stream(ctx, q.stream)
+	stream, info, err := q.look(ctx)
 	if err != nil {
-		return nil, q.explain("peek into", err)
+		return nil, err
 	}
-	c, err := stream.Consumer(ctx, q.o.Consumer)
-	if err != nil {
-		return nil, q.explain("peek into", err)
-	}
-	seq := c.CachedInfo().AckFloor.Stream + 1
-	if is.workQueue() {
-		seq = stream.CachedInfo().State.FirstSeq
-	}
+	seq := info.AckFloor.Stream + 1
 	var out []driver.Delivery
 	for len(out) < limit {
 		m, err := q.next(ctx, stream, &is, seq)
@@ -99,6 +101,9 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 			return out, err
 		}
 		seq = m.Sequence + 1
+		for _, name := range [...]string{jetstream.StreamHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer} {
+			m.Header.Del(name) // the server adds them to what it shows
+		}
 		msg, _ := q.unpack(&nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}, m.Time)
 		msg.ID = q.idOf(&msg, m.Sequence)
 		out = append(out, driver.Delivery{Message: msg})

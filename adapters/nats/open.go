@@ -48,11 +48,6 @@ func (s *settings) filters() []string {
 	return s.consumer.FilterSubjects
 }
 
-// workQueue reports that the consumer alone decides which messages of the stream are left.
-func (s *settings) workQueue() bool {
-	return s.stream.Retention == jetstream.WorkQueuePolicy && len(s.filters()) == 0
-}
-
 // Open opens a stream with its consumer, which both have to exist (see [Create]), and reads their settings. The connection
 // stays the caller's. Open refuses a consumer that pushes, that acknowledges otherwise than explicitly, or that has a
 // MaxDeliver which Options do not accept. A missing stream or consumer is an [ErrNotFound].

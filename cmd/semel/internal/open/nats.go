@@ -41,7 +41,8 @@ func openNATS(_ context.Context, t Target, _ Options) (Database, error) {
 func (p *natsPlace) connect(t Target) (*natsclient.Conn, error) {
 	// Errors that the server reports later are found in LastError; the client would print them.
 	quiet := func(*natsclient.Conn, *natsclient.Subscription, error) {}
-	opts := []natsclient.Option{natsclient.Name("semel"), natsclient.MaxReconnects(-1), natsclient.ErrorHandler(quiet)}
+	opts := []natsclient.Option{natsclient.Name("semel"), natsclient.MaxReconnects(-1), natsclient.ErrorHandler(quiet),
+		natsclient.ReconnectWait(250 * time.Millisecond)}
 	first := func(values ...string) string {
 		for _, v := range values {
 			if v != "" {

@@ -1,6 +1,7 @@
 package open
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,23 +44,15 @@ func (p *natsPlace) connect(t Target) (*natsclient.Conn, error) {
 	quiet := func(*natsclient.Conn, *natsclient.Subscription, error) {}
 	opts := []natsclient.Option{natsclient.Name("semel"), natsclient.MaxReconnects(-1), natsclient.ErrorHandler(quiet),
 		natsclient.ReconnectWait(250 * time.Millisecond)}
-	first := func(values ...string) string {
-		for _, v := range values {
-			if v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	if user := first(p.user, os.Getenv("NATS_USER")); user != "" {
-		opts = append(opts, natsclient.UserInfo(user, first(p.password, os.Getenv("NATS_PASSWORD"))))
+	if user := cmp.Or(p.user, os.Getenv("NATS_USER")); user != "" {
+		opts = append(opts, natsclient.UserInfo(user, cmp.Or(p.password, os.Getenv("NATS_PASSWORD"))))
 	} else if token := os.Getenv("NATS_TOKEN"); token != "" {
 		opts = append(opts, natsclient.Token(token))
 	}
-	if file := first(p.params.Get("creds"), os.Getenv("NATS_CREDS")); file != "" {
+	if file := cmp.Or(p.params.Get("creds"), os.Getenv("NATS_CREDS")); file != "" {
 		opts = append(opts, natsclient.UserCredentials(file))
 	}
-	if file := first(p.params.Get("nkey"), os.Getenv("NATS_NKEY")); file != "" {
+	if file := cmp.Or(p.params.Get("nkey"), os.Getenv("NATS_NKEY")); file != "" {
 		o, err := natsclient.NkeyOptionFromSeed(file)
 		if err != nil {
 			return nil, output.Usage("%s: nkey=%s: %w", t.Shown, file, err).WithHint("nkey= names a file with the seed of a user")
@@ -140,16 +133,19 @@ func createNATS(ctx context.Context, t Target, how NewQueue) (err error) {
 // Store is not reached: a Set asks HasRecords before.
 func (d *natsDB) Store(context.Context) (driver.Store, error) { return nil, d.t.HasRecords() }
 
-// Queues lists the streams of the account; buckets are none.
+// Queues lists the streams of the account that have the consumer of the URL.
 func (d *natsDB) Queues(ctx context.Context) (names []string, err error) {
 	js, err := d.jetStream()
 	if err != nil {
 		return nil, err
 	}
+	consumer := cmp.Or(d.t.nats.params.Get("consumer"), nats.DefaultConsumer)
 	list := js.StreamNames(ctx)
 	for name := range list.Name() {
-		if !strings.HasPrefix(name, "KV_") && !strings.HasPrefix(name, "OBJ_") {
+		if _, err := js.Consumer(ctx, name, consumer); err == nil {
 			names = append(names, name)
+		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, natsError(d.t, "list the streams of", err)
 		}
 	}
 	if err := list.Err(); err != nil {

@@ -1,6 +1,7 @@
 package open
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -35,15 +36,11 @@ func (d *natsDB) look(ctx context.Context, name string) (q natsQueue, err error)
 	if err != nil {
 		return q, err
 	}
-	consumer := o.Consumer
-	if consumer == "" {
-		consumer = nats.DefaultConsumer
-	}
 	s, err := js.Stream(ctx, name)
 	if err != nil {
 		return q, natsError(at, "examine", err)
 	}
-	c, err := s.Consumer(ctx, consumer)
+	c, err := s.Consumer(ctx, cmp.Or(o.Consumer, nats.DefaultConsumer))
 	if err != nil {
 		return q, natsError(at, "examine", err)
 	}

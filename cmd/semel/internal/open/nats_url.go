@@ -42,7 +42,7 @@ func parseNATS(flag, raw string, t *Target) error {
 		var err1, err2 error
 		p.user, err1 = url.PathUnescape(user)
 		p.password, err2 = url.PathUnescape(password)
-		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" {
+		if rest = rest[i+1:]; err1 != nil || err2 != nil || p.user == "" || strings.ContainsAny(user+password, "/@") {
 			return bad
 		}
 	}

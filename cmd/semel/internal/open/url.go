@@ -14,7 +14,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {

@@ -84,6 +84,9 @@ func (w Where) fill(queue, store *side) error {
 		case queue.scheme == "sqs":
 			return output.Usage("--store is needed with --queue %s: SQS keeps no records", open.Redact(w.Queue)).
 				WithHint("--store 'dynamodb://semel-lab', --store postgres://… or --on aws")
+		case store.scheme == "redis":
+			return output.Usage("--queue is needed with --store %s: semel keeps no queues in Redis", open.Redact(w.Store)).
+				WithHint("--on embedded: the queue is an SQLite file, --queue 'sqs://semel-lab' or --queue postgres://…")
 		case store.scheme == "dynamodb":
 			return output.Usage("--queue is needed with --store %s: DynamoDB has no queues", open.Redact(w.Store)).
 				WithHint("--queue 'sqs://semel-lab', --queue postgres://… or --on aws")

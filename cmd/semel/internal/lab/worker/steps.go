@@ -178,7 +178,16 @@ func (s *stepStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Ou
 	return outcomes, err
 }
 
-func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+// stepCommitter is a stepStore whose store commits effects with records.
+type stepCommitter struct {
+	*stepStore
+	inner driver.Committer
+}
+
+// Offers is that of the store.
+func (s *stepCommitter) Offers(effects any) bool { return s.inner.Offers(effects) }
+
+func (s *stepCommitter) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	s.faults.slow(ctx)
 	if err := s.faults.down(); err != nil {
 		return nil, err
@@ -190,7 +199,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, w, func(w []driver.Work) ([]driver.Outcome, error) {
-		return s.Store.Commit(ctx, w...)
+		return s.inner.Commit(ctx, w...)
 	})
 	for i, o := range outcomes {
 		if o != driver.Applied || w[i].Finish.Final != driver.Complete {
@@ -223,12 +232,12 @@ func (s *stepStore) names(w driver.Work) (key, message string) {
 
 // Joins unwraps the queue: the store knows its own. Where acks get lost on their way, they travel by themselves, as to a
 // queue that is elsewhere.
-func (s *stepStore) Joins(q driver.Queue) bool {
+func (s *stepCommitter) Joins(q driver.Queue) bool {
 	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
 	}
 	if w, ok := q.(*stepQueue); ok {
 		q = w.Queue
 	}
-	return s.Store.Joins(q)
+	return s.inner.Joins(q)
 }

@@ -21,9 +21,9 @@ local function write(index, scores, records)
   end
 end
 
--- Tokens: a floor that is stored and only grows. The clock is a lower bound, for a floor that a failover has lost.
+-- Tokens: a floor that is stored and only grows. The clock, in µs, is a lower bound for one that a failover has lost.
 local function lowest(key)
-  return math.max(tonumber(redis.call('GET', key) or '0'), time[1] * 1048576)
+  return math.max(tonumber(redis.call('GET', key) or '0'), now)
 end
 local function raise(key, token)
   if token >= 9007199254740992 then

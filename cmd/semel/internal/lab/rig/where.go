@@ -86,7 +86,7 @@ func (w Where) fill(queue, store *side) error {
 				WithHint("--store 'dynamodb://semel-lab', --store postgres://… or --on aws")
 		case store.scheme == "redis":
 			return output.Usage("--queue is needed with --store %s: semel keeps no queues in Redis", open.Redact(w.Store)).
-				WithHint("--on embedded: the queue is an SQLite file, --queue 'sqs://semel-lab' or --queue postgres://…")
+				WithHint("--queue 'sqlite:lab.db', --queue 'sqs://semel-lab' or --queue postgres://…")
 		case store.scheme == "dynamodb":
 			return output.Usage("--queue is needed with --store %s: DynamoDB has no queues", open.Redact(w.Store)).
 				WithHint("--queue 'sqs://semel-lab', --queue postgres://… or --on aws")

@@ -94,8 +94,8 @@ func holdBytes(h *driver.Hold) []byte {
 // encode makes the bytes of a record.
 func encode(r *driver.Record) []byte {
 	b := make([]byte, offSections, offSections+64+len(r.Key.Consumer)+len(r.Key.Tenant)+len(r.Key.Raw)+len(r.Result))
-	n32 := func(at, n int) { binary.BigEndian.PutUint32(b[at:], uint32(n)) }        //nolint:gosec // counts
-	n64 := func(at int, n int64) { binary.BigEndian.PutUint64(b[at:], uint64(n)) }  //nolint:gosec // times are after 1970
+	n32 := func(at, n int) { binary.BigEndian.PutUint32(b[at:], uint32(n)) }       //nolint:gosec // counts
+	n64 := func(at int, n int64) { binary.BigEndian.PutUint64(b[at:], uint64(n)) } //nolint:gosec // times are after 1970
 	mark := driver.AppendWatermark(nil, &r.Watermark)
 	b[0], b[offState], b[offTakeover] = form, byte(r.State), byte(r.Takeover)
 	flag := func(f byte, set bool) {

@@ -18,11 +18,17 @@ import (
 // connect makes a client of a URL as programs should make them.
 func connect(t testing.TB, url string) *goredis.Client {
 	t.Helper()
+	return connectWith(t, url, 0)
+}
+
+// connectWith has so many connections, made in advance; 0 = the default.
+func connectWith(t testing.TB, url string, conns int) *goredis.Client {
+	t.Helper()
 	o, err := goredis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.ContextTimeoutEnabled = true
+	o.ContextTimeoutEnabled, o.PoolSize, o.MinIdleConns = true, conns, conns
 	c := goredis.NewClient(o)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -18,7 +18,9 @@ import (
 // The side of a record is a hash that goes with it: journals of steps (fields j…), the operators' audit log (a…), and the
 // newest duplicates (n, d0 to d15). Values are JSON.
 
-func (s *Store) sideName(i *item) string { return s.slot(s.shard(i)) + "x:" + string(i.hash[:hashSize]) }
+func (s *Store) sideName(i *item) string {
+	return s.slot(s.shard(i)) + "x:" + string(i.hash[:hashSize])
+}
 
 // side reads the fields of a record's side that begin so, sorted by their names.
 func (s *Store) side(ctx context.Context, i *item, prefix string) (fields []string, values map[string]string, err error) {

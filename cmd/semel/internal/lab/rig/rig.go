@@ -30,6 +30,7 @@ type Queue interface {
 
 // Store is what the lab needs of a store: claim mode, journals of steps, and a look at the records.
 type Store interface {
+	driver.Store
 	driver.StepStore
 	driver.RecordInspector
 }

@@ -99,11 +99,8 @@ func work(ctx context.Context, spec Spec) (err error) {
 	keys, faults := newKeyring(), newFaults(spec)
 	w.faults = faults
 	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults}
-	committer, commits := r.Store.(driver.Committer)
-	steps := &stepStore{Store: r.Store, gate: w.gate, log: log, keys: keys, faults: faults}
-	if w.store = steps; commits {
-		w.store = &stepCommitter{steps, committer}
-	}
+	committer, _ := driver.As[driver.Committer](r.Store)
+	w.store = &stepStore{Store: r.Store, committer: committer, gate: w.gate, log: log, keys: keys, faults: faults}
 	consume, ok := designs[spec.Design]
 	if !ok {
 		return fmt.Errorf("no design is called %q", spec.Design)
@@ -140,7 +137,7 @@ type worker struct {
 	spec   Spec
 	rig    *rig.Rig
 	queue  *stepQueue
-	store  rig.Store
+	store  *stepStore
 	gate   *gate
 	log    *trail.Trail
 	faults *faults

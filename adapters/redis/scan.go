@@ -98,7 +98,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 		}
 		return nil
 	}
-	err := error(nil)
+	var err error
 	if f.State == driver.Uncertain {
 		err = s.uncertain(ctx, all, add)
 	} else {

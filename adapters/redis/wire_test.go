@@ -84,7 +84,7 @@ func TestFM35_CutConnections(t *testing.T) {
 		var holds []driver.Hold
 		for _, c := range claims {
 			var g []driver.Grant
-			for err := error(errors.New("not yet")); err != nil; {
+			for err := errors.New("not yet"); err != nil; {
 				if g, err = s.Claim(t.Context(), c); err == nil {
 					err = g[0].Err
 				}

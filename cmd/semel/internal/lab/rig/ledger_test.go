@@ -20,7 +20,7 @@ func eachKind(t *testing.T, test func(t *testing.T, r *Rig)) {
 			t.Helper()
 			return Where{On: Embedded, Store: server.Shared(t, "redis")}
 		},
-		"DynamoDB":   func(*testing.T) Where { return Where{On: AWS} },
+		"DynamoDB": func(*testing.T) Where { return Where{On: AWS} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			site, err := NewSite(where(t), 1)

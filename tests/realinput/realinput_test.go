@@ -210,7 +210,7 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 		cmds = append(cmds, cmd)
 	}
 	for effects() < s.distinct/5 && ctx.Err() == nil {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the pause between two looks
 	}
 	if err := cmds[0].Process.Kill(); err != nil {
 		s.t.Fatal(err)

@@ -35,10 +35,14 @@ var services = map[string]*service{
 		variable: "SEMEL_TEST_REDIS", usual: "redis://127.0.0.1:6379/0",
 		try: tryRedis, start: Redis,
 	},
+	"nats": {
+		variable: "SEMEL_TEST_NATS", usual: "nats://127.0.0.1:4222",
+		try: tryNATS, start: NATS,
+	},
 }
 
-// Shared is the URL of a server that ordinary tests share ("postgres" or "redis"): the one that SEMEL_TEST_POSTGRES or
-// SEMEL_TEST_REDIS names; else the one on the usual port of this machine, when it lets us in without a password; else a
+// Shared is the URL of a server that ordinary tests share ("postgres", "redis" or "nats"): the one that SEMEL_TEST_POSTGRES,
+// SEMEL_TEST_REDIS or SEMEL_TEST_NATS names; else the one on the usual port of this machine, when it lets us in without a password; else a
 // throw-away server of this test binary. A test must not stop it, nor touch what is not its own: see [Database].
 //
 // Where no server can be had the test is left out: see [LeaveOut].
@@ -47,7 +51,7 @@ func Shared(tb testing.TB, name string) string {
 	Need(tb, name)
 	s := services[name]
 	if s == nil {
-		tb.Fatalf("there is no service %q: use postgres or redis", name)
+		tb.Fatalf("there is no service %q: use postgres, redis or nats", name)
 	}
 	s.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

@@ -144,22 +144,35 @@ type event struct {
 	Decision    string `json:"decision"`
 }
 
-// scene is one run: a file, three workers, one kill.
+// scene is one run: queue and records, three workers, one kill.
 type scene struct {
-	t        *testing.T
-	dir, db  string
-	semel    string
-	distinct int
+	t            *testing.T
+	dir, db      string
+	queue, store string // URLs
+	semel        string
+	distinct     int
+	// strike is done when a worker has been killed; nil = nothing more.
+	strike func()
 }
 
+// newScene is a run on one SQLite file.
 func newScene(t *testing.T, lines []string) *scene {
+	t.Helper()
+	db := filepath.Join(t.TempDir(), "hooks.db")
+	url := "sqlite://" + db + "?queue=hooks"
+	s := newSceneAt(t, lines, url, url)
+	s.db = db
+	return s
+}
+
+// newSceneAt is a run elsewhere. The queue gets every line three times, in shuffled order.
+func newSceneAt(t *testing.T, lines []string, queue, store string) *scene {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, dir: t.TempDir(), semel: path, distinct: len(lines)}
-	s.db = filepath.Join(s.dir, "hooks.db")
+	s := &scene{t: t, dir: t.TempDir(), queue: queue, store: store, semel: path, distinct: len(lines)}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("shuffle seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -169,11 +182,9 @@ func newScene(t *testing.T, lines []string) *scene {
 	if err := os.WriteFile(file, []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.run("send", "--queue", s.url(), file)
+	s.run("send", "--queue", queue, file)
 	return s
 }
-
-func (s *scene) url() string { return "sqlite://" + s.db + "?queue=hooks" }
 
 func (s *scene) run(args ...string) []byte {
 	s.t.Helper()
@@ -194,7 +205,7 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 	defer cancel()
 	var cmds []*exec.Cmd
 	for i := range 3 {
-		args := append([]string{"work", "--queue", s.url(), "--key", "body", "--exec", handler, "--until-empty",
+		args := append([]string{"work", "--queue", s.queue, "--store", s.store, "--key", "body", "--exec", handler, "--until-empty",
 			"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json",
 			"--events", filepath.Join(s.dir, fmt.Sprintf("events-%d.jsonl", i))}, extra...)
 		cmd := exec.CommandContext(ctx, s.semel, args...)
@@ -218,6 +229,9 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 	var exit *exec.ExitError
 	if err := cmds[0].Wait(); !errors.As(err, &exit) {
 		s.t.Fatalf("the killed worker had ended by itself (%v): the run shows nothing", err)
+	}
+	if s.strike != nil {
+		s.strike()
 	}
 	for i, cmd := range cmds[1:] {
 		if err := cmd.Wait(); err != nil {
@@ -252,7 +266,7 @@ func (s *scene) decisions() map[string]int {
 func (s *scene) records() []map[string]any {
 	s.t.Helper()
 	var out []map[string]any
-	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.url(), "-o", "jsonl")), []byte("\n")) {
+	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.store, "-o", "jsonl")), []byte("\n")) {
 		var r map[string]any
 		if err := json.Unmarshal(line, &r); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
@@ -274,7 +288,7 @@ func (s *scene) settled() {
 			s.t.Errorf("record %v is %v", r["key"], r["state"])
 		}
 	}
-	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.url(), "-o", "jsonl")); len(out) > 0 {
+	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.queue, "--store", s.store, "-o", "jsonl")); len(out) > 0 {
 		s.t.Errorf("letters: %s", out)
 	}
 	d := s.decisions()
@@ -387,7 +401,7 @@ func TestNakedEffect(t *testing.T) {
 		}
 		if n > 1 {
 			extra++
-			story := s.run("records", "explain", key, "--store", s.url(), "--events", filepath.Join(s.dir, "events-0.jsonl"),
+			story := s.run("records", "explain", key, "--store", s.store, "--events", filepath.Join(s.dir, "events-0.jsonl"),
 				"--events", filepath.Join(s.dir, "events-1.jsonl"), "--events", filepath.Join(s.dir, "events-2.jsonl"))
 			t.Logf("%s", story)
 			if !bytes.Contains(story, []byte("taken over")) && !bytes.Contains(story, []byte("doubt")) {

@@ -16,7 +16,7 @@ import (
 )
 
 var sqsKind = &kind{
-	schemes: []string{"sqs"}, match: httpURL, parse: parseSQS, open: openSQS, namesQueue: true,
+	schemes: []string{"sqs"}, match: httpURL, parse: parseSQS, open: openSQS, namesQueue: true, form: sqsForm,
 	noRecords: "SQS keeps no records", params: sqsParams, create: createSQS,
 }
 

@@ -275,14 +275,14 @@ func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Rec
 	return o.Operator.Operate(ctx, op)
 }
 
-// Sweep is the store's; where that has none there is nothing to do. When it purged anything, entries go whose retention
+// Sweep is the store's; where that has none there is nothing to do. When it purged or expired anything, entries go whose retention
 // nobody told the front.
 func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (swept driver.Swept, more bool, err error) {
 	if c.sweeper == nil {
 		return swept, false, nil
 	}
 	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit, consumers...)
-	if swept.Purged > 0 || err != nil {
+	if swept.Purged+swept.Expired > 0 || err != nil {
 		c.lock()
 		defer c.mu.Unlock()
 		c.acts++

@@ -23,7 +23,7 @@ func (c *Config) resolveLongTerm() error {
 		return nil
 	}
 	name := c.Store.Features().Name
-	switch _, ok := driver.LongTermOf(c.Store); {
+	switch _, ok := driver.As[driver.LongTerm](c.Store); {
 	case c.LongTerm < minLongTerm:
 		return &ConfigError{"LongTerm", fmt.Sprintf("is %s", driver.DurationText(c.LongTerm)), "use 0 for none, or 24h and more"}
 	case c.Versions != nil:
@@ -43,7 +43,7 @@ func (c *Config) resolveLongTerm() error {
 // retries until the store confirms it, because a sweep without it would purge what is to expire; false: ctx is done. The
 // first call is carried out even when the run ends at once.
 func (r *runner) setLongTerm(ctx context.Context, consumers []string, first bool) bool {
-	lt, ok := driver.LongTermOf(r.cfg.Store)
+	lt, ok := driver.As[driver.LongTerm](r.cfg.Store)
 	if r.cfg.LongTerm == 0 || !ok {
 		return true
 	}

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// LongTerm is an optional interface of stores that can keep EXPIRED records (docs/adr/0013). Use [LongTermOf] to find it,
-// because the store may be wrapped.
+// LongTerm is an optional interface of stores that can keep EXPIRED records (docs/adr/0013).
 type LongTerm interface {
 	// SetLongTerm registers, durably, for how long the records of a consumer stay EXPIRED after their retention. Every sweep
 	// of these records obeys it, by whichever process and however that is configured ([DecideSweep]). The longest period that
@@ -16,19 +15,4 @@ type LongTerm interface {
 	SetLongTerm(ctx context.Context, consumer string, period time.Duration) error
 	// LongTerms returns the registered periods by consumer.
 	LongTerms(ctx context.Context) (map[string]time.Duration, error)
-}
-
-// LongTermOf finds the [LongTerm] of a store, or of the store that it wraps (a method Unwrap() Store).
-func LongTermOf(s Store) (LongTerm, bool) {
-	for s != nil {
-		if l, ok := s.(LongTerm); ok {
-			return l, true
-		}
-		u, ok := s.(interface{ Unwrap() Store })
-		if !ok {
-			return nil, false
-		}
-		s = u.Unwrap()
-	}
-	return nil, false
 }

@@ -32,7 +32,7 @@ type windowQueue interface {
 
 // windowStore is what it asks of a store.
 type windowStore interface {
-	driver.Committer
+	driver.Store
 	driver.LongTerm
 	driver.Sweeper
 }

@@ -56,7 +56,7 @@ With --trail it prints instead what operators did to the records: who, when, to 
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
   semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
     --query "SELECT order_id AS key, created_at AS at FROM charges"
-  stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > findings.jsonl
+  stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > found.jsonl
   semel audit --store 'sqlite:shop.db?queue=orders' --trail --since 7d -o jsonl > trail.jsonl`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -197,7 +197,7 @@ func (a *app) printAudit(r auditReport) (err error) {
 
 // scanAll calls each with all records, a page at a time where the store can.
 func (l *ledger) scanAll(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
-	if s, ok := l.store.(driver.RecordScanner); ok {
+	if s, ok := driver.As[driver.RecordScanner](l.store); ok {
 		return s.ScanRecords(ctx, f, each)
 	}
 	all, err := l.insp.Records(ctx, f)

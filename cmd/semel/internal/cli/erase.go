@@ -50,7 +50,7 @@ A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. D
 			if err != nil {
 				return err
 			}
-			op, ok := l.store.(driver.Operator)
+			op, ok := driver.As[driver.Operator](l.store)
 			if !ok {
 				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}

@@ -30,7 +30,7 @@ type queueStats struct {
 }
 
 func statsOf(ctx context.Context, q driver.Queue) (queueStats, error) {
-	i, ok := q.(driver.QueueInspector)
+	i, ok := driver.As[driver.QueueInspector](q)
 	if !ok {
 		return queueStats{}, output.Usage("queue %s cannot be inspected", q.Features().Name)
 	}
@@ -70,7 +70,8 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 policy names). A queue that is there is left as it is. Attempts are counted in the records (semel work --max-attempts), and
 --max-receives has to be far above them: duplicates that are put off are receives, too. semel doctor says what yours need.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
-  semel queue create --queue 'sqs://orders?region=eu-west-1' --default-visibility 5m --message-retention 14d
+  semel queue create --queue 'sqs://orders?region=eu-west-1' \
+    --default-visibility 5m --message-retention 14d
   semel queue create --queue sqs://orders.fifo`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if receives < 0 || receives > 1000 {
@@ -241,7 +242,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			i, ok := q.(driver.QueueInspector)
+			i, ok := driver.As[driver.QueueInspector](q)
 			if !ok {
 				return output.Usage("queue %s cannot be inspected", q.Features().Name)
 			}
@@ -289,12 +290,16 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			purger, ok := driver.As[driver.Purger](q)
+			if !ok {
+				return output.Usage("queue %s cannot be purged", s.Queue)
+			}
 			n := s.Visible + s.InFlight + s.Delayed
 			if !dry {
 				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", output.Count(n, "message"), s.Queue)); err != nil {
 					return err
 				}
-				if n, err = q.(driver.QueueInspector).Purge(ctx); err != nil {
+				if n, err = purger.Purge(ctx); err != nil {
 					return fmt.Errorf("purge: %w", err)
 				}
 			}

@@ -35,7 +35,7 @@ waiting.`,
 			if err != nil {
 				return err
 			}
-			op, ok := l.store.(driver.Operator)
+			op, ok := driver.As[driver.Operator](l.store)
 			if !ok {
 				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}
@@ -89,7 +89,7 @@ park the claims of a consumer that no worker runs any more.`,
 				return err
 			}
 			defer closing(&err, l.set)
-			sw, ok := l.store.(driver.Sweeper)
+			sw, ok := driver.As[driver.Sweeper](l.store)
 			if !ok {
 				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
 			}
@@ -154,7 +154,7 @@ func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumer
 		return n, err
 	}
 	var periods map[string]time.Duration
-	if lt, ok := driver.LongTermOf(l.store); ok {
+	if lt, ok := driver.As[driver.LongTerm](l.store); ok {
 		if periods, err = lt.LongTerms(ctx); err != nil {
 			return n, err
 		}

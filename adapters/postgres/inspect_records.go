@@ -27,6 +27,9 @@ const (
 	// sqlUncertain lists the records that are UNCERTAIN, oldest first, and reads no others. 1 consumer (NULL = all)
 	// 2 limit (NULL = none)
 	sqlUncertain = "SELECT * FROM semel_list_uncertain($1, $2)"
+
+	// sqlErase removes a locked record. 1 its hash, as an array
+	sqlErase = "SELECT semel_erase(h) FROM unnest($1::uuid[]) AS u (h)"
 )
 
 // Record reads one record; ok is false when there is none.
@@ -111,8 +114,12 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 		}
 		if changed {
 			e := op.Entry(l.r, r, l.now)
-			p.store([]driver.Record{r})
-			p.addAudit(part.hashes[0], &e)
+			if r.State == driver.Absent {
+				p.exec("erase a record", sqlErase, part.hashes)
+			} else {
+				p.store([]driver.Record{r})
+			}
+			p.addAudit(hashOf(&e.Key), &e)
 		}
 		p.commit()
 		return p.run(ctx, conn)

@@ -252,11 +252,17 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 			r = found
 			return nil
 		}
+		e := op.Entry(found, r, t.now)
+		if r.State == driver.Absent {
+			if err := t.erase(found.Token); err != nil {
+				return err
+			}
+			return t.addAudit(hash16(&e.Key), &e)
+		}
 		t.use(int64(r.Token))
 		if err := t.store(found.Token, &r); err != nil {
 			return err
 		}
-		e := op.Entry(found, r, t.now)
 		return t.addAudit(hash, &e)
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // sqlClaim claims keys without a record and reads the records of the others. 1 hashes 2 nonces 3 leases 4 takeovers
@@ -280,7 +281,7 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 }
 
 func (w *claiming) underLock(ctx context.Context, part keyed, skip bool, missing *keyed) error {
-	return w.db.underLock(ctx, part, skip, func(locked []lockedRecord) []driver.Record {
+	return w.db.underLock(ctx, part, skip, func(locked []rowstore.Locked) []driver.Record {
 		changes, places := decideClaims(locked, part, w.c, w.out)
 		*missing = part.only(places)
 		return changes
@@ -289,16 +290,16 @@ func (w *claiming) underLock(ctx context.Context, part keyed, skip bool, missing
 
 // decideClaims decides claims on locked records: changes are to be stored, the records at the places missing were not
 // there.
-func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []driver.Grant) (
+func decideClaims(locked []rowstore.Locked, part keyed, c []driver.Claim, out []driver.Grant) (
 	changes []driver.Record, missing []int,
 ) {
 	for at, i := range part.index {
 		l := &locked[at]
-		if l.err != nil {
-			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.err)}
+		if l.Err != nil {
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.Err)}
 			continue
 		}
-		if l.r.State == driver.Absent {
+		if l.Record.State == driver.Absent {
 			if g, ok := absent(&c[i]); ok {
 				out[i] = g
 			} else {
@@ -306,11 +307,11 @@ func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []dri
 			}
 			continue
 		}
-		if l.r.Key != c[i].Key {
+		if l.Record.Key != c[i].Key {
 			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}
 			continue
 		}
-		after, g, changed := driver.DecideClaim(l.r, c[i], l.now, l.drawn)
+		after, g, changed := driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
 		out[i] = g
 		if changed {
 			changes = append(changes, after)

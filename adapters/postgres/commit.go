@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer. Placeholders are
@@ -201,7 +202,7 @@ type writer func(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error
 // whose records somebody else has locked: the others shall not wait for them.
 func (c *committing) careful(ctx context.Context, skip bool, write writer) error {
 	return c.with(ctx, func(conn *pgxpool.Conn) error {
-		locked := make([]lockedRecord, len(c.keys.index))
+		locked := make([]rowstore.Locked, len(c.keys.index))
 		p := &pipeline{}
 		p.beginLong(c.db)
 		c.db.addLock(p, c.keys, skip, locked)
@@ -215,7 +216,7 @@ func (c *committing) careful(ctx context.Context, skip bool, write writer) error
 }
 
 // decide sets the outcomes and answers the records to store.
-func (c *committing) decide(locked []lockedRecord, skip bool) (changes []driver.Record) {
+func (c *committing) decide(locked []rowstore.Locked, skip bool) (changes []driver.Record) {
 	writes := make([]bool, len(c.w))
 	for at, i := range c.keys.index {
 		l := &locked[at]
@@ -225,20 +226,20 @@ func (c *committing) decide(locked []lockedRecord, skip bool) (changes []driver.
 		}
 		f := &c.w[i].Finish
 		switch {
-		case l.err != nil || l.r.State == driver.Absent && skip:
+		case l.Err != nil || l.Record.State == driver.Absent && skip:
 			c.out[i] = driver.Unknown // unreadable, locked, or gone
-		case l.r.Key != f.Hold.Key:
+		case l.Record.Key != f.Hold.Key:
 			c.out[i] = driver.Lost
 		default:
 			var changed bool
-			l.r, c.out[i], changed = driver.DecideFinish(l.r, *f, l.now)
+			l.Record, c.out[i], changed = driver.DecideFinish(l.Record, *f, l.Now)
 			if writes[i] = changed; !changed {
 				continue
 			}
-			if twin && len(changes) > 0 && changes[len(changes)-1].Key == l.r.Key {
+			if twin && len(changes) > 0 && changes[len(changes)-1].Key == l.Record.Key {
 				changes = changes[:len(changes)-1]
 			}
-			changes = append(changes, l.r)
+			changes = append(changes, l.Record)
 		}
 	}
 	c.fresh = c.fresh[:0]

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -184,17 +185,17 @@ func (e *ending) careful(ctx context.Context, part keyed, skip bool) {
 		return
 	}
 	out := make([]driver.Outcome, len(part.index))
-	err := e.db.underLock(ctx, part, skip, func(locked []lockedRecord) (changes []driver.Record) {
+	err := e.db.underLock(ctx, part, skip, func(locked []rowstore.Locked) (changes []driver.Record) {
 		for at, i := range part.index {
 			l := &locked[at]
-			if l.err != nil || l.r.State == driver.Absent && skip {
+			if l.Err != nil || l.Record.State == driver.Absent && skip {
 				continue // unreadable, gone, or locked
 			}
-			if l.r.Key != e.hold(i).Key {
+			if l.Record.Key != e.hold(i).Key {
 				out[at] = driver.Lost
 				continue
 			}
-			after, o, changed := e.decide(i, l.r, l.now)
+			after, o, changed := e.decide(i, l.Record, l.Now)
 			if out[at] = o; changed {
 				changes = append(changes, after)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -177,7 +178,7 @@ func (x *stepping) plain(ctx context.Context) error {
 // careful locks the record, lets the table decide, and has write send the effects.
 func (x *stepping) careful(ctx context.Context, write writer) error {
 	return x.with(ctx, func(conn *pgxpool.Conn) error {
-		locked := make([]lockedRecord, 1)
+		locked := make([]rowstore.Locked, 1)
 		var rows []driver.Step
 		p := &pipeline{}
 		p.beginLong(x.db)
@@ -188,15 +189,15 @@ func (x *stepping) careful(ctx context.Context, write writer) error {
 			return err
 		}
 		l := &locked[0]
-		if l.err != nil {
-			return l.err
+		if l.Err != nil {
+			return l.Err
 		}
-		if l.r.Key != x.h.Key {
+		if l.Record.Key != x.h.Key {
 			x.o, x.effects = driver.Lost, nil
 			return write(ctx, &pipeline{}, conn)
 		}
 		var put []driver.Step
-		put, x.effects, x.o = driver.DecideSteps(l.r, rows, x.h, x.w, l.now)
+		put, x.effects, x.o = driver.DecideSteps(l.Record, rows, x.h, x.w, l.Now)
 		p = &pipeline{}
 		x.addRows(p, put)
 		return write(ctx, p, conn)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // This file is for programs that hold a transaction of their own: the records commit with whatever else it does. It has
@@ -110,7 +111,7 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 			}
 			known = part.only(old).and(known)
 		}
-		err := s.db.inTx(ctx, tx, known, func(locked []lockedRecord) []driver.Record {
+		err := s.db.inTx(ctx, tx, known, func(locked []rowstore.Locked) []driver.Record {
 			changes, missing := decideClaims(locked, known, c, out)
 			for _, at := range missing {
 				out[known.index[at]] = driver.Grant{Err: fmt.Errorf("the record went away: %w", driver.ErrNotCommitted)}
@@ -129,16 +130,16 @@ func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]
 	out := make([]driver.Outcome, len(f))
 	registerArrays(tx.Conn())
 	for _, part := range sortKeys(len(f), func(i int) *driver.Key { return &f[i].Hold.Key }).layers() {
-		err := s.db.inTx(ctx, tx, part, func(locked []lockedRecord) (changes []driver.Record) {
+		err := s.db.inTx(ctx, tx, part, func(locked []rowstore.Locked) (changes []driver.Record) {
 			for at, i := range part.index {
 				l := &locked[at]
-				if out[i] = driver.Lost; l.err != nil {
+				if out[i] = driver.Lost; l.Err != nil {
 					out[i] = driver.Unknown
 				}
-				if l.r.Key != f[i].Hold.Key {
+				if l.Record.Key != f[i].Hold.Key {
 					continue
 				}
-				after, o, changed := driver.DecideFinish(l.r, f[i], l.now)
+				after, o, changed := driver.DecideFinish(l.Record, f[i], l.Now)
 				if out[i] = o; changed {
 					changes = append(changes, after)
 				}
@@ -153,11 +154,11 @@ func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]
 }
 
 // inTx is underLock inside a transaction of the caller.
-func (db *DB) inTx(ctx context.Context, tx pgx.Tx, part keyed, decide func([]lockedRecord) []driver.Record) error {
+func (db *DB) inTx(ctx context.Context, tx pgx.Tx, part keyed, decide func([]rowstore.Locked) []driver.Record) error {
 	if len(part.index) == 0 {
 		return nil
 	}
-	locked := make([]lockedRecord, len(part.index))
+	locked := make([]rowstore.Locked, len(part.index))
 	p := &pipeline{}
 	db.addLock(p, part, false, locked)
 	if err := p.run(ctx, tx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -201,7 +202,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 // known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
 // record went away, or a decision has to be durable whatever becomes of this transaction.
 func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
-	locked := make([]lockedRecord, len(part.index))
+	locked := make([]rowstore.Locked, len(part.index))
 	p := &pipeline{}
 	o.s.db.addLock(p, part, true, locked)
 	if err := p.run(ctx, x.conn); err != nil {
@@ -212,29 +213,29 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 	for at, i := range part.index {
 		l := &locked[at]
 		switch {
-		case l.err != nil:
-			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, l.err)}
+		case l.Err != nil:
+			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, l.Err)}
 			continue
-		case l.r.State == driver.Absent: // locked, or gone
+		case l.Record.State == driver.Absent: // locked, or gone
 			if g, ok := absent(&o.c[i]); ok {
 				o.out[i] = g
 			} else {
 				o.busy(part.only([]int{at}))
 			}
 			continue
-		case l.r.Key != o.c[i].Key:
+		case l.Record.Key != o.c[i].Key:
 			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, errCollision)}
 			continue
 		}
-		after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
+		after, g, changed := driver.DecideClaim(l.Record, o.c[i], l.Now, l.Drawn)
 		o.out[i] = g
 		switch {
 		case changed && g.Verdict != driver.Acquired:
 			durable = append(durable, at)
 		case changed:
 			changes = append(changes, after)
-			x.held = append(x.held, heldClaim{before: &l.r, after: after})
-			x.at = l.now
+			x.held = append(x.held, heldClaim{before: &l.Record, after: after})
+			x.at = l.Now
 		}
 	}
 	if len(durable) > 0 {
@@ -248,13 +249,13 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 
 // decideNow commits decisions that acquire nothing.
 func (o *opening) decideNow(ctx context.Context, part keyed) error {
-	return o.s.db.underLock(ctx, part, true, func(locked []lockedRecord) (changes []driver.Record) {
+	return o.s.db.underLock(ctx, part, true, func(locked []rowstore.Locked) (changes []driver.Record) {
 		for at, i := range part.index {
 			l := &locked[at]
-			if l.r.Key != o.c[i].Key {
+			if l.Record.Key != o.c[i].Key {
 				continue
 			}
-			after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
+			after, g, changed := driver.DecideClaim(l.Record, o.c[i], l.Now, l.Drawn)
 			if changed && g.Verdict != driver.Acquired {
 				changes = append(changes, after)
 			}

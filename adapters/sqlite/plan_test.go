@@ -1,8 +1,12 @@
 package sqlite
 
 import (
+	"context"
 	"strings"
 	"testing"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // TestHotStatementsUseIndexes asks SQLite for the plan of every statement of the hot paths: none may scan a table.
@@ -48,24 +52,39 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 // TestUncertainRecordsHaveAnIndex: metrics list the UNCERTAIN records at every scrape, among any number of others.
 func TestUncertainRecordsHaveAnIndex(t *testing.T) {
 	db := open(t)
-	for _, query := range []string{sqlUncertain, sqlNewestUncertain} {
-		rows, err := db.SQL().QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "orders", 5, 100)
-		if err != nil {
-			t.Fatal(err)
+	for _, newest := range []bool{false, true} {
+		f := driver.RecordFilter{Consumer: "orders", State: driver.Uncertain, Limit: 100, Newest: newest}
+		plans := plansOf(t, db, func(s *rowstore.Store) error { _, err := s.Records(t.Context(), f); return err })
+		if len(plans) == 0 {
+			t.Error("there is no plan")
 		}
-		for rows.Next() {
-			var id, parent, unused int
-			var detail string
-			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
-				t.Fatal(err)
-			}
-			if detail != "SCAN semel_record USING INDEX semel_record_uncertain" && detail != "USE TEMP B-TREE FOR ORDER BY" {
-				t.Errorf("%s: %s", query, detail)
+		for _, detail := range plans {
+			if detail != "SCAN r USING INDEX semel_record_uncertain" && detail != "USE TEMP B-TREE FOR ORDER BY" {
+				t.Error(detail)
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		rows.Close()
 	}
+}
+
+// planner asks for the plan of every statement that package rowstore sends, and runs it.
+type planner struct {
+	rows
+	t     testing.TB
+	plans *[]string
+}
+
+func plansOf(t testing.TB, db *DB, do func(*rowstore.Store) error) (plans []string) {
+	t.Helper()
+	if err := do(rowstore.New(planner{rows{db}, t, &plans})); err != nil {
+		t.Fatal(err)
+	}
+	return plans
+}
+
+func (p planner) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
+	detail := func(r rowstore.Row) error { *p.plans = append(*p.plans, r.Text(3)); return nil }
+	if err := p.rows.Read(ctx, detail, "EXPLAIN QUERY PLAN "+query, args...); err != nil {
+		p.t.Errorf("%s: %v", query, err)
+	}
+	return p.rows.Read(ctx, row, query, args...)
 }

@@ -7,14 +7,22 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // Store keeps idempotency records. Every item is decided inside the write transaction by the driver's Decide functions;
-// the guarded statements of record.go are the same decisions for the plain case, in one step.
-type Store struct{ db *DB }
+// the guarded statements of record.go are the same decisions for the plain case, in one step. What is not written for
+// speed is that of package rowstore.
+type Store struct {
+	*slowPath
+	db *DB
+}
+
+// slowPath is embedded under a name that programs do not see.
+type slowPath = rowstore.Store
 
 // Store returns the record store of the database; all of them are one.
-func (db *DB) Store() *Store { return &Store{db: db} }
+func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
 
 // Features describes the store. ServerClock: the host's clock decides, and processes that share a file share a host.
 func (s *Store) Features() driver.StoreFeatures {
@@ -184,83 +192,4 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 		err = t.store(r.Token, &after)
 	}
 	return o, changed, err
-}
-
-// Record reads one record; ok is false when there is none.
-func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
-	err = s.db.read(ctx, "read record", func(v []any) (err error) {
-		r, err = scanRecord(v)
-		ok = err == nil && r.Key == k
-		return err
-	}, sqlRecordByHash, hash16(&k))
-	if !ok {
-		r = driver.Record{}
-	}
-	return r, ok, err
-}
-
-// sqlRecords lists records, oldest first, sqlNewest those first that were changed last. 1 consumer ("" = all) 2 state (0 = all)
-// 3 limit (-1 = none). sqlUncertain and sqlNewestUncertain do so for one state, by its index (semel_record_uncertain).
-const (
-	sqlRecords = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
-  ORDER BY created_at, token LIMIT ?3`
-	sqlUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
-  ORDER BY created_at, token LIMIT ?3`
-	sqlNewest = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
-  ORDER BY updated_at DESC, token DESC LIMIT ?3`
-	sqlNewestUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
-  ORDER BY updated_at DESC, token DESC LIMIT ?3`
-)
-
-// Records lists records, oldest first unless f says otherwise.
-func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	limit, query := f.Limit, sqlRecords
-	if limit <= 0 {
-		limit = -1
-	}
-	switch {
-	case f.Newest && f.State == driver.Uncertain:
-		query = sqlNewestUncertain
-	case f.Newest:
-		query = sqlNewest
-	case f.State == driver.Uncertain:
-		query = sqlUncertain
-	}
-	var out []driver.Record
-	err := s.db.read(ctx, "list records", func(v []any) error {
-		r, err := scanRecord(v)
-		out = append(out, r)
-		return err
-	}, query, f.Consumer, int64(f.State), limit)
-	return out, err
-}
-
-// Operate does an operator's act and adds it to the trail; the record returned is the one that is stored afterwards.
-func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
-	hash := hash16(&op.Key)
-	err = s.db.write(ctx, 1, func(t *txn) error {
-		found, err := t.find(op.Key, hash)
-		if err != nil {
-			return err
-		}
-		drawn, err := t.draw()
-		if err != nil {
-			return err
-		}
-		var changed bool
-		if r, o, changed = driver.DecideOperate(found, op, t.now, uint64(drawn)); !changed {
-			r = found
-			return nil
-		}
-		t.use(int64(r.Token))
-		if err := t.store(found.Token, &r); err != nil {
-			return err
-		}
-		e := op.Entry(found, r, t.now)
-		return t.addAudit(hash, &e)
-	})
-	if err != nil {
-		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
-	}
-	return r, o, nil
 }

@@ -17,24 +17,6 @@ import (
 // sqlLockRecords locks records. 1 hashes 2 leave out locked ones 3 wait. See semel_lock.
 const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
 
-// underLock decides what the guarded statements leave open: it locks records, lets decide make the changes with the
-// driver's table, and writes them. Two round trips, one transaction.
-func (db *DB) underLock(ctx context.Context, part keyed, skip bool, decide func([]rowstore.Locked) []driver.Record) error {
-	return db.with(ctx, func(conn *pgxpool.Conn) error {
-		locked := make([]rowstore.Locked, len(part.index))
-		p := &pipeline{}
-		p.beginLong(db)
-		db.addLock(p, part, skip, locked)
-		if err := p.run(ctx, conn); err != nil {
-			return err
-		}
-		p = &pipeline{}
-		p.store(decide(locked))
-		p.commit()
-		return p.run(ctx, conn)
-	})
-}
-
 // addLock adds the statement that locks the records of part, each to its place in out.
 func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []rowstore.Locked) {
 	p.query("lock records", func(rows pgx.Rows) error {
@@ -63,13 +45,6 @@ func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []rowstore.Locked)
 		}
 		return rows.Err()
 	}, sqlLockRecords, part.hashes, skip, millis(db.o.LockWait))
-}
-
-// lockedGrant answers a claim whose record somebody else has locked.
-func lockedGrant(c *driver.Claim) driver.Grant {
-	return driver.Grant{
-		Verdict: driver.Busy, Hold: driver.Hold{Key: c.Key, Generation: 1}, Takeover: c.Takeover, Wait: lockedWait,
-	}
 }
 
 // millis is a time to wait as the server takes it: 0 would be for ever, and 24 days are the most.

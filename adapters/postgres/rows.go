@@ -2,10 +2,10 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,21 +27,37 @@ func (d rows) Layout() rowstore.Layout {
 		Columns:   "semel_row(r)",
 		Record:    func(r rowstore.Row) (driver.Record, error) { return readRecord(r.Bytes(0)) },
 		Uncertain: "SELECT * FROM semel_list_uncertain(?, ?)",
+		Check:     d.db.checkWork,
 	}
 }
 
 // Atomic runs f in a transaction. What f writes is sent with its next question, or with COMMIT.
 func (d rows) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) error {
-	return d.db.with(ctx, func(conn *pgxpool.Conn) error {
-		x := &rowTx{ctx: ctx, db: d.db, conn: conn, p: &pipeline{}}
+	begin := func(x *rowTx) error {
 		x.p.beginLong(d.db)
 		x.p.exec("plan", sqlPlan)
-		if err := f(x); err != nil {
-			return err
+		return f(x)
+	}
+	err := d.try(ctx, false, begin)
+	if blameless(err) {
+		err = d.try(ctx, true, begin)
+	}
+	return err
+}
+
+// try runs f, whose pipeline begins with BEGIN, and commits.
+func (d rows) try(ctx context.Context, singly bool, f func(*rowTx) error) error {
+	return d.db.with(ctx, func(conn *pgxpool.Conn) error {
+		x := d.db.rowTx(ctx, conn)
+		x.singly = singly
+		err := f(x)
+		if err == nil {
+			err = x.commit()
 		}
-		x.flush()
-		x.p.commit()
-		return x.p.run(ctx, conn)
+		if err != nil && x.effects {
+			d.db.clean(ctx, conn.Conn())
+		}
+		return err
 	})
 }
 
@@ -77,9 +93,18 @@ func eachRow(found pgx.Rows, row func(rowstore.Row) error) error {
 type rowTx struct {
 	ctx     context.Context
 	db      *DB
-	conn    *pgxpool.Conn
+	conn    sender
 	p       *pipeline
 	changes []driver.Record // to be put
+	which   []int           // the works that were written
+	// effects: there is SQL of handlers. counts: its rows are counted, so that COMMIT is sent behind the answers. singly: it
+	// goes statement by statement, each answered before the next, so that whatever is refused has a culprit.
+	effects, counts, singly bool
+}
+
+// rowTx is a transaction that somebody else began, and commits.
+func (db *DB) rowTx(ctx context.Context, conn sender) *rowTx {
+	return &rowTx{ctx: ctx, db: db, conn: conn, p: &pipeline{}}
 }
 
 // flush adds the records that were put to the pipeline.
@@ -94,29 +119,117 @@ func (x *rowTx) send() error {
 	return p.run(x.ctx, x.conn)
 }
 
+// write sends what was written.
+func (x *rowTx) write() error {
+	x.flush()
+	return x.send()
+}
+
+func (x *rowTx) commit() error {
+	x.flush()
+	if x.counts {
+		if err := x.send(); err != nil {
+			return err
+		}
+	}
+	x.p.commit()
+	err := x.send()
+	if len(x.which) == 1 && blameless(err) {
+		// A deferred constraint or trigger, and nobody else to blame.
+		return &driver.ItemError{Index: x.which[0], Err: err}
+	}
+	return err
+}
+
 // Lock locks records.
-func (x *rowTx) Lock(keys []driver.Key, skip bool) ([]rowstore.Locked, error) {
-	part := sortKeys(len(keys), func(i int) *driver.Key { return &keys[i] })
+func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked, error) {
+	part := keyed{hashes: make(uuids, len(keys)), index: make([]int, len(keys))}
+	for i := range keys {
+		part.hashes[i], part.index[i] = keys[i].Hash, i
+	}
 	out := make([]rowstore.Locked, len(keys))
 	x.flush()
-	x.db.addLock(x.p, part, skip, out)
+	x.db.addLock(x.p, part, mode == rowstore.Skip, out)
 	if err := x.send(); err != nil {
 		return nil, err
 	}
 	for i := range out {
-		if l := &out[i]; l.Err == nil && l.Record.State == driver.Absent && skip {
+		l := &out[i]
+		switch absent := l.Err == nil && l.Record.State == driver.Absent; {
+		case absent && mode == rowstore.Skip:
 			l.Err = rowstore.ErrLocked
-		} else if l.Err == nil && l.Record.State != driver.Absent && l.Record.Key != keys[part.index[i]] {
-			l.Record, l.Err = driver.Record{}, errCollision
+		case !absent && l.Err == nil && l.Record.Key != keys[i].Key:
+			l.Record, l.Err = driver.Record{}, rowstore.ErrCollision
 		}
 	}
 	return out, nil
 }
 
-// Put writes a record.
+// Put writes a record. Those of new keys are made by claims in one statement.
 func (x *rowTx) Put(_ *rowstore.Locked, after *driver.Record) error {
 	x.changes = append(x.changes, *after)
 	return nil
+}
+
+// Drop takes back a record that this transaction made.
+func (x *rowTx) Drop(l *rowstore.Locked) error {
+	x.flush()
+	r := &l.Record
+	x.p.exec("take claims back", sqlUnclaim, uuids{hashOf(&r.Key)}, int64s{int64(r.Token)}, uuids{r.Nonce})
+	return nil
+}
+
+// Works adds what comes with records.
+func (x *rowTx) Works(w []driver.Work, which []int) error {
+	x.flush()
+	x.which = which
+	alone := true // the effects are those of one run
+	for _, i := range which {
+		x.effects = x.effects || len(statements(&w[i])) > 0
+		alone = alone && w[i].Finish.Hold.Key == w[which[0]].Finish.Hold.Key
+	}
+	if x.effects {
+		x.p.limit(x.ctx, x.db, alone)
+	}
+	x.counts = counts(w, which)
+	if x.singly {
+		return x.oneByOne(w, which)
+	}
+	if err := x.db.addWorks(x.ctx, x.p, w, which); err != nil {
+		return notSent(err)
+	}
+	return nil
+}
+
+// oneByOne is Works for effects that were refused, and nobody could be named: deferred constraints are checked at the end
+// of every item, and arguments that cannot be sent are found one at a time. Statements that only work one after the other
+// (a table, then its rows) end here.
+func (x *rowTx) oneByOne(w []driver.Work, which []int) error {
+	limits := x.p.limits
+	rest := func() error {
+		if err := x.db.addRest(x.ctx, x.p, w, which); err != nil {
+			return notSent(err)
+		}
+		return nil
+	}
+	last := slices.ContainsFunc(which, func(i int) bool { return sets(&w[i]) }) // see addWorks
+	if last {
+		if err := rest(); err != nil {
+			return err
+		}
+	}
+	if err := x.send(); err != nil {
+		return err
+	}
+	for _, i := range which {
+		if err := limits.runEffects(x.ctx, connOf(x.conn), i, statements(&w[i])); err != nil {
+			return err
+		}
+	}
+	if last {
+		return nil
+	}
+	return rest()
 }
 
 // Exec adds a statement.
@@ -163,8 +276,8 @@ func columns(args []any) []any {
 			out[i] = bytesOrNull(v)
 		case rowstore.Hash:
 			out[i] = uuid(v)
-		case time.Time:
-			out[i] = v
+		case driver.Nonce:
+			out[i] = uuid(v)
 		default:
 			out[i] = a
 		}

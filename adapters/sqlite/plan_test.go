@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -23,7 +24,6 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 		"run has": sqlRunHas, "body delete": sqlBodyDelete, "timed": sqlTimed, "timed delete": sqlTimedDelete,
 		"timed back": sqlTimedBack, "timed extend": sqlTimedExtend, "group next": sqlGroupNext,
 		"next stream": sqlNextStream, "next timed": sqlNextTimed, "next flight": sqlNextFlight,
-		"step": sqlStep, "steps overtaken": sqlStepsOvertaken,
 		"letter": sqlLetter, "letter delete": sqlLetterDelete,
 		"purge stream": sqlPurgeStream, "purge timed": sqlPurgeTimed, "purge flights": sqlPurgeFlights,
 	} {
@@ -66,6 +66,34 @@ func TestUncertainRecordsHaveAnIndex(t *testing.T) {
 	}
 }
 
+// TestStepsUseIndexes: a step reads and writes the rows of its run.
+func TestStepsUseIndexes(t *testing.T) {
+	db := open(t)
+	c := claim("k")
+	c.Version = driver.TextVersion("1")
+	g, err := db.Store().Claim(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := plansOf(t, db, func(s *rowstore.Store) error {
+		for _, kind := range []driver.StepWriteKind{driver.RegisterStep, driver.FinishStep} {
+			if _, err := s.WriteSteps(t.Context(), g[0].Hold, driver.StepWrite{Kind: kind, Name: "a"}); err != nil {
+				return err
+			}
+		}
+		_, err := s.Steps(t.Context(), g[0].Hold)
+		return err
+	})
+	if len(plans) < 6 {
+		t.Errorf("only %d plans", len(plans))
+	}
+	for _, detail := range plans {
+		if strings.HasPrefix(detail, "SCAN") {
+			t.Error(detail)
+		}
+	}
+}
+
 // planner asks for the plan of every statement that package rowstore sends, and runs it.
 type planner struct {
 	rows
@@ -87,4 +115,26 @@ func (p planner) Read(ctx context.Context, row func(rowstore.Row) error, query s
 		p.t.Errorf("%s: %v", query, err)
 	}
 	return p.rows.Read(ctx, row, query, args...)
+}
+
+func (p planner) Atomic(ctx context.Context, items int, f func(rowstore.Tx) error) error {
+	return p.rows.Atomic(ctx, items, func(tx rowstore.Tx) error { return f(plannedTx{tx, p}) })
+}
+
+type plannedTx struct {
+	rowstore.Tx
+	p planner
+}
+
+func (x plannedTx) plan(query string, args []any) error {
+	detail := func(r rowstore.Row) error { *x.p.plans = append(*x.p.plans, r.Text(3)); return nil }
+	return x.Tx.Query(detail, "EXPLAIN QUERY PLAN "+query, args...)
+}
+
+func (x plannedTx) Exec(query string, args ...any) error {
+	return errors.Join(x.plan(query, args), x.Tx.Exec(query, args...))
+}
+
+func (x plannedTx) Query(row func(rowstore.Row) error, query string, args ...any) error {
+	return errors.Join(x.plan(query, args), x.Tx.Query(row, query, args...))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // hashSize is how much of the SHA-256 of a key is stored and indexed. The raw key is compared besides (I12), so that a
@@ -108,18 +109,6 @@ func readDeliveries(s string) (ids []string, err error) {
 	return ids, err
 }
 
-// find reads the record of a key; the absent record when there is none.
-func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
-	err = t.s.query(func(v []sqldriver.Value) error {
-		r, err = scanRecord(v)
-		if err == nil && r.Key != k {
-			err = fmt.Errorf("%w: keys %q and %q have the same hash", driver.ErrUnreadable, k.Raw, r.Key.Raw)
-		}
-		return err
-	}, sqlRecordByHash, hash)
-	return r, err
-}
-
 // findStep is how many records one statement reads. Fewer are asked for by naming the last one again.
 const findStep = 16
 
@@ -133,26 +122,26 @@ type readable struct {
 	err error
 }
 
-// findAll reads the records of some of the claims.
-func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, error) {
-	out := make(map[driver.Key]readable, len(which))
+// findAll reads the records of keys.
+func (t *txn) findAll(keys []rowstore.ID) (map[driver.Key]readable, error) {
+	out := make(map[driver.Key]readable, len(keys))
 	add := func(v []sqldriver.Value) error {
 		r, err := scanRecord(v)
 		out[r.Key] = readable{r, err}
 		return nil
 	}
-	if len(which) == 1 {
-		return out, t.s.query(add, sqlRecordByHash, hashes[which[0]])
+	if len(keys) == 1 {
+		return out, t.s.query(add, sqlRecordByHash, keys[0].Hash[:])
 	}
 	args := make([]sqldriver.Value, findStep)
-	for len(which) > 0 {
+	for len(keys) > 0 {
 		for i := range args {
-			args[i] = hashes[which[min(i, len(which)-1)]]
+			args[i] = keys[min(i, len(keys)-1)].Hash[:]
 		}
 		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
 			return nil, err
 		}
-		which = which[min(findStep, len(which)):]
+		keys = keys[min(findStep, len(keys)):]
 	}
 	return out, nil
 }

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
@@ -17,6 +19,7 @@ func (d rows) Layout() rowstore.Layout {
 	return rowstore.Layout{
 		Columns: recordColumns,
 		Record:  func(r rowstore.Row) (driver.Record, error) { return scanRecord(r) },
+		Check:   d.db.checkWork,
 	}
 }
 
@@ -37,13 +40,9 @@ func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query stri
 type rowTx struct{ *txn }
 
 // Lock reads records: the transaction has the only write lock.
-func (x rowTx) Lock(keys []driver.Key, _ bool) ([]rowstore.Locked, error) {
+func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, error) {
 	out := make([]rowstore.Locked, len(keys))
-	hashes, which := hashes(keys, func(k *driver.Key) *driver.Key { return k }), make([]int, len(keys))
-	for i := range which {
-		which[i] = i
-	}
-	found, err := x.findAll(hashes, which)
+	found, err := x.findAll(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +50,82 @@ func (x rowTx) Lock(keys []driver.Key, _ bool) ([]rowstore.Locked, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, k := range keys {
-		r := found[k]
+	known := 0
+	for i := range keys {
+		r, ok := found[keys[i].Key]
+		if ok {
+			known++
+		}
+		if r.err != nil {
+			r.Record = driver.Record{}
+		}
 		out[i] = rowstore.Locked{Record: r.Record, Err: r.err, Now: x.now, Drawn: uint64(drawn + int64(i))}
+		if err := x.overtaken(&out[i]); err != nil {
+			return nil, err
+		}
+	}
+	if known < len(found) { // a hash is that of another key
+		for k := range found {
+			if i := slices.IndexFunc(keys, func(id rowstore.ID) bool { return id.Hash == rowstore.HashOf(&k) }); keys[i].Key != k {
+				out[i].Err = rowstore.ErrCollision
+			}
+		}
 	}
 	return out, nil
+}
+
+// overtaken reports a reserved token that is not the record's next one any more: others drew meanwhile and the key went on,
+// or its record was purged with a token that was drawn after the reservation (FM12).
+func (x rowTx) overtaken(l *rowstore.Locked) error {
+	if x.tokens == nil {
+		return nil
+	}
+	floor := l.Record.Token
+	if l.Record.State == driver.Absent {
+		if err := x.load(); err != nil {
+			return err
+		}
+		floor = uint64(x.purged)
+	}
+	if l.Drawn <= floor {
+		return errAgain
+	}
+	return nil
 }
 
 // Put writes a record.
 func (x rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
 	x.use(int64(after.Token))
-	return x.store(l.Record.Token, after)
+	if l.Record.State != driver.Absent {
+		return x.store(l.Record.Token, after)
+	}
+	hash := rowstore.HashOf(&after.Key)
+	made, err := x.insert(after, hash[:])
+	switch {
+	case err != nil:
+		return err
+	case !made:
+		return rowstore.ErrCollision
+	case x.tokens != nil:
+		return x.touch(after.Token) // a reserved token may be of a block that a sweep knows already
+	}
+	return nil
 }
+
+// Drop removes a record.
+func (x rowTx) Drop(l *rowstore.Locked) error {
+	if l.Record.State == driver.Absent {
+		return nil
+	}
+	n, err := x.s.exec(sqlRecordDelete, int64(l.Record.Token))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("record %q: %d rows have token %d", l.Record.Key.Raw, n, l.Record.Token)
+	}
+	return err
+}
+
+// Works writes what comes with records.
+func (x rowTx) Works(w []driver.Work, which []int) error { return x.works(w, which) }
 
 // Exec runs a statement.
 func (x rowTx) Exec(query string, args ...any) error {
@@ -98,6 +161,8 @@ func column(v any) sqldriver.Value {
 	case bool:
 		return flag(v)
 	case rowstore.Hash:
+		return v[:]
+	case driver.Nonce:
 		return v[:]
 	case rowstore.Text:
 		return string(v)

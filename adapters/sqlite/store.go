@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -69,41 +68,15 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	if len(old) == 0 {
 		return nil
 	}
-	found, err := t.findAll(hashes, old)
-	if err != nil {
-		return err
+	rest := make([]driver.Claim, len(old))
+	for at, i := range old {
+		rest[at] = c[i]
 	}
-	for _, i := range old {
-		if out[i], err = t.claimOld(&c[i], found, out[i]); err != nil {
-			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
-		}
+	grants, err := rowstore.ClaimTx(rowTx{t}, rowstore.Make, rest...)
+	for at, g := range grants {
+		out[old[at]] = g
 	}
-	return nil
-}
-
-// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
-// the answer without a record: only a claim that waits for another version, or only notes its own, makes none.
-func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
-	r, ok := found[c.Key]
-	switch {
-	case !ok && absent.Verdict == driver.Busy:
-		return absent, nil
-	case !ok:
-		return driver.Grant{Err: fmt.Errorf("%w: the hash of key %q is that of another key", driver.ErrUnreadable, c.Key.Raw)}, nil
-	case r.err != nil:
-		return driver.Grant{Err: r.err}, nil //nolint:nilerr // it is the error of this key alone
-	}
-	drawn, err := t.draw()
-	if err != nil {
-		return driver.Grant{}, err
-	}
-	after, g, changed := driver.DecideClaim(r.Record, *c, t.now, uint64(drawn))
-	if !changed {
-		return g, nil
-	}
-	found[c.Key] = readable{Record: after}
-	t.use(int64(after.Token))
-	return g, t.store(r.Token, &after)
+	return err
 }
 
 // Extend renews leases in one transaction.
@@ -112,7 +85,7 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
 	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
 		for i := range h {
-			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil && !errors.Is(err, driver.ErrUnreadable) {
+			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
 			}
 		}
@@ -136,15 +109,11 @@ func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.O
 	if n == 1 {
 		return driver.Applied, nil
 	}
-	r, err := t.find(h.Key, hash)
+	out, err := rowstore.ExtendTx(rowTx{t}, lease, *h)
 	if err != nil {
 		return driver.Unknown, err
 	}
-	after, o := driver.DecideExtend(r, *h, lease, t.now)
-	if o == driver.Applied {
-		err = t.store(r.Token, &after)
-	}
-	return o, err
+	return out[0], nil
 }
 
 // Finish ends attempts in one transaction.
@@ -153,7 +122,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
 		for i := range f {
-			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil && !errors.Is(err, driver.ErrUnreadable) {
+			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
 				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
 			}
 		}
@@ -180,16 +149,9 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 			return driver.Applied, true, nil
 		}
 	}
-	r, err := t.find(f.Hold.Key, hash)
+	out, fresh, err := rowstore.FinishTx(rowTx{t}, *f)
 	if err != nil {
 		return driver.Unknown, false, err
 	}
-	if f.Final < driver.Complete || f.Final > driver.Park {
-		return driver.Unknown, false, fmt.Errorf("Finish.Final %d is unknown", f.Final)
-	}
-	after, o, changed := driver.DecideFinish(r, *f, t.now)
-	if changed {
-		err = t.store(r.Token, &after)
-	}
-	return o, changed, err
+	return out[0], len(fresh) > 0, nil
 }

@@ -12,7 +12,7 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, [Hash] and [Text]; the adapter turns them into what its columns hold, and quotes the column "key"
+// []byte, time.Time, driver.Nonce, [Hash] and [Text]; the adapter turns them into what its columns hold, and quotes the column "key"
 // where that is a reserved word. Rows come back as [Row], which reads whatever the client library made of a column.
 package rowstore
 
@@ -48,32 +48,67 @@ type Layout struct {
 	// Uncertain is a query of the UNCERTAIN records, oldest first, that reads no others. Its parameters are a consumer and
 	// a limit; nil is no restriction. "": an index does it, and the ordinary query is used.
 	Uncertain string
+	// Check refuses a work whose effects, messages or acknowledgement the database cannot write.
+	Check func(*driver.Work) error
 }
 
-// Tx is an open transaction of [DB.Atomic]. It is used by one goroutine.
-type Tx interface {
-	// Lock locks the records of keys, which come in the order of their hashes, and returns them in that order. With skip it
-	// waits for nobody: a record that somebody else has locked comes with Err [ErrLocked]. An adapter that cannot tell such a
-	// record from none uses ErrLocked for both.
-	Lock(keys []driver.Key, skip bool) ([]Locked, error)
-	// Put replaces a locked record. Like Exec, it may be sent later: with the next Query or Lock, or with COMMIT.
-	Put(l *Locked, after *driver.Record) error
-	// Exec runs a statement whose result does not matter.
+// SQL runs statements in a transaction.
+type SQL interface {
+	// Exec runs a statement whose result does not matter. It may be sent later: with the next Query or Lock, or with COMMIT.
 	Exec(query string, args ...any) error
 	// Query runs a query and calls row for each of its rows.
 	Query(row func(Row) error, query string, args ...any) error
 }
+
+// Tx is an open transaction of [DB.Atomic]. It is used by one goroutine. What it writes may be sent later, as with Exec.
+type Tx interface {
+	SQL
+	// Lock locks the records of keys, which are distinct and in the order of their hashes, and returns them in that order.
+	Lock(keys []ID, mode Mode) ([]Locked, error)
+	// Put writes the record of a key: it replaces the one that was locked, or makes one where there was none.
+	Put(l *Locked, after *driver.Record) error
+	// Drop removes a locked record unless it changed since, and what Lock made in its place.
+	Drop(l *Locked) error
+	// Works writes effects, emitted messages and acknowledgements of some works, in the order of which. An
+	// *driver.ItemError names the work whose effects were refused, as driver.Committer says. It is called once, last.
+	Works(w []driver.Work, which []int) error
+}
+
+// ID names a record.
+type ID struct {
+	Key  driver.Key
+	Hash Hash
+}
+
+// Mode says how records are locked.
+type Mode uint8
+
+// The modes of [Tx.Lock].
+const (
+	// Wait waits for those who have locked a record, for as long as the adapter's options allow.
+	Wait Mode = iota
+	// Skip waits for nobody: a record that somebody else has locked comes with Err [ErrLocked]. An adapter that cannot tell
+	// such a record from none uses ErrLocked for both.
+	Skip
+	// Make is Wait that locks the key itself: where there is no record, no other transaction can make one.
+	Make
+)
 
 // Locked is a record under its lock, with the time and a token that were taken behind the lock: a number that was drawn
 // before it could be smaller than that of a transaction that was waited for.
 type Locked struct {
 	// Record is the record of the key; driver.Absent: there is none.
 	Record driver.Record
-	// Err wraps driver.ErrUnreadable or ErrLocked. Nothing may be written to such a record.
-	Err   error
+	// Err wraps ErrCollision, driver.ErrUnreadable or ErrLocked. Nothing may be written to such a record; Record is absent.
+	Err error
+	// Now is in whole microseconds.
 	Now   time.Time
 	Drawn uint64
 }
+
+// ErrCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance. A claim of the
+// second one fails; all else finds no record.
+var ErrCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
 
 // ErrLocked reports a record that somebody else has locked, and that was not waited for.
 var ErrLocked = errors.New("the record is locked")
@@ -91,13 +126,9 @@ func New(db DB) *Store { return &Store{db: db, layout: db.Layout()} }
 // is stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	err = s.db.Atomic(ctx, 1, func(tx Tx) error {
-		locked, err := tx.Lock([]driver.Key{op.Key}, false)
+		l, err := lockOne(tx, &op.Key)
 		if err != nil {
 			return err
-		}
-		l := &locked[0]
-		if l.Err != nil {
-			return l.Err
 		}
 		var changed bool
 		if r, o, changed = driver.DecideOperate(l.Record, op, l.Now, l.Drawn); !changed {
@@ -113,4 +144,22 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
 	}
 	return r, o, nil
+}
+
+// lockOne locks the record of one key.
+func lockOne(tx Tx, k *driver.Key) (*Locked, error) {
+	locked, err := tx.Lock([]ID{{*k, HashOf(k)}}, Wait)
+	if err != nil {
+		return nil, err
+	}
+	return &locked[0], unlessCollision(locked[0].Err)
+}
+
+// unlessCollision is the error of a record for whoever holds a key, or wants to know of it: of a key that cannot have a
+// record there is none.
+func unlessCollision(err error) error {
+	if errors.Is(err, ErrCollision) {
+		return nil
+	}
+	return err
 }

@@ -1,0 +1,101 @@
+package rowstore
+
+import (
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Held is what an open transaction (modes B and C) acquired.
+type Held struct {
+	Claims []HeldClaim
+	places map[driver.Nonce]int
+}
+
+// HeldClaim is one claim with the record as it was before: a claim without a work is taken back.
+type HeldClaim struct{ Before, After driver.Record }
+
+// Add remembers a claim.
+func (h *Held) Add(before, after driver.Record) {
+	if h.places == nil {
+		h.places = map[driver.Nonce]int{}
+	}
+	h.places[after.Nonce] = len(h.Claims)
+	h.Claims = append(h.Claims, HeldClaim{before, after})
+}
+
+// Claim decides claims inside the transaction, and remembers what they acquire. durable are the places of claims that
+// change a record without acquiring it (an expired claim under Once is parked, a lease too far ahead is cut): nothing was
+// written then. [Park] writes these, in a transaction of its own, before this one is opened again.
+func (h *Held) Claim(tx Tx, mode Mode, out []driver.Grant, c ...driver.Claim) (durable []int, err error) {
+	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
+	if err != nil {
+		return nil, err
+	}
+	for i := range c {
+		at, changed := b.at[i], false
+		l := &b.locked[at]
+		if l.Err != nil {
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.Err)}
+			continue
+		}
+		b.after[at], out[i], changed = driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
+		switch {
+		case changed && out[i].Verdict != driver.Acquired:
+			durable = append(durable, i)
+		case changed:
+			b.put[at] = true
+			h.Add(l.Record, b.after[at])
+		case l.Record.State == driver.Absent:
+			if err := tx.Drop(l); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(durable) > 0 {
+		return durable, nil
+	}
+	return nil, b.write(tx)
+}
+
+// Park writes what claims change without acquiring anything.
+func Park(tx Tx, mode Mode, c ...driver.Claim) error {
+	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
+	if err != nil {
+		return err
+	}
+	for i := range c {
+		l := &b.locked[b.at[i]]
+		after, g, changed := driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
+		if l.Err == nil && changed && g.Verdict != driver.Acquired {
+			b.after[b.at[i]], b.put[b.at[i]] = after, true
+		}
+	}
+	return b.write(tx)
+}
+
+// Works returns the work of each claim, -1 where there is none. A work that the transaction does not hold is refused.
+func (h *Held) Works(w []driver.Work) ([]int, error) {
+	works := make([]int, len(h.Claims))
+	for i := range works {
+		works[i] = -1
+	}
+	for i := range w {
+		hold := &w[i].Finish.Hold
+		at, ok := h.places[hold.Nonce]
+		if !ok || works[at] >= 0 || h.Claims[at].After.Hold() != *hold {
+			return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", hold.Key.Raw)}
+		}
+		works[at] = i
+	}
+	return works, nil
+}
+
+// TakeBack writes the record as it was before a claim.
+func (c *HeldClaim) TakeBack(tx Tx) error {
+	l := &Locked{Record: c.After}
+	if c.Before.State == driver.Absent {
+		return tx.Drop(l)
+	}
+	return tx.Put(l, &c.Before)
+}

@@ -59,9 +59,9 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no letters, so a message that fails for good could only be lost or "+
 			"come for ever", c.queue.Name), "use one that does, or give it a place for letters (an SQS queue: a dead-letter queue)"}
 	}
-	c.meter, _ = cfg.Store.(driver.Meter)
-	c.cached, _ = cfg.Store.(driver.Cached)
-	_, c.keepsDuplicates = driver.DuplicatesOf(cfg.Store)
+	c.meter, _ = driver.As[driver.Meter](cfg.Store)
+	c.cached, _ = driver.As[driver.Cached](cfg.Store)
+	_, c.keepsDuplicates = driver.As[driver.DuplicateLog](cfg.Store)
 	if err := c.claiming(); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
-	case c.tx != nil && c.transactor != nil && c.tx.open(c.transactor):
+	case c.tx != nil && c.transactor != nil && c.tx.open(c.committer, c.transactor):
 		c.mode = machine.Open
 	case c.tx != nil:
 		return nil, fmt.Errorf("handler wants a transaction of type %s, store %s: %w", c.tx.kind(), c.store.Name, ErrNoTx)

@@ -16,7 +16,7 @@ func (c *Config) resolveLongTerm() error {
 	if c.LongTerm == 0 {
 		return nil
 	}
-	switch _, ok := driver.LongTermOf(c.Store); {
+	switch _, ok := driver.As[driver.LongTerm](c.Store); {
 	case c.LongTerm < minLongTerm:
 		return &ConfigError{"LongTerm", fmt.Sprintf("is %s", driver.DurationText(c.LongTerm)), "use 0 for none, or 24h and more"}
 	case c.Versions != nil:
@@ -34,7 +34,7 @@ func (c *Consumer) remembering() {
 	if c.cfg.LongTerm == 0 {
 		return
 	}
-	lt, _ := driver.LongTermOf(c.cfg.Store) // resolveLongTerm has looked
+	lt, _ := driver.As[driver.LongTerm](c.cfg.Store) // resolveLongTerm has looked
 	consumers := []string{c.cfg.Consumer}
 	if f := c.cfg.Former; f != nil && f.Consumer != c.cfg.Consumer {
 		consumers = append(consumers, f.Consumer)

@@ -89,7 +89,7 @@ func (c *Config) resolve() error {
 // would keep batches small: handlers that queue their effects are over in no time, and get a slot for each.
 func (c *Config) concurrency() int {
 	h, tx := c.Handler.(transactional)
-	s, commits := c.Store.(driver.Committer)
+	s, commits := driver.As[driver.Committer](c.Store)
 	if tx && commits && h.queued(s) {
 		return max(DefaultConcurrency, min(c.Batch*c.Committers, maxInHand))
 	}

@@ -32,7 +32,7 @@ type sweepTally struct {
 // abandoned for longer than it: others have retentions of their own. Every consumer does it; doing it twice harms nothing. The first sweep comes after a part of the
 // interval that depends on when the consumer started, so that a fleet does not sweep in step.
 func (r *runner) sweep(ctx context.Context) {
-	s, ok := r.cfg.Store.(driver.Sweeper)
+	s, ok := driver.As[driver.Sweeper](r.cfg.Store)
 	if !ok {
 		return
 	}

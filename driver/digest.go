@@ -38,8 +38,7 @@ type Digest struct {
 	At, Until time.Time
 }
 
-// LongTerm is an optional interface of stores: the tier behind the records. Use [LongTermOf] to find it, because it may
-// be behind a front.
+// LongTerm is an optional interface of stores: the tier behind the records.
 type LongTerm interface {
 	// Remember says, durably, that every sweep of these records, by whichever process and however that is configured,
 	// leaves a digest of the consumer's records that need one ([Record.Digested]), for keep after the record. The longest
@@ -72,21 +71,6 @@ type DigestScanner interface {
 	// its record goes. Without it all, the recent ones included, that are there from the beginning to the end of the scan.
 	// An error of each ends the scan and is returned as it is.
 	ScanDigests(ctx context.Context, recent bool, each func(h DigestHash, until time.Time) error) error
-}
-
-// LongTermOf finds the long-term tier of a store, or of the store that it is a front of (a method Unwrap() Store).
-func LongTermOf(s Store) (LongTerm, bool) {
-	for s != nil {
-		if l, ok := s.(LongTerm); ok {
-			return l, true
-		}
-		u, ok := s.(interface{ Unwrap() Store })
-		if !ok {
-			return nil, false
-		}
-		s = u.Unwrap()
-	}
-	return nil, false
 }
 
 // Digested reports that a record leaves a digest: its key took effect, or may have. A released record without a doubt

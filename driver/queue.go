@@ -113,7 +113,11 @@ type QueueInspector interface {
 	// Peek shows up to max messages without receiving them, oldest first. A broker that shows a message only to who
 	// receives it (SQS) answers ErrUnsupported.
 	Peek(ctx context.Context, max int) ([]Delivery, error)
-	// Purge removes every message that is not a letter and answers how many.
+}
+
+// Purger is an optional interface of queues.
+type Purger interface {
+	// Purge removes every message that is not a dead letter, and returns how many.
 	Purge(ctx context.Context) (int64, error)
 }
 
@@ -137,10 +141,10 @@ type DeadLetterKeeper interface {
 
 // LettersOf finds the letters of a queue: its own, or those of its [DeadLetterKeeper].
 func LettersOf(q Queue) (box LetterBox, ok bool) {
-	if box, ok = q.(LetterBox); ok {
+	if box, ok = As[LetterBox](q); ok {
 		return box, true
 	}
-	if k, ok := q.(DeadLetterKeeper); ok {
+	if k, ok := As[DeadLetterKeeper](q); ok {
 		box = k.LetterBox()
 	}
 	return box, box != nil

@@ -129,7 +129,7 @@ const MaxCountUncertain = 1000
 // CountUncertain counts the UNCERTAIN records of a consumer, up to MaxCountUncertain: the keys that wait for a person. Metrics
 // ask for it often, so ok is false where the store would have to read all its records for it.
 func CountUncertain(ctx context.Context, s Store, consumer string) (n int, ok bool, err error) {
-	i, ok := s.(RecordInspector)
+	i, ok := As[RecordInspector](s)
 	if !ok || !s.Features().ListsUncertain {
 		return 0, false, nil
 	}

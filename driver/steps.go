@@ -82,7 +82,6 @@ type StepWrite struct {
 
 // StepStore is an optional interface of stores.
 type StepStore interface {
-	Store
 	// Steps reads the journal of a run, in the order of Seq. The run is named by h's Key, Epoch and Version; neither token
 	// nor nonce are compared. It reads what was committed last, never a replica. A run without a journal has no rows.
 	Steps(ctx context.Context, h Hold) ([]Step, error)

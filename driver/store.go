@@ -231,9 +231,8 @@ type Work struct {
 }
 
 // Committer adds mode A2 (protocol section 3): run without a transaction, then effects, record, messages and ack in
-// one guarded write.
+// one guarded write. It is an optional interface of stores: find it, as all others, with [As].
 type Committer interface {
-	Store
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
 	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
 	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it (see
@@ -244,13 +243,14 @@ type Committer interface {
 	// Offers reports whether the store can write effects of the kind that the pointer effects points to, and sets
 	// *effects to a new empty buffer.
 	Offers(effects any) bool
-	// Joins reports that q is in the same database, so that Work.Ack commits too.
+	// Joins reports that q is in the same database, so that Work.Ack commits too. Use [Settles] to find the store's own queue
+	// behind a wrapper.
 	Joins(q Queue) bool
 }
 
-// Transactor adds modes B and C (protocol sections 4 and 5): the claims are in the effects' own transaction.
+// Transactor adds modes B and C (protocol sections 4 and 5): the claims are in the effects' own transaction. It is an optional
+// interface of stores that are a [Committer].
 type Transactor interface {
-	Committer
 	// Begin opens a transaction and decides the claims inside it. When no claim is Acquired the Tx may be nil.
 	Begin(ctx context.Context, c ...Claim) (Tx, []Grant, error)
 	// OffersTx reports whether Tx.As can fill the handle (a pointer to the handle type).
@@ -273,7 +273,7 @@ type Tx interface {
 	Rollback(ctx context.Context) error
 }
 
-// TxClassifier is an optional interface of [Tx]. Transient says of an error, which a handler got from the transaction's
+// TxClassifier is an optional interface of [Tx]; [As] finds it. Transient says of an error, which a handler got from the transaction's
 // handle, that it is not the handler's failure: [ErrNotCommitted] (a serialization failure, a deadlock), [ErrBlocked] (a lock
 // that somebody else holds) or [ErrOutage]; nil when it is. The engine rolls back and runs the handlers again, and no attempt
 // is spent. A message that alone gets ErrNotCommitted again and again, while others are committed, has failed.

@@ -261,7 +261,7 @@ func operatorOps() []op {
 // cells makes every combination of recipe, policy and operation; a last claim by a stranger shows the outcome to those
 // who cannot look at records.
 func (b *bench) cells() []*cell {
-	_, operator := b.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](b.Store)
 	last := claimAs(driver.Resume, long)
 	var all []*cell
 	for _, r := range recipes() {
@@ -326,13 +326,13 @@ func testFM43Cells(t testing.TB, s StoreSetup) {
 
 // testSweepCells sweeps records of every state, past their retention and not, abandoned and not.
 func testSweepCells(t testing.TB, s StoreSetup) {
-	sw, ok := s.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return
 	}
 	b := newBench(t, s)
-	_, operator := s.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](s.Store)
 	var cells []*cell
 	for _, r := range recipes() {
 		for _, p := range []driver.Takeover{driver.Resume, driver.Once} {

@@ -31,7 +31,7 @@ func testRandom(t testing.TB, s StoreSetup) {
 	}
 	b := newBench(t, s)
 	r := rand.New(rand.NewPCG(seed, 1))
-	_, operator := s.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](s.Store)
 	cells := make([]*cell, 16)
 	pasts := make([]past, len(cells))
 	for i := range cells {

@@ -31,8 +31,8 @@ func digestCases() []suiteCase[StoreSetup] {
 		{"digests end", testDigestsEnd},
 	} {
 		all = append(all, suiteCase[StoreSetup]{c.name, func(t testing.TB, s StoreSetup) {
-			lt, ok := driver.LongTermOf(s.Store)
-			sw, sweeps := s.Store.(driver.Sweeper)
+			lt, ok := driver.As[driver.LongTerm](s.Store)
+			sw, sweeps := driver.As[driver.Sweeper](s.Store)
 			if !ok || !sweeps {
 				t.Log("left out: the store has no driver.LongTerm, or no driver.Sweeper")
 				return
@@ -127,7 +127,7 @@ func (b *digestBench) look(k ...driver.Key) []driver.Digest {
 // scan is what ScanDigests calls; nil where the store has none.
 func (b *digestBench) scan(recent bool) map[driver.DigestHash]time.Time {
 	b.t.Helper()
-	s, ok := b.lt.(driver.DigestScanner)
+	s, ok := driver.As[driver.DigestScanner](b.Store)
 	if !ok {
 		return nil
 	}
@@ -313,7 +313,7 @@ func testFM71NoHole(b *digestBench) {
 
 // testDigestReopened: a record that a person reopens between the announcement and its time stays.
 func testDigestReopened(b *digestBench) {
-	op, ok := b.Store.(driver.Operator)
+	op, ok := driver.As[driver.Operator](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Operator")
 		return

@@ -36,7 +36,7 @@ func testFM32Repeats(t testing.TB, s StoreSetup) {
 // testFM12Tokens purges the record with the greatest token again and again: no later claim gets a token twice, and late
 // writes of purged attempts are lost.
 func testFM12Tokens(t testing.TB, s StoreSetup) {
-	sw, ok := s.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return
@@ -70,7 +70,7 @@ func testFM12Tokens(t testing.TB, s StoreSetup) {
 // testFM12TxTokens does the same with transactions in between: a number that was drawn before the record was locked
 // may be smaller than one that the purged record had (protocol section 2, NEXT).
 func testFM12TxTokens(t testing.TB, s StoreSetup) {
-	sw, sweeps := s.Store.(driver.Sweeper)
+	sw, sweeps := driver.As[driver.Sweeper](s.Store)
 	tr, ok := transactor(t, s)
 	if !ok || !sweeps {
 		return
@@ -173,7 +173,7 @@ func testDeliveryIDs(t testing.TB, s StoreSetup) {
 
 // testRecords lists records: oldest first, filtered, limited.
 func testRecords(t testing.TB, s StoreSetup) {
-	ins, ok := s.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.RecordInspector")
 		return
@@ -242,7 +242,7 @@ func testRecords(t testing.TB, s StoreSetup) {
 // testUncertain lists the records that are UNCERTAIN, which metrics count: those that become so by any way are in the list,
 // and are gone from it when the doubt is resolved.
 func testUncertain(t testing.TB, s StoreSetup) {
-	ins, ok := s.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.RecordInspector")
 		return
@@ -284,7 +284,7 @@ func testUncertain(t testing.TB, s StoreSetup) {
 
 	mustFinish(t, s.Store, driver.Recovered, driver.Finish{Hold: late, Final: driver.Complete, Keep: keep})
 	expect("after one was completed late", "a", "resolved", "taken")
-	if op, ok := s.Store.(driver.Operator); ok {
+	if op, ok := driver.As[driver.Operator](s.Store); ok {
 		_, o, err := op.Operate(t.Context(), driver.Operation{
 			Kind: driver.Resolve, Key: resolved.Key, Token: resolved.Token, Generation: resolved.Generation,
 			As: driver.FailedState, Keep: keep, By: "suite",

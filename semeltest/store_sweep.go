@@ -44,7 +44,7 @@ func sweepStep(t testing.TB, sw driver.Sweeper, limit int) (driver.Swept, bool) 
 
 // testFM41Sweep: a sweep purges what is past its retention and nothing else, in bounded steps, and tells how late it is.
 func testFM41Sweep(t testing.TB, s StoreSetup) {
-	sw, ok := s.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return
@@ -107,7 +107,7 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 // testFM41SweepOfOneConsumer: a horizon is that of the consumers that a sweep names. Abandoned claims of others are left
 // alone, however many there are.
 func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
-	sw, ok := s.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return
@@ -154,8 +154,8 @@ func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
 // testFM41SweepRace: records past their retention are redriven while sweeps go on. What was redriven is there afterwards:
 // the deleting statement looks again.
 func testFM41SweepRace(t testing.TB, s StoreSetup) {
-	sw, sweeps := s.Store.(driver.Sweeper)
-	op, operates := s.Store.(driver.Operator)
+	sw, sweeps := driver.As[driver.Sweeper](s.Store)
+	op, operates := driver.As[driver.Operator](s.Store)
 	if !sweeps || !operates {
 		t.Log("left out: the store has no driver.Sweeper or no driver.Operator")
 		return

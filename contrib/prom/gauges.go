@@ -73,8 +73,8 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 	g.uncertain = desc("semel_uncertain_keys", "Keys that wait for a person, because it is unknown whether their effect "+
 		"happened; 1000 = that many or more.")
 	g.sweepLag = desc("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention.")
-	g.inspect, _ = o.Queue.(driver.QueueInspector)
-	g.cached, _ = o.Store.(driver.Cached)
+	g.inspect, _ = driver.As[driver.QueueInspector](o.Queue)
+	g.cached, _ = driver.As[driver.Cached](o.Store)
 	return g
 }
 

@@ -238,7 +238,7 @@ func (w *world) deliver(p *proc, i int) {
 // claim claims as the tier does, with the planted mistake.
 func (p *proc) claim(c driver.Claim) driver.Grant {
 	ctx := context.Background()
-	inner := p.store.(*transactor).Store
+	inner := p.store.(*store).Store
 	switch p.w.bad {
 	case lookFirst:
 		probe := []driver.Grant{{Verdict: driver.Acquired}}
@@ -248,7 +248,7 @@ func (p *proc) claim(c driver.Claim) driver.Grant {
 		}
 		g, _ := inner.Claim(ctx, c)
 		if len(hits) > 0 && g[0].Verdict == driver.Acquired {
-			p.store.(*transactor).park(ctx, hits, g)
+			p.store.(*store).park(ctx, hits, g)
 		}
 		return g[0]
 	case hitDropped, hitRun:

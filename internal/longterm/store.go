@@ -15,24 +15,20 @@ var errShort = errors.New("store answered fewer items than it was asked")
 // are to be asked of inner.
 func New(inner driver.Store, t *Tier) driver.Store {
 	s := &store{Store: inner, tier: t}
-	tx, opens := inner.(driver.Transactor)
-	com, commits := inner.(driver.Committer)
-	switch {
-	case opens:
-		return &transactor{committer{s, com}, tx}
-	case commits:
-		return &committer{s, com}
-	}
+	s.committer, _ = driver.As[driver.Committer](inner)
+	s.tx, _ = driver.As[driver.Transactor](inner)
 	return s
 }
 
 type store struct {
 	driver.Store
-	tier *Tier
+	tier      *Tier
+	committer driver.Committer
+	tx        driver.Transactor
 }
 
 // Unwrap is the store behind the tier.
-func (s *store) Unwrap() driver.Store { return s.Store }
+func (s *store) Unwrap() any { return s.Store }
 
 // Claim asks the store, and looks at what it granted. A grant whose look, or whose parking, was not answered is unknown:
 // the same claim again is looked at again.
@@ -90,29 +86,19 @@ func reason(d driver.Digest) string {
 		"2^128, another key with the same hash", what, d.At.UTC().Format("2006-01-02 15:00 MST"))
 }
 
-type committer struct {
-	*store
-	inner driver.Committer
-}
-
 // Offers is the store's.
-func (c *committer) Offers(effects any) bool { return c.inner.Offers(effects) }
+func (c *store) Offers(effects any) bool { return c.committer.Offers(effects) }
 
 // Joins is the store's.
-func (c *committer) Joins(q driver.Queue) bool { return c.inner.Joins(q) }
+func (c *store) Joins(q driver.Queue) bool { return c.committer.Joins(q) }
 
 // Commit is the store's: what is committed was looked at when it was claimed.
-func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	return c.inner.Commit(ctx, w...)
-}
-
-type transactor struct {
-	committer
-	tx driver.Transactor
+func (c *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	return c.committer.Commit(ctx, w...)
 }
 
 // OffersTx is the store's.
-func (t *transactor) OffersTx(handle any) bool { return t.tx.OffersTx(handle) }
+func (t *store) OffersTx(handle any) bool { return t.tx.OffersTx(handle) }
 
 // rollbackWait bounds giving back a transaction whose caller may have gone.
 const rollbackWait = 5 * time.Second
@@ -122,7 +108,7 @@ const rounds = 8
 
 // Begin opens a transaction and looks at what it acquired. Remembered keys cannot be parked in it, because what is in it may
 // be rolled back: it is given up, they are claimed and parked outside, and it is begun anew with the others.
-func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (t *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	out := make([]driver.Grant, len(c))
 	left := make([]int, len(c))
 	for i := range c {
@@ -160,7 +146,7 @@ func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, [
 }
 
 // parkOutside claims and parks remembered keys without a transaction. left are the claims that are to be begun again.
-func (t *transactor) parkOutside(
+func (t *store) parkOutside(
 	ctx context.Context, c []driver.Claim, begun []int, hits []hit, out []driver.Grant,
 ) (left []int, err error) {
 	claims := make([]driver.Claim, len(hits))

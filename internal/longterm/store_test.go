@@ -251,7 +251,7 @@ func TestUnansweredLook(t *testing.T) {
 // TestRememberedKeysInTransactions: an open transaction is begun anew without the keys that are remembered.
 func TestRememberedKeysInTransactions(t *testing.T) {
 	r := newRig(t, Options{})
-	tx, ok := r.store.(driver.Transactor)
+	tx, ok := driver.As[driver.Transactor](r.store)
 	if !ok {
 		t.Fatal("the tier hides the store's transactions")
 	}

@@ -81,7 +81,7 @@ func NewTier(lt driver.LongTerm, o Options) *Tier {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	t := &Tier{lt: lt, o: o}
-	t.scan, _ = lt.(driver.DigestScanner)
+	t.scan, _ = driver.As[driver.DigestScanner](lt)
 	return t
 }
 

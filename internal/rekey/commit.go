@@ -8,23 +8,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-type committer struct {
-	*store
-	inner driver.Committer
-	tx    driver.Transactor // nil: the store has no transactions
-}
-
 // Offers is the store's.
-func (c *committer) Offers(effects any) bool { return c.inner.Offers(effects) }
+func (c *store) Offers(effects any) bool { return c.committer.Offers(effects) }
 
 // Joins is the store's.
-func (c *committer) Joins(q driver.Queue) bool { return c.inner.Joins(q) }
+func (c *store) Joins(q driver.Queue) bool { return c.committer.Joins(q) }
 
 // Commit writes works. A completion and that of its mirror are one transaction, which holds both records: two works of one
 // Commit would not do, because of those that one is Lost the other is written. Then the mirror would be COMPLETED without
 // the effect, or the effect written beside that of who has the mirror. Other ends go as they are, and their mirrors with
 // them. A store without transactions completes works without effects, messages and acks one record after the other.
-func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+func (c *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	var pairs, others []driver.Work
 	var pairAt, otherAt []int
 	mirrors := 0
@@ -39,7 +33,7 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		others, otherAt = append(others, w[i]), append(otherAt, i)
 	}
 	if mirrors == 0 {
-		return c.inner.Commit(ctx, w...)
+		return c.committer.Commit(ctx, w...)
 	}
 	out := make([]driver.Outcome, len(w))
 	for _, part := range []struct {
@@ -65,7 +59,7 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 }
 
 // others commits what completes no mirror, with the releases of mirrors.
-func (c *committer) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+func (c *store) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	all, owner := make([]driver.Work, len(w), 2*len(w)), make([]int, len(w), 2*len(w))
 	x := split(finishes(w))
 	for i := range w {
@@ -75,7 +69,7 @@ func (c *committer) others(ctx context.Context, w []driver.Work) ([]driver.Outco
 	for j, i := range x.backOf {
 		all, owner = append(all, driver.Work{Finish: x.back[j]}), append(owner, i)
 	}
-	out, err := c.inner.Commit(ctx, all...)
+	out, err := c.committer.Commit(ctx, all...)
 	if err == nil && len(out) != len(all) {
 		err = errShort
 	}
@@ -103,7 +97,7 @@ func mapped(err error, owner []int) error {
 }
 
 // pairs commits completions with their mirrors.
-func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+func (c *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	if c.tx == nil {
 		for i := range w {
 			if w[i].Effects != nil || w[i].Ack != nil || len(w[i].Emit) > 0 {
@@ -134,11 +128,11 @@ func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcom
 
 // together completes works and their mirrors in one transaction, which claims all records once more, each by the nonce that
 // has it: that answers whether both are still ours, and keeps others from them until the end.
-func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+func (c *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	claims := make([]driver.Claim, 0, 2*len(w))
 	for i := range w {
 		h := &w[i].Finish.Hold
-		claims = append(claims, c.again(h), c.again(h.Mirror))
+		claims = append(claims, c.reclaim(h), c.reclaim(h.Mirror))
 	}
 	tx, grants, err := c.tx.Begin(ctx, claims...)
 	if err == nil && len(grants) != len(claims) {
@@ -190,9 +184,9 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 
 // late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
 // the mirror is claimed before, by a nonce of its own, and completed behind it: one that was parked, too.
-func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
+func (c *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
 	f, m := apart(w.Finish)
-	grants, err := c.store.inner.Claim(ctx, c.afresh(m.Hold.Key))
+	grants, err := c.inner.Claim(ctx, c.afresh(m.Hold.Key))
 	if err == nil && len(grants) != 1 {
 		err = errShort
 	}
@@ -205,7 +199,7 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 		return driver.Lost, nil
 	}
 	w.Finish, m.Hold = f, grants[0].Hold
-	out, err := c.inner.Commit(ctx, w)
+	out, err := c.committer.Commit(ctx, w)
 	if err == nil && len(out) != 1 {
 		err = errShort
 	}
@@ -215,12 +209,12 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 	if !ok(out[0]) {
 		m = unstarted(m.Hold, c.o.Keep)
 	}
-	_, err = c.store.inner.Finish(ctx, *m)
+	_, err = c.inner.Finish(ctx, *m)
 	return out[0], err
 }
 
-// again is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
-func (c *committer) again(h *driver.Hold) driver.Claim {
+// reclaim is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
+func (c *store) reclaim(h *driver.Hold) driver.Claim {
 	return driver.Claim{Key: h.Key, Nonce: h.Nonce, Lease: c.o.Lease, Version: h.Version}
 }
 

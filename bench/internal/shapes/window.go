@@ -38,7 +38,7 @@ type windowQueue interface {
 // window is one database with a queue, a ledger and records.
 type window struct {
 	queue windowQueue
-	store driver.Committer
+	store driver.Store
 	// effect takes the id of a message; ledger counts rows and ids of the effects, and those of late duplicates.
 	effect string
 	ledger func(ctx context.Context) (rows, ids, late int, err error)
@@ -50,9 +50,12 @@ type window struct {
 }
 
 // blind hides a store's scan of its digests: there is no filter then, and every new key is looked up.
-type blind struct {
-	driver.Committer
-	driver.LongTerm
+type blind struct{ driver.Store }
+
+func (b blind) Unwrap() any { return b.Store }
+
+func (b blind) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Committer](), driver.InterfaceOf[driver.LongTerm]()}
 }
 
 func oldID(i int) string { return fmt.Sprintf("old-%d", i) }
@@ -197,8 +200,7 @@ func resident() (float64, error) {
 
 // measureWindow fills large and compares it with empty.
 func measureWindow(ctx context.Context, e *harness.Env, large, empty *window) (s harness.Sample, err error) {
-	lt, ok := large.store.(driver.LongTerm)
-	if !ok {
+	if _, ok := driver.As[driver.LongTerm](large.store); !ok {
 		return s, errors.New("the store keeps no digests")
 	}
 	v := map[string]float64{}
@@ -219,7 +221,7 @@ func measureWindow(ctx context.Context, e *harness.Env, large, empty *window) (s
 	for _, one := range []struct {
 		name  string
 		store driver.Store
-	}{{"filtered", large.store}, {"unfiltered", blind{large.store, lt}}} {
+	}{{"filtered", large.store}, {"unfiltered", blind{large.store}}} {
 		if err := compareWindow(ctx, one.name, one.store, large, base, e.N, v); err != nil {
 			return s, fmt.Errorf("%s: %w", one.name, err)
 		}

@@ -16,7 +16,7 @@ import (
 
 // remembered says of a key that has no record whether the long-term tier remembers it. Any other error stays as it is.
 func (l *ledger) remembered(ctx context.Context, raw string, missing error) error {
-	lt, ok := driver.LongTermOf(l.store)
+	lt, ok := driver.As[driver.LongTerm](l.store)
 	if e := (*output.Error)(nil); !ok || !errors.As(missing, &e) || e.Code != output.CodeNotFound {
 		return missing
 	}
@@ -48,7 +48,7 @@ func (l *ledger) remembered(ctx context.Context, raw string, missing error) erro
 
 // longTerm says what the store keeps of records whose retention is over.
 func (x *exam) longTerm(ctx context.Context, store driver.Store) {
-	lt, ok := driver.LongTermOf(store)
+	lt, ok := driver.As[driver.LongTerm](store)
 	if !ok {
 		return // New refuses --long-term there
 	}

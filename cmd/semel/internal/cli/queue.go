@@ -30,7 +30,7 @@ type queueStats struct {
 }
 
 func statsOf(ctx context.Context, q driver.Queue) (queueStats, error) {
-	i, ok := q.(driver.QueueInspector)
+	i, ok := driver.As[driver.QueueInspector](q)
 	if !ok {
 		return queueStats{}, output.Usage("queue %s cannot be inspected", q.Features().Name)
 	}
@@ -241,7 +241,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			i, ok := q.(driver.QueueInspector)
+			i, ok := driver.As[driver.QueueInspector](q)
 			if !ok {
 				return output.Usage("queue %s cannot be inspected", q.Features().Name)
 			}
@@ -289,12 +289,16 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			purger, ok := driver.As[driver.Purger](q)
+			if !ok {
+				return output.Usage("queue %s cannot be purged", s.Queue)
+			}
 			n := s.Visible + s.InFlight + s.Delayed
 			if !dry {
 				if err := a.confirm(yes, fmt.Sprintf("remove %s of queue %s for good", output.Count(n, "message"), s.Queue)); err != nil {
 					return err
 				}
-				if n, err = q.(driver.QueueInspector).Purge(ctx); err != nil {
+				if n, err = purger.Purge(ctx); err != nil {
 					return fmt.Errorf("purge: %w", err)
 				}
 			}

@@ -44,7 +44,7 @@ completed key as duplicates until their --cache-max-age has passed (1 min). Its 
 			if err != nil {
 				return err
 			}
-			op, ok := l.store.(driver.Operator)
+			op, ok := driver.As[driver.Operator](l.store)
 			if !ok {
 				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}

@@ -35,7 +35,7 @@ waiting.`,
 			if err != nil {
 				return err
 			}
-			op, ok := l.store.(driver.Operator)
+			op, ok := driver.As[driver.Operator](l.store)
 			if !ok {
 				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}
@@ -88,7 +88,7 @@ park the claims of a consumer that no worker runs any more.`,
 				return err
 			}
 			defer closing(&err, l.set)
-			sw, ok := l.store.(driver.Sweeper)
+			sw, ok := driver.As[driver.Sweeper](l.store)
 			if !ok {
 				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
 			}

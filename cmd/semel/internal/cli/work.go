@@ -79,7 +79,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
 	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
-		if _, ok := queue.(driver.QueueInspector); !ok {
+		if _, ok := driver.As[driver.QueueInspector](queue); !ok {
 			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
 		}
 	}
@@ -322,7 +322,7 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *stor
 		start(func(ctx context.Context) { shown.watch(ctx, c) })
 	}
 	if s.w.UntilEmpty {
-		q, _ := s.queue.(driver.QueueInspector)
+		q, _ := driver.As[driver.QueueInspector](s.queue)
 		start(func(ctx context.Context) { watchEmpty(ctx, q, s.log, s.stop) })
 	}
 	return func() {

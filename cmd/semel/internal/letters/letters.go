@@ -46,9 +46,9 @@ func NewBox(q driver.Queue, s driver.Store) (Box, error) {
 	b := Box{Name: is.Name, Horizon: is.LateBy(0)}
 	var ok [4]bool
 	b.Letters, ok[0] = driver.LettersOf(q)
-	b.Sender, ok[1] = q.(driver.Sender)
-	b.Records, ok[2] = s.(driver.RecordInspector)
-	b.Operate, ok[3] = s.(driver.Operator)
+	b.Sender, ok[1] = driver.As[driver.Sender](q)
+	b.Records, ok[2] = driver.As[driver.RecordInspector](s)
+	b.Operate, ok[3] = driver.As[driver.Operator](s)
 	for i, what := range []string{"keeps no dead letters", "takes no messages", "shows no records", "takes no operations"} {
 		if !ok[i] {
 			where := "queue " + b.Name

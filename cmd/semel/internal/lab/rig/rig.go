@@ -30,6 +30,7 @@ type Queue interface {
 
 // Store is what the lab needs of a store: claim mode, mode A2, journals of steps, and a look at the records.
 type Store interface {
+	driver.Store
 	driver.Committer
 	driver.StepStore
 	driver.RecordInspector

@@ -20,6 +20,14 @@ type stepQueue struct {
 	faults *faults
 }
 
+// Unwrap is the queue itself.
+func (q *stepQueue) Unwrap() any { return q.Queue }
+
+// Passes lets the store take over acks: stepStore writes them to the log.
+func (q *stepQueue) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Settler]()}
+}
+
 func (q *stepQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if err := q.faults.down(); err != nil {
 		return nil, err
@@ -221,14 +229,10 @@ func (s *stepStore) names(w driver.Work) (key, message string) {
 	return key, message
 }
 
-// Joins unwraps the queue: the store knows its own. Where acks get lost on their way, they travel by themselves, as to a
-// queue that is elsewhere.
+// Joins is the store's. Where acks get lost on their way, they travel by themselves, as to a queue that is elsewhere.
 func (s *stepStore) Joins(q driver.Queue) bool {
 	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
-	}
-	if w, ok := q.(*stepQueue); ok {
-		q = w.Queue
 	}
 	return s.Store.Joins(q)
 }

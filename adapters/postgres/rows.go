@@ -171,11 +171,12 @@ func (x *rowTx) Put(_ *rowstore.Locked, after *driver.Record) error {
 	return nil
 }
 
-// Drop takes back a record that this transaction made.
+// Drop removes a record.
 func (x *rowTx) Drop(l *rowstore.Locked) error {
-	x.flush()
-	r := &l.Record
-	x.p.exec("take claims back", sqlUnclaim, uuids{hashOf(&r.Key)}, int64s{int64(r.Token)}, uuids{r.Nonce})
+	if l.Record.State != driver.Absent {
+		x.flush()
+		x.p.exec("erase a record", "SELECT semel_erase($1)", uuid(hashOf(&l.Record.Key)))
+	}
 	return nil
 }
 

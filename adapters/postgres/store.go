@@ -42,7 +42,7 @@ var (
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.TxClassifier    = (*transaction)(nil)
 	_ driver.StepStore       = (*Store)(nil)
-	_ driver.DigestScanner   = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)

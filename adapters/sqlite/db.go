@@ -42,7 +42,6 @@ type DB struct {
 	watch    watcher
 	log      checkpointer
 	sweeping chan struct{}
-	digests  []byte // where the look for digests that are over goes on; who sweeps has it
 	tx       txConn
 }
 
@@ -71,7 +70,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	db := &DB{
 		path: path, o: o, now: o.clock, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
-		sweeping: make(chan struct{}, 1), digests: []byte{},
+		sweeping: make(chan struct{}, 1),
 	}
 	if err := db.connect(ctx); err != nil {
 		return nil, errors.Join(explain(path, err), db.Close())

@@ -17,7 +17,8 @@ func TestHotStatementsUseIndexes(t *testing.T) {
 	for name, sql := range map[string]string{
 		"record by hash": sqlRecordByHash, "record by token": sqlRecordByToken, "complete": sqlComplete, "extend": sqlExtend,
 		"record update": sqlRecordUpdate, "record delete": sqlRecordDelete, "due": sqlDue,
-		"sweep known": sqlSweepKnown, "sweep next": sqlSweepNext, "sweep block": sqlSweepBlock, "purge": sqlSweepPurge,
+		"sweep known": sqlSweepKnown, "sweep next": sqlSweepNext, "sweep block": sqlSweepBlock, "purge": sqlSweepPurge, "expire": sqlSweepExpire,
+		"steps of": sqlBelongings[0], "audit of": sqlBelongings[1], "duplicates of": sqlBelongings[2],
 		"group has": sqlGroupHas, "flights over": sqlFlightsOver, "flight delete": sqlFlightDelete, "to timed": sqlToTimed,
 		"stream delete": sqlStreamDelete, "take timed": sqlTakeTimed, "take stream": sqlTakeStream, "hand timed": sqlHandTimed,
 		"body": sqlBody, "flight": sqlFlight, "flight rest": sqlFlightRest, "flight until": sqlFlightUntil, "records by hash": sqlRecordsByHash, "flight part": sqlFlightPart,

@@ -20,7 +20,7 @@ const hashSize = 16
 // recordColumns in the order of scanRecord.
 const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
   completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest`
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest, ended`
 
 const (
 	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
@@ -47,7 +47,7 @@ const (
 	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
   beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
   fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
-  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ? WHERE token = ?`
+  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ?, ended = ? WHERE token = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -79,10 +79,10 @@ func unpackRecord[V any](v []V) (driver.Record, error) {
 		Fingerprint: driver.Fingerprint(blob(any(v[17]))), Epoch: uint32(num(18)), Spent: num(19) != 0,
 		Attempt: int(num(20)), Failures: int(num(21)), Takeovers: int(num(22)), Uncertainty: int(num(23)),
 		Disposed: num(24) != 0, RetryAt: fromMicro(num(25)), CreatedAt: fromMicro(num(26)),
-		BodyDigest: driver.BodyDigest(num(29)),
+		BodyDigest: driver.BodyDigest(num(29)), Ended: driver.State(num(30)),
 	}
 	copy(r.Nonce[:], blob(any(v[3])))
-	if r.State > driver.Uncertain {
+	if r.State > driver.Expired {
 		return r, fmt.Errorf("record %q: state %d is unknown", r.Key.Raw, r.State)
 	}
 	var err error
@@ -161,7 +161,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(r.BodyDigest), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
-	"fmt"
 	"slices"
 	"time"
 
@@ -112,16 +111,12 @@ func (x rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
 	return nil
 }
 
-// Drop removes a record.
+// Drop removes a record (see the trigger semel_record_gone).
 func (x rowTx) Drop(l *rowstore.Locked) error {
 	if l.Record.State == driver.Absent {
 		return nil
 	}
-	n, err := x.s.exec(sqlRecordDelete, int64(l.Record.Token))
-	if err == nil && n != 1 {
-		err = fmt.Errorf("record %q: %d rows have token %d", l.Record.Key.Raw, n, l.Record.Token)
-	}
-	return err
+	return x.erase(l.Record.Token)
 }
 
 // Works writes what comes with records.

@@ -222,7 +222,7 @@ var (
 	_ driver.Operator        = (*Store)(nil)
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)
-	_ driver.DigestScanner   = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 )

@@ -67,7 +67,8 @@ type Tx interface {
 	Lock(keys []ID, mode Mode) ([]Locked, error)
 	// Put writes the record of a key: it replaces the one that was locked, or makes one where there was none.
 	Put(l *Locked, after *driver.Record) error
-	// Drop removes a locked record unless it changed since, and what Lock made in its place.
+	// Drop removes a locked record, with what belongs to it, and what Lock made where there was none. Where tokens are drawn
+	// before records are locked it remembers the record's: no claim that drew a smaller one may make a record of its key.
 	Drop(l *Locked) error
 	// Works writes effects, emitted messages and acknowledgements of some works, in the order of which. An
 	// *driver.ItemError names the work whose effects were refused, as driver.Committer says. It is called once, last.
@@ -134,7 +135,12 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 		if r, o, changed = driver.DecideOperate(l.Record, op, l.Now, l.Drawn); !changed {
 			return nil
 		}
-		if err := tx.Put(l, &r); err != nil {
+		if r.State == driver.Absent { // erased
+			err = tx.Drop(l)
+		} else {
+			err = tx.Put(l, &r)
+		}
+		if err != nil {
 			return err
 		}
 		e := op.Entry(l.Record, r, l.Now)

@@ -12,27 +12,28 @@ INSERT INTO semel_schema (one, version) VALUES (1, 1);
 CREATE SEQUENCE semel_token AS bigint CACHE 1;
 
 -- One idempotency record per key, for all modes. Nothing that changes when an attempt ends is indexed, so that the end
--- of an attempt stays in its page (HOT); fillfactor leaves the room for it.
+-- of an attempt stays in its page (HOT); fillfactor leaves the room for it. What an EXPIRED record has no use for is NULL.
 CREATE TABLE semel_record (
   hash         uuid        PRIMARY KEY,              -- first 16 bytes of the SHA-256 of consumer, tenant and key
   token        bigint      NOT NULL,                 -- of the latest attempt: the fence
-  nonce        uuid        NOT NULL,                 -- who owns the latest attempt
-  lease        bigint      NOT NULL,                 -- the lease that was asked for, in microseconds
-  lease_until  timestamptz NOT NULL,
+  nonce        uuid,                                 -- who owns the latest attempt; NULL: EXPIRED
+  lease        bigint,                               -- the lease that was asked for, in microseconds
+  lease_until  timestamptz,
   created_at   timestamptz NOT NULL,
   updated_at   timestamptz NOT NULL,
   completed_at timestamptz,
   retry_at     timestamptz,
-  body_digest  bigint      NOT NULL DEFAULT 0,       -- of the body of the latest run's message (driver.BodyDigest); 0: not known
-  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged
+  body_digest  bigint      DEFAULT 0,                -- of the body of the latest run's message (driver.BodyDigest); 0: not known
+  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: the end of the long-term period
   generation   int         NOT NULL DEFAULT 1,       -- raised by a redrive
   epoch        int         NOT NULL DEFAULT 0,       -- deliberate re-runs of a completed key
-  beat         int         NOT NULL DEFAULT 0,       -- extensions of the lease
-  attempt      int         NOT NULL DEFAULT 1,       -- runs in this generation
-  failures     int         NOT NULL DEFAULT 0,       -- recorded failed runs in this generation
-  takeovers    int         NOT NULL DEFAULT 0,       -- runs in a row that ended without a word
+  beat         int         DEFAULT 0,                -- extensions of the lease
+  attempt      int         DEFAULT 1,                -- runs in this generation
+  failures     int         DEFAULT 0,                -- recorded failed runs in this generation
+  takeovers    int         DEFAULT 0,                -- runs in a row that ended without a word
   uncertainty  int         NOT NULL DEFAULT 0,       -- moments when nobody could know the outcome
-  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  ended        smallint,                             -- the state before an EXPIRED record expired; NULL in every other state
   takeover     smallint    NOT NULL,                 -- 0 resume 1 probe 2 once
   unknown      boolean     NOT NULL DEFAULT false,   -- an earlier run may have had its effect
   spent        boolean     NOT NULL DEFAULT false,   -- the nonce was released
@@ -322,68 +323,6 @@ BEGIN
   IF n <> cardinality(hashes) THEN
     RAISE EXCEPTION '% of % claims are there to be taken back', n, cardinality(hashes) USING ERRCODE = 'SEM01';
   END IF;
-END
-$$;
-
--- One step of a sweep: purges what is past its retention in one stretch of pages, and locks and answers abandoned claims
--- there, for the program to park. It locks nothing else and waits for nobody; processes that sweep at once take different
--- stretches. Without an index on the retention, which every completion would have to move.
---   first    the stretch to begin with
---   pages    of a stretch; the same for ever
---   small    a table of so many stretches is looked at as a whole each time
---   most     how many records to purge and to answer
---   horizon  claims are abandoned whose lease ended so long ago; NULL: none are
--- The last row has found NULL: the stretch, how many were purged, and whether that was all. No row: no stretch is due.
-CREATE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
-RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-AS $$
-DECLARE
-  t timestamptz := clock_timestamp();
-  n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
-  s semel_sweep%ROWTYPE;
-  low tid;
-  high tid;
-  gone bigint;
-  token bigint;
-  kept interval;
-  next timestamptz;
-  stranded bigint := 0;
-BEGIN
-  INSERT INTO semel_sweep AS w (stretch, due, again)
-    SELECT g, '-infinity', interval '1 hour'
-    FROM generate_series((SELECT coalesce(max(w.stretch) + 1, 0) FROM semel_sweep w), n - 1) g ON CONFLICT DO NOTHING;
-  SELECT w.* INTO s FROM semel_sweep w WHERE w.stretch >= first AND w.stretch < n AND (w.due <= t OR n <= small)
-    ORDER BY w.stretch LIMIT 1 FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN
-    RETURN;
-  END IF;
-  low := format('(%s,0)', s.stretch * pages);
-  high := format('(%s,0)', (s.stretch + 1) * pages);
-  WITH gone AS (
-    DELETE FROM semel_record r WHERE r.ctid = ANY (ARRAY (
-        SELECT o.ctid FROM semel_record o
-        WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
-        FOR UPDATE SKIP LOCKED))
-      AND r.state IN (2, 3, 4) AND r.retain_until < t
-    RETURNING r.token, r.retain_until - r.updated_at AS kept)
-  SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
-  IF gone > 0 THEN
-    UPDATE semel_floor f SET purged = greatest(f.purged, token);
-  END IF;
-  IF gone < most AND horizon IS NOT NULL THEN
-    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
-      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone
-      FOR UPDATE SKIP LOCKED;
-    GET DIAGNOSTICS stranded = ROW_COUNT;
-  END IF;
-  IF gone + stranded < most THEN
-    SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
-      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
-    kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
-    UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
-  END IF;
-  RETURN QUERY SELECT s.stretch, gone, gone + stranded < most, NULL::bytea, t;
 END
 $$;
 

@@ -17,12 +17,13 @@ CREATE OR REPLACE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql 
   SELECT CASE WHEN r.watermark IS NULL THEN
     record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
       r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
-      r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+      r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
+      r.ended))
   ELSE
     record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
       r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
       r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
-      r.watermark))
+      r.ended, r.watermark))
   END
 $$;
 
@@ -129,7 +130,7 @@ CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], lease
   updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
   epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
   policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[],
-  watermarks bytea[], digests bigint[])
+  watermarks bytea[], digests bigint[], endings smallint[])
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
@@ -143,13 +144,13 @@ BEGIN
     takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
     unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
     deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark,
-    body_digest = u.body_digest
+    body_digest = u.body_digest, ended = nullif(u.ended, 0)
   FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
       beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons,
-      watermarks, digests)
+      watermarks, digests, endings)
     AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
       beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason,
-      watermark, body_digest)
+      watermark, body_digest, ended)
   WHERE r.hash = u.hash;
   GET DIAGNOSTICS n = ROW_COUNT;
   IF n <> cardinality(hashes) THEN
@@ -270,7 +271,7 @@ CREATE TABLE semel_audit (
   hash       uuid        NOT NULL,                   -- of the record
   at         timestamptz NOT NULL,
   who        bytea       NOT NULL,
-  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen
+  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
   was        smallint    NOT NULL,                   -- states as in semel_record
   became     smallint    NOT NULL,
   generation int         NOT NULL,
@@ -283,79 +284,6 @@ CREATE TABLE semel_audit (
   reason     bytea
 );
 CREATE INDEX semel_audit_hash ON semel_audit (hash);
-
--- One step of a sweep, as before, with what belongs to the records that it purges.
-CREATE OR REPLACE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
-RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-AS $$
-DECLARE
-  t timestamptz := clock_timestamp();
-  n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
-  s semel_sweep%ROWTYPE;
-  low tid;
-  high tid;
-  gone bigint;
-  token bigint;
-  kept interval;
-  next timestamptz;
-  stranded bigint := 0;
-  places tid[];
-  hashes uuid[];
-  belongings bigint;
-  bound CONSTANT int := 5000; -- steps and lines of the trail that one transaction removes
-  cut boolean := false;
-BEGIN
-  INSERT INTO semel_sweep AS w (stretch, due, again)
-    SELECT g, '-infinity', interval '1 hour'
-    FROM generate_series((SELECT coalesce(max(w.stretch) + 1, 0) FROM semel_sweep w), n - 1) g ON CONFLICT DO NOTHING;
-  SELECT w.* INTO s FROM semel_sweep w WHERE w.stretch >= first AND w.stretch < n AND (w.due <= t OR n <= small)
-    ORDER BY w.stretch LIMIT 1 FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN
-    RETURN;
-  END IF;
-  low := format('(%s,0)', s.stretch * pages);
-  high := format('(%s,0)', (s.stretch + 1) * pages);
-  SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
-    SELECT o.ctid AS place, o.hash FROM semel_record o
-    WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
-    FOR UPDATE SKIP LOCKED) c;
-  -- A record's steps and trail go with it: a key that came back would find its old steps done. Where there are very many
-  -- of them, fewer records go at once.
-  LOOP
-    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
-      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
-    EXIT WHEN belongings <= bound OR cardinality(places) = 1;
-    cut := true;
-    places := places[1:cardinality(places) / 2];
-    hashes := hashes[1:cardinality(hashes) / 2];
-  END LOOP;
-  IF belongings > 0 THEN
-    DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
-    DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
-  END IF;
-  WITH gone AS (
-    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4) AND r.retain_until < t
-    RETURNING r.token, r.retain_until - r.updated_at AS kept)
-  SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
-  IF gone > 0 THEN
-    UPDATE semel_floor f SET purged = greatest(f.purged, token);
-  END IF;
-  IF gone < most AND NOT cut AND horizon IS NOT NULL THEN
-    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
-      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone
-      FOR UPDATE SKIP LOCKED;
-    GET DIAGNOSTICS stranded = ROW_COUNT;
-  END IF;
-  IF gone + stranded < most AND NOT cut THEN
-    SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
-      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
-    kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
-    UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
-  END IF;
-  RETURN QUERY SELECT s.stretch, gone, gone + stranded < most AND NOT cut, NULL::bytea, t;
-END
-$$;
 
 -- The first two words of a watermark: the version that ran last and the one that was applied last.
 CREATE FUNCTION semel_watermark(b bytea) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -386,11 +314,12 @@ $$;
 -- The views for people get the new columns at their ends.
 CREATE OR REPLACE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
 SELECT encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key,
-  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[state] AS state,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[state] AS state,
   (ARRAY['resume', 'probe', 'once'])[takeover + 1] AS takeover, attempt, failures, takeovers, uncertainty, unknown,
   disposed, generation, epoch, token, encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at,
   updated_at, lease_until, retry_at, completed_at, retain_until, (semel_watermark(watermark))[1] AS running,
-  nullif((semel_watermark(watermark))[2], '') AS applied
+  nullif((semel_watermark(watermark))[2], '') AS applied,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED'])[ended] AS ended
 FROM r;
 
 CREATE OR REPLACE VIEW semel_letters AS
@@ -409,10 +338,10 @@ SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS t
 FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
 
 CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
-SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen'])[kind] AS kind,
+SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen', 'erase'])[kind] AS kind,
   encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key, generation, token,
-  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[was] AS was,
-  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[became] AS became,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[was] AS was,
+  coalesce((ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[became], 'ABSENT') AS became,
   encode(reason, 'escape') AS reason, verified, renewed
 FROM a ORDER BY seq;
 

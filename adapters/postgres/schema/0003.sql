@@ -1,62 +1,39 @@
--- semel's tables, schema 3: digests of keys whose records are gone, and guards against the SQL of handlers. This part alone
--- brings a database of schema 2 up to date; put it into one transaction.
---
--- Workers of schema 2 that are running may run on: the step of a sweep that they call is the one below.
+-- semel's tables, schema 3: long-term periods, and guards against the SQL of handlers. This part alone brings a database of
+-- schema 2 up to date; put it into one transaction.
 UPDATE semel_schema SET version = 3;
 
--- Whose records leave a digest, and for how long it is kept.
-CREATE TABLE semel_remember (
-  consumer bytea    PRIMARY KEY,
-  keep     interval NOT NULL
+-- For how long the records of a consumer stay EXPIRED after their retention. Every sweep obeys it.
+CREATE TABLE semel_long_term (
+  consumer bytea  PRIMARY KEY,
+  period   bigint NOT NULL               -- microseconds
 );
 
--- What is remembered of a key whose record is gone. 16 bytes and two numbers are all that fits into the smallest row.
-CREATE TABLE semel_digest (
-  hash  uuid PRIMARY KEY,                -- as in semel_record
-  ended int  NOT NULL,                   -- (0 completed, 1 failed, 2 released with a doubt) << 20 | hours since 2020
-  day   int  NOT NULL                    -- until when it is kept, in days since 2020
-);
-
--- Announcements: digests of records that are still there, and go some minutes later.
-CREATE TABLE semel_digest_young (
-  hash uuid        PRIMARY KEY,
-  at   timestamptz NOT NULL,             -- when it was announced
-  day  int         NOT NULL
-);
-
--- Where the look for digests that are over goes on: a page of semel_digest.
-CREATE TABLE semel_digest_sweep (
-  one  int    PRIMARY KEY CHECK (one = 1),
-  page bigint NOT NULL
-);
-INSERT INTO semel_digest_sweep (one, page) VALUES (1, 0);
-
--- A record that leaves a digest when it goes.
-CREATE FUNCTION semel_digested(state smallint, unknown boolean) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT state IN (3, 4) OR state = 2 AND unknown
-$$;
-
--- Days since 2020, at the beginning of the day after.
-CREATE FUNCTION semel_digest_day(at timestamptz) RETURNS int LANGUAGE sql IMMUTABLE AS $$
-  SELECT least(greatest(ceil((extract(epoch FROM at) - 1577836800) / 86400), 0), 65535)::int
-$$;
-
--- One step of a sweep, as before. Records of consumers that are remembered are announced first; they go when that is
--- ten minutes old (driver.DigestOverlap), and leave their digest in the same statement. announced counts those that were
--- announced. An announcement that is older than a day is made anew (driver.DigestStale).
---   consumers  whose abandoned claims are answered: the horizon is theirs. NULL: everybody's
-CREATE FUNCTION semel_sweep_digests(first bigint, pages int, small int, most int, horizon interval, consumers bytea[])
-RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz, announced bigint)
+-- One step of a sweep in one stretch of pages: purges what is past its retention, or makes it EXPIRED where its consumer has
+-- a long-term period (driver.DecideSweep), and locks and returns abandoned claims there, for the program to park. It locks
+-- nothing else and waits for nobody; processes that sweep at once take different stretches. Without an index on the
+-- retention, which every completion would have to move.
+--   first      the stretch to begin with
+--   pages      of a stretch; the same for ever
+--   small      a table of so many stretches is looked at as a whole each time
+--   most       how many records to purge, to expire and to return
+--   horizon    claims are abandoned whose lease ended so long ago; NULL: none are
+--   consumers  whose abandoned claims are returned: the horizon is theirs. NULL: everybody's
+-- The last row has found NULL: the stretch, how many were purged and expired, and whether that was all. No row: no stretch is
+-- due.
+CREATE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval, consumers bytea[])
+RETURNS TABLE (of bigint, purged bigint, expired bigint, whole boolean, found bytea, at timestamptz)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
   n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
   s semel_sweep%ROWTYPE;
   low tid;
   high tid;
   gone bigint;
+  lapsed bigint := 0;
   token bigint;
   kept interval;
   next timestamptz;
@@ -64,12 +41,8 @@ DECLARE
   places tid[];
   hashes uuid[];
   belongings bigint;
-  bound CONSTANT int := 5000; -- steps and lines of the trail that one transaction removes
+  bound CONSTANT int := 5000; -- steps and audit entries that one transaction removes
   cut boolean := false;
-  remembers CONSTANT boolean := EXISTS (SELECT FROM semel_remember);
-  overlap CONSTANT interval := interval '10 minutes';
-  stale CONSTANT interval := interval '24 hours';
-  told bigint := 0;
 BEGIN
   INSERT INTO semel_sweep AS w (stretch, due, again)
     SELECT g, '-infinity', interval '1 hour'
@@ -81,28 +54,12 @@ BEGIN
   END IF;
   low := format('(%s,0)', s.stretch * pages);
   high := format('(%s,0)', (s.stretch + 1) * pages);
-  IF NOT remembers THEN
-    SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
-      SELECT o.ctid AS place, o.hash FROM semel_record o
-      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
-      FOR UPDATE SKIP LOCKED) c;
-  ELSE
-    INSERT INTO semel_digest_young AS y (hash, at, day)
-      SELECT o.hash, t, semel_digest_day(t + m.keep)
-      FROM semel_record o JOIN semel_remember m ON m.consumer = o.consumer LEFT JOIN semel_digest_young y ON y.hash = o.hash
-      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t
-        AND semel_digested(o.state, o.unknown) AND (y.at IS NULL OR y.at > t OR y.at < t - stale) LIMIT most
-    ON CONFLICT (hash) DO UPDATE SET at = excluded.at, day = excluded.day;
-    GET DIAGNOSTICS told = ROW_COUNT;
-    SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
-      SELECT o.ctid AS place, o.hash FROM semel_record o LEFT JOIN semel_remember m ON m.consumer = o.consumer
-        LEFT JOIN semel_digest_young y ON y.hash = o.hash
-      WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t
-        AND (m.consumer IS NULL OR NOT semel_digested(o.state, o.unknown) OR y.at < t - overlap AND y.at >= t - stale)
-      LIMIT most - told FOR UPDATE OF o SKIP LOCKED) c;
-  END IF;
-  -- A record's steps and trail go with it: a key that came back would find its old steps done. Where there are very many
-  -- of them, fewer records go at once.
+  SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
+    SELECT o.ctid AS place, o.hash FROM semel_record o
+    WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4, 6) AND o.retain_until < t LIMIT most
+    FOR UPDATE SKIP LOCKED) c;
+  -- What belongs to a record goes with it, or with its payload: a key that came back would find its old steps done. Where
+  -- there are very many rows, fewer records go at once.
   LOOP
     SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
       (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
@@ -121,84 +78,37 @@ BEGIN
       DELETE FROM semel_duplicate d WHERE d.hash = ANY (hashes);
     END IF;
   END IF;
-  -- The records are locked, and the rows that were locked are those that were looked at: nobody registered and nobody
-  -- reopened one since. A consumer that is registered at this moment may still lose records without a digest, as it did
-  -- before.
-  WITH gone AS (
-    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4) AND r.retain_until < t
-    RETURNING r.hash, r.state, r.unknown, r.consumer, r.token, r.retain_until - r.updated_at AS kept,
-      CASE r.state WHEN 3 THEN r.completed_at ELSE r.updated_at END AS ended
-  ), digests AS (
-    INSERT INTO semel_digest AS d (hash, ended, day)
-      SELECT g.hash, CASE g.state WHEN 3 THEN 0 WHEN 4 THEN 1 ELSE 2 END << 20
-          | least(greatest(floor((extract(epoch FROM g.ended) - 1577836800) / 3600), 0), 1048575)::int,
-        semel_digest_day(t + m.keep)
-      FROM gone g JOIN semel_remember m ON m.consumer = g.consumer
-      WHERE remembers AND semel_digested(g.state, g.unknown) ORDER BY g.hash
-    ON CONFLICT (hash) DO UPDATE SET ended = excluded.ended, day = excluded.day
-  )
-  SELECT count(*), max(g.token), min(g.kept) INTO gone, token, kept FROM gone g;
-  IF remembers THEN
-    DELETE FROM semel_digest_young y WHERE y.hash = ANY (hashes);
+  -- The records are locked, and both statements look at state and time again. A row that expires gets another place.
+  IF EXISTS (SELECT FROM semel_long_term) THEN
+    UPDATE semel_record r SET state = 6, ended = r.state, retain_until = r.retain_until + m.period * us, nonce = NULL,
+      lease = NULL, lease_until = NULL, completed_at = NULL, retry_at = NULL, body_digest = NULL, beat = NULL, attempt = NULL,
+      failures = NULL, takeovers = NULL, spent = false, fingerprint = NULL, deliveries = NULL, result = NULL, reason = NULL
+    FROM semel_long_term m
+    WHERE r.ctid = ANY (places) AND m.consumer = r.consumer AND (r.state IN (3, 4) OR r.state = 2 AND r.unknown)
+      AND r.watermark IS NULL AND r.retain_until < t AND r.retain_until + m.period * us >= t;
+    GET DIAGNOSTICS lapsed = ROW_COUNT;
   END IF;
+  WITH gone AS (
+    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4, 6) AND r.retain_until < t
+    RETURNING r.token, r.retain_until - r.updated_at AS kept)
+  SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
   IF gone > 0 THEN
     UPDATE semel_floor f SET purged = greatest(f.purged, token);
   END IF;
-  IF gone + told < most AND NOT cut AND horizon IS NOT NULL THEN
-    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t, NULL::bigint FROM semel_record r
+  IF gone + lapsed < most AND NOT cut AND horizon IS NOT NULL THEN
+    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
       WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t
-        AND (consumers IS NULL OR r.consumer = ANY (consumers)) LIMIT most - gone - told
+        AND (consumers IS NULL OR r.consumer = ANY (consumers)) LIMIT most - gone - lapsed
       FOR UPDATE SKIP LOCKED;
     GET DIAGNOSTICS stranded = ROW_COUNT;
   END IF;
-  IF gone + told + stranded < most AND NOT cut THEN
-    -- What was announced is due when that is old enough.
-    SELECT min(CASE WHEN remembers AND r.retain_until < t
-        THEN coalesce((SELECT y.at + overlap FROM semel_digest_young y WHERE y.hash = r.hash), r.retain_until)
-        ELSE r.retain_until END), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
-      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
+  IF gone + lapsed + stranded < most AND NOT cut THEN
+    SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
+      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4, 6);
     kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
     UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
   END IF;
-  RETURN QUERY SELECT s.stretch, gone, gone + told + stranded < most AND NOT cut, NULL::bytea, t, told;
-END
-$$;
-
--- What workers of schema 2 call: the same.
-CREATE OR REPLACE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
-RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
-LANGUAGE sql AS $$
-  SELECT s.of, s.purged, s.whole, s.found, s.at FROM semel_sweep_digests(first, pages, small, most, horizon, NULL) s
-$$;
-
--- Removes digests that are over in the next pages, and announcements that are nobody's. Does nothing while another process
--- does it.
---   pages  how many pages of semel_digest are looked at
-CREATE FUNCTION semel_digest_purge(pages int) RETURNS bigint
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-AS $$
-DECLARE
-  n bigint := pg_relation_size('semel_digest') / current_setting('block_size')::int;
-  today int := floor((extract(epoch FROM clock_timestamp()) - 1577836800) / 86400);
-  s semel_digest_sweep%ROWTYPE;
-  low tid;
-  high tid;
-  gone bigint;
-BEGIN
-  SELECT w.* INTO s FROM semel_digest_sweep w FOR UPDATE SKIP LOCKED;
-  IF NOT FOUND THEN
-    RETURN 0;
-  END IF;
-  DELETE FROM semel_digest_young y WHERE y.hash = ANY (ARRAY (SELECT o.hash FROM semel_digest_young o
-    WHERE o.at < clock_timestamp() - interval '24 hours' LIMIT 5000 FOR UPDATE SKIP LOCKED));
-  low := format('(%s,0)', s.page);
-  high := format('(%s,0)', s.page + pages);
-  DELETE FROM semel_digest d WHERE d.ctid >= low AND d.ctid < high AND d.day <= today;
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  IF n > pages THEN
-    UPDATE semel_digest_sweep w SET page = CASE WHEN s.page + pages < n THEN s.page + pages ELSE 0 END;
-  END IF;
-  RETURN gone;
+  RETURN QUERY SELECT s.stretch, gone, lapsed, gone + lapsed + stranded < most AND NOT cut, NULL::bytea, t;
 END
 $$;
 
@@ -245,21 +155,22 @@ SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS t
   encode(d.decision, 'escape') AS decision, encode(d.cause, 'escape') AS cause
 FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;
 
--- Looks digests up: a session's plan of a statement can be one of when the table was empty.
-CREATE FUNCTION semel_remembered(hashes uuid[]) RETURNS TABLE (of uuid, ended int, day int)
+-- Removes a record that semel_lock locked in this transaction, with what belongs to it, for an operator.
+CREATE FUNCTION semel_erase(of uuid) RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
 AS $$
+DECLARE
+  token bigint;
 BEGIN
-  RETURN QUERY SELECT d.hash, d.ended, d.day FROM semel_digest d WHERE d.hash = ANY (hashes)
-    AND d.day > floor((extract(epoch FROM clock_timestamp()) - 1577836800) / 86400);
+  DELETE FROM semel_step j WHERE j.hash = of;
+  DELETE FROM semel_audit a WHERE a.hash = of;
+  PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
+  DELETE FROM semel_duplicate d WHERE d.hash = of;
+  DELETE FROM semel_uncertain u WHERE u.hash = of;
+  DELETE FROM semel_record r WHERE r.hash = of RETURNING r.token INTO token;
+  UPDATE semel_floor f SET purged = greatest(f.purged, token);
 END
 $$;
-
--- For people.
-CREATE VIEW semel_digests AS
-SELECT hash, CASE ended >> 20 WHEN 0 THEN 'COMPLETED' WHEN 1 THEN 'FAILED' ELSE 'RELEASED' END AS state,
-       to_timestamp(1577836800 + (ended & 1048575) * 3600::bigint) AS at, date '2020-01-01' + day AS until
-  FROM semel_digest;
 
 -- What messages' effects and handlers must not do. SEM05 refuses it; the program makes that the failure of the message.
 
@@ -417,7 +328,7 @@ BEGIN
     (SELECT count(*) + 1 FROM pg_proc p WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'));
   FOR f IN SELECT p.oid FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
       WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'
-        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_watermark', 'semel_next') OR p.proname IN ('semel_intact', 'semel_sweep_step')) LOOP
+        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_watermark', 'semel_next') OR p.proname = 'semel_intact') LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', f, s);
   END LOOP;
 END

@@ -15,7 +15,8 @@ INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1,
 CREATE TABLE semel_record (
   token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
   hash         BLOB    NOT NULL,         -- first 16 bytes of the SHA-256 of consumer, tenant and key
-  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  ended        INTEGER NOT NULL DEFAULT 0, -- the state before an EXPIRED record expired; 0 in every other state
   generation   INTEGER NOT NULL,         -- raised by a redrive
   nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
   lease_until  INTEGER NOT NULL,
@@ -25,7 +26,7 @@ CREATE TABLE semel_record (
   unknown      INTEGER NOT NULL,         -- 1: an earlier run may have had its effect
   updated_at   INTEGER NOT NULL,
   completed_at INTEGER NOT NULL,
-  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged
+  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: end of the long-term period
   result       BLOB,
   reason       TEXT    NOT NULL,
   consumer     TEXT    NOT NULL,
@@ -136,12 +137,13 @@ CREATE UNIQUE INDEX semel_letter_id ON semel_letter (queue, id);
 CREATE VIEW semel_records AS
 SELECT consumer, tenant, key,
        CASE state WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
-         WHEN 5 THEN 'UNCERTAIN' END AS state,
+         WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS state,
        CASE takeover WHEN 0 THEN 'resume' WHEN 1 THEN 'probe' WHEN 2 THEN 'once' END AS takeover,
        attempt, failures, takeovers, uncertainty, unknown, disposed, generation, epoch, token, reason,
        CAST(result AS TEXT) AS result, datetime(nullif(created_at, 0) / 1000000, 'unixepoch') AS created_at, datetime(nullif(updated_at, 0) / 1000000, 'unixepoch') AS updated_at,
        datetime(nullif(lease_until, 0) / 1000000, 'unixepoch') AS lease_until, datetime(nullif(retry_at, 0) / 1000000, 'unixepoch') AS retry_at,
-       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until
+       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until,
+       CASE ended WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED' END AS ended
   FROM semel_record;
 
 -- Every message, whichever table holds it.

@@ -77,7 +77,10 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) (out []driver.Outco
 		}
 	}
 	if out == nil {
-		out, err = s.CommitLocked(ctx, mode, w...)
+		err = s.Locked(ctx, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) (err error) {
+			out, err = rowstore.CommitTx(tx, mode, w...)
+			return err
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("commit: %w", err)

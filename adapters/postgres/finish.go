@@ -42,8 +42,8 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 		args := append(holdArgs(part, func(i int) *driver.Hold { return &h[i] }), micros(lease), millis(s.db.o.LockWait))
 		e.plain(ctx, s.db, part, "extend leases", sqlExtendLeases, args)
 	}
-	out, err := e.end(func(rest []int) ([]driver.Outcome, error) {
-		return s.ExtendLocked(ctx, e.mode, lease, some(h, rest)...)
+	out, err := e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		return rowstore.ExtendTx(tx, mode, lease, some(h, e.rest)...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("extend: %w", err)
@@ -95,7 +95,10 @@ func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome
 			e.plain(ctx, s.db, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
 		}
 	}
-	return e.end(func(rest []int) ([]driver.Outcome, error) { return s.FinishLocked(ctx, e.mode, some(f, rest)...) })
+	return e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		out, _, err := rowstore.FinishTx(tx, mode, some(f, e.rest)...)
+		return out, err
+	})
 }
 
 // holdArgs are the parameters that name attempts. A token that no store handed out matches no record.
@@ -175,16 +178,20 @@ func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string
 }
 
 // end lets the table decide the rest. After the failure of a part of the call its items are Unknown.
-func (e *ending) end(decide func(rest []int) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
-	if len(e.rest) > 0 {
-		slices.Sort(e.rest)
-		out, err := decide(e.rest)
-		if err != nil {
-			e.err = err
-		}
-		for at := range out {
-			e.out[e.rest[at]], e.done = out[at], true
-		}
+func (e *ending) end(ctx context.Context, s *Store, decide func(rowstore.Tx, rowstore.Mode) ([]driver.Outcome, error)) (
+	[]driver.Outcome, error,
+) {
+	slices.Sort(e.rest)
+	var out []driver.Outcome
+	err := s.Locked(ctx, len(e.rest), e.mode, func(tx rowstore.Tx, mode rowstore.Mode) (err error) {
+		out, err = decide(tx, mode)
+		return err
+	})
+	if err != nil {
+		e.err, out = err, nil
+	}
+	for at := range out {
+		e.out[e.rest[at]], e.done = out[at], true
 	}
 	if e.err != nil && !e.done {
 		return nil, e.err

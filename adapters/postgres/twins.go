@@ -112,7 +112,7 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 			known = part.only(old).and(known)
 		}
 		x := s.db.rowTx(ctx, tx)
-		grants, err := rowstore.ClaimTx(x, rowstore.Wait, some(c, known.index)...)
+		grants, _, err := rowstore.ClaimTx(x, rowstore.Wait, nil, some(c, known.index)...)
 		if err == nil {
 			err = x.write()
 		}
@@ -133,7 +133,7 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]driver.Outcome, error) {
 	registerArrays(tx.Conn())
 	x := s.db.rowTx(ctx, tx)
-	out, _, err := rowstore.FinishTx(x, f...)
+	out, _, err := rowstore.FinishTx(x, rowstore.Wait, f...)
 	if err == nil {
 		err = x.write()
 	}

@@ -197,9 +197,8 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 // known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
 // record went away, or a decision has to be durable whatever becomes of this transaction.
 func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
-	c, grants := some(o.c, part.index), make([]driver.Grant, len(part.index))
-	tx := o.s.db.rowTx(ctx, x.conn)
-	durable, err := x.held.Claim(tx, rowstore.Skip, grants, c...)
+	c, tx := some(o.c, part.index), o.s.db.rowTx(ctx, x.conn)
+	grants, durable, err := rowstore.ClaimTx(tx, rowstore.Skip, &x.held, c...)
 	if err != nil {
 		return false, err
 	}

@@ -72,7 +72,7 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	for at, i := range old {
 		rest[at] = c[i]
 	}
-	grants, err := rowstore.ClaimTx(rowTx{t}, rowstore.Make, rest...)
+	grants, _, err := rowstore.ClaimTx(rowTx{t}, rowstore.Make, nil, rest...)
 	for at, g := range grants {
 		out[old[at]] = g
 	}
@@ -109,7 +109,7 @@ func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.O
 	if n == 1 {
 		return driver.Applied, nil
 	}
-	out, err := rowstore.ExtendTx(rowTx{t}, lease, *h)
+	out, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, *h)
 	if err != nil {
 		return driver.Unknown, err
 	}
@@ -149,7 +149,7 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 			return driver.Applied, true, nil
 		}
 	}
-	out, fresh, err := rowstore.FinishTx(rowTx{t}, *f)
+	out, fresh, err := rowstore.FinishTx(rowTx{t}, rowstore.Wait, *f)
 	if err != nil {
 		return driver.Unknown, false, err
 	}

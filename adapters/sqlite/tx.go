@@ -198,8 +198,7 @@ var errAgain = errors.New("the transaction has to be prepared again")
 func (x *transaction) claim(c []driver.Claim) ([]driver.Grant, bool, error) {
 	x.t = newTxn(x.s.db, x.s.db.tx.s)
 	x.t.tokens = &x.s.db.tx.tokens
-	grants := make([]driver.Grant, len(c))
-	durable, err := x.held.Claim(rowTx{x.t}, rowstore.Make, grants, c...)
+	grants, durable, err := rowstore.ClaimTx(rowTx{x.t}, rowstore.Make, &x.held, c...)
 	if errors.Is(err, errAgain) {
 		return nil, true, nil
 	}

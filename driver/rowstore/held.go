@@ -24,40 +24,6 @@ func (h *Held) Add(before, after driver.Record) {
 	h.Claims = append(h.Claims, HeldClaim{before, after})
 }
 
-// Claim decides claims inside the transaction, and remembers what they acquire. durable are the places of claims that
-// change a record without acquiring it (an expired claim under Once is parked, a lease too far ahead is cut): nothing was
-// written then. [Park] writes these, in a transaction of its own, before this one is opened again.
-func (h *Held) Claim(tx Tx, mode Mode, out []driver.Grant, c ...driver.Claim) (durable []int, err error) {
-	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
-	if err != nil {
-		return nil, err
-	}
-	for i := range c {
-		at, changed := b.at[i], false
-		l := &b.locked[at]
-		if l.Err != nil {
-			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.Err)}
-			continue
-		}
-		b.after[at], out[i], changed = driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
-		switch {
-		case changed && out[i].Verdict != driver.Acquired:
-			durable = append(durable, i)
-		case changed:
-			b.put[at] = true
-			h.Add(l.Record, b.after[at])
-		case l.Record.State == driver.Absent:
-			if err := tx.Drop(l); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if len(durable) > 0 {
-		return durable, nil
-	}
-	return nil, b.write(tx)
-}
-
 // Park writes what claims change without acquiring anything.
 func Park(tx Tx, mode Mode, c ...driver.Claim) error {
 	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
@@ -98,4 +64,26 @@ func (c *HeldClaim) TakeBack(tx Tx) error {
 		return tx.Drop(l)
 	}
 	return tx.Put(l, &c.Before)
+}
+
+// Commit writes works inside the transaction and takes back the claims that have none. What is left is to commit it.
+func (h *Held) Commit(tx Tx, w ...driver.Work) error {
+	works, err := h.Works(w)
+	if err != nil {
+		return err
+	}
+	for at, i := range works {
+		if i < 0 {
+			if err := h.Claims[at].TakeBack(tx); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := CommitTx(tx, Wait, w...)
+	for i, o := range out {
+		if err == nil && o != driver.Applied {
+			err = &driver.ItemError{Index: i, Err: fmt.Errorf("the record was changed inside the transaction: %v", o)}
+		}
+	}
+	return err
 }

@@ -48,6 +48,9 @@ type Layout struct {
 	// Uncertain is a query of the UNCERTAIN records, oldest first, that reads no others. Its parameters are a consumer and
 	// a limit; nil is no restriction. "": an index does it, and the ordinary query is used.
 	Uncertain string
+	// Now is about the database's time: [Store.Sweep] looks for what is due by it, and decides by [Locked]. A store that
+	// overrides Sweep need not set it.
+	Now func() time.Time
 	// Check refuses a work whose effects, messages or acknowledgement the database cannot write.
 	Check func(*driver.Work) error
 }

@@ -366,6 +366,10 @@ func testErase(t testing.TB, s StoreSetup) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	k := keys(1, "erased-%d")[0]
+	if _, _, err := op.Operate(ctx, driver.Operation{Kind: driver.Erase, Key: k}); unsupported(err) {
+		t.Log("left out: ", err)
+		return
+	}
 	last := driver.Hold{}
 	for round := range 4 {
 		g := mustClaim(t, s.Store, k)[0]

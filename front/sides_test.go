@@ -2,6 +2,7 @@ package front_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ func TestTransactionsClassifyAsTheStores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c, ok := driver.As[driver.TxClassifier](tx); ok != want || ok && c.Transient(nil) != driver.ErrBlocked {
+		if c, ok := driver.As[driver.TxClassifier](tx); ok != want || ok && !errors.Is(c.Transient(nil), driver.ErrBlocked) {
 			t.Errorf("a transaction of %T is a TxClassifier: %v", store, ok)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {

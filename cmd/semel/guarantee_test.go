@@ -30,34 +30,34 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of guarantees in README.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/guarantees.md")
 
-// TestReadmeGuarantees builds every combination of queue, store and handler with the real adapters, asks semel what it
-// guarantees, and compares the answers with the table in README.md.
+// TestGuarantees builds every combination of queue, store and handler with the real adapters, asks semel what it
+// guarantees, and compares the answers with the tables of docs/guarantees.md.
 //
-//	go test ./cmd/semel -run TestReadmeGuarantees -update
-func TestReadmeGuarantees(t *testing.T) {
-	const readme, begin, end = "../../README.md", "<!-- guarantees: made by TestReadmeGuarantees -->\n", "<!-- end of guarantees -->\n"
-	page, err := os.ReadFile(readme)
+//	go test ./cmd/semel -run TestGuarantees -update
+func TestGuarantees(t *testing.T) {
+	const page, begin, end = "../../docs/guarantees.md", "<!-- guarantees: made by TestGuarantees -->\n", "<!-- end of guarantees -->\n"
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, ok := bytes.Cut(page, []byte(begin))
+	head, rest, ok := bytes.Cut(text, []byte(begin))
 	is, tail, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		t.Fatalf("README.md has not both marks %q and %q", begin, end)
+		t.Fatalf("docs/guarantees.md does not have both marks %q and %q", begin, end)
 	}
 	want := []byte(guarantees(t, places(t)))
 	if bytes.Equal(is, want) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(readme, slices.Concat(head, []byte(begin), want, []byte(end), tail), 0o644); err != nil {
+		if err := os.WriteFile(page, slices.Concat(head, []byte(begin), want, []byte(end), tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	t.Errorf("README.md says something else than semel does; run this test with -update, and read the difference. Want:\n%s", want)
+	t.Errorf("docs/guarantees.md differs from what semel prints; run this test with -update, and read the difference. Want:\n%s", want)
 }
 
 // place is an open database, of which some kinds have two, so that a queue and a store can be apart. One of a service that

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
 // receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It is the only thing that remembers the
@@ -21,15 +22,7 @@ type receipt struct {
 	id       string // the message's, for the log
 	handle   string
 	received time.Time // the return of Receive
-
-	mu sync.Mutex
-	// until is when the message may be somebody else's, by our own clock. A handle that is used later would hit whoever
-	// holds the message then: SQS takes it.
-	until time.Time
-	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
-	settled driver.Action
-	// letter is the id of the letter that was written for it already.
-	letter string
+	redeliver.Receipt
 }
 
 // attempt is a receive of a FIFO queue whose answer was lost: asked again under its id, SQS hands out the same messages
@@ -42,8 +35,7 @@ type attempt struct {
 }
 
 const (
-	// slack is how much longer than its wait a receive may take before we doubt when the messages were handed out, and how
-	// long the rest of an answer may take after its caller has gone.
+	// slack is how long the rest of an answer may take after its caller has gone.
 	slack = 2 * time.Second
 	// patience is how long a receive goes on when its ctx has ended.
 	patience = 200 * time.Millisecond
@@ -118,14 +110,7 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 		}
 		return nil, until, q.failed("ReceiveMessage", err)
 	}
-	// The visibility runs from some moment between sending and return. A guard covers the way back; a call that took
-	// much longer than it may was stopped on the way (a machine that slept), and then nothing later than the sending is
-	// certain.
-	until = back.Add(visible - min(visible/10, time.Second))
-	if back.Sub(sent) > wait+slack {
-		until = sent.Add(visible)
-	}
-	return out.Messages, until, nil
+	return out.Messages, redeliver.Deadline(sent, back, wait, visible), nil
 }
 
 // arriving is a context for a receive. When ctx ends it ends too, but a moment later, and not in the middle of an answer: on
@@ -191,7 +176,7 @@ func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Tim
 			parts = append(parts, in)
 			continue
 		}
-		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, until: until}
+		rc := &receipt{q: q, id: deref(in.MessageId), handle: deref(in.ReceiptHandle), received: now, Receipt: redeliver.NewReceipt(until)}
 		group := in.Attributes["MessageGroupId"]
 		if due := millis(deref(in.MessageAttributes[attrDue].StringValue)); due.After(now) {
 			if q.neverDue(in, due, now) && q.deadLetterNeverDue(ctx, in, rc, due) {

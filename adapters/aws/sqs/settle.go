@@ -44,7 +44,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			deads = append(deads, c)
 			continue
 		}
-		switch known, o := rc.before(c.action, now); {
+		switch o, known := rc.Check(c.action, now); {
 		case known:
 			q.foregone(&c, o, out)
 		case c.action == driver.Ack:
@@ -115,7 +115,7 @@ func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change,
 		if errs[i] != nil {
 			continue
 		}
-		if known, o := deads[i].rc.before(driver.Dead, now); known {
+		if o, known := deads[i].rc.Check(driver.Dead, now); known {
 			q.foregone(&deads[i], o, out)
 			continue
 		}
@@ -127,18 +127,13 @@ func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change,
 
 func (q *Queue) putLetter(ctx context.Context, s *driver.Settlement) error {
 	rc := s.Receipt.(*receipt)
-	rc.mu.Lock()
-	written := rc.letter
-	rc.mu.Unlock()
-	if written == s.Letter.ID {
+	if rc.DeadLetter() == s.Letter.ID {
 		return nil
 	}
 	if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
 		return fmt.Errorf("put letter %s: %w", s.Letter.ID, err)
 	}
-	rc.mu.Lock()
-	rc.letter = s.Letter.ID
-	rc.mu.Unlock()
+	rc.SetDeadLetter(s.Letter.ID)
 	return nil
 }
 
@@ -157,7 +152,7 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 		if !ok || rc.q != q {
 			return nil, fmt.Errorf("sqs: extend in queue %q: item %d: receipt %T is not of this queue", q.name, i, r)
 		}
-		if out[i] = driver.Lost; !rc.ours(now) || rc.left(now) < 1 {
+		if out[i] = driver.Lost; !rc.Held(now) || rc.left(now) < 1 {
 			continue
 		}
 		out[i] = driver.Unknown
@@ -168,27 +163,6 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 		return out, fmt.Errorf("sqs: extend in queue %q: %w", q.name, err)
 	}
 	return out, nil
-}
-
-// before tells what is known of an action without a call.
-func (rc *receipt) before(a driver.Action, now time.Time) (known bool, o driver.Outcome) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	switch {
-	case rc.settled == a+1:
-		return true, driver.Applied
-	case rc.settled != 0:
-		return true, driver.Lost
-	case (a == driver.Retry || a == driver.Defer) && !now.Before(rc.until):
-		return true, driver.Lost
-	}
-	return false, driver.Unknown
-}
-
-func (rc *receipt) ours(now time.Time) bool {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	return rc.settled == 0 && now.Before(rc.until)
 }
 
 // left is how many seconds of the 12 hours are left; SQS refuses to hide a message for longer.
@@ -252,7 +226,7 @@ func (q *Queue) remove(ctx context.Context, cs []change, out []driver.Outcome) e
 	}
 	for i := range res.Successful {
 		if n, ok := entryOf(res.Successful[i].Id, len(cs)); ok {
-			cs[n].rc.spend(cs[n].action)
+			cs[n].rc.Settle(cs[n].action)
 			out[cs[n].at] = driver.Applied
 		}
 	}
@@ -275,7 +249,7 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 	if err != nil {
 		if !certain(err) {
 			for _, c := range cs {
-				c.rc.shorten(sent.Add(time.Duration(c.seconds) * time.Second))
+				c.rc.Shorten(sent.Add(time.Duration(c.seconds) * time.Second))
 			}
 		}
 		return q.whole("ChangeMessageVisibilityBatch", cs, out, err)
@@ -292,8 +266,8 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 		switch until := sent.Add(time.Duration(c.seconds) * time.Second); {
 		case !c.extends:
 			out[c.at] = driver.Applied
-			c.rc.spend(c.action)
-		case c.rc.extend(until, back):
+			c.rc.Settle(c.action)
+		case c.rc.Extend(until, back):
 			out[c.at] = driver.Applied
 		default:
 			out[c.at] = driver.Lost
@@ -307,7 +281,7 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 	}
 	for i := range cs {
 		if !answered[i] { // also an entry that failed by the service's fault may have been carried out
-			cs[i].rc.shorten(sent.Add(time.Duration(cs[i].seconds) * time.Second))
+			cs[i].rc.Shorten(sent.Add(time.Duration(cs[i].seconds) * time.Second))
 		}
 	}
 	return q.entries("ChangeMessageVisibilityBatch", cs, out, res.Failed)
@@ -320,34 +294,6 @@ func (q *Queue) changeAll(ctx context.Context, cs []change) error {
 		cs[i].at = i
 	}
 	return q.each(cs, func(cs []change) error { return q.change(ctx, cs, out) })
-}
-
-func (rc *receipt) spend(a driver.Action) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	rc.settled = a + 1
-}
-
-// extend notes an extension that was confirmed at back. SQS confirms also one that came too late, and did nothing, or hit
-// another holder: so it counts only when all of it happened while the delivery was ours. Else extend answers false.
-func (rc *receipt) extend(until, back time.Time) bool {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	if !back.Before(rc.until) {
-		return false
-	}
-	rc.until = until
-	return true
-}
-
-// shorten notes that the message may be visible from then on: a change without an answer may have been applied, and
-// repeated later it would hit another holder.
-func (rc *receipt) shorten(until time.Time) {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	if until.Before(rc.until) {
-		rc.until = until
-	}
 }
 
 func entryID(i int) *string { s := strconv.Itoa(i); return &s }

@@ -56,7 +56,7 @@ With --trail it prints instead what operators did to the records: who, when, to 
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
   semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
     --query "SELECT order_id AS key, created_at AS at FROM charges"
-  stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > findings.jsonl
+  stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > found.jsonl
   semel audit --store 'sqlite:shop.db?queue=orders' --trail --since 7d -o jsonl > trail.jsonl`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

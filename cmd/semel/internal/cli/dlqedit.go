@@ -26,7 +26,7 @@ func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
 message. The edited dead letter has a new id and takes the place of the old one; its redrive gives the record the fingerprint
 of the new payload and the next generation, so that it runs instead of being a mismatch. --key and --fingerprint have to
 be as the worker has them.`,
-		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > fixed.json
+		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > new.json
   semel dlq edit 4f2a… --body fixed.json --queue 'sqlite:shop.db?queue=orders'`,
 		Args: oneArg("dead letter id"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

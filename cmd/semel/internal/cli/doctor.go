@@ -43,11 +43,12 @@ func (a *app) doctorCommand() *cobra.Command {
 	var aws sqsFlags
 	c := &cobra.Command{
 		Use:   "doctor --queue URL [the flags of work]",
-		Short: "Check a worker's settings and say exactly what they guarantee (exit 3 when they are dangerous)",
+		Short: "Check a worker's settings and say what they guarantee (exit 3: dangerous)",
 		Example: `  semel doctor --config worker.yaml
-  semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d --horizon 7d
+  semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d
   semel doctor --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2
-  semel doctor --queue 'sqs://orders?region=eu-west-1' --store dynamodb://semel-records --key json:/order_id --lambda-timeout 30s`,
+  semel doctor --queue 'sqs://orders?region=eu-west-1' --store dynamodb://semel-records \
+    --key json:/order_id --lambda-timeout 30s`,
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w.Command = a.argv(args, &w)

@@ -27,7 +27,8 @@ do, as commands to paste.
 
 The store has the newest 16 duplicates of each key and counts the others. Workers write them in the background, so some can be
 missing after a crash or under load. DynamoDB keeps none: there, only events files have them.`,
-		Example: "  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' --events worker1.jsonl --events worker2.jsonl",
+		Example: `  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' \
+    --events worker1.jsonl --events worker2.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			l, err := f.open(cmd.Context(), true)
 			if err != nil {

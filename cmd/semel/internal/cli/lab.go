@@ -85,7 +85,8 @@ expected, which for most of them means broken without the guard and held with it
   semel lab run --all --fast
   semel lab run zombie --guard on --seed 7 --store postgres://postgres@localhost/test
   semel lab run --all --on aws
-  semel lab run crash --queue 'sqs://semel-lab?region=eu-west-1' --store postgres://postgres@localhost/test
+  semel lab run crash --queue 'sqs://semel-lab?region=eu-west-1' \
+    --store postgres://postgres@localhost/test
   semel lab run race -o json | jq '.runs[] | {guard, executed, replayed}'`,
 		ValidArgsFunction: oneOf(catalogue.Names),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.labRun(cmd.Context(), o, args) },

@@ -48,7 +48,7 @@ Exit status: 0 everything held, 3 something doubled, was lost, or could not be t
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099
-  semel lab attack --exec ./charge.sh --only kill-after -o json | jq '.attacks[] | {attack, verdict, mend}'`,
+  semel lab attack --exec ./pay.sh --only kill-after -o json | jq '.attacks[] | {attack, verdict}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return output.Usage("attack takes no argument %q", args[0]).WithHint("put the handler after --: semel lab attack … -- "+

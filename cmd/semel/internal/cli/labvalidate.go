@@ -26,7 +26,8 @@ store, this program as a worker process, and the signals that kill and freeze it
 what it made. Exit status 0 when all is there, 3 when something is not. semel doctor examines the settings of a worker.`,
 		Example: `  semel lab validate
   semel lab validate --on aws
-  semel lab validate --queue 'sqs://semel-lab?region=eu-west-1' --store 'dynamodb://semel-lab?region=eu-west-1'`,
+  semel lab validate --queue 'sqs://semel-lab?region=eu-west-1' \
+    --store 'dynamodb://semel-lab?region=eu-west-1'`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.labValidate(cmd.Context(), o) },
 	}
 	f := c.Flags()

@@ -70,7 +70,8 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 policy names). A queue that is there is left as it is. Attempts are counted in the records (semel work --max-attempts), and
 --max-receives has to be far above them: duplicates that are put off are receives, too. semel doctor says what yours need.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
-  semel queue create --queue 'sqs://orders?region=eu-west-1' --default-visibility 5m --message-retention 14d
+  semel queue create --queue 'sqs://orders?region=eu-west-1' \
+    --default-visibility 5m --message-retention 14d
   semel queue create --queue sqs://orders.fifo`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if receives < 0 || receives > 1000 {

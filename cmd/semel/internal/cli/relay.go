@@ -36,8 +36,9 @@ to the queue of another one. A message is in the outbox until the other side acc
 copies carry the same message-id header, and a consumer of semel takes them for one. Several relays may run at once. What
 the other side refuses time and again becomes a dead letter of the outbox (semel dlq).
 The first SIGINT or SIGTERM ends what is in flight, and exits 0.`,
-		Example: `  semel relay --from 'postgres://shop@db1.example.org/shop?queue=shipments' --to 'postgres://post@db2.example.org/post?queue=shipments'
-  semel relay --from 'sqlite:shop.db?queue=mail' --to 'sqlite:mail.db?queue=mail' --until-empty -o json`,
+		Example: `  semel relay --from 'postgres://shop@db1.example.org/shop?queue=shipments' \
+    --to 'postgres://post@db2.example.org/post?queue=shipments'
+  semel relay --from 'sqlite:shop.db?queue=mail' --to 'sqlite:mail.db?queue=mail' --until-empty`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.relay(cmd.Context(), o) },
 	}
 	f := c.Flags()

@@ -29,7 +29,7 @@ it again, and are the better choice.
 
 A key that is IN_PROGRESS is refused: wait, or see semel records release. Workers with a cache may acknowledge deliveries of a
 completed key as duplicates until their --cache-max-age has passed (1 min). Its entry in the audit trail has the reason.`,
-		Example: "  semel records reopen order-12345 --reason 'the invoice was lost' --store 'sqlite:shop.db?queue=orders'",
+		Example: "  semel records reopen order-12345 --reason 'invoice lost' --store 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, key := cmd.Context(), args[0]
 			if reason == "" {

@@ -29,7 +29,7 @@ func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var p probing
 	var keep config.Retention
 	c := &cobra.Command{
-		Use:   "resolve (KEY --as completed|retry|failed | (KEY… | --all) --probe CMD) --store URL",
+		Use:   "resolve (KEY --as STATE | (KEY… | --all) --probe CMD) --store URL",
 		Short: "Decide about keys whose outcome nobody knows",
 		Long: `resolve ends an UNCERTAIN key, after a look at the downstream:
   completed  the effect happened: duplicates are answered with --result
@@ -40,8 +40,9 @@ The record is changed first, then the message is sent, then the dead letter dele
 With --probe CMD or --probe-http URL a program or endpoint looks, as for semel work: the effect happened (exit 0, stdout is
 the result; 200, the body is the result): completed; it did not (exit 75; 404): retry; anything else: the key is left
 alone, and the exit is 3.`,
-		Example: `  semel records resolve order-12345 --as completed --result '{"charge":"ch_1"}' --store 'sqlite:shop.db?queue=orders'
-  semel records resolve --all --probe 'python3 charged.py' --store 'sqlite:shop.db?queue=orders' --yes`,
+		Example: `  semel records resolve order-12345 --store 'sqlite:shop.db?queue=orders' \
+    --as completed --result '{"charge":"ch_1"}'
+  semel records resolve --all --probe ./charged.py --store 'sqlite:shop.db?queue=orders' --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.by, p.keep, p.yes, p.dry, p.keys = by, keep, yes, dry, args
 			if p.asked() {

@@ -148,21 +148,20 @@ func again(c <-chan os.Signal, done <-chan struct{}, stop, tell func()) bool {
 	}
 }
 
-// glossary explains the words that commands print.
-const glossary = "https://github.com/semel-dev/semel/blob/main/docs/glossary.md"
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "semel",
 		Short: "Exactly-once effects for message handlers in any language",
-		Long: `semel consumes messages, and makes each take effect exactly once: duplicates are answered from records,
-crashed runs are taken over, failures become dead letters, and nothing is lost.
+		Long: `semel consumes messages and makes each take effect once. A duplicate is answered from its record, a crashed run is
+taken over, a message that fails for good becomes a dead letter, and no message is lost.
 
 Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then variables that workers on SQS
 know (QUEUE_URL, TABLE_NAME, …: semel env lists them), then defaults.
+
 Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not exist, 4 unreachable, 130 interrupted.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
-  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --exec 'python3 charge.py' --until-empty
+  semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --until-empty \
+    --exec 'python3 charge.py'
   semel records explain order-12345 --store 'sqlite:shop.db?queue=orders'`,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.prepare(cmd) },
@@ -172,11 +171,7 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	root.Version = readVersion().line()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	cobra.AddTemplateFunc("flagUsages", flagUsages)
-	root.SetUsageTemplate(strings.NewReplacer(
-		"Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{flagUsages .LocalFlags}}",
-		"{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "{{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}",
-	).Replace(root.UsageTemplate()) + "{{if not .HasParent}}\nWords: " + glossary + "\n{{end}}")
+	setUsage(root)
 	f := root.PersistentFlags()
 	f.VarP(&a.p.Format, "output", "o", "what goes to stdout")
 	f.StringVar(&a.configFile, "config", os.Getenv("SEMEL_OPT_CONFIG"), "YAML file with settings")
@@ -194,30 +189,8 @@ Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not ex
 	)
 	root.InitDefaultCompletionCmd()
 	completions(root)
+	wrapHelp(root)
 	return root
-}
-
-// flagUsages lists the flags of a command, the settings of the worker under the titles of their groups.
-func flagUsages(fs *pflag.FlagSet) string {
-	const rest = "Flags"
-	groups := map[string]*pflag.FlagSet{}
-	fs.VisitAll(func(f *pflag.Flag) {
-		title := rest
-		if g := f.Annotations[config.GroupAnnotation]; len(g) == 1 {
-			title = g[0]
-		}
-		if groups[title] == nil {
-			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
-		}
-		groups[title].AddFlag(f)
-	})
-	var out []string
-	for _, title := range append(config.Groups(), rest) {
-		if g := groups[title]; g != nil {
-			out = append(out, title+":\n"+strings.TrimRight(g.FlagUsagesWrapped(100), "\n"))
-		}
-	}
-	return strings.Join(out, "\n\n")
 }
 
 // prepare runs before every command: settings from environment and file, then the logger.

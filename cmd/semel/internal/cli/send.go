@@ -45,8 +45,8 @@ func (a *app) sendCommand() *cobra.Command {
 object {id, group, headers, delay_ms, body | body_base64}. With --n it makes messages up: {"id":"<uuid>","work":1…1000},
 each with its id in the header idempotency-key. Messages without an id get a UUIDv7. --queue-url is another name of --queue.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
-  echo '{"order_id":7}' | semel send --queue 'sqlite:shop.db?queue=orders' --header idempotency-key=order-7
-  semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3 --poison-every 50
+  echo '{"order_id":7}' | semel send --queue sqlite:shop.db --header idempotency-key=order-7
+  semel send --queue 'sqlite:shop.db?queue=orders' --n 1000 --rate 200 --duplicate-rate 0.3
   semel send --queue-url "$QUEUE_URL" --region us-west-1 --n 25 --rate 5`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -76,11 +76,11 @@ each with its id in the header idempotency-key. Messages without an id get a UUI
 	f.StringArrayVar(&o.headers, "header", nil, "NAME=VALUE for every message (may be repeated)")
 	f.StringVar(&o.group, "group", "", "ordered group of every message")
 	f.Var(&o.delay, "delay", "not deliverable before this")
-	f.IntVar(&o.synthetic.N, "n", 0, "make up so many messages")
+	f.IntVar(&o.synthetic.N, "n", 0, "make up N messages")
 	f.Float64Var(&o.rate, "rate", 0, "messages per second (0: as fast as possible)")
 	f.IntVar(&o.batch, "batch-size", 100, "messages of one call (SQS: 10 at most, and by default)")
 	f.IntVar(&o.synthetic.PoisonCount, "poison-count", 0, `that many carry "poison":true, at random places`)
-	f.IntVar(&o.synthetic.PoisonEvery, "poison-every", 0, "every so-manieth is poison (overrides --poison-count)")
+	f.IntVar(&o.synthetic.PoisonEvery, "poison-every", 0, "every Nth message carries \"poison\":true (overrides --poison-count)")
 	f.Float64Var(&o.synthetic.Duplicates, "duplicate-rate", 0, "this share of the messages (0 to 1) is sent twice")
 	f.BoolVar(&o.synthetic.SameKey, "same-key", false, "all are one message, sent --n times")
 	f.Uint64Var(&o.synthetic.Seed, "seed", 0, "makes the same messages again (default: drawn, and printed)")

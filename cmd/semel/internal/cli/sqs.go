@@ -61,7 +61,7 @@ It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answ
 	allowHostFlag(c, &o.allow)
 	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
 	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
-	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s][,retention=1d][,wait=20s] (repeatable)")
+	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
 	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
 	f.Var(&o.grace, "grace", "how long requests under way may take at the end")

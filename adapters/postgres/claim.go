@@ -267,10 +267,9 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 	if w.brief {
 		mode = rowstore.Skip
 	}
-	var out []driver.Grant
-	err := w.s.Locked(ctx, len(part.index), mode, func(tx rowstore.Tx, mode rowstore.Mode) (err error) {
-		out, _, err = rowstore.ClaimTx(tx, mode, nil, some(w.c, part.index)...)
-		return err
+	out, err := rowstore.Decide(ctx, w.s.slowPath, len(part.index), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Grant, error) {
+		out, _, err := rowstore.ClaimTx(tx, mode, nil, some(w.c, part.index)...)
+		return out, err
 	})
 	if n := len(part.index); code(err) == codeDamaged && n > 1 {
 		return w.known(ctx, keyed{part.hashes[:n/2], part.index[:n/2]}).and(w.known(ctx, keyed{part.hashes[n/2:], part.index[n/2:]}))

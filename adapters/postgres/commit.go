@@ -77,9 +77,8 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) (out []driver.Outco
 		}
 	}
 	if out == nil {
-		err = s.Locked(ctx, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) (err error) {
-			out, err = rowstore.CommitTx(tx, mode, w...)
-			return err
+		out, err = rowstore.Decide(ctx, s.slowPath, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+			return rowstore.CommitTx(tx, mode, w...)
 		})
 	}
 	if err != nil {

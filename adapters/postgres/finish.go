@@ -182,13 +182,9 @@ func (e *ending) end(ctx context.Context, s *Store, decide func(rowstore.Tx, row
 	[]driver.Outcome, error,
 ) {
 	slices.Sort(e.rest)
-	var out []driver.Outcome
-	err := s.Locked(ctx, len(e.rest), e.mode, func(tx rowstore.Tx, mode rowstore.Mode) (err error) {
-		out, err = decide(tx, mode)
-		return err
-	})
+	out, err := rowstore.Decide(ctx, s.slowPath, len(e.rest), e.mode, decide)
 	if err != nil {
-		e.err, out = err, nil
+		e.err = err
 	}
 	for at := range out {
 		e.out[e.rest[at]], e.done = out[at], true

@@ -18,8 +18,8 @@ import (
 // a plan that a session made while the tables were empty would read them from end to end for as long as the session lasts.
 type rows struct{ db *DB }
 
-// sqlPlan has statements of a transaction planned for their parameters. Functions have settings of their own.
-const sqlPlan = "SET LOCAL plan_cache_mode = force_custom_plan"
+// sqlIdlePlan is sqlIdle, and has statements planned for their parameters. Functions have settings of their own.
+const sqlIdlePlan = sqlIdle + ", set_config('plan_cache_mode', 'force_custom_plan', true)"
 
 // Layout says how records are stored.
 func (d rows) Layout() rowstore.Layout {
@@ -34,8 +34,8 @@ func (d rows) Layout() rowstore.Layout {
 // Atomic runs f in a transaction. What f writes is sent with its next question, or with COMMIT.
 func (d rows) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) error {
 	begin := func(x *rowTx) error {
-		x.p.beginLong(d.db)
-		x.p.exec("plan", sqlPlan)
+		x.p.exec("begin", sqlBegin)
+		x.p.exec("bound the transaction", sqlIdlePlan, strconv.Itoa(int(millis(d.db.o.MaxTx))))
 		return f(x)
 	}
 	err := d.try(ctx, false, begin)

@@ -147,7 +147,7 @@ func (o *opening) try(ctx context.Context) (x *transaction, again bool, err erro
 // open sends BEGIN and the claims of new keys. It answers the claims that the records of others have to decide under a
 // lock.
 func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err error) {
-	x = &transaction{s: o.s}
+	x = &transaction{s: o.s, held: rowstore.Held{Claims: make([]rowstore.HeldClaim, 0, len(o.todo.index))}}
 	if err := x.connect(ctx); err != nil {
 		return nil, old, err
 	}
@@ -182,7 +182,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		sql, args := claimQuery(part, o.c, arg, o.s.db.o.LockWait)
 		p.query("claim", func(rows pgx.Rows) (err error) {
 			places, x.at, err = readClaims(rows, part, o.c, o.out, func(r driver.Record) {
-				x.held.Add(driver.Record{}, r)
+				x.held.Add(nil, r)
 			})
 			return err
 		}, sql, args...)

@@ -94,10 +94,10 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 	)
 	for i := range x.held.Claims {
 		h := &x.held.Claims[i]
-		at, made := works[i], h.Before.State == driver.Absent
+		at, made := works[i], h.Before == nil
 		if at < 0 {
 			if !made {
-				stored = append(stored, h.Before)
+				stored = append(stored, *h.Before)
 				continue
 			}
 			back.hashes = append(back.hashes, hashOf(&h.After.Key))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // hashSize is how much of the SHA-256 of a key is stored and indexed. The raw key is compared besides (I12), so that a
@@ -122,28 +121,39 @@ type readable struct {
 	err error
 }
 
-// findAll reads the records of keys.
-func (t *txn) findAll(keys []rowstore.ID) (map[driver.Key]readable, error) {
-	out := make(map[driver.Key]readable, len(keys))
+// findAll reads the records of some hashes.
+func (t *txn) findAll(which []int, hash func(i int) []byte) (map[driver.Key]readable, error) {
+	out := make(map[driver.Key]readable, len(which))
 	add := func(v []sqldriver.Value) error {
 		r, err := scanRecord(v)
 		out[r.Key] = readable{r, err}
 		return nil
 	}
-	if len(keys) == 1 {
-		return out, t.s.query(add, sqlRecordByHash, keys[0].Hash[:])
+	if len(which) == 1 {
+		return out, t.s.query(add, sqlRecordByHash, hash(which[0]))
 	}
 	args := make([]sqldriver.Value, findStep)
-	for len(keys) > 0 {
+	for len(which) > 0 {
 		for i := range args {
-			args[i] = keys[min(i, len(keys)-1)].Hash[:]
+			args[i] = hash(which[min(i, len(which)-1)])
 		}
 		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
 			return nil, err
 		}
-		keys = keys[min(findStep, len(keys)):]
+		which = which[min(findStep, len(which)):]
 	}
 	return out, nil
+}
+
+// find reads the record of a key; an absent one when there is none, or the hash is that of another key.
+func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
+	err = t.s.query(func(v []sqldriver.Value) error {
+		if r.Record, r.err = scanRecord(v); r.Key != k {
+			r = readable{}
+		}
+		return nil
+	}, sqlRecordByHash, hash)
+	return r, err
 }
 
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.

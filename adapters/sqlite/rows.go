@@ -41,7 +41,11 @@ type rowTx struct{ *txn }
 // Lock reads records: the transaction has the only write lock.
 func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, error) {
 	out := make([]rowstore.Locked, len(keys))
-	found, err := x.findAll(keys)
+	which := make([]int, len(keys))
+	for i := range which {
+		which[i] = i
+	}
+	found, err := x.findAll(which, func(i int) []byte { return keys[i].Hash[:] })
 	if err != nil {
 		return nil, err
 	}

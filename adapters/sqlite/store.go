@@ -68,15 +68,41 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	if len(old) == 0 {
 		return nil
 	}
-	rest := make([]driver.Claim, len(old))
-	for at, i := range old {
-		rest[at] = c[i]
+	found, err := t.findAll(old, func(i int) []byte { return hashes[i] })
+	if err != nil {
+		return err
 	}
-	grants, _, err := rowstore.ClaimTx(rowTx{t}, rowstore.Make, nil, rest...)
-	for at, g := range grants {
-		out[old[at]] = g
+	for _, i := range old {
+		if out[i], err = t.claimOld(&c[i], found, out[i]); err != nil {
+			return fmt.Errorf("key %q: %w", c[i].Key.Raw, err)
+		}
 	}
-	return err
+	return nil
+}
+
+// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
+// the grant without a record: only a claim that waits for another version makes none.
+func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
+	r, ok := found[c.Key]
+	switch {
+	case !ok && absent.Verdict == driver.Busy:
+		return absent, nil
+	case !ok:
+		return driver.Grant{Err: fmt.Errorf("key %q: %w", c.Key.Raw, rowstore.ErrCollision)}, nil
+	case r.err != nil:
+		return driver.Grant{Err: r.err}, nil //nolint:nilerr // it is the error of this key alone
+	}
+	drawn, err := t.draw()
+	if err != nil {
+		return driver.Grant{}, err
+	}
+	after, g, changed := driver.DecideClaim(r.Record, *c, t.now, uint64(drawn))
+	if !changed {
+		return g, nil
+	}
+	found[c.Key] = readable{Record: after}
+	t.use(int64(after.Token))
+	return g, t.store(r.Token, &after)
 }
 
 // Extend renews leases in one transaction.
@@ -109,11 +135,15 @@ func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.O
 	if n == 1 {
 		return driver.Applied, nil
 	}
-	out, err := rowstore.ExtendTx(rowTx{t}, rowstore.Wait, lease, *h)
-	if err != nil {
+	r, err := t.find(h.Key, hash)
+	if r.err != nil || err != nil {
 		return driver.Unknown, err
 	}
-	return out[0], nil
+	after, o := driver.DecideExtend(r.Record, *h, lease, t.now)
+	if o == driver.Applied {
+		err = t.store(r.Token, &after)
+	}
+	return o, err
 }
 
 // Finish ends attempts in one transaction.
@@ -149,9 +179,13 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 			return driver.Applied, true, nil
 		}
 	}
-	out, fresh, err := rowstore.FinishTx(rowTx{t}, rowstore.Wait, *f)
-	if err != nil {
+	r, err := t.find(f.Hold.Key, hash)
+	if r.err != nil || err != nil {
 		return driver.Unknown, false, err
 	}
-	return out[0], len(fresh) > 0, nil
+	after, o, changed := driver.DecideFinish(r.Record, *f, t.now)
+	if changed {
+		err = t.store(r.Token, &after)
+	}
+	return o, changed, err
 }

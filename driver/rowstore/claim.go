@@ -47,8 +47,10 @@ func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) 
 
 // compareIDs orders by hash. Two keys of one hash are two records, of which one cannot be.
 func compareIDs(a, b ID) int {
-	return cmp.Or(bytes.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(a.Key.Consumer, b.Key.Consumer),
-		cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))
+	if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 || a.Key == b.Key {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Key.Consumer, b.Key.Consumer), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))
 }
 
 // write writes what was decided.
@@ -64,34 +66,46 @@ func (b *batch) write(tx Tx) error {
 	return nil
 }
 
-// Locked runs f in a transaction. When records were waited for in vain it runs f once more with [Skip].
-func (s *Store) Locked(ctx context.Context, items int, mode Mode, f func(tx Tx, mode Mode) error) error {
+// Decide runs f in a transaction and returns what f does. items is the number of records. When records were waited for in
+// vain it runs f once more with [Skip].
+func Decide[T any](ctx context.Context, s *Store, items int, mode Mode, f func(tx Tx, mode Mode) (T, error)) (out T, err error) {
 	if items == 0 {
-		return nil
+		return out, nil
 	}
-	err := s.db.Atomic(ctx, items, func(tx Tx) error { return f(tx, mode) })
+	try := func(mode Mode) error {
+		return s.db.Atomic(ctx, items, func(tx Tx) (err error) { out, err = f(tx, mode); return err })
+	}
 	var item *driver.ItemError
-	if mode != Skip && errors.Is(err, driver.ErrBlocked) && !errors.As(err, &item) {
-		err = s.db.Atomic(ctx, items, func(tx Tx) error { return f(tx, Skip) })
+	if err = try(mode); mode != Skip && errors.Is(err, driver.ErrBlocked) && !errors.As(err, &item) {
+		err = try(Skip)
 	}
-	return err
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return out, nil
+}
+
+// wrap says what was done when it failed.
+func wrap(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // Claim decides claims in one transaction. A key that somebody else has locked is waited for, and then Busy.
-func (s *Store) Claim(ctx context.Context, c ...driver.Claim) (out []driver.Grant, err error) {
-	err = s.Locked(ctx, len(c), Make, func(tx Tx, mode Mode) error {
-		out, _, err = ClaimTx(tx, mode, nil, c...)
-		return err
+func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	out, err := Decide(ctx, s, len(c), Make, func(tx Tx, mode Mode) ([]driver.Grant, error) {
+		out, _, err := ClaimTx(tx, mode, nil, c...)
+		return out, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
-	}
 	for i := range out {
 		if errors.Is(out[i].Err, ErrLocked) || errors.Is(out[i].Err, ErrAbsent) {
 			out[i] = LockedGrant(&c[i])
 		}
 	}
-	return out, nil
+	return out, wrap("claim", err)
 }
 
 // lockedWait is the Grant.Wait of a key that somebody else has locked: nothing tells when that ends.
@@ -135,7 +149,7 @@ func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, 
 		case changed:
 			b.after[at], b.put[at] = after, true
 			if h != nil {
-				h.Add(l.Record, after)
+				h.Add(l.before(), after)
 			}
 		case b.after[at].State == driver.Absent && mode == Make:
 			if err := tx.Drop(l); err != nil {
@@ -150,44 +164,31 @@ func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, 
 }
 
 // Extend renews leases in one transaction.
-func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) (out []driver.Outcome, err error) {
-	err = s.Locked(ctx, len(h), Wait, func(tx Tx, mode Mode) error {
-		out, err = ExtendTx(tx, mode, lease, h...)
-		return err
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	out, err := Decide(ctx, s, len(h), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) {
+		return ExtendTx(tx, mode, lease, h...)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("extend leases: %w", err)
-	}
-	return out, nil
+	return out, wrap("extend leases", err)
 }
 
 // Finish ends attempts in one transaction.
-func (s *Store) Finish(ctx context.Context, f ...driver.Finish) (out []driver.Outcome, err error) {
-	err = s.Locked(ctx, len(f), Wait, func(tx Tx, mode Mode) error {
-		out, _, err = FinishTx(tx, mode, f...)
-		return err
+func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	out, err := Decide(ctx, s, len(f), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) {
+		out, _, err := FinishTx(tx, mode, f...)
+		return out, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("finish: %w", err)
-	}
-	return out, nil
+	return out, wrap("finish", err)
 }
 
 // Commit writes works in one transaction: records, effects, emitted messages, acknowledgements. See [driver.Committer].
-func (s *Store) Commit(ctx context.Context, w ...driver.Work) (out []driver.Outcome, err error) {
+func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	for i := range w {
 		if err := s.layout.Check(&w[i]); err != nil {
-			return nil, fmt.Errorf("commit: %w", &driver.ItemError{Index: i, Err: err})
+			return nil, wrap("commit", &driver.ItemError{Index: i, Err: err})
 		}
 	}
-	err = s.Locked(ctx, 2*len(w), Wait, func(tx Tx, mode Mode) error {
-		out, err = CommitTx(tx, mode, w...)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("commit: %w", err)
-	}
-	return out, nil
+	out, err := Decide(ctx, s, 2*len(w), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
+	return out, wrap("commit", err)
 }
 
 // CommitTx writes works inside a transaction. The items of records that somebody else has locked are Unknown (see [Skip]).

@@ -13,10 +13,13 @@ type Held struct {
 }
 
 // HeldClaim is one claim with the record as it was before: a claim without a work is taken back.
-type HeldClaim struct{ Before, After driver.Record }
+type HeldClaim struct {
+	Before *driver.Record // nil: there was none
+	After  driver.Record
+}
 
 // Add remembers a claim.
-func (h *Held) Add(before, after driver.Record) {
+func (h *Held) Add(before *driver.Record, after driver.Record) {
 	if h.places == nil {
 		h.places = map[driver.Nonce]int{}
 	}
@@ -60,10 +63,10 @@ func (h *Held) Works(w []driver.Work) ([]int, error) {
 // TakeBack writes the record as it was before a claim.
 func (c *HeldClaim) TakeBack(tx Tx) error {
 	l := &Locked{Record: c.After}
-	if c.Before.State == driver.Absent {
+	if c.Before == nil {
 		return tx.Drop(l)
 	}
-	return tx.Put(l, &c.Before)
+	return tx.Put(l, c.Before)
 }
 
 // Commit writes works inside the transaction and takes back the claims that have none. What is left is to commit it.

@@ -110,6 +110,14 @@ type Locked struct {
 	Drawn uint64
 }
 
+// before is the record, nil when there is none.
+func (l *Locked) before() *driver.Record {
+	if l.Record.State == driver.Absent {
+		return nil
+	}
+	return &l.Record
+}
+
 // ErrCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance. A claim of the
 // second one fails; all else finds no record.
 var ErrCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)

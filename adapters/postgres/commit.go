@@ -41,19 +41,12 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	}
 	out := make([]driver.Outcome, len(w))
 	for nr, part := range transactions(w) {
-		some, done := w, out
-		if part != nil {
-			some, done = make([]driver.Work, len(part)), nil
-			for at, i := range part {
-				some[at] = w[i]
-			}
+		if part == nil {
+			return s.commit(ctx, w)
 		}
-		done, err := s.commit(ctx, some)
+		done, err := s.commit(ctx, some(w, part))
 		if err != nil {
 			return nil, ofPart(err, part, nr > 0)
-		}
-		if part == nil {
-			return done, nil
 		}
 		for at, i := range part {
 			out[i] = done[at]
@@ -63,20 +56,18 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 }
 
 // commit writes works in one transaction.
-func (s *Store) commit(ctx context.Context, w []driver.Work) (out []driver.Outcome, err error) {
-	mode, keys := rowstore.Wait, sortKeys(len(w), func(i int) *driver.Key { return &w[i].Finish.Hold.Key })
-	if isPlain(w, keys) {
-		err = s.commitPlain(ctx, w, keys)
-		if code(err) == codeLocked && !isItem(err) {
-			mode = rowstore.Skip
-		} else if code(err) != codeGuard && !blameless(err) {
-			out = make([]driver.Outcome, len(w))
-			for i := range out {
-				out[i] = driver.Applied
-			}
-		}
+func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	keys := sortKeys(len(w), func(i int) *driver.Key { return &w[i].Finish.Hold.Key })
+	plain, mode := isPlain(w, keys), rowstore.Wait
+	var out []driver.Outcome
+	var err error
+	if plain {
+		out, err = s.commitPlain(ctx, w, keys)
 	}
-	if out == nil {
+	if locked := code(err) == codeLocked && !isItem(err); !plain || locked || code(err) == codeGuard || blameless(err) {
+		if locked {
+			mode = rowstore.Skip
+		}
 		out, err = rowstore.Decide(ctx, s.slowPath, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
 			return rowstore.CommitTx(tx, mode, w...)
 		})
@@ -120,9 +111,7 @@ func ofPart(err error, part []int, some bool) error {
 	var item *driver.ItemError
 	switch {
 	case errors.As(err, &item):
-		if part != nil {
-			return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
-		}
+		return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
 	case some:
 		return errors.New(err.Error()) // not certain for all: repeat
 	}
@@ -145,12 +134,12 @@ func isPlain(w []driver.Work, keys keyed) bool {
 }
 
 // commitPlain is commit for works that all hold what they complete: else it fails on the server.
-func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) error {
-	all := make([]int, len(w))
+func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
+	all, out := make([]int, len(w)), make([]driver.Outcome, len(w))
 	for i := range all {
-		all[i] = i
+		all[i], out[i] = i, driver.Applied
 	}
-	return rows{s.db}.try(ctx, false, func(x *rowTx) error {
+	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {
 		if counts(w, all) {
 			x.p.beginLong(s.db)
 		} else {

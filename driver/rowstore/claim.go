@@ -234,10 +234,11 @@ func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
 	}
 	out = make([]driver.Outcome, n)
 	for i := range out {
-		at, changed := b.at[i], false
+		at := b.at[i]
 		if unlessCollision(b.locked[at].Err) != nil {
 			continue // unreadable, or locked: Unknown
 		}
+		var changed bool
 		if b.after[at], out[i], changed = decide(i, b.after[at], b.locked[at].Now); changed {
 			b.put[at] = true
 			fresh = append(fresh, i)

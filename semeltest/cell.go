@@ -242,7 +242,7 @@ func (b *bench) claims(ctx context.Context, cells []*cell, q []request) {
 
 func (b *bench) operate(ctx context.Context, c *cell, op driver.Operation) {
 	b.t.Helper()
-	rec, got, err := b.Store.(driver.Operator).Operate(ctx, op)
+	rec, got, err := as[driver.Operator](b.Store).Operate(ctx, op)
 	if op.Kind == driver.Erase && unsupported(err) {
 		return
 	}
@@ -262,7 +262,7 @@ func (b *bench) operate(ctx context.Context, c *cell, op driver.Operation) {
 // inspect compares the stored record with the model.
 func (b *bench) inspect(c *cell) {
 	b.t.Helper()
-	ins, ok := b.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](b.Store)
 	if !ok {
 		return
 	}

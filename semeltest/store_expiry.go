@@ -31,7 +31,7 @@ func expiryCases() []suiteCase[StoreSetup] {
 	} {
 		all = append(all, suiteCase[StoreSetup]{c.name, func(t testing.TB, s StoreSetup) {
 			lt, ok := driver.As[driver.LongTerm](s.Store)
-			sw, sweeps := s.Store.(driver.Sweeper)
+			sw, sweeps := driver.As[driver.Sweeper](s.Store)
 			if !ok || !sweeps {
 				t.Log("left out: the store has no driver.LongTerm, or no driver.Sweeper")
 				return
@@ -98,7 +98,7 @@ func (b *expiryBench) verdict(k driver.Key) driver.Grant {
 func testFM41ExpiredCells(b *expiryBench) {
 	b.longTerm = period
 	b.register("suite", period)
-	_, operator := b.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](b.Store)
 	var cells []*cell
 	under := map[*cell]step{}
 	for _, r := range recipes() {
@@ -220,7 +220,7 @@ func testFM41ExpiredPurged(b *expiryBench) {
 // testFM41ExpiryRace: failed records are redriven while sweeps expire them. Whatever comes first, each of them is open
 // afterwards: the write that expires a record looks again.
 func testFM41ExpiryRace(b *expiryBench) {
-	op, ok := b.Store.(driver.Operator)
+	op, ok := driver.As[driver.Operator](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Operator")
 		return
@@ -292,9 +292,9 @@ func testExpiryTakes(b *expiryBench) {
 	b.register("suite", period)
 	ctx, cancel := b.call()
 	defer cancel()
-	steps, hasSteps := b.Store.(driver.StepStore)
-	audit, hasAudit := b.Store.(driver.AuditLog)
-	op, operates := b.Store.(driver.Operator)
+	steps, hasSteps := driver.As[driver.StepStore](b.Store)
+	audit, hasAudit := driver.As[driver.AuditLog](b.Store)
+	op, operates := driver.As[driver.Operator](b.Store)
 	dups, hasDups := driver.As[driver.DuplicateLog](b.Store)
 	ks := keys(2, "belongs-%d")
 	holds := make([]driver.Hold, 2)
@@ -358,7 +358,7 @@ func (b *expiryBench) wantLeft(what string, i, n int, err error) {
 
 // testErase: an erased key begins anew under a greater token, its audit entries go, and one stays that does not name it.
 func testErase(t testing.TB, s StoreSetup) {
-	op, ok := s.Store.(driver.Operator)
+	op, ok := driver.As[driver.Operator](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Operator")
 		return
@@ -393,7 +393,7 @@ func testErase(t testing.TB, s StoreSetup) {
 		erase(driver.Applied)
 		erase(driver.Lost) // there is none any more
 		mustFinish(t, s.Store, driver.Lost, driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: keep})
-		if log, ok := s.Store.(driver.AuditLog); ok {
+		if log, ok := driver.As[driver.AuditLog](s.Store); ok {
 			es, err := log.Audit(ctx, driver.AuditFilter{Consumer: k.Consumer})
 			if err != nil || len(es) != round+1 {
 				t.Fatalf("round %d: %d audit entries, %v", round, len(es), err)

@@ -209,7 +209,7 @@ type sweeping struct {
 // sweepBeside sweeps one record at a time, until end is called.
 func (b *bench) sweepBeside() *sweeping {
 	s := &sweeping{done: make(chan struct{}), ended: make(chan struct{}), begins: make(chan struct{}, 1)}
-	sw := b.Store.(driver.Sweeper)
+	sw := as[driver.Sweeper](b.Store)
 	s.wg.Go(func() {
 		defer close(s.ended)
 		for {

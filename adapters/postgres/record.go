@@ -142,8 +142,8 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
 var errPacked = errors.New("unreadable record")
 
-// recordFields is how many columns semel_row has, and one more when the record has a watermark.
-const recordFields = 30
+// recordFields is how many columns semel_row has.
+const recordFields = 31
 
 // epoch is PostgreSQL's zero time.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -225,8 +225,7 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	if len(b) < 4 {
 		return r, errPacked
 	}
-	fields := binary.BigEndian.Uint32(b)
-	if fields != recordFields && fields != recordFields+1 {
+	if binary.BigEndian.Uint32(b) != recordFields {
 		return r, errPacked
 	}
 	p := &packed{b: slices.Clone(b[4:])}
@@ -247,17 +246,12 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	var ok bool
 	r.Deliveries, ok = readDeliveries(p.next())
 	r.Ended = driver.State(p.int())
+	watermark := p.next()
 	if !ok || p.bad || r.State == driver.Absent || r.State > driver.Expired {
 		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
 	}
-	if fields > recordFields {
-		b := p.next()
-		if p.bad {
-			return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
-		}
-		if r.Watermark, err = driver.ParseWatermark(b); err != nil {
-			return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
-		}
+	if r.Watermark, err = driver.ParseWatermark(watermark); err != nil {
+		return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
 	}
 	return r, nil
 }

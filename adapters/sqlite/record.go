@@ -95,7 +95,6 @@ func unpackRecord[V any](v []V) (driver.Record, error) {
 }
 
 func readDeliveries(s string) (ids []string, err error) {
-	s = strings.TrimPrefix(s, versionsMark)
 	if s == "" {
 		return nil, nil
 	}
@@ -160,7 +159,7 @@ func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
 		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), deliveries(r), watermark(r), int64(r.BodyDigest))
+		micro(r.CreatedAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest))
 	return n == 1, err
 }
 
@@ -171,7 +170,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
 	if err != nil {
 		return err
 	}
@@ -209,22 +208,12 @@ func bytesOrNull(b []byte) sqldriver.Value {
 	return b
 }
 
-// versionsMark is before the deliveries of a record with a watermark: a program of schema 1 that still runs must not
-// decide about it, and refuses to read this.
-const versionsMark = "versions "
-
-func deliveries(r *driver.Record) string {
-	if r.Watermark.Running != "" {
-		return versionsMark + deliveryIDs(r.Deliveries)
-	}
-	return deliveryIDs(r.Deliveries)
-}
-
 func watermark(r *driver.Record) sqldriver.Value {
 	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
-func deliveryIDs(ids []string) string {
+// deliveries is how the ids of deliveries are stored: as a JSON array, and without any as nothing.
+func deliveries(ids []string) string {
 	switch {
 	case len(ids) == 0:
 		return ""

@@ -168,7 +168,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 			Key: driver.Key{Consumer: text(v[4])}, Unknown: integer(v[5]) != 0,
 		}
 		if integer(v[6]) != 0 {
-			r.Watermark.Running = versionsMark // which one it is does not matter
+			r.Watermark.Running = "?" // which one it is does not matter
 		}
 		period := periods[r.Key.Consumer]
 		after, verdict := driver.DecideSweep(r, t.now, w.horizon, period, w.consumers...)

@@ -33,7 +33,6 @@ type windowQueue interface {
 // windowStore is what it asks of a store.
 type windowStore interface {
 	driver.Store
-	driver.Committer
 	driver.LongTerm
 	driver.Sweeper
 }

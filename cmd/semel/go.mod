@@ -17,10 +17,12 @@ require (
 	github.com/lmittmann/tint v1.2.1
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/semel-dev/semel v0.0.0
 	github.com/semel-dev/semel/adapters/nats v0.0.0
 	github.com/semel-dev/semel/adapters/postgres v0.0.0
+	github.com/semel-dev/semel/adapters/redis v0.0.0
 	github.com/semel-dev/semel/adapters/sqlite v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -50,6 +52,7 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
@@ -88,6 +91,8 @@ replace github.com/semel-dev/semel => ../..
 replace github.com/semel-dev/semel/adapters/nats => ../../adapters/nats
 
 replace github.com/semel-dev/semel/adapters/postgres => ../../adapters/postgres
+
+replace github.com/semel-dev/semel/adapters/redis => ../../adapters/redis
 
 replace github.com/semel-dev/semel/adapters/sqlite => ../../adapters/sqlite
 

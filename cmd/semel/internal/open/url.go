@@ -14,7 +14,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {

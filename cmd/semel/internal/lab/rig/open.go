@@ -65,8 +65,11 @@ func (o *opening) queue(ctx context.Context, t open.Target) error {
 }
 
 func (o *opening) store(ctx context.Context, t open.Target) error {
-	if t.Scheme == "dynamodb" {
+	switch t.Scheme {
+	case "dynamodb":
 		return o.dynamodb(ctx)
+	case "redis":
+		return o.redis(ctx)
 	}
 	db, err := o.database(ctx, "store", o.place.Store, t)
 	if err != nil {

@@ -57,6 +57,9 @@ func (s *Site) String() string {
 		case "nats":
 			return "a stream of NATS"
 		}
+		if d.scheme == "redis" {
+			return "keys of a Redis"
+		}
 		return s.fakedName(d, "tables of DynamoDB")
 	}
 	if s.queue == s.store {
@@ -129,8 +132,11 @@ func (s *Site) Make(ctx context.Context, run, dir string, visibility time.Durati
 }
 
 func (s *Site) makeStore(ctx context.Context, p Place, run, dir string) (string, error) {
-	if s.store.scheme == "dynamodb" {
+	switch s.store.scheme {
+	case "dynamodb":
 		return s.makeTables(ctx, p, run)
+	case "redis":
+		return s.makePrefix(ctx, run)
 	}
 	return s.makeSQL(ctx, "store", s.store, run, dir)
 }

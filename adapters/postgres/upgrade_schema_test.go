@@ -16,7 +16,7 @@ func TestUpgradedIsFresh(t *testing.T) {
 	if _, _, err := Migrate(t.Context(), upgraded); err != nil {
 		t.Fatal(err)
 	}
-	fresh, printed := schemaURL(t), schemaURL(t)
+	fresh, printed := emptySchema(t), emptySchema(t)
 	if _, _, err := Migrate(t.Context(), fresh); err != nil {
 		t.Fatal(err)
 	}

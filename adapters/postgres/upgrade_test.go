@@ -27,7 +27,7 @@ type old struct {
 // oldProgram connects one to a schema of its own that has tables of schema 1.
 func oldProgram(t testing.TB) (o *old, url string) {
 	t.Helper()
-	url = schemaURL(t)
+	url = emptySchema(t)
 	o = &old{t, connectTo(t, url)}
 	if _, err := o.conn.PgConn().Exec(t.Context(), schema0001).ReadAll(); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestUpgradeUnderWorkers(t *testing.T) {
 		for i := range done {
 			from, end := done[i].Load(), time.Now().Add(3*time.Minute)
 			for done[i].Load() == from && !t.Failed() && time.Now().Before(end) {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // the pause between two looks
 			}
 		}
 	}

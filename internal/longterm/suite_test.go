@@ -24,7 +24,7 @@ var filters = map[string]func(t testing.TB, s *memory.Store, now func() time.Tim
 		go func() { defer close(done); tier.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-done })
 		for !tier.Stats().Ready {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the pause between two looks
 		}
 		return longterm.New(s, tier)
 	},

@@ -56,6 +56,7 @@ const (
 	mutJoinedCounts
 	mutReasonsDiffer
 	mutKeepsLost
+	mutUncounted
 	mutants
 )
 
@@ -106,6 +107,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutJoinedCounts:       {"a death beside others counts towards a quarantined key's", "I21"},
 	mutReasonsDiffer:      {"one reason that names its message taken for many", "I24"},
 	mutKeepsLost:          {"visibility extended after the claim was lost", "I25"},
+	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -128,6 +130,11 @@ func (w *world) bias() {
 		for k := 1; k < sc.keys; k++ {
 			sc.conduct[k] = conductLong
 		}
+	}
+	if w.mut == mutUncounted {
+		sc.mode, sc.effect, sc.cfg.Mode = machine.Open, inTx, machine.Open
+		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
+		sc.conduct[0] = conductKills
 	}
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease

@@ -144,7 +144,7 @@ type event struct {
 	Decision    string `json:"decision"`
 }
 
-// scene is one run: a file, three workers, one kill.
+// scene is one run: queue and records, three workers, one kill.
 type scene struct {
 	t        *testing.T
 	dir, db  string
@@ -153,6 +153,8 @@ type scene struct {
 	// queue and store are where the workers' messages and records are.
 	queue, store string
 	workers      int // that were started
+	// strike is done when a worker has been killed; nil = nothing more.
+	strike func()
 }
 
 // newScene has queue and records in one SQLite file.
@@ -210,6 +212,9 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 	}
 	s.await(ctx, effects, s.distinct/5)
 	s.kill(cmds[0])
+	if s.strike != nil {
+		s.strike()
+	}
 	s.ended(cmds[1:]...)
 }
 
@@ -311,7 +316,7 @@ func (s *scene) settled() {
 			s.t.Errorf("record %v is %v", r["key"], r["state"])
 		}
 	}
-	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.queue, "-o", "jsonl")); len(out) > 0 {
+	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.queue, "--store", s.store, "-o", "jsonl")); len(out) > 0 {
 		s.t.Errorf("letters: %s", out)
 	}
 	d := s.decisions()

@@ -32,6 +32,8 @@ func Explain(flag, raw, doing string, err error) error {
 		return err
 	case t.aws != nil:
 		return awsError(t, doing, err, "")
+	case t.nats != nil:
+		return natsError(t, doing, err)
 	case t.kind == postgresKind:
 		return unreachableServer(t, err)
 	case t.kind == redisKind:

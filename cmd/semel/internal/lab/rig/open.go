@@ -53,6 +53,9 @@ func (o *opening) queue(ctx context.Context, t open.Target) error {
 	if t.Scheme == "sqs" {
 		return o.sqs(ctx)
 	}
+	if t.Scheme == "nats" {
+		return o.nats(ctx)
+	}
 	db, err := o.database(ctx, "queue", o.place.Queue, t)
 	if err != nil {
 		return err

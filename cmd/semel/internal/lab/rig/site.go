@@ -54,6 +54,8 @@ func (s *Site) String() string {
 			return "one schema of a PostgreSQL database"
 		case "sqs":
 			return s.fakedName(d, "a queue of SQS")
+		case "nats":
+			return "a stream of NATS"
 		}
 		if d.scheme == "redis" {
 			return "keys of a Redis"
@@ -114,6 +116,9 @@ func (s *Site) Make(ctx context.Context, run, dir string, visibility time.Durati
 	switch {
 	case s.queue.scheme == "sqs":
 		p.Queue, err = s.makeQueue(ctx, p, run, visibility)
+		return p, err
+	case s.queue.scheme == "nats":
+		p.Queue, err = s.makeNATS(ctx, run, visibility)
 		return p, err
 	case s.queue == s.store:
 		p.Queue = p.Store

@@ -80,6 +80,9 @@ func work(ctx context.Context, spec Spec) (err error) {
 		return err
 	}
 	defer func() { _ = log.Close() }()
+	defer trail.Watch(func(late time.Duration) {
+		log.Add(trail.Entry{Kind: trail.Delay, AfterMS: late.Milliseconds()})
+	})()
 	r, err := rig.Open(ctx, spec.Place, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun

@@ -94,7 +94,7 @@ func (r *runner) transient(o *order, err error) error {
 	if errors.Is(err, driver.ErrNotCommitted) {
 		return err
 	}
-	c, ok := r.open[o.job.Lane].tx.(driver.TxClassifier)
+	c, ok := driver.As[driver.TxClassifier](r.open[o.job.Lane].tx)
 	if !ok {
 		return nil
 	}

@@ -60,8 +60,8 @@ type Config struct {
 	// Former is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
 	// Defaults to none.
 	Former *Former
-	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx. Defaults to false: they become
-	// letters.
+	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx, and not on a queue that does not
+	// count deliveries. Defaults to false: they become letters.
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
 	Fingerprint key.FingerprintFunc
@@ -132,10 +132,11 @@ type Config struct {
 	// Until is when this process is stopped or stands still for certain, whatever it does: the deadline of a Lambda
 	// invocation. No lease reaches beyond it, because nobody could renew it. Defaults to the zero time: it is not.
 	Until time.Time
-	// LongTerm is how long, after a record's retention, a few bytes of it are kept that tell late duplicates of its key:
-	// each of those becomes a letter of kind uncertain for a person to decide on; it is neither run nor dropped. 24 hours or
-	// more; not with Versions; the store must be a driver.LongTerm. Defaults to 0: a duplicate that comes after Retention
-	// runs.
+	// LongTerm is how long a record stays EXPIRED after its retention: without result and fingerprint, but with key and token.
+	// A duplicate that comes in that time becomes a dead letter of kind late, for a person to decide on; it neither runs nor
+	// is it dropped. The store keeps the period, and the sweeps of all workers obey it. 24 hours or more; not with Versions;
+	// the store must be a driver.LongTerm (DynamoDB is none: use a longer Retention there). Defaults to 0: a duplicate that
+	// comes after Retention runs.
 	LongTerm time.Duration
 	// ResultMax is the largest result that is stored, in bytes; of a larger one only its size and digest are kept.
 	// Defaults to 64 KiB.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/longterm"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -29,9 +28,8 @@ type Consumer struct {
 	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
-	meter      driver.Meter   // nil unless the store is paid by use
-	cached     driver.Cached  // nil unless the store has a front
-	tier       *longterm.Tier // nil without Config.LongTerm
+	meter      driver.Meter  // nil unless the store is paid by use
+	cached     driver.Cached // nil unless the store has a front
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -55,12 +53,12 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
 	if !c.queue.DeadLetters {
-		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no letters, so a message that fails for good could only be lost or "+
-			"come for ever", c.queue.Name), "use one that does, or give it a place for letters (an SQS queue: a dead-letter queue)"}
+		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails for good could only be lost or "+
+			"come forever", c.queue.Name), "keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
 	}
-	c.meter, _ = cfg.Store.(driver.Meter)
-	c.cached, _ = cfg.Store.(driver.Cached)
-	_, c.keepsDuplicates = driver.DuplicatesOf(cfg.Store)
+	c.meter, _ = driver.As[driver.Meter](cfg.Store)
+	c.cached, _ = driver.As[driver.Cached](cfg.Store)
+	_, c.keepsDuplicates = driver.As[driver.DuplicateLog](cfg.Store)
 	if err := c.claiming(); err != nil {
 		return nil, err
 	}
@@ -76,7 +74,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
-	case c.tx != nil && c.transactor != nil && c.tx.open(c.transactor):
+	case c.tx != nil && c.transactor != nil && c.tx.open(c.committer, c.transactor):
 		c.mode = machine.Open
 	case c.tx != nil:
 		return nil, fmt.Errorf("handler wants a transaction of type %s, store %s: %w", c.tx.kind(), c.store.Name, ErrNoTx)
@@ -190,7 +188,6 @@ type runner struct {
 	first    driver.Units      // of the store's meter when this run began
 	metered  driver.Units      // when it was read last
 	hits     int64             // of the store's front when this run began
-	looked   longterm.Stats    // of the long-term tier when this run began
 	sweeps   sweepTally        // guarded by mu
 	copies   *duplicateLog     // nil where the store keeps none
 	seed     [64 * 16]byte
@@ -211,9 +208,6 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	}
 	if c.cached != nil {
 		r.hits = c.cached.CacheStats().Hits
-	}
-	if c.tier != nil {
-		r.looked = c.tier.Stats()
 	}
 	return r
 }
@@ -263,9 +257,6 @@ func (r *runner) loop(ctx context.Context) error {
 	)
 	defer timer.Stop()
 	r.wg.Go(func() { r.sweep(r.receiving) })
-	if r.tier != nil {
-		r.wg.Go(func() { r.tier.Run(r.receiving) })
-	}
 	for {
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {
@@ -321,7 +312,7 @@ func (r *runner) publish() {
 		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
 		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, OtherPayload: n.OtherPayload, Busy: n.Busy,
 		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
-		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
+		Rejected: n.Rejected, Late: n.Late, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
 	r.meterStore(&s)
 	r.tellSweeps(&s)
@@ -329,7 +320,6 @@ func (r *runner) publish() {
 		st := r.cached.CacheStats()
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
 	}
-	r.tellLongTerm(&s)
 	s.DuplicatesUnrecorded = r.copies.lost()
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())

@@ -36,7 +36,7 @@ type duplicateLog struct {
 
 // newDuplicateLog is nil where the store keeps no duplicates.
 func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
-	to, ok := driver.DuplicatesOf(s)
+	to, ok := driver.As[driver.DuplicateLog](s)
 	if !ok {
 		return nil
 	}

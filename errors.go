@@ -26,9 +26,9 @@ var (
 	ErrUncertain = errors.New("semel: outcome of an earlier run is uncertain")
 	// ErrStale: a newer version of the key was applied (Do with WithVersion only).
 	ErrStale = errors.New("semel: a newer version was applied")
-	// ErrLate: the version comes too late, and a newer one may have been applied, or its place in the sequence was passed
-	// over (Do with WithVersion only).
-	ErrLate = errors.New("semel: version comes too late")
+	// ErrLate: the call comes too late. The record of the key is EXPIRED (driver.LongTerm), or a newer version may have been
+	// applied, or the version's place in the sequence was passed over (Do only).
+	ErrLate = errors.New("semel: the call comes too late")
 	// ErrUnreadable: the record of the key cannot be read, because a newer version of semel wrote it or because it is damaged
 	// (Do only). Upgrade the program, or restore or delete the record.
 	ErrUnreadable = driver.ErrUnreadable

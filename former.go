@@ -50,16 +50,14 @@ func (c *Config) resolveFormer() error {
 	return nil
 }
 
-// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it, and what looks
-// for late duplicates.
+// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it.
 func (c *Consumer) claiming() error {
 	c.records = c.cfg.Store
 	if c.cfg.Former != nil {
 		c.records = rekey.New(c.cfg.Store, rekey.Options{Keep: c.cfg.Retention, Lease: c.cfg.lease()})
 	}
-	c.remembering()
-	c.committer, _ = c.records.(driver.Committer)
-	c.transactor, _ = c.records.(driver.Transactor)
+	c.committer, _ = driver.As[driver.Committer](c.records)
+	c.transactor, _ = driver.As[driver.Transactor](c.records)
 	c.joins = c.committer != nil && c.committer.Joins(c.cfg.Queue)
 	_, commits := c.cfg.Handler.(transactional)
 	if c.cfg.Former != nil && (commits || c.joins || c.emits()) && !rekey.Together(c.cfg.Store) {

@@ -229,7 +229,10 @@ func TestFormerInTransactions(t *testing.T) {
 }
 
 // plainCommitter commits, and has no transactions.
-type plainCommitter struct{ driver.Committer }
+type plainCommitter struct {
+	driver.Store
+	driver.Committer
+}
 
 // TestFormerRefuses what it cannot do, by name, and says in the promise what it does.
 func TestFormerRefuses(t *testing.T) {
@@ -245,7 +248,7 @@ func TestFormerRefuses(t *testing.T) {
 		"the same name":     {semel.Config{Handler: nothing, Former: &semel.Former{Consumer: "orders"}}, "names nothing that was different"},
 		"versions": {semel.Config{Handler: nothing, Key: byID, Versions: &key.Versions{Of: key.ByVersion("/v").Of},
 			Former: &semel.Former{Consumer: "v1"}}, "beside Versions"},
-		"a store that cannot": {semel.Config{Handler: queued, Store: plainCommitter{db.Store()}, Former: &semel.Former{Consumer: "v1"}},
+		"a store that cannot": {semel.Config{Handler: queued, Store: plainCommitter{db.Store(), db.Store()}, Former: &semel.Former{Consumer: "v1"}},
 			"cannot complete two records"},
 	} {
 		cfg := c.cfg

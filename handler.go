@@ -65,9 +65,9 @@ func InTxBatch[T any](fn func(ctx context.Context, tx T, batch []*Attempt) error
 // transactional is what New asks a handler that InTx or InTxBatch made.
 type transactional interface {
 	Handler
-	// queued asks for mode A2, open for modes B and C.
+	// queued asks for mode A2, open for modes B and C; c is nil where the store commits nothing with records.
 	queued(c driver.Committer) bool
-	open(t driver.Transactor) bool
+	open(c driver.Committer, t driver.Transactor) bool
 	// buffer makes an effects buffer, bind takes the transaction out of tx; nil = it is another kind. Both answers go into
 	// Attempt.tx.
 	buffer(c driver.Committer) any
@@ -86,7 +86,7 @@ type effect[T any] struct{}
 
 func (effect[T]) buffer(c driver.Committer) any {
 	var b T
-	if !c.Offers(&b) {
+	if c == nil || !c.Offers(&b) {
 		return nil
 	}
 	return b
@@ -122,8 +122,11 @@ func (h *inTxBatch[T]) handleBatch(ctx context.Context, tx any, batch []*Attempt
 
 // queued: what a batch queues commits in the transaction that holds its claims: it belongs to all of them, and none can
 // be lost while the others are not.
-func (h *inTxBatch[T]) queued(driver.Committer) bool  { return false }
-func (h *inTxBatch[T]) open(t driver.Transactor) bool { return t.OffersTx(new(T)) || t.Offers(new(T)) }
+func (h *inTxBatch[T]) queued(driver.Committer) bool { return false }
+
+func (h *inTxBatch[T]) open(c driver.Committer, t driver.Transactor) bool {
+	return t.OffersTx(new(T)) || c != nil && c.Offers(new(T))
+}
 
 type inTx[T any] struct {
 	effect[T]
@@ -138,5 +141,5 @@ func (h *inTx[T]) Handle(ctx context.Context, a *Attempt) error {
 	return h.fn(ctx, tx, a)
 }
 
-func (h *inTx[T]) queued(c driver.Committer) bool { return c.Offers(new(T)) }
-func (h *inTx[T]) open(t driver.Transactor) bool  { return t.OffersTx(new(T)) }
+func (h *inTx[T]) queued(c driver.Committer) bool                    { return c.Offers(new(T)) }
+func (h *inTx[T]) open(_ driver.Committer, t driver.Transactor) bool { return t.OffersTx(new(T)) }

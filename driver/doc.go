@@ -12,6 +12,11 @@
 // its own transaction (memory, SQLite) or express them in its own language (SQL, Lua, condition expressions); package
 // semeltest compares the two cell by cell.
 //
+// # Optional interfaces and wrappers
+//
+// A [Store] and a [Queue] have four methods. Everything else is an optional interface, which [As] finds: also behind a
+// [Wrapper], by a rule that lets no write get past it.
+//
 // # Three values, never a bool
 //
 // Every write is answered per item with an [Outcome]: Applied, Lost or Unknown. An unanswered write is Unknown, and

@@ -31,18 +31,3 @@ type DuplicateLog interface {
 	// with the record.
 	Duplicates(ctx context.Context, k Key) (total int64, newest []Duplicate, err error)
 }
-
-// DuplicatesOf finds the duplicate log of a store, also behind wrappers that have an Unwrap method (a cache).
-func DuplicatesOf(s Store) (DuplicateLog, bool) {
-	for s != nil {
-		if log, ok := s.(DuplicateLog); ok {
-			return log, true
-		}
-		w, ok := s.(interface{ Unwrap() Store })
-		if !ok {
-			return nil, false
-		}
-		s = w.Unwrap()
-	}
-	return nil, false
-}

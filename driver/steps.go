@@ -82,7 +82,6 @@ type StepWrite struct {
 
 // StepStore is an optional interface of stores.
 type StepStore interface {
-	Store
 	// Steps reads the journal of a run, in the order of Seq. The run is named by h's Key, Epoch and Version; neither token
 	// nor nonce are compared. It reads what was committed last, never a replica. A run without a journal has no rows.
 	Steps(ctx context.Context, h Hold) ([]Step, error)
@@ -90,7 +89,7 @@ type StepStore interface {
 	// unless it wraps [ErrNotCommitted], or is an [ItemError], which names the write whose effects were refused. Repeating
 	// an applied write answers Applied and does nothing.
 	//
-	// Journals live as long as their record: what purges the record removes them, of all epochs and versions. Those of
+	// Journals live as long as their record: what purges, expires or erases the record removes them, of all epochs and versions. Those of
 	// versions that were overtaken may be removed as soon as a newer one writes.
 	WriteSteps(ctx context.Context, h Hold, w ...StepWrite) (Outcome, error)
 }

@@ -81,7 +81,7 @@ const (
 	Parked                      // uncertain: make sure that the letter exists, ack
 	Mismatch                    // the same key with another payload: letter, ack, never replay
 	Stale                       // a newer version is applied: ack
-	Late                        // an older version that must neither run nor be forgotten: letter (see LateLetterID), ack
+	Late                        // an EXPIRED record, or an older version that must neither run nor be forgotten: dead letter (see LateLetterID), ack
 )
 
 func (v Verdict) String() string {
@@ -231,9 +231,8 @@ type Work struct {
 }
 
 // Committer adds mode A2 (protocol section 3): run without a transaction, then effects, record, messages and ack in
-// one guarded write.
+// one guarded write. It is an optional interface of stores: find it, as all others, with [As].
 type Committer interface {
-	Store
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
 	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
 	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it (see
@@ -244,13 +243,14 @@ type Committer interface {
 	// Offers reports whether the store can write effects of the kind that the pointer effects points to, and sets
 	// *effects to a new empty buffer.
 	Offers(effects any) bool
-	// Joins reports that q is in the same database, so that Work.Ack commits too.
+	// Joins reports that q is in the same database, so that Work.Ack commits too. Use [Settles] to find the store's own queue
+	// behind a wrapper.
 	Joins(q Queue) bool
 }
 
-// Transactor adds modes B and C (protocol sections 4 and 5): the claims are in the effects' own transaction.
+// Transactor adds modes B and C (protocol sections 4 and 5): the claims are in the effects' own transaction. It is an optional
+// interface of stores that are a [Committer].
 type Transactor interface {
-	Committer
 	// Begin opens a transaction and decides the claims inside it. When no claim is Acquired the Tx may be nil.
 	Begin(ctx context.Context, c ...Claim) (Tx, []Grant, error)
 	// OffersTx reports whether Tx.As can fill the handle (a pointer to the handle type).
@@ -273,7 +273,7 @@ type Tx interface {
 	Rollback(ctx context.Context) error
 }
 
-// TxClassifier is an optional interface of [Tx]. Transient says of an error, which a handler got from the transaction's
+// TxClassifier is an optional interface of [Tx]; [As] finds it. Transient says of an error, which a handler got from the transaction's
 // handle, that it is not the handler's failure: [ErrNotCommitted] (a serialization failure, a deadlock), [ErrBlocked] (a lock
 // that somebody else holds) or [ErrOutage]; nil when it is. The engine rolls back and runs the handlers again, and no attempt
 // is spent. A message that alone gets ErrNotCommitted again and again, while others are committed, has failed.
@@ -364,18 +364,18 @@ type CacheStats struct {
 
 // Sweeper is an optional interface of stores.
 type Sweeper interface {
-	// Sweep removes up to limit records that are past their retention and parks claims of these consumers that were
-	// abandoned for longer than horizon, which is theirs; without consumers it parks those of all. more tells that there
-	// is still work. It never blocks claims for long.
+	// Sweep does up to limit of these ([DecideSweep]): it purges or expires records that are past their retention, by the
+	// long-term periods that are registered in the store ([LongTerm]), and parks claims of these consumers that were abandoned
+	// for longer than horizon, which is theirs; without consumers it parks those of all. more tells that there is still work.
+	// It never blocks claims for long.
 	Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (s Swept, more bool, err error)
 }
 
 // Swept counts what a sweep did, and tells what it left.
 type Swept struct {
 	Purged, Stranded int
-	// Announced counts records whose digest was written and that go in a later sweep (see [LongTerm]); they count towards
-	// the limit.
-	Announced int
+	// Expired counts records that became EXPIRED.
+	Expired int
 	// Lag is an estimate, and never too much: how long ago the retention of a record ended that the sweep met and had to
 	// leave. 0 = it met none. A store that looks at its records at intervals only (DynamoDB) counts from the look at which
 	// the record was due.
@@ -383,10 +383,10 @@ type Swept struct {
 }
 
 // Count is what counts towards the limit of a sweep.
-func (s Swept) Count() int { return s.Purged + s.Stranded + s.Announced }
+func (s Swept) Count() int { return s.Purged + s.Stranded + s.Expired }
 
-// Did reports that something was purged or parked.
-func (s Swept) Did() bool { return s.Purged+s.Stranded > 0 }
+// Did reports that something was purged, expired or parked.
+func (s Swept) Did() bool { return s.Count() > 0 }
 
 // Overdue raises Lag to how long a record's retention is over.
 func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub(retainUntil)) }
@@ -395,6 +395,6 @@ func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub
 func (s *Swept) Add(step Swept) {
 	s.Purged += step.Purged
 	s.Stranded += step.Stranded
-	s.Announced += step.Announced
+	s.Expired += step.Expired
 	s.Lag = step.Lag
 }

@@ -120,11 +120,11 @@ func TestFrontConcurrently(t *testing.T) {
 				switch r.IntN(20) {
 				case 0:
 					op := driver.Operation{Kind: driver.Redrive, Key: k, NewGeneration: true, Keep: time.Hour}
-					if _, _, err := s.(driver.Operator).Operate(t.Context(), op); err != nil {
+					if _, _, err := as[driver.Operator](s).Operate(t.Context(), op); err != nil {
 						t.Error(err)
 					}
 				case 1:
-					if _, _, err := s.(driver.Sweeper).Sweep(t.Context(), time.Hour, 0); err != nil {
+					if _, _, err := as[driver.Sweeper](s).Sweep(t.Context(), time.Hour, 0); err != nil {
 						t.Error(err)
 					}
 				default:
@@ -147,7 +147,7 @@ func TestFrontConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if st := s.(driver.Cached).CacheStats(); st.Hits == 0 || st.Entries > 4 {
+	if st := as[driver.Cached](s).CacheStats(); st.Hits == 0 || st.Entries > 4 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -32,10 +32,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// New puts a front before a store. What it returns has the optional interfaces of package driver that store has; a
-// RecordScanner only with a RecordInspector, and an AuditLog only with an Operator. It is a [driver.Cached], too, and a
-// [driver.Meter] and a [driver.Sweeper], which have nothing to count and to do where store has none. With Options.Size 0 it
-// is store itself.
+// New puts a front before a store: a [driver.Wrapper]. [driver.As] finds the optional interfaces that the store has, and
+// [driver.Cached]. With Options.Size 0 New returns the store itself.
 func New(store driver.Store, o Options) driver.Store {
 	if o.Size <= 0 {
 		return store
@@ -51,20 +49,24 @@ func New(store driver.Store, o Options) driver.Store {
 	}
 	c := &cache{store: store, o: o, mostRuns: max(o.Size, 1024)}
 	c.empty()
-	c.historian, _ = store.(driver.Historian)
-	c.meter, _ = store.(driver.Meter)
-	c.sweeper, _ = store.(driver.Sweeper)
-	return compose(c)
+	c.historian, _ = driver.As[driver.Historian](store)
+	c.committer, _ = driver.As[driver.Committer](store)
+	c.transactor, _ = driver.As[driver.Transactor](store)
+	c.operator, _ = driver.As[driver.Operator](store)
+	c.sweeper, _ = driver.As[driver.Sweeper](store)
+	return c
 }
 
-// cache is the front of a plain store.
+// cache is the front of a store. driver.As finds its optional interfaces only where the store has them.
 type cache struct {
 	store driver.Store
-	// The optional sides that a front always has; nil where the store has none.
-	meter     driver.Meter
-	sweeper   driver.Sweeper
-	historian driver.Historian
-	o         Options
+	// nil where the store has none.
+	historian  driver.Historian
+	committer  driver.Committer
+	transactor driver.Transactor
+	operator   driver.Operator
+	sweeper    driver.Sweeper
+	o          Options
 
 	mu           sync.Mutex
 	kept         *lru
@@ -107,15 +109,20 @@ func (c *cache) empty() {
 // Features are the store's.
 func (c *cache) Features() driver.StoreFeatures { return c.store.Features() }
 
-// Unwrap is the store behind the front.
-func (c *cache) Unwrap() driver.Store { return c.store }
+// Unwrap returns the store behind the front.
+func (c *cache) Unwrap() any { return c.store }
 
-// Consumed is what the store behind consumed: hits cost nothing.
-func (c *cache) Consumed() driver.Units {
-	if c.meter == nil {
-		return driver.Units{}
+// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, long-term periods.
+func (c *cache) Passes() []driver.Interface {
+	return []driver.Interface{
+		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](),
+		driver.InterfaceOf[driver.LongTerm](),
 	}
-	return c.meter.Consumed()
+}
+
+// Adds lists what stores without a front do not have.
+func (c *cache) Adds() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Cached]()}
 }
 
 // Claim answers what the front may answer, and asks the store for the rest, in one call. It blocks and fails as the store
@@ -179,22 +186,16 @@ func (c *cache) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return out, err
 }
 
-// committer is the front of a store with mode A2.
-type committer struct {
-	*cache
-	inner driver.Committer
-}
-
 // Offers is the store's.
-func (c *committer) Offers(effects any) bool { return c.inner.Offers(effects) }
+func (c *cache) Offers(effects any) bool { return c.committer.Offers(effects) }
 
 // Joins is the store's.
-func (c *committer) Joins(q driver.Queue) bool { return c.inner.Joins(q) }
+func (c *cache) Joins(q driver.Queue) bool { return c.committer.Joins(q) }
 
 // Commit is the store's. Completions that it answers Applied are kept.
-func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+func (c *cache) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	a := c.begin()
-	out, err := c.inner.Commit(ctx, w...)
+	out, err := c.committer.Commit(ctx, w...)
 	c.asked(err)
 	if err == nil && len(out) == len(w) {
 		c.worked(a, w, func(i int) driver.Outcome { return out[i] })
@@ -202,17 +203,11 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 	return out, err
 }
 
-// transactor is the front of a store with modes B and C.
-type transactor struct {
-	*committer
-	inner driver.Transactor
-}
-
 // OffersTx is the store's.
-func (c *transactor) OffersTx(handle any) bool { return c.inner.OffersTx(handle) }
+func (c *cache) OffersTx(handle any) bool { return c.transactor.OffersTx(handle) }
 
 // Begin answers what the front may answer; the transaction holds the rest. When nothing is left there is none.
-func (c *transactor) Begin(ctx context.Context, claims ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (c *cache) Begin(ctx context.Context, claims ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	out, rest, a := c.lookup(claims)
 	if out != nil && len(rest) == 0 {
 		return nil, out, nil
@@ -221,10 +216,10 @@ func (c *transactor) Begin(ctx context.Context, claims ...driver.Claim) (driver.
 	if out != nil {
 		asked = pick(claims, rest)
 	}
-	tx, grants, err := c.inner.Begin(ctx, asked...)
+	tx, grants, err := c.transactor.Begin(ctx, asked...)
 	c.claimed(a, asked, grants, err)
 	if tx != nil {
-		tx = &frontTx{Tx: tx, c: c.cache}
+		tx = &frontTx{Tx: tx, c: c}
 	}
 	if err != nil || out == nil {
 		return tx, grants, err
@@ -238,14 +233,8 @@ type frontTx struct {
 	c *cache
 }
 
-// Transient is the transaction's, where it can tell.
-func (t *frontTx) Transient(err error) error {
-	x, ok := t.Tx.(driver.TxClassifier)
-	if !ok {
-		return nil
-	}
-	return x.Transient(err)
-}
+// Unwrap returns the transaction of the store.
+func (t *frontTx) Unwrap() any { return t.Tx }
 
 // Commit is the transaction's. What it certainly committed is kept.
 func (t *frontTx) Commit(ctx context.Context, w ...driver.Work) error {
@@ -258,31 +247,22 @@ func (t *frontTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return err
 }
 
-// operator does what persons do to records, and forgets the key.
-type operator struct {
-	driver.Operator
-	c *cache
-}
-
 // Operate is the store's. Whatever it answers, the key is asked for again: by the front, and by answers under way.
-func (o *operator) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+func (c *cache) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	defer func() {
-		o.c.lock()
-		defer o.c.mu.Unlock()
-		o.c.acts++
-		o.c.forget(op.Key)
+		c.lock()
+		defer c.mu.Unlock()
+		c.acts++
+		c.forget(op.Key)
 	}()
-	return o.Operator.Operate(ctx, op)
+	return c.operator.Operate(ctx, op)
 }
 
-// Sweep is the store's; where that has none there is nothing to do. When it purged anything, entries go whose retention
+// Sweep is the store's. When it purged or expired anything, entries go whose retention
 // nobody told the front.
 func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (swept driver.Swept, more bool, err error) {
-	if c.sweeper == nil {
-		return swept, false, nil
-	}
 	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit, consumers...)
-	if swept.Purged > 0 || err != nil {
+	if swept.Purged+swept.Expired > 0 || err != nil {
 		c.lock()
 		defer c.mu.Unlock()
 		c.acts++

@@ -24,7 +24,7 @@ func TestDuplicatesAreAnswered(t *testing.T) {
 	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete, Result: []byte("r")})
 	r.miss(driver.Replay, "b", "m3")
 	r.hit("b", "m3")
-	s := r.front.(driver.Cached).CacheStats()
+	s := as[driver.Cached](r.front).CacheStats()
 	if s.Hits != 5 || s.Misses != 3 || s.Entries != 2 || s.Size != 10 || s.Bytes == 0 {
 		t.Errorf("stats %+v", s)
 	}
@@ -97,7 +97,7 @@ func TestAnswersEndWithTheRetention(t *testing.T) {
 	r.finish(r.other, driver.Finish{Hold: g.Hold, Final: driver.Complete})
 	r.miss(driver.Replay, "b", "m3")
 	r.clock.advance(keep + time.Second)
-	if s, _, err := r.front.(driver.Sweeper).Sweep(t.Context(), 0, 0); err != nil || s.Purged == 0 {
+	if s, _, err := as[driver.Sweeper](r.front).Sweep(t.Context(), 0, 0); err != nil || s.Purged == 0 {
 		t.Fatal(s, err)
 	}
 	r.miss(driver.Acquired, "b", "m3")
@@ -186,7 +186,7 @@ func TestFM39_OnlyCompletionsAreKept(t *testing.T) {
 // TestOperatorsAreNoticed: what a person does by this process counts at once, also against an answer under way.
 func TestOperatorsAreNoticed(t *testing.T) {
 	r := newRig(t, front.Options{Size: 10})
-	op := r.front.(driver.Operator)
+	op := as[driver.Operator](r.front)
 	h := r.done("a", "m1")
 	rerun := driver.Operation{Kind: driver.Redrive, Key: h.Key, NewGeneration: true, Keep: keep}
 	operate := func() {
@@ -303,7 +303,7 @@ func TestBatchesArePositional(t *testing.T) {
 		t.Errorf("answers do not stand where their questions stood: %+v", g)
 	}
 
-	tr := r.front.(driver.Transactor)
+	tr := as[driver.Transactor](r.front)
 	tx, g, err := tr.Begin(t.Context(), r.ask("a", "m1"), r.ask("b", "m2"))
 	if tx != nil || err != nil {
 		t.Fatalf("begin of what is done: %v, %v", tx, err)
@@ -314,15 +314,12 @@ func TestBatchesArePositional(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("begin", g, 3, driver.Replay, driver.Acquired)
-	if _, ok := tx.(driver.TxClassifier); !ok {
-		t.Error("the transaction classifies no errors")
-	}
 	z := driver.Finish{Hold: g[1].Hold, Final: driver.Complete, Keep: keep}
 	if err := tx.Commit(t.Context(), driver.Work{Finish: z}); err != nil {
 		t.Fatal(err)
 	}
 	r.hit("z", "m5")
-	out, err := tr.Commit(t.Context(), driver.Work{Finish: driver.Finish{
+	out, err := as[driver.Committer](r.front).Commit(t.Context(), driver.Work{Finish: driver.Finish{
 		Hold: r.claim(r.front, "w", "m6").Hold, Final: driver.Complete, Keep: keep,
 	}})
 	if err != nil || out[0] != driver.Applied {
@@ -338,7 +335,7 @@ func TestFM44_NothingSurvivesAnotherHistory(t *testing.T) {
 	r.done("k", "1")
 	r.hit("k", "1")
 	failOver()
-	if st := r.front.(driver.Cached).CacheStats(); st.Entries != 0 {
+	if st := as[driver.Cached](r.front).CacheStats(); st.Entries != 0 {
 		t.Errorf("%d entries are left", st.Entries)
 	}
 	r.miss(driver.Replay, "k", "1")

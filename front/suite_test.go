@@ -49,7 +49,7 @@ func TestStoreSuite(t *testing.T) {
 				mine := o // cells run at once, each with a clock of its own
 				mine.Now = clock.now
 				s := front.New(db.Store(), mine)
-				t.Cleanup(func() { hits.Add(s.(driver.Cached).CacheStats().Hits) })
+				t.Cleanup(func() { hits.Add(as[driver.Cached](s).CacheStats().Hits) })
 				setup := semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(db.Store())}
 				if o.MaxAge == 0 {
 					setup.Sample = semeltest.Sampled(11)

@@ -232,6 +232,24 @@ func FromHeader(name string) Func {
 	}
 }
 
+// FromPosition makes the key from where the log keeps the message: log/partition/offset. A message of a queue that is no
+// log has no key (ErrMissing).
+//
+// A producer that sends twice makes two keys, and so does a copy of the log: prefer a field of the message ([FromJSON]).
+// The header semel-position, which a message has that is sent again from a dead letter, comes before the position.
+func FromPosition() Func {
+	return func(m *driver.Message) (string, error) {
+		if v := m.Header(driver.PositionHeader); v != "" {
+			return keyOf(m, v)
+		}
+		if m.Position == nil {
+			return "", noKey(m, "queue %s gives no position: it is no log; take the key from the message (json:/order_id) or its id (id)",
+				m.Queue)
+		}
+		return keyOf(m, m.Position.String())
+	}
+}
+
 // FromJSON makes the key from fields of a JSON body: the tuple of what the JSON Pointers (RFC 6901) point to, in the
 // order given.
 //

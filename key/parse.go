@@ -6,7 +6,7 @@ import (
 )
 
 const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, " +
-	"stripe, github or sqsfifo"
+	"stripe, github, sqsfifo or position"
 
 // keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
 // key: then no fingerprint is taken of it.
@@ -30,6 +30,7 @@ var keyWords = map[string]struct {
 	"github:any":          {FromGitHub(true), true},
 	"sqsfifo":             {FromDeduplicationID(false), false},
 	"sqsfifo:group":       {FromDeduplicationID(true), false},
+	"position":            {FromPosition(), false},
 }
 
 // Parse reads the text form of a key function, as the worker's flag --key takes it:
@@ -48,6 +49,7 @@ var keyWords = map[string]struct {
 //	stripe                    FromStripe
 //	github                    FromGitHub(false); github:any FromGitHub(true)
 //	sqsfifo                   FromDeduplicationID(false); sqsfifo:group FromDeduplicationID(true)
+//	position                  FromPosition
 //
 // Anything else is a *SpecError that names the mend.
 func Parse(spec string) (Func, error) {

@@ -182,7 +182,7 @@ func (l *Locker) claim(ctx context.Context, c driver.Claim) (driver.Grant, error
 // reopen makes a lock free that was set aside. A lock has no effect that could be in doubt: who holds a stale token is
 // fenced by the next one.
 func (l *Locker) reopen(ctx context.Context, g driver.Grant) error {
-	op, ok := l.store.(driver.Operator)
+	op, ok := driver.As[driver.Operator](l.store)
 	if !ok {
 		return fmt.Errorf("the record is set aside (%s), and store %s cannot reopen it: %w", g.Verdict,
 			l.store.Features().Name, driver.ErrUnsupported)

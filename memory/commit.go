@@ -45,7 +45,7 @@ func (db *DB) execute(effects any) {
 
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
-	mine, ok := q.(*Queue)
+	mine, ok := driver.Settles[*Queue](q)
 	return ok && mine.db == s.db
 }
 

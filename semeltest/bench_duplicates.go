@@ -13,11 +13,17 @@ import (
 )
 
 // noDuplicates is a store without its log of duplicates.
-type noDuplicates struct{ driver.Transactor }
+type noDuplicates struct{ driver.Store }
+
+func (s noDuplicates) Unwrap() any { return s.Store }
+
+func (s noDuplicates) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Committer](), driver.InterfaceOf[driver.Transactor]()}
+}
 
 // BenchDuplicates measures what the duplicate log of a store costs (driver.DuplicateLog): messages of which each key has so
 // many copies are consumed with and without it, side by side; and one write of 512 duplicates, of which a consumer makes one
-// a second at most. The setup needs a Queue that can be sent to, and a Store that is a driver.Transactor.
+// a second at most. The setup needs a Queue that can be sent to, and a Store that is a driver.Committer.
 func BenchDuplicates(b *testing.B, open StoreFactory) {
 	for _, copies := range []int{1, 2, 10} {
 		for _, log := range []bool{false, true} {
@@ -42,7 +48,7 @@ func consumeCopies(b *testing.B, s StoreSetup, n, copies int, log bool) (took ti
 		for i := range ms { // the copies of a key come after all keys
 			ms[i] = driver.Message{ID: fmt.Sprintf("%d-%d", (from+i)%keys, (from+i)/keys)}
 		}
-		if err := s.Queue.(driver.Sender).Send(b.Context(), ms...); err != nil {
+		if err := as[driver.Sender](s.Queue).Send(b.Context(), ms...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -67,7 +73,7 @@ func consumeCopies(b *testing.B, s StoreSetup, n, copies int, log bool) (took ti
 		}},
 	}
 	if !log {
-		cfg.Store = noDuplicates{s.Store.(driver.Transactor)}
+		cfg.Store = noDuplicates{s.Store}
 	}
 	c, err := semel.New(cfg)
 	if err != nil {
@@ -85,7 +91,7 @@ func consumeCopies(b *testing.B, s StoreSetup, n, copies int, log bool) (took ti
 
 // addDuplicates is what a consumer writes in a second at most: 512 duplicates of as many keys.
 func addDuplicates(b *testing.B, s driver.Store) {
-	to, ok := driver.DuplicatesOf(s)
+	to, ok := driver.As[driver.DuplicateLog](s)
 	if !ok {
 		b.Fatal("the store has no driver.DuplicateLog")
 	}

@@ -143,7 +143,7 @@ func TestFaultsItemError(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()
 	f := semeltest.NewFaults(semeltest.Plan{Seed: 5, Unknown: .5})
-	s := semeltest.FaultyStore(inner, f).(driver.Committer)
+	s := must[driver.Committer](semeltest.FaultyStore(inner, f))
 	named := 0
 	for round := range 20 {
 		var w []driver.Work
@@ -194,14 +194,14 @@ func TestFaultsOutage(t *testing.T) {
 	f := semeltest.NewFaults(semeltest.Plan{})
 	q := semeltest.FaultyQueue(memory.NewQueue("q"), f)
 	f.Outage(true)
-	if err := q.(driver.Sender).Send(ctx, driver.Message{ID: "m"}); !errors.Is(err, semeltest.ErrFault) {
+	if err := must[driver.Sender](q).Send(ctx, driver.Message{ID: "m"}); !errors.Is(err, semeltest.ErrFault) {
 		t.Errorf("send during the outage: %v", err)
 	}
 	if _, err := q.Receive(ctx, 1); !errors.Is(err, semeltest.ErrFault) {
 		t.Errorf("receive during the outage: %v", err)
 	}
 	f.Outage(false)
-	if err := q.(driver.Sender).Send(ctx, driver.Message{ID: "m"}); err != nil {
+	if err := must[driver.Sender](q).Send(ctx, driver.Message{ID: "m"}); err != nil {
 		t.Errorf("send after the outage: %v", err)
 	}
 	if d, err := q.Receive(ctx, 1); err != nil || len(d) != 1 {
@@ -217,7 +217,7 @@ func TestFaultsTransactions(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()
 	begin := func(p semeltest.Plan) (driver.Tx, []driver.Grant, error) {
-		return semeltest.FaultyStore(inner, semeltest.NewFaults(p)).(driver.Transactor).Begin(ctx, claim("k"))
+		return must[driver.Transactor](semeltest.FaultyStore(inner, semeltest.NewFaults(p))).Begin(ctx, claim("k"))
 	}
 	for _, p := range []semeltest.Plan{{Before: 1, Only: []string{"begin"}}, {After: 1, Only: []string{"begin"}}, {Late: 1, Only: []string{"begin"}}} {
 		if tx, _, err := begin(p); err == nil || tx != nil {
@@ -239,36 +239,42 @@ func TestFaultsTransactions(t *testing.T) {
 	}
 }
 
+// must finds an interface that is known to be there.
+func must[T any](s any) T {
+	t, ok := driver.As[T](s)
+	if !ok {
+		panic(fmt.Sprintf("%T is no %T", s, new(T)))
+	}
+	return t
+}
+
 // TestFaultsKeepInterfaces: a decorator has the optional interfaces of what it decorates, and no others.
 func TestFaultsKeepInterfaces(t *testing.T) {
 	s, f := memory.NewStore(), semeltest.NewFaults(semeltest.Plan{})
 	q := memory.NewQueue("q")
-	set := func(x any) (n [9]bool) {
-		_, n[0] = x.(driver.Committer)
-		_, n[1] = x.(driver.Transactor)
-		_, n[2] = x.(driver.RecordInspector)
-		_, n[3] = x.(driver.Operator)
-		_, n[4] = x.(driver.Sweeper)
-		_, n[5] = x.(driver.Sender)
-		_, n[6] = x.(driver.QueueInspector)
-		_, n[7] = x.(driver.LetterBox)
-		_, n[8] = x.(driver.StepStore)
+	set := func(x any) (n [10]bool) {
+		_, n[0] = driver.As[driver.Committer](x)
+		_, n[1] = driver.As[driver.Transactor](x)
+		_, n[2] = driver.As[driver.RecordInspector](x)
+		_, n[3] = driver.As[driver.Operator](x)
+		_, n[4] = driver.As[driver.Sweeper](x)
+		_, n[5] = driver.As[driver.Sender](x)
+		_, n[6] = driver.As[driver.QueueInspector](x)
+		_, n[7] = driver.As[driver.LetterBox](x)
+		_, n[8] = driver.As[driver.StepStore](x)
+		_, n[9] = driver.As[driver.DeadLetterKeeper](x)
 		return n
 	}
 	for _, inner := range []driver.Store{
-		s, struct{ driver.Store }{s}, struct{ driver.Committer }{s}, struct{ driver.Transactor }{s},
+		s, struct{ driver.Store }{s},
 		struct {
 			driver.Store
-			driver.Sweeper
-		}{s, s},
-		struct {
 			driver.Committer
-			driver.RecordInspector
 			driver.Operator
 		}{s, s, s},
 		struct {
+			driver.Store
 			driver.Transactor
-			driver.Operator
 			driver.Sweeper
 		}{s, s, s},
 	} {
@@ -277,11 +283,7 @@ func TestFaultsKeepInterfaces(t *testing.T) {
 		}
 	}
 	for _, inner := range []driver.Queue{
-		q, struct{ driver.Queue }{q},
-		struct {
-			driver.Queue
-			driver.LetterBox
-		}{q, q},
+		q, struct{ driver.Queue }{q}, keeper{struct{ driver.Queue }{q}, q},
 		struct {
 			driver.Queue
 			driver.Sender
@@ -291,5 +293,25 @@ func TestFaultsKeepInterfaces(t *testing.T) {
 		if got, want := set(semeltest.FaultyQueue(inner, f)), set(inner); got != want {
 			t.Errorf("%T: has %v, wanted %v", inner, got, want)
 		}
+	}
+}
+
+// keeper is a queue whose dead letters are in another one.
+type keeper struct {
+	driver.Queue
+	letters *memory.Queue
+}
+
+func (k keeper) LetterBox() driver.LetterBox { return k.letters }
+
+// TestFaultsInLettersElsewhere: the faults of a queue are those of its dead letters, wherever it keeps them.
+func TestFaultsInLettersElsewhere(t *testing.T) {
+	q := memory.NewQueue("q")
+	box, ok := driver.LettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
+	if !ok {
+		t.Fatal("the faulty queue keeps no dead letters")
+	}
+	if err := box.PutLetter(t.Context(), driver.Letter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
+		t.Errorf("put a dead letter: %v, wanted a fault", err)
 	}
 }

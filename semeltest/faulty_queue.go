@@ -8,33 +8,36 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyQueue is a queue whose calls go wrong as f says. It has those optional interfaces that inner has. Deliveries
-// whose answer is lost come back when their visibility ends.
+// FaultyQueue is a queue whose calls go wrong as f says. [driver.As] finds those optional interfaces that inner has, and what
+// goes wrong there, too. Deliveries whose answer is lost come back when their visibility ends. An ack that commits with a
+// record goes wrong as the store's commit does.
 func FaultyQueue(inner driver.Queue, f *Faults) driver.Queue {
-	var (
-		s driver.Sender
-		i driver.QueueInspector
-		b driver.LetterBox
-	)
-	if x, ok := inner.(driver.Sender); ok {
-		s = &faultySender{x, f}
-	}
-	if x, ok := inner.(driver.QueueInspector); ok {
-		i = &faultyStats{x, f}
-	}
-	if x, ok := inner.(driver.LetterBox); ok {
-		b = &faultyBox{x, f}
-	}
-	return compose(&faultyQueue{inner, f}, s, i, b)
+	q := &faultyQueue{inner: inner, f: f}
+	q.sender, _ = driver.As[driver.Sender](inner)
+	q.inspector, _ = driver.As[driver.QueueInspector](inner)
+	q.purger, _ = driver.As[driver.Purger](inner)
+	q.box, _ = driver.LettersOf(inner)
+	return q
 }
 
+// faultyQueue implements all that can go wrong; what inner does not have is nil, and driver.As does not find it.
 type faultyQueue struct {
-	inner driver.Queue
-	f     *Faults
+	inner     driver.Queue
+	sender    driver.Sender
+	inspector driver.QueueInspector
+	purger    driver.Purger
+	box       driver.LetterBox
+	f         *Faults
 }
 
 // Unwrap is the queue without faults.
-func (q *faultyQueue) Unwrap() driver.Queue           { return q.inner }
+func (q *faultyQueue) Unwrap() any { return q.inner }
+
+// Passes lets stores take over acks: the faults of a commit are those of its acks.
+func (q *faultyQueue) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Settler]()}
+}
+
 func (q *faultyQueue) Features() driver.QueueFeatures { return q.inner.Features() }
 
 func (q *faultyQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
@@ -72,51 +75,44 @@ func cloneSettlements(s []driver.Settlement) []driver.Settlement {
 	return s
 }
 
-type faultySender struct {
-	inner driver.Sender
-	f     *Faults
-}
-
-func (q *faultySender) Send(ctx context.Context, m ...driver.Message) error {
+func (q *faultyQueue) Send(ctx context.Context, m ...driver.Message) error {
 	m = slices.Clone(m)
 	_, err := call(ctx, q.f, "send", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.inner.Send(ctx, m...)
+		return struct{}{}, q.sender.Send(ctx, m...)
 	})
 	return err
 }
 
-type faultyStats struct {
-	inner driver.QueueInspector
-	f     *Faults
-}
-
-func (q *faultyStats) Stats(ctx context.Context) (driver.QueueStats, error) {
+func (q *faultyQueue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return call(ctx, q.f, "stats", true, func(ctx context.Context, _ fate) (driver.QueueStats, error) {
-		return q.inner.Stats(ctx)
+		return q.inspector.Stats(ctx)
 	})
 }
 
-func (q *faultyStats) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
+func (q *faultyQueue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	return call(ctx, q.f, "peek", true, func(ctx context.Context, _ fate) ([]driver.Delivery, error) {
-		return q.inner.Peek(ctx, limit)
+		return q.inspector.Peek(ctx, limit)
 	})
 }
 
-func (q *faultyStats) Purge(ctx context.Context) (int64, error) {
+func (q *faultyQueue) Purge(ctx context.Context) (int64, error) {
 	return call(ctx, q.f, "purge", false, func(ctx context.Context, _ fate) (int64, error) {
-		return q.inner.Purge(ctx)
+		return q.purger.Purge(ctx)
 	})
 }
 
-type faultyBox struct {
-	inner driver.LetterBox
-	f     *Faults
-}
-
-func (q *faultyBox) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+func (q *faultyQueue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
 	return call(ctx, q.f, "letters", true, func(ctx context.Context, _ fate) ([]driver.Letter, error) {
-		return q.inner.Letters(ctx, limit)
+		return q.box.Letters(ctx, limit)
 	})
+}
+
+// LetterBox is the queue itself: wherever inner keeps letters, calls go wrong.
+func (q *faultyQueue) LetterBox() driver.LetterBox {
+	if q.box == nil {
+		return nil
+	}
+	return q
 }
 
 type foundLetter struct {
@@ -124,24 +120,24 @@ type foundLetter struct {
 	ok bool
 }
 
-func (q *faultyBox) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
+func (q *faultyQueue) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
 	l, err := call(ctx, q.f, "letter", true, func(ctx context.Context, _ fate) (foundLetter, error) {
-		l, ok, err := q.inner.Letter(ctx, id)
+		l, ok, err := q.box.Letter(ctx, id)
 		return foundLetter{l, ok}, err
 	})
 	return l.l, l.ok, err
 }
 
-func (q *faultyBox) PutLetter(ctx context.Context, l driver.Letter) error {
+func (q *faultyQueue) PutLetter(ctx context.Context, l driver.Letter) error {
 	_, err := call(ctx, q.f, "put letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.inner.PutLetter(ctx, l)
+		return struct{}{}, q.box.PutLetter(ctx, l)
 	})
 	return err
 }
 
-func (q *faultyBox) DeleteLetter(ctx context.Context, id string) error {
+func (q *faultyQueue) DeleteLetter(ctx context.Context, id string) error {
 	_, err := call(ctx, q.f, "delete letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.inner.DeleteLetter(ctx, id)
+		return struct{}{}, q.box.DeleteLetter(ctx, id)
 	})
 	return err
 }

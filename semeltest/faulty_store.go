@@ -10,39 +10,33 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyStore is a store whose calls go wrong as f says. It has those optional interfaces that inner has; of a
-// driver.StepStore the journal only when inner is a driver.Transactor, RecordInspector, Operator and Sweeper too.
+// FaultyStore is a store whose calls go wrong as f says. [driver.As] finds those optional interfaces that inner has, and
+// what goes wrong there, too; of duplicate logs and digests it finds none.
 func FaultyStore(inner driver.Store, f *Faults) driver.Store {
 	s := &faultyStore{inner: inner, f: f}
-	a := admin{}
-	if i, ok := inner.(driver.RecordInspector); ok {
-		a.i = &faultyInspector{i, f}
-	}
-	if o, ok := inner.(driver.Operator); ok {
-		a.o = &faultyOperator{o, f}
-	}
-	if w, ok := inner.(driver.Sweeper); ok {
-		a.w = &faultySweeper{w, f}
-	}
-	c, ok := inner.(driver.Committer)
-	if !ok {
-		return a.withStore(s)
-	}
-	fc := &faultyCommitter{faultyStore: s, inner: c}
-	if t, ok := inner.(driver.Transactor); ok {
-		ft := &faultyTransactor{faultyCommitter: fc, inner: t}
-		if st, ok := inner.(driver.StepStore); ok && a.bits() == 7 {
-			return a.withSteps(ft, st)
-		}
-		return a.withTransactor(ft)
-	}
-	return a.withCommitter(fc)
+	s.committer, _ = driver.As[driver.Committer](inner)
+	s.transactor, _ = driver.As[driver.Transactor](inner)
+	s.steps, _ = driver.As[driver.StepStore](inner)
+	s.inspector, _ = driver.As[driver.RecordInspector](inner)
+	s.operator, _ = driver.As[driver.Operator](inner)
+	s.sweeper, _ = driver.As[driver.Sweeper](inner)
+	return s
 }
 
+// faultyStore implements all that can go wrong; what inner does not have is nil, and driver.As does not find it.
 type faultyStore struct {
-	inner driver.Store
-	f     *Faults
+	inner      driver.Store
+	committer  driver.Committer
+	transactor driver.Transactor
+	steps      driver.StepStore
+	inspector  driver.RecordInspector
+	operator   driver.Operator
+	sweeper    driver.Sweeper
+	f          *Faults
 }
+
+// Unwrap is the store without faults.
+func (s *faultyStore) Unwrap() any { return s.inner }
 
 func (s *faultyStore) Features() driver.StoreFeatures { return s.inner.Features() }
 
@@ -78,22 +72,11 @@ func (s *faultyStore) Finish(ctx context.Context, fs ...driver.Finish) ([]driver
 	})
 }
 
-type faultyCommitter struct {
-	*faultyStore
-	inner driver.Committer
-}
+func (s *faultyStore) Offers(effects any) bool { return s.committer.Offers(effects) }
 
-func (s *faultyCommitter) Offers(effects any) bool { return s.inner.Offers(effects) }
+func (s *faultyStore) Joins(q driver.Queue) bool { return s.committer.Joins(q) }
 
-// Joins looks through a [FaultyQueue].
-func (s *faultyCommitter) Joins(q driver.Queue) bool {
-	if u, ok := q.(interface{ Unwrap() driver.Queue }); ok {
-		q = u.Unwrap()
-	}
-	return s.inner.Joins(q)
-}
-
-func (s *faultyCommitter) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+func (s *faultyStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	w = slices.Clone(w)
 	for i := range w {
 		w[i].Emit = slices.Clone(w[i].Emit)
@@ -109,17 +92,12 @@ func (s *faultyCommitter) Commit(ctx context.Context, w ...driver.Work) ([]drive
 			return err
 		}
 		return items(s.f, x, w, unknown, fix, func(w []driver.Work) ([]driver.Outcome, error) {
-			return s.inner.Commit(ctx, w...)
+			return s.committer.Commit(ctx, w...)
 		})
 	})
 }
 
-type faultyTransactor struct {
-	*faultyCommitter
-	inner driver.Transactor
-}
-
-func (s *faultyTransactor) OffersTx(handle any) bool { return s.inner.OffersTx(handle) }
+func (s *faultyStore) OffersTx(handle any) bool { return s.transactor.OffersTx(handle) }
 
 // begun is the answer of Begin.
 type begun struct {
@@ -128,9 +106,9 @@ type begun struct {
 }
 
 // Begin loses the transaction with the answer, as a server does that notices a lost connection.
-func (s *faultyTransactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (s *faultyStore) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	b, err := call(ctx, s.f, "begin", true, func(ctx context.Context, x fate) (begun, error) {
-		tx, g, err := s.inner.Begin(ctx, c...)
+		tx, g, err := s.transactor.Begin(ctx, c...)
 		if x.err != "" && tx != nil {
 			return begun{}, tx.Rollback(context.WithoutCancel(ctx))
 		}
@@ -160,42 +138,26 @@ func (t *faultyTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return err
 }
 
-// Transient asks the transaction itself, where it can tell.
-func (t *faultyTx) Transient(err error) error {
-	c, ok := t.Tx.(driver.TxClassifier)
-	if !ok {
-		return nil
-	}
-	return c.Transient(err)
-}
-
-type faultyInspector struct {
-	inner driver.RecordInspector
-	f     *Faults
-}
+// Unwrap is the transaction without faults.
+func (t *faultyTx) Unwrap() any { return t.Tx }
 
 type foundRecord struct {
 	r  driver.Record
 	ok bool
 }
 
-func (s *faultyInspector) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+func (s *faultyStore) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
 	r, err := call(ctx, s.f, "record", true, func(ctx context.Context, _ fate) (foundRecord, error) {
-		r, ok, err := s.inner.Record(ctx, k)
+		r, ok, err := s.inspector.Record(ctx, k)
 		return foundRecord{r, ok}, err
 	})
 	return r.r, r.ok, err
 }
 
-func (s *faultyInspector) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+func (s *faultyStore) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	return call(ctx, s.f, "records", true, func(ctx context.Context, _ fate) ([]driver.Record, error) {
-		return s.inner.Records(ctx, f)
+		return s.inspector.Records(ctx, f)
 	})
-}
-
-type faultyOperator struct {
-	inner driver.Operator
-	f     *Faults
 }
 
 type operated struct {
@@ -203,17 +165,12 @@ type operated struct {
 	o driver.Outcome
 }
 
-func (s *faultyOperator) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+func (s *faultyStore) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	r, err := call(ctx, s.f, "operate", false, func(ctx context.Context, _ fate) (operated, error) {
-		r, o, err := s.inner.Operate(ctx, op)
+		r, o, err := s.operator.Operate(ctx, op)
 		return operated{r, o}, err
 	})
 	return r.r, r.o, err
-}
-
-type faultySweeper struct {
-	inner driver.Sweeper
-	f     *Faults
 }
 
 type sweptMore struct {
@@ -221,10 +178,23 @@ type sweptMore struct {
 	more bool
 }
 
-func (s *faultySweeper) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+func (s *faultyStore) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	r, err := call(ctx, s.f, "sweep", false, func(ctx context.Context, _ fate) (sweptMore, error) {
-		w, more, err := s.inner.Sweep(ctx, horizon, limit, consumers...)
+		w, more, err := s.sweeper.Sweep(ctx, horizon, limit, consumers...)
 		return sweptMore{w, more}, err
 	})
 	return r.s, r.more, err
+}
+
+func (s *faultyStore) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
+	return call(ctx, s.f, "steps", true, func(ctx context.Context, _ fate) ([]driver.Step, error) {
+		return s.steps.Steps(ctx, h)
+	})
+}
+
+func (s *faultyStore) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
+	w = slices.Clone(w)
+	return call(ctx, s.f, "write steps", false, func(ctx context.Context, _ fate) (driver.Outcome, error) {
+		return s.steps.WriteSteps(ctx, h, w...)
+	})
 }

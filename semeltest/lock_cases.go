@@ -142,7 +142,7 @@ func testTakeover(t testing.TB, s LockSetup) {
 
 // testTakenAway: a person releases a lock by force. Its holder hears of it with the next extension, and harms nobody.
 func testTakenAway(t testing.TB, s LockSetup) {
-	op, ok := s.Other.(driver.Operator)
+	op, ok := driver.As[driver.Operator](s.Other)
 	if !ok {
 		t.Log("left out: the store has no driver.Operator")
 		return
@@ -202,7 +202,7 @@ func testLateUnlock(t testing.TB, s LockSetup) {
 // sweepUntil sweeps until something was swept: the clock that decides is the store's.
 func sweepUntil(t testing.TB, s driver.Store, horizon time.Duration) (driver.Swept, bool) {
 	t.Helper()
-	sw, ok := s.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return driver.Swept{}, false
@@ -249,7 +249,7 @@ func testAbandoned(t testing.TB, s LockSetup) {
 	if swept.Stranded != 1 {
 		t.Fatalf("swept %+v, wanted one stranded record", swept)
 	}
-	if _, operates := s.Other.(driver.Operator); !operates {
+	if _, operates := driver.As[driver.Operator](s.Other); !operates {
 		t.Log("left out: the store has no driver.Operator to reopen it with")
 		return
 	}

@@ -30,6 +30,8 @@ type PairSetup struct {
 	Tx func(fn func(ctx context.Context, add func(id string) error, a *semel.Attempt) error) semel.Handler
 	// Batch makes a batch handler (semel.InTxBatch) in the same way. nil: its cases are left out.
 	Batch func(fn func(ctx context.Context, add func(id string) error, batch []*semel.Attempt) error) semel.Handler
+
+	leaks []driver.Interface // planted: what the wrappers of the suite pass by mistake
 }
 
 // PairFactory opens an empty queue and an empty store.
@@ -68,6 +70,9 @@ func pairCases() []suiteCase[PairSetup] {
 		{"FM60 a batch is halved", with(testFM60Batch)},
 		{"batches under faults", with(testPairBatchFaults)},
 		{"FM34 outage", with(testFM34Outage)},
+		{"FM83 a message that kills its process", with(testFM83Poison)},
+		{"a wrapper of Claim sees every claim", with(testWrappedClaims)},
+		{"a wrapper of Settle sees every ack", with(testWrappedSettles)},
 	}
 }
 
@@ -84,8 +89,8 @@ type pair struct {
 
 func newPair(t testing.TB, s PairSetup) *pair {
 	t.Helper()
-	_, sends := s.Queue.(driver.Sender)
-	_, shows := s.Queue.(driver.QueueInspector)
+	_, sends := driver.As[driver.Sender](s.Queue)
+	_, shows := driver.As[driver.QueueInspector](s.Queue)
 	if !sends || !shows {
 		t.Fatal("the queue has to be a driver.Sender and a driver.QueueInspector")
 	}
@@ -107,7 +112,7 @@ func message(id, key, body string) driver.Message {
 
 func (p *pair) send(ms ...driver.Message) {
 	p.t.Helper()
-	if err := p.Queue.(driver.Sender).Send(p.t.Context(), ms...); err != nil {
+	if err := as[driver.Sender](p.Queue).Send(p.t.Context(), ms...); err != nil {
 		p.t.Fatalf("send: %v", err)
 	}
 }
@@ -188,7 +193,7 @@ func (p *pair) empty() {
 	p.t.Helper()
 	deadline := time.Now().Add(3 * time.Minute)
 	for {
-		st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context())
+		st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context())
 		if err == nil && st.Empty() {
 			return
 		}

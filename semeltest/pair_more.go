@@ -35,7 +35,7 @@ func testFM64Drain(p *pair) {
 	if done.Load() >= n {
 		p.t.Fatal("the first consumer did everything: it was not stopped in the middle")
 	}
-	st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context())
+	st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context())
 	if err != nil || st.InFlight > 0 && !st.Approximate || st.Empty() {
 		p.t.Errorf("after the drain the queue holds %+v (%v): what was not started is given back at once", st, err)
 	}
@@ -151,7 +151,7 @@ func testFM34Outage(p *pair) {
 	cfg.Store = FaultyStore(p.Store, f)
 	s := p.start(cfg)
 	time.Sleep(300 * time.Millisecond)
-	if st, err := p.Queue.(driver.QueueInspector).Stats(p.t.Context()); err != nil || st.Empty() {
+	if st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context()); err != nil || st.Empty() {
 		p.t.Errorf("during the outage the queue holds %+v (%v): nothing may be acked", st, err)
 	}
 	p.mu.Lock()

@@ -22,7 +22,7 @@ func newQueueBench(t testing.TB, s QueueSetup) *queueBench {
 	t.Helper()
 	q := &queueBench{QueueSetup: s, t: t, f: s.Queue.Features()}
 	if q.Send == nil {
-		sender, ok := s.Queue.(driver.Sender)
+		sender, ok := driver.As[driver.Sender](s.Queue)
 		if !ok {
 			t.Fatal("the queue is no driver.Sender: give the suite a QueueSetup.Send")
 		}

@@ -319,7 +319,7 @@ func testBodies(q *queueBench) {
 }
 
 func testInspection(q *queueBench) {
-	ins, ok := q.Queue.(driver.QueueInspector)
+	ins, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {
 		q.t.Log("left out: the queue is no driver.QueueInspector")
 		return
@@ -356,7 +356,7 @@ func testInspection(q *queueBench) {
 	if s, err := ins.Stats(q.ctx()); err != nil || s.Oldest <= 0 && !blind || s.Oldest > time.Hour {
 		q.t.Errorf("the oldest message is %v old, %v", s.Oldest, err)
 	}
-	if n, err := ins.Purge(q.ctx()); err != nil || n != 3+delayed {
+	if n, err := as[driver.Purger](q.Queue).Purge(q.ctx()); err != nil || n != 3+delayed {
 		q.t.Errorf("purge removed %d, %v, wanted %d", n, err, 3+delayed)
 	}
 	stats(0, 0, 0)

@@ -14,7 +14,7 @@ func (q *queueBench) restart() bool {
 		return false
 	}
 	q.Queue = q.Restart(q.t)
-	if s, ok := q.Queue.(driver.Sender); ok {
+	if s, ok := driver.As[driver.Sender](q.Queue); ok {
 		q.Send = s.Send
 	}
 	return true
@@ -82,7 +82,7 @@ func testRestartDelay(q *queueBench) {
 
 // testNotEmptyEarly: a queue that was sent a message is not empty.
 func testNotEmptyEarly(q *queueBench) {
-	ins, ok := q.Queue.(driver.QueueInspector)
+	ins, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {
 		q.t.Log("left out: the queue is no driver.QueueInspector")
 		return

@@ -26,12 +26,15 @@ func testRandom(t testing.TB, s StoreSetup) {
 		seed = n
 	}
 	rounds, waits := 60, 8
-	if s.Advance != nil {
+	switch {
+	case s.Advance != nil && s.Sample > 1: // the same again on another layout
+		rounds, waits = 150, 30
+	case s.Advance != nil:
 		rounds, waits = 600, 120
 	}
 	b := newBench(t, s)
 	r := rand.New(rand.NewPCG(seed, 1))
-	_, operator := s.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](s.Store)
 	cells := make([]*cell, 16)
 	pasts := make([]past, len(cells))
 	for i := range cells {
@@ -110,9 +113,12 @@ func randomRequest(r *rand.Rand, kind int, c *cell, p *past) request {
 		return request{finish: f}
 	}
 	o := &driver.Operation{
-		Kind: driver.OperationKind(1 + r.IntN(4)), Key: c.key, Token: c.model.Token, Generation: c.model.Generation,
+		Kind: driver.OperationKind(1 + r.IntN(5)), Key: c.key, Token: c.model.Token, Generation: c.model.Generation,
 		As: pick(r, driver.Completed, driver.FailedState, driver.Released), Result: []byte("r"),
 		Reason: own + "operator", Verified: r.IntN(2) == 0, NewGeneration: r.IntN(2) == 0, Keep: keep,
+	}
+	if r.IntN(20) == 0 {
+		o.Kind = driver.Erase
 	}
 	switch r.IntN(5) {
 	case 0:

@@ -36,6 +36,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM13 one of many claimers acquires", testFM13OneAcquires},
 		{"FM45 many keys in opposite orders", testFM45OppositeOrders},
 		{"I3 tokens increase under contention", testTokensIncrease},
+		{"I3 tokens increase over an erasure", testErase},
 		{"FM54 keys that look alike", testFM54LookAlikes},
 		{"FM55 hostile keys", testFM55HostileKeys},
 		{"FM32 unanswered writes are repeated", testFM32Repeats},
@@ -54,6 +55,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM82 a record that cannot be read", testUnreadable},
 		{"commit joins acks", testCommitAcks},
 		{"commit emits", testCommitEmits},
+		{"FM61 dead letters of queues elsewhere", testFM61DeadLetterStore},
 		{"FM72 rollback leaves no record", testFM72Rollback},
 		{"FM69 conflict row that is not completed", testFM69Conflicts},
 		{"FM70 commit, then the claims again", testFM70CommitRepeated},
@@ -61,5 +63,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), digestCases())...)
+	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), expiryCases())...)
 }

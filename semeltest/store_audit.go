@@ -11,8 +11,8 @@ import (
 func auditCases() []suiteCase[StoreSetup] {
 	with := func(f func(b *auditBench)) func(testing.TB, StoreSetup) {
 		return func(t testing.TB, s StoreSetup) {
-			log, ok := s.Store.(driver.AuditLog)
-			op, operates := s.Store.(driver.Operator)
+			log, ok := driver.As[driver.AuditLog](s.Store)
+			op, operates := driver.As[driver.Operator](s.Store)
 			if !ok || !operates {
 				t.Log("left out: the store is no driver.AuditLog")
 				return
@@ -177,7 +177,7 @@ func testTrailFilters(b *auditBench) {
 // reopened makes a key fail once more. A redrive of one that had failed leaves its own entry.
 func (b *auditBench) reopened(k driver.Key) driver.Record {
 	b.t.Helper()
-	ins, ok := b.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](b.Store)
 	if !ok {
 		b.t.Fatal("the store is no driver.RecordInspector")
 	}
@@ -195,7 +195,7 @@ func (b *auditBench) reopened(k driver.Key) driver.Record {
 
 // testTrailPurged purges a record: its entries go, those of others stay.
 func testTrailPurged(b *auditBench) {
-	sw, ok := b.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Sweeper")
 		return

@@ -306,7 +306,7 @@ func distinct(t testing.TB, s driver.Store, ks []driver.Key) {
 		if want := fmt.Sprintf("result %d", i); g.Verdict != driver.Replay || string(g.Result) != want {
 			t.Errorf("key %+q: claim answered %v with %q, wanted replay with %q", ks[i], g.Verdict, g.Result, want)
 		}
-		if ins, ok := s.(driver.RecordInspector); ok {
+		if ins, ok := driver.As[driver.RecordInspector](s); ok {
 			if r, found, err := ins.Record(t.Context(), ks[i]); err != nil || !found || r.Key != ks[i] {
 				t.Errorf("key %+q: record has key %+q (found %v, %v)", ks[i], r.Key, found, err)
 			}

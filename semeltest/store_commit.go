@@ -13,7 +13,7 @@ import (
 // committer is the store with its ledger; ok is false when it is none.
 func committer(t testing.TB, s StoreSetup) (driver.Committer, bool) {
 	t.Helper()
-	c, ok := s.Store.(driver.Committer)
+	c, ok := driver.As[driver.Committer](s.Store)
 	if !ok {
 		t.Log("left out: the store is no driver.Committer")
 		return nil, false
@@ -61,14 +61,14 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 		return
 	}
 	ks := keys(8, "guarded-%d")
-	gs := mustClaim(t, c, ks...)
+	gs := mustClaim(t, s.Store, ks...)
 	w := make([]driver.Work, len(ks))
 	for i, g := range gs {
 		w[i] = s.Ledger.work(c, g)
 	}
 	release := driver.Finish{Hold: gs[1].Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: keep}
-	mustFinish(t, c, driver.Applied, release, driver.Finish{Hold: gs[2].Hold, Final: driver.Park, Keep: keep}, complete(gs[3]))
-	mustClaim(t, c, ks[1])              // 1: somebody else's now
+	mustFinish(t, s.Store, driver.Applied, release, driver.Finish{Hold: gs[2].Hold, Final: driver.Park, Keep: keep}, complete(gs[3]))
+	mustClaim(t, s.Store, ks[1])        // 1: somebody else's now
 	w[4].Finish.Hold.Nonce = newNonce() // 4: my token, another nonce
 	w[5].Finish.Hold.Token++            // 5: my nonce, another token
 	w[6].Finish.Final, w[6].Effects = driver.Fail, nil
@@ -77,7 +77,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	s.Ledger.counts(t, 1, ks[0], ks[2])
 	s.Ledger.counts(t, 0, ks[1], ks[3], ks[4], ks[5], ks[6], ks[7]) // 3 had been completed without effects before
 	want := []driver.Verdict{driver.Replay, driver.Busy, driver.Replay, driver.Replay, driver.Busy, driver.Busy, driver.Failed, driver.Busy}
-	for i, g := range claimKeys(t, c, ks...) {
+	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != want[i] {
 			t.Errorf("key %q answers %v afterwards, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
@@ -94,7 +94,7 @@ func testCommitRepeated(t testing.TB, s StoreSetup) {
 		return
 	}
 	ks := keys(20, "repeated-%d")
-	gs := mustClaim(t, c, ks...)
+	gs := mustClaim(t, s.Store, ks...)
 	for range 3 {
 		w := make([]driver.Work, len(gs))
 		for i, g := range gs {
@@ -109,7 +109,7 @@ func testCommitRepeated(t testing.TB, s StoreSetup) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	k := driver.Key{Consumer: "suite", Raw: "done"}
-	g := mustClaim(t, c, k)[0]
+	g := mustClaim(t, s.Store, k)[0]
 	if _, err := c.Commit(done, s.Ledger.work(c, g)); errors.Is(err, driver.ErrNotCommitted) {
 		s.Ledger.counts(t, 0, k)
 	}
@@ -126,7 +126,7 @@ func testCommitRefused(t testing.TB, s StoreSetup) {
 	}
 	for _, culprit := range []int{0, 3, 6} {
 		ks := keys(7, fmt.Sprintf("refused-%d", culprit)+"-%d")
-		gs := mustClaim(t, c, ks...)
+		gs := mustClaim(t, s.Store, ks...)
 		var w, good []driver.Work
 		for i, g := range gs {
 			x := s.Ledger.work(c, g)
@@ -142,7 +142,7 @@ func testCommitRefused(t testing.TB, s StoreSetup) {
 			t.Fatalf("commit with item %d refused answered %v and %v, wanted an ItemError that names it", culprit, out, err)
 		}
 		s.Ledger.counts(t, 0, ks...)
-		for i, g := range claimKeys(t, c, ks...) {
+		for i, g := range claimKeys(t, s.Store, ks...) {
 			if g.Verdict != driver.Busy {
 				t.Errorf("key %q answers %v after the refused commit, wanted busy: it is still claimed", ks[i].Raw, g.Verdict)
 			}
@@ -151,7 +151,7 @@ func testCommitRefused(t testing.TB, s StoreSetup) {
 		for i, k := range ks {
 			s.Ledger.counts(t, map[bool]int{true: 0, false: 1}[i == culprit], k)
 		}
-		mustFinish(t, c, driver.Applied, driver.Finish{Hold: gs[culprit].Hold, Final: driver.Fail, Keep: keep})
+		mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: gs[culprit].Hold, Final: driver.Fail, Keep: keep})
 	}
 }
 
@@ -172,11 +172,17 @@ func joined(t testing.TB, s StoreSetup, n int) (driver.Committer, []driver.Deliv
 	if c.Joins(struct{ driver.Queue }{s.Queue}) {
 		t.Error("the store says that it joins a queue of a foreign type")
 	}
+	if c.Joins(&settleLog{Queue: s.Queue}) {
+		t.Error("the store says that it joins a queue whose Settle is overridden")
+	}
+	if !c.Joins(&settleLog{Queue: s.Queue, passes: []driver.Interface{driver.InterfaceOf[driver.Settler]()}}) {
+		t.Error("the store does not join its queue behind a wrapper that leaves Settle alone: use driver.Settles")
+	}
 	var ms []driver.Message
 	for i := range n {
 		ms = append(ms, driver.Message{ID: fmt.Sprintf("joined-%d", i), Body: []byte("body")})
 	}
-	if err := s.Queue.(driver.Sender).Send(t.Context(), ms...); err != nil {
+	if err := as[driver.Sender](s.Queue).Send(t.Context(), ms...); err != nil {
 		t.Fatalf("send: %v", err)
 	}
 	return c, receiveAll(t, s.Queue, n), true
@@ -208,7 +214,7 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 	for i, d := range ds {
 		ks[i] = driver.Key{Consumer: "joined", Raw: d.ID}
 	}
-	gs := mustClaim(t, c, ks...)
+	gs := mustClaim(t, s.Store, ks...)
 	// 1: the message was handed out again meanwhile. 2: the hold is lost. 3: a failure with its letter.
 	settle(t, s.Queue, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Defer})
 	again := receiveAll(t, s.Queue, 1)[0]
@@ -227,14 +233,14 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 	mustCommit(t, c, w, driver.Applied, driver.Applied, driver.Lost, driver.Applied)
 	s.Ledger.counts(t, 1, ks[0], ks[1])
 	s.Ledger.counts(t, 0, ks[2], ks[3])
-	if box, ok := s.Queue.(driver.LetterBox); ok && letters {
+	if box, ok := driver.As[driver.LetterBox](s.Queue); ok && letters {
 		if l, found, err := box.Letter(t.Context(), "joined-letter"); err != nil || !found || l.Key != ks[3] {
 			t.Errorf("the letter of the failed item: found %v, %v, %+v", found, err, l.Key)
 		}
 	}
 	// What is left: the message of the old receipt, in its new hand, and that of the lost item.
 	settle(t, s.Queue, driver.Settlement{Receipt: again.Receipt}, driver.Settlement{Receipt: ds[2].Receipt})
-	if qi, ok := s.Queue.(driver.QueueInspector); ok {
+	if qi, ok := driver.As[driver.QueueInspector](s.Queue); ok {
 		if st, err := qi.Stats(t.Context()); err != nil || !st.Empty() {
 			t.Errorf("the queue holds %+v (%v), wanted nothing", st, err)
 		}
@@ -262,7 +268,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 		return
 	}
 	ks := keys(3, "emits-%d")
-	gs := mustClaim(t, c, ks...)
+	gs := mustClaim(t, s.Store, ks...)
 	name := "nowhere"
 	if s.Queue != nil {
 		name = s.Queue.Features().Name
@@ -275,7 +281,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 		}
 		return w
 	}
-	if !c.Features().Emits {
+	if !s.Store.Features().Emits {
 		if _, err := c.Commit(t.Context(), make3()...); !unsupported(err) {
 			t.Errorf("commit with emitted messages answered %v, wanted ErrUnsupported", err)
 		}

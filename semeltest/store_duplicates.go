@@ -12,7 +12,7 @@ import (
 func duplicateCases() []suiteCase[StoreSetup] {
 	with := func(f func(b *duplicateBench)) func(testing.TB, StoreSetup) {
 		return func(t testing.TB, s StoreSetup) {
-			log, ok := s.Store.(driver.DuplicateLog)
+			log, ok := driver.As[driver.DuplicateLog](s.Store)
 			if !ok {
 				t.Log("left out: the store is no driver.DuplicateLog")
 				return
@@ -126,7 +126,7 @@ func testDuplicatesBounded(b *duplicateBench) {
 
 // testDuplicatesPurged purges a record: its duplicates go, also from the count, and those of others stay.
 func testDuplicatesPurged(b *duplicateBench) {
-	sw, ok := b.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Sweeper")
 		return

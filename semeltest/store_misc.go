@@ -36,7 +36,7 @@ func testFM32Repeats(t testing.TB, s StoreSetup) {
 // testFM12Tokens purges the record with the greatest token again and again: no later claim gets a token twice, and late
 // writes of purged attempts are lost.
 func testFM12Tokens(t testing.TB, s StoreSetup) {
-	sw, ok := s.Store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Sweeper")
 		return
@@ -70,7 +70,7 @@ func testFM12Tokens(t testing.TB, s StoreSetup) {
 // testFM12TxTokens does the same with transactions in between: a number that was drawn before the record was locked
 // may be smaller than one that the purged record had (protocol section 2, NEXT).
 func testFM12TxTokens(t testing.TB, s StoreSetup) {
-	sw, sweeps := s.Store.(driver.Sweeper)
+	sw, sweeps := driver.As[driver.Sweeper](s.Store)
 	tr, ok := transactor(t, s)
 	if !ok || !sweeps {
 		return
@@ -173,7 +173,7 @@ func testDeliveryIDs(t testing.TB, s StoreSetup) {
 
 // testRecords lists records: oldest first, filtered, limited.
 func testRecords(t testing.TB, s StoreSetup) {
-	ins, ok := s.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.RecordInspector")
 		return
@@ -242,7 +242,7 @@ func testRecords(t testing.TB, s StoreSetup) {
 // testUncertain lists the records that are UNCERTAIN, which metrics count: those that become so by any way are in the list,
 // and are gone from it when the doubt is resolved.
 func testUncertain(t testing.TB, s StoreSetup) {
-	ins, ok := s.Store.(driver.RecordInspector)
+	ins, ok := driver.As[driver.RecordInspector](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.RecordInspector")
 		return
@@ -284,7 +284,7 @@ func testUncertain(t testing.TB, s StoreSetup) {
 
 	mustFinish(t, s.Store, driver.Recovered, driver.Finish{Hold: late, Final: driver.Complete, Keep: keep})
 	expect("after one was completed late", "a", "resolved", "taken")
-	if op, ok := s.Store.(driver.Operator); ok {
+	if op, ok := driver.As[driver.Operator](s.Store); ok {
 		_, o, err := op.Operate(t.Context(), driver.Operation{
 			Kind: driver.Resolve, Key: resolved.Key, Token: resolved.Token, Generation: resolved.Generation,
 			As: driver.FailedState, Keep: keep, By: "suite",
@@ -295,4 +295,45 @@ func testUncertain(t testing.TB, s StoreSetup) {
 		expect("after another was resolved", "a", "taken")
 	}
 	expect("of a consumer that has nothing to do with it", "b", "other")
+}
+
+// testFM61DeadLetterStore keeps dead letters of queues that are elsewhere, each under its queue's name.
+func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
+	keeper, ok := driver.As[driver.DeadLetterStore](s.Store)
+	if !ok {
+		t.Log("left out: the store is no driver.DeadLetterStore")
+		return
+	}
+	want := func(box driver.LetterBox, ids ...string) {
+		t.Helper()
+		ls, err := box.Letters(t.Context(), 0)
+		var got []string
+		for _, l := range ls {
+			got = append(got, l.ID)
+		}
+		if err != nil || !slices.Equal(got, ids) {
+			t.Fatalf("the dead letters are %v (%v), wanted %v", got, err, ids)
+		}
+	}
+	orders, bills := keeper.DeadLetters("kafka orders"), keeper.DeadLetters("kafka bills")
+	want(orders)
+	for _, id := range []string{"a", "b", "a"} { // the same one twice is one
+		l := driver.Letter{ID: id, Kind: driver.LetterDead, Message: driver.Message{ID: "m-" + id, Queue: "kafka orders", Body: []byte(id)}}
+		if err := orders.PutLetter(t.Context(), l); err != nil {
+			t.Fatalf("write dead letter %s: %v", id, err)
+		}
+	}
+	want(orders, "a", "b")
+	want(bills)
+	if err := bills.DeleteLetter(t.Context(), "a"); err != nil {
+		t.Errorf("delete a dead letter that is not there: %v", err)
+	}
+	l, ok, err := keeper.DeadLetters("kafka orders").Letter(t.Context(), "a")
+	if err != nil || !ok || l.Message.ID != "m-a" || string(l.Message.Body) != "a" || l.DeadAt.IsZero() {
+		t.Errorf("dead letter a came back as %+v, %v, %v", l, ok, err)
+	}
+	if err := orders.DeleteLetter(t.Context(), "a"); err != nil {
+		t.Errorf("delete dead letter: %v", err)
+	}
+	want(orders, "b")
 }

@@ -24,7 +24,7 @@ func testUnreadable(t testing.TB, s StoreSetup) {
 		}
 		gs, err := s.Store.Claim(t.Context(), cs...)
 		s.unreadableGrants(t, "claim", asked, ks[2], gs, err)
-		if tr, ok := s.Store.(driver.Transactor); ok {
+		if tr, ok := driver.As[driver.Transactor](s.Store); ok {
 			tx, gs, err := tr.Begin(t.Context(), cs...)
 			s.unreadableGrants(t, "begin", asked, ks[2], gs, err)
 			if tx != nil {
@@ -107,7 +107,7 @@ func refusedApart(
 	t.Helper()
 	const culprit = 2
 	ks := keys(5, name+"-%d")
-	gs := mustClaim(t, c, ks...)
+	gs := mustClaim(t, s.Store, ks...)
 	works := func() (all, others []driver.Work) {
 		for i, g := range gs {
 			w := s.Ledger.work(c, g)

@@ -14,7 +14,7 @@ const scanned = 2345
 
 // testScan scans more records than a store reads at once: each comes once, in whatever order.
 func testScan(t testing.TB, s driver.Store) {
-	scan, ok := s.(driver.RecordScanner)
+	scan, ok := driver.As[driver.RecordScanner](s)
 	if !ok {
 		t.Log("left out: the store has no driver.RecordScanner")
 		return

@@ -18,7 +18,7 @@ import (
 func stepCases() []suiteCase[StoreSetup] {
 	with := func(f func(b *stepBench)) func(testing.TB, StoreSetup) {
 		return func(t testing.TB, s StoreSetup) {
-			st, ok := s.Store.(driver.StepStore)
+			st, ok := driver.As[driver.StepStore](s.Store)
 			if !ok {
 				t.Log("left out: the store is no driver.StepStore")
 				return
@@ -53,13 +53,13 @@ type stepBench struct {
 
 func (b *stepBench) claim(k driver.Key) driver.Hold {
 	b.t.Helper()
-	return mustClaim(b.t, b.st, k)[0].Hold
+	return mustClaim(b.t, b.Store, k)[0].Hold
 }
 
 // handOver gives a key to the next attempt.
 func (b *stepBench) handOver(h driver.Hold) driver.Hold {
 	b.t.Helper()
-	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Release, Ran: driver.MaybeApplied, Keep: keep})
+	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: driver.Release, Ran: driver.MaybeApplied, Keep: keep})
 	return b.claim(h.Key)
 }
 
@@ -254,7 +254,7 @@ func testStepsGuarded(b *stepBench) {
 	for i, f := range []driver.Final{driver.Complete, driver.Fail, driver.Release, driver.Park} {
 		h := b.claim(ks[1+i])
 		b.write(h, driver.Applied, finishOf("s"))
-		mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: f, Ran: driver.MaybeApplied, RetryAfter: retry, Keep: keep})
+		mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: f, Ran: driver.MaybeApplied, RetryAfter: retry, Keep: keep})
 		b.write(h, driver.Lost, finishOf("t"))
 		if rows := b.rows(h); len(rows) != 1 || rows[0].State != driver.StepDone {
 			b.bad.add("after %v the journal is %+v, wanted the one finished step", f, rows)

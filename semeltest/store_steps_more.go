@@ -17,11 +17,11 @@ func testStepsEpochs(b *stepBench) {
 	ks := keys(2, "epochs-%d")
 	h := b.claim(ks[0])
 	b.write(h, driver.Applied, finishOf("a"))
-	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Fail, Compensated: true, Keep: keep})
+	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: driver.Fail, Compensated: true, Keep: keep})
 	if rows := b.rows(h); len(rows) != 1 {
 		b.bad.add("the journal of the compensated epoch has %d rows, wanted 1: people look at it", len(rows))
 	}
-	if op, ok := b.st.(driver.Operator); ok {
+	if op, ok := driver.As[driver.Operator](b.Store); ok {
 		r, o, err := op.Operate(b.t.Context(), driver.Operation{Kind: driver.Redrive, Key: ks[0], Token: h.Token, Generation: 1, Keep: keep})
 		if err != nil || o != driver.Applied || r.Epoch != 1 {
 			b.t.Fatalf("redrive answered %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
@@ -33,7 +33,7 @@ func testStepsEpochs(b *stepBench) {
 	}
 	var last driver.Hold
 	for i, v := range []driver.Version{driver.TextVersion("1"), driver.TextVersion("2")} {
-		g, err := b.st.Claim(b.t.Context(), driver.Claim{Key: ks[1], Nonce: newNonce(), Lease: long, Version: v})
+		g, err := b.Store.Claim(b.t.Context(), driver.Claim{Key: ks[1], Nonce: newNonce(), Lease: long, Version: v})
 		if err != nil || g[0].Verdict != driver.Acquired {
 			b.t.Fatalf("claim of version %d answered %+v, %v", i+1, g, err)
 		}
@@ -42,7 +42,7 @@ func testStepsEpochs(b *stepBench) {
 		if i > 0 {
 			b.write(last, driver.Lost, finishOf("c"))
 		}
-		mustFinish(b.t, b.st, driver.Applied, complete(g[0]))
+		mustFinish(b.t, b.Store, driver.Applied, complete(g[0]))
 		last = g[0].Hold
 	}
 	if rows := b.rows(last); len(rows) != 2 || rows[1].Name != "b1" {
@@ -52,7 +52,7 @@ func testStepsEpochs(b *stepBench) {
 
 // testStepsPurged: what purges a record removes its journals, so that a later run of the key begins afresh.
 func testStepsPurged(b *stepBench) {
-	sw, ok := b.st.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Sweeper")
 		return
@@ -61,7 +61,7 @@ func testStepsPurged(b *stepBench) {
 	h, kept := b.claim(ks[0]), b.claim(ks[1])
 	b.write(h, driver.Applied, finishOf("a"), finishOf("b"))
 	b.write(kept, driver.Applied, finishOf("a"))
-	mustFinish(b.t, b.st, driver.Applied, driver.Finish{Hold: h, Final: driver.Complete, Keep: short})
+	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: driver.Complete, Keep: short})
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
 		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
@@ -187,7 +187,7 @@ func testStepsThousand(b *stepBench) {
 // testStepsLarge stores results of many sizes and bytes.
 func testStepsLarge(b *stepBench) {
 	h := b.claim(keys(1, "large-steps-%d")[0])
-	limit := b.st.Features().MaxResult
+	limit := b.Store.Features().MaxResult
 	for _, n := range []int{0, 1, 255, 8 << 10, 64 << 10, 1 << 20} {
 		if limit > 0 && n > limit {
 			continue

@@ -11,10 +11,13 @@ import (
 
 func transactor(t testing.TB, s StoreSetup) (driver.Transactor, bool) {
 	t.Helper()
-	tr, ok := s.Store.(driver.Transactor)
+	tr, ok := driver.As[driver.Transactor](s.Store)
 	if !ok {
 		t.Log("left out: the store is no driver.Transactor")
 		return nil, false
+	}
+	if _, ok := driver.As[driver.Committer](s.Store); !ok {
+		t.Fatal("the store is a driver.Transactor and no driver.Committer: it must be both")
 	}
 	if s.Ledger == nil || s.Ledger.AddTx == nil {
 		t.Fatal("the store is a driver.Transactor: give the suite a StoreSetup.Ledger with AddTx")
@@ -84,7 +87,7 @@ func testFM72Rollback(t testing.TB, s StoreSetup) {
 	s.Ledger.counts(t, 1, ks[0], ks[2])
 	s.Ledger.counts(t, 0, ks[1], ks[3])
 	want := []driver.Verdict{driver.Replay, driver.Acquired, driver.Replay, driver.Acquired}
-	for i, g := range claimKeys(t, tr, ks...) {
+	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != want[i] {
 			t.Errorf("key %q answers %v after the commit, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
@@ -102,10 +105,10 @@ func testFM69Conflicts(t testing.TB, s StoreSetup) {
 	fin := func(g driver.Grant, f driver.Final, after time.Duration) driver.Finish {
 		return driver.Finish{Hold: g.Hold, Final: f, Ran: driver.NotApplied, RetryAfter: after, Keep: keep, Reason: own + "before"}
 	}
-	gs := mustClaim(t, tr, ks[:6]...)
-	mustFinish(t, tr, driver.Applied, fin(gs[0], driver.Complete, 0), fin(gs[1], driver.Fail, 0), fin(gs[2], driver.Park, 0),
+	gs := mustClaim(t, s.Store, ks[:6]...)
+	mustFinish(t, s.Store, driver.Applied, fin(gs[0], driver.Complete, 0), fin(gs[1], driver.Fail, 0), fin(gs[2], driver.Park, 0),
 		fin(gs[3], driver.Release, retry), fin(gs[4], driver.Release, 0))
-	if g, err := tr.Claim(t.Context(), driver.Claim{Key: ks[6], Nonce: newNonce(), Lease: short}); err != nil || g[0].Verdict != driver.Acquired {
+	if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: ks[6], Nonce: newNonce(), Lease: short}); err != nil || g[0].Verdict != driver.Acquired {
 		t.Fatalf("claim: %v, %v", g, err)
 	}
 	b.wait()
@@ -151,7 +154,7 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	tx, cs, gs := begin(t, tr, ks...)
 	s.Ledger.addTx(t, tx, ks...)
 	twins := make(chan driver.Verdict, 2)
-	go twinClaim(t, tr, ks[0], twins)
+	go twinClaim(t, s.Store, ks[0], twins)
 	go twinBegin(t, tr, ks[1], twins)
 	waiting := 2
 	for moment := time.After(50 * time.Millisecond); waiting > 0 && moment != nil; {
@@ -176,7 +179,7 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 			t.Errorf("a twin acquired a committed key")
 		}
 	}
-	again, err := tr.Claim(t.Context(), cs...)
+	again, err := s.Store.Claim(t.Context(), cs...)
 	if err != nil {
 		t.Fatalf("claim: %v", err)
 	}
@@ -194,10 +197,10 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 }
 
 // twinClaim claims a key that a transaction holds. It may be told Busy, or wait for the transaction; 0 = no verdict.
-func twinClaim(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
+func twinClaim(t testing.TB, to driver.Store, k driver.Key, told chan<- driver.Verdict) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	g, _ := retryClaim(ctx, tr, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
+	g, _ := retryClaim(ctx, to, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
 	told <- g.Verdict
 }
 
@@ -228,7 +231,7 @@ func testTxJoins(t testing.TB, s StoreSetup) {
 	}
 	work := func(g driver.Grant, d driver.Delivery) driver.Work {
 		w := driver.Work{Finish: complete(g), Ack: &driver.Settlement{Receipt: d.Receipt}}
-		if tr.Features().Emits {
+		if s.Store.Features().Emits {
 			w.Emit = []driver.Message{{ID: "emitted-for-" + d.ID, Queue: s.Queue.Features().Name}}
 		}
 		return w
@@ -249,7 +252,7 @@ func testTxJoins(t testing.TB, s StoreSetup) {
 	s.Ledger.counts(t, 1, ks[0])
 	s.Ledger.counts(t, 0, ks[1])
 	left := []driver.Settlement{{Receipt: ds[1].Receipt}} // still in flight
-	if tr.Features().Emits {
+	if s.Store.Features().Emits {
 		d := receiveAll(t, s.Queue, 1)[0]
 		if d.ID != "emitted-for-"+ds[0].ID {
 			t.Errorf("received %q, wanted what the committed work emitted", d.ID)
@@ -257,7 +260,7 @@ func testTxJoins(t testing.TB, s StoreSetup) {
 		left = append(left, driver.Settlement{Receipt: d.Receipt})
 	}
 	settle(t, s.Queue, left...)
-	if qi, ok := s.Queue.(driver.QueueInspector); ok {
+	if qi, ok := driver.As[driver.QueueInspector](s.Queue); ok {
 		if st, err := qi.Stats(t.Context()); err != nil || !st.Empty() {
 			t.Errorf("the queue holds %+v (%v), wanted nothing", st, err)
 		}
@@ -273,7 +276,7 @@ func testTxLateWrite(t testing.TB, s StoreSetup) {
 	}
 	b := newBench(t, s)
 	k := keys(1, "late-%d")[0]
-	g, err := retryClaim(t.Context(), tr, driver.Claim{Key: k, Nonce: newNonce(), Lease: short})
+	g, err := retryClaim(t.Context(), s.Store, driver.Claim{Key: k, Nonce: newNonce(), Lease: short})
 	if err != nil || g.Verdict != driver.Acquired {
 		t.Fatalf("claim: %v, %v", g.Verdict, err)
 	}
@@ -286,7 +289,7 @@ func testTxLateWrite(t testing.TB, s StoreSetup) {
 		defer cancel()
 		f := complete(g)
 		f.Result = []byte("late")
-		out, err := tr.Finish(ctx, f)
+		out, err := s.Store.Finish(ctx, f)
 		if err != nil || len(out) != 1 {
 			late <- driver.Unknown
 			return
@@ -306,7 +309,7 @@ func testTxLateWrite(t testing.TB, s StoreSetup) {
 	default:
 		t.Errorf("commit: %v, wanted nil or ErrNotCommitted", err)
 	}
-	after := claimKeys(t, tr, k)[0]
+	after := claimKeys(t, s.Store, k)[0]
 	want := map[bool]string{true: k.Raw, false: "late"}[err == nil]
 	if after.Verdict != driver.Replay || string(after.Result) != want {
 		t.Errorf("the key answers %v with result %q, wanted replay with %q", after.Verdict, after.Result, want)

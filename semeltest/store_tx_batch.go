@@ -25,7 +25,7 @@ func testTxEffects(t testing.TB, s StoreSetup) {
 		return
 	}
 	fill := func(ks ...driver.Key) any {
-		e := s.Ledger.Buffer(tr)
+		e := s.Ledger.Buffer(as[driver.Committer](s.Store))
 		for _, k := range ks {
 			s.Ledger.Add(e, k.Raw)
 		}
@@ -65,7 +65,7 @@ func testTxEffects(t testing.TB, s StoreSetup) {
 	}
 	_ = tx.Rollback(t.Context())
 	s.Ledger.counts(t, 0, ks...)
-	for i, g := range claimKeys(t, tr, ks...) {
+	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != driver.Acquired || g.Attempt != 1 {
 			t.Errorf("key %q answers %v, attempt %d after a batch that was not committed, wanted a first attempt", ks[i].Raw, g.Verdict, g.Attempt)
 		}
@@ -81,7 +81,7 @@ func testTxThousand(t testing.TB, s StoreSetup) {
 	const n = 1000
 	ks := keys(n, "one-of-a-thousand-%d")
 	tx, _, gs := begin(t, tr, ks...)
-	e := s.Ledger.Buffer(tr)
+	e := s.Ledger.Buffer(as[driver.Committer](s.Store))
 	for _, i := range []int{0, n / 2, n - 1} {
 		s.Ledger.Add(e, ks[i].Raw)
 	}
@@ -89,7 +89,7 @@ func testTxThousand(t testing.TB, s StoreSetup) {
 		t.Fatalf("commit of %d works: %v", n, err)
 	}
 	s.Ledger.counts(t, 1, ks[0], ks[n/2], ks[n-1])
-	for i, g := range claimKeys(t, tr, ks...) {
+	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != driver.Replay {
 			t.Fatalf("key %q answers %v after the commit, wanted replay", ks[i].Raw, g.Verdict)
 		}

@@ -104,7 +104,7 @@ func versionOps() []op {
 // testVersionCells compares the claims of versions with the decision table, cell by cell.
 func testVersionCells(t testing.TB, s StoreSetup) {
 	b := newBench(t, s)
-	_, operator := s.Store.(driver.Operator)
+	_, operator := driver.As[driver.Operator](s.Store)
 	var cells []*cell
 	for _, r := range versionRecipes() {
 		for _, p := range []driver.Takeover{driver.Resume, driver.Once} {
@@ -131,7 +131,7 @@ func testVersionCells(t testing.TB, s StoreSetup) {
 
 // testFM62TxVersions: versions in transactions of their own: what is applied only grows, and an older one is stale.
 func testFM62TxVersions(t testing.TB, s StoreSetup) {
-	tr, ok := s.Store.(driver.Transactor)
+	tr, ok := driver.As[driver.Transactor](s.Store)
 	if !ok {
 		t.Log("left out: the store has no driver.Transactor")
 		return
@@ -178,7 +178,7 @@ func testFM62TxVersions(t testing.TB, s StoreSetup) {
 		}
 		cancel()
 	}
-	if ins, ok := s.Store.(driver.RecordInspector); ok {
+	if ins, ok := driver.As[driver.RecordInspector](s.Store); ok {
 		ctx, cancel := b.call()
 		defer cancel()
 		r, _, err := ins.Record(ctx, key)

@@ -15,7 +15,7 @@ import (
 
 // silent is a store whose n-th write is not answered when until says so; it is applied all the same when applied says so.
 type silent struct {
-	driver.StepStore
+	journals
 	until   func(n int) bool
 	applied bool
 	n       int
@@ -26,10 +26,10 @@ func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Step
 	s.n++
 	s.asked = append(s.asked, slices.Clone(w))
 	if !s.until(s.n) {
-		return s.StepStore.WriteSteps(ctx, h, w...)
+		return s.journals.WriteSteps(ctx, h, w...)
 	}
 	if s.applied {
-		_, _ = s.StepStore.WriteSteps(ctx, h, w...)
+		_, _ = s.journals.WriteSteps(ctx, h, w...)
 	}
 	if s.n%2 == 0 {
 		return driver.Unknown, nil
@@ -41,7 +41,7 @@ func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Step
 func TestUnansweredWritesAreRepeated(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		g := newRig(t)
-		st := &silent{StepStore: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
+		st := &silent{journals: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
 		if err := g.attemptIn(t.Context(), st, func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Once(ctx, r, "pay", func(context.Context, string) (int, error) {
 				g.calls = append(g.calls, "pay")
@@ -68,7 +68,7 @@ func TestUnansweredForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t)
 		g.opts = nil
-		st := &silent{StepStore: g.store, until: func(int) bool { return true }}
+		st := &silent{journals: g.store, until: func(int) bool { return true }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
@@ -90,7 +90,7 @@ func TestUnansweredForGood(t *testing.T) {
 }
 
 // unread is a store whose journals cannot be read.
-type unread struct{ driver.StepStore }
+type unread struct{ journals }
 
 func (unread) Steps(context.Context, driver.Hold) ([]driver.Step, error) {
 	return nil, errors.New("connection reset")
@@ -101,11 +101,11 @@ func (unread) Steps(context.Context, driver.Hold) ([]driver.Step, error) {
 func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 	for _, c := range []struct {
 		what string
-		make func(s driver.StepStore) driver.Store
+		make func(s journals) driver.Store
 	}{
-		{"read", func(s driver.StepStore) driver.Store { return unread{s} }},
-		{"write", func(s driver.StepStore) driver.Store {
-			return &silent{StepStore: s, until: func(int) bool { return true }}
+		{"read", func(s journals) driver.Store { return unread{s} }},
+		{"write", func(s journals) driver.Store {
+			return &silent{journals: s, until: func(int) bool { return true }}
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 // TestFencedContextStops: when the engine says that the lease is lost, nothing is written any more.
 func TestFencedContextStops(t *testing.T) {
 	g := newRig(t)
-	st := &silent{StepStore: g.store, until: func(int) bool { return false }}
+	st := &silent{journals: g.store, until: func(int) bool { return false }}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { cancel(semel.ErrFenced); return 1, nil })

@@ -91,7 +91,7 @@ func consume(t *testing.T, cfg semel.Config) {
 	done := make(chan error)
 	go func() { done <- c.Run(ctx) }()
 	for waited := time.Duration(0); ; waited += time.Second {
-		s, err := cfg.Queue.(driver.QueueInspector).Stats(ctx)
+		s, err := as[driver.QueueInspector](cfg.Queue).Stats(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

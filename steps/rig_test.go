@@ -16,10 +16,16 @@ import (
 
 var errBroken = errors.New("broken")
 
+// journals is a store with journals of steps.
+type journals interface {
+	driver.Store
+	driver.StepStore
+}
+
 // rig runs attempts at one key, one after the other, and tells what became of them.
 type rig struct {
 	t     *testing.T
-	store driver.StepStore
+	store journals
 	max   int // attempts
 	opts  []steps.Option
 	key   driver.Key
@@ -115,7 +121,7 @@ func (g *rig) journal() string {
 
 func (g *rig) record() driver.Record {
 	g.t.Helper()
-	r, _, err := g.store.(driver.RecordInspector).Record(context.Background(), g.key)
+	r, _, err := as[driver.RecordInspector](g.store).Record(context.Background(), g.key)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -143,7 +149,7 @@ func (g *rig) operate(op driver.Operation) {
 	g.t.Helper()
 	r := g.record()
 	op.Key, op.Token, op.Generation, op.Keep = g.key, r.Token, r.Generation, time.Hour
-	if _, o, err := g.store.(driver.Operator).Operate(context.Background(), op); err != nil || o != driver.Applied {
+	if _, o, err := as[driver.Operator](g.store).Operate(context.Background(), op); err != nil || o != driver.Applied {
 		g.t.Fatalf("operate: %v, %v", o, err)
 	}
 }
@@ -159,4 +165,13 @@ func (g *rig) crash(fn steps.Func) {
 		_ = steps.With(context.Background(), a, fn, g.opts...)
 	}()
 	g.operate(driver.Operation{Kind: driver.ForceRelease})
+}
+
+// as finds an interface that a store or a queue is known to have.
+func as[T any](s any) T {
+	t, ok := driver.As[T](s)
+	if !ok {
+		panic("the interface is missing")
+	}
+	return t
 }

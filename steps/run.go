@@ -88,7 +88,7 @@ func (h *handler) Handle(ctx context.Context, a *semel.Attempt) error { return h
 
 // CheckStore is semel.StoreChecker.
 func (h *handler) CheckStore(s semel.Store) error {
-	if _, ok := s.(driver.StepStore); !ok {
+	if _, ok := driver.As[driver.StepStore](s); !ok {
 		return fmt.Errorf("a handler with steps on store %s: %w: use SQLite, PostgreSQL, DynamoDB or memory", s.Features().Name, ErrNoJournal)
 	}
 	for _, check := range h.cfg.required {
@@ -136,7 +136,7 @@ func (r *Run) Attempt() *semel.Attempt { return r.a }
 
 // run goes forward, or backward, and answers for the engine.
 func (c *config) run(ctx context.Context, a *semel.Attempt, fn Func) error {
-	st, ok := a.Store().(driver.StepStore)
+	st, ok := driver.As[driver.StepStore](a.Store())
 	switch {
 	case a.Store() == nil:
 		return semel.Permanent(fmt.Errorf("%w: no record that others can see stands behind this run (it has no key, or an open "+

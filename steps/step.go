@@ -176,7 +176,7 @@ func (p *place) fail(err error) error {
 
 // finish makes the step's result durable, with its effects.
 func (p *place) finish(ctx context.Context, result []byte, effects any) error {
-	if limit := p.r.store.Features().MaxResult; limit > 0 && len(result) > limit {
+	if limit := p.r.a.Store().Features().MaxResult; limit > 0 && len(result) > limit {
 		return semel.Permanent(fmt.Errorf("its result has %d bytes, the store takes %d: return less", len(result), limit))
 	}
 	w := driver.StepWrite{Kind: driver.FinishStep, Name: p.name, Result: result, Effects: effects}
@@ -344,7 +344,7 @@ func InTx[T any](
 	if err != nil || p.memo {
 		return err
 	}
-	tx, err := bufferOf[T](r.store)
+	tx, err := bufferOf[T](r.a.Store())
 	if err != nil {
 		return p.fail(err)
 	}
@@ -362,7 +362,7 @@ func InTx[T any](
 
 // bufferOf makes an empty buffer of effects.
 func bufferOf[T any](s driver.Store) (tx T, err error) {
-	if c, ok := s.(driver.Committer); ok && c.Offers(&tx) {
+	if c, ok := driver.As[driver.Committer](s); ok && c.Offers(&tx) {
 		return tx, nil
 	}
 	return tx, semel.Permanent(fmt.Errorf("a step wants effects of type %s, store %s: %w",

@@ -57,7 +57,7 @@ func Undo(g func(ctx context.Context, u Reversal) error) StepOption {
 func UndoInTx[T any](g func(ctx context.Context, tx T, u Reversal) error) StepOption {
 	return func(c *stepConfig) {
 		c.undo = func(ctx context.Context, r *Run, u Reversal) (any, error) {
-			tx, err := bufferOf[T](r.store)
+			tx, err := bufferOf[T](r.a.Store())
 			if err != nil {
 				return nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -98,7 +99,7 @@ func TestTokenDrawnAfterLock(t *testing.T) {
 	s := db.Store()
 	k := testKeys("k%d", 1)[0]
 	mustClaim(t, s, claimOf(k, time.Millisecond))
-	time.Sleep(3 * time.Millisecond)
+	time.Sleep(3 * time.Millisecond) // the lease ends
 	release := lockRow(t, db, k)
 	defer release()
 	type answer struct {
@@ -290,10 +291,10 @@ func TestFM53_HashCollision(t *testing.T) {
 	mustClaim(t, s, claimOf(k, time.Millisecond))
 	execSQL(t, db, "UPDATE semel_record SET key = 'another'")
 	for range 2 { // live, then expired
-		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, errCollision) {
+		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, rowstore.ErrCollision) {
 			t.Errorf("claim answered %+v, %v", gs, err)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the lease ends
 	}
 	if _, _, err := s.Begin(t.Context(), claimOf(k, long)); err != nil {
 		t.Errorf("begin: %v", err) // Grant.Err tells

@@ -163,12 +163,9 @@ const sqlIdle = "SELECT set_config('idle_in_transaction_session_timeout', $1, tr
 //  1. A worker locks records, and is frozen before its next round trip: a stopped process, a paused machine.
 //  2. Its leases end. Its connection does not, nor do its locks.
 //  3. Without a bound its keys are busy for everybody else for as long as it is frozen.
-func (p *pipeline) beginLong(db *DB) { p.beginFor(db.o.MaxTx) }
-
-// beginFor is beginLong with another bound.
-func (p *pipeline) beginFor(idle time.Duration) {
+func (p *pipeline) beginLong(db *DB) {
 	p.exec("begin", sqlBegin)
-	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(idle))))
+	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(db.o.MaxTx))))
 }
 
 // commit adds COMMIT, marked because deferred triggers of handlers run in it. A server that had to roll back answers so without an error: the tag is checked.

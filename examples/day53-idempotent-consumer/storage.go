@@ -58,7 +58,7 @@ func (s *Storage) Once(
 func (s *Storage) key(text string) semel.Key { return semel.Key{Consumer: s.scope, Raw: text} }
 
 func (s *Storage) record(ctx context.Context, messageID string) (driver.Record, bool, error) {
-	in, ok := s.store.(driver.RecordInspector)
+	in, ok := driver.As[driver.RecordInspector](s.store)
 	if !ok {
 		return driver.Record{}, false, fmt.Errorf("look up message %s: %w", messageID, driver.ErrUnsupported)
 	}
@@ -102,7 +102,7 @@ func (s *Storage) Cleanup(ctx context.Context, olderThan time.Time) error {
 	if age := time.Since(olderThan); age < s.keep {
 		return fmt.Errorf("clean up: messages are kept for %v, and %v would forget younger ones", s.keep, age)
 	}
-	sw, ok := s.store.(driver.Sweeper)
+	sw, ok := driver.As[driver.Sweeper](s.store)
 	if !ok {
 		return fmt.Errorf("clean up: %w", driver.ErrUnsupported)
 	}

@@ -8,23 +8,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-type committer struct {
-	*store
-	inner driver.Committer
-	tx    driver.Transactor // nil: the store has no transactions
-}
-
 // Offers is the store's.
-func (c *committer) Offers(effects any) bool { return c.inner.Offers(effects) }
+func (s *store) Offers(effects any) bool { return s.committer.Offers(effects) }
 
 // Joins is the store's.
-func (c *committer) Joins(q driver.Queue) bool { return c.inner.Joins(q) }
+func (s *store) Joins(q driver.Queue) bool { return s.committer.Joins(q) }
 
 // Commit writes works. A completion and that of its mirror are one transaction, which holds both records: two works of one
 // Commit would not do, because of those that one is Lost the other is written. Then the mirror would be COMPLETED without
 // the effect, or the effect written beside that of who has the mirror. Other ends go as they are, and their mirrors with
 // them. A store without transactions completes works without effects, messages and acks one record after the other.
-func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	var pairs, others []driver.Work
 	var pairAt, otherAt []int
 	mirrors := 0
@@ -39,14 +33,14 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		others, otherAt = append(others, w[i]), append(otherAt, i)
 	}
 	if mirrors == 0 {
-		return c.inner.Commit(ctx, w...)
+		return s.committer.Commit(ctx, w...)
 	}
 	out := make([]driver.Outcome, len(w))
 	for _, part := range []struct {
 		works  []driver.Work
 		at     []int
 		commit func(context.Context, []driver.Work) ([]driver.Outcome, error)
-	}{{pairs, pairAt, c.pairs}, {others, otherAt, c.others}} {
+	}{{pairs, pairAt, s.pairs}, {others, otherAt, s.others}} {
 		if len(part.works) == 0 {
 			continue
 		}
@@ -65,7 +59,7 @@ func (c *committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 }
 
 // others commits what completes no mirror, with the releases of mirrors.
-func (c *committer) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+func (s *store) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	all, owner := make([]driver.Work, len(w), 2*len(w)), make([]int, len(w), 2*len(w))
 	x := split(finishes(w))
 	for i := range w {
@@ -75,7 +69,7 @@ func (c *committer) others(ctx context.Context, w []driver.Work) ([]driver.Outco
 	for j, i := range x.backOf {
 		all, owner = append(all, driver.Work{Finish: x.back[j]}), append(owner, i)
 	}
-	out, err := c.inner.Commit(ctx, all...)
+	out, err := s.committer.Commit(ctx, all...)
 	if err == nil && len(out) != len(all) {
 		err = errShort
 	}
@@ -103,16 +97,16 @@ func mapped(err error, owner []int) error {
 }
 
 // pairs commits completions with their mirrors.
-func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
-	if c.tx == nil {
+func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	if s.tx == nil {
 		for i := range w {
 			if w[i].Effects != nil || w[i].Ack != nil || len(w[i].Emit) > 0 {
 				return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("complete two records with effects in one write: %w", driver.ErrUnsupported)}
 			}
 		}
-		return c.Finish(ctx, finishes(w)...)
+		return s.Finish(ctx, finishes(w)...)
 	}
-	out, err := c.together(ctx, w)
+	out, err := s.together(ctx, w)
 	e := (*driver.ItemError)(nil)
 	if !errors.As(err, &e) || e.Index >= 0 {
 		return out, err
@@ -120,7 +114,7 @@ func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcom
 	// Nobody knows whose effects were refused: one at a time.
 	out = make([]driver.Outcome, len(w))
 	for i := range w {
-		one, err := c.together(ctx, w[i:i+1])
+		one, err := s.together(ctx, w[i:i+1])
 		switch {
 		case errors.As(err, &e):
 			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
@@ -134,13 +128,13 @@ func (c *committer) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcom
 
 // together completes works and their mirrors in one transaction, which claims all records once more, each by the nonce that
 // has it: that answers whether both are still ours, and keeps others from them until the end.
-func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
 	claims := make([]driver.Claim, 0, 2*len(w))
 	for i := range w {
 		h := &w[i].Finish.Hold
-		claims = append(claims, c.again(h), c.again(h.Mirror))
+		claims = append(claims, s.reclaim(h), s.reclaim(h.Mirror))
 	}
-	tx, grants, err := c.tx.Begin(ctx, claims...)
+	tx, grants, err := s.tx.Begin(ctx, claims...)
 	if err == nil && len(grants) != len(claims) {
 		err = errShort
 	}
@@ -179,7 +173,7 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 	}
 	for _, i := range parked {
 		if err == nil {
-			out[i], err = c.late(ctx, w[i])
+			out[i], err = s.late(ctx, w[i])
 		}
 		if e := (*driver.ItemError)(nil); errors.As(err, &e) {
 			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
@@ -190,9 +184,9 @@ func (c *committer) together(ctx context.Context, w []driver.Work) ([]driver.Out
 
 // late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
 // the mirror is claimed before, by a nonce of its own, and completed behind it: one that was parked, too.
-func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
+func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
 	f, m := apart(w.Finish)
-	grants, err := c.store.inner.Claim(ctx, c.afresh(m.Hold.Key))
+	grants, err := s.inner.Claim(ctx, s.afresh(m.Hold.Key))
 	if err == nil && len(grants) != 1 {
 		err = errShort
 	}
@@ -205,7 +199,7 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 		return driver.Lost, nil
 	}
 	w.Finish, m.Hold = f, grants[0].Hold
-	out, err := c.inner.Commit(ctx, w)
+	out, err := s.committer.Commit(ctx, w)
 	if err == nil && len(out) != 1 {
 		err = errShort
 	}
@@ -213,15 +207,15 @@ func (c *committer) late(ctx context.Context, w driver.Work) (driver.Outcome, er
 		return driver.Unknown, err
 	}
 	if !ok(out[0]) {
-		m = unstarted(m.Hold, c.o.Keep)
+		m = unstarted(m.Hold, s.o.Keep)
 	}
-	_, err = c.store.inner.Finish(ctx, *m)
+	_, err = s.inner.Finish(ctx, *m)
 	return out[0], err
 }
 
-// again is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
-func (c *committer) again(h *driver.Hold) driver.Claim {
-	return driver.Claim{Key: h.Key, Nonce: h.Nonce, Lease: c.o.Lease, Version: h.Version}
+// reclaim is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
+func (s *store) reclaim(h *driver.Hold) driver.Claim {
+	return driver.Claim{Key: h.Key, Nonce: h.Nonce, Lease: s.o.Lease, Version: h.Version}
 }
 
 // standing is what a claim that was made again says of the attempt: Applied while it has the record, Settled when it

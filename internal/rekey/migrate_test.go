@@ -31,8 +31,19 @@ func migrate(w *world) []string {
 	return slices.Compact(w.faults)
 }
 
-func honest(s driver.Transactor) driver.Transactor {
-	return rekey.New(s, rekey.Options{Keep: modelKeep, Lease: modelLease}).(driver.Transactor)
+// txStore is a store with transactions.
+type txStore interface {
+	driver.Store
+	driver.Committer
+	driver.Transactor
+}
+
+func honest(s txStore) txStore {
+	both, ok := driver.As[txStore](rekey.New(s, rekey.Options{Keep: modelKeep, Lease: modelLease}))
+	if !ok {
+		panic("the store has no transactions")
+	}
+	return both
 }
 
 // TestMigrations changes keys among crashes, pauses, lost answers and late requests: every effect happens once, nothing is

@@ -55,9 +55,9 @@ type world struct {
 	policy  driver.Takeover
 	acts    []*act
 	workers []*worker
-	wrap    func(driver.Transactor) driver.Transactor // what workers that know both recipes claim by
-	calm    bool                                      // nobody dies, and no lease ends
-	harm    bool                                      // only what went wrong counts, not what could
+	wrap    func(txStore) txStore // what workers that know both recipes claim by
+	calm    bool                  // nobody dies, and no lease ends
+	harm    bool                  // only what went wrong counts, not what could
 	faults  []string
 }
 
@@ -65,7 +65,7 @@ type world struct {
 type worker struct {
 	w      *world
 	fleet  fleet
-	store  driver.Transactor
+	store  txStore
 	step   func() // nil: idle
 	on     *act
 	claim  driver.Claim
@@ -76,7 +76,7 @@ type worker struct {
 	finish driver.Finish
 }
 
-func newWorld(seed uint64, m manner, wrap func(driver.Transactor) driver.Transactor) *world {
+func newWorld(seed uint64, m manner, wrap func(txStore) txStore) *world {
 	w := &world{rng: rand.New(rand.NewPCG(seed, 42)), manner: m, wrap: wrap, calm: seed%3 == 0}
 	w.policy = []driver.Takeover{driver.Resume, driver.Probe}[seed%2]
 	w.db, w.clock = openDB()

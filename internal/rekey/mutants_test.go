@@ -11,17 +11,17 @@ import (
 
 // mutant is a way to claim two keys that looks right. Methods that are nil are the honest ones.
 type mutant struct {
-	driver.Transactor // the honest one
-	inner             driver.Transactor
-	claim             func(x *mutant, c driver.Claim) (driver.Grant, error)
-	finish            func(x *mutant, f driver.Finish) (driver.Outcome, error)
-	commit            func(x *mutant, w driver.Work) (driver.Outcome, error)
-	early             bool // found by what is acked: its harm is a run in doubt more, after the change is over
+	txStore // the honest one
+	inner   txStore
+	claim   func(x *mutant, c driver.Claim) (driver.Grant, error)
+	finish  func(x *mutant, f driver.Finish) (driver.Outcome, error)
+	commit  func(x *mutant, w driver.Work) (driver.Outcome, error)
+	early   bool // found by what is acked: its harm is a run in doubt more, after the change is over
 }
 
 func (x *mutant) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	if x.claim == nil {
-		return x.Transactor.Claim(ctx, c...)
+		return x.txStore.Claim(ctx, c...)
 	}
 	g, err := x.claim(x, c[0])
 	return []driver.Grant{g}, err
@@ -29,7 +29,7 @@ func (x *mutant) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, 
 
 func (x *mutant) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	if x.finish == nil {
-		return x.Transactor.Finish(ctx, f...)
+		return x.txStore.Finish(ctx, f...)
 	}
 	o, err := x.finish(x, f[0])
 	return []driver.Outcome{o}, err
@@ -37,7 +37,7 @@ func (x *mutant) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outco
 
 func (x *mutant) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	if x.commit == nil {
-		return x.Transactor.Commit(ctx, w...)
+		return x.txStore.Commit(ctx, w...)
 	}
 	o, err := x.commit(x, w[0])
 	return []driver.Outcome{o}, err
@@ -128,7 +128,7 @@ var mutants = map[string]mutant{
 	"a duplicate is acked while the mirror is open": {
 		early: true,
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
-			g, err := one(x.Transactor, c)
+			g, err := one(x.txStore, c)
 			if r := stateOf(x.inner, c.Key); err == nil && g.Verdict == driver.Busy && r.State == driver.Completed {
 				g.Verdict = driver.Replay
 			}
@@ -137,7 +137,7 @@ var mutants = map[string]mutant{
 	},
 	"the mirror is completed before the effect": {
 		claim: func(x *mutant, c driver.Claim) (driver.Grant, error) {
-			g, err := one(x.Transactor, c)
+			g, err := one(x.txStore, c)
 			if err == nil && g.Err == nil && g.Verdict == driver.Acquired {
 				_, _ = end(x.inner, driver.Finish{Hold: *g.Hold.Mirror, Final: driver.Complete, Keep: modelKeep})
 			}
@@ -173,7 +173,7 @@ var mutants = map[string]mutant{
 	"a mirror is given back without the doubt": {
 		finish: func(x *mutant, f driver.Finish) (driver.Outcome, error) {
 			if f.Final != driver.Release {
-				return end(x.Transactor, f)
+				return end(x.txStore, f)
 			}
 			m := *f.Hold.Mirror
 			f.Hold.Mirror = nil
@@ -192,7 +192,7 @@ var mutants = map[string]mutant{
 			if err != nil || g.Verdict != driver.Acquired {
 				return g, err
 			}
-			return one(x.Transactor, c)
+			return one(x.txStore, c)
 		},
 	},
 }
@@ -205,9 +205,9 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20000) {
 				for _, m := range []manner{outside, collected} {
-					w := newWorld(seed, m, func(s driver.Transactor) driver.Transactor {
+					w := newWorld(seed, m, func(s txStore) txStore {
 						x := planted
-						x.Transactor, x.inner = honest(s), s
+						x.txStore, x.inner = honest(s), s
 						return &x
 					})
 					w.harm = !planted.early

@@ -18,31 +18,30 @@ type Options struct {
 
 var errShort = errors.New("store answered fewer items than it was asked")
 
-// New wraps a store. It is a driver.Committer or driver.Transactor where inner is one; other optional interfaces are to be
+// New wraps a store: [driver.As] finds a Committer and a Transactor where inner is one; other interfaces that write are to be
 // asked of inner. Completions that commit with effects, messages or acks need a Transactor: see [Together].
 func New(inner driver.Store, o Options) driver.Store {
 	s := &store{inner: inner, o: o}
-	tx, opens := inner.(driver.Transactor)
-	com, commits := inner.(driver.Committer)
-	switch {
-	case opens:
-		return &transactor{&committer{s, com, tx}}
-	case commits:
-		return &committer{s, com, nil}
-	}
+	s.committer, _ = driver.As[driver.Committer](inner)
+	s.tx, _ = driver.As[driver.Transactor](inner)
 	return s
 }
 
 // Together reports that a store can complete two records and what goes with them in one write, all of it or nothing.
 func Together(s driver.Store) bool {
-	_, yes := s.(driver.Transactor)
+	_, yes := driver.As[driver.Transactor](s)
 	return yes
 }
 
 type store struct {
-	inner driver.Store
-	o     Options
+	inner     driver.Store
+	committer driver.Committer  // nil: the store commits nothing with records
+	tx        driver.Transactor // nil: the store has no transactions
+	o         Options
 }
+
+// Unwrap returns the store that keeps the records.
+func (s *store) Unwrap() any { return s.inner }
 
 // Features is the store's.
 func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }

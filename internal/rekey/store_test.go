@@ -44,7 +44,7 @@ func TestExtendNeedsBoth(t *testing.T) {
 
 // blamed refuses every transaction's effects, by an index that the test sets.
 type blamed struct {
-	driver.Transactor
+	txStore
 	index int
 }
 
@@ -54,7 +54,7 @@ type blamedTx struct {
 }
 
 func (b *blamed) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
-	tx, g, err := b.Transactor.Begin(ctx, c...)
+	tx, g, err := b.txStore.Begin(ctx, c...)
 	if tx != nil {
 		tx = &blamedTx{tx, b.index}
 	}

@@ -7,10 +7,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-type transactor struct{ *committer }
-
 // OffersTx is the store's.
-func (t *transactor) OffersTx(handle any) bool { return t.tx.OffersTx(handle) }
+func (s *store) OffersTx(handle any) bool { return s.tx.OffersTx(handle) }
 
 // beginRounds bounds how often a transaction is begun anew because others completed what it claimed.
 const beginRounds = 8
@@ -18,9 +16,9 @@ const beginRounds = 8
 // Begin opens a transaction that holds both records of every claim it acquires. A record that was acquired beside one that
 // is not is left as it was, since no work comes for it; one beside a completed one has to be completed before the duplicate
 // is acked, whatever becomes of this transaction: it is given up, that is done, and it is begun anew with the others.
-func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (s *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if !anyMirrored(c) {
-		return t.tx.Begin(ctx, c...)
+		return s.tx.Begin(ctx, c...)
 	}
 	out := make([]driver.Grant, len(c))
 	left := make([]int, len(c))
@@ -28,11 +26,11 @@ func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, [
 		left[i] = i
 	}
 	for range beginRounds {
-		tx, settle, err := t.beginOnce(ctx, c, left, out)
+		tx, settle, err := s.beginOnce(ctx, c, left, out)
 		if err != nil || len(settle) == 0 {
 			return tx, out, err
 		}
-		if left, err = t.settleFirst(ctx, c, left, settle, out); err != nil {
+		if left, err = s.settleFirst(ctx, c, left, settle, out); err != nil {
 			return nil, nil, err
 		}
 		if len(left) == 0 {
@@ -44,10 +42,10 @@ func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, [
 
 // beginOnce begins a transaction for the claims that are left. settle are those that have to be completed first; the
 // transaction is rolled back then.
-func (t *transactor) beginOnce(ctx context.Context, c []driver.Claim, left []int, out []driver.Grant) (driver.Tx, []int, error) {
+func (s *store) beginOnce(ctx context.Context, c []driver.Claim, left []int, out []driver.Grant) (driver.Tx, []int, error) {
 	some := pick(c, left)
 	p := planOf(some)
-	tx, grants, err := t.tx.Begin(ctx, p.asks...)
+	tx, grants, err := s.tx.Begin(ctx, p.asks...)
 	if err == nil && len(grants) != len(p.asks) {
 		err = errShort
 	}
@@ -57,7 +55,7 @@ func (t *transactor) beginOnce(ctx context.Context, c []driver.Claim, left []int
 	}
 	var settle []int
 	for j, i := range left {
-		g, end := p.answer(j, &some[j], grants, t.o.Keep)
+		g, end := p.answer(j, &some[j], grants, s.o.Keep)
 		out[i] = g
 		if end != nil && end.Final == driver.Complete {
 			settle = append(settle, i)
@@ -73,8 +71,8 @@ func (t *transactor) beginOnce(ctx context.Context, c []driver.Claim, left []int
 }
 
 // settleFirst claims what has to be completed outside of any transaction, and returns what is left to begin with.
-func (t *transactor) settleFirst(ctx context.Context, c []driver.Claim, left, settle []int, out []driver.Grant) ([]int, error) {
-	grants, err := t.Claim(ctx, pick(c, settle)...)
+func (s *store) settleFirst(ctx context.Context, c []driver.Claim, left, settle []int, out []driver.Grant) ([]int, error) {
+	grants, err := s.Claim(ctx, pick(c, settle)...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +102,8 @@ func pick(c []driver.Claim, at []int) []driver.Claim {
 // mirrorTx is an open transaction that holds mirrors too.
 type mirrorTx struct{ driver.Tx }
 
-// Transient is the transaction's, where it can tell.
-func (x *mirrorTx) Transient(err error) error {
-	c, yes := x.Tx.(driver.TxClassifier)
-	if !yes {
-		return nil
-	}
-	return c.Transient(err)
-}
+// Unwrap returns the transaction of the store.
+func (x *mirrorTx) Unwrap() any { return x.Tx }
 
 // Commit commits the works with those of their mirrors.
 func (x *mirrorTx) Commit(ctx context.Context, w ...driver.Work) error {

@@ -16,7 +16,8 @@ const (
 	lease    = 3 * time.Second
 	visible  = lease * 10 / 9
 	guard    = lease / 10
-	keep     = time.Hour        // covers every copy of a message (law 10)
+	keep     = time.Hour // covers every copy of a message (law 10)
+	period   = 30 * 24 * time.Hour
 	settleBy = 40 * time.Minute // after the last fault: I17
 )
 
@@ -78,9 +79,12 @@ type scenario struct {
 	queued bool // a batch handler's effects go with the commit
 
 	versions bool // keys are versions of entities
+	longTerm bool // records become EXPIRED at the end of their retention
 	ageless  bool // nobody knows when a message was sent
 
 	staleOK, txWaits, dedupDead, wave2 bool
+
+	counts bool // the queue counts deliveries
 
 	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
 
@@ -114,6 +118,10 @@ func (sc *scenario) draw(w *world, calm bool) {
 	sc.staleOK, sc.txWaits, sc.dedupDead = w.chance(500), w.chance(500), w.chance(500)
 	sc.wave2 = w.chance(60)
 	sc.unkeyed = w.chance(500)
+	if sc.counts = w.seed%5 != 2; !sc.counts { // no draw of its own
+		sc.unkeyed = false // there is neither a record nor a count to tell when such a message has failed for good
+	}
+	sc.cfg.Counts = sc.counts
 	sc.drawWork(w, specs)
 	sc.people = w.pick(40, 20, 20, 20)
 	if w.seed%4 == 3 || w.mut == mutDeferralForgotten { // no draw of its own: other seeds keep their histories
@@ -121,6 +129,9 @@ func (sc *scenario) draw(w *world, calm bool) {
 	}
 	if w.mut.versioned() || w.mut == noMutant && w.chance(200) {
 		sc.drawVersions(w)
+	}
+	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
+		sc.wave2 = true
 	}
 	if calm {
 		return

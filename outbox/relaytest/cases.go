@@ -36,7 +36,7 @@ func emitted(b *bench) {
 	}
 	for i := range 2 * n { // each key twice
 		m := driver.Message{Headers: map[string]string{"key": fmt.Sprint("key-", i%n), "Message-ID": "of the source"}}
-		if err := b.In.(driver.Sender).Send(context.Background(), m); err != nil {
+		if err := as[driver.Sender](b.In).Send(context.Background(), m); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func emitted(b *bench) {
 	b.run(b.relay(nil))
 	b.until("all are published", func() bool { return len(b.sink.times()) == 2*n })
 	b.until("all are handled", func() bool {
-		s, err := b.In.(driver.QueueInspector).Stats(context.Background())
+		s, err := as[driver.QueueInspector](b.In).Stats(context.Background())
 		return err == nil && s.Empty()
 	})
 	stop()
@@ -123,7 +123,7 @@ func poison(b *bench) {
 	}
 	b.empty()
 	b.once(append(others, "behind")...)
-	ls, err := b.Outbox.(driver.LetterBox).Letters(context.Background(), 0)
+	ls, err := as[driver.LetterBox](b.Outbox).Letters(context.Background(), 0)
 	if err != nil || len(ls) != 1 || ls[0].Message.ID != "poison" || ls[0].Attempts != 3 || r.Counts().Parked != 1 {
 		b.Errorf("letters %+v, %v, counts %+v", ls, err, r.Counts())
 	}
@@ -198,7 +198,7 @@ func order(b *bench) {
 		all.Go(func() {
 			for i := range each {
 				m := driver.Message{ID: fmt.Sprint(g, " ", i), Group: fmt.Sprint("g-", g), Body: []byte{byte(g), byte(i)}}
-				if err := b.Outbox.(driver.Sender).Send(context.Background(), m); err != nil {
+				if err := as[driver.Sender](b.Outbox).Send(context.Background(), m); err != nil {
 					b.Error(err)
 				}
 			}

@@ -130,7 +130,7 @@ func (b *bench) run(r *outbox.Relay) (stop func()) {
 
 func (b *bench) send(m ...driver.Message) {
 	b.Helper()
-	if err := b.Outbox.(driver.Sender).Send(context.Background(), m...); err != nil {
+	if err := as[driver.Sender](b.Outbox).Send(context.Background(), m...); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -149,7 +149,7 @@ func (b *bench) until(what string, cond func() bool) {
 func (b *bench) empty() {
 	b.Helper()
 	b.until("the outbox is empty", func() bool {
-		s, err := b.Outbox.(driver.QueueInspector).Stats(context.Background())
+		s, err := as[driver.QueueInspector](b.Outbox).Stats(context.Background())
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -218,4 +218,13 @@ func ids(n int) []string {
 		list[i] = fmt.Sprint("m-", i)
 	}
 	return list
+}
+
+// as finds an interface that the bench's queues are known to have.
+func as[T any](q driver.Queue) T {
+	t, ok := driver.As[T](q)
+	if !ok {
+		panic("a queue of the bench lacks an interface")
+	}
+	return t
 }

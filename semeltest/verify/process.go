@@ -226,8 +226,8 @@ func (p *Process) Store(s semel.Store) semel.Store {
 	if s == nil {
 		s = p.w.mem.Store()
 	}
-	p.store = &shell{p: p, inner: s}
-	return p.store.as()
+	p.store = newShell(p, s)
+	return p.store
 }
 
 // expireLeases ends the leases of the process now, as time would: by extending them to the present.

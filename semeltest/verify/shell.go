@@ -15,56 +15,26 @@ import (
 type shell struct {
 	p     *Process
 	inner driver.Store
+	// nil where the inner store has none; driver.As does not find the shell's then.
+	committer  driver.Committer
+	transactor driver.Transactor
+	steps      driver.StepStore
 
 	mu    sync.Mutex
 	holds map[driver.Key]driver.Hold
 	open  map[*shellTx]bool
 }
 
-// The optional interfaces of the inner store are the shell's, too: one type for each combination.
-type (
-	committer struct {
-		*shell
-		c driver.Committer
-	}
-	transactor struct {
-		committer
-		t driver.Transactor
-	}
-	stepper struct {
-		*shell
-		s driver.StepStore
-	}
-	stepCommitter struct {
-		committer
-		steps stepper
-	}
-	stepTransactor struct {
-		transactor
-		steps stepper
-	}
-)
-
-func (s *shell) as() driver.Store {
-	s.holds, s.open = map[driver.Key]driver.Hold{}, map[*shellTx]bool{}
-	steps, hasSteps := s.inner.(driver.StepStore)
-	c, commits := s.inner.(driver.Committer)
-	t, opens := s.inner.(driver.Transactor)
-	st := stepper{s, steps}
-	switch {
-	case opens && hasSteps:
-		return stepTransactor{transactor{committer{s, c}, t}, st}
-	case opens:
-		return transactor{committer{s, c}, t}
-	case commits && hasSteps:
-		return stepCommitter{committer{s, c}, st}
-	case commits:
-		return committer{s, c}
-	case hasSteps:
-		return st
-	}
+func newShell(p *Process, inner driver.Store) *shell {
+	s := &shell{p: p, inner: inner, holds: map[driver.Key]driver.Hold{}, open: map[*shellTx]bool{}}
+	s.committer, _ = driver.As[driver.Committer](inner)
+	s.transactor, _ = driver.As[driver.Transactor](inner)
+	s.steps, _ = driver.As[driver.StepStore](inner)
 	return s
 }
+
+// Unwrap is the inner store.
+func (s *shell) Unwrap() any { return s.inner }
 
 func (s *shell) dead() bool {
 	s.p.w.mu.Lock()

@@ -12,25 +12,25 @@ import (
 // This file is the journal of durable steps (package steps) as one process sees it.
 
 // Steps reads a journal.
-func (s stepper) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.s.Steps(ctx, h)
+func (s *shell) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
+	return s.steps.Steps(ctx, h)
 }
 
 // WriteSteps writes a journal. A dead process has none.
-func (s stepper) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
+func (s *shell) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
 	if s.dead() {
 		return driver.Lost, nil
 	}
-	o, err := s.s.WriteSteps(ctx, h, s.carried(w)...)
+	o, err := s.steps.WriteSteps(ctx, h, s.carriedSteps(w)...)
 	if err == nil && o == driver.Applied {
 		s.p.w.journal(s.p, h, w)
 	}
 	return o, err
 }
 
-// carried takes out the statements that the inner store cannot carry out: see committer.Offers.
-func (s stepper) carried(w []driver.StepWrite) []driver.StepWrite {
-	if c, ok := s.inner.(driver.Committer); !ok || c.Offers(new(*semel.Statements)) {
+// carriedSteps takes out the statements that the inner store cannot carry out: see Offers.
+func (s *shell) carriedSteps(w []driver.StepWrite) []driver.StepWrite {
+	if s.committer == nil || s.sql() {
 		return w
 	}
 	w = slices.Clone(w)
@@ -64,24 +64,4 @@ func (w *world) queued(p *Process, b *semel.Statements) {
 			Name: oneLine(s.SQL), Process: p.number, Run: p.runs, Queued: true, kind: queued, content: fmt.Sprint(s.Args...),
 		})
 	}
-}
-
-// Steps reads a journal.
-func (s stepCommitter) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.steps.Steps(ctx, h)
-}
-
-// WriteSteps writes a journal.
-func (s stepCommitter) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	return s.steps.WriteSteps(ctx, h, w...)
-}
-
-// Steps reads a journal.
-func (s stepTransactor) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error) {
-	return s.steps.Steps(ctx, h)
-}
-
-// WriteSteps writes a journal.
-func (s stepTransactor) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
-	return s.steps.WriteSteps(ctx, h, w...)
 }

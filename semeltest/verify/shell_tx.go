@@ -11,8 +11,8 @@ import (
 
 // Offers is the inner store's; *semel.Statements are taken whether it has SQL or not, because a handler can be judged
 // by what it queued.
-func (s committer) Offers(effects any) bool {
-	if s.c.Offers(effects) {
+func (s *shell) Offers(effects any) bool {
+	if s.committer.Offers(effects) {
 		return true
 	}
 	b, ok := effects.(**semel.Statements)
@@ -23,20 +23,20 @@ func (s committer) Offers(effects any) bool {
 }
 
 // sql tells whether the inner store carries queued statements out.
-func (s committer) sql() bool { return s.c.Offers(new(*semel.Statements)) }
+func (s *shell) sql() bool { return s.committer.Offers(new(*semel.Statements)) }
 
 // Joins is false: see shell.
-func (s committer) Joins(driver.Queue) bool { return false }
+func (s *shell) Joins(driver.Queue) bool { return false }
 
 // Commit writes works in the inner store.
-func (s committer) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+func (s *shell) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	return s.finish(w, func(w []driver.Work) ([]driver.Outcome, error) {
-		return s.c.Commit(ctx, s.carried(w)...)
+		return s.committer.Commit(ctx, s.carried(w)...)
 	})
 }
 
 // carried takes out the statements that the inner store cannot carry out.
-func (s committer) carried(w []driver.Work) []driver.Work {
+func (s *shell) carried(w []driver.Work) []driver.Work {
 	if s.sql() {
 		return w
 	}
@@ -50,19 +50,19 @@ func (s committer) carried(w []driver.Work) []driver.Work {
 }
 
 // OffersTx is the inner store's.
-func (s transactor) OffersTx(handle any) bool { return s.t.OffersTx(handle) }
+func (s *shell) OffersTx(handle any) bool { return s.transactor.OffersTx(handle) }
 
 // Begin opens a transaction in the inner store.
-func (s transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+func (s *shell) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if s.dead() {
 		return nil, s.busy(c), nil
 	}
 	s.note(c)
-	tx, gs, err := s.t.Begin(ctx, c...)
+	tx, gs, err := s.transactor.Begin(ctx, c...)
 	if err != nil || tx == nil {
 		return tx, gs, err
 	}
-	x := &shellTx{Tx: tx, s: s.committer, claims: c}
+	x := &shellTx{Tx: tx, s: s, claims: c}
 	s.mu.Lock()
 	s.open[x] = true
 	s.mu.Unlock()
@@ -77,21 +77,15 @@ func (s transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []
 // shellTx is an open transaction of a process (modes B and C).
 type shellTx struct {
 	driver.Tx
-	s      committer
+	s      *shell
 	claims []driver.Claim
 }
 
 // As is the inner transaction's; *semel.Statements are a buffer, as in Offers.
 func (x *shellTx) As(handle any) bool { return x.Tx.As(handle) }
 
-// Transient is the inner transaction's.
-func (x *shellTx) Transient(err error) error {
-	c, ok := x.Tx.(driver.TxClassifier)
-	if !ok {
-		return nil
-	}
-	return c.Transient(err)
-}
+// Unwrap is the inner transaction.
+func (x *shellTx) Unwrap() any { return x.Tx }
 
 // Commit commits, with the faults that strike around a completion.
 func (x *shellTx) Commit(ctx context.Context, w ...driver.Work) error {

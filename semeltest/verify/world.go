@@ -252,7 +252,7 @@ func (w *world) start() (*Process, error) {
 }
 
 func (w *world) send(p *Process, m semel.Message) error {
-	s, ok := p.queue.inner.(driver.Sender)
+	s, ok := driver.As[driver.Sender](p.queue.inner)
 	if !ok {
 		return fieldError("Worker", fmt.Sprintf("gives a queue of type %T, to which nothing can be sent", p.queue.inner),
 			"leave Config.Queue nil: the queue is in memory then")

@@ -20,6 +20,8 @@ import (
 
 // store is what both sides offer.
 type store interface {
+	driver.Store
+	driver.Committer
 	driver.Transactor
 	driver.RecordInspector
 	driver.Operator

@@ -91,7 +91,7 @@ func New(w io.Writer, o Options) (*Writer, error) {
 	if err := check(o.Namespace, m.dimensions()); err != nil {
 		return nil, err
 	}
-	m.inspect, _ = o.Queue.(driver.QueueInspector)
+	m.inspect, _ = driver.As[driver.QueueInspector](o.Queue)
 	return m, nil
 }
 

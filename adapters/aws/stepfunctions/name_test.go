@@ -42,11 +42,11 @@ func TestFM54_NamesTellTuplesApart(t *testing.T) {
 		{long, "1"}, {long, "2"}, {"1", long}, {"2", long}, {"ä", "c"}, {"ö", "c"}, {"a", "b", "c"}, {"", "a", "b"}, {"a", "b", ""},
 	} {
 		n := name(parts...)
-		key := hash(n)
-		if other, twice := seen[key]; twice {
+		sum := hash(n)
+		if other, twice := seen[sum]; twice {
 			t.Errorf("%q and %s have one name: %s", parts, other, n)
 		}
-		seen[key] = key.Tuple(parts...)
+		seen[sum] = key.Tuple(parts...)
 		if !legal.MatchString(n) {
 			t.Errorf("%q has the name %s", parts, n)
 		}

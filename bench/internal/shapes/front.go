@@ -17,31 +17,37 @@ import (
 	"github.com/semel-dev/semel/front"
 )
 
+// committer is a store with mode A2.
+type committer interface {
+	driver.Store
+	driver.Committer
+}
+
 // counted counts what reaches a store: every call is at least one statement and one round trip.
 type counted struct {
-	driver.Committer
+	committer
 	calls, claims atomic.Int64
 }
 
 func (c *counted) Claim(ctx context.Context, list ...driver.Claim) ([]driver.Grant, error) {
 	c.calls.Add(1)
 	c.claims.Add(int64(len(list)))
-	return c.Committer.Claim(ctx, list...)
+	return c.committer.Claim(ctx, list...)
 }
 
 func (c *counted) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	c.calls.Add(1)
-	return c.Committer.Commit(ctx, w...)
+	return c.committer.Commit(ctx, w...)
 }
 
 func (c *counted) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	c.calls.Add(1)
-	return c.Committer.Extend(ctx, lease, h...)
+	return c.committer.Extend(ctx, lease, h...)
 }
 
 func (c *counted) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	c.calls.Add(1)
-	return c.Committer.Finish(ctx, f...)
+	return c.committer.Finish(ctx, f...)
 }
 
 // duplicated makes n deliveries, a share of which repeat an earlier one at random distance: half of these under the id of
@@ -83,7 +89,7 @@ func frontMeasure(percent int, name, title string, o front.Options) harness.Meas
 		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
 			return withPostgres(ctx, e, func(d *harness.Database, db *postgres.DB) (s harness.Sample, err error) {
 				list, keys := duplicated(e.N, float64(percent)/100, uint64(e.Round))
-				store := &counted{Committer: db.Store()}
+				store := &counted{committer: db.Store()}
 				done, src := newSourceOf(ctx, list)
 				stop := e.Watch()
 				err = consume(ctx, done, semel.Config{

@@ -27,8 +27,14 @@ const (
 	sweepBegins  = time.Minute // a consumer's first sweep comes so long after a full minute as the consumer was made
 )
 
-// hidden is a store that cannot be swept: of its optional interfaces only the one for queued effects is left.
-type hidden struct{ driver.Committer }
+// hidden is a store that cannot be swept: of its interfaces that write only the one for queued effects is left.
+type hidden struct{ driver.Store }
+
+func (h hidden) Unwrap() any { return h.Store }
+
+func (h hidden) Passes() []driver.Interface {
+	return []driver.Interface{driver.InterfaceOf[driver.Committer]()}
+}
 
 // stream sends messages at the fixed rate until ctx ends.
 func stream(ctx context.Context, q driver.Sender) error {
@@ -74,8 +80,8 @@ func (t *times) take() []time.Duration {
 }
 
 // swept runs the measure on one database: queue, records and effects in it, expired records are there already.
-func swept(ctx context.Context, q, other semel.Queue, s driver.Committer, effect string, n int) (sample harness.Sample, err error) {
-	sender, ok := q.(driver.Sender)
+func swept(ctx context.Context, q, other semel.Queue, s driver.Store, effect string, n int) (sample harness.Sample, err error) {
+	sender, ok := driver.As[driver.Sender](q)
 	if !ok {
 		return sample, errors.New("the queue takes no messages")
 	}

@@ -21,24 +21,28 @@ func Twin(k driver.Key) driver.Key {
 	return k
 }
 
-// Mirrored wraps a store, a driver.Transactor where inner is one. It shows single records, and has no other optional
-// interface: sweeps and operators see each record by itself.
+// Mirrored wraps a store. It is a driver.Committer, a driver.Transactor and a driver.RecordInspector where inner is one, and
+// passes nothing else that writes: sweeps and operators see each record by itself.
 func Mirrored(inner driver.Store) driver.Store {
 	s := &store{inner: rekey.New(inner, rekey.Options{Keep: 24 * time.Hour, Lease: time.Hour}), held: map[driver.Hold]driver.Hold{}}
-	s.shows, _ = inner.(driver.RecordInspector)
-	if tx, yes := s.inner.(driver.Transactor); yes {
-		return &transactor{s, tx}
-	}
+	s.shows, _ = driver.As[driver.RecordInspector](inner)
+	s.com, _ = driver.As[driver.Committer](s.inner)
+	s.tx, _ = driver.As[driver.Transactor](s.inner)
 	return s
 }
 
 type store struct {
 	inner driver.Store
 	shows driver.RecordInspector
+	com   driver.Committer
+	tx    driver.Transactor
 
 	mu   sync.Mutex
 	held map[driver.Hold]driver.Hold // by the primary
 }
+
+// Unwrap returns the store that claims two keys.
+func (s *store) Unwrap() any { return s.inner }
 
 func (s *store) Features() driver.StoreFeatures { return s.inner.Features() }
 
@@ -122,24 +126,19 @@ func (s *store) works(w []driver.Work) []driver.Work {
 	return all
 }
 
-type transactor struct {
-	*store
-	tx driver.Transactor
+func (s *store) Offers(effects any) bool   { return s.com.Offers(effects) }
+func (s *store) OffersTx(handle any) bool  { return s.tx.OffersTx(handle) }
+func (s *store) Joins(q driver.Queue) bool { return s.com.Joins(q) }
+
+func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	return s.com.Commit(ctx, s.works(w)...)
 }
 
-func (t *transactor) Offers(effects any) bool   { return t.tx.Offers(effects) }
-func (t *transactor) OffersTx(handle any) bool  { return t.tx.OffersTx(handle) }
-func (t *transactor) Joins(q driver.Queue) bool { return t.tx.Joins(q) }
-
-func (t *transactor) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
-	return t.tx.Commit(ctx, t.works(w)...)
-}
-
-func (t *transactor) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
-	x, g, err := t.tx.Begin(ctx, mirrored(c)...)
-	t.keep(g)
+func (s *store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
+	x, g, err := s.tx.Begin(ctx, mirrored(c)...)
+	s.keep(g)
 	if x != nil {
-		x = &open{x, t.store}
+		x = &open{x, s}
 	}
 	return x, g, err
 }
@@ -153,10 +152,5 @@ func (o *open) Commit(ctx context.Context, w ...driver.Work) error {
 	return o.Tx.Commit(ctx, o.s.works(w)...)
 }
 
-func (o *open) Transient(err error) error {
-	c, yes := o.Tx.(driver.TxClassifier)
-	if !yes {
-		return nil
-	}
-	return c.Transient(err)
-}
+// Unwrap returns the transaction that holds two keys.
+func (o *open) Unwrap() any { return o.Tx }

@@ -91,12 +91,12 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var errs []error
 	var silent []string
-	if i, ok := s.Queue.(driver.QueueInspector); ok {
+	if i, ok := driver.As[driver.QueueInspector](s.Queue); ok {
 		if _, err := i.Stats(ctx); err != nil {
 			silent, errs = append(silent, "queue"), append(errs, err)
 		}
 	}
-	if i, ok := s.Store.(driver.RecordInspector); ok {
+	if i, ok := driver.As[driver.RecordInspector](s.Store); ok {
 		if _, _, err := i.Record(ctx, driver.Key{Consumer: s.Consumer, Raw: "readyz"}); err != nil {
 			silent, errs = append(silent, "store"), append(errs, err)
 		}

@@ -45,7 +45,7 @@ func (s *Server) Enqueue(w http.ResponseWriter, r *http.Request, body []byte, ke
 			m.Headers[strings.ToLower(name)] = v
 		}
 	}
-	sender, ok := s.Queue.(driver.Sender)
+	sender, ok := driver.As[driver.Sender](s.Queue)
 	if !ok {
 		fail(w, http.StatusNotImplemented, "unsupported", "queue "+s.Queue.Features().Name+" takes no messages from here")
 		return

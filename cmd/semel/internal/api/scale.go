@@ -31,7 +31,7 @@ const maxWorkers = 1_000_000
 
 // scale tells the backlog. With ?workers=N it is divided by N, with ?per_worker=M it says for how many workers it is work.
 func (s *Server) scale(w http.ResponseWriter, r *http.Request) {
-	inspect, ok := s.Queue.(driver.QueueInspector)
+	inspect, ok := driver.As[driver.QueueInspector](s.Queue)
 	if !ok {
 		fail(w, http.StatusNotImplemented, "unsupported", "queue "+s.Queue.Features().Name+" cannot count its messages")
 		return

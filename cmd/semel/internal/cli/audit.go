@@ -197,7 +197,7 @@ func (a *app) printAudit(r auditReport) (err error) {
 
 // scanAll calls each with all records, a page at a time where the store can.
 func (l *ledger) scanAll(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
-	if s, ok := l.store.(driver.RecordScanner); ok {
+	if s, ok := driver.As[driver.RecordScanner](l.store); ok {
 		return s.ScanRecords(ctx, f, each)
 	}
 	all, err := l.insp.Records(ctx, f)

@@ -115,7 +115,7 @@ func textStory(w io.Writer, s story.Story) error {
 
 // copies are the duplicates of a key that the store knows of.
 func (l *ledger) copies(ctx context.Context, k driver.Key) (c story.Copies, err error) {
-	log, ok := driver.DuplicatesOf(l.store)
+	log, ok := driver.As[driver.DuplicateLog](l.store)
 	if !ok {
 		return c, nil
 	}

@@ -40,7 +40,7 @@ func (f *recordFlags) open(ctx context.Context, readOnly bool) (*ledger, error) 
 		return nil, err
 	}
 	l.store = st
-	insp, ok := st.(driver.RecordInspector)
+	insp, ok := driver.As[driver.RecordInspector](st)
 	if !ok {
 		return nil, errors.Join(output.Usage("store %s shows no records", st.Features().Name), l.set.Close())
 	}

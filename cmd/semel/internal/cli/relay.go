@@ -84,7 +84,7 @@ func (a *app) relay(ctx context.Context, o relayOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	sender, ok := to.(driver.Sender)
+	sender, ok := driver.As[driver.Sender](to)
 	if !ok {
 		return output.Usage("--to: queue %s takes no messages from here", to.Features().Name)
 	}
@@ -119,7 +119,7 @@ func (a *app) runRelay(ctx context.Context, r *outbox.Relay, from driver.Queue, 
 	if !untilEmpty {
 		return r.Run(ctx)
 	}
-	q, ok := from.(driver.QueueInspector)
+	q, ok := driver.As[driver.QueueInspector](from)
 	if !ok {
 		return output.Usage("--until-empty: queue %s cannot count its messages", from.Features().Name)
 	}

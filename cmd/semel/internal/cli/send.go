@@ -129,7 +129,7 @@ func (a *app) send(cmd *cobra.Command, o sendOptions, args []string) (err error)
 	if err != nil {
 		return err
 	}
-	sender, ok := queue.(driver.Sender)
+	sender, ok := driver.As[driver.Sender](queue)
 	if !ok {
 		return output.Usage("--queue: queue %s takes no messages from here", queue.Features().Name)
 	}

@@ -25,7 +25,7 @@ type step struct {
 // journal reads the steps of a record's run. The run that a compensation ended is that of the epoch before: its journal is
 // shown until the key runs again.
 func (l *ledger) journal(ctx context.Context, r driver.Record) ([]driver.Step, error) {
-	st, ok := l.store.(driver.StepStore)
+	st, ok := driver.As[driver.StepStore](l.store)
 	if !ok {
 		return nil, nil
 	}

@@ -69,7 +69,7 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 		return err
 	}
 	defer closing(&err, l.set)
-	log, ok := l.store.(driver.AuditLog)
+	log, ok := driver.As[driver.AuditLog](l.store)
 	if !ok {
 		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
 	}
@@ -102,7 +102,7 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 
 // acts is what operators did to a key; nothing where the store keeps no trail.
 func (l *ledger) acts(ctx context.Context, k driver.Key) ([]driver.AuditEntry, error) {
-	log, ok := l.store.(driver.AuditLog)
+	log, ok := driver.As[driver.AuditLog](l.store)
 	if !ok {
 		return nil, nil
 	}

@@ -72,7 +72,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	}
 	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers, QueueMustExist: true})
 	defer closing(&err, set)
-	queue, store, err := openPair(ctx, set, w)
+	queue, store, err := set.Pair(ctx, w.Queue, w.StoreURL())
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
 	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
-		if _, ok := queue.(driver.QueueInspector); !ok {
+		if _, ok := driver.As[driver.QueueInspector](queue); !ok {
 			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
 		}
 	}
@@ -88,18 +88,6 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	defer stop(nil)
 	s := &shift{app: a, w: w, queue: queue, store: store, stop: stop, began: time.Now()}
 	return s.run(ctx)
-}
-
-func openPair(ctx context.Context, set *open.Set, w config.Work) (driver.Queue, driver.Store, error) {
-	queue, err := set.Queue(ctx, w.Queue)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := set.Store(ctx, w.StoreURL())
-	if err != nil {
-		return nil, nil, err
-	}
-	return queue, store, nil
 }
 
 // shift is one run of the worker.
@@ -323,7 +311,7 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *stor
 		start(func(ctx context.Context) { shown.watch(ctx, c) })
 	}
 	if s.w.UntilEmpty {
-		q, _ := s.queue.(driver.QueueInspector)
+		q, _ := driver.As[driver.QueueInspector](s.queue)
 		start(func(ctx context.Context) { watchEmpty(ctx, q, s.log, s.stop) })
 	}
 	return func() {

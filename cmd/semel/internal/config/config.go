@@ -35,7 +35,7 @@ type Work struct {
 	Probe             string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
 	ProbeHTTP         string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 
-	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
+	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo position" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo, position (docs/worker.md)"`
 	Strategy     string `conf:"strategy" yaml:"strategy" forms:"once version:/ timestamp:/ sequence:/ sequencer:/ text:/" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" values:"fail id unprotected" help:"fail (dead letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
@@ -69,7 +69,7 @@ type Work struct {
 	KillGrace  Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
 	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
 	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
-	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become dead letters for a person to decide on (0: they run)"`
+	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long records stay EXPIRED after their retention: without result and payload, but late duplicates become dead letters (late) for a person to decide on (0: they run)"`
 	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a dead letter (0: any age)"`
 
 	UntilEmpty  bool     `group:"When to stop" conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`

@@ -36,6 +36,16 @@ type RefusedError struct{ Why, Mend string }
 
 func (e *RefusedError) Error() string { return e.Why }
 
+// NotUncertainError reports that a key has nothing to resolve.
+type NotUncertainError struct {
+	Key   string
+	State driver.State
+}
+
+func (e *NotUncertainError) Error() string {
+	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
+}
+
 // command is a command on the box.
 func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }
 

@@ -134,7 +134,7 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
 	st := Status{PID: os.Getpid()}
-	if q, ok := s.queue.(driver.QueueInspector); ok {
+	if q, ok := driver.As[driver.QueueInspector](s.queue); ok {
 		n, err := q.Stats(ctx)
 		if err != nil { // it may name host and user, which are for the log
 			s.log.Error("the queue was not counted", "err", err)

@@ -66,8 +66,8 @@ type Config struct {
 	// Former is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
 	// Defaults to none.
 	Former *Former
-	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx. Defaults to false: they become
-	// letters.
+	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx, and not on a queue that does not
+	// count deliveries. Defaults to false: they become letters.
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
 	Fingerprint FingerprintFunc

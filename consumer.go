@@ -54,8 +54,8 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
 	if !c.queue.DeadLetters {
-		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no letters, so a message that fails for good could only be lost or "+
-			"come for ever", c.queue.Name), "use one that does, or give it a place for letters (an SQS queue: a dead-letter queue)"}
+		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails for good could only be lost or "+
+			"come forever", c.queue.Name), "keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
 	}
 	c.meter, _ = driver.As[driver.Meter](cfg.Store)
 	c.cached, _ = driver.As[driver.Cached](cfg.Store)

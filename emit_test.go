@@ -27,6 +27,25 @@ func TestUnkeyedAndInTxExclude(t *testing.T) {
 	}
 }
 
+// Without a record and without a count nothing tells that a message has failed for good.
+func TestUnkeyedNeedsAQueueThatCounts(t *testing.T) {
+	r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), unkeyed)
+	r.cfg.Queue = uncounted{r.cfg.Queue}
+	var bad *semel.ConfigError
+	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
+		t.Errorf("New answered %v", err)
+	}
+}
+
+// uncounted is a queue that does not count deliveries.
+type uncounted struct{ semel.Queue }
+
+func (q uncounted) Features() driver.QueueFeatures {
+	f := q.Queue.Features()
+	f.Counts = false
+	return f
+}
+
 // TestEmitIsNeverDropped: what cannot be sent with the record makes a letter; the handler is not run again for it.
 func TestEmitIsNeverDropped(t *testing.T) {
 	for _, x := range []struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/canonjson"
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
@@ -216,6 +217,24 @@ func KeyFromHeader(name string) KeyFunc {
 			return "", noKey(m, "no header %q", name)
 		}
 		return keyOf(m, v)
+	}
+}
+
+// KeyFromPosition makes the key from where the log keeps the message: log/partition/offset. A message of a queue that is no
+// log has no key (ErrNoKey).
+//
+// A producer that sends twice makes two keys, and so does a copy of the log: prefer a field of the message ([KeyFromJSON]).
+// The header semel-position, which a message has that is sent again from a dead letter, comes before the position.
+func KeyFromPosition() KeyFunc {
+	return func(m *Message) (string, error) {
+		if v := m.Header(driver.PositionHeader); v != "" {
+			return keyOf(m, v)
+		}
+		if m.Position == nil {
+			return "", noKey(m, "queue %s gives no position: it is no log; take the key from the message (json:/order_id) or its id (id)",
+				m.Queue)
+		}
+		return keyOf(m, m.Position.String())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/driver"
 )
 
 // Events as their senders document them, shortened where nothing is read.
@@ -56,6 +57,7 @@ func TestEventKeys(t *testing.T) {
 	kafka := map[string]string{"kafka-cluster": "c", "kafka-topic": "t", "kafka-partition": "3", "kafka-offset": "42"}
 	fifo := semel.Message{ID: "m", Queue: "orders.fifo", Group: "g", Headers: map[string]string{"sqs-message-deduplication-id": "d"}}
 	s3 := s3Cases["versioned"]
+	at := &driver.Position{Log: "shop/orders", Partition: 3, Offset: 17, Epoch: 5}
 	for _, c := range []struct {
 		spec string
 		m    semel.Message
@@ -79,6 +81,9 @@ func TestEventKeys(t *testing.T) {
 		{"event", semel.Message{Headers: map[string]string{"ce_id": "A234-1234-1234", "ce_source": "/orders"}}, "ce|/orders|A234-1234-1234"},
 		{"id", semel.Message{ID: "m-1"}, "m-1"},
 		{"sqsfifo", fifo, "sqsfifo|orders.fifo|d"},
+		{"position", semel.Message{ID: "m", Position: at}, "shop/orders/3/17"},
+		{"position", semel.Message{Headers: map[string]string{"semel-position": "shop/orders/3/4"}, Position: at}, "shop/orders/3/4"},
+		{"position", semel.Message{Position: &driver.Position{Log: "a|b"}}, "a\\|b/0/0"},
 		{"sqsfifo:group", fifo, "sqsfifo|orders.fifo|g|d"},
 		{"gcs", semel.Message{Headers: gcs}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
 		{"gcs", semel.Message{Body: []byte(gcsPush)}, "gcs|b|a/ü|1685|OBJECT_FINALIZE"},
@@ -199,6 +204,8 @@ func TestHostileEvents(t *testing.T) {
 		{"github", header("x-github-hook-id", "1"), true, "X-GitHub-Delivery"},
 		{"github", header("x-github-delivery", "1"), true, "github:any"},
 		{"sqsfifo", semel.Message{ID: "m"}, true, "FIFO"},
+		{"position", semel.Message{ID: "m", Queue: "orders"}, true, "queue orders gives no position: it is no log"},
+		{"position", semel.Message{Position: &driver.Position{Log: strings.Repeat("l", 2000)}}, false, "more than 1024"},
 	} {
 		key, err := mustKey(t, c.spec)(&c.m)
 		if key != "" || !errors.As(err, new(*semel.KeyError)) || errors.Is(err, semel.ErrNoKey) != c.missing || !strings.Contains(err.Error(), c.words) {
@@ -225,7 +232,7 @@ func TestHostileEvents(t *testing.T) {
 // TestEventKeysCompareNoBody: what differs between two routes of one event is no other payload.
 func TestEventKeysCompareNoBody(t *testing.T) {
 	for spec, body := range map[string]bool{
-		"id": true, "header:x": true, "cloudevents": true, "kafka": true, "sqsfifo": true, "event": false, "s3": false, "sns": false,
+		"id": true, "header:x": true, "cloudevents": true, "kafka": true, "sqsfifo": true, "position": true, "event": false, "s3": false, "sns": false,
 		"eventbridge": false, "eventbridge:replays": false, "gcs": false, "pubsub": false, "stripe": false, "github": false, "json:/a": false,
 	} {
 		f := semel.DefaultFingerprint(spec)

@@ -6,7 +6,7 @@ import (
 )
 
 const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, " +
-	"stripe, github or sqsfifo"
+	"stripe, github, sqsfifo or position"
 
 // keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
 // key: then no fingerprint is taken of it.
@@ -30,6 +30,7 @@ var keyWords = map[string]struct {
 	"github:any":          {KeyFromGitHub(true), true},
 	"sqsfifo":             {KeyFromDeduplicationID(false), false},
 	"sqsfifo:group":       {KeyFromDeduplicationID(true), false},
+	"position":            {KeyFromPosition(), false},
 }
 
 // ParseKey reads the text form of a key function, as the worker's flag --key takes it:
@@ -48,6 +49,7 @@ var keyWords = map[string]struct {
 //	stripe                    KeyFromStripe
 //	github                    KeyFromGitHub(false); github:any KeyFromGitHub(true)
 //	sqsfifo                   KeyFromDeduplicationID(false); sqsfifo:group KeyFromDeduplicationID(true)
+//	position                  KeyFromPosition
 //
 // Anything else is a *ConfigError that names the mend.
 func ParseKey(spec string) (KeyFunc, error) {

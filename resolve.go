@@ -162,6 +162,11 @@ func (c *Config) check(q driver.QueueFeatures) error {
 	if c.Timeout > c.MaxRuntime {
 		return &ConfigError{"Timeout", "is longer than MaxRuntime", "raise MaxRuntime"}
 	}
+	if c.AllowUnkeyed && !q.Counts {
+		return &ConfigError{"AllowUnkeyed", fmt.Sprintf("is set, and queue %s does not count deliveries: a message without a key "+
+			"that always fails would be retried without end", q.Name),
+			"give every message a key (Config.Key), or leave AllowUnkeyed out: such messages become dead letters"}
+	}
 	if q.Visible > 0 && c.Visibility != q.Visible {
 		return &ConfigError{"Visibility", fmt.Sprintf("is %s, and queue %s keeps every delivery for %s", c.Visibility, q.Name, q.Visible),
 			"leave it out, or change the queue's"}
@@ -216,7 +221,7 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		PoolEvery: c.cfg.PerGroup.Rate.every(), PoolBurst: c.cfg.PerGroup.Rate.burst(),
 		PoolConcurrency: c.cfg.PerGroup.Concurrency,
 		Takeover:        c.cfg.Takeover, Probes: c.cfg.Probe != nil,
-		Extends: c.queue.Extends, Orders: c.queue.Orders, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
+		Extends: c.queue.Extends, Orders: c.queue.Orders, Counts: c.queue.Counts, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
 		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
 		Notes: c.noted,

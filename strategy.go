@@ -17,8 +17,9 @@ const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLAC
 //	timestamp:/updated_at,/id               ByTimestamp, with ties
 //	sequence:/seq                           BySequence: gaps are accepted
 //	sequence:/seq,gap=park:30s,first=1      and Park, First
-//	sequencer:/Records/0/s3/object/sequencer    BySequencer
-//	text:/ulid                              ByText
+//	sequencer:/Records/0/s3/object/sequencer    sequencers of S3 events, which order those of one object: the
+//	                                        key must be bucket and object
+//	text:/ulid                              texts that compare byte by byte: ULIDs, numbers of a fixed width
 //
 // header:NAME stands in the place of a pointer too: version:header:x-version. A pointer or name cannot contain a comma
 // here. Anything else is a *ConfigError that names the mend.

@@ -64,13 +64,6 @@ func ByTimestamp(where string, ties ...string) *Versions {
 // other.
 func BySequence(where string) *Versions { return must(newVersions(kindSequence, where)) }
 
-// BySequencer takes the sequencers of S3 events (/Records/0/s3/object/sequencer), which order the events of one object:
-// the key has to be bucket and object.
-func BySequencer(where string) *Versions { return must(newVersions(kindSequencer, where)) }
-
-// ByText takes texts that compare byte by byte: ULIDs, say, or numbers of a fixed width.
-func ByText(where string) *Versions { return must(newVersions(kindText, where)) }
-
 func must(v *Versions, err error) *Versions {
 	if err != nil {
 		panic(err.Error())

@@ -66,6 +66,7 @@ func (i Interface) addedBy(w Wrapper) bool {
 
 // As finds the optional interface T of a store, a queue or a transaction, also behind wrappers: see [Wrapper] for the rules.
 // Use it instead of a type assertion. Call it once for each store or queue and keep the result: it is not made for hot paths.
+// Ask the value that you were given, not one that As returned: wrappers before that one may hide T.
 func As[T any](s any) (t T, ok bool) {
 	t, ok = s.(T)
 	w, wraps := s.(Wrapper)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,6 +26,48 @@ type Message struct {
 	SentAt  time.Time
 	// Delay is the sender's wish: not deliverable before SentAt + Delay. Zero on receipt.
 	Delay time.Duration
+	// Position is set on receipt from a log, and nil elsewhere. A queue ignores it in messages that are sent.
+	Position *Position
+}
+
+// Position is where a log keeps a message. It never changes, and no other message of the log has it.
+type Position struct {
+	// Log names the log among all that a consumer may ever read. A log that is made anew counts from 0 again: it needs
+	// another name, such as one with its id.
+	Log       string
+	Partition int32
+	Offset    int64
+	// Epoch is the leader's when it wrote the message; 0 = the log has none. It is no part of the text.
+	Epoch int32
+}
+
+// String is log/partition/offset. It is stored as a key: it never changes.
+func (p Position) String() string {
+	b := make([]byte, 0, len(p.Log)+32)
+	b = append(append(b, p.Log...), '/')
+	b = append(strconv.AppendInt(b, int64(p.Partition), 10), '/')
+	return string(strconv.AppendInt(b, p.Offset, 10))
+}
+
+// PositionHeader is the header in which a dead letter keeps the position that its message had: sent again, the message has
+// another position, and the same header.
+const PositionHeader = "semel-position"
+
+// Detached returns the message without its position, which becomes a header. One that has the header keeps it: it was sent
+// again before.
+func (m Message) Detached() Message {
+	if m.Position == nil {
+		return m
+	}
+	if m.Header(PositionHeader) == "" {
+		m.Headers = maps.Clone(m.Headers)
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		m.Headers[PositionHeader] = m.Position.String()
+	}
+	m.Position = nil
+	return m
 }
 
 // Header returns the value of a header, whatever the case of its name; "" when absent.

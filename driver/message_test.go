@@ -20,6 +20,29 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// TestPosition: the text is stored as a key, and a dead letter keeps it as a header.
+func TestPosition(t *testing.T) {
+	p := &Position{Log: "shop/orders", Partition: 3, Offset: 1<<62 + 1, Epoch: 9}
+	if got := p.String(); got != "shop/orders/3/4611686018427387905" {
+		t.Errorf("position %q", got)
+	}
+	sent := map[string]string{"h": "v"}
+	m := Message{Headers: sent, Position: p}.Detached()
+	if m.Position != nil || m.Header(PositionHeader) != p.String() || m.Header("h") != "v" || len(sent) != 1 {
+		t.Errorf("detached %+v, the sender's headers are %v", m, sent)
+	}
+	m.Position = &Position{Log: "shop/orders", Partition: 3, Offset: 17} // it was sent again
+	if again := m.Detached(); again.Header(PositionHeader) != p.String() {
+		t.Errorf("detached twice %+v", again)
+	}
+	if m := (Message{ID: "m"}).Detached(); m.Headers != nil {
+		t.Errorf("a message without a position has the headers %v", m.Headers)
+	}
+	if m := (Message{Position: p}).Detached(); m.Header(PositionHeader) == "" {
+		t.Error("a message without headers lost its position")
+	}
+}
+
 // TestFM54KeyHash: no two ways to split a text into consumer, tenant and key meet.
 func TestFM54KeyHash(t *testing.T) {
 	seen := map[[32]byte]Key{}

@@ -74,7 +74,8 @@ type QueueFeatures struct {
 	Unconfirmed int
 	// Extends: Extend works. Delays: Settlement.After is honoured; the engine asks for delays of queues without, too, and
 	// such a queue delivers the message at once. DelaysSend: Message.Delay is honoured; Send refuses a delay without
-	// (ErrUnsupported). Counts: Delivery.Count is kept. Orders: groups are delivered in order, a later message not before the
+	// (ErrUnsupported). Counts: Delivery.Count is kept; without it the engine claims every message durably before it runs,
+	// in open transactions (InTx) too. Orders: groups are delivered in order, a later message not before the
 	// earlier one is settled. DeadLetters: Dead keeps the letter, and the queue is a LetterBox or a DeadLetterKeeper.
 	Extends, Delays, DelaysSend, Counts, Orders, DeadLetters bool
 	// Runs belongs to Orders: one Receive may hand out several messages of a group, one behind the other (SQS's FIFO
@@ -137,6 +138,13 @@ type LetterBox interface {
 type DeadLetterKeeper interface {
 	// LetterBox returns where the letters are; nil when there are none.
 	LetterBox() LetterBox
+}
+
+// DeadLetterStore is an optional interface of stores that can also keep the dead letters of queues elsewhere: see package
+// deadletter.
+type DeadLetterStore interface {
+	// DeadLetters returns the place for the dead letters of a queue of that name. It does no I/O.
+	DeadLetters(queue string) LetterBox
 }
 
 // LettersOf finds the letters of a queue: its own, or those of its [DeadLetterKeeper].

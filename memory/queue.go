@@ -97,7 +97,7 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 func (q *Queue) accept(m *driver.Message, now time.Time) {
 	e := q.newEntry()
 	e.m = *m
-	e.m.Queue, e.m.Delay = q.name, 0
+	e.m.Queue, e.m.Delay, e.m.Position = q.name, 0, nil
 	if e.m.ID == "" {
 		e.m.ID = q.db.newID()
 	}

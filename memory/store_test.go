@@ -233,7 +233,7 @@ func TestSweepBesideClaims(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // the last records may go
 	for more := true; more; {
 		_, m, err := s.Sweep(t.Context(), 0, 100)
 		must(t, err)

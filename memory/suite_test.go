@@ -68,7 +68,10 @@ func TestQueueSuite(t *testing.T) {
 
 func TestQueueSuiteRealClock(t *testing.T) {
 	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup {
-		return semeltest.QueueSetup{Queue: memory.NewQueue("orders", memory.WithVisibility(300*time.Millisecond))}
+		db := memory.Open(memory.WithVisibility(300 * time.Millisecond))
+		return semeltest.QueueSetup{
+			Queue: db.Queue("orders"), Restart: func(testing.TB) driver.Queue { return db.Queue("orders") },
+		}
 	})
 }
 

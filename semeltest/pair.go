@@ -69,6 +69,7 @@ func pairCases() []suiteCase[PairSetup] {
 		{"FM60 a batch is halved", with(testFM60Batch)},
 		{"batches under faults", with(testPairBatchFaults)},
 		{"FM34 outage", with(testFM34Outage)},
+		{"FM83 a message that kills its process", with(testFM83Poison)},
 		{"a wrapper of Claim sees every claim", with(testWrappedClaims)},
 		{"a wrapper of Settle sees every ack", with(testWrappedSettles)},
 	}

@@ -193,7 +193,7 @@ func moreBugs() []bug {
 				for i := range c {
 					_, found, _ := s.Record(ctx, c[i].Key)
 					if strings.HasPrefix(c[i].Key.Raw, "raced") {
-						time.Sleep(time.Millisecond)
+						time.Sleep(time.Millisecond) // others come between the look and the claim
 					}
 					g, err := s.Store.Claim(ctx, c[i])
 					if err != nil {

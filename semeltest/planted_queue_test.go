@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/memledger"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -144,6 +145,13 @@ func queueBugs() []queueBug {
 				}
 			}
 		}},
+		{"the position is that of the sender", "messages arrive", func(q *plantedQueue) {
+			q.receive = func(_ *plantedQueue, d []driver.Delivery) {
+				for i := range d {
+					d[i].Position = &driver.Position{Log: "of another queue"}
+				}
+			}
+		}},
 		{"groups are forgotten", "ordered groups", func(q *plantedQueue) {
 			q.send = func(m *driver.Message) { m.Group = "" }
 		}},
@@ -187,6 +195,13 @@ func TestPlantedPairBugs(t *testing.T) {
 		store    func(s *planted)
 		queue    func(q *plantedQueue)
 	}{
+		{"every delivery is called the first (FM83)", "FM83", nil, func(q *plantedQueue) {
+			q.receive = func(_ *plantedQueue, d []driver.Delivery) {
+				for i := range d {
+					d[i].Count = 1
+				}
+			}
+		}},
 		{"no deduplication", "every message once", func(s *planted) {
 			s.claim = func(s *planted, ctx context.Context, c []driver.Claim) ([]driver.Grant, error) {
 				g, err := s.Store.Claim(ctx, c...)
@@ -231,7 +246,14 @@ func TestPlantedPairBugs(t *testing.T) {
 				if b.queue != nil {
 					b.queue(q)
 				}
-				return semeltest.PairSetup{Queue: q, Store: s, Visibility: time.Second}
+				return semeltest.PairSetup{
+					Queue: q, Store: s, Visibility: time.Second, Ledger: memledger.Of(s.Store),
+					Tx: func(fn func(context.Context, func(string) error, *semel.Attempt) error) semel.Handler {
+						return semel.InTx(func(ctx context.Context, tx *memory.Tx, a *semel.Attempt) error {
+							return fn(ctx, func(id string) error { return tx.Append("ledger", id) }, a)
+						})
+					},
+				}
 			}, b.in))
 		})
 	}

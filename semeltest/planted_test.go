@@ -301,3 +301,19 @@ func TestPlantedBugs(t *testing.T) {
 		})
 	}
 }
+
+// oneBox is a store with one place for the dead letters of all queues.
+type oneBox struct {
+	*memory.Store
+	box driver.LetterBox
+}
+
+func (s oneBox) DeadLetters(string) driver.LetterBox { return s.box }
+
+// TestPlantedDeadLetters: the suite notices dead letters of one queue among those of another.
+func TestPlantedDeadLetters(t *testing.T) {
+	caught(t, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
+		db := memory.Open()
+		return semeltest.StoreSetup{Store: oneBox{db.Store(), db.Queue("dead")}, Ledger: memledger.Of(db.Store())}
+	}, "FM61 dead letters of queues"))
+}

@@ -68,6 +68,7 @@ func queueCases() []suiteCase[QueueSetup] {
 func testArrives(q *queueBench) {
 	sent := driver.Message{
 		ID: "order-1", Body: []byte("{\"n\":1}\x00\xff"), Headers: map[string]string{"Content-Type": "application/json", "x-empty": ""},
+		Position: &driver.Position{Log: "of another queue"},
 	}
 	q.send(sent)
 	d := q.receive(1)[0]
@@ -76,6 +77,9 @@ func testArrives(q *queueBench) {
 	}
 	if d.Queue != q.f.Name || d.Delay != 0 || d.SentAt.IsZero() || d.Receipt == nil {
 		q.t.Errorf("queue %q (wanted %q), delay %v, sent at %v, receipt %v", d.Queue, q.f.Name, d.Delay, d.SentAt, d.Receipt)
+	}
+	if p := d.Position; p != nil && (p.Log == sent.Position.Log || p.Log == "") {
+		q.t.Errorf("position %+v: it is the log's own, or nil", p)
 	}
 	if want := map[bool]int{true: 1}[q.f.Counts]; d.Count != want {
 		q.t.Errorf("count is %d, wanted %d", d.Count, want)

@@ -26,7 +26,10 @@ func testRandom(t testing.TB, s StoreSetup) {
 		seed = n
 	}
 	rounds, waits := 60, 8
-	if s.Advance != nil {
+	switch {
+	case s.Advance != nil && s.Sample > 1: // the same again on another layout
+		rounds, waits = 150, 30
+	case s.Advance != nil:
 		rounds, waits = 600, 120
 	}
 	b := newBench(t, s)

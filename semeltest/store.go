@@ -55,6 +55,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM82 a record that cannot be read", testUnreadable},
 		{"commit joins acks", testCommitAcks},
 		{"commit emits", testCommitEmits},
+		{"FM61 dead letters of queues elsewhere", testFM61DeadLetterStore},
 		{"FM72 rollback leaves no record", testFM72Rollback},
 		{"FM69 conflict row that is not completed", testFM69Conflicts},
 		{"FM70 commit, then the claims again", testFM70CommitRepeated},

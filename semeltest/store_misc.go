@@ -296,3 +296,44 @@ func testUncertain(t testing.TB, s StoreSetup) {
 	}
 	expect("of a consumer that has nothing to do with it", "b", "other")
 }
+
+// testFM61DeadLetterStore keeps dead letters of queues that are elsewhere, each under its queue's name.
+func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
+	keeper, ok := driver.As[driver.DeadLetterStore](s.Store)
+	if !ok {
+		t.Log("left out: the store is no driver.DeadLetterStore")
+		return
+	}
+	want := func(box driver.LetterBox, ids ...string) {
+		t.Helper()
+		ls, err := box.Letters(t.Context(), 0)
+		var got []string
+		for _, l := range ls {
+			got = append(got, l.ID)
+		}
+		if err != nil || !slices.Equal(got, ids) {
+			t.Fatalf("the dead letters are %v (%v), wanted %v", got, err, ids)
+		}
+	}
+	orders, bills := keeper.DeadLetters("kafka orders"), keeper.DeadLetters("kafka bills")
+	want(orders)
+	for _, id := range []string{"a", "b", "a"} { // the same one twice is one
+		l := driver.Letter{ID: id, Kind: driver.LetterDead, Message: driver.Message{ID: "m-" + id, Queue: "kafka orders", Body: []byte(id)}}
+		if err := orders.PutLetter(t.Context(), l); err != nil {
+			t.Fatalf("write dead letter %s: %v", id, err)
+		}
+	}
+	want(orders, "a", "b")
+	want(bills)
+	if err := bills.DeleteLetter(t.Context(), "a"); err != nil {
+		t.Errorf("delete a dead letter that is not there: %v", err)
+	}
+	l, ok, err := keeper.DeadLetters("kafka orders").Letter(t.Context(), "a")
+	if err != nil || !ok || l.Message.ID != "m-a" || string(l.Message.Body) != "a" || l.DeadAt.IsZero() {
+		t.Errorf("dead letter a came back as %+v, %v, %v", l, ok, err)
+	}
+	if err := orders.DeleteLetter(t.Context(), "a"); err != nil {
+		t.Errorf("delete dead letter: %v", err)
+	}
+	want(orders, "b")
+}

@@ -98,7 +98,7 @@ func TestTokenDrawnAfterLock(t *testing.T) {
 	s := db.Store()
 	k := testKeys("k%d", 1)[0]
 	mustClaim(t, s, claimOf(k, time.Millisecond))
-	time.Sleep(3 * time.Millisecond)
+	time.Sleep(3 * time.Millisecond) // the lease ends
 	release := lockRow(t, db, k)
 	defer release()
 	type answer struct {
@@ -293,7 +293,7 @@ func TestFM53_HashCollision(t *testing.T) {
 		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, errCollision) {
 			t.Errorf("claim answered %+v, %v", gs, err)
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the lease ends
 	}
 	if _, _, err := s.Begin(t.Context(), claimOf(k, long)); err != nil {
 		t.Errorf("begin: %v", err) // Grant.Err tells

@@ -172,11 +172,13 @@ func TestFM44_HistoryChanges(t *testing.T) {
 	send(t, q, driver.Message{ID: "n"})
 	receive(t, q, 1)
 	db.pool.Reset()
+	settled(t, db.front("q"))
 	send(t, q, driver.Message{ID: "o"})
 	receive(t, q, 1)
 	if now := db.Store().History(); now != before {
 		t.Errorf("the history was %d and is %d, and the server is the same", before, now)
 	}
+	lookFromTheBeginningLater(t, db.front("q"))
 	if at, _ := db.front("q").begin(before); at == nil {
 		t.Fatal("the place in the index is not remembered: the test does not see it")
 	}
@@ -193,6 +195,24 @@ func TestFM44_HistoryChanges(t *testing.T) {
 	if now := db.Store().History(); now == changed {
 		t.Error("receiving does not tell that the server is another one")
 	}
+}
+
+// settled waits until nothing is done beside receiving: at its end the place in the index is forgotten.
+func settled(t *testing.T, f *front) {
+	t.Helper()
+	eventually(t, "end the shortening of holds", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.sound && !f.shortening
+	})
+}
+
+// lookFromTheBeginningLater lets no look from the beginning be due, however slow this machine is.
+func lookFromTheBeginningLater(t *testing.T, f *front) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.whole, f.took = time.Now().Add(time.Hour), wholeMax
 }
 
 // TestShortenIsNoCondition: a backlog that cannot be looked through in the time that a statement has does not keep

@@ -27,6 +27,9 @@ const (
 	sqlLetterDelete = `DELETE FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND id = $2`
 )
 
+// DeadLetters returns the place for the dead letters of a queue elsewhere: those of the queue of that name in this database.
+func (s *Store) DeadLetters(queue string) driver.LetterBox { return s.db.Queue(queue) }
+
 // addLetter adds the statement that writes a letter unless its id is there already. It fails (codeQueue) when the queue is
 // not there: see queueMade.
 func (q *Queue) addLetter(p *pipeline, l *driver.Letter) {

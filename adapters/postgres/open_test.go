@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 	refusesToOpen(t, base, Options{LockWait: -1}, "Options.LockWait")
 	refusesToOpen(t, base, Options{MaxConns: -1}, "MaxConns")
 	var schema *SchemaError
-	if err := refusesToOpen(t, schemaURL(t), Options{}, "postgres.Migrate(ctx, url)", "postgres.Options{Create: true}",
+	if err := refusesToOpen(t, emptySchema(t), Options{}, "postgres.Migrate(ctx, url)", "postgres.Options{Create: true}",
 		"semel migrate --store 'postgres://", "search_path=semel_test_"); !errors.As(err, &schema) || schema.Have != 0 {
 		t.Errorf("a schema without tables answered %v", err)
 	}
@@ -73,7 +73,7 @@ func TestOtherSchemas(t *testing.T) {
 
 // TestMigrate brings an older schema up to date, once, whoever does it, and repeating it does nothing.
 func TestMigrate(t *testing.T) {
-	url := schemaURL(t)
+	url := emptySchema(t)
 	if from, to, err := Migrate(t.Context(), url); from != 0 || to != schemaVersion || err != nil {
 		t.Fatal(from, to, err)
 	}
@@ -121,7 +121,7 @@ func TestMigrate(t *testing.T) {
 
 // TestManyCreate: programs that start at once on an empty database make its tables once.
 func TestManyCreate(t *testing.T) {
-	url := schemaURL(t)
+	url := emptySchema(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -168,7 +168,7 @@ func openReadOnly(t testing.TB, url string) *DB {
 
 // TestCaveats: a server that can lose commits is not called durable.
 func TestCaveats(t *testing.T) {
-	url := schemaURL(t)
+	url := emptySchema(t)
 	if f := openURL(t, url, Options{}).Store().Features(); !f.Durable || len(f.Caveats) != 0 || f.Kind != "postgres" || !f.ServerClock ||
 		!f.Emits || f.MaxTx != 30*time.Second || strings.Contains(f.Name, "postgres@") {
 		t.Errorf("features are %+v", f)
@@ -181,7 +181,7 @@ func TestCaveats(t *testing.T) {
 
 // TestCloseTwice: everything after Close is refused, and was certainly not written.
 func TestCloseTwice(t *testing.T) {
-	db, err := Open(t.Context(), schemaURL(t), Options{Create: true, MaxConns: 2})
+	db, err := Open(t.Context(), emptySchema(t), Options{Create: true, MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // TestPlansOutliveAnEmptyTable: statements that were planned while the table was empty must not read it from end to end
 // for the rest of their connection's life.
 func TestPlansOutliveAnEmptyTable(t *testing.T) {
-	db := openFor(t, Options{MaxConns: 1, NoListen: true})
+	db := openLedger(t, emptySchema(t), Options{MaxConns: 1, NoListen: true})
 	s := db.Store()
 	execSQL(t, db, "ALTER TABLE semel_record SET (autovacuum_enabled = off)") // an analyze would mend what is tested
 	execSQL(t, db, "VACUUM ANALYZE semel_record")
@@ -108,7 +108,7 @@ func usePlansOfVersions(t *testing.T, s *Store, round int) {
 
 // TestCompletionsStayInTheirPage: an attempt's end needs no entry in the index (HOT).
 func TestCompletionsStayInTheirPage(t *testing.T) {
-	db := openFor(t, Options{MaxConns: 1, NoListen: true})
+	db := openLedger(t, emptySchema(t), Options{MaxConns: 1, NoListen: true})
 	s := db.Store()
 	for round := range 20 {
 		gs := mustClaim(t, s, claimsOf(testKeys(fmt.Sprint(round)+"-%d", 200), long)...)
@@ -135,7 +135,7 @@ func TestCompletionsStayInTheirPage(t *testing.T) {
 
 // TestSweepReadsRanges: a stretch is read as a range of pages.
 func TestSweepReadsRanges(t *testing.T) {
-	db := openFor(t, Options{MaxConns: 1, NoListen: true})
+	db := openLedger(t, emptySchema(t), Options{MaxConns: 1, NoListen: true})
 	execSQL(t, db, "SET enable_seqscan = off") // as semel_sweep_step does
 	rows, err := db.pool.Query(t.Context(), `EXPLAIN (COSTS OFF) SELECT o.ctid FROM semel_record o WHERE o.ctid >= '(0,0)'::tid
 		AND o.ctid < '(256,0)'::tid AND o.state IN (2, 3, 4) AND o.retain_until < now() LIMIT 10 FOR UPDATE SKIP LOCKED`)

@@ -95,7 +95,7 @@ func (e *explained) good(what, plan string, most int) {
 
 // TestPlansStayGood: plans that a session made while the table was empty are good for a large one too.
 func TestPlansStayGood(t *testing.T) {
-	u := schemaURL(t)
+	u := emptySchema(t)
 	q := openURL(t, u, Options{}).Queue("big")
 	if err := q.Create(t.Context()); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestReceivePassesByWhatIsGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: takes half a minute")
 	}
-	db := queueDB(t, Options{})
+	db := openURL(t, emptySchema(t), Options{})
 	q := db.Queue("churn")
 	if err := q.Create(t.Context()); err != nil {
 		t.Fatal(err)

@@ -4,14 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/semeltest"
 )
 
 func TestQueueSuite(t *testing.T) {
 	t.Parallel()
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		db := queueDB(t, Options{Visibility: 500 * time.Millisecond})
-		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: 500 * time.Millisecond, MaxBody: 30 << 20}
+		s := queueSetup(t, schemaURL(t), Options{})
+		s.MaxBody = 30 << 20
+		return s
 	})
 }
 
@@ -21,7 +23,14 @@ func TestQueueSuiteBare(t *testing.T) {
 	t.Parallel()
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
 		u := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
-		db := openURL(t, u, Options{Visibility: 500 * time.Millisecond, NoListen: true})
-		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: 500 * time.Millisecond}
+		return queueSetup(t, u, Options{NoListen: true})
 	})
+}
+
+func queueSetup(t testing.TB, u string, o Options) semeltest.QueueSetup {
+	o.Visibility = 500 * time.Millisecond
+	return semeltest.QueueSetup{
+		Queue: openURL(t, u, o).Queue("orders"), Visibility: o.Visibility,
+		Restart: func(t testing.TB) driver.Queue { return openURL(t, u, o).Queue("orders") },
+	}
 }

@@ -72,7 +72,7 @@ func (c *consuming) until(what string, yes func() bool) time.Duration {
 		if time.Since(began) > 3*time.Minute {
 			c.t.Fatalf("after %v: %s is not so", time.Since(began).Round(time.Second), what)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the pause between two looks
 	}
 	return time.Since(began)
 }

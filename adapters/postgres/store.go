@@ -33,6 +33,7 @@ var (
 	_ driver.TxClassifier    = (*transaction)(nil)
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)

@@ -1,42 +1,9 @@
 package postgres
 
 import (
-	"context"
-	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"testing"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/semel-dev/semel/semeltest/server"
 )
-
-// schemaURL makes a schema of its own for a test on the shared server and answers a URL that leads to it.
-func schemaURL(t testing.TB) string {
-	t.Helper()
-	base := server.Shared(t, "postgres")
-	name := fmt.Sprintf("semel_test_%016x", rand.Uint64())
-	onServer(t, base, "CREATE SCHEMA "+name)
-	t.Cleanup(func() { onServer(t, base, "DROP SCHEMA "+name+" CASCADE") })
-	return withParam(t, base, "search_path", name)
-}
-
-// onServer runs a statement on a connection of its own, also during cleanup.
-func onServer(t testing.TB, address, sql string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	c, err := pgx.Connect(ctx, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
-	if _, err := c.Exec(ctx, sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
 
 // withParam adds a parameter to a connection URL.
 func withParam(t testing.TB, address, name, value string) string {

@@ -101,7 +101,7 @@ func TestClaimTx(t *testing.T) {
 	ctx := t.Context()
 	ks := testKeys("k%d", 3)
 	mustClaim(t, s, claimOf(ks[0], time.Millisecond)) // to be taken over
-	time.Sleep(3 * time.Millisecond)
+	time.Sleep(3 * time.Millisecond)                  // the lease ends
 	for _, nested := range []bool{false, true} {
 		outer := beginOwn(t, db)
 		tx := outer

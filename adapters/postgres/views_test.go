@@ -78,3 +78,20 @@ func TestViewsForPeople(t *testing.T) {
 		}
 	}
 }
+
+// TestFM43_ShortenedDelayIsStillADelay: a delay that a clock made longer is shortened; the message is not in flight then.
+func TestFM43_ShortenedDelayIsStillADelay(t *testing.T) {
+	db := queueDB(t, Options{})
+	send(t, db.Queue("orders"), driver.Message{ID: "later", Delay: long})
+	execSQL(t, db, "UPDATE semel_message SET due_at = due_at + interval '1 day'")
+	execSQL(t, db, "SELECT semel_shorten('orders', false, NULL, 0, 1000)")
+	var state string
+	var shortened bool
+	const sql = "SELECT state, due_at < now() + interval '1 day' FROM semel_messages"
+	if err := db.pool.QueryRow(t.Context(), sql).Scan(&state, &shortened); err != nil {
+		t.Fatal(err)
+	}
+	if state != "delayed" || !shortened {
+		t.Errorf("the message is %s, shortened: %v", state, shortened)
+	}
+}

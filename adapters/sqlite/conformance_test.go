@@ -86,16 +86,23 @@ func TestStoreSuiteRealClock(t *testing.T) {
 func TestQueueSuite(t *testing.T) {
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
 		c := newClock()
-		db := openFor(t, Options{clock: c.now})
-		return semeltest.QueueSetup{Queue: db.Queue("orders"), Advance: c.advance, MaxBody: 30 << 20}
+		o := Options{clock: c.now}
+		db := openFor(t, o)
+		return semeltest.QueueSetup{Queue: db.Queue("orders"), Advance: c.advance, MaxBody: 30 << 20, Restart: again(db, o)}
 	})
 }
 
 func TestQueueSuiteRealClock(t *testing.T) {
 	semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-		db := openFor(t, Options{Visibility: 500 * time.Millisecond})
-		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: 500 * time.Millisecond}
+		o := Options{Visibility: 500 * time.Millisecond}
+		db := openFor(t, o)
+		return semeltest.QueueSetup{Queue: db.Queue("orders"), Visibility: o.Visibility, Restart: again(db, o)}
 	})
+}
+
+// again opens the file of db for a second process.
+func again(db *DB, o Options) func(testing.TB) driver.Queue {
+	return func(t testing.TB) driver.Queue { return openAt(t, db.path, o).Queue("orders") }
 }
 
 func TestPairSuite(t *testing.T) {

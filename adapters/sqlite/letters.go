@@ -23,6 +23,9 @@ const (
 	sqlLetterDelete = "DELETE FROM semel_letter WHERE queue = ? AND id = ?"
 )
 
+// DeadLetters returns the place for the dead letters of a queue elsewhere: those of the queue of that name in this database.
+func (s *Store) DeadLetters(queue string) driver.LetterBox { return s.db.Queue(queue) }
+
 // putLetter writes a letter unless its id is there already.
 func (t *txn) putLetter(row *queueRow, l *driver.Letter) error {
 	headers, err := headersJSON(l.Message.Headers)

@@ -172,11 +172,20 @@ func walMode(s *session) error {
 // microseconds between its commits; many short attempts find such a gap soon.
 const lockPoll = 200 * time.Microsecond
 
-// patiently repeats try while somebody else holds a lock, until limit has passed or ctx is done.
+// starved is how many of its attempts a process may lose to other processes' use of the processors. 10 s are 1,000 attempts
+// at least: a process that gets to run every 50 ms would have 200 of them, and others may hold the lock at each by chance.
+const starved = 50
+
+// patiently repeats try while somebody else holds a lock, until limit has passed or ctx is done. On a machine that lets it
+// try only now and then it goes on for up to ten times as long.
 func patiently(ctx context.Context, limit time.Duration, try func() error) error {
-	for end := time.Now().Add(limit); ; {
+	least := int(limit / lockPoll / starved)
+	for began, n := time.Now(), 1; ; n++ {
 		err := try()
-		if err == nil || !busy(err) || time.Now().After(end) {
+		if err == nil || !busy(err) {
+			return err
+		}
+		if took := time.Since(began); took > limit && n >= least || took > 10*limit {
 			return err
 		}
 		if cerr := ctx.Err(); cerr != nil {

@@ -385,7 +385,7 @@ func TestClose(t *testing.T) {
 		got <- err
 	}()
 	for db.watch.queues() == nil {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the pause between two looks
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)

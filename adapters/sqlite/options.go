@@ -15,7 +15,8 @@ type Options struct {
 	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.
 	Visibility time.Duration
 	// BusyTimeout is how long a write waits for the lock that another process holds, before it answers
-	// driver.ErrNotCommitted. Defaults to 10 s.
+	// driver.ErrNotCommitted. On a machine so busy that this process hardly gets to run it waits longer, up to ten
+	// times, until it made a fiftieth of the attempts that it makes otherwise. Defaults to 10 s.
 	BusyTimeout time.Duration
 	// PollInterval is how often a blocked Receive looks whether another process wrote; nobody waiting, nobody looks.
 	// Defaults to 3 ms.

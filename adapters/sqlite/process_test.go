@@ -73,6 +73,8 @@ func runChild(ctx context.Context, mode, path string) (err error) {
 		err = work(ctx, db, mode == "tx")
 	case "relay", "relay-before", "relay-after":
 		err = relayChild(ctx, db, strings.TrimPrefix(mode, "relay-"), path)
+	case "poison":
+		err = poisoned(ctx, db)
 	case "hog":
 		for i := 0; err == nil; i++ {
 			_, err = db.Store().Claim(ctx, claim(fmt.Sprintf("hog-%d-%d", os.Getpid(), i)))
@@ -214,7 +216,7 @@ func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
 		if err := q.Send(ctx, list[k*len(list)/kills:(k+1)*len(list)/kills]...); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(20+rnd.IntN(60)) * time.Millisecond) // deaths come at any moment
 		i := rnd.IntN(len(workers))
 		if k%4 == 3 {
 			freeze(t, workers[i].Process)
@@ -255,7 +257,7 @@ func waitFor(t *testing.T, cond func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("condition does not hold after %v", limit)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pause between two looks
 	}
 }
 

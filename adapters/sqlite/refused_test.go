@@ -34,7 +34,7 @@ func letterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.Letter {
 		if ls, err = q.Letters(ctx, 0); err == nil && len(ls) > 0 && count(t, db, "SELECT count(*) FROM ledger") == n {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the pause between two looks
 	}
 	stop()
 	if err := <-done; err != nil {

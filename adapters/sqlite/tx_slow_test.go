@@ -40,7 +40,7 @@ func TestLongBatchBecomesSmaller(t *testing.T) {
 	// On a slow machine one handler alone may take too long now and then: it is repeated.
 	runInTx(t, db, ids, semel.Config{MaxAttempts: 1000}, func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 		runs.Add(1)
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // a slow handler, which holds the write lock
 		_, err := tx.ExecContext(ctx, "INSERT INTO ledger (id) VALUES (?)", a.ID)
 		return err
 	})
@@ -77,7 +77,7 @@ func runInTx(t *testing.T, db *DB, ids []string, cfg semel.Config, fn func(conte
 		if s, err := q.Stats(t.Context()); err == nil && s.Empty() {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // the pause between two looks
 	}
 	if ctx.Err() != nil {
 		t.Error("the queue was not emptied")

@@ -223,6 +223,7 @@ var (
 	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.LongTerm        = (*Store)(nil)
+	_ driver.DeadLetterStore = (*Store)(nil)
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 )

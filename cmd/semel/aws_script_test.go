@@ -205,7 +205,7 @@ func idle(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	s, err := strconv.ParseFloat(args[0], 64)
 	ts.Check(err)
-	time.Sleep(time.Duration(s * float64(time.Second)))
+	time.Sleep(time.Duration(s * float64(time.Second))) // scripts wait for what is timed by real servers
 }
 
 // TestAWSScriptsAreRun keeps a misspelt folder from passing as no tests.

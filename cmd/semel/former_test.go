@@ -128,7 +128,7 @@ func (s *shop) strike(times int, versions ...[]string) {
 		}
 		limit := time.Now().Add(30 * time.Second)
 		for s.runs() < before+5 && time.Now().Before(limit) {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // the pause between two looks
 		}
 		for _, c := range crew {
 			_ = c.Process.Kill()

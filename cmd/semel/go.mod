@@ -15,10 +15,14 @@ require (
 	github.com/knadh/koanf/providers/file v1.2.1
 	github.com/knadh/koanf/v2 v2.4.1
 	github.com/lmittmann/tint v1.2.1
+	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/redis/go-redis/v9 v9.23.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/semel-dev/semel v0.0.0
+	github.com/semel-dev/semel/adapters/nats v0.0.0
 	github.com/semel-dev/semel/adapters/postgres v0.0.0
+	github.com/semel-dev/semel/adapters/redis v0.0.0
 	github.com/semel-dev/semel/adapters/sqlite v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -41,10 +45,15 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.8 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
@@ -67,10 +76,10 @@ require (
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/semel-dev/semel/adapters/aws v0.0.0
 	github.com/semel-dev/semel/contrib/prom v0.0.0
-	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
-	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/tools v0.50.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	modernc.org/libc v1.77.1 // indirect
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.12.1 // indirect
@@ -79,7 +88,11 @@ require (
 
 replace github.com/semel-dev/semel => ../..
 
+replace github.com/semel-dev/semel/adapters/nats => ../../adapters/nats
+
 replace github.com/semel-dev/semel/adapters/postgres => ../../adapters/postgres
+
+replace github.com/semel-dev/semel/adapters/redis => ../../adapters/redis
 
 replace github.com/semel-dev/semel/adapters/sqlite => ../../adapters/sqlite
 

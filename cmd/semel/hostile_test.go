@@ -135,7 +135,7 @@ func leave(t *testing.T, dir string) (url string) {
 		if st, err := q.Stats(t.Context()); err != nil || st.Empty() {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pause between two looks
 	}
 	cancel()
 	if err := <-ended; err != nil {

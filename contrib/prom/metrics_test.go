@@ -64,7 +64,7 @@ func TestS1_18Metrics(t *testing.T) {
 	}
 	send(t, q, "a", "b", "a", "dead")
 	consume(t, m, q, store, 4, func(_ context.Context, a *semel.Attempt) error {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // what the histogram is to see
 		if a.Key.Raw == "dead" {
 			return semel.Permanent(errors.New("no such customer"))
 		}

@@ -77,7 +77,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	case r.Class == Transient:
 		m.repeatTx(lane, r)
 		return
-	case first.cancelled == CauseDraining && !first.solo:
+	case first.cancelled == CauseDraining && !first.alone():
 		// Nobody's fault: all of them are given back.
 	case r.Class == Deferred || r.Class == Unavailable || len(t.items) == 1:
 		// A refusal that is nobody's failure loses nothing when it is taken for all: do not ask a busy downstream again

@@ -22,7 +22,7 @@ func BenchmarkMachine(b *testing.B) {
 		Concurrency: 256, Batch: 100, Lanes: 1, InHand: 512,
 		Lease: 27 * time.Second, Visibility: 30 * time.Second, Guard: time.Second, MaxRuntime: time.Minute,
 		Grace: time.Second, HardStop: time.Second, Limit: b.N, MaxAttempts: 5, BackoffMin: time.Second, BackoffMax: time.Minute,
-		Keep: time.Hour, Extends: true, Mode: machine.Joined,
+		Keep: time.Hour, Extends: true, Counts: true, Mode: machine.Joined,
 		Nonce: func() (d driver.Nonce) {
 			nonce++
 			for i := range 8 {

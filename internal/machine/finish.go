@@ -168,7 +168,7 @@ func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *drive
 	l := &driver.Letter{
 		ID: driver.LetterID(kind, it.letterKey(), it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
 		Key: it.letterKey(), Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
-		Message: it.Message, FirstReceived: it.grant.Created,
+		Message: it.Message.Detached(), FirstReceived: it.grant.Created,
 	}
 	switch kind {
 	case driver.LetterBusy:

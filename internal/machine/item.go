@@ -65,7 +65,7 @@ type Item struct {
 
 	condemned *Result // Open: failed inside a transaction; claim it, then record this
 	suspect   bool    // it may kill its process: its claim is being given up, and it waits for its turn
-	solo      bool    // Open: claimed durably, runs in a transaction of its own
+	solo      bool    // Open: claimed durably before its transaction begins
 	lined     bool    // Open: it queues for a transaction that others may share, not for a claim
 	behind    bool    // Batched: its group stopped before it, in the same transaction
 

@@ -55,7 +55,7 @@ type Config struct {
 	Breaker                           BreakerConfig
 	Takeover                          driver.Takeover
 	Probes                            bool // a probe is configured
-	Extends, Orders                   bool // the queue's features
+	Extends, Orders, Counts           bool // the queue's features
 	Mode                              Mode
 	JoinedAck                         bool // Open: the settlement commits with the transaction
 	Batched                           bool // Open: one call of the handler gets all members of a transaction

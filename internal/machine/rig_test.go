@@ -31,7 +31,7 @@ func newRig(t *testing.T, change func(*machine.Config)) *rig {
 		Concurrency: 4, Batch: 10, Lanes: 1, InHand: 12, Lease: lease, Visibility: visible, Guard: guard,
 		MaxRuntime: time.Minute, Grace: 5 * time.Second, HardStop: time.Second, MaxAttempts: 3,
 		BackoffMin: time.Second, BackoffMax: 10 * time.Second, Keep: time.Hour, ResultMax: 8,
-		Extends: true, Orders: true,
+		Extends: true, Orders: true, Counts: true,
 		Nonce: func() driver.Nonce { r.nonce++; return driver.Nonce{r.nonce} },
 	}
 	if change != nil {

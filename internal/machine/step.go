@@ -219,12 +219,14 @@ func (m *Machine) pumpClaims(i int) {
 	if n < min(l.claims.len(), m.cfg.Batch) && m.running > 0 && m.now < m.lastStart+m.patience(l) {
 		return // the slots of a batch become free one by one
 	}
+	ahead := m.claimsAhead(l)
 	items, claims := l.claimBuf.take(n)
 	for range n {
 		if it := l.claims.first(); it.condemned == nil {
-			if !m.admits(nil) || m.mayStart() < 1 {
+			if !m.admits(nil) || m.mayStart() < 1 || ahead <= 0 {
 				break
 			}
+			ahead--
 			m.take(it)
 		}
 		it := l.claims.pop()

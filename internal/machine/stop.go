@@ -42,7 +42,7 @@ func (m *Machine) drainItems() {
 	}
 }
 
-// holds tells that an unstarted item has a durable claim: it waits for a transaction of its own.
+// holds tells that an unstarted item has a durable claim: it waits for a transaction.
 func (it *Item) holds() bool { return it.solo && it.leaseEnd > 0 }
 
 // releaseUnstarted gives a claim and its delivery back: the run never began.

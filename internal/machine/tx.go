@@ -10,8 +10,9 @@ import (
 // This file is modes B and C (protocol sections 4 and 5): the handlers of a batch run one after the other inside the
 // transaction that holds their claims. A failed item is excluded: everything is rolled back, the failure is recorded
 // through an ordinary claim, and the rest runs again. A delivery that came before is claimed durably first, so that
-// its attempt counts even if it kills the process, and runs in a transaction of its own. One call of a batch handler gets
-// all members at once: batch.go.
+// its attempt counts even if it kills the process, and runs in a transaction of its own. Where the queue does not count
+// deliveries, every delivery is claimed durably first, and those without a past share a transaction all the same. One call
+// of a batch handler gets all members at once: batch.go.
 
 type txState uint8
 
@@ -36,12 +37,32 @@ type txLane struct {
 	works          []driver.Work
 }
 
+// fitsTx tells that the claim inside a transaction is enough: the queue counts deliveries, and this is the first.
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.condemned == nil && !it.unprotected() && it.Count <= 1 && !m.tooOld(it)
+	return it.condemned == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
 }
 
-// enqueueSolo queues an item whose durable claim is ours for a transaction of its own: the claim inside it carries
-// the same nonce.
+// past tells that an earlier run of the item's key may have failed, or killed its process.
+func (it *Item) past() bool {
+	return it.Count > 1 || it.grant.Unknown || it.grant.Failures > 0 || it.grant.Takeovers > 0
+}
+
+// alone tells that an item runs in a transaction of its own.
+func (it *Item) alone() bool { return it.solo && it.past() }
+
+// claimsAhead is how many more durable claims a lane may hold for its next transaction: one batch.
+func (m *Machine) claimsAhead(l *lane) int {
+	if m.cfg.Mode != Open {
+		return m.cfg.Batch
+	}
+	n := m.cfg.Batch
+	for _, it := range l.tx.queue.items[l.tx.queue.at:] {
+		n -= b2i(it.solo)
+	}
+	return n
+}
+
+// enqueueSolo queues an item whose durable claim is ours for a transaction: the claim inside it carries the same nonce.
 func (m *Machine) enqueueSolo(it *Item) {
 	it.solo, it.asked = true, true
 	it.phase = phQueued
@@ -76,15 +97,14 @@ func (m *Machine) pumpTx(i int) {
 	most = t.half(most)
 	items := t.items[:0]
 	for len(items) < most {
-		it := t.queue.items[t.queue.at]
-		if it.solo && len(items) > 0 {
+		it := t.queue.first()
+		if len(items) > 0 && (it.solo != items[0].solo || it.alone() || items[0].alone()) {
 			break
 		}
 		items = append(items, t.queue.pop())
-		if it.solo {
-			break
+		if !it.solo { // else its turn was taken with the durable claim
+			m.take(it)
 		}
-		m.take(it)
 	}
 	m.claimable -= len(items)
 	m.begin(i, items)
@@ -101,7 +121,7 @@ func (m *Machine) begin(i int, items []*Item) {
 		it.refs++
 		claims = append(claims, m.claimOf(it))
 	}
-	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].solo)
+	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].alone())
 	m.act(Action{Kind: ActBegin, Lane: i, Items: t.items, Claims: claims})
 }
 
@@ -134,9 +154,7 @@ func (m *Machine) onBegun(ev *Event) {
 		case g.Verdict == driver.Acquired:
 			it.grant, it.hold = *g, g.Hold
 			members = append(members, it)
-			if !it.solo && (g.Unknown || g.Failures > 0 || g.Takeovers > 0) {
-				plain = false
-			}
+			plain = plain && (it.solo || !it.past())
 		default:
 			m.granted(it, g, ev.Sent)
 		}
@@ -152,7 +170,7 @@ func (m *Machine) onBegun(ev *Event) {
 	case !plain:
 		// One of them has a past: its claim is made durable first, which this transaction cannot do.
 		for _, it := range members {
-			it.Count = max(it.Count, 2*b2i(it.grant.Unknown || it.grant.Failures > 0 || it.grant.Takeovers > 0))
+			it.Count = max(it.Count, 2*b2i(it.past()))
 		}
 		m.rollback(ev.Lane)
 	default:
@@ -314,7 +332,7 @@ func (m *Machine) requeueTx(lane int) {
 			m.holdThoseBehind(it)
 		case it.solo && it.condemned != nil:
 			m.judge(it, it.condemned) // its claim is durable already
-		case it.lined:
+		case it.lined, it.solo && !it.alone():
 			again = append(again, it)
 			m.scanVisibility(it)
 		default:

@@ -64,6 +64,7 @@ const (
 	mutExpiryToken
 	mutRerunByRedrive
 	mutLateDropped
+	mutUncounted
 	mutants
 )
 
@@ -122,6 +123,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutExpiryToken:        {"token reset by the expiry", "I3"},
 	mutRerunByRedrive:     {"redrive reopens a completed expired record by itself", "I2"},
 	mutLateDropped:        {"late duplicate acked without a dead letter", "I27"},
+	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -151,6 +153,11 @@ func (w *world) bias() {
 	}
 	if w.mut == mutRerunByRedrive && sc.effect != inTx {
 		sc.effect = keyed
+	}
+	if w.mut == mutUncounted {
+		sc.mode, sc.effect, sc.cfg.Mode = machine.Open, inTx, machine.Open
+		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
+		sc.conduct[0] = conductKills
 	}
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease

@@ -135,6 +135,9 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	a := machine.Arrival{Key: w.keyOf(m.key), Fingerprint: fpText[m.fp]}
 	a.Body = bodyText[m.fp]
 	a.ID, a.Group, a.Receipt, a.Count, a.Visible = idText[m.id%len(idText)], groupText[m.group], rc, m.count, visible
+	if !w.sc.counts {
+		a.Count = 0
+	}
 	switch w.sc.pools {
 	case 1:
 		a.Pool = groupText[m.group]

@@ -84,6 +84,8 @@ type scenario struct {
 
 	staleOK, txWaits, dedupDead, wave2 bool
 
+	counts bool // the queue counts deliveries
+
 	pools int // messages that share limits: 0 = none, 1 = a group's, 2 = those of every other key
 
 	keys    int
@@ -116,6 +118,10 @@ func (sc *scenario) draw(w *world, calm bool) {
 	sc.staleOK, sc.txWaits, sc.dedupDead = w.chance(500), w.chance(500), w.chance(500)
 	sc.wave2 = w.chance(60)
 	sc.unkeyed = w.chance(500)
+	if sc.counts = w.seed%5 != 2; !sc.counts { // no draw of its own
+		sc.unkeyed = false // there is neither a record nor a count to tell when such a message has failed for good
+	}
+	sc.cfg.Counts = sc.counts
 	sc.drawWork(w, specs)
 	sc.people = w.pick(40, 20, 20, 20)
 	if w.seed%4 == 3 || w.mut == mutDeferralForgotten { // no draw of its own: other seeds keep their histories

@@ -20,7 +20,8 @@ type programs struct {
 	names []string
 	// dirs are patterns of the directories where packages put them. Of several versions the newest is taken.
 	dirs []string
-	// packages are those of Debian and Ubuntu; a name that is only a prefix of the versioned one ends with '*'.
+	// packages are those of Debian and Ubuntu; a name that is only a prefix of the versioned one ends with '*'. None: they are
+	// not fetched, because not every release has them.
 	packages []string
 	// install is the advice of the error.
 	install string
@@ -38,6 +39,10 @@ var (
 	redisPrograms = programs{
 		service: "redis", names: []string{"redis-server"}, dirs: []string{"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"},
 		packages: []string{"redis-server", "redis-tools"}, install: "install Redis 6.2 or newer",
+	}
+	valkeyPrograms = programs{
+		service: "valkey", names: []string{"valkey-server"}, dirs: []string{"/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"},
+		install: "install Valkey 8 or newer (Debian 13, or Debian 12 with backports)",
 	}
 	postgresPackages = []string{"postgresql-*", "postgresql-client-*"}
 	postgresDirs     = []string{
@@ -81,6 +86,9 @@ func find(ctx context.Context, p programs) (binaries, error) {
 	}
 	if dir := p.installed(); dir != "" {
 		return binaries{dir: dir}, nil
+	}
+	if len(p.packages) == 0 {
+		return binaries{}, fmt.Errorf("%s is not installed: %s, or name its directory in %s", strings.Join(p.names, ", "), p.install, variable)
 	}
 	b, err := p.fetched(ctx)
 	if err != nil {

@@ -20,18 +20,25 @@ import (
 // Redis starts a Redis of one's own on a free loopback port. It is durable: appendonly yes, appendfsync always, no
 // snapshots, maxmemory-policy noeviction, unless the settings say otherwise. Settings are lines of redis.conf as they
 // are: {"appendfsync": "everysec"}. Close ends it; so does the end of this process.
-func Redis(ctx context.Context, o Options) (*Server, error) {
-	bins, err := find(ctx, redisPrograms)
+func Redis(ctx context.Context, o Options) (*Server, error) { return startRedis(ctx, redisPrograms, o) }
+
+// Valkey is Redis with a Valkey.
+func Valkey(ctx context.Context, o Options) (*Server, error) {
+	return startRedis(ctx, valkeyPrograms, o)
+}
+
+func startRedis(ctx context.Context, p programs, o Options) (*Server, error) {
+	bins, err := find(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	s, err := makeDir(redis{}, o)
+	s, err := makeDir(redis{p}, o)
 	if err != nil {
 		return nil, err
 	}
 	s.bins = bins
 	if err := os.Mkdir(s.data(), 0o755); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the data directory of redis: %w", err), s.Close())
+		return nil, errors.Join(fmt.Errorf("make the data directory of %s: %w", p.service, err), s.Close())
 	}
 	if err := start(ctx, s, func(s *Server) error { return configureRedis(s, o.Settings) }); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -55,12 +62,13 @@ func configureRedis(s *Server, settings map[string]string) error {
 	return nil
 }
 
-type redis struct{}
+// redis is a Redis or a Valkey: they take the same settings.
+type redis struct{ programs }
 
-func (redis) name() string { return "redis" }
+func (r redis) name() string { return r.service }
 
-func (redis) command(s *Server) *exec.Cmd {
-	cmd := exec.Command(s.bins.path("redis-server"), filepath.Join(s.dir, "redis.conf"))
+func (r redis) command(s *Server) *exec.Cmd {
+	cmd := exec.Command(s.bins.path(r.names[0]), filepath.Join(s.dir, "redis.conf"))
 	cmd.Dir, cmd.Env = s.dir, s.bins.env()
 	detach(cmd, nil)
 	return cmd

@@ -32,7 +32,7 @@ type Options struct {
 // Mode says how a server is stopped.
 type Mode uint8
 
-// The modes of PostgreSQL. A Redis takes Smart and Fast for an orderly shutdown, and Immediate for a kill.
+// The modes of PostgreSQL. Others take Smart and Fast for an orderly shutdown, and Immediate for a kill.
 const (
 	// Smart waits for clients to leave.
 	Smart Mode = iota

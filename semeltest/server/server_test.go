@@ -151,6 +151,33 @@ func TestRedisKeepsWhatItAnswered(t *testing.T) {
 	}
 }
 
+func TestNATSStartsAgain(t *testing.T) {
+	needs(t, "nats")
+	s, err := NATS(t.Context(), Options{Settings: map[string]string{"server_name": "own", "jetstream.max_mem": "1M"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, end := range []func() error{func() error { return s.Stop(Fast) }, s.Kill} {
+		if err := greets(s.Addr()); err != nil {
+			t.Error(err)
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if greets(s.Addr()) == nil {
+			t.Error("it still runs")
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestGuard kills the process that started a server: the server and its directory have to go.
 func TestGuard(t *testing.T) {
 	needs(t, "redis")

@@ -17,7 +17,7 @@ import (
 // service is a server that tests share.
 type service struct {
 	variable string
-	usual    string // the address of a server that may run here already
+	usual    string // the address of a server that may run here already; "" = none
 	try      func(ctx context.Context, address string) error
 	start    func(ctx context.Context, o Options) (*Server, error)
 
@@ -35,11 +35,17 @@ var services = map[string]*service{
 		variable: "SEMEL_TEST_REDIS", usual: "redis://127.0.0.1:6379/0",
 		try: tryRedis, start: Redis,
 	},
+	"nats": {
+		variable: "SEMEL_TEST_NATS", usual: "nats://127.0.0.1:4222",
+		try: tryNATS, start: NATS,
+	},
+	"valkey": {variable: "SEMEL_TEST_VALKEY", try: tryRedis, start: Valkey},
 }
 
-// Shared is the URL of a server that ordinary tests share ("postgres" or "redis"): the one that SEMEL_TEST_POSTGRES or
-// SEMEL_TEST_REDIS names; else the one on the usual port of this machine, when it lets us in without a password; else a
-// throw-away server of this test binary. A test must not stop it, nor touch what is not its own: see [Database].
+// Shared is the URL of a server that ordinary tests share ("postgres", "redis", "valkey" or "nats"): the one that
+// SEMEL_TEST_POSTGRES, SEMEL_TEST_REDIS, SEMEL_TEST_VALKEY or SEMEL_TEST_NATS names; else the one on the usual port of this
+// machine, if it lets us in without a password (no Valkey: Redis has the same port); else a throw-away server of this test
+// binary. A test must not stop it, nor touch what is not its own: see [Database].
 //
 // Where no server can be had the test is left out: see [LeaveOut].
 func Shared(tb testing.TB, name string) string {
@@ -47,7 +53,7 @@ func Shared(tb testing.TB, name string) string {
 	Need(tb, name)
 	s := services[name]
 	if s == nil {
-		tb.Fatalf("there is no service %q: use postgres or redis", name)
+		tb.Fatalf("there is no service %q: use postgres, redis, valkey or nats", name)
 	}
 	s.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -146,7 +152,7 @@ func (s *service) find(ctx context.Context) (string, error) {
 		}
 		return address, nil
 	}
-	if s.try(ctx, s.usual) == nil {
+	if s.usual != "" && s.try(ctx, s.usual) == nil {
 		return s.usual, nil
 	}
 	started, err := s.start(ctx, Options{})

@@ -158,7 +158,7 @@ func TestOpenedLate(t *testing.T) {
 				for range 100 {
 					opened.Add(1)
 					p.OnEnd(func() { closed.Add(1) })
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the run is open for a while, so that runs overlap
 				}
 			})
 			return post(ctx, c, bank, a.EffectKey("charge"), "")

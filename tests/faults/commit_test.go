@@ -18,6 +18,7 @@ const sqlTerminate = `SELECT count(pg_terminate_backend(pid)) FROM (
 // TestFM33_SessionTerminated terminates sessions while they commit, and now and then any. A commit takes 5 ms longer here
 // than it has to, so that many are caught: the transaction is committed, the answer is "terminating connection".
 func TestFM33_SessionTerminated(t *testing.T) {
+	t.Parallel()
 	inModes(t, map[string]string{"commit_delay": "5000", "commit_siblings": "0"}, func(r *rig) {
 		task := r.task()
 		task.URL += "&application_name=victim"
@@ -43,6 +44,7 @@ func TestFM33_SessionTerminated(t *testing.T) {
 // TestFM33_CommitAnswerLost loses answers to COMMIT: the effects are there, the worker does not know. It must ask again
 // (70) and neither run the handler a second time nor give the message up.
 func TestFM33_CommitAnswerLost(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		const losses = 20
 		p := r.proxy()
@@ -63,6 +65,7 @@ func TestFM33_CommitAnswerLost(t *testing.T) {
 // TestFM70_CommitUnanswered holds the answers back for longer than a lease, and then cuts: a worker that reads the
 // record while its commit is under way must not take the silence for a no.
 func TestFM70_CommitUnanswered(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		p := r.proxy()
 		task := r.task()
@@ -88,6 +91,7 @@ func TestFM70_CommitUnanswered(t *testing.T) {
 
 // TestFM34_ServerRestarts takes the server down under its workers, which have to wait and go on by themselves.
 func TestFM34_ServerRestarts(t *testing.T) {
+	t.Parallel()
 	inModesAlone(t, func(r *rig) {
 		r.spawn(r.task())
 		r.spawn(r.task())
@@ -118,6 +122,7 @@ func TestFM34_ServerRestarts(t *testing.T) {
 // TestFM34_ConnectionsRefused cuts the workers off while the server goes on: what they hold is taken over by nobody but
 // another worker, and they come back.
 func TestFM34_ConnectionsRefused(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		p := r.proxy()
 		task := r.task()

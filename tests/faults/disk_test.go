@@ -21,6 +21,7 @@ import (
 // space again everything has to go on. PostgreSQL's log is on another disk: where that is full the server itself goes
 // down, which is a case of TestFM34.
 func TestFM50_DiskFull(t *testing.T) {
+	t.Parallel()
 	server.Need(t, "tmpfs")
 	for _, table := range []string{"ledger", "semel_record"} {
 		t.Run(table, func(t *testing.T) { inModesAlone(t, func(r *rig) { diskFull(r, table) }) })
@@ -29,6 +30,7 @@ func TestFM50_DiskFull(t *testing.T) {
 
 // TestFM50_SendRefused fills the disk of the messages: Send has to say so, and what it refused must not be there.
 func TestFM50_SendRefused(t *testing.T) {
+	t.Parallel()
 	server.Need(t, "tmpfs")
 	run(t, start(t, nil), crew.Queued, func(r *rig) {
 		disk := r.smallDisk("8m")
@@ -92,7 +94,7 @@ func diskFull(r *rig, table string) {
 	r.send(1000)
 	// The outage outlives the leases, and every attempt that a message has: an outage is nobody's failure.
 	began, already := time.Now(), r.refusals()
-	time.Sleep(5 * time.Second)
+	time.Sleep(5 * time.Second) // longer than a lease: time is what this is about
 	refused, outage := r.refusals()-already, time.Since(began)
 	r.Logf("%d writes refused in %v", refused, outage)
 	if refused > 100*int(outage/time.Second) {

@@ -186,6 +186,7 @@ func (p *pair) keys(pool *pgxpool.Pool, sql string, args ...any) map[string]int 
 // lost run again, also where a cache remembers them as done, and no acknowledgement of an old delivery removes a message
 // that was sent since and has its position. A queue that the standby never had gets nothing into another one.
 func TestFM44_AsynchronousFailover(t *testing.T) {
+	t.Parallel()
 	for _, cache := range []int{0, 1000} {
 		t.Run(fmt.Sprintf("cache=%d", cache), func(t *testing.T) {
 			t.Parallel()

@@ -6,11 +6,14 @@ package faults
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +26,11 @@ import (
 
 func TestMain(m *testing.M) {
 	crew.MainIfWorker()
+	flag.Parse()
+	// The cases wait for leases and restarts most of the time.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 	os.Exit(m.Run())
 }
 
@@ -169,7 +177,7 @@ func (r *rig) until(what string, ok func() bool) {
 		if r.same(); r.Failed() {
 			r.FailNow()
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the pause between two looks
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *rig) hold(d time.Duration, statements string) {
 		"BEGIN; "+statements); err != nil {
 		r.Fatal(err)
 	}
-	time.Sleep(d)
+	time.Sleep(d) // for as long as the case wants the lock to last
 	if _, err := c.Exec(r.Context(), "ROLLBACK"); err != nil {
 		r.Fatal(err)
 	}
@@ -30,6 +30,7 @@ func (r *rig) hold(d time.Duration, statements string) {
 // TestFM47_Locked has somebody else hold what the workers need: the ledger, records in progress, the row of a key that
 // nobody has claimed yet, messages. The server gives up a wait after 100 ms, and after longer than a lease.
 func TestFM47_Locked(t *testing.T) {
+	t.Parallel()
 	for _, timeout := range []string{"100ms", "0"} {
 		t.Run("lock_timeout="+timeout, func(t *testing.T) {
 			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
@@ -57,6 +58,7 @@ func TestFM47_Locked(t *testing.T) {
 // TestFM47_OneLocked has somebody else hold what the effect of one key needs, for longer than two leases: the effects of all
 // others are there while the lock lasts, and the blocked one is neither lost nor given up.
 func TestFM47_OneLocked(t *testing.T) {
+	t.Parallel()
 	for _, timeout := range []string{"100ms", "2s", "0"} {
 		t.Run("lock_timeout="+timeout, func(t *testing.T) {
 			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
@@ -97,6 +99,7 @@ CREATE TRIGGER one BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION one()`)
 // TestServerTimeouts sets the server's own time limits so low that they strike. They hold for the workers' role: what the
 // test itself asks may take longer.
 func TestServerTimeouts(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		role := r.name() + "_worker"
 		r.sql("CREATE ROLE " + role + " LOGIN SUPERUSER")

@@ -10,6 +10,7 @@ import (
 // TestFM05_WorkerKilled kills workers in the middle of their work: between claim and effect (5), between effect and
 // record where these are two writes (3), between record and ack (4).
 func TestFM05_WorkerKilled(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		r.send(3000)
 		first, second := r.spawn(r.task()), r.spawn(r.task())
@@ -30,6 +31,7 @@ func TestFM05_WorkerKilled(t *testing.T) {
 // TestFM01_Zombie freezes a worker while its handlers run, until another has taken its work over, and lets it go on: its
 // handlers return and what they did must not count (1), nor may its heartbeats take anything back (10).
 func TestFM01_Zombie(t *testing.T) {
+	t.Parallel()
 	inModes(t, nil, func(r *rig) {
 		slow := r.task()
 		slow.Work = 300 * time.Millisecond

@@ -144,15 +144,27 @@ type event struct {
 	Decision    string `json:"decision"`
 }
 
-// scene is one run: a file, three workers, one kill.
+// scene is one run: queue and records, three workers, one kill.
 type scene struct {
 	t        *testing.T
 	dir, db  string
 	semel    string
 	distinct int
+	// queue and store are where the workers' messages and records are.
+	queue, store string
+	workers      int // that were started
+	// strike is done when a worker has been killed; nil = nothing more.
+	strike func()
 }
 
+// newScene has queue and records in one SQLite file.
 func newScene(t *testing.T, lines []string) *scene {
+	t.Helper()
+	return newSceneOn(t, lines, func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" }, "")
+}
+
+// newSceneOn has its queue where queue says, and its records in store, or with the queue when that is "".
+func newSceneOn(t *testing.T, lines []string, queue func(dir string) string, store string) *scene {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -160,6 +172,10 @@ func newScene(t *testing.T, lines []string) *scene {
 	}
 	s := &scene{t: t, dir: t.TempDir(), semel: path, distinct: len(lines)}
 	s.db = filepath.Join(s.dir, "hooks.db")
+	s.queue = queue(s.dir)
+	if s.store = store; store == "" {
+		s.store = s.queue
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("shuffle seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -169,11 +185,9 @@ func newScene(t *testing.T, lines []string) *scene {
 	if err := os.WriteFile(file, []byte(strings.Join(all, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.run("send", "--queue", s.url(), file)
+	s.run("send", "--queue", s.queue, file)
 	return s
 }
-
-func (s *scene) url() string { return "sqlite://" + s.db + "?queue=hooks" }
 
 func (s *scene) run(args ...string) []byte {
 	s.t.Helper()
@@ -193,36 +207,64 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	var cmds []*exec.Cmd
-	for i := range 3 {
-		args := append([]string{"work", "--queue", s.url(), "--key", "body", "--exec", handler, "--until-empty",
-			"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json",
-			"--events", filepath.Join(s.dir, fmt.Sprintf("events-%d.jsonl", i))}, extra...)
-		cmd := exec.CommandContext(ctx, s.semel, args...)
-		log, err := os.Create(filepath.Join(s.dir, fmt.Sprintf("worker-%d.log", i)))
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		cmd.Stderr = log
-		defer log.Close()
-		if err := cmd.Start(); err != nil {
-			s.t.Fatal(err)
-		}
-		cmds = append(cmds, cmd)
+	for range 3 {
+		cmds = append(cmds, s.start(ctx, handler, extra...))
 	}
-	for effects() < s.distinct/5 && ctx.Err() == nil {
+	s.await(ctx, effects, s.distinct/5)
+	s.kill(cmds[0])
+	if s.strike != nil {
+		s.strike()
+	}
+	s.ended(cmds[1:]...)
+}
+
+// start starts a worker.
+func (s *scene) start(ctx context.Context, handler string, extra ...string) *exec.Cmd {
+	s.t.Helper()
+	name := filepath.Join(s.dir, fmt.Sprintf("%d", s.workers))
+	s.workers++
+	args := append([]string{"work", "--queue", s.queue, "--store", s.store, "--key", "body", "--exec", handler, "--until-empty",
+		"--visibility", "2s", "--backoff", "100ms..1s", "--concurrency", "4", "-o", "json", "--events", name + ".events"}, extra...)
+	cmd := exec.CommandContext(ctx, s.semel, args...)
+	log, err := os.Create(name + ".log")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	return cmd
+}
+
+// await waits for so many effects.
+func (s *scene) await(ctx context.Context, effects func() int, n int) {
+	s.t.Helper()
+	for effects() < n && ctx.Err() == nil {
 		time.Sleep(2 * time.Millisecond)
 	}
-	if err := cmds[0].Process.Kill(); err != nil {
+}
+
+// kill kills a worker, which has to be at work.
+func (s *scene) kill(cmd *exec.Cmd) {
+	s.t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
 		s.t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := cmds[0].Wait(); !errors.As(err, &exit) {
+	if err := cmd.Wait(); !errors.As(err, &exit) {
 		s.t.Fatalf("the killed worker had ended by itself (%v): the run shows nothing", err)
 	}
-	for i, cmd := range cmds[1:] {
+}
+
+// ended waits until workers have emptied the queue.
+func (s *scene) ended(cmds ...*exec.Cmd) {
+	s.t.Helper()
+	for _, cmd := range cmds {
 		if err := cmd.Wait(); err != nil {
-			log, _ := os.ReadFile(filepath.Join(s.dir, fmt.Sprintf("worker-%d.log", i+1)))
-			s.t.Fatalf("worker %d: %v\n%s", i+1, err, tail(log))
+			log, _ := os.ReadFile(cmd.Stderr.(*os.File).Name())
+			s.t.Fatalf("a worker ended with %v\n%s", err, tail(log))
 		}
 	}
 }
@@ -233,8 +275,8 @@ func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
 func (s *scene) decisions() map[string]int {
 	s.t.Helper()
 	n := map[string]int{}
-	for i := range 3 {
-		f, err := os.Open(filepath.Join(s.dir, fmt.Sprintf("events-%d.jsonl", i)))
+	for i := range s.workers {
+		f, err := os.Open(filepath.Join(s.dir, fmt.Sprintf("%d.events", i)))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -252,7 +294,7 @@ func (s *scene) decisions() map[string]int {
 func (s *scene) records() []map[string]any {
 	s.t.Helper()
 	var out []map[string]any
-	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.url(), "-o", "jsonl")), []byte("\n")) {
+	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.store, "-o", "jsonl")), []byte("\n")) {
 		var r map[string]any
 		if err := json.Unmarshal(line, &r); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
@@ -274,7 +316,7 @@ func (s *scene) settled() {
 			s.t.Errorf("record %v is %v", r["key"], r["state"])
 		}
 	}
-	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.url(), "-o", "jsonl")); len(out) > 0 {
+	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.queue, "--store", s.store, "-o", "jsonl")); len(out) > 0 {
 		s.t.Errorf("letters: %s", out)
 	}
 	d := s.decisions()
@@ -296,26 +338,43 @@ func (s *scene) script(body string) string {
 // TestKeyedEffect: the handler's effect is a file named by SEMEL_EFFECT_KEY, as a downstream that deduplicates would.
 func TestKeyedEffect(t *testing.T) {
 	s := newScene(t, payloads(t))
+	h := s.keyed()
+	s.work(h, s.files)
+	s.settled()
+	s.once()
+}
+
+// keyed makes the handler of keyed effects.
+func (s *scene) keyed() string {
+	s.t.Helper()
 	out := filepath.Join(s.dir, "effects")
 	if err := os.Mkdir(out, 0o700); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	count := func() int { f, _ := filepath.Glob(out + "/*.done"); return len(f) }
-	h := s.script(fmt.Sprintf("cat > %s/$SEMEL_EFFECT_KEY.$$\nmv %[1]s/$SEMEL_EFFECT_KEY.$$ %[1]s/$SEMEL_EFFECT_KEY.done\necho ok\n", out))
-	s.work(h, count)
-	s.settled()
-	if n := count(); n != s.distinct {
-		t.Errorf("%d effects of %d payloads", n, s.distinct)
+	return s.script(fmt.Sprintf("cat > %s/$SEMEL_EFFECT_KEY.$$\nmv %[1]s/$SEMEL_EFFECT_KEY.$$ %[1]s/$SEMEL_EFFECT_KEY.done\necho ok\n", out))
+}
+
+// files counts the keyed effects.
+func (s *scene) files() int {
+	f, _ := filepath.Glob(filepath.Join(s.dir, "effects", "*.done"))
+	return len(f)
+}
+
+// once wants one keyed effect of each payload.
+func (s *scene) once() {
+	s.t.Helper()
+	if n := s.files(); n != s.distinct {
+		s.t.Errorf("%d effects of %d payloads", n, s.distinct)
 	}
 	seen := map[string]bool{}
-	files, _ := filepath.Glob(out + "/*.done")
+	files, _ := filepath.Glob(filepath.Join(s.dir, "effects", "*.done"))
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		if c := compact(t, b); seen[c] {
-			t.Errorf("one payload has two effects: %s", f)
+		if c := compact(s.t, b); seen[c] {
+			s.t.Errorf("one payload has two effects: %s", f)
 		} else {
 			seen[c] = true
 		}
@@ -387,8 +446,8 @@ func TestNakedEffect(t *testing.T) {
 		}
 		if n > 1 {
 			extra++
-			story := s.run("records", "explain", key, "--store", s.url(), "--events", filepath.Join(s.dir, "events-0.jsonl"),
-				"--events", filepath.Join(s.dir, "events-1.jsonl"), "--events", filepath.Join(s.dir, "events-2.jsonl"))
+			story := s.run("records", "explain", key, "--store", s.store, "--events", filepath.Join(s.dir, "0.events"),
+				"--events", filepath.Join(s.dir, "1.events"), "--events", filepath.Join(s.dir, "2.events"))
 			t.Logf("%s", story)
 			if !bytes.Contains(story, []byte("taken over")) && !bytes.Contains(story, []byte("doubt")) {
 				t.Errorf("the story of %s does not explain its %d effects", key, n)

@@ -208,7 +208,7 @@ func TestLongPollsAreAnsweredAtTheEnd(t *testing.T) {
 			answered <- fmt.Sprint(status, text)
 		}()
 		for !e.asked() {
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // the pause between two looks
 		}
 		if err := e.end(syscall.SIGTERM); err != nil {
 			t.Errorf("%s: SIGTERM: %v\n%s", queue, err, &e.errs)

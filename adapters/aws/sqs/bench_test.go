@@ -26,6 +26,7 @@ type bench struct {
 	clock  *awstest.Clock
 	client *awssqs.Client
 	q      *Queue
+	o      Options // of q
 	log    *logBook
 }
 
@@ -67,12 +68,18 @@ func newBench(t testing.TB, s setup) *bench {
 	if s.frozen {
 		cfg.Retryer = atOnce
 	}
-	b.client = awssqs.NewFromConfig(cfg)
-	var err error
-	if b.q, err = Open(t.Context(), b.client, s.name, s.o); err != nil {
+	b.client, b.o = awssqs.NewFromConfig(cfg), s.o
+	b.q = reopen(t, b.client, s.name, s.o)
+	return b
+}
+
+func reopen(t testing.TB, client Client, name string, o Options) *Queue {
+	t.Helper()
+	q, err := Open(t.Context(), client, name, o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return q
 }
 
 // atOnce repeats as the SDK does, without its pauses.
@@ -148,7 +155,7 @@ func (b *bench) settle(want driver.Outcome, ss ...driver.Settlement) {
 	}
 }
 
-// ungroupedIDs gives messages that come again in a suite another ID: a FIFO queue drops them for five minutes.
+// resent gives messages that come again in a suite another ID: a FIFO queue drops them for five minutes.
 type resent struct {
 	*Queue
 	mu   *sync.Mutex
@@ -156,6 +163,11 @@ type resent struct {
 }
 
 func newResent(q *Queue) *resent { return &resent{q, &sync.Mutex{}, map[string]int{}} }
+
+// restart opens the queue for another process.
+func (b *bench) restart(t testing.TB) driver.Queue {
+	return newResent(reopen(t, b.client, b.q.name, b.o))
+}
 
 func (r *resent) Send(ctx context.Context, m ...driver.Message) error {
 	m = append([]driver.Message(nil), m...)

@@ -64,6 +64,7 @@ func TestQueueSuite(t *testing.T) {
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
 				Queue: newResent(b.q), Advance: b.clock.Advance, MaxBody: largest, OwnDelays: b.q.is.fifo,
+				Restart: b.restart,
 			}
 		})
 	})
@@ -81,6 +82,7 @@ func TestQueueSuiteRealClock(t *testing.T) {
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
 				Queue: newResent(b.q), Visibility: visible, MaxBody: largest, OwnDelays: b.q.is.fifo,
+				Restart: b.restart,
 			}
 		})
 	})

@@ -30,11 +30,11 @@ func TestQueueSuiteMoto(t *testing.T) {
 		if _, err := Create(t.Context(), client, name, CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		q, err := Open(t.Context(), client, name, Options{Visibility: 3 * time.Second, Wait: time.Second, letterShort: true})
-		if err != nil {
-			t.Fatal(err)
+		another := func(t testing.TB) driver.Queue {
+			o := Options{Visibility: 3 * time.Second, Wait: time.Second, letterShort: true}
+			return &oneReceive{reopen(t, client, name, o), make(chan struct{}, 1)}
 		}
-		return semeltest.QueueSetup{Queue: &oneReceive{q, make(chan struct{}, 1)}, Visibility: 3 * time.Second, MaxBody: 128 << 10}
+		return semeltest.QueueSetup{Queue: another(t), Visibility: 3 * time.Second, MaxBody: 128 << 10, Restart: another}
 	})
 }
 

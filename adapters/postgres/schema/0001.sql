@@ -927,7 +927,7 @@ BEGIN
     due_at := m.due_at;
     pos := m.pos;
     IF m.until IS NOT NULL OR m.due_at > t + m.hold * us THEN
-      UPDATE semel_message s SET until = least(s.until, t + s.hold * us),
+      UPDATE semel_message s SET until = CASE WHEN s.until IS NOT NULL THEN least(s.until, t + s.hold * us) END,
         due_at = CASE WHEN s.until IS NULL THEN t + s.hold * us ELSE t END
       WHERE s.ctid = (SELECT l.ctid FROM semel_message l WHERE l.ctid = m.place FOR UPDATE SKIP LOCKED);
     END IF;

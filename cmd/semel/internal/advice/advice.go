@@ -19,12 +19,13 @@ const (
 	FIFO     Kind = "sqs-fifo"
 	SQLite   Kind = "sqlite"
 	Postgres Kind = "postgres"
+	NATS     Kind = "nats"
 	Memory   Kind = "memory"
 	Other    Kind = "other"
 )
 
 // Kinds lists them.
-func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, Memory, Other} }
+func Kinds() []Kind { return []Kind{Standard, FIFO, SQLite, Postgres, NATS, Memory, Other} }
 
 // SQS reports a queue of Amazon SQS.
 func (k Kind) SQS() bool { return k == Standard || k == FIFO }

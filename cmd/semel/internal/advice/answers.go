@@ -84,7 +84,7 @@ func alternatives() []Case {
 	return []Case{
 		{"the effect is in PostgreSQL, SQLite or DynamoDB", "record and effect in one transaction (--effects, InTx): exactly once", ""},
 		{"the effect is a call to somebody who takes an idempotency key", "hand on the effect key; the record saves the call", ""},
-		{"there is a Redis", "SET NX with an owner and a token, changed by scripts; it may lose its last writes when it fails over", ""},
+		{"there is a Redis or a Valkey", "--store redis://…, and an effect key: it may lose its last writes when it fails over", ""},
 		{"the queue is FIFO", "its deduplication id drops what is sent again within 5 minutes, and nothing else", ""},
 		{"the queue is JetStream", "Nats-Msg-Id drops what is sent again within its window, 2 minutes by default", ""},
 		{"messages carry a version of a state", "write only if it is newer; older ones are stale and no record of each is kept", ""},

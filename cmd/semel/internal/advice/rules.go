@@ -43,7 +43,9 @@ const (
 	polling  = sqsGuide + "sqs-short-and-long-polling.html"
 	dedup    = sqsGuide + "using-messagededuplicationid-property.html"
 	quotas   = sqsGuide + "quotas-messages.html"
-	lambda   = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
+	// jetStream is about consumers: AckWait, MaxDeliver.
+	jetStream = "https://docs.nats.io/nats-concepts/jetstream/consumers"
+	lambda    = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
 )
 
 // Items is the advice for an input that [Input.Check] has not refused, in the order in which the questions come up.
@@ -53,6 +55,9 @@ func Items(in Input) []Item {
 	items := []Item{visibility(in, s), lease(in, s), heartbeat(in, s), longest(in, s)}
 	if in.Kind.SQS() {
 		items = append(items, redrive(in, s))
+	}
+	if in.Kind == NATS {
+		items = append(items, maxDeliver(in))
 	}
 	items = append(items, retention(in, s))
 	if in.Kind.SQS() {
@@ -90,6 +95,10 @@ func visibility(in Input, s Settings) Item {
 	}
 	if in.Kind.SQS() {
 		it.attribute("VisibilityTimeout", seconds(s.Visibility))
+	}
+	if in.Kind == NATS {
+		it.Source = jetStream
+		it.attribute("AckWait", Text(s.Visibility)+" of the consumer, which has to be the same")
 	}
 	if l := in.Live; l != nil {
 		it.compare(Text(l.Visibility), l.Visibility == s.Visibility)
@@ -180,6 +189,24 @@ func redrive(in Input, s Settings) Item {
 	return it
 }
 
+// maxDeliver is about JetStream's own limit, which keeps no dead letters.
+func maxDeliver(in Input) Item {
+	it := Item{
+		Name: "max deliver", Level: Advice, Question: "After how many deliveries may JetStream stop delivering a message?", Value: "-1 (never)",
+		Source: jetStream, Why: "a message that reaches MaxDeliver is delivered to nobody and stays in the stream: semel counts attempts and keeps dead letters",
+	}
+	it.attribute("MaxDeliver", "-1")
+	if l := in.Live; l != nil {
+		it.compare(strconv.Itoa(l.MaxReceives), l.MaxReceives == 0)
+		if it.Level == Change {
+			it.Level = Danger
+		} else {
+			it.Have = "-1"
+		}
+	}
+	return it
+}
+
 func retention(in Input, s Settings) Item {
 	it := Item{
 		Name: "record retention", Level: Advice, Question: "How long must a record outlive its run?", Value: Text(s.Retention),
@@ -210,7 +237,7 @@ func letterRetention(in Input, s Settings) Item {
 	}
 	if in.Retention >= maxKept && in.Kind == Standard {
 		it.Level = Warning
-		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (letters=dynamodb:TABLE)"
+		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (dead-letters=dynamodb:TABLE)"
 	}
 	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.LetterRetention))
 	if l := in.Live; l != nil && l.LetterRetention > 0 {

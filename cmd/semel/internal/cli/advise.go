@@ -66,7 +66,7 @@ compute how long records must be kept as the worker does.`,
 	}
 	fs := c.Flags()
 	var kinds []string
-	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, memory, other), or its URL")
+	fs.StringVar(&f.queue, "queue", string(advice.Standard), "kind of the queue (sqs, sqs-fifo, sqlite, postgres, nats, memory, other), or its URL")
 	for _, k := range advice.Kinds() {
 		kinds = append(kinds, string(k))
 	}
@@ -172,6 +172,8 @@ func example(k advice.Kind, fifo bool) string {
 		return "sqlite:orders.db?queue=orders"
 	case advice.Postgres:
 		return "postgres://db.example.org/shop?queue=orders"
+	case advice.NATS:
+		return "nats://nats.example.org:4222?queue=ORDERS"
 	case advice.Memory:
 		return "memory://?queue=orders"
 	case advice.Other:
@@ -187,6 +189,9 @@ func command(url string, s advice.Settings, in advice.Input) string {
 	store := ""
 	if s.Kind.SQS() {
 		store = " --store 'dynamodb://semel-records'"
+	}
+	if s.Kind == advice.NATS {
+		store = " --store 'postgres://db.example.org/shop'"
 	}
 	more := ""
 	if in.ProducerRetries > 0 {

@@ -49,7 +49,7 @@ func (f *dlqFlags) openQueue(
 	if err != nil {
 		return fail(err)
 	}
-	box, err := letters.NewBox(q, st)
+	box, err := letters.NewBox(open.WithDeadLetters(q, st), st)
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}

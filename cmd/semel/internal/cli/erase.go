@@ -33,7 +33,8 @@ it is a copy. Erase a key only when no copy of its message can come any more. To
 One entry in the audit trail stays: when, by whom and why a record of which consumer and tenant was erased. It does not name the
 key; do not write the key into --reason. Messages in queues, dead letters (semel dlq ls) and your own tables are not touched.
 
-A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB is refused, too: delete the item there.`,
+A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB and Redis refuse, too:
+their records go at the end of the retention.`,
 		Example: "  semel records erase order-12345 --reason 'request 4711' --store 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, key := cmd.Context(), args[0]

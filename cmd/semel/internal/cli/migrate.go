@@ -18,7 +18,8 @@ func (a *app) migrateCommand() *cobra.Command {
 		Long: `migrate makes semel's tables in a database, or brings those of an older semel up to date, in one transaction. It may
 run in several processes at once, and again. SQLite files are also made by the first command that writes; PostgreSQL
 databases are not, because workers often have a role that must not create tables: docs/adapters.md lists its rights.
-dynamodb:// makes the table, billed on demand, with its time to live; a table that is there with the right keys stays as it is.`,
+dynamodb:// makes the table, billed on demand, with its time to live; a table that is there with the right keys stays as it is.
+Redis needs no schema.`,
 		Example: `  semel migrate --store sqlite:shop.db
   semel migrate --store postgres://owner@db.example.org/shop
   semel migrate --store postgres:// --print
@@ -44,7 +45,9 @@ dynamodb:// makes the table, billed on demand, with its time to live; a table th
 			}
 			return a.p.Object(map[string]any{"database": t.Shown, "from": from, "to": to}, func(w io.Writer) error {
 				var err error
-				if from == to {
+				if to == 0 {
+					_, err = fmt.Fprintf(w, "%s needs no schema: nothing to create\n", t.Shown)
+				} else if from == to {
 					_, err = fmt.Fprintf(w, "%s has schema %d: nothing to do\n", t.Shown, to)
 				} else {
 					_, err = fmt.Fprintf(w, "%s: schema %d to %d\n", t.Shown, from, to)

@@ -67,12 +67,14 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "create --queue URL", Short: "Make a queue, or the database of one, where it is not there", Args: noArgs,
 		Long: `create makes the database of a queue, or with sqs:// the queue and one for its dead letters (NAME-dead, which its redrive
-policy names). A queue that is there is left as it is. Attempts are counted in the records (semel work --max-attempts), and
---max-receives has to be far above them: duplicates that are put off are receives, too. semel doctor says what yours need.`,
+policy names), or with nats:// a stream, its consumer and a bucket for dead letters. A queue that is there is left as it
+is. Attempts are counted in the records (semel work --max-attempts), and --max-receives has to be far above them: duplicates
+that are put off are receives, too. semel doctor says what yours need.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
   semel queue create --queue 'sqs://orders?region=eu-west-1' \
     --default-visibility 5m --message-retention 14d
-  semel queue create --queue sqs://orders.fifo`,
+  semel queue create --queue sqs://orders.fifo
+  semel queue create --queue 'nats://127.0.0.1?queue=ORDERS'`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if receives < 0 || receives > 1000 {
 				return output.Usage("--max-receives is out of range").WithHint("use 1 to 1000, or leave it away")
@@ -92,8 +94,8 @@ policy names). A queue that is there is left as it is. Attempts are counted in t
 		},
 	}
 	f := c.Flags()
-	f.Var(&visibility, "default-visibility", "sqs://: how long a delivery is kept from others by a receiver that does not say (default: 30s)")
-	f.Var(&keep, "message-retention", "sqs://: how long a message is kept (default: 4d)")
+	f.Var(&visibility, "default-visibility", "sqs://, nats://: how long a delivery is kept from others, on SQS by a receiver that does not say (default: 30s)")
+	f.Var(&keep, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
 	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
 }

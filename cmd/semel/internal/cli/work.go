@@ -71,7 +71,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	}
 	set := open.New(open.Options{Visibility: time.Duration(w.Visibility), Committers: w.Committers, QueueMustExist: true})
 	defer closing(&err, set)
-	queue, store, err := openPair(ctx, set, w)
+	queue, store, err := set.Pair(ctx, w.Queue, w.StoreURL())
 	if err != nil {
 		return err
 	}
@@ -87,18 +87,6 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	defer stop(nil)
 	s := &shift{app: a, w: w, queue: queue, store: store, stop: stop, began: time.Now()}
 	return s.run(ctx)
-}
-
-func openPair(ctx context.Context, set *open.Set, w config.Work) (driver.Queue, driver.Store, error) {
-	queue, err := set.Queue(ctx, w.Queue)
-	if err != nil {
-		return nil, nil, err
-	}
-	store, err := set.Store(ctx, w.StoreURL())
-	if err != nil {
-		return nil, nil, err
-	}
-	return queue, store, nil
 }
 
 // shift is one run of the worker.

@@ -35,7 +35,7 @@ type Work struct {
 	Probe             string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
 	ProbeHTTP         string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 
-	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo (docs/worker.md)"`
+	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo position" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo, position (docs/worker.md)"`
 	Strategy     string `conf:"strategy" yaml:"strategy" forms:"once version:/ timestamp:/ sequence:/ sequencer:/ text:/" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" values:"fail id unprotected" help:"fail (dead letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`

@@ -7,12 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/report"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
@@ -65,6 +67,10 @@ func (o Options) withDefaults() (Options, error) {
 // person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. A scenario that the place
 // cannot play is a *[rig.CannotError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
 // cause.
+//
+// A scenario that does not come out as expected while processes of it did not get to run shows nothing: leases expired, or
+// workers that should have met came one after the other. It is run again, more slowly. Options.Exact, Keep and Watch do
+// without that.
 func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return verdict.Verdict{}, err
@@ -72,6 +78,46 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if progress == nil {
 		progress = func(string) {}
 	}
+	for n := 1; ; n *= 2 {
+		v, late, err := runOnce(ctx, s.Stretch(n), o, progress)
+		cannot := (*rig.CannotError)(nil)
+		switch {
+		case err == nil && v.OK(), errors.As(err, &cannot), ctx.Err() != nil, o.Exact, o.Keep, o.Watch != nil, n == slowest:
+			return v, err
+		case !stoodStill(late, time.Duration(n)*s.Workers.Visibility):
+			return v, err
+		}
+		progress(fmt.Sprintf("%s: a process did not get to run for %s, so this shows nothing; again, %d times as slow",
+			s.Name, late.Round(time.Millisecond), 2*n))
+	}
+}
+
+const (
+	// maxStill is how long a process may stand still in any scenario; a tenth of a shorter visibility is less.
+	maxStill = 100 * time.Millisecond
+	// slowest is by how much a scenario is slowed down at most: 8 bears what 40 busy processes on two processors do.
+	slowest = 8
+)
+
+// stoodStill tells whether a process that did not get to run for so long explains what is not as expected.
+func stoodStill(late, visibility time.Duration) bool { return late >= min(visibility/10, maxStill) }
+
+// runOnce runs the scenario, and measures for how long a process of it did not get to run.
+func runOnce(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (
+	v verdict.Verdict, late time.Duration, err error,
+) {
+	own := time.Duration(0)
+	stop := trail.Watch(func(d time.Duration) { own = d })
+	v, err = run(ctx, s, o, progress)
+	stop()
+	late = own
+	for _, r := range v.Runs {
+		late = max(late, r.Late)
+	}
+	return v, late, err
+}
+
+func run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
 	site, err := rig.NewSite(o.Where, o.Seed)
 	if err != nil {
 		return verdict.Verdict{}, err

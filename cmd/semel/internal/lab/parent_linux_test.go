@@ -30,7 +30,7 @@ func TestFM67_WorkersDieWithTheirParent(t *testing.T) {
 		}
 		pids = spawned(t, tmp)
 	}
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // at work, not only started
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

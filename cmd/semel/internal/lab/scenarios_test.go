@@ -70,3 +70,16 @@ func options(t *testing.T, where rig.Where) Options {
 	}
 	return Options{Seed: 1, Where: where, Command: []string{exe}, Env: []string{workerEnv + "=1"}}
 }
+
+// TestS0_28_PlantedMistakeIsSeen: a guard that keys by message id lets the producer's second message through. That is not as
+// expected however often the scenario is run again.
+func TestS0_28_PlantedMistakeIsSeen(t *testing.T) {
+	s, _ := catalogue.Find("producer-retry")
+	s.Designs = map[plan.Guard]plan.Design{plan.GuardOn: plan.MessageID}
+	o := options(t, rig.Where{})
+	o.Guards = []plan.Guard{plan.GuardOn}
+	v, err := Run(t.Context(), s, o, func(line string) { t.Log(line) })
+	if err != nil || v.OK() || len(v.Runs) != 1 || v.Runs[0].Duplicated != s.Load.Retries {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

@@ -74,8 +74,8 @@ func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
 	if err != nil {
 		return q, fmt.Errorf("examine %s: %w", at.Shown, err)
 	}
-	if d.t.aws.params.Get("letters") != "" {
-		q.letterBox = d.t.aws.params.Get("letters")
+	if d.t.aws.params.Get("dead-letters") != "" {
+		q.letterBox = d.t.aws.params.Get("dead-letters")
 	}
 	wait, err := d.t.aws.wait("queue")
 	if err != nil {
@@ -182,13 +182,12 @@ func (q *sqsQueue) redrive() Fact {
 	have, letters := advice.Text(q.live.Retention), advice.Text(q.live.LetterRetention)
 	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.letters)
 	switch {
-	case q.live.MaxReceives == 0 && q.letterBox == "":
-		return Fact{
-			Danger, "redrive", "there is no redrive policy, and the URL names no place for dead letters: what fails for good would have nowhere to go",
-			"letters=orders-dlq or letters=dynamodb:TABLE in the URL, or a redrive policy",
-		}
 	case q.live.MaxReceives == 0:
-		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + q.letterBox + ")", ""}
+		where := q.letterBox
+		if where == "" {
+			where = "kept in the store, where that can"
+		}
+		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + where + ")", ""}
 	case q.lettersErr != nil:
 		return Fact{
 			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.letters, q.lettersErr),
@@ -202,7 +201,7 @@ func (q *sqsQueue) redrive() Fact {
 	case q.live.LetterRetention <= q.live.Retention:
 		return Fact{
 			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-				"little time left", q.letters, letters, have), longer + ", or less on the queue, or letters=dynamodb:TABLE, which has no limit",
+				"little time left", q.letters, letters, have), longer + ", or less on the queue, or dead-letters=dynamodb:TABLE, which has no limit",
 		}
 	}
 	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.letters, letters, have), ""}

@@ -32,8 +32,12 @@ func Explain(flag, raw, doing string, err error) error {
 		return err
 	case t.aws != nil:
 		return awsError(t, doing, err, "")
+	case t.nats != nil:
+		return natsError(t, doing, err)
 	case t.kind == postgresKind:
 		return unreachableServer(t, err)
+	case t.kind == redisKind:
+		return redisError(t, doing, err)
 	case t.kind == sqliteKind:
 		return unreachableFile(t, err)
 	}

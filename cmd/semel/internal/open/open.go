@@ -8,6 +8,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 )
 
 // Options say how a command opens what it is given.
@@ -130,6 +131,29 @@ func (s *Set) Store(ctx context.Context, raw string) (driver.Store, error) {
 		return nil, err
 	}
 	return db.Store(ctx)
+}
+
+// Pair opens a queue and the store of its records. See [WithDeadLetters].
+func (s *Set) Pair(ctx context.Context, queue, store string) (driver.Queue, driver.Store, error) {
+	q, err := s.Queue(ctx, queue)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := s.Store(ctx, store)
+	if err != nil {
+		return nil, nil, err
+	}
+	return WithDeadLetters(q, st), st, nil
+}
+
+// WithDeadLetters keeps the dead letters of a queue that has no place for them in the database of the records, where that
+// can: dead-letters= in the queue's URL names another place.
+func WithDeadLetters(q driver.Queue, s driver.Store) driver.Queue {
+	f := q.Features()
+	if box, ok := driver.As[driver.DeadLetterStore](s); ok && !f.DeadLetters {
+		return deadletter.With(q, box.DeadLetters(f.Name))
+	}
+	return q
 }
 
 // Queues lists the names of the queues in the place that a URL names, sorted. A place that only has records has none.

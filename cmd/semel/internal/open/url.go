@@ -14,7 +14,7 @@ import (
 )
 
 // kinds are the databases that this binary knows.
-var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind}
+var kinds = []*kind{memoryKind, sqliteKind, postgresKind, sqsKind, dynamoKind, natsKind, redisKind}
 
 // kind is what an adapter brings to the command line.
 type kind struct {
@@ -31,8 +31,9 @@ type kind struct {
 	schema  func(t Target) (string, error)
 	// create makes a queue where it is not there; nil: opening one does, or its Create method.
 	create func(ctx context.Context, t Target, q NewQueue) error
-	// namesQueue: there is no default queue, a URL has to name one.
+	// namesQueue: there is no default queue, a URL has to name one, as form shows.
 	namesQueue bool
+	form       string
 	// noQueues and noRecords say why a place of this kind has none; "" when it has.
 	noQueues, noRecords string
 	// params are the parameters that its URLs take, where the kind is a service of AWS.
@@ -64,6 +65,8 @@ type Target struct {
 	conn *string
 	// aws is what a URL of a service of AWS says; nil for others.
 	aws *awsPlace
+	// nats is what a URL of NATS says; nil for others.
+	nats *natsPlace
 	// place tells databases apart: two targets of one place are one database.
 	place string
 	kind  *kind
@@ -144,7 +147,7 @@ func (t Target) NamesQueue(flag string) error {
 	if err := t.HasQueues(flag); err != nil || t.Queue != "" || !t.kind.namesQueue {
 		return err
 	}
-	return output.Usage("--%s %s:// names no queue", flag, t.Scheme).WithHint("--%s '%s'", flag, sqsForm)
+	return output.Usage("--%s %s:// names no queue", flag, t.Scheme).WithHint("--%s '%s'", flag, t.kind.form)
 }
 
 // HasRecords is the counterpart of HasQueues for stores.
@@ -152,8 +155,11 @@ func (t Target) HasRecords() error {
 	if t.kind.noRecords == "" {
 		return nil
 	}
-	return output.Usage("--store is needed with %s: %s", t.Shown, t.kind.noRecords).
-		WithHint("--store 'dynamodb://semel-records' (semel migrate makes the table), or for one machine --store 'sqlite:records.db'")
+	err := output.Usage("--store is needed with %s: %s", t.Shown, t.kind.noRecords)
+	if t.nats != nil {
+		return err.WithHint("--store 'postgres://user@host/database', or for one machine --store 'sqlite:records.db'")
+	}
+	return err.WithHint("--store 'dynamodb://semel-records' (semel migrate makes the table), or for one machine --store 'sqlite:records.db'")
 }
 
 // onlyQueue reads a query whose only parameter is the queue.

@@ -175,7 +175,7 @@ func TestExecCancel(t *testing.T) {
 						cancel(semel.ErrFenced)
 						return
 					}
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // the pause between two looks
 				}
 			}()
 			began := time.Now()

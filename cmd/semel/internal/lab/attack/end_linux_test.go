@@ -90,7 +90,7 @@ func TestFM67_StopsWhenTold(t *testing.T) {
 	go func() {
 		// A worker and its handler, which hangs.
 		for end := time.Now().Add(time.Minute); len(marked(t, mark)) < 2 && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the pause between two looks
 		}
 		cancel()
 	}()

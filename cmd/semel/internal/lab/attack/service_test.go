@@ -112,7 +112,7 @@ func TestServiceHolds(t *testing.T) {
 	}
 	<-c.struck
 	for !s.got(c)[0].gone {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the pause between two looks
 	}
 	done := make(chan int)
 	go func() {

@@ -1,6 +1,9 @@
 package plan
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // AboutVisibility tells whether something in the scenario lasts longer than the visibility: somebody else is to get the
 // message meanwhile.
@@ -32,6 +35,26 @@ func (s Scenario) Slower(least time.Duration) Scenario {
 	for i, f := range s.Faults {
 		f.For = grow(f.For)
 		faults[i] = f
+	}
+	s.Faults = faults
+	return s
+}
+
+// Stretch is the scenario n times as slow in everything: what it shows on a machine where nothing stands still, it then shows
+// on one that is n times as slow.
+func (s Scenario) Stretch(n int) Scenario {
+	grow := func(all ...*time.Duration) {
+		for _, d := range all {
+			*d *= time.Duration(n)
+		}
+	}
+	s.Load.Rate /= float64(n)
+	s.Load.Faster /= float64(n)
+	grow(&s.Work.Min, &s.Work.Max, &s.Work.SlowFor, &s.Workers.Visibility, &s.Workers.Restart, &s.Workers.Scale.Every,
+		&s.Wire.SlowFor, &s.Timeout)
+	faults := slices.Clone(s.Faults)
+	for i := range faults {
+		grow(&faults[i].For)
 	}
 	s.Faults = faults
 	return s

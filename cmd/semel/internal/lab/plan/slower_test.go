@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"reflect"
 	"testing"
 	"time"
 )
@@ -34,5 +35,35 @@ func TestSlowerKeepsProportions(t *testing.T) {
 	}
 	if got := s.Slower(2 * time.Second); got.Work != s.Work {
 		t.Errorf("short work got longer: %+v", got.Work)
+	}
+}
+
+// TestStretchSlowsEverything: all proportions stay.
+func TestStretchSlowsEverything(t *testing.T) {
+	s := Scenario{
+		Load: Load{Rate: 40, Faster: 5},
+		Work: Work{Min: time.Second, Max: 2 * time.Second, SlowFor: 3 * time.Second},
+		Workers: Workers{
+			Count: 3, Visibility: 4 * time.Second, Restart: 5 * time.Second, Scale: Scale{Backlog: 8, Every: 6 * time.Second},
+		},
+		Wire:    Wire{LoseAck: 0.5, SlowFor: 7 * time.Second},
+		Faults:  []Fault{{Do: Freeze, Count: 1, For: 8 * time.Second}},
+		Timeout: time.Minute,
+	}
+	want := Scenario{
+		Load: Load{Rate: 20, Faster: 2.5},
+		Work: Work{Min: 2 * time.Second, Max: 4 * time.Second, SlowFor: 6 * time.Second},
+		Workers: Workers{
+			Count: 3, Visibility: 8 * time.Second, Restart: 10 * time.Second, Scale: Scale{Backlog: 8, Every: 12 * time.Second},
+		},
+		Wire:    Wire{LoseAck: 0.5, SlowFor: 14 * time.Second},
+		Faults:  []Fault{{Do: Freeze, Count: 1, For: 16 * time.Second}},
+		Timeout: 2 * time.Minute,
+	}
+	if got := s.Stretch(2); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if s.Faults[0].For != 8*time.Second {
+		t.Error("the scenario itself was changed")
 	}
 }

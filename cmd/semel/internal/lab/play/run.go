@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// grace is how long a worker may take to drain: longer than the longest buffer of slow orders.
-const grace = 15 * time.Second
+// grace is how long a worker may take to drain: longer than the longest buffer of slow orders, on a busy machine too.
+const grace = time.Minute
 
 // Stage is where and how one run is played.
 type Stage struct {

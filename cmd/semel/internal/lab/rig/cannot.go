@@ -15,8 +15,8 @@ func (e *CannotError) Error() string {
 
 // Plays answers a *CannotError when a run with this guard needs what the site does not have.
 func (s *Site) Plays(c plan.Scenario, g plan.Guard) error {
-	if c.Designs[g] == plan.SemelOutbox && s.store.scheme == "dynamodb" {
-		return &CannotError{c.Name, "DynamoDB has no queue that a message could be put into in the transaction of the record"}
+	if name := map[string]string{"dynamodb": "DynamoDB", "redis": "Redis"}[s.store.scheme]; c.Designs[g] == plan.SemelOutbox && name != "" {
+		return &CannotError{c.Name, name + " has no queue that a message could be put into in the transaction of the record"}
 	}
 	return nil
 }

@@ -16,7 +16,11 @@ func eachKind(t *testing.T, test func(t *testing.T, r *Rig)) {
 	for name, where := range map[string]func(t *testing.T) Where{
 		"SQLite":     func(*testing.T) Where { return Where{} },
 		"PostgreSQL": func(t *testing.T) Where { t.Helper(); return Where{Store: server.Database(t)} },
-		"DynamoDB":   func(*testing.T) Where { return Where{On: AWS} },
+		"Redis": func(t *testing.T) Where {
+			t.Helper()
+			return Where{On: Embedded, Store: server.Shared(t, "redis")}
+		},
+		"DynamoDB": func(*testing.T) Where { return Where{On: AWS} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			site, err := NewSite(where(t), 1)

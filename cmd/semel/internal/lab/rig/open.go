@@ -53,6 +53,9 @@ func (o *opening) queue(ctx context.Context, t open.Target) error {
 	if t.Scheme == "sqs" {
 		return o.sqs(ctx)
 	}
+	if t.Scheme == "nats" {
+		return o.nats(ctx)
+	}
 	db, err := o.database(ctx, "queue", o.place.Queue, t)
 	if err != nil {
 		return err
@@ -62,8 +65,11 @@ func (o *opening) queue(ctx context.Context, t open.Target) error {
 }
 
 func (o *opening) store(ctx context.Context, t open.Target) error {
-	if t.Scheme == "dynamodb" {
+	switch t.Scheme {
+	case "dynamodb":
 		return o.dynamodb(ctx)
+	case "redis":
+		return o.redis(ctx)
 	}
 	db, err := o.database(ctx, "store", o.place.Store, t)
 	if err != nil {

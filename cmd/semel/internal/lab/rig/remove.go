@@ -38,6 +38,12 @@ func removeSide(ctx context.Context, p Place, flag, raw string) error {
 	if err != nil {
 		return err
 	}
+	if t.Scheme == "nats" {
+		if !strings.Contains(t.Queue, ours) {
+			return fmt.Errorf("%s was not made by the lab: left alone", t.Shown)
+		}
+		return open.RemoveNATS(ctx, raw)
+	}
 	u, err := url.Parse(raw)
 	if err != nil {
 		return fmt.Errorf("--%s is not a URL", flag)
@@ -50,6 +56,8 @@ func removeSide(ctx context.Context, p Place, flag, raw string) error {
 		return removeFile(t.Path)
 	case t.Scheme == "postgres":
 		return dropSchema(ctx, flag, raw, u.Query().Get("search_path"))
+	case t.Scheme == "redis":
+		return removePrefix(ctx, raw)
 	case !strings.Contains(u.Host, ours):
 		return fmt.Errorf("%s was not made by the lab: left alone", t.Shown)
 	}

@@ -28,10 +28,9 @@ type Queue interface {
 	driver.LetterBox
 }
 
-// Store is what the lab needs of a store: claim mode, mode A2, journals of steps, and a look at the records.
+// Store is what the lab needs of a store: claim mode, journals of steps, and a look at the records.
 type Store interface {
 	driver.Store
-	driver.Committer
 	driver.StepStore
 	driver.RecordInspector
 }
@@ -47,6 +46,11 @@ type Ledger interface {
 	// AddEffect adds a row outside of any transaction, as a call of a service does. With an effect key it is added once, and
 	// what has its key already is answered as if it were new.
 	AddEffect(ctx context.Context, e Effect, effectKey string) error
+}
+
+// TxLedger is a ledger in the database of the records. Where the ledger is none, the effect key makes an effect one.
+type TxLedger interface {
+	Ledger
 	// InTx makes a handler whose effect commits with the record of the attempt. An error of work is the handler's.
 	InTx(work func(ctx context.Context, a *semel.Attempt) (Effect, error)) semel.Handler
 }

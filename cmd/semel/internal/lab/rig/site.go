@@ -54,6 +54,11 @@ func (s *Site) String() string {
 			return "one schema of a PostgreSQL database"
 		case "sqs":
 			return s.fakedName(d, "a queue of SQS")
+		case "nats":
+			return "a stream of NATS"
+		}
+		if d.scheme == "redis" {
+			return "keys of a Redis"
 		}
 		return s.fakedName(d, "tables of DynamoDB")
 	}
@@ -112,6 +117,9 @@ func (s *Site) Make(ctx context.Context, run, dir string, visibility time.Durati
 	case s.queue.scheme == "sqs":
 		p.Queue, err = s.makeQueue(ctx, p, run, visibility)
 		return p, err
+	case s.queue.scheme == "nats":
+		p.Queue, err = s.makeNATS(ctx, run, visibility)
+		return p, err
 	case s.queue == s.store:
 		p.Queue = p.Store
 	default:
@@ -124,8 +132,11 @@ func (s *Site) Make(ctx context.Context, run, dir string, visibility time.Durati
 }
 
 func (s *Site) makeStore(ctx context.Context, p Place, run, dir string) (string, error) {
-	if s.store.scheme == "dynamodb" {
+	switch s.store.scheme {
+	case "dynamodb":
 		return s.makeTables(ctx, p, run)
+	case "redis":
+		return s.makePrefix(ctx, run)
 	}
 	return s.makeSQL(ctx, "store", s.store, run, dir)
 }

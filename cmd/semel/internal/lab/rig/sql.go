@@ -23,8 +23,11 @@ type database struct {
 	close func() error
 }
 
+// lockWait is how long a process of the lab waits for SQLite's write lock: on a busy machine others may have it often.
+const lockWait = time.Minute
+
 func openSQLite(ctx context.Context, path string, visibility time.Duration) (*database, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Options{Create: true, Visibility: visibility})
+	db, err := sqlite.Open(ctx, path, sqlite.Options{Create: true, Visibility: visibility, BusyTimeout: lockWait})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package verdict
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/play"
@@ -56,6 +57,8 @@ type Run struct {
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`
 	Settled int `json:"settled,omitempty"`
+	// Late is the longest time that a process of the run did not get to run.
+	Late time.Duration `json:"-"`
 	// Missed lists the figures that are not as expected.
 	Missed []string `json:"missed,omitempty"`
 }
@@ -117,7 +120,7 @@ func judge(s plan.Scenario, p plan.Plan, res play.Result) Run {
 		Scenario: s.Name, Guard: p.Guard, Design: s.Designs[p.Guard], Sent: t.Sent, Effects: t.Effects,
 		Duplicated: t.Duplicated, Lost: len(t.Lost), Regressed: t.Regressed, Standing: t.Standing, Dead: res.Aside.Dead, Parked: res.Aside.Parked,
 		DamageMinor: t.Damage, Currency: s.Load.Currency, Expected: want.Verdict, Verdict: plan.Held, Seed: p.Seed,
-		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(),
+		Kills: res.Kills, ElapsedMS: res.Elapsed.Milliseconds(), Late: trail.Late(res.Entries),
 	}
 	r.tally(res.Entries)
 	if s.Workers.Scale.Backlog > 0 {

@@ -16,7 +16,15 @@ import (
 // guardedInTx is the work behind semel: the handler queues its effect, which commits together with the record and the
 // ack.
 func guardedInTx(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, w.rig.InTx(w.applyInTx), businessKey)
+	return w.guarded(ctx, w.inTx(), businessKey)
+}
+
+// inTx is a handler whose effect commits with the record, or is made under the effect key where the ledger is elsewhere.
+func (w *worker) inTx() semel.Handler {
+	if l, ok := w.rig.Ledger.(rig.TxLedger); ok {
+		return l.InTx(w.applyInTx)
+	}
+	return semel.HandlerFunc(w.applyKeyed)
 }
 
 // guardedKeyed calls a service that honours the effect key.
@@ -31,7 +39,7 @@ func guardedSteps(ctx context.Context, w *worker) error {
 
 // guardedByMessageID has no gap in its guard, and guards the wrong thing.
 func guardedByMessageID(ctx context.Context, w *worker) error {
-	return w.guarded(ctx, w.rig.InTx(w.applyInTx), func(m *semel.Message) (string, error) { return m.ID, nil })
+	return w.guarded(ctx, w.inTx(), func(m *semel.Message) (string, error) { return m.ID, nil })
 }
 
 func businessKey(m *semel.Message) (string, error) { return m.Header(rig.KeyHeader), nil }

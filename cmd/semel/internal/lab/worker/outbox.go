@@ -18,7 +18,8 @@ import (
 // guardedOutbox emits the mail in the transaction of the order. A relay in the same process sends what was emitted, by
 // whichever process.
 func guardedOutbox(ctx context.Context, w *worker) error {
-	if w.rig.Outbox == nil {
+	ledger, ok := w.rig.Ledger.(rig.TxLedger)
+	if !ok || w.rig.Outbox == nil {
 		return errors.New("this store cannot emit: it has no queues")
 	}
 	relay, err := outbox.New(outbox.Config{
@@ -33,7 +34,7 @@ func guardedOutbox(ctx context.Context, w *worker) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(relayed) }()
-	err = w.guarded(ctx, w.rig.InTx(w.applyWithMail), businessKey)
+	err = w.guarded(ctx, ledger.InTx(w.applyWithMail), businessKey)
 	stop()
 	return errors.Join(err, <-ended)
 }

@@ -133,14 +133,18 @@ func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error
 	return out, err
 }
 
-// stepStore passes AfterClaim, AfterEffect and AfterCommit.
+// stepStore passes AfterClaim, AfterEffect and AfterCommit. It is a committer where the store is one: see [driver.As].
 type stepStore struct {
 	rig.Store
-	gate   *gate
-	log    *trail.Trail
-	keys   *keyring
-	faults *faults
+	committer driver.Committer // the store; nil when its effects do not commit with records
+	gate      *gate
+	log       *trail.Trail
+	keys      *keyring
+	faults    *faults
 }
+
+// Unwrap implements [driver.Wrapper].
+func (s *stepStore) Unwrap() any { return s.Store }
 
 func (s *stepStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	s.faults.slow(ctx)
@@ -186,6 +190,9 @@ func (s *stepStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Ou
 	return outcomes, err
 }
 
+// Offers is the store's.
+func (s *stepStore) Offers(effects any) bool { return s.committer.Offers(effects) }
+
 func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	s.faults.slow(ctx)
 	if err := s.faults.down(); err != nil {
@@ -198,7 +205,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, w, func(w []driver.Work) ([]driver.Outcome, error) {
-		return s.Store.Commit(ctx, w...)
+		return s.committer.Commit(ctx, w...)
 	})
 	for i, o := range outcomes {
 		if o != driver.Applied || w[i].Finish.Final != driver.Complete {
@@ -234,5 +241,5 @@ func (s *stepStore) Joins(q driver.Queue) bool {
 	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
 	}
-	return s.Store.Joins(q)
+	return s.committer.Joins(q)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/driver"
 )
 
 // Spec is what the parent tells a worker process: one JSON line on its standard input.
@@ -79,6 +80,9 @@ func work(ctx context.Context, spec Spec) (err error) {
 		return err
 	}
 	defer func() { _ = log.Close() }()
+	defer trail.Watch(func(late time.Duration) {
+		log.Add(trail.Entry{Kind: trail.Delay, AfterMS: late.Milliseconds()})
+	})()
 	r, err := rig.Open(ctx, spec.Place, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun
@@ -98,7 +102,8 @@ func work(ctx context.Context, spec Spec) (err error) {
 	keys, faults := newKeyring(), newFaults(spec)
 	w.faults = faults
 	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults}
-	w.store = &stepStore{Store: r.Store, gate: w.gate, log: log, keys: keys, faults: faults}
+	committer, _ := driver.As[driver.Committer](r.Store)
+	w.store = &stepStore{Store: r.Store, committer: committer, gate: w.gate, log: log, keys: keys, faults: faults}
 	consume, ok := designs[spec.Design]
 	if !ok {
 		return fmt.Errorf("no design is called %q", spec.Design)

@@ -1,0 +1,93 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// CreateOptions of [Create]. The zero value is the documented default.
+type CreateOptions struct {
+	// Options name the consumer and the bucket. A Subject becomes the filter of a consumer that is made.
+	Options
+	// Subjects of a stream that is made. Default to Options.Subject, else to the stream's name.
+	Subjects []string
+	// Visibility is the AckWait of a consumer that is made. Defaults to 30 s.
+	Visibility time.Duration
+	// Retention is the MaxAge of a stream that is made. Defaults to forever.
+	Retention time.Duration
+	// Replicas of stream and bucket. Defaults to 1.
+	Replicas int
+}
+
+// maxAckPending bounds what a consumer that Create makes has in flight, delayed messages included. JetStream's own default of
+// 1,000 stops the delivery of everything while so many messages wait for their next attempt.
+const maxAckPending = 100_000
+
+// Create makes what is missing of a stream (a work queue on disk, which refuses messages rather than drop old ones), its
+// durable consumer (explicit acknowledgements, no MaxDeliver) and the bucket for its dead letters. It leaves what exists as it
+// is.
+func Create(ctx context.Context, nc *nats.Conn, stream string, o CreateOptions) error {
+	opts, err := o.withDefaults(stream)
+	if err != nil {
+		return err
+	}
+	q := &Queue{nc: nc, stream: stream, o: opts}
+	if q.js, q.api, err = connect(nc, opts); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*opts.CallTimeout)
+	defer cancel()
+	if len(o.Subjects) == 0 {
+		o.Subjects = []string{stream}
+		if o.Subject != "" {
+			o.Subjects = []string{o.Subject}
+		}
+	}
+	replicas := max(o.Replicas, 1)
+	s, err := q.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = q.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: stream, Subjects: o.Subjects, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+			Storage: jetstream.FileStorage, MaxAge: o.Retention, Replicas: replicas, AllowDirect: true,
+		})
+	}
+	if err != nil {
+		return q.explain(fmt.Sprintf("make stream %q for", stream), err)
+	}
+	if _, err = s.Consumer(ctx, opts.Consumer); errors.Is(err, jetstream.ErrConsumerNotFound) {
+		wait := o.Visibility
+		if wait == 0 {
+			wait = 30 * time.Second
+		}
+		c := jetstream.ConsumerConfig{
+			Durable: opts.Consumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: wait, MaxDeliver: -1, MaxAckPending: maxAckPending,
+			DeliverPolicy: jetstream.DeliverAllPolicy,
+		}
+		if subjects := s.CachedInfo().Config.Subjects; o.Subject != "" && (len(subjects) != 1 || subjects[0] != o.Subject) {
+			c.FilterSubject = o.Subject
+		}
+		_, err = s.CreateConsumer(ctx, c)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrNotPullConsumer) { // Open says what is wrong with what exists
+		return q.explain("make", err)
+	}
+	if o.DeadLetters != nil {
+		return nil
+	}
+	_, err = q.js.KeyValue(ctx, opts.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		_, err = q.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: opts.Bucket, Description: "dead letters of stream " + stream, Storage: jetstream.FileStorage,
+			Replicas: s.CachedInfo().Config.Replicas, History: 1,
+		})
+	}
+	if err != nil {
+		return explain(nc, fmt.Sprintf("nats: make bucket %q for dead letters", opts.Bucket), err)
+	}
+	return nil
+}

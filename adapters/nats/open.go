@@ -1,0 +1,259 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// ErrNotFound reports a stream or a consumer that does not exist.
+var ErrNotFound = errors.New("not found")
+
+// Queue is a stream with a durable pull consumer. Make it with [Open]; there is nothing to close.
+type Queue struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	api    string // the prefix of JetStream's subjects
+	stream string
+	o      Options
+	box    driver.LetterBox
+	sync   syncInfo
+
+	mu      sync.Mutex
+	is      settings
+	checked time.Time
+}
+
+// settings is what the server says of stream and consumer.
+type settings struct {
+	stream   jetstream.StreamConfig
+	created  time.Time
+	consumer jetstream.ConsumerConfig
+}
+
+// filters are the subjects that the consumer gets; none = all of the stream.
+func (s *settings) filters() []string {
+	if s.consumer.FilterSubject != "" {
+		return []string{s.consumer.FilterSubject}
+	}
+	return s.consumer.FilterSubjects
+}
+
+// Open opens a stream with its consumer, which both have to exist (see [Create]), and reads their settings. The connection
+// stays the caller's. Open refuses a consumer that pushes, that acknowledges otherwise than explicitly, or that has a
+// MaxDeliver which Options do not accept. A missing stream or consumer is an [ErrNotFound].
+func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue, error) {
+	o, err := o.withDefaults(stream)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{nc: nc, stream: stream, o: o}
+	if q.js, q.api, err = connect(nc, o); err != nil {
+		return nil, err
+	}
+	if q.is, err = q.read(ctx); err != nil {
+		return nil, err
+	}
+	q.checked = o.clock()
+	if err := q.target(); err != nil {
+		return nil, err
+	}
+	q.sync = readSync(ctx, nc, o)
+	if q.box = o.DeadLetters; q.box == nil {
+		box, err := openBox(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if box != nil {
+			q.box = box
+		}
+	}
+	return q, nil
+}
+
+func connect(nc *nats.Conn, o Options) (js jetstream.JetStream, api string, err error) {
+	opts := []jetstream.JetStreamOpt{
+		jetstream.WithPublishAsyncMaxPending(maxOutstanding), jetstream.WithPublishAsyncTimeout(o.CallTimeout),
+		jetstream.WithDefaultTimeout(o.CallTimeout),
+	}
+	if o.Domain == "" {
+		js, err = jetstream.New(nc, opts...)
+		return js, jetstream.DefaultAPIPrefix, err
+	}
+	js, err = jetstream.NewWithDomain(nc, o.Domain, opts...)
+	return js, "$JS." + o.Domain + ".API.", err
+}
+
+// read reads the settings and refuses those that semel cannot work with.
+func (q *Queue) read(ctx context.Context) (s settings, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.o.CallTimeout)
+	defer cancel()
+	stream, err := q.js.Stream(ctx, q.stream)
+	if err != nil {
+		return s, q.explain("look up", err)
+	}
+	s.stream, s.created = stream.CachedInfo().Config, stream.CachedInfo().Created
+	c, err := stream.Consumer(ctx, q.o.Consumer)
+	if err != nil && !errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return s, q.explain("look up", err)
+	}
+	if err != nil {
+		return s, fmt.Errorf("nats: consumer %q of stream %q pushes; Try: name a pull consumer (consumer= in a URL)", q.o.Consumer, q.stream)
+	}
+	s.consumer = c.CachedInfo().Config
+	return s, q.refuse(&s.consumer)
+}
+
+func (q *Queue) refuse(c *jetstream.ConsumerConfig) error {
+	var problem, fix string
+	switch {
+	case c.DeliverSubject != "":
+		problem, fix = "pushes", "name a pull consumer (consumer= in a URL)"
+	case c.AckPolicy != jetstream.AckExplicitPolicy:
+		problem = fmt.Sprintf("has the ack policy %v, which acknowledges messages that were not handled", c.AckPolicy)
+		fix = "make one with the policy explicit"
+	case c.HeadersOnly:
+		problem, fix = "delivers headers without bodies (headers_only)", "make one without that"
+	case c.PriorityPolicy != jetstream.PriorityPolicyNone:
+		problem, fix = "has a priority policy", "make one without that"
+	case c.AckWait <= 0:
+		problem, fix = "has no ack wait", "set one, such as 30s"
+	case c.MaxDeliver > 0 && !q.o.AcceptMaxDeliver:
+		problem = fmt.Sprintf("has MaxDeliver %d: a message that was delivered that often is delivered to nobody and stays in the stream",
+			c.MaxDeliver)
+		fix = "set it to -1 (nats consumer edit --max-deliver=-1; semel counts attempts itself), or accept it (max_deliver=accept in a URL)"
+	default:
+		return nil
+	}
+	return fmt.Errorf("nats: consumer %q of stream %q %s; Try: %s", q.o.Consumer, q.stream, problem, fix)
+}
+
+// target finds the subject that Send publishes to.
+func (q *Queue) target() error {
+	subjects := q.is.stream.Subjects
+	if q.o.Subject == "" {
+		if len(subjects) == 1 && !wild(subjects[0]) {
+			q.o.Subject = subjects[0]
+		}
+		return nil
+	}
+	if !wild(q.o.Subject) && !matchesAny(subjects, q.o.Subject) {
+		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, and stream %q keeps %s", q.o.Subject, q.stream, strings.Join(subjects, ", "))
+	}
+	if f := q.is.filters(); !wild(q.o.Subject) && len(f) > 0 && !matchesAny(f, q.o.Subject) {
+		return fmt.Errorf("nats: Options.Subject (subject= in a URL) is %q, which consumer %q does not get: its filter is %s",
+			q.o.Subject, q.o.Consumer, strings.Join(f, ", "))
+	}
+	return nil
+}
+
+// refresh reads the settings again when that is due: somebody may have changed or made anew the consumer.
+func (q *Queue) refresh(ctx context.Context) error {
+	now := q.o.clock()
+	q.mu.Lock()
+	due := now.Sub(q.checked) >= q.o.recheck
+	if due {
+		q.checked = now
+	}
+	q.mu.Unlock()
+	if !due {
+		return nil
+	}
+	is, err := q.read(ctx)
+	if err == nil && is.consumer.AckWait != q.now().consumer.AckWait {
+		err = fmt.Errorf("nats: the AckWait of consumer %q was changed from %v to %v: restart with that visibility", q.o.Consumer,
+			q.now().consumer.AckWait, is.consumer.AckWait)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.checked = time.Time{} // the next receive looks again
+		return err
+	}
+	q.is = is
+	return nil
+}
+
+// now is the settings as they were read last.
+func (q *Queue) now() settings {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.is
+}
+
+// Features describes the queue as it was when its settings were read last.
+func (q *Queue) Features() driver.QueueFeatures {
+	is := q.now()
+	durable, caveats := durability(&is, q.sync)
+	return driver.QueueFeatures{
+		Name: q.name(), Kind: "nats", Visible: is.consumer.AckWait, Retention: is.stream.MaxAge, Horizon: driver.LateBy(is.stream.MaxAge, 0, 0),
+		Durable: durable, Caveats: caveats, Extends: true, Delays: true, DelaysSend: true, Counts: true, DeadLetters: q.box != nil,
+		Redrives: is.consumer.MaxDeliver > 0,
+	}
+}
+
+// name is the stream's, with that of a consumer other than the default: two consumers of a stream are two queues.
+func (q *Queue) name() string {
+	if q.o.Consumer == DefaultConsumer {
+		return q.stream
+	}
+	return q.stream + "/" + q.o.Consumer
+}
+
+// LetterBox is the place for dead letters; nil if there is none.
+func (q *Queue) LetterBox() driver.LetterBox { return q.box }
+
+// explain words an error of the server: what is missing, in which parameter, and what to do.
+func (q *Queue) explain(doing string, err error) error {
+	what := fmt.Sprintf("nats: %s consumer %q of stream %q", doing, q.o.Consumer, q.stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%s: there is no stream %q (queue= in a URL): %w; Try: %s", what, q.stream, ErrNotFound, makeIt)
+	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrConsumerDoesNotExist):
+		return fmt.Errorf("%s: there is no such consumer (consumer= in a URL): %w; Try: %s", what, ErrNotFound, makeIt)
+	}
+	return explain(q.nc, what, err)
+}
+
+const makeIt = "make it with semel queue create"
+
+func explain(nc *nats.Conn, what string, err error) error {
+	switch last := nc.LastError(); {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("%s: nobody serves it: %w; Try: start the server with JetStream (-js), and check domain= in the URL", what, err)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%s: %w; Try: enable JetStream for the account in the server's configuration", what, err)
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation):
+		return fmt.Errorf("%s: %w; Try: allow the user to publish on $JS.API.> and $JS.ACK.>, and to subscribe to _INBOX.>", what, last)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func wild(subject string) bool {
+	return slices.ContainsFunc(strings.Split(subject, "."), func(t string) bool { return t == "*" || t == ">" })
+}
+
+// matchesAny reports that a literal subject is one of the patterns'.
+func matchesAny(patterns []string, subject string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		want, have := strings.Split(p, "."), strings.Split(subject, ".")
+		for i, t := range want {
+			switch {
+			case t == ">":
+				return len(have) > i
+			case i >= len(have) || t != "*" && t != have[i]:
+				return false
+			}
+		}
+		return len(want) == len(have)
+	})
+}

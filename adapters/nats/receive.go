@@ -1,0 +1,219 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
+)
+
+const (
+	// lookAgain is the pause after a receive that the server ended at once without a message.
+	lookAgain = 50 * time.Millisecond
+	// lateAnswer is how long a receive whose ctx has ended waits for what is on its way.
+	lateAnswer = time.Second
+)
+
+// receipt is a delivery's handle: its address is the driver.Delivery's Receipt.
+type receipt struct {
+	q     *Queue
+	reply string
+	id    string // the message's, for the log
+	redeliver.Receipt
+}
+
+// request is one request of a pull consumer for messages. With NoWait and Expires the server waits for the first message,
+// and ends the request when it has no more at that moment.
+type request struct {
+	Batch     int           `json:"batch"`
+	NoWait    bool          `json:"no_wait"`
+	Expires   time.Duration `json:"expires"`
+	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
+}
+
+// Receive delivers up to max messages. It waits for the first for Options.Wait, then returns none.
+//
+// A delivery is this consumer's until AckWait has passed since the return of Receive, less a guard (see
+// [redeliver.Deadline]).
+//
+// A message has the ID of the header Semel-Id, else that of Nats-Msg-Id, else nats|STREAM|CREATED|SEQUENCE, where CREATED is
+// when the stream was made: one that is made anew numbers its messages from 1 again. Its subject is the header Nats-Subject.
+//
+// When ctx ends, the request is taken back and what the server had sent before is returned. About once a minute Receive reads
+// the settings of the consumer again, and returns an error while they are not acceptable.
+func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	if limit < 1 {
+		return nil, fmt.Errorf("nats: receive from %s: max is %d, must be at least 1", q.name(), limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := q.refresh(ctx); err != nil {
+		return nil, err
+	}
+	is := q.now()
+	wait := q.o.Wait
+	if most := is.consumer.MaxRequestExpires; most > 0 {
+		wait = min(wait, most)
+	}
+	if most := is.consumer.MaxRequestBatch; most > 0 {
+		limit = min(limit, most)
+	}
+	sent := q.o.clock()
+	msgs, err := q.pull(ctx, limit, wait)
+	if len(msgs) == 0 {
+		if err == nil && q.o.clock().Sub(sent) < min(wait, lookAgain) {
+			pause(ctx, lookAgain)
+		}
+		return nil, err
+	}
+	return q.accept(msgs, redeliver.Deadline(sent, q.o.clock(), wait, is.consumer.AckWait)), nil
+}
+
+// pull asks for messages and takes what comes. Messages that came are returned without an error, whatever ended the request.
+func (q *Queue) pull(ctx context.Context, n int, wait time.Duration) (msgs []*nats.Msg, err error) {
+	in := make(chan *nats.Msg, n+16) // what does not fit is dropped
+	inbox := q.nc.NewInbox()
+	sub, err := q.nc.ChanSubscribe(inbox, in)
+	if err != nil {
+		return nil, q.explain("receive from", err)
+	}
+	r := request{Batch: n, NoWait: true, Expires: wait, Heartbeat: wait / 4}
+	text, _ := json.Marshal(r) // never fails
+	if err := q.nc.PublishRequest(q.api+"CONSUMER.MSG.NEXT."+q.stream+"."+q.o.Consumer, inbox, text); err != nil {
+		_ = sub.Unsubscribe()
+		return nil, q.explain("receive from", err)
+	}
+	quiet := 2*r.Heartbeat + min(q.o.CallTimeout, 2*time.Second) // the server sends heartbeats while it waits
+	silence := time.NewTimer(quiet)
+	defer silence.Stop()
+	for len(msgs) < n {
+		select {
+		case m := <-in:
+			if m.Reply != "" {
+				msgs = append(msgs, m)
+				continue
+			}
+			if m.Header.Get("Status") == "100" {
+				silence.Reset(quiet)
+				continue
+			}
+			_ = sub.Unsubscribe()
+			if err := q.ended(m); len(msgs) == 0 {
+				return nil, err
+			}
+			return msgs, nil
+		case <-silence.C:
+			err = fmt.Errorf("nats: receive from %s: the server %s is silent for %v: connection %v", q.name(), q.nc.ConnectedUrlRedacted(),
+				quiet, q.nc.Status())
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err == nil {
+			continue
+		}
+		if msgs = q.takeBack(sub, in, msgs); len(msgs) > 0 {
+			err = nil
+		}
+		return msgs, err
+	}
+	_ = sub.Unsubscribe()
+	return msgs, nil
+}
+
+// takeBack ends a request whose caller has gone. Without interest in its inbox the server delivers nothing more to it; what
+// was delivered before has arrived when the server responds to the flush. Else it would be hidden until AckWait has passed.
+func (q *Queue) takeBack(sub *nats.Subscription, in chan *nats.Msg, msgs []*nats.Msg) []*nats.Msg {
+	ctx, cancel := context.WithTimeout(context.Background(), lateAnswer)
+	defer cancel()
+	if sub.Drain() != nil || q.nc.FlushWithContext(ctx) != nil {
+		_ = sub.Unsubscribe()
+	}
+	for {
+		select {
+		case m := <-in:
+			if m.Reply != "" {
+				msgs = append(msgs, m)
+			}
+		default:
+			return msgs
+		}
+	}
+}
+
+// ended is why the server ended a request; nil: it has no more messages for now.
+func (q *Queue) ended(m *nats.Msg) error {
+	status, why := m.Header.Get("Status"), m.Header.Get("Description")
+	switch {
+	case status == "404", status == "408", why == "Batch Completed":
+		return nil
+	case status == "503", why == "Consumer Deleted":
+		q.mu.Lock()
+		q.checked = time.Time{} // the next receive finds out what is missing
+		q.mu.Unlock()
+		if why == "" {
+			why = "nobody serves it"
+		}
+		return fmt.Errorf("nats: receive from consumer %q of stream %q (consumer= and queue= in a URL): %s %s", q.o.Consumer, q.stream, status, why)
+	}
+	return fmt.Errorf("nats: receive from %s: the server responded %s %s", q.name(), status, why)
+}
+
+// accept makes deliveries of messages. Those that are not due are put off.
+func (q *Queue) accept(msgs []*nats.Msg, until time.Time) []driver.Delivery {
+	now := q.o.clock()
+	if !now.Before(until) {
+		q.o.Logger.Warn("messages came when their AckWait had passed: this machine stood still, or the call took very long",
+			"queue", q.name(), "messages", len(msgs))
+		return nil
+	}
+	out := make([]driver.Delivery, 0, len(msgs))
+	var early []change
+	for _, m := range msgs {
+		meta, err := m.Metadata()
+		if err != nil {
+			q.o.Logger.Error("a message is no JetStream message", "queue", q.name(), "reply", m.Reply, "err", err)
+			continue
+		}
+		rc := &receipt{q: q, reply: m.Reply, Receipt: redeliver.NewReceipt(until)}
+		msg, due := q.unpack(m, meta.Timestamp)
+		msg.ID = q.idOf(&msg, meta.Sequence.Stream)
+		rc.id = msg.ID
+		if due.After(time.Now()) {
+			early = append(early, change{rc: rc, action: driver.Defer, after: time.Until(due)})
+			continue
+		}
+		out = append(out, driver.Delivery{Message: msg, Receipt: rc, Count: int(meta.NumDelivered), Visible: until.Sub(now)})
+	}
+	if len(early) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), q.o.CallTimeout)
+		defer cancel()
+		if err := q.carryOut(ctx, early); err != nil { // they come again when AckWait has passed, and are looked at again
+			q.o.Logger.Warn("messages that are not due could not be put off", "queue", q.name(), "messages", len(early), "err", err)
+		}
+	}
+	return out
+}
+
+// idOf is the ID of a message that has none of its sender's.
+func (q *Queue) idOf(m *driver.Message, seq uint64) string {
+	if m.ID != "" {
+		return m.ID
+	}
+	return "nats|" + q.stream + "|" + strconv.FormatInt(q.now().created.UnixNano(), 10) + "|" + strconv.FormatUint(seq, 10)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/memory"
+	"github.com/semel-dev/semel/semeltest"
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// TestStoreSuite compares the store with the decision table, on a clock that the suite moves, also back.
+func TestStoreSuite(t *testing.T) {
+	testStore(t, shared)
+}
+
+// TestS1_45_StoreSuiteOnValkey is the same on a Valkey.
+func TestS1_45_StoreSuiteOnValkey(t *testing.T) {
+	testStore(t, func(t testing.TB) *goredis.Client { return connect(t, server.Shared(t, "valkey")) })
+}
+
+func testStore(t *testing.T, client func(t testing.TB) *goredis.Client) {
+	c := client(t)
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		s := openFor(t, c, Options{clock: testClock})
+		k := newClock(t, s)
+		return semeltest.StoreSetup{Store: s, Advance: func(d time.Duration) { k.advance(t, d) }, Damage: damage(s)}
+	})
+}
+
+// TestStoreSuiteShards has the server's own clock, and records in several shards.
+func TestStoreSuiteShards(t *testing.T) {
+	c := shared(t)
+	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+		s := openFor(t, c, Options{Shards: 3})
+		return semeltest.StoreSetup{Store: s, Damage: damage(s), Sample: semeltest.Sampled(11)}
+	})
+}
+
+// TestPairSuite runs consumers with a queue elsewhere.
+func TestPairSuite(t *testing.T) {
+	testPair(t, shared)
+}
+
+func TestS1_45_PairSuiteOnValkey(t *testing.T) {
+	testPair(t, func(t testing.TB) *goredis.Client { return connect(t, server.Shared(t, "valkey")) })
+}
+
+// TestLongTermIsRefused: this store forgets a key when its retention is over, and says so before anything runs.
+func TestLongTermIsRefused(t *testing.T) {
+	_, err := semel.New(semel.Config{
+		Queue: memory.NewQueue("q"), Store: openFor(t, shared(t), Options{}), Consumer: "test", LongTerm: 30 * 24 * time.Hour,
+		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+		Key:     func(m *semel.Message) (string, error) { return m.ID, nil },
+	})
+	var bad *semel.ConfigError
+	if !errors.As(err, &bad) || bad.Field != "LongTerm" || !strings.Contains(err.Error(), "Redis") {
+		t.Errorf("New answers %v", err)
+	}
+}
+
+func testPair(t *testing.T, client func(t testing.TB) *goredis.Client) {
+	c := client(t)
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		q := memory.NewQueue("orders", memory.WithVisibility(2*time.Second))
+		return semeltest.PairSetup{Queue: q, Store: openFor(t, c, Options{})}
+	})
+}

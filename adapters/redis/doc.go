@@ -1,0 +1,28 @@
+// Package redis is a record store on Redis 7 and Valkey.
+//
+//	client := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+//	store, err := redis.Open(ctx, client, redis.Options{})
+//
+// A record is one string, and every change of it one Lua script, which compares bytes at fixed offsets and never parses. New
+// keys are claimed, leases extended and plain runs completed by a script alone, one call for a batch. Any other change is
+// decided in Go by the decision table on the record that was read, and a script writes it if the record still begins with
+// the same 120 bytes; else the table decides again.
+//
+// # Keys
+//
+// PREFIX is Options.Prefix, S the shard, H the first 16 bytes of the key's hash:
+//
+//	{PREFIX}:shards     the number of shards
+//	{PREFIX:S}:r:H      a record (string)
+//	{PREFIX:S}:x:H      its side: journals of steps, audit log, duplicates (hash)
+//	{PREFIX:S}:index    the hashes, scored by when a sweep has to look (sorted set)
+//	{PREFIX:S}:floor    the greatest token so far, in µs since 1970 at least
+//
+// # What Redis can lose
+//
+// Open asks the server how it is set up. [driver.StoreFeatures] says what it can lose: with appendfsync always and no
+// replicas nothing, else the last seconds, the last records before a failover, or all. The guarantee line prints it.
+//
+// Effects do not commit with records, because a script that fails in the middle is not rolled back. Give downstreams the
+// effect key.
+package redis

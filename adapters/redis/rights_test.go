@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// rights is the rule of docs/adapters.md for a worker.
+const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hset +hdel +hincrby +hgetall " +
+	"+zadd +zrem +zscan +zrangebyscore +time +info +config|get +client|setname +hello +ping"
+
+// TestRightsAreEnough: a user who may do what the documentation lists can do all that a store does; one who may not is told.
+func TestRightsAreEnough(t *testing.T) {
+	srv := own(t, map[string]string{"appendonly": "no"})
+	admin := connect(t, srv.URL())
+	user := func(name, rules string) *goredis.Client {
+		args := []any{"ACL", "SETUSER", name, "on", ">secret"}
+		for _, r := range strings.Fields(rules) {
+			args = append(args, r)
+		}
+		if err := admin.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return connect(t, strings.Replace(srv.URL(), "redis://", "redis://"+name+":secret@", 1))
+	}
+	s, err := Open(t.Context(), user("worker", rights), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.server.Hidden {
+		t.Error("CONFIG GET is permitted, and the settings are not known")
+	}
+	g := verdict(t, s, keyOf(1))
+	if _, err := s.WriteSteps(t.Context(), g.Hold, driver.StepWrite{Kind: driver.RegisterStep, Name: "a"}); err != nil {
+		t.Error(err)
+	}
+	for _, final := range []driver.Final{driver.Fail} {
+		if o, err := s.Finish(t.Context(), driver.Finish{Hold: g.Hold, Final: final, Keep: -time.Hour}); err != nil || o[0] != driver.Applied {
+			t.Error(o, err)
+		}
+	}
+	_, err1 := s.Extend(t.Context(), time.Hour, g.Hold)
+	_, _, err2 := s.Operate(t.Context(), driver.Operation{Kind: driver.Discard, Key: keyOf(1), Keep: time.Hour})
+	_, err3 := s.Audit(t.Context(), driver.AuditFilter{})
+	_, err4 := s.Records(t.Context(), driver.RecordFilter{})
+	err5 := s.AddDuplicates(t.Context(), driver.Duplicate{Key: keyOf(1)})
+	_, _, err6 := s.Duplicates(t.Context(), keyOf(1))
+	swept, _, err7 := s.Sweep(t.Context(), time.Hour, 10)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil || swept.Purged != 1 {
+		t.Errorf("%v, swept %+v", err, swept)
+	}
+	if s, err = Open(t.Context(), user("hidden", strings.Replace(rights, "+config|get", "", 1)), Options{}); err != nil || !s.server.Hidden {
+		t.Errorf("without CONFIG: %v", err)
+	} else if f := s.Features(); f.Durable || len(f.Caveats) == 0 {
+		t.Errorf("without CONFIG: %+v", f)
+	}
+	s, err = Open(t.Context(), user("none", strings.Replace(rights, "+evalsha", "", 1)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Claim(t.Context(), driver.Claim{Key: keyOf(2), Nonce: nonce(), Lease: time.Hour})
+	if !errors.Is(err, driver.ErrOutage) || !strings.Contains(err.Error(), "evalsha") {
+		t.Errorf("without EVALSHA: %v", err)
+	}
+}

@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// scanPage is how many records a scan asks for at once; scanMemory how many hashes it remembers. The server may return
+// members of the index again after it has shrunk, and those are of the pages just before.
+const (
+	scanPage   = 500
+	scanMemory = 100000
+)
+
+// ScanRecords calls each with every record that f selects, a page at a time.
+func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	done := 0
+	return s.scan(ctx, func(page []*item) error {
+		s.read(ctx, page...)
+		for _, i := range page {
+			r, err := i.record()
+			switch {
+			case err != nil:
+				return fmt.Errorf("scan records: %w", err)
+			case r.State == driver.Absent, f.Limit > 0 && done == f.Limit,
+				f.Consumer != "" && r.Key.Consumer != f.Consumer, f.State != driver.Absent && r.State != f.State:
+				continue
+			}
+			done++
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// scan calls each with pages of what is in the index. A hash comes once.
+func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
+	for shard := range s.shards {
+		recent, order := map[string]bool{}, []string{}
+		for cursor := uint64(0); ; {
+			members, next, err := s.client.ZScan(ctx, s.slot(shard)+"index", cursor, "", scanPage).Result()
+			if err != nil {
+				return fmt.Errorf("scan the index: %w", explain(err))
+			}
+			var page []*item
+			for i := 0; i < len(members); i += 2 { // each with its score
+				if m := members[i]; len(m) == hashSize && !recent[m] {
+					recent[m], order = true, append(order, m)
+					page = append(page, ofHash(m))
+				}
+			}
+			for part := range slices.Chunk(page, scanPage) {
+				if err := each(part); err != nil {
+					return err
+				}
+			}
+			for ; len(order) > scanMemory; order = order[1:] {
+				delete(recent, order[0])
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func ofHash(member string) *item {
+	i := &item{}
+	copy(i.hash[:], member)
+	return i
+}
+
+// Records lists records, oldest first unless f says otherwise. Those that are UNCERTAIN are found by the index.
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
+	var out []driver.Record
+	trim := func(most int) {
+		if len(out) > most {
+			slices.SortFunc(out, f.Compare)
+			if f.Limit > 0 {
+				out = slices.Clip(out[:min(f.Limit, len(out))])
+			}
+		}
+	}
+	all := f
+	all.Limit = 0
+	add := func(r driver.Record) error {
+		if out = append(out, r); f.Limit > 0 {
+			trim(4*f.Limit + 1000)
+		}
+		return nil
+	}
+	var err error
+	if f.State == driver.Uncertain {
+		err = s.uncertain(ctx, all, add)
+	} else {
+		err = s.ScanRecords(ctx, all, add)
+	}
+	trim(0)
+	return out, err
+}
+
+func (s *Store) uncertain(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	for shard := range s.shards {
+		page, _, err := s.scored(ctx, shard, uncertainScore, openScore, 0, 0)
+		if err != nil {
+			return err
+		}
+		s.read(ctx, page...)
+		for _, i := range page {
+			r, err := i.record()
+			if err != nil {
+				return fmt.Errorf("list records: %w", err)
+			}
+			if r.State == f.State && (f.Consumer == "" || f.Consumer == r.Key.Consumer) {
+				if err := each(r); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// scored lists what of the index is scored from min to below max, lowest first: count behind offset, 0 = all. least is the
+// lowest score of them.
+func (s *Store) scored(ctx context.Context, shard int, low, high float64, offset, count int64) (page []*item, least float64, err error) {
+	by := &goredis.ZRangeBy{
+		Min: strconv.FormatFloat(low, 'f', 0, 64), Max: "(" + strconv.FormatFloat(high, 'f', 0, 64), Offset: offset, Count: count,
+	}
+	found, err := s.client.ZRangeByScoreWithScores(ctx, s.slot(shard)+"index", by).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the index: %w", explain(err))
+	}
+	for i, z := range found {
+		if m, ok := z.Member.(string); ok && len(m) == hashSize {
+			page = append(page, ofHash(m))
+		}
+		if i == 0 {
+			least = z.Score
+		}
+	}
+	return page, least, nil
+}

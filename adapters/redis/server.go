@@ -1,0 +1,142 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// Server is how a server is set up, as far as it shows that. Of a cluster it is the master that keeps data the worst.
+type Server struct {
+	// Product is "Redis 7.0.15" or "Valkey 8.0.1". Role is "master" or "replica"; Replicas are connected now.
+	Product, Role string
+	Replicas      int
+	// Cluster: it is part of a cluster. Sentinel: the client found it by a sentinel. Either may fail over.
+	Cluster, Sentinel bool
+	// Hidden: CONFIG is not permitted, so the settings below are not known.
+	Hidden bool
+	// AppendOnly and Fsync are appendonly and appendfsync; Save is save; OnRewrite is no-appendfsync-on-rewrite.
+	AppendOnly, OnRewrite bool
+	Fsync, Save           string
+	// Policy is maxmemory-policy; MaxMemory (0 = none) and UsedMemory are bytes.
+	Policy                string
+	MaxMemory, UsedMemory int64
+	// MinReplicas is min-replicas-to-write. BusyAfter is how long a script may run, in ms.
+	MinReplicas, BusyAfter int64
+	// Records is an estimate of how many records there are: all keys, less one for each shard and side.
+	Keys int64
+}
+
+// Inspect asks the server how it is set up.
+func Inspect(ctx context.Context, client goredis.UniversalClient) (Server, error) {
+	cluster, ok := client.(*goredis.ClusterClient)
+	if !ok {
+		s, err := inspect(ctx, client)
+		if c, is := client.(*goredis.Client); is && strings.HasPrefix(c.Options().Addr, "FailoverClient") {
+			s.Sentinel = true
+		}
+		return s, err
+	}
+	found := make(chan Server, 1)
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *goredis.Client) error {
+		s, err := inspect(ctx, node)
+		select {
+		case worst := <-found:
+			if len(worst.Losses()) > len(s.Losses()) {
+				s = worst
+			}
+		default:
+		}
+		found <- s
+		return err
+	})
+	if err != nil {
+		return Server{}, err
+	}
+	return <-found, nil
+}
+
+func inspect(ctx context.Context, node goredis.Cmdable) (s Server, err error) {
+	text, err := node.Info(ctx).Result()
+	if err != nil {
+		return s, err
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	number := func(text string) int64 {
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	}
+	s.Product = "Redis " + info["redis_version"]
+	if v := info["valkey_version"]; v != "" {
+		s.Product = "Valkey " + v
+	}
+	if s.Role = info["role"]; s.Role == "slave" {
+		s.Role = "replica"
+	}
+	s.Replicas, s.Cluster = int(number(info["connected_slaves"])), info["cluster_enabled"] == "1"
+	s.AppendOnly, s.UsedMemory, s.MaxMemory = info["aof_enabled"] == "1", number(info["used_memory"]), number(info["maxmemory"])
+	s.Policy = info["maxmemory_policy"]
+	if _, keys, ok := strings.Cut(info["db0"], "keys="); ok {
+		keys, _, _ = strings.Cut(keys, ",")
+		s.Keys = number(keys)
+	}
+	config := map[string]string{}
+	for _, name := range []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "min-*-to-write", "lua-time-limit"} {
+		values, err := node.ConfigGet(ctx, name).Result()
+		if err != nil {
+			s.Hidden = true
+			return s, ctx.Err()
+		}
+		for name, value := range values {
+			config[name] = value
+		}
+	}
+	s.Fsync, s.OnRewrite, s.Save = config["appendfsync"], config["no-appendfsync-on-rewrite"] == "yes", config["save"]
+	s.MinReplicas, s.BusyAfter = number(config["min-replicas-to-write"]), number(config["lua-time-limit"])
+	return s, nil
+}
+
+// Evicts reports that the server removes records when its memory is full. Records have no time to live, so the policies
+// that only remove keys with one leave them alone.
+func (s Server) Evicts() bool { return strings.HasPrefix(s.Policy, "allkeys-") }
+
+// Losses are sentences about how this server can lose records that it confirmed; none = it keeps them on its disk.
+func (s Server) Losses() []string {
+	var all []string
+	if s.Evicts() {
+		all = append(all, fmt.Sprintf("maxmemory-policy is %s: %s removes records when its memory is full, and their messages run again",
+			s.Policy, s.name()))
+	}
+	switch {
+	case s.Hidden && !s.AppendOnly && s.Policy == "":
+		all = append(all, "the server does not show how it keeps data: records can be lost when it stops or fails over")
+	case !s.AppendOnly && s.Save == "" && !s.Hidden:
+		all = append(all, fmt.Sprintf("%s keeps nothing on disk (appendonly no): all records are lost when it stops, and messages run again", s.name()))
+	case !s.AppendOnly:
+		all = append(all, "appendonly is no: records written since the last snapshot are lost when the server stops, and their messages run again")
+	case s.Hidden:
+		all = append(all, "the server does not show appendfsync: the last records before a crash of its machine can be lost")
+	case s.Fsync == "everysec":
+		all = append(all, "appendfsync is everysec: records of the last two seconds before a crash of the server's machine can be lost, and their messages run again")
+	case s.Fsync != "always":
+		all = append(all, fmt.Sprintf("appendfsync is %s: records of the last half minute before a crash of the server's machine can be lost, and their messages run again", s.Fsync))
+	case s.OnRewrite:
+		all = append(all, "no-appendfsync-on-rewrite is yes: while the log is rewritten, a crash of the server's machine can lose its last records")
+	}
+	if s.Replicas > 0 || s.Cluster || s.Sentinel || s.Role == "replica" {
+		all = append(all, "replication is asynchronous: a failover can lose the last confirmed records, and their messages run again")
+	}
+	return all
+}
+
+func (s Server) name() string {
+	name, _, _ := strings.Cut(s.Product, " ")
+	return name
+}

@@ -1,0 +1,15 @@
+package lab
+
+import (
+	"testing"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// TestS0_28_ScenariosOnRedis: records in Redis, the queue in an SQLite file. Effects do not commit with these records: the
+// effect key makes each of them one.
+func TestS0_28_ScenariosOnRedis(t *testing.T) {
+	onlyFull(t)
+	playAll(t, rig.Where{On: rig.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
+}

@@ -1,0 +1,119 @@
+package open
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/semel-dev/semel/adapters/redis"
+)
+
+// Examine tells what a worker meets in Redis.
+func (d *redisDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
+	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	defer cancel()
+	s, err := redis.Inspect(ctx, d.client)
+	if err != nil {
+		return nil, redisError(d.t, "examine", err)
+	}
+	facts := []Fact{redisServer(s), redisEviction(s), redisDisk(s), redisReplicas(s), redisMemory(s)}
+	asked := time.Now()
+	if _, err := d.Store(ctx); err != nil {
+		facts = append(facts, Fact{Danger, "scripts", err.Error(), "EVALSHA, EVAL and SCRIPT LOAD for this user, under their own names"})
+	} else {
+		facts = append(facts, Fact{OK, "scripts", fmt.Sprintf("they run, and the server responds (%s)", time.Since(asked).Round(100*time.Microsecond)), ""})
+	}
+	if s.BusyAfter > 0 && s.BusyAfter < 1000 {
+		facts = append(facts, Fact{
+			Warning, "scripts", fmt.Sprintf("lua-time-limit is %d ms: on a slow machine other clients get BUSY while a large batch is claimed", s.BusyAfter),
+			"CONFIG SET lua-time-limit 5000",
+		})
+	}
+	return facts, nil
+}
+
+func redisServer(s redis.Server) Fact {
+	f := Fact{Level: OK, Check: "server", Detail: s.Product + ", a " + s.Role}
+	if s.Cluster {
+		f.Detail += " of a cluster"
+	}
+	if s.Role == "replica" {
+		f.Level, f.Try = Danger, "the master, or the sentinels: redis+sentinel://host:26379?master=NAME"
+		f.Detail += ": nothing can be written to it"
+	}
+	return f
+}
+
+func redisEviction(s redis.Server) Fact {
+	switch {
+	case s.Policy == "":
+		return Fact{Warning, "eviction", "the server does not show maxmemory-policy", "make sure that it is noeviction"}
+	case s.Evicts():
+		return Fact{
+			Danger, "eviction", fmt.Sprintf("maxmemory-policy is %s: records are removed when the memory is full, and their messages run again", s.Policy),
+			"CONFIG SET maxmemory-policy noeviction",
+		}
+	case s.Policy != "noeviction":
+		return Fact{Warning, "eviction", fmt.Sprintf("maxmemory-policy is %s: records have no time to live and stay, but keys of others go first", s.Policy), "noeviction"}
+	}
+	return Fact{OK, "eviction", "maxmemory-policy is noeviction: when the memory is full, claims fail and messages wait", ""}
+}
+
+// redisDisk is about what a crash of the server's machine leaves.
+func redisDisk(s redis.Server) Fact {
+	f := Fact{Check: "persistence"}
+	switch {
+	case s.Hidden && s.AppendOnly:
+		f.Level, f.Detail = Warning, "appendonly is yes; the server does not show appendfsync (CONFIG is not permitted)"
+		f.Try = "make sure that it is always, or that messages may run again after a crash"
+	case !s.AppendOnly:
+		f.Level, f.Detail, f.Try = Danger, "appendonly is no: a restart of the server loses records, and their messages run again", "appendonly yes, appendfsync always"
+	case s.Fsync == "always" && s.OnRewrite:
+		f.Level, f.Detail, f.Try = Warning, "no-appendfsync-on-rewrite is yes: a crash while the log is rewritten loses the last records", "no-appendfsync-on-rewrite no"
+	case s.Fsync == "always":
+		f.Level, f.Detail = OK, "appendfsync is always: what was confirmed is on the disk"
+	case s.Fsync == "everysec":
+		f.Level, f.Detail = Warning, "appendfsync is everysec: a crash of the machine loses the records of up to two seconds; a crash of the server alone loses none"
+		f.Try = "appendfsync always, where effects are not keyed"
+	default:
+		f.Level, f.Detail, f.Try = Danger, fmt.Sprintf("appendfsync is %s: a crash of the machine loses the records of half a minute", s.Fsync), "appendfsync always"
+	}
+	return f
+}
+
+func redisReplicas(s redis.Server) Fact {
+	failover := s.Cluster || s.Sentinel || s.Replicas > 0
+	switch {
+	case failover && s.MinReplicas == 0 && !s.Hidden:
+		return Fact{
+			Warning, "replication", fmt.Sprintf("%d replicas, asynchronous, and min-replicas-to-write is 0: a failover loses the last records, and a master that is "+
+				"cut off goes on taking claims that nobody keeps", s.Replicas), "min-replicas-to-write 1, min-replicas-max-lag 10",
+		}
+	case failover:
+		return Fact{Warning, "replication", fmt.Sprintf("%d replicas, asynchronous: a failover can lose the last records, and their messages run again", s.Replicas), ""}
+	}
+	return Fact{OK, "replication", "no replicas: nothing is lost by a failover, and nobody takes over when the machine dies", ""}
+}
+
+// recordBytes is about what a record takes, with its place in the index.
+const recordBytes = 500
+
+func redisMemory(s redis.Server) Fact {
+	mb := func(n int64) int64 { return n >> 20 }
+	switch {
+	case s.MaxMemory == 0:
+		return Fact{
+			Warning, "memory", fmt.Sprintf("maxmemory is not set (%d MB are used): a server that outgrows its machine is killed", mb(s.UsedMemory)),
+			"CONFIG SET maxmemory, below what the machine has",
+		}
+	case s.UsedMemory > s.MaxMemory/5*4:
+		return Fact{
+			Warning, "memory", fmt.Sprintf("%d of %d MB are used: when the rest is full, claims fail and messages wait", mb(s.UsedMemory), mb(s.MaxMemory)),
+			"more memory, or a shorter --retention",
+		}
+	}
+	return Fact{
+		OK, "memory", fmt.Sprintf("%d of %d MB are used; about %d more records fit, with small results", mb(s.UsedMemory), mb(s.MaxMemory),
+			(s.MaxMemory-s.UsedMemory)/recordBytes), "",
+	}
+}

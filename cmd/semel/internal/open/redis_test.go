@@ -1,0 +1,159 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/semel-dev/semel/adapters/redis"
+	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	testserver "github.com/semel-dev/semel/semeltest/server"
+)
+
+func TestParseRedis(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://":             "redis://127.0.0.1:6379/0",
+		"redis://cache":        "redis://cache:6379/0",
+		"REDIS://cache:7000/3": "redis://cache:7000/3",
+		"rediss://shop:hushhush@cache?prefix=shop":            "rediss://shop@cache:6379/0?prefix=shop",
+		"redis://:hush%2Fhush@[::1]:7000/0?shards=4":          "redis://[::1]:7000/0?shards=4",
+		"redis://a:7000,b?cluster=on":                         "redis://a:7000,b:6379?cluster=on",
+		"redis+sentinel://u@a,b:7/1?master=main&prefix=p":     "redis+sentinel://u@a:26379,b:7/1?master=main&prefix=p",
+		"rediss+sentinel://a?master=main":                     "rediss+sentinel://a:26379/0?master=main",
+		"redis://u:p%40ss@cache:6379/0?prefix=semel&shards=1": "redis://u@cache:6379/0?prefix=semel&shards=1",
+	} {
+		got, err := Parse("store", raw)
+		if err != nil || got.Shown != want || got.Scheme != "redis" {
+			t.Errorf("%s: %q %v, want %q", raw, got.Shown, err, want)
+		}
+		if again, err := Parse("store", want); err != nil || again.Shown != want || again.place != got.place {
+			t.Errorf("%s does not lead to the same place: %v", want, err)
+		}
+		if shown := Redact(raw); strings.Contains(shown, "hush") || strings.Contains(shown, "p%40ss") {
+			t.Errorf("%s is shown as %s", raw, shown)
+		}
+	}
+	for raw, says := range map[string]string{
+		"redis:cache": "needs ://", "redis://cache#x": "no #", "redis://cache/x": "number of a database", "redis://ca che": "no host",
+		"redis://cache:0": "no host", "redis://cache?queue=q": "no queues", "redis://cache?password=hushhush": "REDISCLI_AUTH",
+		"redis://cache?shards=0": "shards is", "redis://cache?prefix=": "must be given once", "redis://cache?prefix=a{b": "brace",
+		"redis://cache?cluster=yes": "on or off", "redis://a,b": "several hosts", "redis+sentinel://a": "belong together",
+		"redis://a?master=m": "belong together", "redis://a/1?cluster=on": "neither", "redis://cache?prefx=a": "unknown query parameter",
+		"redis://u:hush hush@a": "%XX",
+	} {
+		_, err := Parse("store", raw)
+		if err == nil || !strings.Contains(err.Error(), says) || output.As(err).Code != output.CodeUsage {
+			t.Errorf("%s: %v, want %q", raw, err, says)
+		} else if strings.Contains(err.Error()+output.As(err).Hint, "hush") {
+			t.Errorf("%s: %v shows a password", raw, err)
+		}
+	}
+	if _, err := New(Options{}).Queue(context.Background(), "redis://cache"); err == nil || !strings.Contains(err.Error(), "no queues") {
+		t.Errorf("a queue in Redis: %v", err)
+	}
+}
+
+// TestRedisFacts is what doctor says of servers that nobody starts for a test.
+func TestRedisFacts(t *testing.T) {
+	sound := redis.Server{
+		Product: "Redis 7.0.15", Role: "master", AppendOnly: true, Fsync: "always", Policy: "noeviction", MaxMemory: 1 << 30, UsedMemory: 1 << 20,
+	}
+	with := func(change func(s *redis.Server)) redis.Server {
+		s := sound
+		change(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		s     redis.Server
+		fact  func(redis.Server) Fact
+		level string
+		says  string
+	}{
+		"sound":          {sound, redisDisk, OK, "on the disk"},
+		"no log":         {with(func(s *redis.Server) { s.AppendOnly = false }), redisDisk, Danger, "appendonly is no"},
+		"every second":   {with(func(s *redis.Server) { s.Fsync = "everysec" }), redisDisk, Warning, "two seconds"},
+		"no fsync":       {with(func(s *redis.Server) { s.Fsync = "no" }), redisDisk, Danger, "half a minute"},
+		"rewrite":        {with(func(s *redis.Server) { s.OnRewrite = true }), redisDisk, Warning, "no-appendfsync-on-rewrite"},
+		"hidden":         {with(func(s *redis.Server) { s.Hidden, s.Fsync = true, "" }), redisDisk, Warning, "does not show"},
+		"keeps":          {sound, redisEviction, OK, "noeviction"},
+		"evicts":         {with(func(s *redis.Server) { s.Policy = "allkeys-lfu" }), redisEviction, Danger, "allkeys-lfu"},
+		"evicts others":  {with(func(s *redis.Server) { s.Policy = "volatile-ttl" }), redisEviction, Warning, "volatile-ttl"},
+		"unknown policy": {with(func(s *redis.Server) { s.Policy = "" }), redisEviction, Warning, "does not show"},
+		"alone":          {sound, redisReplicas, OK, "no replicas"},
+		"replicas":       {with(func(s *redis.Server) { s.Replicas = 2 }), redisReplicas, Warning, "min-replicas-to-write is 0"},
+		"bounded":        {with(func(s *redis.Server) { s.Replicas, s.MinReplicas = 2, 1 }), redisReplicas, Warning, "a failover can lose"},
+		"cluster":        {with(func(s *redis.Server) { s.Cluster = true }), redisReplicas, Warning, "asynchronous"},
+		"a replica":      {with(func(s *redis.Server) { s.Role = "replica" }), redisServer, Danger, "nothing can be written"},
+		"room":           {sound, redisMemory, OK, "more records fit"},
+		"full":           {with(func(s *redis.Server) { s.UsedMemory = 1000 << 20 }), redisMemory, Warning, "when the rest is full"},
+		"no limit":       {with(func(s *redis.Server) { s.MaxMemory = 0 }), redisMemory, Warning, "maxmemory is not set"},
+	} {
+		f := c.fact(c.s)
+		if f.Level != c.level || !strings.Contains(f.Detail, c.says) || f.Level == Danger && f.Try == "" {
+			t.Errorf("%s: %+v, want %s with %q", name, f, c.level, c.says)
+		}
+	}
+}
+
+// TestExamineRedis looks at a server that loses what it confirms, with its password and without, and where there is none.
+func TestExamineRedis(t *testing.T) {
+	testserver.Need(t, "redis")
+	srv, err := testserver.Redis(t.Context(), testserver.Options{Settings: map[string]string{"appendonly": "no"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := Redis("store", srv.URL())
+	if err == nil {
+		err = errors.Join(client.ConfigSet(t.Context(), "requirepass", "hushhush").Err(), client.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := func() *Set {
+		s := New(Options{})
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	if _, err := opened().Examine(t.Context(), "store", srv.URL()); err == nil || !strings.Contains(output.As(err).Hint, "REDISCLI_AUTH") {
+		t.Errorf("without a password: %v", err)
+	}
+	t.Setenv("REDISCLI_AUTH", "hushhush")
+	set := opened()
+	facts, err := set.Examine(t.Context(), "store", srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dangers := slices.DeleteFunc(facts, func(f Fact) bool { return f.Level != Danger })
+	if len(dangers) != 1 || dangers[0].Check != "persistence" {
+		t.Errorf("dangers: %+v", dangers)
+	}
+	if st, err := set.Store(t.Context(), srv.URL()); err != nil || st.Features().Durable {
+		t.Errorf("the store: %v", err)
+	}
+	if _, from, to, err := Migrate(t.Context(), srv.URL()); from != 0 || to != 0 || err != nil {
+		t.Errorf("migrate: %d to %d, %v", from, to, err)
+	}
+	if _, _, err := Schema(srv.URL()); err == nil || !strings.Contains(err.Error(), "nothing to create") {
+		t.Errorf("schema: %v", err)
+	}
+	port, err := testserver.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = opened().Store(t.Context(), fmt.Sprint("redis://127.0.0.1:", port))
+	if err == nil || output.As(err).Code != output.CodeUnreachable || !strings.Contains(output.As(err).Hint, "listens there") {
+		t.Errorf("nobody is there: %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package realinput
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/semel-dev/semel/semeltest"
+	"github.com/semel-dev/semel/semeltest/server"
+)
+
+// TestStatementEffect_NATSOntoPostgres: the payloads come through a stream of NATS, effects and records go to PostgreSQL. Besides
+// a worker the NATS server is killed, and started again on its data.
+func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
+	lines := payloads(t)
+	if !semeltest.Nightly() {
+		lines = lines[:100]
+	}
+	server.Need(t, "nats")
+	stream, err := server.NATS(t.Context(), server.Options{})
+	if err != nil {
+		server.LeaveOut(t, "nats", err.Error())
+	}
+	t.Cleanup(func() {
+		if err := stream.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store := server.Database(t)
+	db, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close(t.Context()) })
+	if _, err := db.Exec(t.Context(), `CREATE TABLE effects (key text NOT NULL, worker int NOT NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	count := func(what string) (n int) {
+		if err := db.QueryRow(t.Context(), "SELECT count("+what+") FROM effects").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	queue := stream.URL() + "?queue=HOOKS&wait=1s"
+	semel, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(semel, "queue", "create", "--queue", queue, "--default-visibility", "2s").CombinedOutput(); err != nil {
+		t.Fatalf("make the stream: %v: %s", err, out)
+	}
+	s := newSceneOn(t, lines, func(string) string { return queue }, store)
+	s.run("migrate", "--store", store)
+	s.strike = func() {
+		if err := stream.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := stream.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	h := s.script(`cat > /dev/null
+printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",%d],"rows":1}\n' "$SEMEL_EFFECT_KEY" $PPID
+`)
+	s.work(h, func() int { return count("*") }, "--effects", "sql")
+	s.settled()
+	if n, keys := count("*"), count("DISTINCT key"); n != s.distinct || keys != s.distinct {
+		t.Errorf("%d effects of %d keys, of %d payloads", n, keys, s.distinct)
+	}
+}

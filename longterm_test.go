@@ -195,7 +195,9 @@ func TestFM41_UnregisteredIsNotSwept(t *testing.T) {
 // likeDynamoDB is a store that calls itself DynamoDB.
 type likeDynamoDB struct{ driver.Store }
 
-func (likeDynamoDB) Features() driver.StoreFeatures { return driver.StoreFeatures{Name: "t", Kind: "dynamodb"} }
+func (likeDynamoDB) Features() driver.StoreFeatures {
+	return driver.StoreFeatures{Name: "t", Kind: "dynamodb"}
+}
 
 // TestLongTermIsRefused: what it does not go with.
 func TestLongTermIsRefused(t *testing.T) {

@@ -230,7 +230,7 @@ const (
 	Reopen
 	// Erase removes an ended record (COMPLETED, FAILED, UNCERTAIN, EXPIRED) with its journal, its duplicates and its audit
 	// entries. A later message of the key is a new one, and runs. One audit entry remains, without the key
-	// ([Operation.Entry]).
+	// ([Operation.Entry]). A store that cannot do that returns [ErrUnsupported].
 	Erase
 )
 

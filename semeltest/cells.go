@@ -27,10 +27,10 @@ func claimFor(lease time.Duration) step {
 }
 
 // claimAs is a claim by somebody with a policy, and a body, of their own.
-func claimAs(p driver.Takeover, lease time.Duration) step {
+func claimAs(p driver.Takeover) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
-			Key: c.key, Nonce: newNonce(), BodyDigest: c.body("other"), DeliveryID: "delivery-2", Lease: lease, Takeover: p,
+			Key: c.key, Nonce: newNonce(), BodyDigest: c.body("other"), DeliveryID: "delivery-2", Lease: long, Takeover: p,
 		}}
 	}}
 }
@@ -99,7 +99,7 @@ func recipes() []recipe {
 		{name: "expired", steps: list(claimFor(short), barrier)},
 		{name: "taken over", steps: list(claimFor(short), barrier, claimFor(long))},
 		{name: "taken over, expired", steps: list(claimFor(short), barrier, claimFor(short), barrier)},
-		{name: "taken over by once", steps: list(claimFor(short), barrier, claimAs(driver.Once, long))},
+		{name: "taken over by once", steps: list(claimFor(short), barrier, claimAs(driver.Once))},
 		{name: "released unstarted", steps: list(claimFor(long), release(driver.Unstarted, 0))},
 		{name: "released not applied", steps: list(claimFor(long), release(driver.NotApplied, 0))},
 		{name: "released maybe", expires: true, steps: list(claimFor(long), release(driver.MaybeApplied, 0))},
@@ -264,7 +264,7 @@ func operatorOps() []op {
 // who cannot look at records.
 func (b *bench) cells() []*cell {
 	_, operator := driver.As[driver.Operator](b.Store)
-	last := claimAs(driver.Resume, long)
+	last := claimAs(driver.Resume)
 	var all []*cell
 	for _, r := range recipes() {
 		if r.operator && !operator {
@@ -357,7 +357,7 @@ func testSweepCells(t testing.TB, s StoreSetup) {
 	late := finishWith(driver.Finish{Final: driver.Complete, Result: []byte("late")})
 	late.checked = true
 	for _, c := range cells {
-		c.steps = []step{late, claimAs(driver.Resume, long)}
+		c.steps = []step{late, claimAs(driver.Resume)}
 	}
 	b.run(cells)
 	b.bad.report(t)

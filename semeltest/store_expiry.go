@@ -133,7 +133,7 @@ func testFM41ExpiredCells(b *expiryBench) {
 			c.keep = keep
 			s := under[c]
 			s.checked = true
-			c.steps = []step{s, claimAs(driver.Resume, long)}
+			c.steps = []step{s, claimAs(driver.Resume)}
 		}
 	}
 	b.run(cells)

@@ -23,17 +23,22 @@ func (a *app) recordsErase(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	var by, reason string
 	c := &cobra.Command{
-		Use: "erase KEY --reason WHY --store URL", Short: "Remove the record of an ended key, and with it the key's text", Args: oneArg("key"),
-		Long: `erase removes the record of a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED, with its steps, its duplicates and its entries
-in the audit trail: because somebody asked to be forgotten, say. It cannot be undone.
+		Use: "erase KEY --reason WHY --store URL", Args: oneArg("key"),
+		Short: "Remove the record of an ended key, and with it the key's text",
+		Long: `erase removes the record of a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED, with its
+steps, its duplicates and its entries in the audit trail: because somebody asked to be forgotten,
+say. It cannot be undone.
 
-Nothing knows the key afterwards. A message of it that comes later is a new one: it runs, and its effect happens again, also if
-it is a copy. Erase a key only when no copy of its message can come any more. To let it run again, use semel records reopen.
+Nothing knows the key afterwards. A message of it that comes later is a new one: it runs, and its
+effect happens again, also if it is a copy. Erase a key only when no copy of its message can come
+any more. To let it run again, use semel records reopen.
 
-One entry in the audit trail stays: when, by whom and why a record of which consumer and tenant was erased. It does not name the
-key; do not write the key into --reason. Messages in queues, dead letters (semel dlq ls) and your own tables are not touched.
+One entry in the audit trail stays: when, by whom and why a record of which consumer and tenant was
+erased. It does not name the key; do not write the key into --reason. Messages in queues, dead
+letters (semel dlq ls) and your own tables are not touched.
 
-A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB is refused, too: delete the item there.`,
+A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB and Redis
+refuse, too: their records go at the end of the retention.`,
 		Example: "  semel records erase order-12345 --reason 'request 4711' --store 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, key := cmd.Context(), args[0]

@@ -77,7 +77,7 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
 	c := &cobra.Command{
-		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park claims abandoned for longer than the horizon", Args: noArgs,
+		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park abandoned claims", Args: noArgs,
 		Long: `sweep does now what every worker does once a minute. A record past its retention is removed; where its consumer has a
 --long-term period, which the store knows, it becomes EXPIRED. A worker parks the claims of its own consumer by its own
 --retention; sweep parks those of its scope by --horizon: the URL's queue, --consumer, or --all-consumers. It is the way to

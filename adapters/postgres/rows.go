@@ -29,6 +29,8 @@ func (d rows) Layout() rowstore.Layout {
 		Record:    func(r rowstore.Row) (driver.Record, error) { return readRecord(r.Bytes(0)) },
 		Uncertain: "SELECT * FROM semel_list_uncertain(?, ?)",
 		Check:     d.db.checkWork,
+
+		LockPeriods: "LOCK TABLE semel_long_term IN ACCESS EXCLUSIVE MODE",
 	}
 }
 

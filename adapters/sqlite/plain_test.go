@@ -37,6 +37,7 @@ CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_audit WHERE hash = OLD.hash;
   DELETE FROM semel_duplicate WHERE hash = OLD.hash;
 END;
+CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
 CREATE TABLE ledger (id TEXT);`
 
 // plainStore is the store.

@@ -11,7 +11,7 @@
 //
 // Where the programs come from, in this order: the directory that SEMEL_POSTGRES_BIN, SEMEL_REDIS_BIN, SEMEL_VALKEY_BIN or SEMEL_NATS_BIN
 // names, PATH, the directories where packages put them, a cache. When they are nowhere and the system has apt-get, the
-// packages of PostgreSQL and Redis are downloaded and unpacked into the cache, which needs no root and installs nothing. The
+// packages of PostgreSQL, Redis and NATS are downloaded and unpacked into the cache, which needs no root and installs nothing. The
 // cache is os.UserCacheDir()/semel/servers, for root /var/cache/semel/servers (servers run as another user then, who may
 // not look into root's home); SEMEL_SERVER_CACHE names another.
 package server

@@ -19,7 +19,7 @@ func TestFindNamesWhatIsMissing(t *testing.T) {
 	t.Setenv("SEMEL_POSTGRES_BIN", "")
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("SEMEL_SERVER_CACHE", t.TempDir())
-	p := programs{service: "postgres", names: []string{"postgres"}, install: "install PostgreSQL 14 or newer"}
+	p := programs{service: "postgres", names: []string{"postgres"}, packages: postgresPackages, install: "install PostgreSQL 14 or newer"}
 	_, err = find(t.Context(), p)
 	if err == nil || !strings.Contains(err.Error(), "install PostgreSQL 14 or newer") || !strings.Contains(err.Error(), "apt-get") {
 		t.Errorf("error %v", err)

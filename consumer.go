@@ -35,7 +35,6 @@ type Consumer struct {
 	joins      bool
 	handle     func(ctx context.Context, a *Attempt) error
 	rules      ruleSet
-	bodies     content // what digests bodies for records
 	// keepsDuplicates: the store has a driver.DuplicateLog.
 	keepsDuplicates bool
 

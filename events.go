@@ -13,7 +13,7 @@ type Decision string
 const (
 	Executed Decision = "executed" // the handler ran and its effect is recorded
 	Replayed Decision = "replayed" // a duplicate of a completed key: acked, the stored result stands
-	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see FingerprintFunc).
+	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see key.FingerprintFunc).
 	ReplayedOtherPayload Decision = "replayed_other_payload"
 	BusyDeferred         Decision = "busy_deferred"    // somebody else runs the key: given back
 	Stale                Decision = "stale"            // a newer version of the key is applied: acked

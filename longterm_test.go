@@ -12,6 +12,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -205,7 +206,7 @@ func TestLongTermIsRefused(t *testing.T) {
 		"too short": func(c *semel.Config) { c.LongTerm = time.Hour },
 		"negative":  func(c *semel.Config) { c.LongTerm = -1 },
 		"versions": func(c *semel.Config) {
-			c.Versions, c.Key = semel.ByVersion("header:v"), func(*semel.Message) (string, error) { return "k", nil }
+			c.Versions, c.Key = key.ByVersion("header:v"), func(*semel.Message) (string, error) { return "k", nil }
 		},
 		"no expiry": func(c *semel.Config) { c.Store = struct{ driver.Store }{db.Store()} },
 		"dynamodb":  func(c *semel.Config) { c.Store = likeDynamoDB{db.Store()} },

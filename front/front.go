@@ -112,7 +112,7 @@ func (c *cache) Features() driver.StoreFeatures { return c.store.Features() }
 // Unwrap returns the store behind the front.
 func (c *cache) Unwrap() any { return c.store }
 
-// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, digests.
+// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, long-term periods.
 func (c *cache) Passes() []driver.Interface {
 	return []driver.Interface{
 		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](),

@@ -11,40 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // sqlLockRecords locks records. 1 hashes 2 leave out locked ones 3 wait. See semel_lock.
 const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
 
-// lockedRecord is a record under its row lock, with the time and the token that were taken after the lock. The zero one
-// was not there. err: it was, and it cannot be read; nothing may be written to it.
-type lockedRecord struct {
-	r     driver.Record
-	err   error
-	now   time.Time
-	drawn uint64
-}
-
-// underLock decides what the guarded statements leave open: it locks records, lets decide make the changes with the
-// driver's table, and writes them. Two round trips, one transaction.
-func (db *DB) underLock(ctx context.Context, part keyed, skip bool, decide func([]lockedRecord) []driver.Record) error {
-	return db.with(ctx, func(conn *pgxpool.Conn) error {
-		locked := make([]lockedRecord, len(part.index))
-		p := &pipeline{}
-		p.beginLong(db)
-		db.addLock(p, part, skip, locked)
-		if err := p.run(ctx, conn); err != nil {
-			return err
-		}
-		p = &pipeline{}
-		p.store(decide(locked))
-		p.commit()
-		return p.run(ctx, conn)
-	})
-}
-
 // addLock adds the statement that locks the records of part, each to its place in out.
-func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []lockedRecord) {
+func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []rowstore.Locked) {
 	p.query("lock records", func(rows pgx.Rows) error {
 		var (
 			hash  [16]byte
@@ -53,31 +27,24 @@ func (db *DB) addLock(p *pipeline, part keyed, skip bool, out []lockedRecord) {
 			near  = 0
 		)
 		for rows.Next() {
-			var l lockedRecord
-			err := rows.Scan(&hash, &found, &l.now, &drawn)
+			var l rowstore.Locked
+			err := rows.Scan(&hash, &found, &l.Now, &drawn)
 			if err != nil {
 				return err
 			}
-			if l.r, l.err = readRecord(found); l.err != nil {
-				l.r = driver.Record{}
+			if l.Record, l.Err = readRecord(found); l.Err != nil {
+				l.Record = driver.Record{}
 			}
-			l.drawn = uint64(drawn)
+			l.Drawn = uint64(drawn)
 			at := part.find(hash, near)
 			if at == len(part.index) {
-				return fmt.Errorf("%w: key %q was not asked for", errClient, l.r.Key.Raw)
+				return fmt.Errorf("%w: key %q was not asked for", errClient, l.Record.Key.Raw)
 			}
 			near = at + 1
 			out[at] = l
 		}
 		return rows.Err()
 	}, sqlLockRecords, part.hashes, skip, millis(db.o.LockWait))
-}
-
-// lockedGrant answers a claim whose record somebody else has locked.
-func lockedGrant(c *driver.Claim) driver.Grant {
-	return driver.Grant{
-		Verdict: driver.Busy, Hold: driver.Hold{Key: c.Key, Generation: 1}, Takeover: c.Takeover, Wait: lockedWait,
-	}
 }
 
 // millis is a time to wait as the server takes it: 0 would be for ever, and 24 days are the most.

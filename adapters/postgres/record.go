@@ -139,9 +139,6 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 	return append(parts, keyed{k.hashes[from:], k.index[from:]})
 }
 
-// errCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance.
-var errCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
-
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
 var errPacked = errors.New("unreadable record")
 

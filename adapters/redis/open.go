@@ -37,6 +37,7 @@ type Store struct {
 	entries atomic.Uint32
 	turn    atomic.Uint32 // the shard where the next sweep begins
 	history history
+	lanes   lanes
 }
 
 var (

@@ -88,11 +88,15 @@ func (s *Store) run(ctx context.Context, script *goredis.Script, items []*item, 
 	var wg sync.WaitGroup
 	for shard, of := range shards {
 		for chunk := range slices.Chunk(of, maxItems) {
+			call := func() { s.runOn(ctx, script, shard, chunk, first) }
+			if len(chunk) <= maxGathered && len(first) == 0 {
+				call = func() { s.gather(ctx, lane{script, shard}, chunk) }
+			}
 			if len(chunk) == len(items) {
-				s.runOn(ctx, script, shard, chunk, first)
+				call()
 				return
 			}
-			wg.Go(func() { s.runOn(ctx, script, shard, chunk, first) })
+			wg.Go(call)
 		}
 	}
 	wg.Wait()

@@ -164,17 +164,19 @@ func (db *DB) Queues(ctx context.Context) ([]string, error) {
 }
 
 // read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
-func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", what, explain(db.path, err))
-		}
-	}()
+func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) error {
+	if err := db.readRows(ctx, row, query, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (db *DB) readRows(ctx context.Context, row func([]any) error, query string, args ...any) (err error) {
 	rows, err := db.reader.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return explain(db.path, err)
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() { err = explain(db.path, errors.Join(err, rows.Close())) }()
 	cols, err := rows.Columns()
 	if err != nil {
 		return err

@@ -107,18 +107,6 @@ func readDeliveries(s string) (ids []string, err error) {
 	return ids, err
 }
 
-// find reads the record of a key; the absent record when there is none.
-func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
-	err = t.s.query(func(v []sqldriver.Value) error {
-		r, err = scanRecord(v)
-		if err == nil && r.Key != k {
-			err = fmt.Errorf("%w: keys %q and %q have the same hash", driver.ErrUnreadable, k.Raw, r.Key.Raw)
-		}
-		return err
-	}, sqlRecordByHash, hash)
-	return r, err
-}
-
 // findStep is how many records one statement reads. Fewer are asked for by naming the last one again.
 const findStep = 16
 
@@ -132,8 +120,8 @@ type readable struct {
 	err error
 }
 
-// findAll reads the records of some of the claims.
-func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, error) {
+// findAll reads the records of some hashes.
+func (t *txn) findAll(which []int, hash func(i int) []byte) (map[driver.Key]readable, error) {
 	out := make(map[driver.Key]readable, len(which))
 	add := func(v []sqldriver.Value) error {
 		r, err := scanRecord(v)
@@ -141,12 +129,12 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, er
 		return nil
 	}
 	if len(which) == 1 {
-		return out, t.s.query(add, sqlRecordByHash, hashes[which[0]])
+		return out, t.s.query(add, sqlRecordByHash, hash(which[0]))
 	}
 	args := make([]sqldriver.Value, findStep)
 	for len(which) > 0 {
 		for i := range args {
-			args[i] = hashes[which[min(i, len(which)-1)]]
+			args[i] = hash(which[min(i, len(which)-1)])
 		}
 		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
 			return nil, err
@@ -154,6 +142,17 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, er
 		which = which[min(findStep, len(which)):]
 	}
 	return out, nil
+}
+
+// find reads the record of a key; an absent one when there is none, or the hash is that of another key.
+func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
+	err = t.s.query(func(v []sqldriver.Value) error {
+		if r.Record, r.err = scanRecord(v); r.Key != k {
+			r = readable{}
+		}
+		return nil
+	}, sqlRecordByHash, hash)
+	return r, err
 }
 
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.

@@ -278,9 +278,13 @@ func (t *txn) purgedAt(token int64) error {
 	return nil
 }
 
-// erase removes a record for an operator, with what belongs to it (see the trigger semel_record_gone).
+// erase removes a record with what belongs to it (see the trigger semel_record_gone).
 func (t *txn) erase(token uint64) error {
-	if _, err := t.s.exec(sqlRecordDelete, int64(token)); err != nil {
+	n, err := t.s.exec(sqlRecordDelete, int64(token))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d records have token %d", n, token)
+	}
+	if err != nil {
 		return err
 	}
 	return t.purgedAt(int64(token))

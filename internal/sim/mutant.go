@@ -56,6 +56,7 @@ const (
 	mutJoinedCounts
 	mutReasonsDiffer
 	mutKeepsLost
+	mutUncounted
 	mutExpiredPurged
 	mutExpiredGranted
 	mutLateByPayload
@@ -64,7 +65,6 @@ const (
 	mutExpiryToken
 	mutRerunByRedrive
 	mutLateDropped
-	mutUncounted
 	mutants
 )
 
@@ -115,6 +115,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutJoinedCounts:       {"a death beside others counts towards a quarantined key's", "I21"},
 	mutReasonsDiffer:      {"one reason that names its message taken for many", "I24"},
 	mutKeepsLost:          {"visibility extended after the claim was lost", "I25"},
+	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
 	mutExpiredPurged:      {"expired record purged before its period ended", "I13"},
 	mutExpiredGranted:     {"claim of an expired record granted", "I27"},
 	mutLateByPayload:      {"late decided after the payload is compared", "I27"},
@@ -123,7 +124,6 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutExpiryToken:        {"token reset by the expiry", "I3"},
 	mutRerunByRedrive:     {"redrive reopens a completed expired record by itself", "I2"},
 	mutLateDropped:        {"late duplicate acked without a dead letter", "I27"},
-	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -147,17 +147,17 @@ func (w *world) bias() {
 			sc.conduct[k] = conductLong
 		}
 	}
+	if w.mut == mutUncounted {
+		sc.mode, sc.effect, sc.cfg.Mode = machine.Open, inTx, machine.Open
+		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
+		sc.conduct[0] = conductKills
+	}
 	switch w.mut {
 	case mutExpiryBlind, mutExpiryToken, mutRerunByRedrive:
 		sc.people = max(sc.people, 2)
 	}
 	if w.mut == mutRerunByRedrive && sc.effect != inTx {
 		sc.effect = keyed
-	}
-	if w.mut == mutUncounted {
-		sc.mode, sc.effect, sc.cfg.Mode = machine.Open, inTx, machine.Open
-		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
-		sc.conduct[0] = conductKills
 	}
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease

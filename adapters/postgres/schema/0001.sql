@@ -477,44 +477,6 @@ BEGIN
 END
 $$;
 
--- Rows of a journal in the order of their numbers: those of some names, and the one with the greatest number. names NULL:
--- all of them.
-CREATE FUNCTION semel_journal(of uuid, run int, ver bytea, names bytea[])
-RETURNS TABLE (name bytea, state smallint, undo boolean, seq int, token bigint, nonce uuid, result bytea, failures int,
-  reason bytea, updated_at timestamptz)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-AS $$
-#variable_conflict use_column
-BEGIN
-  RETURN QUERY SELECT s.name, s.state, s.undo, s.seq, s.token, s.nonce, s.result, s.failures, s.reason, s.updated_at
-    FROM semel_step s
-    WHERE s.hash = of AND s.epoch = run AND s.version = ver AND (names IS NULL OR s.name = ANY (names) OR s.seq = (
-      SELECT max(l.seq) FROM semel_step l WHERE l.hash = of AND l.epoch = run AND l.version = ver))
-    ORDER BY s.seq;
-END
-$$;
-
--- Writes rows of a journal, whose record semel_lock locked in this transaction. The journals of older versions go:
--- these were overtaken.
-CREATE FUNCTION semel_journal_put(of uuid, run int, ver bytea, tok bigint, non uuid, at timestamptz, names bytea[],
-  seqs int[], states smallint[], undos smallint[], failed int[], results bytea[], reasons bytea[])
-RETURNS void
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
-AS $$
-BEGIN
-  IF ver <> '' THEN
-    DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
-  END IF;
-  INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result, reason)
-  SELECT of, run, ver, u.name, u.seq, u.state, u.undo <> 0, u.failures, tok, non, at, u.result, u.reason
-  FROM unnest(names, seqs, states, undos, failed, results, reasons)
-    AS u (name, seq, state, undo, failures, result, reason)
-  ON CONFLICT (hash, epoch, version, name) DO UPDATE SET state = excluded.state, undo = excluded.undo,
-    failures = excluded.failures, token = excluded.token, nonce = excluded.nonce, updated_at = excluded.updated_at,
-    result = excluded.result, reason = excluded.reason;
-END
-$$;
-
 -- DecideSteps for the plain cases of a run that goes forward: a step is registered (kind 1) that has no row, started (2)
 -- that has not begun, finished (3) that is not done. SEM01 in all others, which the table decides.
 CREATE FUNCTION semel_journal_step(of uuid, tok bigint, non uuid, gen int, run int, ver bytea, kind smallint, step bytea,

@@ -10,6 +10,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/bench/internal/harness"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // The window measure: expired records of 19 million keys, and a consumer that gets new keys and late duplicates. Batches go to
@@ -58,7 +59,7 @@ func fillWindow(ctx context.Context, w *window, n int, v map[string]float64) err
 	for from := 0; from < n; from += part {
 		claims := make([]driver.Claim, min(part, n-from))
 		for i := range claims {
-			raw, err := semel.KeyByID(&semel.Message{ID: oldID(from + i)})
+			raw, err := key.ByID(&semel.Message{ID: oldID(from + i)})
 			if err != nil {
 				return err
 			}

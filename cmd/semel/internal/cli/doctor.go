@@ -227,7 +227,7 @@ func (x *exam) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
-		x.note(levelDanger, "dead letters", "a store that keeps them (PostgreSQL, SQLite), or dead-letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
+		x.note(levelDanger, "dead letters", "a store that keeps them (PostgreSQL, SQLite), or dead_letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Mode says what a redrive does with keys whose effect may have happened, or surely did.
@@ -294,7 +294,7 @@ func Again(l driver.Letter) (driver.Message, error) {
 
 // keyByID is the default key of a message; "" when it has none.
 func keyByID(m driver.Message) string {
-	k, err := semel.KeyByID(&m)
+	k, err := key.ByID(&m)
 	if err != nil {
 		return ""
 	}

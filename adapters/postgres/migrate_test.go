@@ -39,7 +39,7 @@ func connectTo(t testing.TB, url string) *pgx.Conn {
 
 // TestPrintedSchema: a database that was made of the printed SQL has what Migrate makes.
 func TestPrintedSchema(t *testing.T) {
-	migrated, printed := schemaURL(t), schemaURL(t)
+	migrated, printed := emptySchema(t), emptySchema(t)
 	if _, _, err := Migrate(t.Context(), migrated); err != nil {
 		t.Fatal(err)
 	}

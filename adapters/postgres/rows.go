@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ func (d rows) Layout() rowstore.Layout {
 		Record:    func(r rowstore.Row) (driver.Record, error) { return readRecord(r.Bytes(0)) },
 		Uncertain: "SELECT * FROM semel_list_uncertain(?, ?)",
 		Check:     d.db.checkWork,
+
+		LockPeriods: "LOCK TABLE semel_long_term IN ACCESS EXCLUSIVE MODE",
 	}
 }
 
@@ -141,28 +144,49 @@ func (x *rowTx) commit() error {
 	return err
 }
 
-// Lock locks records.
+// sqlLockRecords locks records. 1 hashes 2 leave out locked ones 3 wait. See semel_lock.
+const sqlLockRecords = "SELECT * FROM semel_lock($1, $2, $3)"
+
+// Lock locks records. They come in the order of their hashes.
 func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked, error) {
-	part := keyed{hashes: make(uuids, len(keys)), index: make([]int, len(keys))}
+	hashes, out, skip := make(uuids, len(keys)), make([]rowstore.Locked, len(keys)), mode == rowstore.Skip
 	for i := range keys {
-		part.hashes[i], part.index[i] = keys[i].Hash, i
-	}
-	out := make([]rowstore.Locked, len(keys))
-	x.flush()
-	x.db.addLock(x.p, part, mode == rowstore.Skip, out)
-	if err := x.send(); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		l := &out[i]
-		switch absent := l.Err == nil && l.Record.State == driver.Absent; {
-		case absent && mode == rowstore.Skip:
-			l.Err = rowstore.ErrLocked
-		case !absent && l.Err == nil && l.Record.Key != keys[i].Key:
-			l.Record, l.Err = driver.Record{}, rowstore.ErrCollision
+		hashes[i] = keys[i].Hash
+		if skip {
+			out[i].Err = rowstore.ErrLocked // or there is none
 		}
 	}
-	return out, nil
+	read := func(rows pgx.Rows) error {
+		var (
+			hash  [16]byte
+			found []byte
+			drawn int64
+		)
+		for at := 0; rows.Next(); at++ {
+			var l rowstore.Locked
+			if err := rows.Scan(&hash, &found, &l.Now, &drawn); err != nil {
+				return err
+			}
+			for at < len(keys) && keys[at].Hash != hash {
+				at++
+			}
+			if at == len(keys) {
+				return fmt.Errorf("%w: a record that nobody asked for", errClient)
+			}
+			if l.Record, l.Err = readRecord(found); l.Err == nil && l.Record.Key != keys[at].Key {
+				l.Err = rowstore.ErrCollision
+			}
+			if l.Err != nil {
+				l.Record = driver.Record{}
+			}
+			l.Drawn = uint64(drawn)
+			out[at] = l
+		}
+		return rows.Err()
+	}
+	x.flush()
+	x.p.query("lock records", read, sqlLockRecords, hashes, skip, millis(x.db.o.LockWait))
+	return out, x.send()
 }
 
 // Put writes a record. Those of new keys are made by claims in one statement.

@@ -37,6 +37,7 @@ CREATE TRIGGER plain_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_audit WHERE hash = OLD.hash;
   DELETE FROM semel_duplicate WHERE hash = OLD.hash;
 END;
+CREATE TABLE semel_long_term (consumer TEXT PRIMARY KEY, period INTEGER);
 CREATE TABLE ledger (id TEXT);`
 
 // plainStore is the store.
@@ -66,6 +67,7 @@ type plainDB struct {
 	pool *sql.DB
 	now  func() time.Time
 	turn chan struct{} // SQLite has one writer
+	bug  string        // what is planted
 }
 
 func (d plainDB) Layout() rowstore.Layout {
@@ -183,6 +185,9 @@ func (x *plainTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, 
 			return nil, err
 		}
 		draw := func(r rowstore.Row) error { l.Drawn = uint64(r.Int(0)); return nil }
+		if x.db.bug == bugToken {
+			continue
+		}
 		if err := x.Query(draw, "UPDATE plain_state SET token = token + 1 RETURNING token"); err != nil {
 			return nil, err
 		}
@@ -203,13 +208,16 @@ func (x *plainTx) Put(_ *rowstore.Locked, r *driver.Record) error {
 }
 
 func (x *plainTx) Drop(l *rowstore.Locked) error {
+	if x.db.bug == bugDrop {
+		return nil
+	}
 	return x.Exec("DELETE FROM semel_record WHERE hash = ? AND token = ?", rowstore.HashOf(&l.Record.Key), int64(l.Record.Token))
 }
 
 func (x *plainTx) Works(w []driver.Work, which []int) error {
 	for _, i := range which {
 		e, _ := w[i].Effects.(*driver.Statements)
-		if e == nil {
+		if e == nil || x.db.bug == bugWorks {
 			continue
 		}
 		for _, st := range e.List {
@@ -279,7 +287,7 @@ func (x *plainHeld) Rollback(context.Context) error {
 	return x.tx.Rollback()
 }
 
-func openPlain(t testing.TB, now func() time.Time) (*plainStore, *semeltest.Ledger) {
+func openPlain(t testing.TB, now func() time.Time, bug string) (*plainStore, *semeltest.Ledger) {
 	t.Helper()
 	pool, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "plain.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_txlock=immediate")
 	if err == nil {
@@ -289,7 +297,7 @@ func openPlain(t testing.TB, now func() time.Time) (*plainStore, *semeltest.Ledg
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pool.Close() })
-	db := plainDB{pool: pool, now: now, turn: make(chan struct{}, 1)}
+	db := plainDB{pool: pool, now: now, turn: make(chan struct{}, 1), bug: bug}
 	l := ledger(nil)
 	l.Count = func(ctx context.Context, id string) (n int, err error) {
 		err = pool.QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE id = ?", id).Scan(&n)
@@ -298,16 +306,38 @@ func openPlain(t testing.TB, now func() time.Time) (*plainStore, *semeltest.Ledg
 	return &plainStore{slowPath: rowstore.New(db), db: db}, l
 }
 
-// TestPlainRows: what package rowstore makes of a database's few operations is a store.
-func TestPlainRows(t *testing.T) {
-	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
+func plainSetup(bug string) semeltest.StoreFactory {
+	return func(t testing.TB) semeltest.StoreSetup {
 		c := newClock()
-		s, l := openPlain(t, c.now)
+		s, l := openPlain(t, c.now, bug)
 		damage := func(t testing.TB, k driver.Key) {
 			if _, err := s.db.pool.ExecContext(t.Context(), "UPDATE semel_record SET data = x'00' WHERE key = ?", k.Raw); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return semeltest.StoreSetup{Store: s, Advance: c.advance, Ledger: l, Damage: damage, Sample: semeltest.Sampled(11)}
-	})
+	}
+}
+
+// TestPlainRows: what package rowstore makes of a database's few operations is a store.
+func TestPlainRows(t *testing.T) { semeltest.RunStore(t, plainSetup("")) }
+
+// The mistakes that a database can make in its operations.
+const (
+	bugToken = "no token is drawn"
+	bugDrop  = "a dropped record stays"
+	bugWorks = "effects are left out"
+)
+
+// TestPlainRowsMistakes: the suite finds what a database does wrong.
+func TestPlainRowsMistakes(t *testing.T) {
+	for bug, only := range map[string]string{
+		bugToken: "FM12 tokens survive a purge", bugDrop: "FM41 sweep", bugWorks: "commit is guarded",
+	} {
+		t.Run(bug, func(t *testing.T) {
+			if len(semeltest.CheckStore(t, plainSetup(bug), only)) == 0 {
+				t.Error("the suite did not find it")
+			}
+		})
+	}
 }

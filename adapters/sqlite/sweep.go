@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // A sweep needs no index on the records' retention, which every completion would have to move. It knows per block of
@@ -158,7 +159,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	var strand []int64
 	keep := 0
 	due, whole = math.MaxInt64, true
-	periods, err := t.longTerms()
+	periods, err := rowstore.Periods(rowTx{t})
 	if err != nil {
 		return 0, false, err
 	}

@@ -7,7 +7,8 @@
 // # Tables
 //
 // The database has these tables, with the columns that adapters/sqlite/schema describes: semel_record, semel_step,
-// semel_audit, semel_duplicate. What belongs to a record goes with it, by a trigger or in the transaction that purges it.
+// semel_audit, semel_duplicate, semel_long_term. What belongs to a record goes with it, by a trigger or in the transaction that
+// purges it.
 //
 // # SQL
 //
@@ -51,6 +52,9 @@ type Layout struct {
 	// Now is about the database's time: [Store.Sweep] looks for what is due by it, and decides by [Locked]. A store that
 	// overrides Sweep need not set it.
 	Now func() time.Time
+	// LockPeriods is a statement that waits for transactions that have read semel_long_term, and keeps others from it. "":
+	// transactions that write come one after the other.
+	LockPeriods string
 	// Check refuses a work whose effects, messages or acknowledgement the database cannot write.
 	Check func(*driver.Work) error
 }

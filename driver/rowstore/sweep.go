@@ -13,9 +13,9 @@ import (
 // sweepStep bounds what one transaction of a sweep removes, so that claims wait some milliseconds at most.
 const sweepStep = 200
 
-// Sweep purges up to limit records that are past their retention and parks claims of the consumers (none = of all) that were
-// abandoned for longer than horizon; limit 0 = no limit. It works in short transactions, and wants an index on retain_until
-// and one on lease_until. It expires nothing: a store that offers driver.LongTerm overrides it. See [driver.Sweeper].
+// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
+// that were abandoned for longer than horizon; limit 0 = no limit. It works in short transactions, and wants an index on
+// retain_until and one on lease_until. See [driver.Sweeper].
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	if limit <= 0 {
 		limit = math.MaxInt
@@ -65,12 +65,16 @@ func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers [
 	return keys, err
 }
 
-// sweep decides records, and removes or parks most of them.
+// sweep decides records, and purges, expires or parks some of them: most.
 func sweep(tx Tx, keys []driver.Key, most int, horizon time.Duration, consumers []string) (did driver.Swept, err error) {
+	periods, err := Periods(tx)
+	if err != nil {
+		return did, err
+	}
 	b, err := lock(tx, len(keys), func(i int) *driver.Key { return &keys[i] }, Skip)
 	for i := 0; i < len(keys) && err == nil; i++ {
 		l := &b.locked[b.at[i]]
-		after, verdict := driver.DecideSweep(l.Record, l.Now, horizon, 0, consumers...)
+		after, verdict := driver.DecideSweep(l.Record, l.Now, horizon, periods[keys[i].Consumer], consumers...)
 		switch {
 		case l.Err != nil || verdict == driver.SweepKeep:
 		case did.Count() == most:
@@ -78,6 +82,9 @@ func sweep(tx Tx, keys []driver.Key, most int, horizon time.Duration, consumers 
 		case verdict == driver.SweepPurge:
 			did.Purged++
 			err = tx.Drop(l)
+		case verdict == driver.SweepExpire:
+			did.Expired++
+			err = expire(tx, l, &after)
 		default:
 			did.Stranded++
 			err = tx.Put(l, &after)

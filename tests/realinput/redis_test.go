@@ -2,6 +2,7 @@ package realinput
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,8 +12,34 @@ import (
 )
 
 // queues are those whose messages find their records in Redis.
-var queues = map[string]func(dir string) string{
-	"SQLite": func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" },
+var queues = map[string]func(t *testing.T) func(dir string) string{
+	"SQLite": func(*testing.T) func(dir string) string {
+		return func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" }
+	},
+	"NATS": natsQueue,
+}
+
+// natsQueue makes a stream on a NATS server of its own.
+func natsQueue(t *testing.T) func(dir string) string {
+	server.Need(t, "nats")
+	stream, err := server.NATS(t.Context(), server.Options{})
+	if err != nil {
+		server.LeaveOut(t, "nats", err.Error())
+	}
+	t.Cleanup(func() {
+		if err := stream.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	semel, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := stream.URL() + "?queue=HOOKS&wait=1s"
+	if out, err := exec.Command(semel, "queue", "create", "--queue", url, "--default-visibility", "2s").CombinedOutput(); err != nil {
+		t.Fatalf("make the stream: %v: %s", err, out)
+	}
+	return func(string) string { return url }
 }
 
 // TestS1_45_RecordsInRedis: the queue is in one place and the records are in a Redis of its own, which keeps what it
@@ -34,7 +61,7 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			s := newSceneOn(t, lines, queue, redis.URL()+"?prefix=hooks")
+			s := newSceneOn(t, lines, queue(t), redis.URL()+"?prefix=hooks")
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			h := s.keyed()

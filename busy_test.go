@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -93,7 +94,7 @@ func start(t *testing.T, cfg semel.Config) (stop func()) {
 func TestBusyFailRefused(t *testing.T) {
 	db := memory.Open()
 	cfg := semel.Config{
-		Queue: db.Queue("orders"), Store: db.Store(), Busy: semel.BusyFail, Versions: semel.ByVersion("/v"), Key: semel.KeyFromJSON("/id"),
+		Queue: db.Queue("orders"), Store: db.Store(), Busy: semel.BusyFail, Versions: key.ByVersion("/v"), Key: key.FromJSON("/id"),
 		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 	}
 	if _, err := semel.New(cfg); err == nil || errFieldOf(err) != "Busy" {

@@ -4,15 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/semel-dev/semel/key"
 )
-
-// KeyFunc takes the key out of a message: its text form. ErrNoKey (wrapped or not) says that there is none.
-type KeyFunc func(m *Message) (string, error)
-
-// FingerprintFunc hashes the meaningful payload of a message; "" = not compared. Without one nothing is a mismatch; records
-// keep a digest of the body all the same, and a replay with another body is ReplayedOtherPayload: counted, and logged as a
-// warning. Where bodies may differ, name the fields that must not (FingerprintJSON), and those alone are compared.
-type FingerprintFunc func(m *Message) (Fingerprint, error)
 
 // BusyPolicy says what becomes of a duplicate whose key is in progress: another message runs under it, or waits for its next
 // attempt.
@@ -61,8 +55,8 @@ type Config struct {
 	Consumer string
 	// Tenant narrows the scope of a key further. Defaults to none.
 	Tenant func(m *Message) string
-	// Key is what must take effect once. Defaults to KeyByID.
-	Key KeyFunc
+	// Key is what must take effect once. Defaults to key.ByID.
+	Key key.Func
 	// Former is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
 	// Defaults to none.
 	Former *Former
@@ -70,10 +64,10 @@ type Config struct {
 	// count deliveries. Defaults to false: they become letters.
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
-	Fingerprint FingerprintFunc
-	// Versions makes keys entities whose messages replace each other: ByVersion, ByTimestamp, BySequence. Defaults to nil:
+	Fingerprint key.FingerprintFunc
+	// Versions makes keys entities whose messages replace each other: key.ByVersion, key.ByTimestamp, key.BySequence. Defaults to nil:
 	// each key takes effect once.
-	Versions *Versions
+	Versions *key.Versions
 
 	// Takeover says what happens to a run whose outcome nobody knows. Defaults to Resume.
 	Takeover Takeover
@@ -138,10 +132,11 @@ type Config struct {
 	// Until is when this process is stopped or stands still for certain, whatever it does: the deadline of a Lambda
 	// invocation. No lease reaches beyond it, because nobody could renew it. Defaults to the zero time: it is not.
 	Until time.Time
-	// LongTerm is how long, after a record's retention, a few bytes of it are kept that tell late duplicates of its key:
-	// each of those becomes a letter of kind uncertain for a person to decide on; it is neither run nor dropped. 24 hours or
-	// more; not with Versions; the store must be a driver.LongTerm. Defaults to 0: a duplicate that comes after Retention
-	// runs.
+	// LongTerm is how long a record stays EXPIRED after its retention: without result and fingerprint, but with key and token.
+	// A duplicate that comes in that time becomes a dead letter of kind late, for a person to decide on; it neither runs nor
+	// is it dropped. The store keeps the period, and the sweeps of all workers obey it. 24 hours or more; not with Versions;
+	// the store must be a driver.LongTerm (DynamoDB is none: use a longer Retention there). Defaults to 0: a duplicate that
+	// comes after Retention runs.
 	LongTerm time.Duration
 	// ResultMax is the largest result that is stored, in bytes; of a larger one only its size and digest are kept.
 	// Defaults to 64 KiB.

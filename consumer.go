@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/longterm"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -29,15 +28,13 @@ type Consumer struct {
 	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
-	meter      driver.Meter   // nil unless the store is paid by use
-	cached     driver.Cached  // nil unless the store has a front
-	tier       *longterm.Tier // nil without Config.LongTerm
+	meter      driver.Meter  // nil unless the store is paid by use
+	cached     driver.Cached // nil unless the store has a front
 	tx         transactional
 	batch      batched
 	joins      bool
 	handle     func(ctx context.Context, a *Attempt) error
 	rules      ruleSet
-	bodies     content // what digests bodies for records
 	// keepsDuplicates: the store has a driver.DuplicateLog.
 	keepsDuplicates bool
 
@@ -191,7 +188,6 @@ type runner struct {
 	first    driver.Units      // of the store's meter when this run began
 	metered  driver.Units      // when it was read last
 	hits     int64             // of the store's front when this run began
-	looked   longterm.Stats    // of the long-term tier when this run began
 	sweeps   sweepTally        // guarded by mu
 	copies   *duplicateLog     // nil where the store keeps none
 	seed     [64 * 16]byte
@@ -212,9 +208,6 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	}
 	if c.cached != nil {
 		r.hits = c.cached.CacheStats().Hits
-	}
-	if c.tier != nil {
-		r.looked = c.tier.Stats()
 	}
 	return r
 }
@@ -264,9 +257,6 @@ func (r *runner) loop(ctx context.Context) error {
 	)
 	defer timer.Stop()
 	r.wg.Go(func() { r.sweep(r.receiving) })
-	if r.tier != nil {
-		r.wg.Go(func() { r.tier.Run(r.receiving) })
-	}
 	for {
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {
@@ -322,7 +312,7 @@ func (r *runner) publish() {
 		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
 		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, OtherPayload: n.OtherPayload, Busy: n.Busy,
 		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
-		Rejected: n.Rejected, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
+		Rejected: n.Rejected, Late: n.Late, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
 	r.meterStore(&s)
 	r.tellSweeps(&s)
@@ -330,7 +320,6 @@ func (r *runner) publish() {
 		st := r.cached.CacheStats()
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
 	}
-	r.tellLongTerm(&s)
 	s.DuplicatesUnrecorded = r.copies.lost()
 	load := r.m.Load()
 	l, now := r.loadOf(&load), r.began.Add(r.now())

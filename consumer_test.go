@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -367,7 +368,7 @@ func TestOncePolicyParks(t *testing.T) {
 func TestFM55_MessageWithoutAUsableKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
-			func(c *semel.Config) { c.Key = semel.KeyFromHeader("order") })
+			func(c *semel.Config) { c.Key = key.FromHeader("order") })
 		r.send(semel.Message{ID: "1", Body: []byte("x")}, semel.Message{ID: "2", Headers: map[string]string{"order": "o1"}})
 		r.start()
 		s := r.after(time.Minute)
@@ -380,7 +381,7 @@ func TestFM55_MessageWithoutAUsableKey(t *testing.T) {
 func TestUnkeyedRunsUnprotectedWhenAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
-			func(c *semel.Config) { c.Key = semel.KeyFromHeader("order"); c.AllowUnkeyed = true })
+			func(c *semel.Config) { c.Key = key.FromHeader("order"); c.AllowUnkeyed = true })
 		r.send(semel.Message{ID: "1", Body: []byte("x")})
 		r.start()
 		if s := r.after(time.Minute); s.Unprotected != 1 || s.Executed != 1 || len(r.letters()) != 0 {

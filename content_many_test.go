@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // smallBodies are so many distinct small JSON bodies as a shop sends in a day: numbers, and a few kinds of events.
@@ -40,7 +41,7 @@ func TestS1_32_FM53_ManySmallBodies(t *testing.T) {
 			defer mu.Unlock()
 			runs[string(a.Body)]++
 			return nil
-		}), func(c *semel.Config) { c.Key, c.Batch, c.Concurrency = semel.KeyFromBody(), 1000, 1000 })
+		}), func(c *semel.Config) { c.Key, c.Batch, c.Concurrency = key.FromBody(), 1000, 1000 })
 		bodies := smallBodies(distinct)
 		batch := make([]semel.Message, 0, 1000)
 		for _, b := range bodies {

@@ -12,12 +12,13 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
 func orders(db *memory.DB, store semel.Store) semel.Config {
 	return semel.Config{
-		Queue: db.Queue("orders"), Store: store, Key: semel.KeyFromJSON("/id"), Concurrency: 1, Batch: 1,
+		Queue: db.Queue("orders"), Store: store, Key: key.FromJSON("/id"), Concurrency: 1, Batch: 1,
 		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 	}
 }

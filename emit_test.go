@@ -11,11 +11,12 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
 func unkeyed(c *semel.Config) {
-	c.Key, c.AllowUnkeyed = func(*semel.Message) (string, error) { return "", semel.ErrNoKey }, true
+	c.Key, c.AllowUnkeyed = func(*semel.Message) (string, error) { return "", key.ErrMissing }, true
 }
 
 // The effects of an InTx handler commit with the record: without one they would be acknowledged and lost.
@@ -80,11 +81,11 @@ func TestEmitIsNeverDropped(t *testing.T) {
 // TestEmittedIDsAreStable: another run of the same key emits the same ids, even after everything before it was rolled
 // back or forgotten; another key emits others.
 func TestEmittedIDsAreStable(t *testing.T) {
-	ids := func(key string) (ids []string) {
+	ids := func(k string) (ids []string) {
 		synctest.Test(t, func(t *testing.T) {
 			db := memory.Open()
 			c, err := semel.New(semel.Config{
-				Queue: db.Queue("in"), Store: db.Store(), Key: semel.KeyFromHeader("k"),
+				Queue: db.Queue("in"), Store: db.Store(), Key: key.FromHeader("k"),
 				Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					a.Emit(semel.Message{Queue: "out"}, semel.Message{Queue: "out", ID: "mine"}, semel.Message{Queue: "out"})
 					return nil
@@ -93,7 +94,7 @@ func TestEmittedIDsAreStable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := db.Queue("in").Send(t.Context(), semel.Message{Headers: map[string]string{"k": key}}); err != nil {
+			if err := db.Queue("in").Send(t.Context(), semel.Message{Headers: map[string]string{"k": k}}); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -26,9 +26,9 @@ var (
 	ErrUncertain = errors.New("semel: outcome of an earlier run is uncertain")
 	// ErrStale: a newer version of the key was applied (Do with WithVersion only).
 	ErrStale = errors.New("semel: a newer version was applied")
-	// ErrLate: the version comes too late, and a newer one may have been applied, or its place in the sequence was passed
-	// over (Do with WithVersion only).
-	ErrLate = errors.New("semel: version comes too late")
+	// ErrLate: the call comes too late. The record of the key is EXPIRED (driver.LongTerm), or a newer version may have been
+	// applied, or the version's place in the sequence was passed over (Do only).
+	ErrLate = errors.New("semel: the call comes too late")
 	// ErrUnreadable: the record of the key cannot be read, because a newer version of semel wrote it or because it is damaged
 	// (Do only). Upgrade the program, or restore or delete the record.
 	ErrUnreadable = driver.ErrUnreadable
@@ -38,8 +38,6 @@ var (
 	ErrResultNotStored = errors.New("semel: the key is completed, and its result was not stored")
 	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.
 	ErrNoTx = errors.New("semel: store offers no such transaction")
-	// ErrNoKey: a message has no key where one was expected.
-	ErrNoKey = errors.New("semel: message has no key")
 )
 
 // BusyError is ErrBusy with the time after which the key can be claimed, if nothing happens to it until then: the lease of
@@ -55,22 +53,6 @@ func (e *BusyError) Error() string {
 
 // Is matches ErrBusy.
 func (e *BusyError) Is(target error) bool { return target == ErrBusy }
-
-// KeyError reports a message whose key cannot be used. It matches ErrNoKey when there is none.
-type KeyError struct {
-	MessageID, Reason string
-	Missing           bool
-}
-
-func (e *KeyError) Error() string {
-	if e.MessageID == "" {
-		return "semel: key: " + e.Reason
-	}
-	return fmt.Sprintf("semel: key of message %q: %s", e.MessageID, e.Reason)
-}
-
-// Is matches ErrNoKey.
-func (e *KeyError) Is(target error) bool { return target == ErrNoKey && e.Missing }
 
 // PanicError is a panic of a handler, or of another function that the program gave, as an error.
 type PanicError struct {

@@ -13,7 +13,7 @@ type Decision string
 const (
 	Executed Decision = "executed" // the handler ran and its effect is recorded
 	Replayed Decision = "replayed" // a duplicate of a completed key: acked, the stored result stands
-	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see FingerprintFunc).
+	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see key.FingerprintFunc).
 	ReplayedOtherPayload Decision = "replayed_other_payload"
 	BusyDeferred         Decision = "busy_deferred"    // somebody else runs the key: given back
 	Stale                Decision = "stale"            // a newer version of the key is applied: acked
@@ -54,7 +54,7 @@ const (
 	EventPaused   EventKind = "paused"   // the store does not answer, or the breaker opened (Reason, After): polling stops
 	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
-	EventSwept    EventKind = "swept"    // records past their retention were purged, or are late: Purged, Stranded, Lag
+	EventSwept    EventKind = "swept"    // records past their retention were purged or expired, or are late: Purged, Expired, Stranded, Lag
 	EventConsumed EventKind = "consumed" // the store consumed units since the last such event: Units
 	EventCalled   EventKind = "called"   // a call of the store was answered: Op, Items, Elapsed, Err
 )
@@ -97,10 +97,10 @@ type Event struct {
 	// Units are what the store's calls consumed (consumed): of a store that is paid by use, see driver.Meter. They are of
 	// batches, and of every consumer of the same store value.
 	Units driver.Units
-	// Purged records were past their retention, Stranded claims were abandoned and are parked now; Lag is for how long the
-	// retention of a record is over that is still there (swept; see driver.Swept).
-	Purged, Stranded int
-	Lag              time.Duration
+	// Purged and Expired records were past their retention, Stranded claims were abandoned and are parked now; Lag is for how
+	// long the retention of a record is over that is still there (swept; see driver.Swept).
+	Purged, Expired, Stranded int
+	Lag                       time.Duration
 }
 
 // Events observes a consumer: metrics, traces, audit logs and timelines are all built on it. A nil func is skipped.
@@ -184,18 +184,17 @@ type Summary struct {
 	StoreCalls int64   `json:"store_calls,omitempty"`
 	ReadUnits  float64 `json:"read_units,omitempty"`
 	WriteUnits float64 `json:"write_units,omitempty"`
-	// Swept counts records that this consumer purged after their retention, Stranded abandoned claims that it parked.
+	// Swept counts records that this consumer purged after their retention, Expired those that became EXPIRED
+	// (Config.LongTerm), Stranded abandoned claims that it parked.
 	Swept    int64 `json:"swept,omitempty"`
+	Expired  int64 `json:"expired,omitempty"`
 	Stranded int64 `json:"stranded,omitempty"`
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`
 	// DuplicatesUnrecorded counts duplicates that are missing in the store's duplicate log (driver.DuplicateLog).
 	DuplicatesUnrecorded int64 `json:"duplicates_unrecorded,omitempty"`
-	// LongTermLookups counts granted keys that were looked up in the long-term tier (Config.LongTerm), LongTermHits those that
-	// are remembered: late duplicates that became letters. LongTermFalsePositives counts lookups that the filter could not
-	// save and that found nothing.
-	LongTermLookups        int64 `json:"long_term_lookups,omitempty"`
-	LongTermHits           int64 `json:"long_term_hits,omitempty"`
-	LongTermFalsePositives int64 `json:"long_term_false_positives,omitempty"`
+	// Late counts those of Rejected that became dead letters of kind late: duplicates of EXPIRED records (Config.LongTerm),
+	// and versions that came too late.
+	Late int64 `json:"late,omitempty"`
 }

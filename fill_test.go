@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -114,7 +115,7 @@ func TestBatchesFill(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const batch, n = 100, 40 * 100
 				s := &slow{trip: 2 * time.Millisecond, n: map[string][2]int{}}
-				r := newRig(t, x.h, func(c *semel.Config) { c.Committers, c.Limit, c.Key = x.lanes, n, semel.KeyFromHeader("k") })
+				r := newRig(t, x.h, func(c *semel.Config) { c.Committers, c.Limit, c.Key = x.lanes, n, key.FromHeader("k") })
 				r.cfg.Queue, r.cfg.Store = slowQueue{r.queue, s}, slowStore{r.store, s, x.joins}
 				for i := range n {
 					k := i

@@ -7,6 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 	"github.com/semel-dev/semel/internal/rekey"
+	"github.com/semel-dev/semel/key"
 )
 
 // Former is how a consumer named its keys before the recipe, or its name, was changed. While it is set every message is
@@ -23,7 +24,7 @@ type Former struct {
 	// effect. Where they can (two recipes of one number each, say), give the consumer a new name with the new key.
 	Consumer string
 	// Key is the recipe of before. Defaults to the present one.
-	Key KeyFunc
+	Key key.Func
 }
 
 // resolveFormer fills in the defaults of Former, in a copy, and refuses what it does not go with.
@@ -49,14 +50,12 @@ func (c *Config) resolveFormer() error {
 	return nil
 }
 
-// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it, and what looks
-// for late duplicates.
+// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it.
 func (c *Consumer) claiming() error {
 	c.records = c.cfg.Store
 	if c.cfg.Former != nil {
 		c.records = rekey.New(c.cfg.Store, rekey.Options{Keep: c.cfg.Retention, Lease: c.cfg.lease()})
 	}
-	c.remembering()
 	c.committer, _ = driver.As[driver.Committer](c.records)
 	c.transactor, _ = driver.As[driver.Transactor](c.records)
 	c.joins = c.committer != nil && c.committer.Joins(c.cfg.Queue)
@@ -74,14 +73,14 @@ func (f *Former) identify(a *machine.Arrival, missing error) error {
 	former := driver.Key{Consumer: f.Consumer, Tenant: a.Key.Tenant}
 	raw, err := f.Key(&a.Message)
 	if err == nil {
-		err = CheckKey(raw)
+		err = key.Check(raw)
 	}
 	former.Raw = raw
 	switch {
 	case err != nil: // nobody ever claimed it by that
 	case missing == nil && former != a.Key:
 		a.Key, a.Mirror = former, a.Key
-	case errors.Is(missing, ErrNoKey):
+	case errors.Is(missing, key.ErrMissing):
 		a.Key = former
 		return nil
 	}

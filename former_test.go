@@ -13,14 +13,15 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
 // formerRig is a consumer whose key was the field id, and now is id and action.
 func formerRig(t *testing.T, h semel.Handler, tweak ...func(*semel.Config)) *rig {
 	return newRig(t, h, append([]func(*semel.Config){func(cfg *semel.Config) {
-		cfg.Key, cfg.Consumer = semel.KeyFromJSON("/id", "/action"), "orders-v2"
-		cfg.Former = &semel.Former{Consumer: "orders", Key: semel.KeyFromJSON("/id")}
+		cfg.Key, cfg.Consumer = key.FromJSON("/id", "/action"), "orders-v2"
+		cfg.Former = &semel.Former{Consumer: "orders", Key: key.FromJSON("/id")}
 	}}, tweak...)...)
 }
 
@@ -96,7 +97,7 @@ func TestFormerTwins(t *testing.T) {
 					mu.Unlock()
 					return nil
 				}), func(cfg *semel.Config) {
-					cfg.Key, cfg.Former = semel.KeyFromJSON(recipes.now...), &semel.Former{Key: semel.KeyFromJSON(recipes.former...)}
+					cfg.Key, cfg.Former = key.FromJSON(recipes.now...), &semel.Former{Key: key.FromJSON(recipes.former...)}
 				})
 				for n := range 4 {
 					r.send(semel.Message{Body: []byte(fmt.Sprintf(`{"id":"a","n":%d}`, n))})
@@ -122,7 +123,7 @@ func TestFormerMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
 		r := newRig(t, semel.HandlerFunc(s.handle), func(cfg *semel.Config) {
-			cfg.Key, cfg.Former = semel.KeyFromJSON("/new"), &semel.Former{Consumer: "v1", Key: semel.KeyFromJSON("/old")}
+			cfg.Key, cfg.Former = key.FromJSON("/new"), &semel.Former{Consumer: "v1", Key: key.FromJSON("/old")}
 		})
 		r.send(
 			semel.Message{Body: []byte(`{"new":"n","old":"o"}`)}, semel.Message{Body: []byte(`{"new":"n2"}`)},
@@ -238,14 +239,14 @@ func TestFormerRefuses(t *testing.T) {
 	db := memory.Open()
 	nothing := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
 	queued := semel.InTx(func(context.Context, *memory.Effects, *semel.Attempt) error { return nil })
-	key := semel.KeyFromJSON("/id")
+	byID := key.FromJSON("/id")
 	for name, c := range map[string]struct {
 		cfg  semel.Config
 		want string
 	}{
 		"nothing different": {semel.Config{Handler: nothing, Former: &semel.Former{}}, "names nothing that was different"},
 		"the same name":     {semel.Config{Handler: nothing, Former: &semel.Former{Consumer: "orders"}}, "names nothing that was different"},
-		"versions": {semel.Config{Handler: nothing, Key: key, Versions: &semel.Versions{Of: semel.ByVersion("/v").Of},
+		"versions": {semel.Config{Handler: nothing, Key: byID, Versions: &key.Versions{Of: key.ByVersion("/v").Of},
 			Former: &semel.Former{Consumer: "v1"}}, "beside Versions"},
 		"a store that cannot": {semel.Config{Handler: queued, Store: plainCommitter{db.Store(), db.Store()}, Former: &semel.Former{Consumer: "v1"}},
 			"cannot complete two records"},

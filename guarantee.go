@@ -119,7 +119,7 @@ func (c *Consumer) assumptions() []string {
 	}
 	a = append(a, c.retentionPromise())
 	if c.cfg.LongTerm > 0 {
-		a = append(a, fmt.Sprintf("those that come within %s after that are set aside for a person", driver.DurationText(c.cfg.LongTerm)))
+		a = append(a, fmt.Sprintf("those that come within %s after that become dead letters (late)", driver.DurationText(c.cfg.LongTerm)))
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // TestS3_59_DeliveryAndBusinessKey: a producer sends one order's charge twice, each time with an id of its own. Keyed by
@@ -25,11 +26,11 @@ func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		key     semel.KeyFunc
+		key     key.Func
 		charges int
 	}{
-		{"delivery", semel.KeyByID, 2},
-		{"business", semel.KeyFromJSON("/order_id", "/action"), 1},
+		{"delivery", key.ByID, 2},
+		{"business", key.FromJSON("/order_id", "/action"), 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

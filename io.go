@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/key"
 )
 
 // This file talks to the adapters: one method an action, each run in a goroutine of its own and answered by one event.
@@ -64,7 +65,7 @@ func (r *runner) identify(a *machine.Arrival) {
 	called = "Config.Key"
 	raw, err := r.cfg.Key(&a.Message)
 	if err == nil {
-		err = CheckKey(raw)
+		err = key.Check(raw)
 	}
 	if a.Key.Raw = raw; r.cfg.Former != nil {
 		called = "Config.Former.Key"
@@ -73,7 +74,7 @@ func (r *runner) identify(a *machine.Arrival) {
 	a.Age = r.age(&a.Message)
 	if err != nil {
 		a.Key.Raw, a.KeyErr = "", err
-		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, ErrNoKey)
+		a.Unkeyed = r.cfg.AllowUnkeyed && errors.Is(err, key.ErrMissing)
 		return
 	}
 	if r.cfg.Fingerprint != nil {
@@ -82,10 +83,10 @@ func (r *runner) identify(a *machine.Arrival) {
 			a.KeyErr = fmt.Errorf("fingerprint: %w", err)
 		}
 	}
-	a.BodyDigest, a.WholeBody = r.bodies.digestBody(a)
+	a.BodyDigest, a.WholeBody = key.BodyDigest(a.Fingerprint, a.Body)
 	if v := r.cfg.Versions; v != nil {
 		called = "Config.Versions.Of"
-		if a.Version, a.After, err = v.take(&a.Message); err != nil {
+		if a.Version, a.After, err = v.Take(&a.Message); err != nil {
 			a.KeyErr, a.BadVersion = err, true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -138,7 +139,7 @@ func TestNoLeaseUntilWithoutAKey(t *testing.T) {
 			return nil
 		}), func(c *semel.Config) {
 			c.AllowUnkeyed = true
-			c.Key = func(*semel.Message) (string, error) { return "", semel.ErrNoKey }
+			c.Key = func(*semel.Message) (string, error) { return "", key.ErrMissing }
 		})
 		r.send(semel.Message{ID: "m1"})
 		r.start()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -30,8 +31,25 @@ func consumeFor(t *testing.T, cfg semel.Config, d time.Duration) semel.Summary {
 	return c.Summary()
 }
 
-// TestFM41_LongTerm: a copy that comes long after its record is gone becomes a letter, in every mode, and runs when a
-// person says so. Sweeps are those of the consumer itself.
+// sendKeyed sends a message of the key k.
+func sendKeyed(t *testing.T, q *memory.Queue, id string) {
+	t.Helper()
+	if err := q.Send(t.Context(), driver.Message{ID: id, Headers: map[string]string{"key": "k"}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func recordsOf(t *testing.T, db *memory.DB) []driver.Record {
+	t.Helper()
+	rs, err := db.Store().Records(t.Context(), driver.RecordFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rs
+}
+
+// TestFM41_LongTerm: a copy that comes long after the retention becomes a dead letter, in every mode, and runs only when a
+// person reopens its key. Sweeps are those of the consumer itself.
 func TestFM41_LongTerm(t *testing.T) {
 	var ran atomic.Int64
 	for name, h := range map[string]semel.Handler{
@@ -51,57 +69,134 @@ func TestFM41_LongTerm(t *testing.T) {
 					Queue: q, Store: db.Store(), Handler: h, Retention: time.Hour, LongTerm: 400 * 24 * time.Hour,
 					Key: func(m *semel.Message) (string, error) { return m.Headers["key"], nil },
 				}
-				send := func(id string) {
-					if err := q.Send(t.Context(), driver.Message{ID: id, Headers: map[string]string{"key": "k"}}); err != nil {
-						t.Fatal(err)
-					}
+				sendKeyed(t, q, "first")
+				s := consumeFor(t, cfg, 2*time.Hour)
+				rs := recordsOf(t, db)
+				if len(rs) != 1 || rs[0].State != driver.Expired || rs[0].Ended != driver.Completed || ran.Load() != 1 || s.Expired != 1 {
+					t.Fatalf("after the retention: %+v, %d runs, %+v", rs, ran.Load(), s)
 				}
-				send("first")
-				consumeFor(t, cfg, 2*time.Hour)
-				if rs, _ := db.Store().Records(t.Context(), driver.RecordFilter{}); len(rs) != 0 || ran.Load() != 1 {
-					t.Fatalf("%d records are there after their retention, %d runs", len(rs), ran.Load())
-				}
-				send("late")
+				sendKeyed(t, q, "late")
 				var told []string
 				cfg.Events = semel.Events{Delivery: func(e semel.Event) {
 					if e.Kind == semel.EventDecided {
 						told = append(told, string(e.Decision)+" "+e.Reason)
 					}
 				}}
-				var log strings.Builder
-				cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				s := consumeFor(t, cfg, 10*time.Minute)
+				s = consumeFor(t, cfg, 10*time.Minute)
 				letters, err := q.Letters(t.Context(), 10)
-				if err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterUncertain || ran.Load() != 1 {
-					t.Fatalf("the late copy: %d runs, letters %+v, %v", ran.Load(), letters, err)
+				if err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterLate || letters[0].Token != rs[0].Token || ran.Load() != 1 {
+					t.Fatalf("the late copy: %d runs, dead letters %+v, %v", ran.Load(), letters, err)
 				}
-				if s.LongTermHits != 1 || s.LongTermLookups < 1 || !strings.Contains(letters[0].Reason, "was completed on") {
-					t.Errorf("%+v; the letter says %q", s, letters[0].Reason)
+				if s.Late != 1 || s.Rejected != 1 || !strings.Contains(letters[0].Reason, "was completed on") {
+					t.Errorf("%+v; the dead letter says %q", s, letters[0].Reason)
 				}
-				if len(told) != 1 || !strings.HasPrefix(told[0], string(semel.ParkedUncertain)) || !strings.HasSuffix(told[0], letters[0].Reason) ||
-					!strings.Contains(log.String(), "this is a late duplicate of it") {
-					t.Errorf("events told %q, the log %s", told, log.String())
+				if len(told) != 1 || told[0] != string(semel.DeadLettered)+" "+letters[0].Reason {
+					t.Errorf("events told %q", told)
 				}
-				cfg.Events, cfg.Logger = semel.Events{}, nil
-				send("later")
+				cfg.Events = semel.Events{}
+				sendKeyed(t, q, "later")
 				consumeFor(t, cfg, time.Minute)
-				if letters, _ := q.Letters(t.Context(), 10); len(letters) != 1 || ran.Load() != 1 {
-					t.Errorf("the next copy: %d letters, %d runs", len(letters), ran.Load())
+				if letters, _ := q.Letters(t.Context(), 10); len(letters) != 2 || ran.Load() != 1 {
+					t.Errorf("the next copy: %d dead letters, %d runs", len(letters), ran.Load())
 				}
-				_, o, err := db.Store().Operate(t.Context(), driver.Operation{
-					Kind: driver.Resolve, Key: letters[0].Key, Token: letters[0].Token, As: driver.Released, Keep: time.Hour,
-				})
-				if err != nil || o != driver.Applied {
-					t.Fatal(o, err)
+				op := driver.Operation{Kind: driver.Redrive, Key: letters[0].Key, Token: letters[0].Token, Keep: time.Hour}
+				if _, o, err := db.Store().Operate(t.Context(), op); err != nil || o != driver.Lost {
+					t.Fatalf("a redrive that is not deliberate: %v, %v", o, err)
 				}
-				send("redrive-1")
+				op.NewGeneration = true
+				if r, o, err := db.Store().Operate(t.Context(), op); err != nil || o != driver.Applied || r.Generation != 2 || r.Epoch != 1 {
+					t.Fatal(r, o, err)
+				}
+				sendKeyed(t, q, "redrive-1")
 				consumeFor(t, cfg, time.Minute)
 				if ran.Load() != 2 {
-					t.Errorf("%d runs after a person said retry", ran.Load())
+					t.Errorf("%d runs after a person reopened the key", ran.Load())
 				}
 			})
 		})
 	}
+}
+
+// TestFM41_LongTermOfOthers: the sweeps of a worker without Config.LongTerm obey the period that the store keeps, and so do
+// its claims and semel.Do.
+func TestFM41_LongTermOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open()
+		q := db.Queue("orders")
+		ran := 0
+		cfg := semel.Config{
+			Queue: q, Store: db.Store(), Retention: time.Hour, LongTerm: 30 * 24 * time.Hour,
+			Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { ran++; return nil }),
+			Key:     func(m *semel.Message) (string, error) { return m.Headers["key"], nil },
+		}
+		sendKeyed(t, q, "first")
+		consumeFor(t, cfg, time.Minute)
+		cfg.LongTerm = 0
+		consumeFor(t, cfg, 2*time.Hour)
+		sendKeyed(t, q, "late")
+		consumeFor(t, cfg, time.Minute)
+		if letters, err := q.Letters(t.Context(), 10); err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterLate || ran != 1 {
+			t.Fatalf("%d runs, dead letters %+v, %v", ran, letters, err)
+		}
+		_, _, err := semel.Do(t.Context(), db.Store(), driver.Key{Consumer: "orders", Raw: "k"},
+			func(context.Context, *semel.Attempt) (int, error) { ran++; return 1, nil })
+		if !errors.Is(err, semel.ErrLate) || ran != 1 {
+			t.Errorf("Do: %v, %d runs", err, ran)
+		}
+		consumeFor(t, cfg, 31*24*time.Hour)
+		if rs := recordsOf(t, db); len(rs) != 0 {
+			t.Fatalf("after the period: %+v", rs)
+		}
+		sendKeyed(t, q, "much-later")
+		consumeFor(t, cfg, time.Minute)
+		if ran != 2 {
+			t.Errorf("%d runs after the period", ran)
+		}
+	})
+}
+
+// flaky fails to register at first.
+type flaky struct {
+	*memory.Store
+	fails int
+}
+
+func (f *flaky) SetLongTerm(ctx context.Context, consumer string, d time.Duration) error {
+	if f.fails > 0 {
+		f.fails--
+		return errors.New("no answer")
+	}
+	return f.Store.SetLongTerm(ctx, consumer, d)
+}
+
+// TestFM41_UnregisteredIsNotSwept: a consumer whose period is not registered yet purges nothing.
+func TestFM41_UnregisteredIsNotSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := memory.Open()
+		q := db.Queue("orders")
+		var log strings.Builder
+		cfg := semel.Config{
+			Queue: q, Store: &flaky{db.Store(), 3 * 720}, Retention: time.Minute, LongTerm: 30 * 24 * time.Hour,
+			Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+			Key:     func(m *semel.Message) (string, error) { return m.Headers["key"], nil },
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+		}
+		sendKeyed(t, q, "first")
+		consumeFor(t, cfg, 4*time.Hour)
+		if rs := recordsOf(t, db); len(rs) != 1 || rs[0].State != driver.Expired {
+			t.Errorf("%+v", rs)
+		}
+		if !strings.Contains(log.String(), "not registered yet") {
+			t.Errorf("the log says %s", log.String())
+		}
+	})
+}
+
+// likeDynamoDB is a store that calls itself DynamoDB.
+type likeDynamoDB struct{ driver.Store }
+
+func (likeDynamoDB) Features() driver.StoreFeatures {
+	return driver.StoreFeatures{Name: "t", Kind: "dynamodb"}
 }
 
 // TestLongTermIsRefused: what it does not go with.
@@ -111,20 +206,24 @@ func TestLongTermIsRefused(t *testing.T) {
 		"too short": func(c *semel.Config) { c.LongTerm = time.Hour },
 		"negative":  func(c *semel.Config) { c.LongTerm = -1 },
 		"versions": func(c *semel.Config) {
-			c.Versions, c.Key = semel.ByVersion("header:v"), func(*semel.Message) (string, error) { return "k", nil }
+			c.Versions, c.Key = key.ByVersion("header:v"), func(*semel.Message) (string, error) { return "k", nil }
 		},
-		"no digests": func(c *semel.Config) { c.Store = struct{ driver.Store }{db.Store()} },
+		"no expiry": func(c *semel.Config) { c.Store = struct{ driver.Store }{db.Store()} },
+		"dynamodb":  func(c *semel.Config) { c.Store = likeDynamoDB{db.Store()} },
 	} {
 		cfg := semel.Config{
 			Queue: db.Queue("orders"), Store: db.Store(), LongTerm: 400 * 24 * time.Hour,
 			Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 		}
-		if p, err := semel.Guarantee(cfg); err != nil || !strings.Contains(p.String(), "within 400 days after that are set aside") {
+		if p, err := semel.Guarantee(cfg); err != nil || !strings.Contains(p.String(), "within 400 days after that become dead letters") {
 			t.Errorf("%v, %v", p, err)
 		}
 		change(&cfg)
 		_, err := semel.New(cfg)
 		if ce := (*semel.ConfigError)(nil); !errors.As(err, &ce) || ce.Field != "LongTerm" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "dynamodb" && !strings.Contains(err.Error(), "raise Retention") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

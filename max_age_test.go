@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/steps"
 )
 
@@ -21,7 +22,7 @@ func TestS206_TooOldMessagesBecomeLetters(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, h, func(c *semel.Config) {
 					c.MaxAge = time.Hour
-					c.Key = semel.KeyFromBody()
+					c.Key = key.FromBody()
 				})
 				late, twin := msg("late"), msg("late-again")
 				twin.Body = late.Body
@@ -80,7 +81,7 @@ func TestS206_DeferredRunsWereBegun(t *testing.T) {
 					return next(ctx)
 				}
 				r := newRig(t, h, func(c *semel.Config) {
-					c.MaxAge, c.Key, c.Middleware = time.Hour, semel.KeyFromBody(), []semel.Middleware{busy}
+					c.MaxAge, c.Key, c.Middleware = time.Hour, key.FromBody(), []semel.Middleware{busy}
 				})
 				r.send(msg("begun"))
 				r.start()

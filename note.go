@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/key"
 )
 
 // This file gives the machine's notes their public names: events for observers, log lines for people.
@@ -60,7 +61,7 @@ func (r *runner) note(n *machine.Note) {
 	case machine.NoteReceived:
 		e.Kind, e.Count, e.Visible, e.SentAt = EventReceived, n.Item.Count, n.Item.Visible, n.Item.SentAt
 		if o.Delivery != nil {
-			e.Route = Route(&n.Item.Message)
+			e.Route = key.Route(&n.Item.Message)
 		}
 	case machine.NoteStarted:
 		e.Kind, e.SentAt, to = EventStarted, n.Item.SentAt, o.Attempt

@@ -14,6 +14,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/idle"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/key"
 )
 
 // DoOption tweaks one call of Do.
@@ -93,7 +94,7 @@ func Do[T any](
 	for _, o := range opts {
 		o(&c)
 	}
-	if err := CheckKey(k.Raw); err != nil {
+	if err := key.Check(k.Raw); err != nil {
 		return zero, "", err
 	}
 	if err := c.check(); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -85,7 +86,7 @@ func TestDoRefusals(t *testing.T) {
 	if _, _, err := semel.Do(t.Context(), s, bad, ok); !errors.Is(err, semel.ErrFailed) {
 		t.Errorf("%v", err)
 	}
-	var key *semel.KeyError
+	var key *key.Error
 	if _, _, err := semel.Do(t.Context(), s, semel.Key{Consumer: "http"}, ok); !errors.As(err, &key) {
 		t.Errorf("%v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // TestFM6_PanicNamesTheFunction: a function of the configuration that panics costs its own message, and the dead letter and
@@ -31,8 +32,8 @@ func TestFM6_PanicNamesTheFunction(t *testing.T) {
 			c.Fingerprint = func(m *semel.Message) (semel.Fingerprint, error) { boom(m); return "f", nil }
 		},
 		"Config.Versions.Of": func(c *semel.Config) {
-			c.Key = semel.KeyByID
-			c.Versions = &semel.Versions{Of: func(m *semel.Message) (semel.Version, error) { boom(m); return "1", nil }}
+			c.Key = key.ByID
+			c.Versions = &key.Versions{Of: func(m *semel.Message) (semel.Version, error) { boom(m); return "1", nil }}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

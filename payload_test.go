@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/key"
 )
 
 // TestFM51_AnotherBodyIsTold: a second message under a business key whose body differs is counted and warned of, whether the
@@ -34,7 +35,7 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 		{"one after the other", false, func(*semel.Config) {}, 2},
 		{"in the same process at once", true, func(c *semel.Config) { c.Concurrency = 8 }, 2},
 		{"behind a cache", false, func(c *semel.Config) { c.Store = front.New(c.Store, front.Options{Size: 10, Strangers: true}) }, 2},
-		{"a fingerprint that says that it means the same", false, func(c *semel.Config) { c.Fingerprint = semel.FingerprintJSON("/order") }, 0},
+		{"a fingerprint that says that it means the same", false, func(c *semel.Config) { c.Fingerprint = key.FingerprintJSON("/order") }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -42,7 +43,7 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 				var events []string
 				r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { time.Sleep(time.Second); return nil }),
 					func(cfg *semel.Config) {
-						cfg.Key, cfg.Logger = semel.KeyFromJSON("/order"), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+						cfg.Key, cfg.Logger = key.FromJSON("/order"), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 						cfg.Events.Delivery = func(e semel.Event) {
 							if e.Decision == semel.ReplayedOtherPayload {
 								events = append(events, e.MessageID)
@@ -85,7 +86,7 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var told []string
 			r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return fail(errors.New("no")) }), func(c *semel.Config) {
-				c.Key = semel.KeyFromJSON("/order")
+				c.Key = key.FromJSON("/order")
 				c.Events.Delivery = func(e semel.Event) {
 					if strings.Contains(e.Reason, "another body, which is in no dead letter") {
 						told = append(told, e.MessageID)
@@ -108,17 +109,17 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 func TestFM51_FingerprintOfTheBodyThatIsAskedForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
-		r := newRig(t, h, func(c *semel.Config) { c.Key = semel.KeyFromJSON("/order") })
+		r := newRig(t, h, func(c *semel.Config) { c.Key = key.FromJSON("/order") })
 		r.send(semel.Message{ID: "m0", Body: []byte(`{"order":"o1","amount":7}`)})
 		r.start()
 		r.after(time.Minute)
-		r.cfg.Fingerprint = semel.FingerprintBody()
+		r.cfg.Fingerprint = key.FingerprintBody()
 		r.send(semel.Message{ID: "m1", Body: []byte(`{"amount":7,"order":"o1"}`)}, semel.Message{ID: "m2", Body: []byte(`{"order":"o1","amount":9999}`)})
 		r.start()
 		if s := r.after(time.Minute); s.Replayed != 1 || s.OtherPayload != 0 || s.Mismatched != 1 || len(r.letters()) != 1 {
 			t.Errorf("%+v", s)
 		}
-		r.cfg.Fingerprint = semel.FingerprintJSON("/amount")
+		r.cfg.Fingerprint = key.FingerprintJSON("/amount")
 		r.send(semel.Message{ID: "m3", Body: []byte(`{"order":"o1","amount":9999}`)})
 		r.start()
 		if s := r.after(time.Minute); s.Replayed != 1 || s.OtherPayload != 1 || s.Mismatched != 0 {

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/semel-dev/semel/key"
+
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/memory"
@@ -28,19 +30,19 @@ func (q slowSettle) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 func TestRedriveOfACompletedKeyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int64
-		var key atomic.Value
+		var raw atomic.Value
 		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			runs.Add(1)
-			key.Store(a.Key.Raw)
+			raw.Store(a.Key.Raw)
 			return nil
 		}), func(c *semel.Config) {
-			c.Key = semel.KeyFromBody()
+			c.Key = key.FromBody()
 		})
 		r.cfg.Queue = slowSettle{r.queue, 2 * time.Second}
 		r.send(msg("k"))
 		r.start()
 		time.Sleep(time.Second) // it ran, and its record is COMPLETED
-		rec := r.record(key.Load().(string))
+		rec := r.record(raw.Load().(string))
 		if _, o, err := r.store.Operate(context.Background(), driver.Operation{
 			Kind: driver.Redrive, Key: rec.Key, Token: rec.Token, Generation: rec.Generation, NewGeneration: true, Keep: time.Hour,
 		}); err != nil || o != driver.Applied {
@@ -48,7 +50,7 @@ func TestRedriveOfACompletedKeyRuns(t *testing.T) {
 		}
 		r.send(semel.Message{ID: driver.RedriveID("x"), Body: []byte("k")})
 		r.after(time.Minute)
-		if rec := r.record(key.Load().(string)); runs.Load() != 2 || rec.State != driver.Completed || rec.Generation != 2 {
+		if rec := r.record(raw.Load().(string)); runs.Load() != 2 || rec.State != driver.Completed || rec.Generation != 2 {
 			t.Errorf("%d runs, record %s of generation %d", runs.Load(), rec.State, rec.Generation)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
+	"github.com/semel-dev/semel/key"
 )
 
 // The defaults of a Config.
@@ -57,7 +58,7 @@ func (c *Config) resolve() error {
 		return err
 	}
 	if c.Key == nil {
-		c.Key = KeyByID
+		c.Key = key.ByID
 	}
 	if err := c.resolveFormer(); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -25,7 +26,7 @@ func TestHandlersOwnTheirCopy(t *testing.T) {
 		},
 		"unprotected": func(f func(*semel.Attempt) error) func(*semel.Config) {
 			return func(c *semel.Config) {
-				c.Key, c.AllowUnkeyed = semel.KeyFromHeader("none"), true
+				c.Key, c.AllowUnkeyed = key.FromHeader("none"), true
 				c.Handler = semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error { return f(a) })
 			}
 		},
@@ -75,7 +76,7 @@ func TestHandlersOwnTheirCopy(t *testing.T) {
 					a.Headers["source"], a.Headers["more"] = "scribbled", "x"
 					return errors.New("no")
 				}
-				r := newRig(t, nil, func(c *semel.Config) { c.Key, c.MaxAttempts = semel.KeyFromJSON("/id"), 3 }, kind(scribble))
+				r := newRig(t, nil, func(c *semel.Config) { c.Key, c.MaxAttempts = key.FromJSON("/id"), 3 }, kind(scribble))
 				r.send(semel.Message{ID: "m", Body: []byte(body), Headers: maps.Clone(headers)})
 				r.start()
 				s := r.after(time.Hour)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -82,7 +83,7 @@ func TestFM79_KeylessOfOneID(t *testing.T) {
 	two := []semel.Message{{ID: "m", Body: []byte(`{"n":1}`)}, {ID: "m", Body: []byte(`{"n":2}`)}, {ID: "m", Body: []byte(`{"n":2}`)}}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
-			func(c *semel.Config) { c.Key = semel.KeyFromJSON("/id") })
+			func(c *semel.Config) { c.Key = key.FromJSON("/id") })
 		r.send(two...)
 		r.start()
 		if s := r.after(time.Minute); s.Rejected != 3 || len(r.letters()) != 2 {
@@ -94,7 +95,7 @@ func TestFM79_KeylessOfOneID(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			keys[a.EffectKey("")]++
 			return semel.Permanent(errors.New("no"))
-		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed, c.Concurrency = semel.KeyFromJSON("/id"), true, 1 })
+		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed, c.Concurrency = key.FromJSON("/id"), true, 1 })
 		r.send(two...)
 		r.start()
 		if s := r.after(time.Minute); s.Unprotected != 3 || len(keys) != 2 || len(r.letters()) != 2 {
@@ -109,7 +110,7 @@ func TestUnkeyedPoisonEnds(t *testing.T) {
 		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			runs.Add(1)
 			return errors.New("down")
-		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed = semel.KeyFromHeader("order"), true })
+		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed = key.FromHeader("order"), true })
 		r.send(msg("a"))
 		r.start()
 		r.after(24 * time.Hour)

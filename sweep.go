@@ -28,8 +28,8 @@ type sweepTally struct {
 	warned time.Time // when the log was told of a lag last
 }
 
-// sweep removes records that are past their retention, in bounded batches, and parks claims of this consumer that were
-// abandoned for longer than it: others have retentions of their own. Every consumer does it; doing it twice harms nothing. The first sweep comes after a part of the
+// sweep purges or expires records that are past their retention, in bounded batches, and parks claims of this consumer that
+// were abandoned for longer than it: others have retentions of their own. Every consumer does it; doing it twice harms nothing. The first sweep comes after a part of the
 // interval that depends on when the consumer started, so that a fleet does not sweep in step.
 func (r *runner) sweep(ctx context.Context) {
 	s, ok := driver.As[driver.Sweeper](r.cfg.Store)
@@ -41,7 +41,7 @@ func (r *runner) sweep(ctx context.Context) {
 		consumers = append(consumers, f.Consumer)
 	}
 	pause := time.Duration(r.began.UnixNano()) % sweepEvery
-	for idle.For(ctx, pause) {
+	for first := true; r.setLongTerm(ctx, consumers, first) && idle.For(ctx, pause); first = false {
 		began := time.Now()
 		swept, more, err := s.Sweep(ctx, r.cfg.Retention, sweepBatch, consumers...)
 		pause = sweepEvery
@@ -58,7 +58,7 @@ func (r *runner) sweep(ctx context.Context) {
 // swept notes what one batch of a sweep did. whole is false when it failed: it may have left more than it tells.
 func (r *runner) swept(s driver.Swept, whole bool) {
 	if s.Did() {
-		r.cfg.Logger.Info("swept", "purged", s.Purged, "stranded", s.Stranded, "lag", s.Lag)
+		r.cfg.Logger.Info("swept", "purged", s.Purged, "expired", s.Expired, "stranded", s.Stranded, "lag", s.Lag)
 	}
 	now := time.Now()
 	r.mu.Lock()
@@ -73,7 +73,7 @@ func (r *runner) swept(s driver.Swept, whole bool) {
 		t.lag = s.Lag
 	}
 	if tell && r.cfg.Events.Health != nil {
-		t.events = append(t.events, Event{Kind: EventSwept, At: now, Purged: s.Purged, Stranded: s.Stranded, Lag: s.Lag})
+		t.events = append(t.events, Event{Kind: EventSwept, At: now, Purged: s.Purged, Expired: s.Expired, Stranded: s.Stranded, Lag: s.Lag})
 	}
 	r.mu.Unlock()
 	if late {
@@ -91,7 +91,7 @@ func (r *runner) swept(s driver.Swept, whole bool) {
 func (r *runner) tellSweeps(s *Summary) {
 	r.mu.Lock()
 	t := &r.sweeps
-	s.Swept, s.Stranded = int64(t.sum.Purged), int64(t.sum.Stranded)
+	s.Swept, s.Expired, s.Stranded = int64(t.sum.Purged), int64(t.sum.Expired), int64(t.sum.Stranded)
 	events := t.events
 	t.events = nil
 	r.mu.Unlock()

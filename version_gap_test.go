@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -18,7 +19,7 @@ func TestGapIsPassedOverInTheEnd(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := semel.BySequence("/v")
+				v := key.BySequence("/v")
 				v.Park = 30 * time.Second
 				var deferred []time.Duration
 				r := newRig(t, h, versioned(v), func(c *semel.Config) {
@@ -77,7 +78,7 @@ func (q blind) Receive(ctx context.Context, n int) ([]driver.Delivery, error) {
 func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
 	for _, count := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			v := semel.BySequence("/v")
+			v := key.BySequence("/v")
 			v.Park = 30 * time.Second
 			r := newRig(t, versionHandlers()["A2"], versioned(v))
 			r.cfg.Queue = blind{r.queue, count}
@@ -98,7 +99,7 @@ func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
 // TestGapOfAnOrderedGroupIsNotWaitedFor: the head of a group would keep its own predecessor from coming.
 func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := semel.BySequence("/v")
+		v := key.BySequence("/v")
 		v.Park = time.Hour
 		r := newRig(t, versionHandlers()["A2"], versioned(v))
 		for _, n := range []int{1, 3, 2, 4} {
@@ -133,7 +134,7 @@ func TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied(t *testing.T) {
 						return c.err(errors.New("refused"))
 					}
 					return nil
-				}), versioned(semel.ByVersion("/v")))
+				}), versioned(key.ByVersion("/v")))
 				r.start()
 				const sentence = "older versions do not run once a newer one was applied or may have been"
 				if p := r.c.Guarantee().String(); !strings.Contains(p, sentence) {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
 // parked waits an hour for the version before.
 func parked(c *semel.Config) {
-	v := semel.BySequence("/v")
+	v := key.BySequence("/v")
 	v.Park = time.Hour
 	versioned(v)(c)
 }
@@ -167,7 +168,7 @@ func TestParkedVersionsSpareHandOffs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			most := 0
-			v := semel.BySequence("/v")
+			v := key.BySequence("/v")
 			v.Park = park
 			r := newRig(t, versionHandlers()["A2"], versioned(v), func(c *semel.Config) {
 				c.Queue = redriving{c.Queue.(*memory.Queue)}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -46,8 +47,8 @@ func ledger(r *rig) (out []string) {
 	return out
 }
 
-func versioned(v *semel.Versions) func(*semel.Config) {
-	return func(c *semel.Config) { c.Key, c.Versions = semel.KeyFromJSON("/id"), v }
+func versioned(v *key.Versions) func(*semel.Config) {
+	return func(c *semel.Config) { c.Key, c.Versions = key.FromJSON("/id"), v }
 }
 
 func state(version any) semel.Message {
@@ -56,20 +57,20 @@ func state(version any) semel.Message {
 
 // TestFM62_OlderVersionsAreSkipped is S1-30: versions that come out of order, in every mode.
 func TestFM62_OlderVersionsAreSkipped(t *testing.T) {
-	park := semel.BySequence("/v")
+	park := key.BySequence("/v")
 	park.Park = 30 * time.Second
 	for _, x := range []struct {
 		name     string
-		versions *semel.Versions
+		versions *key.Versions
 		sent     []int
 		want     string
 		stale    int64
 		letters  int
 	}{
-		{"v2, then v1 is skipped", semel.ByVersion("/v"), []int{2, 1}, "2", 1, 0},
-		{"in order", semel.ByVersion("/v"), []int{1, 2, 3}, "1 2 3", 0, 0},
-		{"the same again", semel.ByVersion("/v"), []int{2, 2}, "2", 0, 0},
-		{"v1, v3, v2: gaps are accepted", semel.BySequence("/v"), []int{1, 3, 2}, "1 3", 1, 0},
+		{"v2, then v1 is skipped", key.ByVersion("/v"), []int{2, 1}, "2", 1, 0},
+		{"in order", key.ByVersion("/v"), []int{1, 2, 3}, "1 2 3", 0, 0},
+		{"the same again", key.ByVersion("/v"), []int{2, 2}, "2", 0, 0},
+		{"v1, v3, v2: gaps are accepted", key.BySequence("/v"), []int{1, 3, 2}, "1 3", 1, 0},
 		{"v1, v3, v2: v3 waits", park, []int{1, 3, 2}, "1 2 3", 0, 0},
 		{"v3, v2, v1: all wait", park, []int{3, 2, 1}, "1 2 3", 0, 0},
 	} {
@@ -105,7 +106,7 @@ func TestS1_30_StaleSaysBothVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var seen []semel.Event
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(semel.ByVersion("/v")),
+		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
 			func(c *semel.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c.Events = semel.Observe(func(e semel.Event) {
@@ -148,7 +149,7 @@ func TestS1_31_TimestampsAndTies(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v, err := semel.ParseStrategy(x.strategy)
+				v, err := key.ParseVersions(x.strategy)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -175,7 +176,7 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, h, versioned(semel.ByVersion("/v")))
+				r := newRig(t, h, versioned(key.ByVersion("/v")))
 				g, err := r.store.Claim(context.Background(), driver.Claim{
 					Key: semel.Key{Consumer: "orders", Raw: "order-1"}, Nonce: driver.Nonce{1}, Lease: time.Minute, Version: driver.IntVersion(3),
 				})
@@ -202,7 +203,7 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 // TestBadVersionsBecomeLetters: nothing is lost, and no run is made unprotected.
 func TestBadVersionsBecomeLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(semel.ByVersion("/v")),
+		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
 			func(c *semel.Config) { c.AllowUnkeyed = true })
 		r.send(state(1.5), state(`"x"`), state(2))
 		r.start()
@@ -222,7 +223,7 @@ func TestBadVersionsBecomeLetters(t *testing.T) {
 // fingerprints say.
 func TestTwinsOfOtherVersionsAreNoDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, versionHandlers()["A2"], versioned(semel.ByVersion("/v")), func(c *semel.Config) {
+		r := newRig(t, versionHandlers()["A2"], versioned(key.ByVersion("/v")), func(c *semel.Config) {
 			c.Fingerprint = func(*semel.Message) (semel.Fingerprint, error) { return "", nil }
 		})
 		r.send(state(1), state(2), state(2), state(3))
@@ -272,10 +273,10 @@ func TestDoWithVersions(t *testing.T) {
 }
 
 func TestVersionsThatAreRefused(t *testing.T) {
-	id := semel.KeyFromJSON("/id")
+	id := key.FromJSON("/id")
 	for field, tweak := range map[string]func(*semel.Config){
-		"Key":      func(c *semel.Config) { c.Versions = semel.ByVersion("/v") },
-		"Versions": func(c *semel.Config) { c.Key, c.Versions = id, &semel.Versions{} },
+		"Key":      func(c *semel.Config) { c.Versions = key.ByVersion("/v") },
+		"Versions": func(c *semel.Config) { c.Key, c.Versions = id, &key.Versions{} },
 	} {
 		db := memory.Open()
 		cfg := semel.Config{Queue: db.Queue("q"), Store: db.Store(), Handler: semel.HandlerFunc(nil)}
@@ -291,27 +292,27 @@ func TestVersionsThatAreRefused(t *testing.T) {
 // TestVersionsPromise: the guarantee says what versions give, mode by mode, and no more.
 func TestVersionsPromise(t *testing.T) {
 	plain := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
-	promise := func(h semel.Handler, v *semel.Versions) string {
+	promise := func(h semel.Handler, v *key.Versions) string {
 		db := memory.Open()
 		p, err := semel.Guarantee(semel.Config{
-			Queue: db.Queue("q"), Store: db.Store(), Handler: h, Key: semel.KeyFromJSON("/id"), Versions: v,
+			Queue: db.Queue("q"), Store: db.Store(), Handler: h, Key: key.FromJSON("/id"), Versions: v,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p.String()
 	}
-	park := semel.BySequence("/v")
+	park := key.BySequence("/v")
 	park.Park = time.Minute
 	for _, x := range []struct {
 		text string
 		want []string
 		no   string
 	}{
-		{promise(versionHandlers()["A2"], semel.ByVersion("/v")), []string{"mode D over A2;", "no older version takes effect after a newer one",
+		{promise(versionHandlers()["A2"], key.ByVersion("/v")), []string{"mode D over A2;", "no older version takes effect after a newer one",
 			"states, never changes", "duplicates and older versions come within 14 days"}, "clocks, that"},
-		{promise(versionHandlers()["B/C"], semel.ByVersion("/v")), []string{"mode D over B/C;"}, "unless the resource itself"},
-		{promise(plain, semel.ByTimestamp("/at")), []string{"mode D over A;", "unless the resource itself compares the version",
+		{promise(versionHandlers()["B/C"], key.ByVersion("/v")), []string{"mode D over B/C;"}, "unless the resource itself"},
+		{promise(plain, key.ByTimestamp("/at")), []string{"mode D over A;", "unless the resource itself compares the version",
 			"versions are the senders' clocks"}, "no older version takes effect"},
 		{promise(plain, park), []string{"waits 1m0s at most"}, "senders' clocks"},
 		{promise(plain, nil), []string{"mode A;"}, "version"},
@@ -336,7 +337,7 @@ func TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter(t *testing.T) {
 				return errors.New("nobody knows")
 			}
 			return nil
-		}), versioned(semel.ByVersion("/v")), func(c *semel.Config) { c.Takeover = semel.Once })
+		}), versioned(key.ByVersion("/v")), func(c *semel.Config) { c.Takeover = semel.Once })
 		r.start()
 		for _, v := range []int{2, 3, 2} {
 			r.send(state(v))

@@ -27,16 +27,22 @@ type AuditFilter struct {
 }
 
 // AuditLog is an optional interface of stores that are an [Operator]: an applied operation leaves its entry in the same
-// write. Entries are only ever added; a sweep removes those of records that it purged.
+// write. Entries are only ever added; what purges, expires or erases a record removes those of its key in the same write.
+// The entry of an [Erase] names no key; it stays.
 type AuditLog interface {
 	// Audit lists entries, oldest first.
 	Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
 }
 
-// Entry is the trail of an operation that changed a record from before to after.
+// Entry is the audit entry of an operation that changed a record from before to after. That of an [Erase] names consumer and
+// tenant alone, because the key is what was erased.
 func (op *Operation) Entry(before, after Record, now time.Time) AuditEntry {
+	key := op.Key
+	if op.Kind == Erase {
+		key.Raw = ""
+	}
 	return AuditEntry{
-		At: now, By: op.By, Kind: op.Kind, Key: op.Key, Generation: before.Generation, Token: before.Token,
+		At: now, By: op.By, Kind: op.Kind, Key: key, Generation: before.Generation, Token: before.Token,
 		From: before.State, To: after.State, Reason: op.Reason, Verified: op.Verified, Renewed: op.NewGeneration,
 	}
 }

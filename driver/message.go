@@ -154,7 +154,7 @@ const (
 	LetterMismatch  LetterKind = "mismatch"  // the same key came with another payload
 	LetterUncertain LetterKind = "uncertain" // nobody can know whether the effect happened
 	LetterBusy      LetterKind = "busy"      // its key was in progress, and the consumer does not wait for that
-	LetterLate      LetterKind = "late"      // an older version that came behind a newer one, and must not be forgotten
+	LetterLate      LetterKind = "late"      // a duplicate of an EXPIRED record, or an older version that came too late to run
 )
 
 // Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
@@ -184,8 +184,8 @@ func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
 	return letterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
 }
 
-// LateLetterID derives the id of a late letter from version, payload and message id: no run stands behind it whose token
-// could name it. Sent again the message has another id; so when it comes too late again, its letter is not the one that is
+// LateLetterID derives the id of a late letter from version, payload and message id: many messages can be late for one
+// record. Sent again the message has another id; so when it comes too late again, its letter is not the one that is
 // about to be deleted. Without a fingerprint the whole message stands for the payload.
 func LateLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 	var sized []byte

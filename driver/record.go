@@ -8,7 +8,8 @@ import (
 // State is the state of a record (protocol section 0).
 type State uint8
 
-// The states of a record. COMPLETED and FAILED are terminal; UNCERTAIN waits for a probe or a person.
+// The states of a record. COMPLETED and FAILED are terminal; UNCERTAIN waits for a probe or a person. EXPIRED is what
+// remains of an ended record after its retention, where the consumer has a long-term period ([LongTerm]).
 const (
 	Absent State = iota
 	InProgress
@@ -16,9 +17,10 @@ const (
 	Completed
 	FailedState
 	Uncertain
+	Expired
 )
 
-var stateNames = [...]string{"ABSENT", "IN_PROGRESS", "RELEASED", "COMPLETED", "FAILED", "UNCERTAIN"}
+var stateNames = [...]string{"ABSENT", "IN_PROGRESS", "RELEASED", "COMPLETED", "FAILED", "UNCERTAIN", "EXPIRED"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -40,8 +42,11 @@ const MaxDeliveries = 8
 
 // Record is the store's row for one key. The zero record is an absent one.
 type Record struct {
-	Key        Key
-	State      State
+	Key   Key
+	State State
+	// Ended is the state before an EXPIRED record expired: Completed, FailedState, or Released with a doubt. Absent in every
+	// other state.
+	Ended      State
 	Generation uint32 // 1; raised by a redrive that reopens
 	Epoch      uint32 // deliberate re-runs of a completed key
 	Token      uint64
@@ -69,7 +74,9 @@ type Record struct {
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	CompletedAt time.Time
-	RetainUntil time.Time // zero while IN_PROGRESS or UNCERTAIN: never purged
+	// RetainUntil is zero while IN_PROGRESS or UNCERTAIN: such a record is never purged. Of an EXPIRED record it is the end
+	// of the long-term period.
+	RetainUntil time.Time
 	// Watermark is how far a versioned key has come; zero for other keys.
 	Watermark Watermark
 	// Deliveries are ids of deliveries that acquired the key: the first and the latest, MaxDeliveries at most.

@@ -89,7 +89,7 @@ type StepStore interface {
 	// unless it wraps [ErrNotCommitted], or is an [ItemError], which names the write whose effects were refused. Repeating
 	// an applied write answers Applied and does nothing.
 	//
-	// Journals live as long as their record: what purges the record removes them, of all epochs and versions. Those of
+	// Journals live as long as their record: what purges, expires or erases the record removes them, of all epochs and versions. Those of
 	// versions that were overtaken may be removed as soon as a newer one writes.
 	WriteSteps(ctx context.Context, h Hold, w ...StepWrite) (Outcome, error)
 }

@@ -81,7 +81,7 @@ const (
 	Parked                      // uncertain: make sure that the letter exists, ack
 	Mismatch                    // the same key with another payload: letter, ack, never replay
 	Stale                       // a newer version is applied: ack
-	Late                        // an older version that must neither run nor be forgotten: letter (see LateLetterID), ack
+	Late                        // an EXPIRED record, or an older version that must neither run nor be forgotten: dead letter (see LateLetterID), ack
 )
 
 func (v Verdict) String() string {
@@ -364,18 +364,18 @@ type CacheStats struct {
 
 // Sweeper is an optional interface of stores.
 type Sweeper interface {
-	// Sweep removes up to limit records that are past their retention and parks claims of these consumers that were
-	// abandoned for longer than horizon, which is theirs; without consumers it parks those of all. more tells that there
-	// is still work. It never blocks claims for long.
+	// Sweep does up to limit of these ([DecideSweep]): it purges or expires records that are past their retention, by the
+	// long-term periods that are registered in the store ([LongTerm]), and parks claims of these consumers that were abandoned
+	// for longer than horizon, which is theirs; without consumers it parks those of all. more tells that there is still work.
+	// It never blocks claims for long.
 	Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (s Swept, more bool, err error)
 }
 
 // Swept counts what a sweep did, and tells what it left.
 type Swept struct {
 	Purged, Stranded int
-	// Announced counts records whose digest was written and that go in a later sweep (see [LongTerm]); they count towards
-	// the limit.
-	Announced int
+	// Expired counts records that became EXPIRED.
+	Expired int
 	// Lag is an estimate, and never too much: how long ago the retention of a record ended that the sweep met and had to
 	// leave. 0 = it met none. A store that looks at its records at intervals only (DynamoDB) counts from the look at which
 	// the record was due.
@@ -383,10 +383,10 @@ type Swept struct {
 }
 
 // Count is what counts towards the limit of a sweep.
-func (s Swept) Count() int { return s.Purged + s.Stranded + s.Announced }
+func (s Swept) Count() int { return s.Purged + s.Stranded + s.Expired }
 
-// Did reports that something was purged or parked.
-func (s Swept) Did() bool { return s.Purged+s.Stranded > 0 }
+// Did reports that something was purged, expired or parked.
+func (s Swept) Did() bool { return s.Count() > 0 }
 
 // Overdue raises Lag to how long a record's retention is over.
 func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub(retainUntil)) }
@@ -395,6 +395,6 @@ func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub
 func (s *Swept) Add(step Swept) {
 	s.Purged += step.Purged
 	s.Stranded += step.Stranded
-	s.Announced += step.Announced
+	s.Expired += step.Expired
 	s.Lag = step.Lag
 }

@@ -1,9 +1,6 @@
 package driver
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // This file is the decision table of protocol section 2: pure functions from a record and an operation to the record
 // after it and the answer. They read no clock: now is the store's. They never write into slices of the record passed
@@ -23,6 +20,9 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 		}
 		r.acquire(c, now, drawn)
 		return r, r.grant(Acquired, ""), true
+	}
+	if r.State == Expired { // before anything is compared: neither version nor payload of it is known any more
+		return r.claimExpired()
 	}
 	if c.Version != r.Watermark.Running {
 		return r.claimVersion(c, now, drawn)
@@ -217,17 +217,24 @@ type OperationKind uint8
 const (
 	// Resolve ends an UNCERTAIN record as Operation.As says.
 	Resolve OperationKind = iota + 1
-	// Redrive reopens a FAILED record for a new generation; with NewGeneration also a COMPLETED one.
+	// Redrive reopens a FAILED record for a new generation; with NewGeneration also a COMPLETED one. An EXPIRED record is
+	// reopened by the state that it ended in; one that ended RELEASED with a doubt is reopened as a FAILED one.
 	Redrive
-	// Discard marks a FAILED record's letter as disposed: later duplicates are just acked.
+	// Discard marks the dead letter of a FAILED record as disposed: later duplicates are just acked. Of an EXPIRED record
+	// they stay late.
 	Discard
 	// ForceRelease takes an IN_PROGRESS claim away from its holder.
 	ForceRelease
-	// Reopen lets an ended record (COMPLETED, FAILED, UNCERTAIN) run again at the next delivery of its key. It sends nothing.
+	// Reopen lets an ended record (COMPLETED, FAILED, UNCERTAIN, EXPIRED) run again at the next delivery of its key. It
+	// sends nothing.
 	Reopen
+	// Erase removes an ended record (COMPLETED, FAILED, UNCERTAIN, EXPIRED) with its journal, its duplicates and its audit
+	// entries. A later message of the key is a new one, and runs. One audit entry remains, without the key
+	// ([Operation.Entry]). A store that cannot do that returns [ErrUnsupported].
+	Erase
 )
 
-var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release", "reopen"}
+var operationNames = [...]string{"none", "resolve", "redrive", "discard", "release", "reopen", "erase"}
 
 func (k OperationKind) String() string { return operationNames[k] }
 
@@ -255,7 +262,8 @@ type Operation struct {
 	By string
 }
 
-// DecideOperate decides an operator's act: Applied, Lost (another state or token; nothing changed).
+// DecideOperate decides an operator's act: Applied, Lost (another state or token; nothing changed). When the returned record
+// is Absent and changed is true, the record is to be removed ([Erase]).
 func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after Record, o Outcome, changed bool) {
 	if r.State == Absent {
 		return r, Lost, false
@@ -263,7 +271,15 @@ func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after R
 	if op.Kind != ForceRelease && op.Token != 0 && r.Token != op.Token {
 		return r, Lost, false
 	}
+	if r.State == Expired {
+		return r.operateExpired(op, now)
+	}
 	switch op.Kind {
+	case Erase:
+		if r.State == InProgress || r.State == Released {
+			return r, Lost, false
+		}
+		return Record{}, Applied, true
 	case Resolve:
 		return r.resolve(op, now)
 	case Redrive:
@@ -363,36 +379,4 @@ func (r Record) reopen(op Operation, now time.Time) (Record, Outcome, bool) {
 		r.RetainUntil = kept // nobody sent a message: the next one may come as late as before
 	}
 	return r, o, changed
-}
-
-// SweepVerdict says what a sweep does with a record.
-type SweepVerdict uint8
-
-// The verdicts of a sweep.
-const (
-	SweepKeep SweepVerdict = iota
-	SweepPurge
-	// SweepStrand: a claim was abandoned for longer than the horizon: it becomes UNCERTAIN, for the audit to report.
-	SweepStrand
-)
-
-// DecideSweep decides what retention does with a record. A purge never touches IN_PROGRESS or UNCERTAIN; the store must
-// check again in the deleting statement. The horizon is that of some consumers: claims of others are left alone. Without
-// consumers it is everybody's.
-func DecideSweep(r Record, now time.Time, horizon time.Duration, consumers ...string) (after Record, v SweepVerdict) {
-	switch r.State {
-	case Completed, FailedState, Released:
-		if now.After(r.RetainUntil) {
-			return r, SweepPurge
-		}
-	case InProgress:
-		if horizon > 0 && now.After(r.LeaseUntil.Add(horizon)) &&
-			(len(consumers) == 0 || slices.Contains(consumers, r.Key.Consumer)) {
-			r.State, r.UpdatedAt = Uncertain, now
-			r.markUnknown()
-			r.Reason = "the claim was abandoned for longer than the horizon"
-			return r, SweepStrand
-		}
-	}
-	return r, SweepKeep
 }

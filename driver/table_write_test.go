@@ -291,42 +291,6 @@ func TestOperateFields(t *testing.T) {
 	}
 }
 
-func TestDecideSweep(t *testing.T) {
-	const horizon = time.Hour
-	for _, x := range []struct {
-		name    string
-		r       Record
-		after   time.Duration
-		horizon time.Duration
-		want    SweepVerdict
-	}{
-		{"completed, kept", inState(Completed), time.Hour, horizon, SweepKeep},
-		{"FM41 completed, past", inState(Completed), time.Hour + 1, horizon, SweepPurge},
-		{"failed, past", inState(FailedState), time.Hour + 1, horizon, SweepPurge},
-		{"released, past", inState(Released), time.Hour + 1, horizon, SweepPurge},
-		{"released, kept", inState(Released), time.Minute, horizon, SweepKeep},
-		{"uncertain", inState(Uncertain), 1000 * time.Hour, horizon, SweepKeep},
-		{"live", inState(InProgress), 0, horizon, SweepKeep},
-		{"expired within the horizon", inState(InProgress), time.Hour + time.Minute, horizon, SweepKeep},
-		{"abandoned", inState(InProgress), time.Hour + time.Minute + 1, horizon, SweepStrand},
-		{"abandoned, no horizon", inState(InProgress), 1000 * time.Hour, 0, SweepKeep},
-		{"absent", inState(Absent), 1000 * time.Hour, horizon, SweepKeep},
-	} {
-		r, v := DecideSweep(x.r, t0.Add(x.after), x.horizon)
-		if v != x.want {
-			t.Errorf("%s: %v, wanted %v", x.name, v, x.want)
-		}
-		if v == SweepStrand {
-			if r.State != Uncertain || !r.Unknown || r.Uncertainty != 1 || r.Reason == "" || r.Hold() != x.r.Hold() {
-				t.Errorf("%s: %+v", x.name, r)
-			}
-			if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, t0); o != Recovered {
-				t.Errorf("%s: the late truth answered %v", x.name, o)
-			}
-		}
-	}
-}
-
 // A last run that may have had its effect leaves its doubt: a redrive under the policy Probe has to ask first.
 func TestFailRemembersDoubt(t *testing.T) {
 	now := time.Unix(1000, 0)

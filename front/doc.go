@@ -33,7 +33,7 @@
 // # Why that is safe
 //
 // COMPLETED is immutable for one generation (invariant I9). Three things end it without this process: a person reruns the
-// key (a new generation), retention ends and the record is purged, the store loses data. The last is 10. By 6 a delivery is answered that
+// key (a new generation), retention ends and the record expires or is purged, the store loses data. The last is 10. By 6 a delivery is answered that
 // was settled before, or should have been: running it again would be wrong however the record looks now. What a person sends
 // to be run again is another message, and by 7 always asks the store. So no message is lost, and no field of an answer
 // differs from the store's at the moment when it was given.
@@ -61,7 +61,7 @@
 // # The filter
 //
 // [Filter] says of a hash "certainly not added" or "perhaps". It saves the read of a second, larger memory of keys (records
-// that were moved out of the store, digests): with 1 % false positives 99 of 100 new keys need no read. The claim of a store
+// that were moved out of the store): with 1 % false positives 99 of 100 new keys need no read. The claim of a store
 // itself saves nothing by it, because a claim writes in the same step as it reads; so New has none. A filter that does not reach
 // back far enough answers "perhaps" to everything: it costs reads and changes no outcome.
 package front

@@ -112,11 +112,11 @@ func (c *cache) Features() driver.StoreFeatures { return c.store.Features() }
 // Unwrap returns the store behind the front.
 func (c *cache) Unwrap() any { return c.store }
 
-// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, digests.
+// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, long-term periods.
 func (c *cache) Passes() []driver.Interface {
 	return []driver.Interface{
 		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](),
-		driver.InterfaceOf[driver.LongTerm](), driver.InterfaceOf[driver.DigestScanner](),
+		driver.InterfaceOf[driver.LongTerm](),
 	}
 }
 
@@ -258,11 +258,11 @@ func (c *cache) Operate(ctx context.Context, op driver.Operation) (driver.Record
 	return c.operator.Operate(ctx, op)
 }
 
-// Sweep is the store's. When it purged anything, entries go whose retention
+// Sweep is the store's. When it purged or expired anything, entries go whose retention
 // nobody told the front.
 func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (swept driver.Swept, more bool, err error) {
 	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit, consumers...)
-	if swept.Purged > 0 || err != nil {
+	if swept.Purged+swept.Expired > 0 || err != nil {
 		c.lock()
 		defer c.mu.Unlock()
 		c.acts++

@@ -58,7 +58,11 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record
 	if !changed {
 		return before, o, nil
 	}
-	s.write(rec, &after)
+	if after.State == driver.Absent {
+		s.remove(rec)
+	} else {
+		s.write(rec, &after)
+	}
 	s.addAudit(op.Entry(before, after, now))
 	return after, o, nil
 }
@@ -66,7 +70,7 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record
 // sweepChunk is how many records a sweep looks at before it lets others have the mutex.
 const sweepChunk = 512
 
-// Sweep looks at every record once, or until limit of them are purged or parked (0 = no limit); more tells that it
+// Sweep looks at every record once, or until limit of them are purged, expired or parked (0 = no limit); more tells that it
 // stopped at the limit. It parks claims of the consumers, or of all. Sweeps run one after the other: a second waits for the first, or for ctx.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	var swept driver.Swept
@@ -93,7 +97,7 @@ func (s *Store) overdue(now time.Time, swept *driver.Swept) {
 		if rec == nil {
 			return
 		}
-		if _, v := driver.DecideSweep(rec.Record, now, 0); v == driver.SweepPurge {
+		if _, v := driver.DecideSweep(rec.Record, now, 0, s.longTerm[rec.Key.Consumer]); v != driver.SweepKeep {
 			swept.Overdue(now, rec.RetainUntil)
 		}
 		rec = rec.newer
@@ -106,7 +110,6 @@ func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *d
 	now := s.db.clock()
 	if first {
 		s.cursor = s.oldest
-		s.digests.purge(now)
 	}
 	for range sweepChunk {
 		rec := s.cursor
@@ -118,16 +121,17 @@ func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *d
 			return true, true
 		}
 		s.cursor = rec.newer
-		switch after, v := driver.DecideSweep(rec.Record, now, horizon, consumers...); v {
+		switch after, v := driver.DecideSweep(rec.Record, now, horizon, s.longTerm[rec.Key.Consumer], consumers...); v {
 		case driver.SweepPurge:
-			if !s.rollOver(rec, now, swept) {
-				continue
-			}
 			s.remove(rec)
 			swept.Purged++
 		case driver.SweepStrand:
 			s.write(rec, &after)
 			swept.Stranded++
+		case driver.SweepExpire:
+			s.strip(rec.Key)
+			s.write(rec, &after)
+			swept.Expired++
 		case driver.SweepKeep:
 		}
 	}

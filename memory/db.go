@@ -141,5 +141,5 @@ var (
 	_ driver.AuditLog        = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.StepStore       = (*Store)(nil)
-	_ driver.DigestScanner   = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 )

@@ -38,7 +38,8 @@ type Store struct {
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
-	digests digests
+	// longTerm is for how long records of a consumer stay EXPIRED.
+	longTerm map[string]time.Duration
 
 	sweeping chan struct{} // one sweep at a time; a channel, because a waiting sweep obeys its ctx
 	cursor   *record       // where the running sweep goes on
@@ -50,7 +51,8 @@ type Store struct {
 func newStore(db *DB) *Store {
 	return &Store{
 		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{},
-		trail: map[driver.Key][]auditLine{}, duplicates: map[driver.Key]duplicates{}, digests: newDigests(), held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
+		trail: map[driver.Key][]auditLine{}, duplicates: map[driver.Key]duplicates{}, longTerm: map[string]time.Duration{},
+		held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
 	}
 }
 
@@ -173,18 +175,23 @@ func (s *Store) insert(k driver.Key) *record {
 	return rec
 }
 
+// strip removes what belongs to a record: its journal, its audit entries and its duplicates.
+func (s *Store) strip(k driver.Key) {
+	if len(s.journals) > 0 {
+		delete(s.journals, k)
+	}
+	if len(s.trail) > 0 {
+		delete(s.trail, k)
+	}
+	if len(s.duplicates) > 0 {
+		delete(s.duplicates, k)
+	}
+}
+
 // remove purges a record; its place is used again, its token is not.
 func (s *Store) remove(rec *record) {
 	delete(s.records, rec.Key)
-	if len(s.journals) > 0 {
-		delete(s.journals, rec.Key)
-	}
-	if len(s.trail) > 0 {
-		delete(s.trail, rec.Key)
-	}
-	if len(s.duplicates) > 0 {
-		delete(s.duplicates, rec.Key)
-	}
+	s.strip(rec.Key)
 	if rec.older == nil {
 		s.oldest = rec.newer
 	} else {

@@ -13,7 +13,7 @@ import (
 )
 
 // HeaderID is the header that carries the id of every published message: brokers give messages ids of their own. Keys
-// are taken from it by default (semel.KeyByID), unless the message has an idempotency-key.
+// are taken from it by default (key.ByID), unless the message has an idempotency-key.
 const HeaderID = "message-id"
 
 // Config of a [Relay]. From and one of To and Route are required.

@@ -27,10 +27,10 @@ func claimFor(lease time.Duration) step {
 }
 
 // claimAs is a claim by somebody with a policy, and a body, of their own.
-func claimAs(p driver.Takeover, lease time.Duration) step {
+func claimAs(p driver.Takeover) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
-			Key: c.key, Nonce: newNonce(), BodyDigest: c.body("other"), DeliveryID: "delivery-2", Lease: lease, Takeover: p,
+			Key: c.key, Nonce: newNonce(), BodyDigest: c.body("other"), DeliveryID: "delivery-2", Lease: long, Takeover: p,
 		}}
 	}}
 }
@@ -71,6 +71,7 @@ type recipe struct {
 	name     string
 	operator bool // it needs a driver.Operator
 	bare     bool // its claims carry no fingerprint
+	expires  bool // it can become EXPIRED, under some policy
 	steps    []step
 }
 
@@ -98,27 +99,27 @@ func recipes() []recipe {
 		{name: "expired", steps: list(claimFor(short), barrier)},
 		{name: "taken over", steps: list(claimFor(short), barrier, claimFor(long))},
 		{name: "taken over, expired", steps: list(claimFor(short), barrier, claimFor(short), barrier)},
-		{name: "taken over by once", steps: list(claimFor(short), barrier, claimAs(driver.Once, long))},
+		{name: "taken over by once", steps: list(claimFor(short), barrier, claimAs(driver.Once))},
 		{name: "released unstarted", steps: list(claimFor(long), release(driver.Unstarted, 0))},
 		{name: "released not applied", steps: list(claimFor(long), release(driver.NotApplied, 0))},
-		{name: "released maybe", steps: list(claimFor(long), release(driver.MaybeApplied, 0))},
+		{name: "released maybe", expires: true, steps: list(claimFor(long), release(driver.MaybeApplied, 0))},
 		{name: "released after a wait", steps: list(claimFor(long), release(driver.NotApplied, short), barrier)},
 		{name: "released not due", steps: list(claimFor(long), release(driver.MaybeApplied, retry))},
-		{name: "completed", steps: list(claimFor(long), done)},
-		{name: "completed, bare", bare: true, steps: list(claimFor(long), done)},
-		{name: "completed after expiry", steps: list(claimFor(short), barrier, done)},
-		{name: "failed", steps: list(claimFor(long), fail)},
+		{name: "completed", expires: true, steps: list(claimFor(long), done)},
+		{name: "completed, bare", expires: true, bare: true, steps: list(claimFor(long), done)},
+		{name: "completed after expiry", expires: true, steps: list(claimFor(short), barrier, done)},
+		{name: "failed", expires: true, steps: list(claimFor(long), fail)},
 		{name: "uncertain", steps: list(claimFor(long), park)},
-		{name: "recovered", steps: list(claimFor(long), park, done)},
-		{name: "disposed", operator: true, steps: list(claimFor(long), fail, operateWith(driver.Operation{Kind: driver.Discard}))},
-		{name: "resolved to completed", operator: true, steps: list(claimFor(long), park, resolve(driver.Completed))},
-		{name: "resolved to failed", operator: true, steps: list(claimFor(long), park, resolve(driver.FailedState))},
+		{name: "recovered", expires: true, steps: list(claimFor(long), park, done)},
+		{name: "disposed", expires: true, operator: true, steps: list(claimFor(long), fail, operateWith(driver.Operation{Kind: driver.Discard}))},
+		{name: "resolved to completed", expires: true, operator: true, steps: list(claimFor(long), park, resolve(driver.Completed))},
+		{name: "resolved to failed", expires: true, operator: true, steps: list(claimFor(long), park, resolve(driver.FailedState))},
 		{name: "resolved to released", operator: true, steps: list(claimFor(long), park, resolve(driver.Released))},
 		{name: "redriven", operator: true, steps: list(claimFor(long), fail, redrive)},
 		{name: "redriven, live", operator: true, steps: list(claimFor(long), fail, redrive, claimFor(long))},
 		{name: "rerun", operator: true, steps: list(claimFor(long), done, rerun)},
-		{name: "rerun, completed", operator: true, steps: list(claimFor(long), done, rerun, claimFor(long), done)},
-		{name: "force-released", operator: true, steps: list(claimFor(long), force)},
+		{name: "rerun, completed", expires: true, operator: true, steps: list(claimFor(long), done, rerun, claimFor(long), done)},
+		{name: "force-released", expires: true, operator: true, steps: list(claimFor(long), force)},
 	}
 }
 
@@ -234,6 +235,7 @@ func operatorOps() []op {
 		{"discard", driver.Operation{Kind: driver.Discard}},
 		{"force release", driver.Operation{Kind: driver.ForceRelease}},
 		{"reopen", driver.Operation{Kind: driver.Reopen}},
+		{"erase", driver.Operation{Kind: driver.Erase}},
 	}
 	var all []op
 	for _, k := range kinds {
@@ -262,7 +264,7 @@ func operatorOps() []op {
 // who cannot look at records.
 func (b *bench) cells() []*cell {
 	_, operator := driver.As[driver.Operator](b.Store)
-	last := claimAs(driver.Resume, long)
+	last := claimAs(driver.Resume)
 	var all []*cell
 	for _, r := range recipes() {
 		if r.operator && !operator {
@@ -355,25 +357,28 @@ func testSweepCells(t testing.TB, s StoreSetup) {
 	late := finishWith(driver.Finish{Final: driver.Complete, Result: []byte("late")})
 	late.checked = true
 	for _, c := range cells {
-		c.steps = []step{late, claimAs(driver.Resume, long)}
+		c.steps = []step{late, claimAs(driver.Resume)}
 	}
 	b.run(cells)
 	b.bad.report(t)
 	t.Logf("%d records swept three times", len(cells))
 }
 
-// sweep sweeps in small steps until there is no more, and compares the counts and every record.
+// sweep sweeps in small steps until there is no more, and compares the counts and every record with the table.
 func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 	b.t.Helper()
 	var want driver.Swept
 	for _, c := range cells {
-		after, v := driver.DecideSweep(c.model, b.now, horizon)
+		after, v := driver.DecideSweep(c.model, b.now, horizon, b.longTerm)
 		switch v {
 		case driver.SweepPurge:
 			want.Purged++
 			c.model = driver.Record{}
 		case driver.SweepStrand:
 			want.Stranded++
+			c.model = after
+		case driver.SweepExpire:
+			want.Expired++
 			c.model = after
 		case driver.SweepKeep:
 		}
@@ -396,6 +401,7 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 		}
 		got.Purged += s.Purged
 		got.Stranded += s.Stranded
+		got.Expired += s.Expired
 	}
 	if got != want {
 		b.bad.add("Sweep with horizon %v answered %+v in all, the table says %+v", horizon, got, want)

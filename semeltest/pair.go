@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // PairSetup is a queue with a store, as a consumer uses them.
@@ -124,7 +125,7 @@ func (p *pair) config(h semel.Handler) semel.Config {
 			if k := m.Header("key"); k != "" {
 				return k, nil
 			}
-			return "", semel.ErrNoKey
+			return "", key.ErrMissing
 		},
 		Visibility: p.Visibility, Grace: 5 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Backoff: semel.Backoff{Min: 5 * time.Millisecond, Max: 20 * time.Millisecond},

@@ -210,7 +210,7 @@ func moreBugs() []bug {
 			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 				swept, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
 				if left, _ := s.Records(ctx, driver.RecordFilter{}); swept.Purged > 0 && len(left) == 0 {
-					s.forget(ctx)
+					s.forget()
 				}
 				return swept, more, err
 			}

@@ -34,7 +34,7 @@ func sweepBugs() []bug {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 				got, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
 				if got.Purged > 0 && !more {
-					s.forget(ctx)
+					s.forget()
 				}
 				return got, more, err
 			}

@@ -113,9 +113,12 @@ func randomRequest(r *rand.Rand, kind int, c *cell, p *past) request {
 		return request{finish: f}
 	}
 	o := &driver.Operation{
-		Kind: driver.OperationKind(1 + r.IntN(4)), Key: c.key, Token: c.model.Token, Generation: c.model.Generation,
+		Kind: driver.OperationKind(1 + r.IntN(5)), Key: c.key, Token: c.model.Token, Generation: c.model.Generation,
 		As: pick(r, driver.Completed, driver.FailedState, driver.Released), Result: []byte("r"),
 		Reason: own + "operator", Verified: r.IntN(2) == 0, NewGeneration: r.IntN(2) == 0, Keep: keep,
+	}
+	if r.IntN(20) == 0 {
+		o.Kind = driver.Erase
 	}
 	switch r.IntN(5) {
 	case 0:

@@ -21,9 +21,6 @@ type StoreSetup struct {
 	// Advance moves the store's clock, also back. nil: the store has its own clock; the suite waits, and leaves out the
 	// cells in which a clock steps back.
 	Advance func(d time.Duration)
-	// Announced makes announcements of digests (driver.LongTerm) older by d, where the store has its own clock. nil: what
-	// comes after the announcement is left out.
-	Announced func(t testing.TB, d time.Duration)
 	// Skew is how long after the end of a lease the store still waits before it lets others take over. Defaults to 0.
 	Skew time.Duration
 	// Queue is a queue in the same database that acks and emitted messages commit to; nil when there is none. It has to

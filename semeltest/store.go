@@ -36,6 +36,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"FM13 one of many claimers acquires", testFM13OneAcquires},
 		{"FM45 many keys in opposite orders", testFM45OppositeOrders},
 		{"I3 tokens increase under contention", testTokensIncrease},
+		{"I3 tokens increase over an erasure", testErase},
 		{"FM54 keys that look alike", testFM54LookAlikes},
 		{"FM55 hostile keys", testFM55HostileKeys},
 		{"FM32 unanswered writes are repeated", testFM32Repeats},
@@ -62,5 +63,5 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"transactions write the effects of batches", testTxEffects},
 		{"a thousand works in one transaction", testTxThousand},
 		{"transactions and late writes", testTxLateWrite},
-	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), digestCases())...)
+	}, slices.Concat(stepCases(), auditCases(), duplicateCases(), expiryCases())...)
 }

@@ -164,36 +164,10 @@ func testFM41SweepRace(t testing.TB, s StoreSetup) {
 	const n = 60
 	failed := endedRecords(t, s.Store, n, "redriven", driver.Finish{Final: driver.Fail, Keep: short})
 	b.wait()
-	var wg sync.WaitGroup
-	var lasts atomic.Int64 // the last sweep, in ns
-	done, ended, begins := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
-	wg.Go(func() {
-		defer close(ended)
-		for {
-			select {
-			case begins <- struct{}{}:
-			default:
-			}
-			at := time.Now()
-			if _, _, err := sw.Sweep(t.Context(), 0, 1); err != nil {
-				t.Errorf("sweep: %v", err)
-				return
-			}
-			lasts.Store(int64(time.Since(at)))
-			select {
-			case <-done:
-				return
-			default:
-			}
-		}
-	})
+	beside := b.sweepBeside()
 	reopened := map[driver.Key]bool{}
 	for i := len(failed) - 1; i >= 0; i-- { // most sweeps begin with the oldest
-		select { // a sweep is under way
-		case <-begins:
-		case <-ended:
-		}
-		time.Sleep(time.Duration(lasts.Load()) * time.Duration(i%8) / 8) // another moment of it each time; nothing hangs on it
+		beside.meet(i)
 		h := failed[i]
 		_, out, err := op.Operate(t.Context(), driver.Operation{
 			Kind: driver.Redrive, Key: h.Key, Token: h.Token, Generation: h.Generation, Keep: keep, By: "suite",
@@ -203,8 +177,7 @@ func testFM41SweepRace(t testing.TB, s StoreSetup) {
 		}
 		reopened[h.Key] = out == driver.Applied
 	}
-	close(done)
-	wg.Wait()
+	beside.end()
 	for more := true; more; {
 		_, more = sweepStep(t, sw, 0)
 	}
@@ -222,6 +195,56 @@ func testFM41SweepRace(t testing.TB, s StoreSetup) {
 		}
 	}
 	t.Logf("%d of %d records were redriven before they were purged", survivors, n)
+}
+
+// sweeping is sweeps that go on beside what a case does.
+type sweeping struct {
+	wg     sync.WaitGroup
+	last   atomic.Int64 // how long the last sweep took, in ns
+	done   chan struct{}
+	ended  chan struct{}
+	begins chan struct{}
+}
+
+// sweepBeside sweeps one record at a time, until end is called.
+func (b *bench) sweepBeside() *sweeping {
+	s := &sweeping{done: make(chan struct{}), ended: make(chan struct{}), begins: make(chan struct{}, 1)}
+	sw := as[driver.Sweeper](b.Store)
+	s.wg.Go(func() {
+		defer close(s.ended)
+		for {
+			select {
+			case s.begins <- struct{}{}:
+			default:
+			}
+			at := time.Now()
+			if _, _, err := sw.Sweep(b.t.Context(), 0, 1); err != nil {
+				b.t.Errorf("sweep: %v", err)
+				return
+			}
+			s.last.Store(int64(time.Since(at)))
+			select {
+			case <-s.done:
+				return
+			default:
+			}
+		}
+	})
+	return s
+}
+
+// meet waits until a sweep is under way, and for another part of it each time.
+func (s *sweeping) meet(i int) {
+	select {
+	case <-s.begins:
+	case <-s.ended:
+	}
+	time.Sleep(time.Duration(s.last.Load()) * time.Duration(i%8) / 8) // nothing depends on it
+}
+
+func (s *sweeping) end() {
+	close(s.done)
+	s.wg.Wait()
 }
 
 // clock is the time that has passed for the store, as far as the suite can tell: never less.

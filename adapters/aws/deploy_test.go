@@ -21,6 +21,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
 )
@@ -205,7 +206,7 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	}
 	effects := map[string]int{}
 	c, err := semel.New(semel.Config{
-		Queue: q, Store: store, Key: semel.KeyFromJSON("/id"), Concurrency: 1, Limit: 4, Retention: 28 * 24 * time.Hour,
+		Queue: q, Store: store, Key: key.FromJSON("/id"), Concurrency: 1, Limit: 4, Retention: 28 * 24 * time.Hour,
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if a.Key.Raw == "poison" {
 				return semel.Permanent(errors.New("poison"))

@@ -33,6 +33,10 @@ func benchmarkQueue(b *testing.B, url string) {
 	for i := range ms {
 		ms[i] = driver.Message{ID: driver.NewMessageID(), Body: body}
 	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4000))
+	if err != nil {
+		b.Fatal(err)
+	}
 	c, err := q.js.Consumer(ctx, q.stream, q.o.Consumer)
 	if err != nil {
 		b.Fatal(err)
@@ -46,7 +50,7 @@ func benchmarkQueue(b *testing.B, url string) {
 		spent[i] += time.Since(start)
 	}
 	for b.Loop() {
-		timed(0, func() error { return rawPublish(ctx, q.js, q.stream, n, body) })
+		timed(0, func() error { return rawPublish(ctx, js, q.stream, n, body) })
 		timed(1, func() error { return rawFetch(c, n) })
 		timed(2, func() error { return q.Send(ctx, ms...) })
 		timed(3, func() error { return receiveAll(ctx, q, n) })

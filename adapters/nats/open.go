@@ -81,15 +81,12 @@ func Open(ctx context.Context, nc *nats.Conn, stream string, o Options) (*Queue,
 }
 
 func connect(nc *nats.Conn, o Options) (js jetstream.JetStream, api string, err error) {
-	opts := []jetstream.JetStreamOpt{
-		jetstream.WithPublishAsyncMaxPending(maxOutstanding), jetstream.WithPublishAsyncTimeout(o.CallTimeout),
-		jetstream.WithDefaultTimeout(o.CallTimeout),
-	}
+	timeout := jetstream.WithDefaultTimeout(o.CallTimeout)
 	if o.Domain == "" {
-		js, err = jetstream.New(nc, opts...)
+		js, err = jetstream.New(nc, timeout)
 		return js, jetstream.DefaultAPIPrefix, err
 	}
-	js, err = jetstream.NewWithDomain(nc, o.Domain, opts...)
+	js, err = jetstream.NewWithDomain(nc, o.Domain, timeout)
 	return js, "$JS." + o.Domain + ".API.", err
 }
 

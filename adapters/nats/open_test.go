@@ -341,3 +341,30 @@ func TestDurability(t *testing.T) {
 		}
 	}
 }
+
+// TestFM11_ForeignReply: what another subscriber of the subject replies to a message is no acknowledgement.
+func TestFM11_ForeignReply(t *testing.T) {
+	nc := natstest.Connect(t, natstest.Start(t, natstest.Options{}).ClientURL())
+	q := fresh(t, nc, CreateOptions{Options: Options{CallTimeout: 500 * time.Millisecond}})
+	if err := q.js.DeleteStream(t.Context(), q.stream); err != nil { // so that nothing acknowledges
+		t.Fatal(err)
+	}
+	for _, reply := range []string{"+OK", `{"stream":"OTHER","seq":1}`, `{"error":{"code":503,"description":"no space"},"stream":"` + q.stream + `","seq":0}`} {
+		sub, err := nc.Subscribe(q.stream, func(m *nats.Msg) { _ = m.Respond([]byte(reply)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.Send(t.Context(), driver.Message{ID: "m"}); err == nil {
+			t.Errorf("a message is sent because somebody replied %s", reply)
+		}
+		if err := sub.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Send(t.Context(), driver.Message{ID: "m"}); err == nil || !strings.Contains(err.Error(), "nobody serves it") {
+		t.Errorf("a message to a stream that is gone: %v", err)
+	}
+	if err := Create(t.Context(), nc, q.stream, CreateOptions{}); err != nil { // the cleanup removes it
+		t.Fatal(err)
+	}
+}

@@ -1,7 +1,9 @@
 package nats
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -22,44 +24,96 @@ func (q *Queue) Send(ctx context.Context, ms ...driver.Message) error {
 		return fmt.Errorf("nats: send to %s: %w", q.name(), err)
 	}
 	out := make([]*nats.Msg, len(ms))
+	is := q.now()
 	for i := range ms {
 		var err error
-		if out[i], err = q.pack(&ms[i]); err != nil {
+		if out[i], err = q.pack(&ms[i], &is); err != nil {
 			return fmt.Errorf("nats: send to %s: message %d: %w", q.name(), i, err)
 		}
 	}
-	acks := make([]jetstream.PubAckFuture, 0, len(out))
-	var errs []error
-	for _, m := range out {
-		f, err := q.js.PublishMsgAsync(m, jetstream.WithStallWait(q.o.CallTimeout))
-		if err != nil {
-			errs = append(errs, err)
-			break
-		}
-		acks = append(acks, f)
+	if err := q.publish(ctx, out); err != nil {
+		return fmt.Errorf("nats: send to %s: %w", q.name(), err)
 	}
-	for _, f := range acks {
-		select {
-		case ack := <-f.Ok():
-			if ack.Stream != q.stream {
-				errs = append(errs, fmt.Errorf("subject %q is of stream %q: fix subject= in the URL", f.Msg().Subject, ack.Stream))
+	return nil
+}
+
+// publish sends messages, at most maxOutstanding ahead of their acknowledgements, and waits for all of these. Each message has a
+// reply subject of its own, so that nothing but its acknowledgement counts for it.
+func (q *Queue) publish(ctx context.Context, ms []*nats.Msg) error {
+	in := make(chan *nats.Msg, min(len(ms), maxOutstanding)+16)
+	inbox := q.nc.NewInbox() + "."
+	sub, err := q.nc.ChanSubscribe(inbox+"*", in)
+	if err != nil {
+		return explain(q.nc, "publish", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	silence := time.NewTimer(q.o.CallTimeout)
+	defer silence.Stop()
+	acked := make([]bool, len(ms))
+	for sent, done := 0, 0; done < len(ms); {
+		var reply *nats.Msg
+		if sent < len(ms) && sent-done < maxOutstanding {
+			ms[sent].Reply = inbox + strconv.Itoa(sent)
+			if err := q.nc.PublishMsg(ms[sent]); err != nil {
+				return explain(q.nc, "publish", err)
 			}
-		case err := <-f.Err():
-			errs = append(errs, err)
-		case <-ctx.Done():
-			return fmt.Errorf("nats: send to %s: %w", q.name(), ctx.Err())
+			sent++
+			select {
+			case reply = <-in:
+			default:
+				continue
+			}
+		} else {
+			select {
+			case reply = <-in:
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-silence.C:
+				return explain(q.nc, fmt.Sprintf("publish: %d of %d messages are not acknowledged within %v", len(ms)-done, len(ms), q.o.CallTimeout),
+					context.DeadlineExceeded)
+			}
+		}
+		i, err := strconv.Atoi(strings.TrimPrefix(reply.Subject, inbox))
+		if err != nil || i < 0 || i >= len(ms) || acked[i] {
+			continue
+		}
+		if err := q.acknowledged(reply); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+		acked[i] = true
+		if done++; done%256 == 0 {
+			silence.Reset(q.o.CallTimeout)
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("nats: send to %s: %d of %d messages have failed: %w", q.name(), len(out)-len(acks)+len(errs), len(out),
-			explain(q.nc, "publish", errs[0]))
+	return nil
+}
+
+// acknowledged reads what the server replied to a message.
+func (q *Queue) acknowledged(reply *nats.Msg) error {
+	if reply.Header.Get("Status") == "503" {
+		return explain(q.nc, "publish", nats.ErrNoResponders)
+	}
+	if bytes.HasPrefix(reply.Data, []byte(`{"stream":"`+q.stream+`"`)) && bytes.Contains(reply.Data, []byte(`"seq":`)) {
+		return nil // as nearly always; an error comes first
+	}
+	var ack struct {
+		Error  *jetstream.APIError `json:"error"`
+		Stream string              `json:"stream"`
+		Seq    uint64              `json:"seq"`
+	}
+	switch err := json.Unmarshal(reply.Data, &ack); {
+	case err != nil:
+		return fmt.Errorf("read its acknowledgement %q: %w", reply.Data, err)
+	case ack.Error != nil:
+		return ack.Error
+	case ack.Stream != q.stream || ack.Seq == 0:
+		return fmt.Errorf("its subject is of stream %q, and not of %q: fix subject= in the URL", ack.Stream, q.stream)
 	}
 	return nil
 }
 
 // pack makes the form in which a message travels.
-func (q *Queue) pack(m *driver.Message) (*nats.Msg, error) {
-	is := q.now()
+func (q *Queue) pack(m *driver.Message, is *settings) (*nats.Msg, error) {
 	subject := m.Header(headerSubject)
 	if subject == "" || wild(subject) || !matchesAny(is.stream.Subjects, subject) { // or that of another stream
 		subject = q.o.Subject

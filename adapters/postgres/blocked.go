@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -178,8 +177,8 @@ func (db *DB) blockers(ctx context.Context, pid uint32) string {
 }
 
 // runEffects runs the statements of one item, each answered before the next is sent.
-func (l *limits) runEffects(ctx context.Context, conn *pgxpool.Conn, item int, list []driver.Statement) error {
-	w := l.watch(ctx, conn.Conn().PgConn().PID())
+func (l *limits) runEffects(ctx context.Context, conn *pgx.Conn, item int, list []driver.Statement) error {
+	w := l.watch(ctx, conn.PgConn().PID())
 	defer w.end()
 	if err := l.runAlone(ctx, conn, list); refusable(err) {
 		return l.refusal(item, err, w)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // sqlClaim claims keys without a record and reads the records of the others. 1 hashes 2 nonces 3 leases 4 takeovers
@@ -23,15 +24,13 @@ const sqlClaimOne = "SELECT * FROM semel_claim_one($1, $2, $3, $4, $5, $6, $7, $
 const (
 	// claimTries bounds how often a claim is decided anew because its record went away.
 	claimTries = 8
-	// lockedWait is the Grant.Wait of a key that an open transaction holds: nothing tells when it ends.
-	lockedWait = 100 * time.Millisecond
 	// lockedRetry is how long the parts of a claim wait, whose whole has waited for Options.LockWait already.
 	lockedRetry = 5 * time.Millisecond
 )
 
 // claiming is one call of Claim.
 type claiming struct {
-	db  *DB
+	s   *Store
 	c   []driver.Claim
 	out []driver.Grant
 	// wait is how long to wait for records that others have locked; brief: not at all, where that can be had, and
@@ -62,7 +61,7 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 
 func (s *Store) claim(ctx context.Context, c []driver.Claim, brief bool) *claiming {
 	w := &claiming{
-		db: s.db, c: c, out: make([]driver.Grant, len(c)), wait: s.db.o.LockWait, brief: brief,
+		s: s, c: c, out: make([]driver.Grant, len(c)), wait: s.db.o.LockWait, brief: brief,
 	}
 	if brief {
 		w.wait, w.locked = min(w.wait, lockedRetry), make([]bool, len(c))
@@ -130,10 +129,10 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 	}
 	var err error
 	if len(part.index) == 1 && w.c[part.index[0]].Version == "" {
-		err = w.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.hashes[0], &w.c[part.index[0]], wait)...)
+		err = w.s.db.ask(ctx, "claim", read, sqlClaimOne, claimOneArgs(part.hashes[0], &w.c[part.index[0]], wait)...)
 	} else {
 		sql, args := claimQuery(part, w.c, nil, wait)
-		err = w.db.ask(ctx, "claim", read, sql, args...)
+		err = w.s.db.ask(ctx, "claim", read, sql, args...)
 	}
 	return w.answered(ctx, part, old, err).and(later)
 }
@@ -159,13 +158,21 @@ func (w *claiming) answered(ctx context.Context, part keyed, old []int, err erro
 	return keyed{}
 }
 
+// grantBusy is the grant of a claim whose record somebody else has locked; one that waits for another version needs none.
+func grantBusy(c *driver.Claim) driver.Grant {
+	if g, ok := absent(c); ok {
+		return g
+	}
+	return rowstore.LockedGrant(c)
+}
+
 // busy answers claims whose records cannot be looked at.
 func (w *claiming) busy(part keyed) {
 	for _, i := range part.index {
 		if w.brief {
 			w.locked[i] = true
 		}
-		w.out[i] = lockedGrant(&w.c[i])
+		w.out[i] = grantBusy(&w.c[i])
 	}
 }
 
@@ -230,7 +237,7 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 				continue
 			}
 			if r.Key != c[i].Key {
-				out[i], decided[at] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}, true
+				out[i], decided[at] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, rowstore.ErrCollision)}, true
 				continue
 			}
 		}
@@ -251,24 +258,19 @@ func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant,
 	return old, now, rows.Err()
 }
 
-// known decides claims on keys that have a record, under a lock. It answers those whose record went away.
+// known decides claims on keys that have a record, under a lock. It returns those whose record went away.
 func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 	if len(part.index) == 0 {
 		return keyed{}
 	}
-	err := w.underLock(ctx, part, w.brief, &again)
-	switch {
-	case err == nil && w.brief:
-		w.busy(again) // locked, or gone
-		return keyed{}
-	case code(err) == codeLocked:
-		again = keyed{}
-		err = w.underLock(ctx, part, true, &again)
-		if err == nil {
-			w.busy(again) // locked, or gone
-			return keyed{}
-		}
+	mode := rowstore.Wait
+	if w.brief {
+		mode = rowstore.Skip
 	}
+	out, err := rowstore.Decide(ctx, w.s.slowPath, len(part.index), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Grant, error) {
+		out, _, err := rowstore.ClaimTx(tx, mode, nil, some(w.c, part.index)...)
+		return out, err
+	})
 	if n := len(part.index); code(err) == codeDamaged && n > 1 {
 		return w.known(ctx, keyed{part.hashes[:n/2], part.index[:n/2]}).and(w.known(ctx, keyed{part.hashes[n/2:], part.index[n/2:]}))
 	}
@@ -276,45 +278,14 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 		w.fail(part, err)
 		return keyed{}
 	}
-	return again
-}
-
-func (w *claiming) underLock(ctx context.Context, part keyed, skip bool, missing *keyed) error {
-	return w.db.underLock(ctx, part, skip, func(locked []lockedRecord) []driver.Record {
-		changes, places := decideClaims(locked, part, w.c, w.out)
-		*missing = part.only(places)
-		return changes
-	})
-}
-
-// decideClaims decides claims on locked records: changes are to be stored, the records at the places missing were not
-// there.
-func decideClaims(locked []lockedRecord, part keyed, c []driver.Claim, out []driver.Grant) (
-	changes []driver.Record, missing []int,
-) {
+	var gone []int
 	for at, i := range part.index {
-		l := &locked[at]
-		if l.err != nil {
-			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.err)}
-			continue
-		}
-		if l.r.State == driver.Absent {
-			if g, ok := absent(&c[i]); ok {
-				out[i] = g
-			} else {
-				missing = append(missing, at)
-			}
-			continue
-		}
-		if l.r.Key != c[i].Key {
-			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, errCollision)}
-			continue
-		}
-		after, g, changed := driver.DecideClaim(l.r, c[i], l.now, l.drawn)
-		out[i] = g
-		if changed {
-			changes = append(changes, after)
+		switch w.out[i] = out[at]; {
+		case errors.Is(out[at].Err, rowstore.ErrAbsent):
+			gone = append(gone, at)
+		case errors.Is(out[at].Err, rowstore.ErrLocked): // or gone
+			w.busy(part.only([]int{at}))
 		}
 	}
-	return changes, missing
+	return part.only(gone)
 }

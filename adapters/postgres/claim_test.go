@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -290,7 +291,7 @@ func TestFM53_HashCollision(t *testing.T) {
 	mustClaim(t, s, claimOf(k, time.Millisecond))
 	execSQL(t, db, "UPDATE semel_record SET key = 'another'")
 	for range 2 { // live, then expired
-		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, errCollision) {
+		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, rowstore.ErrCollision) {
 			t.Errorf("claim answered %+v, %v", gs, err)
 		}
 		time.Sleep(2 * time.Millisecond) // the lease ends

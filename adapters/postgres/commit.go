@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer. Placeholders are
@@ -27,16 +26,6 @@ func (s *Store) Joins(q driver.Queue) bool {
 	return ok && mine.db == s.db
 }
 
-// committing is one call of Commit.
-type committing struct {
-	db   *DB
-	w    []driver.Work
-	keys keyed
-	out  []driver.Outcome
-	// fresh are the items that this call writes, in the order of the call; those that were applied before are left out.
-	fresh []int
-}
-
 // Commit writes works in one transaction: record, effects, emitted messages, acknowledgement. See [driver.Committer].
 //
 // It takes one round trip when every work completes what it holds: the completion fails on the server when one does not,
@@ -52,22 +41,42 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	}
 	out := make([]driver.Outcome, len(w))
 	for nr, part := range transactions(w) {
-		c := &committing{db: s.db, w: w, out: out}
-		if part != nil {
-			c.w, c.out = make([]driver.Work, len(part)), make([]driver.Outcome, len(part))
-			for at, i := range part {
-				c.w[at] = w[i]
-			}
+		if part == nil {
+			return s.commit(ctx, w)
 		}
-		c.keys = sortKeys(len(c.w), func(i int) *driver.Key { return &c.w[i].Finish.Hold.Key })
-		if err := c.run(ctx); err != nil {
-			return nil, fmt.Errorf("commit: %w", ofPart(err, part, nr > 0))
+		done, err := s.commit(ctx, some(w, part))
+		if err != nil {
+			return nil, ofPart(err, part, nr > 0)
 		}
-		c.after()
 		for at, i := range part {
-			out[i] = c.out[at]
+			out[i] = done[at]
 		}
 	}
+	return out, nil
+}
+
+// commit writes works in one transaction.
+func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	keys := sortKeys(len(w), func(i int) *driver.Key { return &w[i].Finish.Hold.Key })
+	plain, mode := isPlain(w, keys), rowstore.Wait
+	var out []driver.Outcome
+	var err error
+	if plain {
+		out, err = s.commitPlain(ctx, w, keys)
+	}
+	if locked := code(err) == codeLocked && !isItem(err); !plain || locked || code(err) == codeGuard || blameless(err) {
+		if locked {
+			mode = rowstore.Skip
+		}
+		out, err = rowstore.Decide(ctx, s.slowPath, len(w), mode, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+			return rowstore.CommitTx(tx, mode, w...)
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	s.db.settled(w, out)
+	s.db.emitted(w, out)
 	return out, nil
 }
 
@@ -102,181 +111,52 @@ func ofPart(err error, part []int, some bool) error {
 	var item *driver.ItemError
 	switch {
 	case errors.As(err, &item):
-		if part != nil {
-			return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
-		}
+		return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
 	case some:
 		return errors.New(err.Error()) // not certain for all: repeat
 	}
 	return err
 }
 
-func (c *committing) run(ctx context.Context) error {
-	err := error(nil)
-	fast := c.isPlain()
-	if fast {
-		err = c.plain(ctx)
-	}
-	skip := code(err) == codeLocked && !isItem(err)
-	if !fast || skip || code(err) == codeGuard {
-		err = c.careful(ctx, skip, c.send)
-		if code(err) == codeLocked && !isItem(err) && !skip {
-			err = c.careful(ctx, true, c.send)
-		}
-	}
-	if blameless(err) {
-		err = c.careful(ctx, skip, c.oneByOne)
-	}
-	return err
-}
-
 // isPlain reports that every work completes a record of its own, which has no versions.
-func (c *committing) isPlain() bool {
-	for i := range c.w {
-		if f := &c.w[i].Finish; f.Final != driver.Complete || f.Hold.Version != "" {
+func isPlain(w []driver.Work, keys keyed) bool {
+	for i := range w {
+		if f := &w[i].Finish; f.Final != driver.Complete || f.Hold.Version != "" {
 			return false
 		}
 	}
-	for at := 1; at < len(c.keys.hashes); at++ {
-		if c.keys.hashes[at] == c.keys.hashes[at-1] {
+	for at := 1; at < len(keys.hashes); at++ {
+		if keys.hashes[at] == keys.hashes[at-1] {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *committing) plain(ctx context.Context) error {
-	p := &pipeline{}
-	if counts(c.w) {
-		p.beginLong(c.db)
-	} else {
-		p.exec("begin", sqlBegin)
+// commitPlain is commit for works that all hold what they complete: else it fails on the server.
+func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
+	all, out := make([]int, len(w)), make([]driver.Outcome, len(w))
+	for i := range all {
+		all[i], out[i] = i, driver.Applied
 	}
-	p.complete(c.keys, func(i int) *driver.Finish { return &c.w[i].Finish }, driver.InProgress, c.db.o.LockWait)
-	c.fresh = c.fresh[:0]
-	for i := range c.w {
-		c.out[i], c.fresh = driver.Applied, append(c.fresh, i)
-	}
-	c.limit(ctx, p)
-	if err := c.db.addWorks(ctx, p, c.w, c.fresh); err != nil {
-		return notSent(err)
-	}
-	return c.with(ctx, func(conn *pgxpool.Conn) error { return c.finish(ctx, p, conn) })
-}
-
-// hasEffects reports that a work has statements.
-func hasEffects(w []driver.Work) bool {
-	return slices.ContainsFunc(w, func(w driver.Work) bool { return len(statements(&w)) > 0 })
-}
-
-// with lends a connection to fn.
-func (c *committing) with(ctx context.Context, fn func(conn *pgxpool.Conn) error) error {
-	if hasEffects(c.w) {
-		return c.db.withEffects(ctx, fn)
-	}
-	return c.db.with(ctx, fn)
-}
-
-// finish sends the last pipeline of a transaction, with COMMIT in it where nothing has to be counted before.
-func (c *committing) finish(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
-	if counts(c.w) {
-		if err := p.run(ctx, conn); err != nil {
-			return err
+	return out, rows{s.db}.try(ctx, false, func(x *rowTx) error {
+		if counts(w, all) {
+			x.p.beginLong(s.db)
+		} else {
+			x.p.exec("begin", sqlBegin)
 		}
-		p = &pipeline{}
-	}
-	p.commit()
-	err := p.run(ctx, conn)
-	if err != nil && len(c.fresh) == 1 && blameless(err) {
-		// A deferred constraint or trigger, and nobody else to blame.
-		return &driver.ItemError{Index: c.fresh[0], Err: err}
-	}
-	return err
-}
-
-// writer sends a pipeline that has the records in it already, and what else there is, and commits.
-type writer func(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error
-
-// careful locks the records, lets the table decide, and has write send what the winners bring. skip leaves those Unknown
-// whose records somebody else has locked: the others shall not wait for them.
-func (c *committing) careful(ctx context.Context, skip bool, write writer) error {
-	return c.with(ctx, func(conn *pgxpool.Conn) error {
-		locked := make([]lockedRecord, len(c.keys.index))
-		p := &pipeline{}
-		p.beginLong(c.db)
-		c.db.addLock(p, c.keys, skip, locked)
-		if err := p.run(ctx, conn); err != nil {
-			return err
-		}
-		p = &pipeline{}
-		p.store(c.decide(locked, skip))
-		return write(ctx, p, conn)
+		x.p.complete(keys, func(i int) *driver.Finish { return &w[i].Finish }, driver.InProgress, s.db.o.LockWait)
+		return x.Works(w, all)
 	})
 }
 
-// decide sets the outcomes and answers the records to store.
-func (c *committing) decide(locked []lockedRecord, skip bool) (changes []driver.Record) {
-	writes := make([]bool, len(c.w))
-	for at, i := range c.keys.index {
-		l := &locked[at]
-		twin := at > 0 && c.keys.hashes[at] == c.keys.hashes[at-1]
-		if twin {
-			*l = locked[at-1] // the same record, as the item before left it
-		}
-		f := &c.w[i].Finish
-		switch {
-		case l.err != nil || l.r.State == driver.Absent && skip:
-			c.out[i] = driver.Unknown // unreadable, locked, or gone
-		case l.r.Key != f.Hold.Key:
-			c.out[i] = driver.Lost
-		default:
-			var changed bool
-			l.r, c.out[i], changed = driver.DecideFinish(l.r, *f, l.now)
-			if writes[i] = changed; !changed {
-				continue
-			}
-			if twin && len(changes) > 0 && changes[len(changes)-1].Key == l.r.Key {
-				changes = changes[:len(changes)-1]
-			}
-			changes = append(changes, l.r)
-		}
-	}
-	c.fresh = c.fresh[:0]
-	for i, yes := range writes {
-		if yes {
-			c.fresh = append(c.fresh, i)
-		}
-	}
-	return changes
-}
-
-// send adds what the winners bring, and commits.
-func (c *committing) send(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
-	c.limit(ctx, p)
-	if err := c.db.addWorks(ctx, p, c.w, c.fresh); err != nil {
-		return notSent(err)
-	}
-	return c.finish(ctx, p, conn)
-}
-
-// limit bounds the effects of the winners, if there are any.
-func (c *committing) limit(ctx context.Context, p *pipeline) {
-	if slices.ContainsFunc(c.fresh, func(i int) bool { return len(statements(&c.w[i])) > 0 }) {
-		p.limit(ctx, c.db, len(c.w) == 1)
-	}
-}
-
-// after tells queues what was committed.
-func (c *committing) after() {
-	c.db.settled(c.w, c.out)
-	c.db.emitted(c.w, c.fresh)
-}
-
-// emitted wakes receivers of emitted messages.
-func (db *DB) emitted(w []driver.Work, which []int) {
-	for _, i := range which {
+// emitted wakes receivers of messages that were emitted.
+func (db *DB) emitted(w []driver.Work, out []driver.Outcome) {
+	for i := range w {
 		for j := range w[i].Emit {
-			db.signal(w[i].Emit[j].Queue)
+			if out[i] == driver.Applied || out[i] == driver.Recovered {
+				db.signal(w[i].Emit[j].Queue)
+			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ func TestStoreSuite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db := openFor(t, Options{})
 		return semeltest.StoreSetup{
-			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db), Damage: damage(db),
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
 			Sample: semeltest.Sampled(4), // memory compares all cells, in virtual time
 		}
 	})
@@ -40,7 +40,7 @@ func TestStoreSuiteBare(t *testing.T) {
 		url := schemaURL(t) + "&default_query_exec_mode=exec&default_transaction_isolation=serializable"
 		db := openLedger(t, url, Options{NoListen: true})
 		return semeltest.StoreSetup{
-			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Announced: ageAnnouncements(db), Damage: damage(db),
+			Store: db.Store(), Queue: db.Queue("orders"), Ledger: ledger(db), Damage: damage(db),
 			Sample: semeltest.Sampled(11),
 		}
 	})

@@ -68,9 +68,9 @@ func setting(list []driver.Statement) bool {
 	return false
 }
 
-// counts reports that a work has statements whose number of rows is checked.
-func counts(w []driver.Work) bool {
-	for i := range w {
+// counts reports that one of some works has statements whose number of rows is checked.
+func counts(w []driver.Work, which []int) bool {
+	for _, i := range which {
 		for _, st := range statements(&w[i]) {
 			if st.Rows >= 0 {
 				return true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -81,7 +82,7 @@ func Example() {
 	defer db.Close()
 	c, err := semel.New(semel.Config{
 		Queue: db.Queue("orders"), Store: db.Store(), Limit: 3,
-		Key: semel.KeyFromJSON("/order"),
+		Key: key.FromJSON("/order"),
 		Handler: semel.InTx(func(ctx context.Context, tx *semel.Statements, a *semel.Attempt) error {
 			tx.Exec(`INSERT INTO charges SELECT $1, ($2::jsonb ->> 'amount')::bigint`, a.Key.Raw, string(a.Body))
 			return nil
@@ -105,7 +106,7 @@ func Example_openTransaction() {
 	defer db.Close()
 	c, err := semel.New(semel.Config{
 		Queue: db.Queue("orders"), Store: db.Store(), Limit: 3,
-		Key: semel.KeyFromJSON("/order"),
+		Key: key.FromJSON("/order"),
 		Handler: semel.InTx(func(ctx context.Context, tx pgx.Tx, a *semel.Attempt) error {
 			var total int64
 			err := tx.QueryRow(ctx, `INSERT INTO charges SELECT $1, ($2::jsonb ->> 'amount')::bigint RETURNING amount`,
@@ -132,7 +133,7 @@ func Example_databaseSQL() {
 	defer db.Close()
 	c, err := semel.New(semel.Config{
 		Queue: db.Queue("orders"), Store: db.Store(), Limit: 3,
-		Key: semel.KeyFromJSON("/order"),
+		Key: key.FromJSON("/order"),
 		Handler: semel.InTx(func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO charges SELECT $1, ($2::jsonb ->> 'amount')::bigint`, a.Key.Raw, string(a.Body))
 			return err
@@ -156,7 +157,7 @@ func Example_batch() {
 	defer db.Close()
 	c, err := semel.New(semel.Config{
 		Queue: db.Queue("orders"), Store: db.Store(), Limit: 3,
-		Key: semel.KeyFromJSON("/order"),
+		Key: key.FromJSON("/order"),
 		Handler: semel.InTxBatch(func(ctx context.Context, tx pgx.Tx, batch []*semel.Attempt) error {
 			var keys, bodies []string
 			for _, a := range batch {

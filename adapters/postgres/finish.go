@@ -3,11 +3,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -25,34 +27,37 @@ const (
 
 // ending is one call of Extend or Finish.
 type ending struct {
-	db  *DB
-	out []driver.Outcome
-	// decide is the table's answer for item i; after is to be stored when changed.
-	decide func(i int, r driver.Record, now time.Time) (after driver.Record, o driver.Outcome, changed bool)
-	hold   func(i int) *driver.Hold
-	err    error
-	done   bool // some items have an answer
+	out  []driver.Outcome
+	rest []int // what the table has to decide
+	mode rowstore.Mode
+	err  error
+	done bool // some items have an answer
 }
 
 // Extend renews leases: one round trip when all are ours.
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	if len(h) == 0 {
-		return nil, nil
-	}
-	e := &ending{db: s.db, out: make([]driver.Outcome, len(h)), hold: func(i int) *driver.Hold { return &h[i] }}
-	e.decide = func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool) {
-		after, o := driver.DecideExtend(r, h[i], lease, now)
-		return after, o, o == driver.Applied
-	}
+	e := &ending{out: make([]driver.Outcome, len(h))}
 	all := sortKeys(len(h), func(i int) *driver.Key { return &h[i].Key })
 	for _, part := range all.layers() {
-		args := append(holdArgs(part, e.hold), micros(lease), millis(s.db.o.LockWait))
-		e.plain(ctx, part, "extend leases", sqlExtendLeases, args)
+		args := append(holdArgs(part, func(i int) *driver.Hold { return &h[i] }), micros(lease), millis(s.db.o.LockWait))
+		e.plain(ctx, s.db, part, "extend leases", sqlExtendLeases, args)
 	}
-	if e.err != nil && !e.done {
-		return nil, fmt.Errorf("extend: %w", e.err)
+	out, err := e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		return rowstore.ExtendTx(tx, mode, lease, some(h, e.rest)...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extend: %w", err)
 	}
-	return e.out, nil
+	return out, nil
+}
+
+// some returns some items of a call.
+func some[T any](items []T, which []int) []T {
+	out := make([]T, len(which))
+	for at, i := range which {
+		out[at] = items[i]
+	}
+	return out
 }
 
 // Finish ends attempts: one round trip when all complete what is theirs. After the failure of a part of the call its
@@ -76,34 +81,24 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 }
 
 func (s *Store) finish(ctx context.Context, f []driver.Finish) ([]driver.Outcome, error) {
-	e := &ending{db: s.db, out: make([]driver.Outcome, len(f)), hold: func(i int) *driver.Hold { return &f[i].Hold }}
-	e.decide = func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool) {
-		return driver.DecideFinish(r, f[i], now)
-	}
+	e := &ending{out: make([]driver.Outcome, len(f))}
 	all := sortKeys(len(f), func(i int) *driver.Key { return &f[i].Hold.Key })
 	for _, part := range all.layers() {
-		var completions, others []int
-		for at, i := range part.index {
-			if f[i].Final == driver.Complete && f[i].Hold.Version == "" {
-				completions = append(completions, at)
-			} else {
-				others = append(others, at)
-			}
-		}
+		plain, others := part.split(func(i int) bool { return f[i].Final == driver.Complete && f[i].Hold.Version == "" })
+		e.rest = append(e.rest, others.index...)
 		finish := func(i int) *driver.Finish { return &f[i] }
-		for _, c := range part.only(completions).chunks(func(i int) int { return len(f[i].Result) }) {
+		for _, c := range plain.chunks(func(i int) int { return len(f[i].Result) }) {
 			if len(c.index) == 1 {
-				e.plain(ctx, c, "complete", sqlCompleteOne, completeOneArgs(c.hashes[0], &f[c.index[0]], s.db.o.LockWait))
+				e.plain(ctx, s.db, c, "complete", sqlCompleteOne, completeOneArgs(c.hashes[0], &f[c.index[0]], s.db.o.LockWait))
 				continue
 			}
-			e.plain(ctx, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
+			e.plain(ctx, s.db, c, "complete", sqlComplete, completeArgs(c, finish, driver.InProgress, false, s.db.o.LockWait))
 		}
-		e.careful(ctx, part.only(others), false)
 	}
-	if e.err != nil && !e.done {
-		return nil, e.err
-	}
-	return e.out, nil
+	return e.end(ctx, s, func(tx rowstore.Tx, mode rowstore.Mode) ([]driver.Outcome, error) {
+		out, _, err := rowstore.FinishTx(tx, mode, some(f, e.rest)...)
+		return out, err
+	})
 }
 
 // holdArgs are the parameters that name attempts. A token that no store handed out matches no record.
@@ -144,10 +139,13 @@ func (p *pipeline) complete(part keyed, f func(i int) *driver.Finish, was driver
 	}
 }
 
-// plain runs a guarded statement, and lets the table decide what it did not match.
-func (e *ending) plain(ctx context.Context, part keyed, what, sql string, args []any) {
+// plain runs a guarded statement. The table decides what it did not match.
+func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string, args []any) {
+	if len(part.index) == 0 {
+		return
+	}
 	applied := make([]bool, len(part.index))
-	err := e.db.ask(ctx, what, func(rows pgx.Rows) error {
+	err := db.ask(ctx, what, func(rows pgx.Rows) error {
 		var hash [16]byte
 		near := 0
 		for rows.Next() {
@@ -162,54 +160,37 @@ func (e *ending) plain(ctx context.Context, part keyed, what, sql string, args [
 		}
 		return rows.Err()
 	}, sql, args...)
-	locked := code(err) == codeLocked
-	if err != nil && !locked {
+	switch {
+	case code(err) == codeLocked:
+		e.rest, e.mode = append(e.rest, part.index...), rowstore.Skip
+		return
+	case err != nil:
 		e.err = err
 		return
 	}
-	var rest []int
 	for at, i := range part.index {
-		if err == nil && applied[at] {
+		if applied[at] {
 			e.out[i], e.done = driver.Applied, true
-			continue
+		} else {
+			e.rest = append(e.rest, i)
 		}
-		rest = append(rest, at)
 	}
-	e.careful(ctx, part.only(rest), locked)
 }
 
-// careful lets the table decide items under a lock. skip leaves those Unknown whose records somebody else has locked.
-func (e *ending) careful(ctx context.Context, part keyed, skip bool) {
-	if len(part.index) == 0 {
-		return
-	}
-	out := make([]driver.Outcome, len(part.index))
-	err := e.db.underLock(ctx, part, skip, func(locked []lockedRecord) (changes []driver.Record) {
-		for at, i := range part.index {
-			l := &locked[at]
-			if l.err != nil || l.r.State == driver.Absent && skip {
-				continue // unreadable, gone, or locked
-			}
-			if l.r.Key != e.hold(i).Key {
-				out[at] = driver.Lost
-				continue
-			}
-			after, o, changed := e.decide(i, l.r, l.now)
-			if out[at] = o; changed {
-				changes = append(changes, after)
-			}
-		}
-		return changes
-	})
-	if code(err) == codeLocked && !skip {
-		e.careful(ctx, part, true)
-		return
-	}
+// end lets the table decide the rest. After the failure of a part of the call its items are Unknown.
+func (e *ending) end(ctx context.Context, s *Store, decide func(rowstore.Tx, rowstore.Mode) ([]driver.Outcome, error)) (
+	[]driver.Outcome, error,
+) {
+	slices.Sort(e.rest)
+	out, err := rowstore.Decide(ctx, s.slowPath, len(e.rest), e.mode, decide)
 	if err != nil {
 		e.err = err
-		return
 	}
-	for at, i := range part.index {
-		e.out[i], e.done = out[at], true
+	for at := range out {
+		e.out[e.rest[at]], e.done = out[at], true
 	}
+	if e.err != nil && !e.done {
+		return nil, e.err
+	}
+	return e.out, nil
 }

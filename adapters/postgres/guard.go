@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -117,17 +116,6 @@ func plain(sql string) bool {
 func (db *DB) commitLent(p *pipeline) {
 	p.commit()
 	p.add(step{what: "clean the session", item: -1, after: true}, markOwn+db.sqlClean(), db.info.names, db.info.values)
-}
-
-// withEffects is with for transactions that have SQL of handlers: after an error the session is cleaned.
-func (db *DB) withEffects(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
-	return db.with(ctx, func(c *pgxpool.Conn) error {
-		err := fn(c)
-		if err != nil {
-			db.clean(ctx, c.Conn())
-		}
-		return err
-	})
 }
 
 // clean ends the transaction that is open on a connection, and cleans the session, or ends it.

@@ -72,7 +72,7 @@ var attacks = [][]string{
 	{"ALTER TABLE semel_record DISABLE TRIGGER ALL", "DELETE FROM semel_record"},
 	{"DO $$ BEGIN ALTER TABLE semel_record DISABLE TRIGGER semel_guard; DELETE FROM semel_record; ALTER TABLE semel_record ENABLE ALWAYS TRIGGER semel_guard; END $$"},
 	{"DROP TRIGGER semel_guard ON semel_record", "DELETE FROM semel_record"},
-	{"DROP TABLE semel_digest_young CASCADE"}, {"DROP VIEW semel_records"}, {"DROP SEQUENCE semel_token"},
+	{"DROP TABLE semel_long_term CASCADE"}, {"DROP VIEW semel_records"}, {"DROP SEQUENCE semel_token"},
 	{"ALTER TABLE semel_record RENAME TO gone"}, {"ALTER TABLE semel_record ADD COLUMN x int"},
 	{"ALTER SCHEMA {schema} RENAME TO {schema}_x"},
 	{"CREATE TRIGGER x BEFORE UPDATE ON semel_record FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"},
@@ -318,7 +318,7 @@ func TestEffectsOfARoleThatOwnsNothing(t *testing.T) {
 	for _, q := range []string{
 		"USAGE ON SCHEMA " + place, "SELECT ON semel_schema", "ALL ON ledger", "USAGE, SELECT ON SEQUENCE semel_token",
 		"SELECT, INSERT, UPDATE, DELETE ON semel_record, semel_sweep, semel_floor, semel_open, semel_queue, semel_message, " +
-			"semel_letter, semel_step, semel_audit, semel_duplicate, semel_remember, semel_digest, semel_digest_young, semel_digest_sweep",
+			"semel_letter, semel_step, semel_audit, semel_duplicate, semel_long_term",
 	} {
 		execSQL(t, owner, "GRANT "+q+" TO "+role)
 	}

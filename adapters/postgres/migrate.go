@@ -15,14 +15,8 @@ import (
 //go:embed schema/0001.sql
 var schema0001 string
 
-//go:embed schema/0002.sql
-var schema0002 string
-
-//go:embed schema/0003.sql
-var schema0003 string
-
 // migrations are applied in order, each once; the first makes schema 1. A published one is never edited.
-var migrations = []string{schema0001, schema0002, schema0003}
+var migrations = []string{schema0001}
 
 // schemaVersion is what this program works with.
 var schemaVersion = len(migrations)

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -26,37 +24,8 @@ func blameless(err error) bool {
 	return errors.Is(err, errRolledBack) || !environmental(err)
 }
 
-// oneByOne writes the winners' effects statement by statement, each answered before the next is sent, so that whatever is
-// refused has a culprit: deferred constraints are checked at the end of every item. It commits, when nothing is refused
-// any more: statements that only work one after the other (a table, then its rows) end here.
-func (c *committing) oneByOne(ctx context.Context, p *pipeline, conn *pgxpool.Conn) error {
-	p.limit(ctx, c.db, len(c.w) == 1)
-	limits := p.limits
-	last := slices.ContainsFunc(c.fresh, func(i int) bool { return sets(&c.w[i]) }) // see addWorks
-	if last {
-		if err := c.db.addRest(ctx, p, c.w, c.fresh); err != nil {
-			return notSent(err)
-		}
-	}
-	if err := p.run(ctx, conn); err != nil {
-		return err
-	}
-	for _, i := range c.fresh {
-		if err := limits.runEffects(ctx, conn, i, statements(&c.w[i])); err != nil {
-			return err
-		}
-	}
-	p = &pipeline{}
-	if !last {
-		if err := c.db.addRest(ctx, p, c.w, c.fresh); err != nil {
-			return notSent(err)
-		}
-	}
-	return c.finish(ctx, p, conn)
-}
-
 // runAlone runs the statements of one item, and ends them; limits hold for those of the next.
-func (l *limits) runAlone(ctx context.Context, conn *pgxpool.Conn, list []driver.Statement) error {
+func (l *limits) runAlone(ctx context.Context, conn *pgx.Conn, list []driver.Statement) error {
 	for i := range list {
 		st := &list[i]
 		tag, err := execAlone(ctx, conn, st)
@@ -82,14 +51,14 @@ func (l *limits) runAlone(ctx context.Context, conn *pgxpool.Conn, list []driver
 // execAlone runs one statement. What is wrong with its arguments is found before it is sent. It asks with Query, because
 // Exec speaks the simple protocol when there are no arguments, and there one text may carry several statements: a COMMIT
 // behind an INSERT would part the effect from its record.
-func execAlone(ctx context.Context, conn *pgxpool.Conn, st *driver.Statement) (tag pgconn.CommandTag, err error) {
+func execAlone(ctx context.Context, conn *pgx.Conn, st *driver.Statement) (tag pgconn.CommandTag, err error) {
 	defer catch(&err)
 	rows, err := conn.Query(ctx, markEffect+st.SQL, st.Args...)
 	if err == nil {
 		rows.Close()
 		tag, err = rows.CommandTag(), rows.Err()
 	}
-	if err != nil && code(err) == "" && !conn.Conn().IsClosed() && ctx.Err() == nil {
+	if err != nil && code(err) == "" && !conn.IsClosed() && ctx.Err() == nil {
 		err = &argsError{err}
 	}
 	return tag, err

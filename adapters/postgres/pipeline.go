@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -163,12 +164,9 @@ const sqlIdle = "SELECT set_config('idle_in_transaction_session_timeout', $1, tr
 //  1. A worker locks records, and is frozen before its next round trip: a stopped process, a paused machine.
 //  2. Its leases end. Its connection does not, nor do its locks.
 //  3. Without a bound its keys are busy for everybody else for as long as it is frozen.
-func (p *pipeline) beginLong(db *DB) { p.beginFor(db.o.MaxTx) }
-
-// beginFor is beginLong with another bound.
-func (p *pipeline) beginFor(idle time.Duration) {
+func (p *pipeline) beginLong(db *DB) {
 	p.exec("begin", sqlBegin)
-	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(idle))))
+	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(db.o.MaxTx))))
 }
 
 // commit adds COMMIT, marked because deferred triggers of handlers run in it. A server that had to roll back answers so without an error: the tag is checked.
@@ -192,6 +190,28 @@ func (db *DB) once(ctx context.Context, fill func(p *pipeline) error) error {
 	}
 	p.commit()
 	return db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
+}
+
+// millis is a time to wait as the server takes it: 0 would be for ever, and 24 days are the most.
+func millis(d time.Duration) int32 { return int32(min(max(d.Milliseconds(), 1), math.MaxInt32)) }
+
+// ask runs one statement that is a transaction of its own, in one round trip.
+func (db *DB) ask(ctx context.Context, what string, rows func(pgx.Rows) error, sql string, args ...any) error {
+	if !db.info.plain {
+		return db.once(ctx, func(p *pipeline) error { p.query(what, rows, sql, args...); return nil })
+	}
+	return db.with(ctx, func(c *pgxpool.Conn) error {
+		r, err := c.Query(ctx, sql, args...)
+		if err == nil {
+			err = rows(r)
+			r.Close()
+			err = errors.Join(err, r.Err())
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	})
 }
 
 // inQueues is once for what writes to queues: it is repeated when one of them turned out to be gone.

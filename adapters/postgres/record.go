@@ -139,14 +139,11 @@ func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 	return append(parts, keyed{k.hashes[from:], k.index[from:]})
 }
 
-// errCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance.
-var errCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
-
 // errPacked reports a record that semel_row wrote in another way than readRecord reads it.
 var errPacked = errors.New("unreadable record")
 
-// recordFields is how many columns semel_row has, and one more when the record has a watermark.
-const recordFields = 29
+// recordFields is how many columns semel_row has.
+const recordFields = 31
 
 // epoch is PostgreSQL's zero time.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
@@ -177,8 +174,13 @@ func (p *packed) next() []byte {
 	return f
 }
 
+// int returns 0 for NULL.
 func (p *packed) int() int64 {
-	switch f := p.next(); len(f) {
+	f := p.next()
+	if f == nil {
+		return 0
+	}
+	switch len(f) {
 	case 8:
 		return int64(binary.BigEndian.Uint64(f))
 	case 4:
@@ -223,13 +225,14 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	if len(b) < 4 {
 		return r, errPacked
 	}
-	fields := binary.BigEndian.Uint32(b)
-	if fields != recordFields && fields != recordFields+1 {
+	if binary.BigEndian.Uint32(b) != recordFields {
 		return r, errPacked
 	}
 	p := &packed{b: slices.Clone(b[4:])}
 	r.Token, r.State, r.Generation = uint64(p.int()), driver.State(p.int()), uint32(p.int())
-	p.bad = p.bad || copy(r.Nonce[:], p.next()) != len(r.Nonce)
+	if nonce := p.next(); nonce != nil {
+		p.bad = p.bad || copy(r.Nonce[:], nonce) != len(r.Nonce)
+	}
 	r.LeaseUntil, r.Lease = p.time(), time.Duration(p.int())*time.Microsecond
 	r.Beat, r.Takeover, r.Unknown = uint32(p.int()), driver.Takeover(p.int()), p.flag()
 	r.UpdatedAt, r.CompletedAt, r.RetainUntil = p.time(), p.time(), p.time()
@@ -241,17 +244,14 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	r.Uncertainty, r.Disposed = int(p.int()), p.flag()
 	r.RetryAt, r.CreatedAt = p.time(), p.time()
 	var ok bool
-	if r.Deliveries, ok = readDeliveries(p.next()); !ok || p.bad || r.State == driver.Absent || r.State > driver.Uncertain {
+	r.Deliveries, ok = readDeliveries(p.next())
+	r.Ended = driver.State(p.int())
+	watermark := p.next()
+	if !ok || p.bad || r.State == driver.Absent || r.State > driver.Expired {
 		return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
 	}
-	if fields > recordFields {
-		b := p.next()
-		if p.bad {
-			return r, fmt.Errorf("record %q: %w", r.Key.Raw, errPacked)
-		}
-		if r.Watermark, err = driver.ParseWatermark(b); err != nil {
-			return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
-		}
+	if r.Watermark, err = driver.ParseWatermark(watermark); err != nil {
+		return r, fmt.Errorf("record %q: %w", r.Key.Raw, err)
 	}
 	return r, nil
 }
@@ -310,7 +310,7 @@ func micros(d time.Duration) int64 {
 
 // sqlStore writes records back. Parameters: see semel_store.
 const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-  $20, $21, $22, $23, $24, $25)`
+  $20, $21, $22, $23, $24, $25, $26)`
 
 // store adds the statement that writes back records which are locked in the same transaction. They come in the order of
 // their hashes.
@@ -336,7 +336,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		retries, retains                     = make(stamps, n), make(stamps, n)
 		generations, epochs, beats           = make(int32s, n), make(int32s, n), make(int32s, n)
 		attempts, failures, taken, uncertain = make(int32s, n), make(int32s, n), make(int32s, n), make(int32s, n)
-		states, takeovers, flags             = make(int16s, n), make(int16s, n), make(int16s, n)
+		states, takeovers, flags, endings    = make(int16s, n), make(int16s, n), make(int16s, n), make(int16s, n)
 		fingerprints, deliveries             = make(bytess, n), make(bytess, n)
 		results, reasons, watermarks         = make(bytess, n), make(bytess, n), make(bytess, n)
 		digests                              = make(int64s, n)
@@ -348,6 +348,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 		retries[i], retains[i], generations[i], epochs[i] = r.RetryAt, r.RetainUntil, int32(r.Generation), int32(r.Epoch)
 		beats[i], attempts[i], failures[i], taken[i] = int32(r.Beat), int32(r.Attempt), int32(r.Failures), int32(r.Takeovers)
 		uncertain[i], states[i], takeovers[i] = int32(r.Uncertainty), int16(r.State), int16(r.Takeover)
+		endings[i] = int16(r.Ended)
 		flags[i] = bit(r.Unknown, 1) | bit(r.Spent, 2) | bit(r.Disposed, 4)
 		fingerprints[i], deliveries[i] = bytesOrNull(r.Fingerprint), packDeliveries(r.Deliveries)
 		results[i], reasons[i] = bytesOrNull(r.Result), bytesOrNull(r.Reason)
@@ -355,7 +356,7 @@ func (p *pipeline) storeSome(rs []driver.Record) {
 	}
 	p.exec("write records", sqlStore, hashes, tokens, nonces, leases, leaseUntils, updated, completed, retries, retains,
 		generations, epochs, beats, attempts, failures, taken, uncertain, states, takeovers, flags, fingerprints, deliveries,
-		results, reasons, watermarks, digests)
+		results, reasons, watermarks, digests, endings)
 }
 
 func bit(b bool, n int16) int16 {

@@ -14,8 +14,8 @@ import (
 
 // sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
 // most 5 horizon
-// 6 whose claims to park, NULL = everybody's. See semel_sweep_digests.
-const sqlSweep = "SELECT * FROM semel_sweep_digests($1, $2, $3, $4, $5, $6)"
+// 6 whose claims to park, NULL = everybody's. See semel_sweep_step.
+const sqlSweep = "SELECT * FROM semel_sweep_step($1, $2, $3, $4, $5, $6)"
 
 const (
 	// sweepPages is a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep mean other pages.
@@ -24,14 +24,11 @@ const (
 	sweepSmall = 8
 	// sweepStep bounds what one transaction of a sweep removes, so that claims wait for some milliseconds at most.
 	sweepStep = 500
-	// sweepIdle bounds how long a step's transaction may stand still, whatever handlers may: announcements of digests are
-	// to be committed soon after the moment that they name (driver.DigestOverlap).
-	sweepIdle = 30 * time.Second
 )
 
-// Sweep removes up to limit records that are past their retention and parks claims of the consumers (none = of all) that
-// were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
-// looks only at stretches of the table where something can be due: at each of them once in an hour at least. Several
+// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
+// that were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short
+// transactions of its own, and looks only at stretches of the table where something can be due: at each of them once in an hour at least. Several
 // processes may sweep at once.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	if limit <= 0 {
@@ -51,7 +48,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		}
 		sum.Add(w.did)
 		if w.end {
-			return sum, false, s.purgeDigests(ctx)
+			return sum, false, nil
 		}
 	}
 }
@@ -82,22 +79,22 @@ func (w *sweep) step(ctx context.Context, most int) error {
 	from, end := w.from, true
 	err := w.db.with(ctx, func(conn *pgxpool.Conn) error {
 		p := &pipeline{}
-		p.beginFor(min(w.db.o.MaxTx, sweepIdle))
+		p.beginLong(w.db)
 		p.query("sweep a stretch", func(rows pgx.Rows) error {
 			for rows.Next() {
 				var (
 					stretch int64
 					purged  *int64
+					expired *int64
 					whole   *bool
 					found   []byte
 					now     time.Time
-					told    *int64
 				)
-				if err := rows.Scan(&stretch, &purged, &whole, &found, &now, &told); err != nil {
+				if err := rows.Scan(&stretch, &purged, &expired, &whole, &found, &now); err != nil {
 					return err
 				}
 				if found == nil {
-					did.Purged, did.Announced, end, from = int(*purged), int(*told), false, stretch
+					did.Purged, did.Expired, end, from = int(*purged), int(*expired), false, stretch
 					if *whole {
 						from++
 					}
@@ -107,7 +104,7 @@ func (w *sweep) step(ctx context.Context, most int) error {
 				if err != nil {
 					continue // whoever can read it sweeps it
 				}
-				if after, v := driver.DecideSweep(r, now, w.horizon, w.consumers...); v == driver.SweepStrand {
+				if after, v := driver.DecideSweep(r, now, w.horizon, 0, w.consumers...); v == driver.SweepStrand {
 					park = append(park, after)
 				}
 			}

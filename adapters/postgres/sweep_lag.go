@@ -14,7 +14,7 @@ const sqlSweepLag = `WITH s AS (SELECT coalesce((SELECT w.stretch FROM semel_swe
 SELECT clock_timestamp(), min(r.retain_until) FROM semel_record r
 WHERE r.ctid >= (SELECT format('(%s,0)', s.stretch * $2)::tid FROM s) AND
   r.ctid < (SELECT format('(%s,0)', (s.stretch + 1) * $2)::tid FROM s) AND
-  r.state IN (2, 3, 4) AND r.retain_until < clock_timestamp()`
+  r.state IN (2, 3, 4, 6) AND r.retain_until < clock_timestamp()`
 
 // lag tells for how long the retention of a record is over that the sweep leaves, because it has done as much as it may.
 // One stretch stands for all of them: those behind it wait for no longer than that as a rule.

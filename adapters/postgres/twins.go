@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // This file is for programs that hold a transaction of their own: the records commit with whatever else it does. It has
@@ -75,7 +76,7 @@ func isSeen(found []byte, k driver.Key) (bool, error) {
 	case err != nil:
 		return false, err
 	case r.Key != k:
-		return false, fmt.Errorf("key %q: %w", k.Raw, errCollision)
+		return false, fmt.Errorf("key %q: %w", k.Raw, rowstore.ErrCollision)
 	case r.Watermark.Running != "":
 		return false, fmt.Errorf("key %q has versions: Seen cannot tell whether this message is an old one; Try: ClaimTx with "+
 			"Claim.Version", k.Raw)
@@ -110,15 +111,19 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 			}
 			known = part.only(old).and(known)
 		}
-		err := s.db.inTx(ctx, tx, known, func(locked []lockedRecord) []driver.Record {
-			changes, missing := decideClaims(locked, known, c, out)
-			for _, at := range missing {
-				out[known.index[at]] = driver.Grant{Err: fmt.Errorf("the record went away: %w", driver.ErrNotCommitted)}
-			}
-			return changes
-		})
+		x := s.db.rowTx(ctx, tx)
+		grants, _, err := rowstore.ClaimTx(x, rowstore.Wait, nil, some(c, known.index)...)
+		if err == nil {
+			err = x.write()
+		}
 		if err != nil {
-			return nil, fmt.Errorf("claim: %w", err)
+			return nil, fmt.Errorf("claim: %w", explain(err))
+		}
+		for at, g := range grants {
+			if errors.Is(g.Err, rowstore.ErrAbsent) {
+				g.Err = fmt.Errorf("the record went away: %w", driver.ErrNotCommitted)
+			}
+			out[known.index[at]] = g
 		}
 	}
 	return out, nil
@@ -126,44 +131,14 @@ func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]dr
 
 // FinishTx ends attempts inside the caller's transaction.
 func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]driver.Outcome, error) {
-	out := make([]driver.Outcome, len(f))
 	registerArrays(tx.Conn())
-	for _, part := range sortKeys(len(f), func(i int) *driver.Key { return &f[i].Hold.Key }).layers() {
-		err := s.db.inTx(ctx, tx, part, func(locked []lockedRecord) (changes []driver.Record) {
-			for at, i := range part.index {
-				l := &locked[at]
-				if out[i] = driver.Lost; l.err != nil {
-					out[i] = driver.Unknown
-				}
-				if l.r.Key != f[i].Hold.Key {
-					continue
-				}
-				after, o, changed := driver.DecideFinish(l.r, f[i], l.now)
-				if out[i] = o; changed {
-					changes = append(changes, after)
-				}
-			}
-			return changes
-		})
-		if err != nil {
-			return nil, fmt.Errorf("finish: %w", err)
-		}
+	x := s.db.rowTx(ctx, tx)
+	out, _, err := rowstore.FinishTx(x, rowstore.Wait, f...)
+	if err == nil {
+		err = x.write()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finish: %w", explain(err))
 	}
 	return out, nil
-}
-
-// inTx is underLock inside a transaction of the caller.
-func (db *DB) inTx(ctx context.Context, tx pgx.Tx, part keyed, decide func([]lockedRecord) []driver.Record) error {
-	if len(part.index) == 0 {
-		return nil
-	}
-	locked := make([]lockedRecord, len(part.index))
-	p := &pipeline{}
-	db.addLock(p, part, false, locked)
-	if err := p.run(ctx, tx); err != nil {
-		return explain(err)
-	}
-	p = &pipeline{}
-	p.store(decide(locked))
-	return explain(p.run(ctx, tx))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -40,7 +41,9 @@ type transaction struct {
 	conn *pgx.Conn
 	tx   pgx.Tx
 	id   int64
-	held []heldClaim
+	held rowstore.Held
+	// keep is set when new records were written as COMPLETED, to be kept for so long (microseconds).
+	keep int64
 	// at is the server's time when the claims were decided, began ours.
 	at, began time.Time
 
@@ -53,14 +56,6 @@ type transaction struct {
 	// misuse is what a handler did that must not be committed, and during which run.
 	misuse    error
 	misuseRun int
-}
-
-// heldClaim is what the transaction acquired, with the record as it was before: a claim without a work is taken back.
-type heldClaim struct {
-	before *driver.Record // nil: there was none
-	after  driver.Record
-	// keep is set for a new record that was written as COMPLETED, to be kept for so long (microseconds).
-	keep int64
 }
 
 // OffersTx reports whether handle is a *pgx.Tx or a **sql.Tx.
@@ -112,7 +107,7 @@ type opening struct {
 
 func (o *opening) busy(part keyed) {
 	for _, i := range part.index {
-		o.out[i] = lockedGrant(&o.c[i])
+		o.out[i] = grantBusy(&o.c[i])
 	}
 }
 
@@ -142,7 +137,7 @@ func (o *opening) try(ctx context.Context) (x *transaction, again bool, err erro
 			return nil, again, err
 		}
 	}
-	if len(t.held) == 0 {
+	if len(t.held.Claims) == 0 {
 		return nil, false, nil
 	}
 	keepIt = true
@@ -152,7 +147,7 @@ func (o *opening) try(ctx context.Context) (x *transaction, again bool, err erro
 // open sends BEGIN and the claims of new keys. It answers the claims that the records of others have to decide under a
 // lock.
 func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err error) {
-	x = &transaction{s: o.s, held: make([]heldClaim, 0, len(o.todo.index))}
+	x = &transaction{s: o.s, held: rowstore.Held{Claims: make([]rowstore.HeldClaim, 0, len(o.todo.index))}}
 	if err := x.connect(ctx); err != nil {
 		return nil, old, err
 	}
@@ -170,6 +165,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 	if keep > 0 {
 		arg = &keep
 	}
+	x.keep = keep
 	p := &pipeline{}
 	p.begin()
 	p.query("open", func(rows pgx.Rows) error {
@@ -186,7 +182,7 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 		sql, args := claimQuery(part, o.c, arg, o.s.db.o.LockWait)
 		p.query("claim", func(rows pgx.Rows) (err error) {
 			places, x.at, err = readClaims(rows, part, o.c, o.out, func(r driver.Record) {
-				x.held = append(x.held, heldClaim{after: r, keep: keep})
+				x.held.Add(nil, r)
 			})
 			return err
 		}, sql, args...)
@@ -201,66 +197,23 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 // known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
 // record went away, or a decision has to be durable whatever becomes of this transaction.
 func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
-	locked := make([]lockedRecord, len(part.index))
-	p := &pipeline{}
-	o.s.db.addLock(p, part, true, locked)
-	if err := p.run(ctx, x.conn); err != nil {
+	c, tx := some(o.c, part.index), o.s.db.rowTx(ctx, x.conn)
+	grants, durable, err := rowstore.ClaimTx(tx, rowstore.Skip, &x.held, c...)
+	if err != nil {
 		return false, err
 	}
-	var changes []driver.Record
-	var durable []int
 	for at, i := range part.index {
-		l := &locked[at]
-		switch {
-		case l.err != nil:
-			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, l.err)}
-			continue
-		case l.r.State == driver.Absent: // locked, or gone
-			if g, ok := absent(&o.c[i]); ok {
-				o.out[i] = g
-			} else {
-				o.busy(part.only([]int{at}))
-			}
-			continue
-		case l.r.Key != o.c[i].Key:
-			o.out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", o.c[i].Key.Raw, errCollision)}
-			continue
-		}
-		after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
-		o.out[i] = g
-		switch {
-		case changed && g.Verdict != driver.Acquired:
-			durable = append(durable, at)
-		case changed:
-			changes = append(changes, after)
-			x.held = append(x.held, heldClaim{before: &l.r, after: after})
-			x.at = l.now
+		if o.out[i] = grants[at]; errors.Is(grants[at].Err, rowstore.ErrLocked) { // or gone
+			o.out[i] = grantBusy(&o.c[i])
 		}
 	}
 	if len(durable) > 0 {
 		x.end(ctx)
-		return true, o.decideNow(ctx, part.only(durable))
+		return true, rows{o.s.db}.Atomic(ctx, len(durable), func(tx rowstore.Tx) error {
+			return rowstore.Park(tx, rowstore.Skip, some(c, durable)...)
+		})
 	}
-	p = &pipeline{}
-	p.store(changes)
-	return false, p.run(ctx, x.conn)
-}
-
-// decideNow commits decisions that acquire nothing.
-func (o *opening) decideNow(ctx context.Context, part keyed) error {
-	return o.s.db.underLock(ctx, part, true, func(locked []lockedRecord) (changes []driver.Record) {
-		for at, i := range part.index {
-			l := &locked[at]
-			if l.r.Key != o.c[i].Key {
-				continue
-			}
-			after, g, changed := driver.DecideClaim(l.r, o.c[i], l.now, l.drawn)
-			if changed && g.Verdict != driver.Acquired {
-				changes = append(changes, after)
-			}
-		}
-		return changes
-	})
+	return false, tx.write()
 }
 
 // leaveLocked finds out which keys other transactions hold, and leaves them out. They were waited for already.

@@ -76,8 +76,8 @@ func TestBatchesOfTransactions(t *testing.T) {
 		}
 		ks := testKeys(map[bool]string{false: "plain-%d", true: "sealed-%d"}[known], 40)
 		x, gs := beginAll(t, s, ks...)
-		if (x.held[0].keep > 0) != known {
-			t.Fatalf("known %v: records are written with keep %d", known, x.held[0].keep)
+		if (x.keep > 0) != known {
+			t.Fatalf("known %v: records are written with keep %d", known, x.keep)
 		}
 		tx := lendPgx(t, x)
 		var ws []driver.Work

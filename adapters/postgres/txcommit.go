@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,15 +25,14 @@ func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	out := make([]driver.Outcome, len(w))
-	all := make([]int, len(w))
 	for i := range w {
-		out[i], all[i] = driver.Applied, i
+		out[i] = driver.Applied
 		if f := &w[i].Finish; f.Final == driver.Complete {
 			x.s.db.keep.Store(micros(f.Keep))
 		}
 	}
 	x.s.db.settled(w, out)
-	x.s.db.emitted(w, all)
+	x.s.db.emitted(w, out)
 	return nil
 }
 
@@ -40,7 +40,7 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	if err := x.s.db.checkWorks(ctx, w, true); err != nil {
 		return err
 	}
-	works, err := x.works(w)
+	works, err := x.held.Works(w)
 	if err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	if err := x.addRecords(p, w, works); err != nil {
 		return err
 	}
-	if hasEffects(w) {
+	if slices.ContainsFunc(w, func(w driver.Work) bool { return len(statements(&w)) > 0 }) {
 		p.limit(ctx, x.s.db, len(w) == 1)
 	}
 	if err := x.s.db.addWorks(ctx, p, w, all); err != nil {
 		return notSent(err)
 	}
-	if counts(w) {
+	if counts(w, all) {
 		if err := p.run(ctx, x.conn); err != nil {
 			x.s.db.forgetQueues(err)
 			return x.blame(w, wrote(err))
@@ -76,27 +76,15 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	return x.blame(w, wrote(err))
 }
 
-// works finds the work of each claim, -1 where there is none. A work that this transaction does not hold is refused.
-func (x *transaction) works(w []driver.Work) ([]int, error) {
-	held := make(map[driver.Nonce]int, len(x.held))
-	works := make([]int, len(x.held))
-	for i := range x.held {
-		held[x.held[i].after.Nonce], works[i] = i, -1
-	}
-	for i := range w {
-		h := &w[i].Finish.Hold
-		at, ok := held[h.Nonce]
-		if !ok || works[at] >= 0 || x.held[at].after.Hold() != *h {
-			return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", h.Key.Raw)}
-		}
-		works[at] = i
-	}
-	return works, nil
-}
-
 // addRecords adds what becomes of the records. Each statement fails on the server unless it finds every one of them.
 func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) error {
-	now := x.at.Add(time.Since(x.began))
+	now := x.at
+	for i := range x.held.Claims {
+		if at := x.held.Claims[i].After.UpdatedAt; at.After(now) {
+			now = at
+		}
+	}
+	now = now.Add(time.Since(x.began))
 	var (
 		back        keyed // new records without a work
 		tokens      int64s
@@ -104,30 +92,30 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 		stored      []driver.Record
 		plain, done keyed // completions of records that are IN_PROGRESS, and of those that were written as COMPLETED
 	)
-	for i := range x.held {
-		h := &x.held[i]
-		at := works[i]
+	for i := range x.held.Claims {
+		h := &x.held.Claims[i]
+		at, made := works[i], h.Before == nil
 		if at < 0 {
-			if h.before != nil {
-				stored = append(stored, *h.before)
+			if !made {
+				stored = append(stored, *h.Before)
 				continue
 			}
-			back.hashes = append(back.hashes, hashOf(&h.after.Key))
-			tokens, nonces = append(tokens, int64(h.after.Token)), append(nonces, h.after.Nonce)
+			back.hashes = append(back.hashes, hashOf(&h.After.Key))
+			tokens, nonces = append(tokens, int64(h.After.Token)), append(nonces, h.After.Nonce)
 			continue
 		}
 		f := &w[at].Finish
 		switch {
 		case f.Final != driver.Complete || f.Hold.Version != "":
-			after, o, _ := driver.DecideFinish(h.after, *f, now)
+			after, o, _ := driver.DecideFinish(h.After, *f, now)
 			if o != driver.Applied {
 				return &driver.ItemError{Index: at, Err: fmt.Errorf("the end %q cannot be written: %v", f.Final, o)}
 			}
 			stored = append(stored, after)
-		case h.keep == 0:
-			plain.add(&h.after.Key, at)
-		case h.keep != micros(f.Keep) || len(f.Result) > 0 || f.Reason != "":
-			done.add(&h.after.Key, at)
+		case x.keep == 0 || !made:
+			plain.add(&h.After.Key, at)
+		case x.keep != micros(f.Keep) || len(f.Result) > 0 || f.Reason != "":
+			done.add(&h.After.Key, at)
 		}
 	}
 	finish := func(i int) *driver.Finish { return &w[i].Finish }

@@ -143,8 +143,11 @@ func (s *Store) read(ctx context.Context, items ...*item) {
 }
 
 // Operate carries out what an operator asks for; an entry of the audit log commits with it. The record returned is the one
-// that is stored afterwards.
+// that is stored afterwards. It erases no record (driver.ErrUnsupported), because audit entries are stored with their record.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
+	if op.Kind == driver.Erase {
+		return r, driver.Unknown, fmt.Errorf("erase key %q: %w on Redis; Try: wait for the end of its retention", op.Key.Raw, driver.ErrUnsupported)
+	}
 	c := &change{item: newItem(&op.Key)}
 	c.decide = func(found driver.Record, now time.Time, drawn uint64) (driver.Record, bool, []any) {
 		var changed bool

@@ -86,7 +86,7 @@ func (w *sweep) page(ctx context.Context, page []*item) (kept int, err error) {
 				c.purge, verdicts[i] = true, driver.SweepKeep
 				return r, true, nil
 			}
-			after, verdicts[i] = driver.DecideSweep(r, now, w.horizon, w.consumers...)
+			after, verdicts[i] = driver.DecideSweep(r, now, w.horizon, 0, w.consumers...) // it is no driver.LongTerm
 			c.purge = verdicts[i] == driver.SweepPurge
 			return after, verdicts[i] != driver.SweepKeep, nil
 		}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"time"
 
@@ -47,14 +46,14 @@ func workHashes(w []driver.Work) [][]byte {
 // checkWorks refuses what this store cannot write, before anything is written.
 func (s *Store) checkWorks(w []driver.Work) error {
 	for i := range w {
-		if err := s.checkWork(&w[i]); err != nil {
+		if err := s.db.checkWork(&w[i]); err != nil {
 			return fmt.Errorf("commit: %w", &driver.ItemError{Index: i, Err: err})
 		}
 	}
 	return nil
 }
 
-func (s *Store) checkWork(w *driver.Work) error {
+func (db *DB) checkWork(w *driver.Work) error {
 	if w.Effects != nil {
 		e, ok := w.Effects.(*driver.Statements)
 		if !ok {
@@ -66,7 +65,7 @@ func (s *Store) checkWork(w *driver.Work) error {
 	}
 	if w.Ack != nil {
 		rc, ok := w.Ack.Receipt.(*receipt)
-		if !ok || rc.q.db != s.db {
+		if !ok || rc.q.db != db {
 			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
 		}
 		if err := rc.q.check(w.Ack); err != nil {
@@ -84,20 +83,24 @@ func (s *Store) checkWork(w *driver.Work) error {
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion was written
 // now writes anything else.
 func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
-	acks := map[*Queue][]*driver.Settlement{}
-	spent := &allowance{left: t.db.o.MaxTx}
+	fresh := make([]int, 0, len(w))
 	for i := range w {
-		o, fresh, err := t.finish(&w[i].Finish, hashes[i])
-		if errors.Is(err, driver.ErrUnreadable) {
-			continue // Unknown: nothing is written to it
-		}
+		o, changed, err := t.finish(&w[i].Finish, hashes[i])
 		if err != nil {
 			return fmt.Errorf("key %q: %w", w[i].Finish.Hold.Key.Raw, err)
 		}
-		out[i] = o
-		if !fresh {
-			continue
+		if out[i] = o; changed {
+			fresh = append(fresh, i)
 		}
+	}
+	return t.works(w, fresh)
+}
+
+// works writes what comes with the records of some works.
+func (t *txn) works(w []driver.Work, which []int) error {
+	var acks map[*Queue][]*driver.Settlement
+	spent := &allowance{left: t.db.o.MaxTx}
+	for _, i := range which {
 		if e, _ := w[i].Effects.(*driver.Statements); e != nil {
 			if err := t.effects(e.List, spent, i); err != nil {
 				return err
@@ -107,6 +110,9 @@ func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) err
 			return refusedBy(i, fmt.Errorf("emit: %w", err))
 		}
 		if w[i].Ack != nil {
+			if acks == nil {
+				acks = map[*Queue][]*driver.Settlement{}
+			}
 			q := w[i].Ack.Receipt.(*receipt).q
 			acks[q] = append(acks[q], w[i].Ack)
 		}

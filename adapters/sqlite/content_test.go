@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // TestS1_32_FM53_ManySmallBodies: 90,000 distinct small JSON bodies, keyed by their content, all have their record and
@@ -30,7 +31,7 @@ func TestS1_32_FM53_ManySmallBodies(t *testing.T) {
 	}
 	var runs atomic.Int64
 	c, err := semel.New(semel.Config{
-		Queue: q, Store: db.Store(), Key: semel.KeyFromBody(), Batch: 1000, Concurrency: 1000, Limit: distinct,
+		Queue: q, Store: db.Store(), Key: key.FromBody(), Batch: 1000, Concurrency: 1000, Limit: distinct,
 		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { runs.Add(1); return nil }),
 	})
 	if err != nil {

@@ -42,7 +42,6 @@ type DB struct {
 	watch    watcher
 	log      checkpointer
 	sweeping chan struct{}
-	digests  []byte // where the look for digests that are over goes on; who sweeps has it
 	tx       txConn
 }
 
@@ -71,7 +70,7 @@ func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	}
 	db := &DB{
 		path: path, o: o, now: o.clock, lock: make(chan struct{}, 1), kick: make(chan struct{}, 1), closing: make(chan struct{}),
-		sweeping: make(chan struct{}, 1), digests: []byte{},
+		sweeping: make(chan struct{}, 1),
 	}
 	if err := db.connect(ctx); err != nil {
 		return nil, errors.Join(explain(path, err), db.Close())
@@ -165,17 +164,19 @@ func (db *DB) Queues(ctx context.Context) ([]string, error) {
 }
 
 // read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
-func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", what, explain(db.path, err))
-		}
-	}()
+func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) error {
+	if err := db.readRows(ctx, row, query, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (db *DB) readRows(ctx context.Context, row func([]any) error, query string, args ...any) (err error) {
 	rows, err := db.reader.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return explain(db.path, err)
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() { err = explain(db.path, errors.Join(err, rows.Close())) }()
 	cols, err := rows.Columns()
 	if err != nil {
 		return err

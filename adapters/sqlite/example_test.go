@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/outbox"
 )
 
@@ -37,7 +38,7 @@ func Example() {
 	}
 	c, err := semel.New(semel.Config{
 		Queue: orders, Store: db.Store(), Limit: 3,
-		Key: semel.KeyFromJSON("/order"),
+		Key: key.FromJSON("/order"),
 		Handler: semel.InTx(func(ctx context.Context, tx *semel.Statements, a *semel.Attempt) error {
 			tx.Exec(`INSERT INTO charges SELECT $1, json_extract($2, '$.amount')`, a.Key.Raw, string(a.Body))
 			return nil

@@ -19,7 +19,7 @@ const hashSize = 16
 // recordColumns in the order of scanRecord.
 const recordColumns = `token, state, generation, nonce, lease_until, lease, beat, takeover, unknown, updated_at,
   completed_at, retain_until, result, reason, consumer, tenant, key, fingerprint, epoch, spent, attempt, failures,
-  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest`
+  takeovers, uncertainty, disposed, retry_at, created_at, deliveries, watermark, body_digest, ended`
 
 const (
 	sqlRecordByHash  = "SELECT " + recordColumns + " FROM semel_record WHERE hash = ?"
@@ -46,7 +46,7 @@ const (
 	sqlRecordUpdate = `UPDATE semel_record SET token = ?, state = ?, generation = ?, nonce = ?, lease_until = ?, lease = ?,
   beat = ?, takeover = ?, unknown = ?, updated_at = ?, completed_at = ?, retain_until = ?, result = ?, reason = ?,
   fingerprint = ?, epoch = ?, spent = ?, attempt = ?, failures = ?, takeovers = ?, uncertainty = ?, disposed = ?,
-  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ? WHERE token = ?`
+  retry_at = ?, deliveries = ?, watermark = ?, body_digest = ?, ended = ? WHERE token = ?`
 
 	sqlRecordDelete = "DELETE FROM semel_record WHERE token = ?"
 
@@ -78,10 +78,10 @@ func unpackRecord[V any](v []V) (driver.Record, error) {
 		Fingerprint: driver.Fingerprint(blob(any(v[17]))), Epoch: uint32(num(18)), Spent: num(19) != 0,
 		Attempt: int(num(20)), Failures: int(num(21)), Takeovers: int(num(22)), Uncertainty: int(num(23)),
 		Disposed: num(24) != 0, RetryAt: fromMicro(num(25)), CreatedAt: fromMicro(num(26)),
-		BodyDigest: driver.BodyDigest(num(29)),
+		BodyDigest: driver.BodyDigest(num(29)), Ended: driver.State(num(30)),
 	}
 	copy(r.Nonce[:], blob(any(v[3])))
-	if r.State > driver.Uncertain {
+	if r.State > driver.Expired {
 		return r, fmt.Errorf("record %q: state %d is unknown", r.Key.Raw, r.State)
 	}
 	var err error
@@ -95,7 +95,6 @@ func unpackRecord[V any](v []V) (driver.Record, error) {
 }
 
 func readDeliveries(s string) (ids []string, err error) {
-	s = strings.TrimPrefix(s, versionsMark)
 	if s == "" {
 		return nil, nil
 	}
@@ -106,18 +105,6 @@ func readDeliveries(s string) (ids []string, err error) {
 	}
 	err = json.Unmarshal([]byte(s), &ids)
 	return ids, err
-}
-
-// find reads the record of a key; the absent record when there is none.
-func (t *txn) find(k driver.Key, hash []byte) (r driver.Record, err error) {
-	err = t.s.query(func(v []sqldriver.Value) error {
-		r, err = scanRecord(v)
-		if err == nil && r.Key != k {
-			err = fmt.Errorf("%w: keys %q and %q have the same hash", driver.ErrUnreadable, k.Raw, r.Key.Raw)
-		}
-		return err
-	}, sqlRecordByHash, hash)
-	return r, err
 }
 
 // findStep is how many records one statement reads. Fewer are asked for by naming the last one again.
@@ -133,8 +120,8 @@ type readable struct {
 	err error
 }
 
-// findAll reads the records of some of the claims.
-func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, error) {
+// findAll reads the records of some hashes.
+func (t *txn) findAll(which []int, hash func(i int) []byte) (map[driver.Key]readable, error) {
 	out := make(map[driver.Key]readable, len(which))
 	add := func(v []sqldriver.Value) error {
 		r, err := scanRecord(v)
@@ -142,12 +129,12 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, er
 		return nil
 	}
 	if len(which) == 1 {
-		return out, t.s.query(add, sqlRecordByHash, hashes[which[0]])
+		return out, t.s.query(add, sqlRecordByHash, hash(which[0]))
 	}
 	args := make([]sqldriver.Value, findStep)
 	for len(which) > 0 {
 		for i := range args {
-			args[i] = hashes[which[min(i, len(which)-1)]]
+			args[i] = hash(which[min(i, len(which)-1)])
 		}
 		if err := t.s.query(add, sqlRecordsByHash, args...); err != nil {
 			return nil, err
@@ -157,11 +144,22 @@ func (t *txn) findAll(hashes [][]byte, which []int) (map[driver.Key]readable, er
 	return out, nil
 }
 
+// find reads the record of a key; an absent one when there is none, or the hash is that of another key.
+func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
+	err = t.s.query(func(v []sqldriver.Value) error {
+		if r.Record, r.err = scanRecord(v); r.Key != k {
+			r = readable{}
+		}
+		return nil
+	}, sqlRecordByHash, hash)
+	return r, err
+}
+
 // insert writes a record that DecideClaim made of an absent one. false: the key has one already.
 func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	n, err := t.s.exec(sqlClaimNew, int64(r.Token), hash, r.Nonce[:], micro(r.LeaseUntil), int64(r.Lease),
 		int64(r.Takeover), micro(r.UpdatedAt), r.Key.Consumer, r.Key.Tenant, r.Key.Raw, fingerprint(r.Fingerprint),
-		micro(r.CreatedAt), deliveries(r), watermark(r), int64(r.BodyDigest))
+		micro(r.CreatedAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest))
 	return n == 1, err
 }
 
@@ -172,7 +170,7 @@ func (t *txn) store(old uint64, r *driver.Record) error {
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
 		micro(r.CompletedAt), micro(r.RetainUntil), bytesOrNull(r.Result), r.Reason, fingerprint(r.Fingerprint),
 		int64(r.Epoch), flag(r.Spent), int64(r.Attempt), int64(r.Failures), int64(r.Takeovers), int64(r.Uncertainty),
-		flag(r.Disposed), micro(r.RetryAt), deliveries(r), watermark(r), int64(r.BodyDigest), int64(old))
+		flag(r.Disposed), micro(r.RetryAt), deliveries(r.Deliveries), watermark(r), int64(r.BodyDigest), int64(r.Ended), int64(old))
 	if err != nil {
 		return err
 	}
@@ -210,22 +208,12 @@ func bytesOrNull(b []byte) sqldriver.Value {
 	return b
 }
 
-// versionsMark is before the deliveries of a record with a watermark: a program of schema 1 that still runs must not
-// decide about it, and refuses to read this.
-const versionsMark = "versions "
-
-func deliveries(r *driver.Record) string {
-	if r.Watermark.Running != "" {
-		return versionsMark + deliveryIDs(r.Deliveries)
-	}
-	return deliveryIDs(r.Deliveries)
-}
-
 func watermark(r *driver.Record) sqldriver.Value {
 	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
-func deliveryIDs(ids []string) string {
+// deliveries is how the ids of deliveries are stored: as a JSON array, and without any as nothing.
+func deliveries(ids []string) string {
 	switch {
 	case len(ids) == 0:
 		return ""

@@ -2,19 +2,26 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // Store keeps idempotency records. Every item is decided inside the write transaction by the driver's Decide functions;
-// the guarded statements of record.go are the same decisions for the plain case, in one step.
-type Store struct{ db *DB }
+// the guarded statements of record.go are the same decisions for the plain case, in one step. What is not written for
+// speed is that of package rowstore.
+type Store struct {
+	*slowPath
+	db *DB
+}
+
+// slowPath is embedded under a name that programs do not see.
+type slowPath = rowstore.Store
 
 // Store returns the record store of the database; all of them are one.
-func (db *DB) Store() *Store { return &Store{db: db} }
+func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
 
 // Features describes the store. ServerClock: the host's clock decides, and processes that share a file share a host.
 func (s *Store) Features() driver.StoreFeatures {
@@ -61,7 +68,7 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	if len(old) == 0 {
 		return nil
 	}
-	found, err := t.findAll(hashes, old)
+	found, err := t.findAll(old, func(i int) []byte { return hashes[i] })
 	if err != nil {
 		return err
 	}
@@ -74,14 +81,14 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 }
 
 // claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
-// the answer without a record: only a claim that waits for another version, or only notes its own, makes none.
+// the grant without a record: only a claim that waits for another version makes none.
 func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
 	switch {
 	case !ok && absent.Verdict == driver.Busy:
 		return absent, nil
 	case !ok:
-		return driver.Grant{Err: fmt.Errorf("%w: the hash of key %q is that of another key", driver.ErrUnreadable, c.Key.Raw)}, nil
+		return driver.Grant{Err: fmt.Errorf("key %q: %w", c.Key.Raw, rowstore.ErrCollision)}, nil
 	case r.err != nil:
 		return driver.Grant{Err: r.err}, nil //nolint:nilerr // it is the error of this key alone
 	}
@@ -104,7 +111,7 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
 	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
 		for i := range h {
-			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil && !errors.Is(err, driver.ErrUnreadable) {
+			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
 			}
 		}
@@ -129,10 +136,10 @@ func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.O
 		return driver.Applied, nil
 	}
 	r, err := t.find(h.Key, hash)
-	if err != nil {
+	if r.err != nil || err != nil {
 		return driver.Unknown, err
 	}
-	after, o := driver.DecideExtend(r, *h, lease, t.now)
+	after, o := driver.DecideExtend(r.Record, *h, lease, t.now)
 	if o == driver.Applied {
 		err = t.store(r.Token, &after)
 	}
@@ -145,7 +152,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
 	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
 		for i := range f {
-			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil && !errors.Is(err, driver.ErrUnreadable) {
+			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
 				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
 			}
 		}
@@ -173,94 +180,12 @@ func (t *txn) finish(f *driver.Finish, hash []byte) (o driver.Outcome, changed b
 		}
 	}
 	r, err := t.find(f.Hold.Key, hash)
-	if err != nil {
+	if r.err != nil || err != nil {
 		return driver.Unknown, false, err
 	}
-	if f.Final < driver.Complete || f.Final > driver.Park {
-		return driver.Unknown, false, fmt.Errorf("Finish.Final %d is unknown", f.Final)
-	}
-	after, o, changed := driver.DecideFinish(r, *f, t.now)
+	after, o, changed := driver.DecideFinish(r.Record, *f, t.now)
 	if changed {
 		err = t.store(r.Token, &after)
 	}
 	return o, changed, err
-}
-
-// Record reads one record; ok is false when there is none.
-func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
-	err = s.db.read(ctx, "read record", func(v []any) (err error) {
-		r, err = scanRecord(v)
-		ok = err == nil && r.Key == k
-		return err
-	}, sqlRecordByHash, hash16(&k))
-	if !ok {
-		r = driver.Record{}
-	}
-	return r, ok, err
-}
-
-// sqlRecords lists records, oldest first, sqlNewest those first that were changed last. 1 consumer ("" = all) 2 state (0 = all)
-// 3 limit (-1 = none). sqlUncertain and sqlNewestUncertain do so for one state, by its index (semel_record_uncertain).
-const (
-	sqlRecords = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
-  ORDER BY created_at, token LIMIT ?3`
-	sqlUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
-  ORDER BY created_at, token LIMIT ?3`
-	sqlNewest = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND (?2 = 0 OR state = ?2)
-  ORDER BY updated_at DESC, token DESC LIMIT ?3`
-	sqlNewestUncertain = "SELECT " + recordColumns + ` FROM semel_record WHERE (?1 = '' OR consumer = ?1) AND state = 5 AND ?2 = 5
-  ORDER BY updated_at DESC, token DESC LIMIT ?3`
-)
-
-// Records lists records, oldest first unless f says otherwise.
-func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	limit, query := f.Limit, sqlRecords
-	if limit <= 0 {
-		limit = -1
-	}
-	switch {
-	case f.Newest && f.State == driver.Uncertain:
-		query = sqlNewestUncertain
-	case f.Newest:
-		query = sqlNewest
-	case f.State == driver.Uncertain:
-		query = sqlUncertain
-	}
-	var out []driver.Record
-	err := s.db.read(ctx, "list records", func(v []any) error {
-		r, err := scanRecord(v)
-		out = append(out, r)
-		return err
-	}, query, f.Consumer, int64(f.State), limit)
-	return out, err
-}
-
-// Operate does an operator's act and adds it to the trail; the record returned is the one that is stored afterwards.
-func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
-	hash := hash16(&op.Key)
-	err = s.db.write(ctx, 1, func(t *txn) error {
-		found, err := t.find(op.Key, hash)
-		if err != nil {
-			return err
-		}
-		drawn, err := t.draw()
-		if err != nil {
-			return err
-		}
-		var changed bool
-		if r, o, changed = driver.DecideOperate(found, op, t.now, uint64(drawn)); !changed {
-			r = found
-			return nil
-		}
-		t.use(int64(r.Token))
-		if err := t.store(found.Token, &r); err != nil {
-			return err
-		}
-		e := op.Entry(found, r, t.now)
-		return t.addAudit(hash, &e)
-	})
-	if err != nil {
-		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
-	}
-	return r, o, nil
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	sqldriver "database/sql/driver"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // A sweep needs no index on the records' retention, which every completion would have to move. It knows per block of
@@ -25,18 +27,31 @@ const sweepSteps = 5000
 const (
 	sqlSweepKnown = "SELECT block FROM semel_block WHERE block >= ? AND due <= ? ORDER BY block LIMIT 1"
 	sqlSweepNext  = "SELECT token FROM semel_record WHERE token >= ? ORDER BY token LIMIT 1"
-	sqlSweepBlock = "SELECT token, state, retain_until, lease_until, consumer FROM semel_record WHERE token >= ? AND token < ?"
-	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4) AND retain_until < ?"
-	sqlSweepKeep  = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
-	sqlSweepDrop  = "DELETE FROM semel_block WHERE block = ?"
+	sqlSweepBlock = `SELECT token, state, retain_until, lease_until, consumer, unknown, watermark IS NOT NULL, hash
+  FROM semel_record WHERE token >= ? AND token < ?`
+	sqlSweepPurge = "DELETE FROM semel_record WHERE token = ? AND state IN (2, 3, 4, 6) AND retain_until < ?"
+	// sqlSweepExpire makes a record EXPIRED. 1 period 2 token 3 now
+	sqlSweepExpire = `UPDATE semel_record SET ended = state, state = 6, retain_until = retain_until + ?, nonce = x'', lease_until = 0,
+  lease = 0, beat = 0, completed_at = 0, result = NULL, reason = '', fingerprint = NULL, body_digest = 0, spent = 0, attempt = 0,
+  failures = 0, takeovers = 0, retry_at = 0, deliveries = ''
+  WHERE token = ? AND (state IN (3, 4) OR state = 2 AND unknown = 1) AND watermark IS NULL AND retain_until < ?`
+	sqlSweepKeep = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
+	sqlSweepDrop = "DELETE FROM semel_block WHERE block = ?"
 
 	// sqlSweepBelongings tells whether anything belongs to any record, and the count of changes so far.
-	sqlSweepBelongings = `SELECT EXISTS (SELECT 1 FROM semel_step) OR EXISTS (SELECT 1 FROM semel_audit), total_changes()`
+	sqlSweepBelongings = `SELECT EXISTS (SELECT 1 FROM semel_step) OR EXISTS (SELECT 1 FROM semel_audit)
+  OR EXISTS (SELECT 1 FROM semel_duplicate), total_changes()`
 )
 
-// Sweep removes up to limit records that are past their retention and parks claims of the consumers (none = of all) that
-// were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short transactions of its own, and
-// looks only at blocks of records where something can be due.
+// sqlBelongings removes what belongs to a record that expires, by its hash. The trigger semel_record_gone does so for one that
+// is removed.
+var sqlBelongings = [...]string{
+	"DELETE FROM semel_step WHERE hash = ?", "DELETE FROM semel_audit WHERE hash = ?", "DELETE FROM semel_duplicate WHERE hash = ?",
+}
+
+// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
+// that were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short
+// transactions of its own, and looks only at blocks of records where something can be due.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	select {
 	case s.db.sweeping <- struct{}{}:
@@ -64,7 +79,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		}
 		sum.Add(step.sum)
 		if step.end {
-			return sum, false, s.purgeDigests(ctx)
+			return sum, false, nil
 		}
 		from = step.from
 	}
@@ -81,10 +96,11 @@ type sweep struct {
 	sum       driver.Swept
 }
 
-// departure is a record to purge; announced is its hash, where it was announced.
+// departure is a record whose retention is over. It is purged; with a period it becomes EXPIRED.
 type departure struct {
-	token     int64
-	announced []byte
+	token  int64
+	hash   []byte
+	period time.Duration
 }
 
 func (w *sweep) run() error {
@@ -139,51 +155,37 @@ func (w *sweep) run() error {
 // (MinInt64: it is empty); whole is false when it stopped at the limit.
 func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	t := w.t
-	var purge []departure
+	var depart []departure
 	var strand []int64
-	var announce []announcement
 	keep := 0
 	due, whole = math.MaxInt64, true
-	query := sqlSweepBlock
-	remembers, err := t.remembers()
+	periods, err := rowstore.Periods(rowTx{t})
 	if err != nil {
 		return 0, false, err
 	}
-	if remembers {
-		query = sqlSweepBlockRemembered
-	}
 	err = t.s.query(func(v []sqldriver.Value) error {
-		leaves := departure{token: integer(v[0])}
 		r := driver.Record{
 			State: driver.State(integer(v[1])), RetainUntil: fromMicro(integer(v[2])), LeaseUntil: fromMicro(integer(v[3])),
-			Key: driver.Key{Consumer: text(v[4])},
+			Key: driver.Key{Consumer: text(v[4])}, Unknown: integer(v[5]) != 0,
 		}
-		_, verdict := driver.DecideSweep(r, t.now, w.horizon, w.consumers...)
-		if verdict == driver.SweepPurge && remembers {
-			a, step := t.rollOver(&r, v[5:])
-			if step == driver.Linger {
-				keep++
-				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
-				return nil
-			}
-			if step == driver.Announce && len(announce)+len(purge)+len(strand) < w.left {
-				announce = append(announce, a)
-				keep++
-				due = min(due, a.at+driver.DigestOverlap.Microseconds()+1)
-				return nil
-			}
-			leaves.announced = a.hash
+		if integer(v[6]) != 0 {
+			r.Watermark.Running = "?" // which one it is does not matter
 		}
-		if verdict != driver.SweepKeep && len(announce)+len(purge)+len(strand) == w.left {
-			if whole = false; verdict == driver.SweepPurge {
+		period := periods[r.Key.Consumer]
+		after, verdict := driver.DecideSweep(r, t.now, w.horizon, period, w.consumers...)
+		if verdict != driver.SweepKeep && len(depart)+len(strand) == w.left {
+			if whole = false; verdict != driver.SweepStrand {
 				w.sum.Overdue(t.now, r.RetainUntil)
 			}
 			return nil
 		}
 		switch verdict {
 		case driver.SweepPurge:
-			purge = append(purge, leaves)
+			depart = append(depart, departure{token: integer(v[0])})
 			return nil
+		case driver.SweepExpire:
+			depart = append(depart, departure{integer(v[0]), bytes.Clone(blob(v[7])), period})
+			r = after
 		case driver.SweepStrand:
 			strand = append(strand, integer(v[0]))
 		case driver.SweepKeep:
@@ -192,30 +194,27 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		switch r.State {
 		case driver.InProgress:
 			due = min(due, t.micros())
-		case driver.Completed, driver.FailedState, driver.Released:
+		case driver.Completed, driver.FailedState, driver.Released, driver.Expired:
 			due = min(due, micro(r.RetainUntil)+1)
 		case driver.Absent, driver.Uncertain: // only a write of txn.store makes it due
 		}
 		return nil
-	}, query, block<<blockShift, (block+1)<<blockShift)
+	}, sqlSweepBlock, block<<blockShift, (block+1)<<blockShift)
 	if err != nil {
 		return 0, false, err
 	}
 	if keep == 0 && whole {
 		due = math.MinInt64
 	}
-	if err := w.announce(announce); err != nil {
-		return 0, false, err
-	}
-	some, err := w.purge(purge)
+	some, err := w.depart(depart)
 	if err != nil || some {
 		return due, false, err
 	}
 	return due, whole, w.strand(strand)
 }
 
-// purge removes records; some: it stopped because too much belonged to them.
-func (w *sweep) purge(list []departure) (some bool, err error) {
+// depart purges or expires records; some: it stopped because too much belonged to them.
+func (w *sweep) depart(list []departure) (some bool, err error) {
 	t := w.t
 	var belongings, before, after int64
 	if len(list) == 0 {
@@ -225,18 +224,13 @@ func (w *sweep) purge(list []departure) (some bool, err error) {
 		return false, err
 	}
 	for i, d := range list {
-		n, err := t.s.exec(sqlSweepPurge, d.token, t.micros())
+		if d.period > 0 {
+			err = w.expire(d, belongings != 0)
+		} else {
+			err = w.purge(d.token)
+		}
 		if err != nil {
 			return false, err
-		}
-		w.sum.Purged += int(n)
-		if n > 0 && d.token > t.purged {
-			t.purged, t.dirty = d.token, true
-		}
-		if n > 0 && d.announced != nil {
-			if _, err := t.s.exec(sqlAnnounced, d.announced); err != nil {
-				return false, err
-			}
 		}
 		if belongings == 0 || i == len(list)-1 {
 			continue
@@ -251,6 +245,52 @@ func (w *sweep) purge(list []departure) (some bool, err error) {
 	return false, nil
 }
 
+func (w *sweep) purge(token int64) error {
+	n, err := w.t.s.exec(sqlSweepPurge, token, w.t.micros())
+	if err != nil || n == 0 {
+		return err
+	}
+	w.sum.Purged++
+	return w.t.purgedAt(token)
+}
+
+func (w *sweep) expire(d departure, belongings bool) error {
+	n, err := w.t.s.exec(sqlSweepExpire, d.period.Microseconds(), d.token, w.t.micros())
+	if err != nil || n == 0 {
+		return err
+	}
+	w.sum.Expired++
+	for i := 0; belongings && i < len(sqlBelongings); i++ {
+		if _, err := w.t.s.exec(sqlBelongings[i], d.hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgedAt remembers the token of a record that was removed: it is not handed out again.
+func (t *txn) purgedAt(token int64) error {
+	if err := t.load(); err != nil {
+		return err
+	}
+	if token > t.purged {
+		t.purged, t.dirty = token, true
+	}
+	return nil
+}
+
+// erase removes a record with what belongs to it (see the trigger semel_record_gone).
+func (t *txn) erase(token uint64) error {
+	n, err := t.s.exec(sqlRecordDelete, int64(token))
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%d records have token %d", n, token)
+	}
+	if err != nil {
+		return err
+	}
+	return t.purgedAt(int64(token))
+}
+
 func (w *sweep) strand(tokens []int64) error {
 	t := w.t
 	for _, token := range tokens {
@@ -259,7 +299,7 @@ func (w *sweep) strand(tokens []int64) error {
 		if err != nil {
 			return err
 		}
-		after, verdict := driver.DecideSweep(r, t.now, w.horizon, w.consumers...)
+		after, verdict := driver.DecideSweep(r, t.now, w.horizon, 0, w.consumers...)
 		if verdict != driver.SweepStrand {
 			continue
 		}

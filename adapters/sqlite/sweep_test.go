@@ -12,10 +12,19 @@ import (
 // TestFM41_SweepAgainstTheTable does random operations and sweeps, and compares what each sweep leaves with DecideSweep
 // on every record: the blocks that a sweep skips must have nothing for it.
 func TestFM41_SweepAgainstTheTable(t *testing.T) {
+	t.Run("purge", func(t *testing.T) { sweepAgainstTheTable(t, 0) })
+	t.Run("expire", func(t *testing.T) { sweepAgainstTheTable(t, 20*time.Minute) })
+}
+
+func sweepAgainstTheTable(t *testing.T, period time.Duration) {
+	t.Helper()
 	c := newClock()
 	db := openFor(t, Options{clock: c.now})
 	s, ctx := db.Store(), t.Context()
 	const horizon = 10 * time.Minute
+	if err := s.SetLongTerm(ctx, "c", period); err != nil {
+		t.Fatal(err)
+	}
 	rnd := rand.New(rand.NewPCG(11, 5))
 	holds := []driver.Hold{}
 	swept := driver.Swept{}
@@ -66,21 +75,20 @@ func TestFM41_SweepAgainstTheTable(t *testing.T) {
 			if sum, more, err = s.Sweep(ctx, horizon, limit); err != nil {
 				t.Fatal(err)
 			}
-			if n := sum.Purged + sum.Stranded; limit > 0 && (n > limit || more && n != limit) {
+			if n := sum.Count(); limit > 0 && (n > limit || more && n != limit) {
 				t.Fatalf("sweep of %d did %+v, more %v", limit, sum, more)
 			}
-			swept.Purged += sum.Purged
-			swept.Stranded += sum.Stranded
+			swept.Add(sum)
 		}
 		now := time.UnixMicro(c.now().UnixMicro())
 		for _, r := range must(s.Records(ctx, driver.RecordFilter{}))(t) {
-			if _, v := driver.DecideSweep(r, now, horizon); v != driver.SweepKeep {
+			if _, v := driver.DecideSweep(r, now, horizon, period); v != driver.SweepKeep {
 				t.Fatalf("round %d: the sweep left a record in state %v, token %d, retained until %v at %v, verdict %d",
 					round, r.State, r.Token, r.RetainUntil, now, v)
 			}
 		}
 	}
-	if swept.Purged < 50 || swept.Stranded < 10 {
+	if swept.Purged < 50 || swept.Stranded < 10 || (period > 0) != (swept.Expired > 50) {
 		t.Errorf("the sweeps did no more than %+v", swept)
 	}
 	blocks := count(t, db, "SELECT count(*) FROM semel_block")

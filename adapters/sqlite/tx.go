@@ -6,11 +6,11 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // txConn is the one connection of synchronous transactions: *sql.Tx for the handler, and below it the session that
@@ -68,19 +68,12 @@ type transaction struct {
 	s     *Store
 	tx    *sql.Tx
 	t     *txn
-	held  []heldClaim
+	held  rowstore.Held
 	timer *time.Timer
 
 	mu      sync.Mutex
 	ended   bool
 	expired bool
-}
-
-// heldClaim is what the transaction acquired, with the record as it was before: a claim without a work is taken back.
-type heldClaim struct {
-	before driver.Record
-	after  driver.Record
-	hash   []byte
 }
 
 // errExpired tells why a transaction was rolled back under its handler.
@@ -126,21 +119,8 @@ func (s *Store) prepare(ctx context.Context, c []driver.Claim) error {
 	need := int64(max(len(c), reserveStep))
 	var fresh reservation
 	err := s.db.write(ctx, len(c), func(t *txn) error {
-		for i := range c {
-			hash := hash16(&c[i].Key)
-			r, err := t.find(c[i].Key, hash)
-			if errors.Is(err, driver.ErrUnreadable) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			after, g, changed := driver.DecideClaim(r, c[i], t.now, math.MaxInt64)
-			if changed && g.Verdict != driver.Acquired {
-				if err := t.store(r.Token, &after); err != nil {
-					return err
-				}
-			}
+		if err := rowstore.Park(rowTx{t}, rowstore.Wait, c...); err != nil {
+			return err
 		}
 		next, err := t.draw()
 		if err != nil {
@@ -195,7 +175,7 @@ func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, gr
 		return nil, nil, false, explain(db.path, err)
 	}
 	err = x.raw(func() error { grants, again, err = x.claim(c); return err })
-	if err != nil || again || len(x.held) == 0 {
+	if err != nil || again || len(x.held.Claims) == 0 {
 		return nil, grants, again, errors.Join(explain(db.path, err), x.tx.Rollback())
 	}
 	keep = true
@@ -211,59 +191,18 @@ func (x *transaction) raw(fn func() error) error {
 	return x.s.db.tx.conn.Raw(func(any) error { return fn() })
 }
 
+// errAgain reports that something has to be committed before the transaction (see prepare).
+var errAgain = errors.New("the transaction has to be prepared again")
+
 // claim decides the claims inside the transaction.
 func (x *transaction) claim(c []driver.Claim) ([]driver.Grant, bool, error) {
 	x.t = newTxn(x.s.db, x.s.db.tx.s)
 	x.t.tokens = &x.s.db.tx.tokens
-	grants := make([]driver.Grant, len(c))
-	for i := range c {
-		hash := hash16(&c[i].Key)
-		before, err := x.t.find(c[i].Key, hash)
-		if errors.Is(err, driver.ErrUnreadable) {
-			grants[i] = driver.Grant{Err: err}
-			continue
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		drawn := x.t.tokens.next
-		if drawn <= int64(before.Token) {
-			return nil, true, nil // others drew meanwhile, and this key went on
-		}
-		if before.State == driver.Absent {
-			// Its record may have been purged, with a token that was drawn after these were reserved (FM12).
-			if err := x.t.load(); err != nil {
-				return nil, false, err
-			}
-			if drawn <= x.t.purged {
-				return nil, true, nil
-			}
-		}
-		after, g, changed := driver.DecideClaim(before, c[i], x.t.now, uint64(drawn))
-		grants[i] = g
-		if !changed {
-			continue
-		}
-		if g.Verdict != driver.Acquired {
-			return nil, true, nil
-		}
-		x.t.use(int64(after.Token))
-		if err := x.write(&before, &after, hash); err != nil {
-			return nil, false, err
-		}
-		x.held = append(x.held, heldClaim{before: before, after: after, hash: hash})
+	grants, durable, err := rowstore.ClaimTx(rowTx{x.t}, rowstore.Make, &x.held, c...)
+	if errors.Is(err, errAgain) {
+		return nil, true, nil
 	}
-	return grants, false, nil
-}
-
-func (x *transaction) write(before, after *driver.Record, hash []byte) error {
-	if before.State != driver.Absent {
-		return x.t.store(before.Token, after)
-	}
-	if _, err := x.t.insert(after, hash); err != nil {
-		return err
-	}
-	return x.t.touch(after.Token) // a reserved token may be of a block that a sweep knows already
+	return grants, len(durable) > 0, err
 }
 
 // As sets a **sql.Tx.
@@ -356,20 +295,15 @@ func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
 		_, err = x.t.s.exec("ROLLBACK")
 		return errors.Join(errEnded, err)
 	}
-	done := map[driver.Key]bool{}
-	for i := range w {
-		key := w[i].Finish.Hold.Key
-		if !x.holds(&w[i].Finish.Hold) || done[key] {
-			return &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", key.Raw)}
-		}
-		done[key] = true
+	works, err := x.held.Works(w)
+	if err != nil {
+		return err
 	}
-	for i := range x.held {
-		h := &x.held[i]
-		if done[h.after.Key] {
+	for at, i := range works {
+		if i >= 0 {
 			continue
 		}
-		if err := x.takeBack(h); err != nil {
+		if err := x.held.Claims[at].TakeBack(rowTx{x.t}); err != nil {
 			return err
 		}
 	}
@@ -382,24 +316,4 @@ func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
 		}
 	}
 	return x.t.flush()
-}
-
-func (x *transaction) holds(h *driver.Hold) bool {
-	for i := range x.held {
-		if x.held[i].after.Hold() == *h {
-			return true
-		}
-	}
-	return false
-}
-
-func (x *transaction) takeBack(h *heldClaim) error {
-	if h.before.State != driver.Absent {
-		return x.t.store(h.after.Token, &h.before)
-	}
-	n, err := x.t.s.exec(sqlRecordDelete, int64(h.after.Token))
-	if err == nil && n != 1 {
-		err = fmt.Errorf("record %q: %d rows have token %d", h.after.Key.Raw, n, h.after.Token)
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -61,7 +62,7 @@ func verified(t *testing.T, state bool, handler func(own *sql.DB) semel.Handler)
 			p.OnEnd(func() { db.Close() })
 			own := p.DB("sqlite", s.path+"?_pragma=busy_timeout(5000)&_txlock=immediate")
 			return semel.Config{
-				Queue: db.Queue("orders"), Store: db.Store(), Key: semel.KeyFromJSON("/order"), Handler: handler(own),
+				Queue: db.Queue("orders"), Store: db.Store(), Key: key.FromJSON("/order"), Handler: handler(own),
 			}
 		},
 	}

@@ -215,6 +215,8 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: []string{"lab", "run", hostile}, shows: `\x1b`},
 		{args: []string{"lab", "validate", hostile}},
 		{args: []string{"records", "reopen", key, "--reason", hostile, "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
+		{args: []string{"records", "erase", key, "--reason", hostile, "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
+		{args: []string{"records", "erase", "doubt" + clean, "--reason", hostile, "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
 		{args: []string{"records", hostile}, shows: `\x1b`},
 	}
 	ran := map[string]bool{}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,22 +10,23 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
+	"github.com/semel-dev/semel/driver"
 )
 
-// refused runs a command that ends with exit 3, and answers what it says on stderr.
+// refused runs a command that ends with exit 3, and returns what it says.
 func refused(s *shop, args ...string) string {
 	s.t.Helper()
 	var out, problems bytes.Buffer
 	c := s.command(args...)
 	c.Stdout, c.Stderr = &out, &problems
-	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != 3 || out.Len() > 0 {
+	if err := c.Run(); err == nil || c.ProcessState.ExitCode() != 3 {
 		s.t.Fatalf("semel %v: %v, %s%s", args, err, out.Bytes(), problems.Bytes())
 	}
-	return problems.String()
+	return out.String() + problems.String()
 }
 
-// TestFM41_LongTermOnTheCommandLine: a copy that comes after its record is gone becomes a letter; "records get" says why, and
-// each decision of a person ends it. The file's times are moved, because an hour has to pass.
+// TestFM41_LongTermOnTheCommandLine: a copy that comes after the retention becomes a dead letter; "records get" shows why, and a
+// person decides. The file's times are moved, because an hour has to pass.
 func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	s := newShop(t)
 	s.write("run.sh", "echo run >> "+s.dir+"/ran\n")
@@ -40,59 +42,75 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	send := func(id string) {
 		s.semel([]byte(`{"id":"`+id+`","body":{"id":1}}`+"\n"), "send", "--queue", s.url, "--envelope")
 	}
-	sweep := func(says string) {
+	contains := func(out string, says ...string) {
 		t.Helper()
-		if out := s.semel(nil, "records", "sweep", "--store", s.url, "--yes"); !strings.Contains(out, says) {
-			t.Errorf("records sweep says %q, wanted %q", out, says)
+		for _, want := range says {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is not in %s", want, out)
+			}
 		}
 	}
-	age := func(table, column string, d time.Duration) {
+	age := func(d time.Duration) {
 		db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = db.Close() }()
-		for _, q := range []string{"UPDATE " + table + " SET " + column + " = " + column + " - ?", "UPDATE semel_block SET due = due - ?"} {
+		for _, q := range []string{"UPDATE semel_record SET retain_until = retain_until - ?", "UPDATE semel_block SET due = due - ?"} {
 			if _, err := db.SQL().ExecContext(t.Context(), q, d.Microseconds()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	for round, as := range []string{"completed", "retry", "failed"} {
-		if round == 0 {
-			send("first")
-			work()
-		}
-		age("semel_record", "retain_until", 60*24*time.Hour)
-		sweep("purged 0 records, parked 0 abandoned claims; 1 more go in ten minutes, when every worker knows their digests")
-		age("semel_digest_young", "at", 11*time.Minute)
-		sweep("purged 1 record, parked")
-		before := ran()
-		if out := refused(s, "records", "get", "1", "--store", s.url); !strings.Contains(out, "remembered as a digest") {
-			t.Fatalf("round %d: records get says %s", round, out)
-		}
-		send("late" + as)
-		if out := work(); ran() != before || !strings.Contains(out, `"long_term_hits":1`) {
-			t.Fatalf("round %d: %d runs, %s", round, ran()-before, out)
-		}
-		if out := s.semel(nil, "dlq", "ls", "--queue", s.url, "-o", "jsonl"); strings.Count(out, `"kind":"uncertain"`) != 1 {
-			t.Fatalf("round %d: letters %s", round, out)
-		}
-		s.semel(nil, "records", "resolve", "1", "--as", as, "--store", s.url, "--yes")
-		work()
-		want := before
-		if as == "retry" {
-			want++
-		}
-		if ran() != want {
-			t.Errorf("round %d: %d runs after resolve --as %s", round, ran()-before, as)
-		}
+	send("first")
+	work()
+	age(60 * 24 * time.Hour)
+	contains(s.semel(nil, "records", "sweep", "--store", s.url, "--dry-run"), "would expire 1 record")
+	contains(s.semel(nil, "records", "sweep", "--store", s.url, "--yes"), "purged 0 records, expired 1 record")
+	contains(s.semel(nil, "records", "get", "1", "--store", s.url, "-o", "json"), `"state":"EXPIRED"`, `"ended":"COMPLETED"`)
+	contains(s.semel(nil, "records", "explain", "1", "--store", s.url), "dead letter of kind late")
+	send("late")
+	if contains(work(), `"late":1`); ran() != 1 {
+		t.Fatalf("%d runs", ran())
 	}
-	if out := s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id", "--long-term", "400d"); !strings.Contains(out, "the store has") ||
-		!strings.Contains(out, "within 400 days after that are set aside") {
-		t.Errorf("doctor says %s", out)
+	var letter struct {
+		ID string `json:"id"`
 	}
-	if out := s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id"); !strings.Contains(out, "--long-term 400d") {
-		t.Errorf("doctor without --long-term says %s", out)
+	if err := json.Unmarshal([]byte(s.semel(nil, "dlq", "ls", "--queue", s.url, "-o", "jsonl", "--kind", "late")), &letter); err != nil {
+		t.Fatal(err)
+	}
+	contains(refused(s, "dlq", "redrive", letter.ID, "--queue", s.url, "--yes"), "--new-generation")
+	s.semel(nil, "dlq", "redrive", letter.ID, "--queue", s.url, "--mode", "rerun", "--new-generation", "--yes")
+	if work(); ran() != 2 {
+		t.Errorf("%d runs after a deliberate rerun", ran())
+	}
+	contains(s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id", "--long-term", "400d"), "stay EXPIRED for 400",
+		"within 400 days after that become dead letters")
+	contains(s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id"), "stay EXPIRED for 400")
+}
+
+// TestEraseOnTheCommandLine: the record goes, the audit trail does not name the key, and a later message runs.
+func TestEraseOnTheCommandLine(t *testing.T) {
+	s := newShop(t)
+	work := func() {
+		s.semel(nil, "work", "--queue", s.url, "--key", "json:/id", "--until-empty", "--exec", "true")
+	}
+	s.semel([]byte(`{"id":"a","body":{"id":"secret"}}`+"\n"), "send", "--queue", s.url, "--envelope")
+	work()
+	if out := s.semel(nil, "records", "erase", "secret", "--reason", "request 1", "--store", s.url, "--yes"); !strings.Contains(out, "erased the record of key secret, which was COMPLETED") {
+		t.Errorf("erase says %s", out)
+	}
+	refused(s, "records", "get", "secret", "--store", s.url)
+	if out := s.semel(nil, "records", "erase", "--help"); !strings.Contains(out, "effect happens again, also if it is a copy") {
+		t.Errorf("the help says %s", out)
+	}
+	db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	es, err := db.Store().Audit(t.Context(), driver.AuditFilter{})
+	if err != nil || len(es) != 1 || es[0].Kind != driver.Erase || es[0].Key.Raw != "" || es[0].Reason != "request 1" {
+		t.Errorf("the audit trail is %+v, %v", es, err)
 	}
 }

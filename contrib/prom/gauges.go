@@ -24,7 +24,7 @@ type gauges struct {
 	storeUp, uncertain                 *prometheus.Desc
 	running, slots, paused, breaker    *prometheus.Desc
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
-	looks, found, falsePositives       *prometheus.Desc
+	late                               *prometheus.Desc
 	sweepLag                           *prometheus.Desc
 
 	mu    sync.Mutex // one question at a time
@@ -66,9 +66,8 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 		cacheEntries: desc("semel_cache_entries", "Completed keys in memory."),
 		cacheSize:    desc("semel_cache_size", "The most keys that the cache holds."),
 	}
-	g.looks = desc("semel_long_term_lookups_total", "Looks into the digests of purged records.")
-	g.found = desc("semel_long_term_hits_total", "Late duplicates that were set aside: their record was past its retention.")
-	g.falsePositives = desc("semel_bloom_false_positive_total", "Looks for which the filter had said perhaps, and nothing was there.")
+	g.late = desc("semel_late_messages_total", "Messages that became dead letters because they came too late: duplicates of "+
+		"expired records, and overtaken versions.")
 	g.storeUp = desc("semel_store_up", "1 when the store answered when it was asked for the uncertain keys last.")
 	g.uncertain = desc("semel_uncertain_keys", "Keys that wait for a person, because it is unknown whether their effect "+
 		"happened; 1000 = that many or more.")
@@ -82,7 +81,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
-		g.looks, g.found, g.falsePositives, g.sweepLag, g.storeUp, g.uncertain,
+		g.late, g.sweepLag, g.storeUp, g.uncertain,
 	} {
 		to <- d
 	}
@@ -115,9 +114,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	if c := g.consumer.Load(); c != nil {
 		s := c.Summary()
-		counted(g.looks, s.LongTermLookups)
-		counted(g.found, s.LongTermHits)
-		counted(g.falsePositives, s.LongTermFalsePositives)
+		counted(g.late, s.Late)
 		l := c.Load()
 		value(g.running, float64(l.Running))
 		value(g.slots, float64(l.Slots))

@@ -51,7 +51,7 @@ var (
 // Metrics is what one consumer shows.
 type Metrics struct {
 	deliveries, duplicates, leases, visibilities, settleErrors, storeErrors *prometheus.CounterVec
-	effects, doubts, leaseLost, pauses, swept, parked                       prometheus.Counter
+	effects, doubts, leaseLost, pauses, swept, expired, parked              prometheus.Counter
 	handler, overhead, inQueue                                              prometheus.Histogram
 	calls                                                                   *prometheus.HistogramVec
 	gauges                                                                  *gauges
@@ -79,6 +79,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		storeErrors: f.counters("semel_store_errors_total", "Calls of the store that failed, and are repeated.", "op"),
 		pauses:      f.counter("semel_pauses_total", "How often polling stopped, because the store did not answer or the breaker opened."),
 		swept:       f.counter("semel_sweep_deleted_total", "Records that this consumer removed after their retention."),
+		expired:     f.counter("semel_sweep_expired_total", "Records that this consumer's sweeps made EXPIRED after their retention."),
 		parked: f.counter("semel_sweep_parked_total",
 			"Abandoned claims that this consumer's sweeps parked: their outcome is unknown, and no delivery may ever come for them."),
 		handler:  f.histogram("semel_handler_duration_seconds", "How long handlers ran.", runBuckets),
@@ -209,6 +210,7 @@ func (m *Metrics) health(e semel.Event) {
 		m.pauses.Inc()
 	case semel.EventSwept:
 		m.swept.Add(float64(e.Purged))
+		m.expired.Add(float64(e.Expired))
 		m.parked.Add(float64(e.Stranded))
 		m.gauges.lag.Store(&e.Lag)
 	}

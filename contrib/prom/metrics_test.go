@@ -133,7 +133,7 @@ func TestS1_18AllNames(t *testing.T) {
 	e.Delivery(semel.Event{Kind: semel.EventSettled, Outcome: driver.Lost})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Lease: true, Outcome: driver.Applied})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Outcome: driver.Unknown})
-	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Stranded: 2, Lag: 90 * time.Second})
+	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Expired: 3, Stranded: 2, Lag: 90 * time.Second})
 	e.Calls(semel.Event{Kind: semel.EventCalled, Op: "claim", Err: errors.New("down")})
 	c, err := semel.New(semel.Config{Queue: db.Queue("orders"), Store: store, Handler: semel.HandlerFunc(nothing)})
 	if err != nil {
@@ -145,8 +145,8 @@ func TestS1_18AllNames(t *testing.T) {
 		`semel_lease_lost_total{} 1`, `semel_settle_errors_total{reason="lost"} 1`, `semel_lease_extensions_total{result="applied"} 1`,
 		`semel_visibility_extensions_total{result="unknown"} 1`, `semel_sweep_deleted_total{} 7`, `semel_sweep_parked_total{} 2`, `semel_sweep_lag_seconds{} 90`,
 		`semel_store_errors_total{op="claim"} 1`, `semel_doubts_total{} 0`, `semel_pauses_total{} 0`, `semel_cache_hits_total{} 0`,
-		`semel_cache_entries{} 0`, `semel_cache_size{} 10`, `semel_bloom_false_positive_total{} 0`,
-		`semel_long_term_lookups_total{} 0`, `semel_long_term_hits_total{} 0`, `semel_oldest_message_age_seconds{} 0`,
+		`semel_cache_entries{} 0`, `semel_cache_size{} 10`, `semel_late_messages_total{} 0`, `semel_sweep_expired_total{} 3`,
+		`semel_oldest_message_age_seconds{} 0`,
 	} {
 		name, rest, _ := strings.Cut(line, "{")
 		pair, value, _ := strings.Cut(rest, "} ")

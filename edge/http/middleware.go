@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // The defaults of [Options].
@@ -42,7 +43,7 @@ type Options struct {
 	Optional bool
 	// Fingerprint is of what makes a request the same one; another one with the same key gets 422. Leave out what a client
 	// may change when it repeats a request: a time, a trace id, the boundary of a multipart body.
-	// semel.FingerprintJSON chooses fields of a body. Defaults to method, target, content type and body, byte for byte.
+	// key.FingerprintJSON chooses fields of a body. Defaults to method, target, content type and body, byte for byte.
 	Fingerprint func(r *http.Request, body []byte) semel.Fingerprint
 	// Stored says which answers are kept and replayed. An answer that is not kept says that nothing happened: the next
 	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as Stripe
@@ -176,7 +177,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	key, err := keyOf(r)
+	raw, err := keyOf(r)
 	switch {
 	case errors.Is(err, errNoKey) && m.o.Optional:
 		next.ServeHTTP(w, r)
@@ -202,7 +203,7 @@ func (m *Middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case err != nil:
 		problem(w, r, http.StatusBadRequest, "body", "the body could not be read")
 	default:
-		m.once(w, r, next, semel.Key{Consumer: m.o.Scope, Tenant: tenant, Raw: semel.Tuple(key)}, body)
+		m.once(w, r, next, semel.Key{Consumer: m.o.Scope, Tenant: tenant, Raw: key.Tuple(raw)}, body)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -255,7 +256,7 @@ func FuzzKey(f *testing.F) {
 func TestFM16_BusyTellsForHowLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
-		k := semel.Key{Consumer: DefaultScope, Raw: semel.Tuple("k")}
+		k := semel.Key{Consumer: DefaultScope, Raw: key.Tuple("k")}
 		if _, err := s.Claim(t.Context(), driver.Claim{Key: k, Nonce: driver.Nonce{1}, Lease: time.Minute}); err != nil {
 			t.Fatal(err)
 		}

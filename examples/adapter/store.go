@@ -157,7 +157,7 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Reco
 	err = s.write(ctx, func(now time.Time, put func(change)) {
 		var changed bool
 		if r, o, changed = driver.DecideOperate(s.records[op.Key], op, now, s.token+1); changed {
-			put(change{Record: r})
+			put(change{Record: r, Purged: op.Key}) // an erased record is Absent
 		}
 	})
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Store) Sweep(
 ) (swept driver.Swept, more bool, err error) {
 	err = s.write(ctx, func(now time.Time, put func(change)) {
 		for key, r := range s.records {
-			after, verdict := driver.DecideSweep(r, now, horizon, consumers...)
+			after, verdict := driver.DecideSweep(r, now, horizon, 0, consumers...) // it is no driver.LongTerm
 			if verdict != driver.SweepKeep && limit > 0 && swept.Count() >= limit {
 				more = true
 				swept.Overdue(now, r.RetainUntil)
@@ -185,7 +185,7 @@ func (s *Store) Sweep(
 			case driver.SweepStrand:
 				put(change{Record: after})
 				swept.Stranded++
-			case driver.SweepKeep:
+			case driver.SweepKeep, driver.SweepExpire:
 			}
 		}
 	})

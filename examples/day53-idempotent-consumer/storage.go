@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // IdempotencyStorage remembers what was processed. The consumer calls Once and nothing else: claim, run and record in
@@ -61,7 +62,7 @@ func (s *Storage) record(ctx context.Context, messageID string) (driver.Record, 
 	if !ok {
 		return driver.Record{}, false, fmt.Errorf("look up message %s: %w", messageID, driver.ErrUnsupported)
 	}
-	r, found, err := in.Record(ctx, s.key(semel.Tuple(messageID)))
+	r, found, err := in.Record(ctx, s.key(key.Tuple(messageID)))
 	if err != nil {
 		return r, false, fmt.Errorf("look up message %s: %w", messageID, err)
 	}
@@ -76,7 +77,7 @@ func (s *Storage) IsProcessed(ctx context.Context, messageID string) (bool, erro
 
 // MarkProcessed claims the message and completes it at once; semel.ErrBusy when a consumer works on it.
 func (s *Storage) MarkProcessed(ctx context.Context, messageID string, result any) error {
-	_, _, err := s.Once(ctx, semel.Tuple(messageID), func(context.Context) (any, error) { return result, nil })
+	_, _, err := s.Once(ctx, key.Tuple(messageID), func(context.Context) (any, error) { return result, nil })
 	return err
 }
 

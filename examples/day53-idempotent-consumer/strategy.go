@@ -5,17 +5,18 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Strategy says what must take effect once: the key, and what else decides about a duplicate.
 type Strategy func(msg *Message) (key string, opts []semel.DoOption, err error)
 
-var content = semel.FingerprintBody()
+var content = key.FingerprintBody()
 
 // payload guards against one key with two payloads: the second is an error (semel.ErrMismatch), and never answered with
 // the result of the first.
 func payload(msg *Message) (semel.DoOption, error) {
-	fp, err := content(&semel.Message{Body: []byte(semel.Tuple(msg.Type, msg.Data))})
+	fp, err := content(&semel.Message{Body: []byte(key.Tuple(msg.Type, msg.Data))})
 	return semel.WithFingerprint(fp), err
 }
 
@@ -25,7 +26,7 @@ func ByID(msg *Message) (string, []semel.DoOption, error) {
 		return "", nil, errors.New("the message has no id")
 	}
 	fp, err := payload(msg)
-	return semel.Tuple(msg.ID), []semel.DoOption{fp}, err
+	return key.Tuple(msg.ID), []semel.DoOption{fp}, err
 }
 
 // ByVersion takes the id for an entity whose messages replace each other: an older version than the one that was
@@ -48,11 +49,11 @@ func versioned(msg *Message, v semel.Version) (string, []semel.DoOption, error) 
 	return key, append(opts, semel.WithVersion(v)), err
 }
 
-var hash = semel.KeyFromBody()
+var hash = key.FromBody()
 
 // ByHash lets each content take effect once, whatever its id: for senders that give a repetition a new id. Two messages
 // that say the same and mean two things are one: use it only where that cannot be.
 func ByHash(msg *Message) (string, []semel.DoOption, error) {
-	key, err := hash(&semel.Message{Body: []byte(msg.Data)})
-	return semel.Tuple(msg.Type, key), nil, err
+	sum, err := hash(&semel.Message{Body: []byte(msg.Data)})
+	return key.Tuple(msg.Type, sum), nil, err
 }

@@ -80,10 +80,10 @@ type Note struct {
 
 // Counts is the summary of a run.
 type Counts struct {
-	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped              int64
-	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Returned, SettleFails int64
-	Stale                                                                               int64
-	OtherPayload                                                                        int64 // of Replayed
+	Received, Executed, Effects, Retried, Dead, Uncertain, Fenced, Dropped                    int64
+	Replayed, Busy, Mismatched, TakenOver, Unprotected, Rejected, Late, Returned, SettleFails int64
+	Stale                                                                                     int64
+	OtherPayload                                                                              int64 // of Replayed
 }
 
 // runEnded notes that an item's handler returned.

@@ -24,9 +24,10 @@ func (m *Machine) stale(it *Item, g *driver.Grant) {
 	m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Stale, Duplicate: cause(g), Reason: g.Reason})
 }
 
-// late sets an older version aside that must neither run nor be forgotten.
+// late dead-letters a duplicate of an EXPIRED record, or an older version, that must neither run nor be forgotten.
 func (m *Machine) late(it *Item, g *driver.Grant) {
 	m.counts.Rejected++
+	m.counts.Late++
 	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterLate, g.Reason)},
 		Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
 }

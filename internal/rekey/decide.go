@@ -110,6 +110,8 @@ func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.
 		return m, nil
 	case mHeld && p.Verdict == driver.Replay:
 		return p, completed(m.Hold, p.Result, keep)
+	case mHeld && p.Verdict == driver.Late:
+		return p, unstarted(m.Hold, keep) // nothing is known under this identity but that it came now
 	case mHeld && p.Verdict == driver.Parked && !m.Unknown:
 		// The letter may be forgotten, or decided under the former key alone: who will know only the mirror has the doubt too.
 		return p, doubtful(m.Hold, keep)

@@ -26,7 +26,7 @@ const table = `
 	Um!  U    U    U    U    U    U    U    ?
 	Mm~  M    M    M    M    M    M    M    ?
 	Sm~  S    S    S    S    S    S    S    ?
-	Lm~  L    L    L    L    L    L    L    ?
+	Lm-  L    L    L    L    L    L    L    ?
 	?    ?    ?    ?    ?    ?    ?    ?    ?
 `
 

@@ -52,6 +52,7 @@ type keyState struct {
 	barrier uint64 // set by a probe
 
 	u, f, redrives, resolves int // U-events, recorded failures, reopenings
+	reruns                   int // of a completed key, on purpose
 	token                    uint64
 	completed                uint32 // generation+1 that was completed
 	terminal                 bool
@@ -124,6 +125,8 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 	k := w.keyAt(w.row(c.Key.Raw), c.Version)
 	ks, es := &w.keys[k], w.entity(k)
 	switch {
+	case before.State == driver.Expired && g.Verdict != driver.Late:
+		w.fail("I27", k, "a claim of an expired record was answered %v", g.Verdict)
 	case g.Verdict == driver.Acquired && after.Key != c.Key:
 		w.fail("I12", k, "the record of %q was granted to a claim of %q", after.Key.Raw, c.Key.Raw)
 	case before.State == driver.InProgress && before.Nonce == c.Nonce:
@@ -211,7 +214,7 @@ func (w *world) onWrite(row int, before, after *driver.Record, by writer) {
 	}
 	k := w.keyAt(row, after.Watermark.Running)
 	ks := &w.keys[k]
-	if before.State == driver.Completed && by != byOperator && after.Watermark.Running <= before.Watermark.Running {
+	if before.State == driver.Completed && by != byOperator && (by != bySweep || after.State != driver.Expired) && after.Watermark.Running <= before.Watermark.Running {
 		w.fail("I9", k, "a completed record was changed to %v", after.State)
 		return
 	}
@@ -289,11 +292,12 @@ func (w *world) happened(k int, token uint64) {
 	}
 	probing := w.sc.probeTells && w.sc.takeover[0] == driver.Probe && w.sc.effect == plain
 	switch {
+	case (w.sc.effect == keyed || w.sc.effect == inTx) && ks.effects <= 1+ks.reruns:
 	case w.sc.effect == keyed || w.sc.effect == inTx:
 		w.fail("I2", k, "took effect %d times", ks.effects)
-	case ks.policy == driver.Once && ks.effects > 1+ks.resolves:
+	case ks.policy == driver.Once && ks.effects > 1+ks.resolves+ks.reruns:
 		w.fail("I2'", k, "took effect %d times under once, %d resolutions", ks.effects, ks.resolves)
-	case ks.policy == driver.Probe && probing && ks.effects > 1+ks.resolves:
+	case ks.policy == driver.Probe && probing && ks.effects > 1+ks.resolves+ks.reruns:
 		w.fail("I2", k, "took effect %d times although the probe tells, %d resolutions", ks.effects, ks.resolves)
 	case ks.effects > 1+ks.u+ks.f+ks.redrives:
 		w.fail("I10", k, "took effect %d times, with %d uncertainty events, %d recorded failures, %d redrives", ks.effects, ks.u, ks.f, ks.redrives)
@@ -340,6 +344,13 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 	}
 	ks := &w.keys[m.key]
 	rec := w.recordOf(m)
+	switch {
+	case rec.State == driver.Expired:
+		w.checkLate(m)
+		return
+	case w.hasLate(m): // its record was reopened meanwhile
+		return
+	}
 	if rec.Fingerprint.Differs(fpText[m.fp]) {
 		if w.q.letter(driver.LetterID(driver.LetterMismatch, w.keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
 			w.fail("I11", m.key, "m%d with another payload was acked without a letter", m.id)
@@ -388,13 +399,8 @@ func (w *world) recordOf(m *qmsg) *driver.Record {
 func (w *world) onPurge(row int) {
 	k := w.business(row)
 	ks := &w.keys[k]
-	live := w.pending > 0
-	for i := range w.q.msgs {
-		live = live || (!w.q.msgs[i].gone && w.q.msgs[i].key == k)
-	}
-	if live && w.wave == 0 && !w.failedOver {
-		w.fail("I13", k, "was purged while copies of its messages exist")
-	}
+	w.checkNoCopies(k, "purged")
+	w.checkPurge(k, &w.st.recs[row])
 	token := ks.token
 	ks.reset()
 	ks.token, ks.purged = token, true

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/semel-dev/semel/driver"
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
 
 // This file is the model's decisions: the driver's own, but for the mutants.
 
@@ -55,6 +59,22 @@ func (s *store) decide(w *world, i int, c *driver.Claim) (driver.Record, driver.
 	case mutTokenRestarts:
 		after, g, changed := driver.DecideClaim(*before, claim, w.storeNow(), 0)
 		return after, g, changed
+	case mutExpiryToken:
+		if before.Generation > 1 {
+			return driver.DecideClaim(*before, claim, w.storeNow(), 0)
+		}
+	case mutExpiredGranted:
+		if before.State == driver.Expired {
+			open := *before
+			open.State, open.Ended = driver.Released, driver.Absent
+			after, g, changed := driver.DecideClaim(open, claim, w.storeNow(), s.drawn+1)
+			s.drawn = max(s.drawn, after.Token)
+			return after, g, changed
+		}
+	case mutLateByPayload:
+		if before.State == driver.Expired && before.Fingerprint.Differs(claim.Fingerprint) {
+			return *before, driver.Grant{Verdict: driver.Mismatch, Hold: before.Hold()}, false
+		}
 	case mutClaimAtPrefetch:
 		if before.State == driver.InProgress && before.Reason == prefetched && w.now <= w.st.leaseEnd(before) {
 			mine := *before
@@ -97,4 +117,30 @@ func (s *store) decideFinish(w *world, row int, f *driver.Finish) (driver.Record
 		after.Attempt = before.Attempt - 1
 	}
 	return after, o, changed
+}
+
+// decideSweep is driver.DecideSweep with the mutants of the expiry.
+func (s *store) decideSweep(w *world, row int, now time.Time) (driver.Record, driver.SweepVerdict) {
+	rec, longTerm := s.recs[row], time.Duration(0)
+	if w.sc.longTerm {
+		longTerm = period
+	}
+	after, v := driver.DecideSweep(rec, now, 2*keep, longTerm)
+	switch {
+	case w.mut == mutExpiredPurged && rec.State == driver.Expired,
+		w.mut == mutDoubtPurged && v == driver.SweepExpire && rec.State == driver.Released:
+		return rec, driver.SweepPurge
+	case w.mut == mutExpiryBlind && s.due[row]:
+		s.due[row] = false
+		rec.State, rec.RetainUntil = driver.FailedState, now.Add(-1) // it is not looked at again
+		return driver.DecideSweep(rec, now, 2*keep, longTerm)
+	case w.mut == mutExpiryBlind && v == driver.SweepExpire:
+		s.due[row] = true
+		return rec, driver.SweepKeep
+	case w.mut == mutLateByPayload && v == driver.SweepExpire:
+		after.Fingerprint = rec.Fingerprint
+	case w.mut == mutExpiryToken && v == driver.SweepExpire:
+		after.Token = 0
+	}
+	return after, v
 }

@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -170,27 +169,5 @@ func (w *world) timedFault(f *fault) {
 		for i := range w.st.ntx {
 			w.st.txs[i].open = false
 		}
-	}
-}
-
-// secondWave sends the same keys once more after their records' retention: they are new again, their tokens are not.
-func (w *world) secondWave() {
-	w.wave++
-	w.now += keep + time.Hour
-	w.limit = w.now + settleBy
-	w.st.sweep(w)
-	if w.vio != nil {
-		return
-	}
-	n := len(w.q.msgs)
-	for i := range n {
-		m := w.q.msgs[i]
-		if m.keyless || w.st.recs[m.key].State != driver.Absent {
-			continue
-		}
-		m.id, m.gone, m.visibleAt, m.rc, m.count = w.q.nextID, false, w.now, nil, 0
-		w.q.nextID++
-		w.keys[m.key].purged = false
-		w.q.add(w, m)
 	}
 }

@@ -57,6 +57,14 @@ const (
 	mutReasonsDiffer
 	mutKeepsLost
 	mutUncounted
+	mutExpiredPurged
+	mutExpiredGranted
+	mutLateByPayload
+	mutExpiryBlind
+	mutDoubtPurged
+	mutExpiryToken
+	mutRerunByRedrive
+	mutLateDropped
 	mutants
 )
 
@@ -108,6 +116,14 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutReasonsDiffer:      {"one reason that names its message taken for many", "I24"},
 	mutKeepsLost:          {"visibility extended after the claim was lost", "I25"},
 	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
+	mutExpiredPurged:      {"expired record purged before its period ended", "I13"},
+	mutExpiredGranted:     {"claim of an expired record granted", "I27"},
+	mutLateByPayload:      {"late decided after the payload is compared", "I27"},
+	mutExpiryBlind:        {"expiry of a record that was reopened meanwhile", "I13"},
+	mutDoubtPurged:        {"released record with a doubt purged instead of expired", "I13"},
+	mutExpiryToken:        {"token reset by the expiry", "I3"},
+	mutRerunByRedrive:     {"redrive reopens a completed expired record by itself", "I2"},
+	mutLateDropped:        {"late duplicate acked without a dead letter", "I27"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -135,6 +151,13 @@ func (w *world) bias() {
 		sc.mode, sc.effect, sc.cfg.Mode = machine.Open, inTx, machine.Open
 		sc.counts, sc.cfg.Counts, sc.unkeyed = false, true, false
 		sc.conduct[0] = conductKills
+	}
+	switch w.mut {
+	case mutExpiryBlind, mutExpiryToken, mutRerunByRedrive:
+		sc.people = max(sc.people, 2)
+	}
+	if w.mut == mutRerunByRedrive && sc.effect != inTx {
+		sc.effect = keyed
 	}
 	if w.mut == mutGapForgotten && sc.cfg.Park == 0 {
 		sc.cfg.Park = lease

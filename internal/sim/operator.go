@@ -12,6 +12,7 @@ type act struct {
 	kind   driver.OperationKind
 	as     driver.State
 	edited bool
+	rerun  bool // of a completed key, deliberately
 	step   int
 }
 
@@ -30,6 +31,9 @@ func (w *world) act(ref int) {
 	if a.step > 0 && w.chance(150) {
 		a.step = 0 // interrupted: somebody begins again
 		w.push(w.now+w.between(time.Millisecond, time.Second), evAct, -1, ref)
+		return
+	}
+	if l.Kind == driver.LetterLate && !w.sc.versions && a.step == 0 && w.actOnLate(a, l) {
 		return
 	}
 	operate := true
@@ -129,11 +133,16 @@ func (w *world) judgeLetter(l *qletter) driver.State {
 func (w *world) operate(a *act, l *qletter) bool {
 	op := driver.Operation{
 		Kind: a.kind, Key: l.Key, Token: l.Token, Generation: l.Generation, As: a.as, Keep: keep, Reason: "by a person",
+		NewGeneration: a.rerun || w.mut == mutRerunByRedrive && l.Kind == driver.LetterLate,
 	}
 	if a.edited {
 		op.Fingerprint = fpText[2]
 	}
-	return w.operateNow(w.row(l.Key.Raw), &op)
+	row := w.row(l.Key.Raw)
+	if a.rerun && w.st.recs[row].State == driver.Expired {
+		w.keys[l.key].reruns++
+	}
+	return w.operateNow(row, &op)
 }
 
 func (w *world) operateNow(row int, op *driver.Operation) bool {

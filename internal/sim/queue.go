@@ -186,6 +186,8 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 		action = driver.Ack
 	case w.mut == mutNoUncertainLetter && action == driver.Dead && letter.Kind == driver.LetterUncertain:
 		action, letter = driver.Ack, nil
+	case w.mut == mutLateDropped && action == driver.Dead && letter.Kind == driver.LetterLate:
+		action, letter = driver.Ack, nil
 	}
 	stale := m.gone || m.rc != rc
 	if stale && !w.sc.staleOK {

@@ -16,7 +16,8 @@ const (
 	lease    = 3 * time.Second
 	visible  = lease * 10 / 9
 	guard    = lease / 10
-	keep     = time.Hour        // covers every copy of a message (law 10)
+	keep     = time.Hour // covers every copy of a message (law 10)
+	period   = 30 * 24 * time.Hour
 	settleBy = 40 * time.Minute // after the last fault: I17
 )
 
@@ -78,6 +79,7 @@ type scenario struct {
 	queued bool // a batch handler's effects go with the commit
 
 	versions bool // keys are versions of entities
+	longTerm bool // records become EXPIRED at the end of their retention
 	ageless  bool // nobody knows when a message was sent
 
 	staleOK, txWaits, dedupDead, wave2 bool
@@ -127,6 +129,9 @@ func (sc *scenario) draw(w *world, calm bool) {
 	}
 	if w.mut.versioned() || w.mut == noMutant && w.chance(200) {
 		sc.drawVersions(w)
+	}
+	if sc.longTerm = !sc.versions && (w.mut == noMutant && w.seed%6 == 5 || w.mut.ofExpiry()); sc.longTerm { // no draw of its own
+		sc.wave2 = true
 	}
 	if calm {
 		return

@@ -258,6 +258,7 @@ func (s *Stats) add(o *Stats) {
 	s.Drains += o.Drains
 	s.Lost += o.Lost
 	s.Late += o.Late
+	s.Expired += o.Expired
 	s.Takeovers += o.Takeovers
 	s.Outages += o.Outages
 	s.Refused += o.Refused

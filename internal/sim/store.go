@@ -26,6 +26,7 @@ type store struct {
 
 	jump      time.Duration // of its clock
 	downUntil time.Duration
+	due       [all]bool // what a mutant's sweep saw
 	snap      [all]driver.Record
 	snapDrawn uint64
 }
@@ -35,7 +36,7 @@ func (s *store) reset() {
 		if s.recs[i].State != driver.Absent {
 			s.recs[i] = driver.Record{}
 		}
-		s.version[i], s.held[i] = 0, 0
+		s.version[i], s.held[i], s.due[i] = 0, 0, false
 	}
 	s.drawn, s.ntx, s.jump, s.downUntil = 0, 0, 0, 0
 }
@@ -375,7 +376,7 @@ func (w *world) refusal(key, i int) error {
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, errRefusedBy)
 }
 
-// sweep purges what is past its retention.
+// sweep purges or expires what is past its retention.
 func (s *store) sweep(w *world) {
 	now := w.storeNow()
 	if w.mut == mutPurgeEarly {
@@ -385,12 +386,15 @@ func (s *store) sweep(w *world) {
 		if s.recs[i].State == driver.Absent || s.held[i] != 0 {
 			continue
 		}
-		switch after, v := driver.DecideSweep(s.recs[i], now, 2*keep); v {
+		switch after, v := s.decideSweep(w, i, now); v {
 		case driver.SweepPurge:
 			w.onPurge(i)
 			s.recs[i] = driver.Record{}
 			s.version[i]++
 		case driver.SweepStrand:
+			s.write(w, i, &after, bySweep)
+		case driver.SweepExpire:
+			w.onExpire(i, &after)
 			s.write(w, i, &after, bySweep)
 		}
 	}

@@ -58,6 +58,8 @@ type Stats struct {
 	Outages int64
 	// Refused counts commits that the database refused for the effects of one message.
 	Refused int64
+	// Expired counts records that became EXPIRED.
+	Expired int64
 }
 
 // slab hands out values by pointer and takes them all back at once; a value keeps its slices for its next use.
@@ -224,10 +226,10 @@ func (w *world) simulate(seed uint64, mut mutant, calm bool, at int, kind faultK
 		}
 		if w.pending == 0 && w.q.live == 0 && w.settledAll() {
 			w.finalChecks()
-			if w.vio != nil || w.wave > 0 || !w.sc.wave2 {
+			if w.vio != nil || w.wave == w.sc.waves() {
 				break
 			}
-			w.secondWave()
+			w.nextWave()
 		}
 	}
 	w.stats.Messages += int64(len(w.q.msgs))

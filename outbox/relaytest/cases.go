@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/outbox"
 )
 
@@ -19,7 +20,7 @@ func emitted(b *bench) {
 	const n = 30
 	var failed sync.Map
 	c, err := semel.New(semel.Config{
-		Queue: b.In, Store: b.Store, Consumer: "emitter", Key: semel.KeyFromHeader("key"),
+		Queue: b.In, Store: b.Store, Consumer: "emitter", Key: key.FromHeader("key"),
 		Logger: slog.New(slog.DiscardHandler),
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			out := semel.Message{Queue: b.Outbox.Features().Name, Group: "of " + a.Key.Raw, Headers: a.Headers}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -18,7 +19,7 @@ func ExampleRun_ignoredContext() {
 		Worker: func(p *verify.Process) semel.Config {
 			client := p.Client(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { charged = true }))
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"),
+				Key: key.FromJSON("/order"),
 				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 					return post(context.WithoutCancel(ctx), client, bank, "", string(a.Body))
 				}),
@@ -50,7 +51,7 @@ func ExampleRun_statements() {
 		Messages: []semel.Message{order},
 		Worker: func(*verify.Process) semel.Config {
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"),
+				Key: key.FromJSON("/order"),
 				Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
 					tx.Exec("UPDATE account SET balance = balance - 5 WHERE order_id = $1", a.Key.Raw)
 					return nil
@@ -69,7 +70,7 @@ func ExampleRun_once() {
 		Worker: func(p *verify.Process) semel.Config {
 			client := p.Client(nil)
 			return semel.Config{
-				Key:      semel.KeyFromJSON("/order"),
+				Key:      key.FromJSON("/order"),
 				Takeover: semel.Once,
 				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 					return post(ctx, client, bank, "", string(a.Body))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -17,7 +18,7 @@ func ExampleHandler() {
 			Messages: []semel.Message{{Body: []byte(`{"order":1,"amount":5}`)}},
 			Worker: func(p *verify.Process) semel.Config {
 				client := p.Client(nil) // the servers accept everything
-				return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(client)}
+				return semel.Config{Key: key.FromJSON("/order"), Handler: charge(client)}
 			},
 		})
 	}
@@ -25,7 +26,7 @@ func ExampleHandler() {
 	show(verify.Options{
 		Messages: []semel.Message{{Body: []byte(`{"order":1,"amount":5}`)}},
 		Worker: func(p *verify.Process) semel.Config {
-			return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(p.Client(nil))}
+			return semel.Config{Key: key.FromJSON("/order"), Handler: charge(p.Client(nil))}
 		},
 	})
 	// Output:
@@ -75,7 +76,7 @@ func ExampleRun_beforeTheClaim() {
 					if err := p.Effect("log arrival", "", func() error { return nil }); err != nil {
 						return "", err
 					}
-					return semel.KeyFromJSON("/order")(m)
+					return key.FromJSON("/order")(m)
 				},
 				Handler: charge(p.Client(nil)),
 			}
@@ -126,7 +127,7 @@ func ExampleRun_counter() {
 		State:    func() any { return balance },
 		Worker: func(*verify.Process) semel.Config {
 			return semel.Config{
-				Key:     semel.KeyFromJSON("/order"),
+				Key:     key.FromJSON("/order"),
 				Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { balance += 5; return nil }),
 			}
 		},

@@ -145,7 +145,7 @@ func (j *judge) doubled(w *world, name string, is, want tally) int {
 	case kind == emitted || kind == queued:
 		f.Cause = NoKey
 		f.Why = "it committed with more than one record: the key of the message is not the same in every delivery"
-		f.Mend = "take the key from what the message says, not from when or how it came: KeyFromJSON(\"/order_id\")"
+		f.Mend = "take the key from what the message says, not from when or how it came: key.FromJSON(\"/order_id\")"
 	case zombie:
 		f.Cause = IgnoredContext
 		f.Why = "the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had finished"

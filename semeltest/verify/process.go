@@ -10,6 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Process is one process of the program in one schedule: it records what the process does to the world, and makes it
@@ -186,7 +187,7 @@ func (p *Process) configure(cfg semel.Config) semel.Config {
 	cfg.Visibility, cfg.Grace = time.Minute, time.Millisecond
 	cfg.Backoff = semel.Backoff{Min: time.Millisecond, Max: time.Millisecond}
 	if cfg.Key == nil {
-		cfg.Key = semel.KeyByID
+		cfg.Key = key.ByID
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler) // schedules make failures on purpose: the report has those that matter

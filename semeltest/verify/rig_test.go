@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -43,7 +44,7 @@ func calls(h func(ctx context.Context, c *http.Client, a *semel.Attempt) error) 
 	return func(p *verify.Process) semel.Config {
 		client := p.Client(nil)
 		return semel.Config{
-			Key:     semel.KeyFromJSON("/order"),
+			Key:     key.FromJSON("/order"),
 			Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error { return h(ctx, client, a) }),
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -60,7 +61,7 @@ func TestHandlerFailsTheTest(t *testing.T) {
 	f, _ = handled(t, verify.Options{
 		Messages: []semel.Message{order},
 		Worker: func(p *verify.Process) semel.Config {
-			return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(p.Client(nil))}
+			return semel.Config{Key: key.FromJSON("/order"), Handler: charge(p.Client(nil))}
 		},
 	})
 	if len(f.errors) > 0 || f.fatal != "" || len(f.logs) != 1 || !strings.Contains(f.logs[0], "25 bad schedules, 25 struck") {
@@ -116,7 +117,7 @@ func TestRunObeysItsContext(t *testing.T) {
 			}
 		},
 		Worker: func(p *verify.Process) semel.Config {
-			return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(p.Client(nil))}
+			return semel.Config{Key: key.FromJSON("/order"), Handler: charge(p.Client(nil))}
 		},
 	})
 	if !errors.Is(err, context.Canceled) || n != 7 {
@@ -130,7 +131,7 @@ func serve(p *verify.Process) func(context.Context, semel.Message) error { retur
 func serving(p *verify.Process, keyed bool) func(context.Context, semel.Message) error {
 	client, store := p.Client(nil), p.Store(nil)
 	return func(ctx context.Context, m semel.Message) error {
-		raw, err := semel.KeyFromJSON("/order")(&m)
+		raw, err := key.FromJSON("/order")(&m)
 		if err != nil {
 			return err
 		}
@@ -166,7 +167,7 @@ func TestServe(t *testing.T) {
 func TestBatch(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		return semel.Config{
-			Key: semel.KeyFromJSON("/order"),
+			Key: key.FromJSON("/order"),
 			Handler: semel.InTxBatch(func(_ context.Context, tx *semel.Statements, batch []*semel.Attempt) error {
 				tx.ExecRows(len(batch), "INSERT INTO charges …")
 				return nil
@@ -180,7 +181,7 @@ func TestBatch(t *testing.T) {
 	r = run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		client := p.Client(nil)
 		return semel.Config{
-			Key: semel.KeyFromJSON("/order"),
+			Key: key.FromJSON("/order"),
 			Handler: semel.InTxBatch(func(ctx context.Context, tx *semel.Statements, _ []*semel.Attempt) error {
 				tx.Exec("INSERT INTO charges …")
 				return post(ctx, client, bank, "", "")
@@ -195,7 +196,7 @@ func TestOnceIsParked(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		client := p.Client(nil)
 		return semel.Config{
-			Key: semel.KeyFromJSON("/order"), Takeover: semel.Once,
+			Key: key.FromJSON("/order"), Takeover: semel.Once,
 			Handler: semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error { return post(ctx, client, bank, "", "") }),
 		}
 	}})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
@@ -145,7 +146,7 @@ func TestSQLOfAnOldDriver(t *testing.T) {
 				Worker: func(p *verify.Process) semel.Config {
 					db := p.Connect(l)
 					return semel.Config{
-						Key:     semel.KeyFromJSON("/order"),
+						Key:     key.FromJSON("/order"),
 						Handler: semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error { return c.h(ctx, db) }),
 					}
 				},
@@ -172,7 +173,7 @@ func TestSQLAtStart(t *testing.T) {
 			if _, err := db.Exec("INSERT schema"); err != nil {
 				t.Error(err)
 			}
-			return semel.Config{Key: semel.KeyFromJSON("/order"), Handler: charge(p.Client(nil))}
+			return semel.Config{Key: key.FromJSON("/order"), Handler: charge(p.Client(nil))}
 		},
 	})
 	wantCauses(t, r)
@@ -216,7 +217,7 @@ func TestDeathRollsBack(t *testing.T) {
 		Worker: func(p *verify.Process) semel.Config {
 			db := p.Connect(l)
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"),
+				Key: key.FromJSON("/order"),
 				Handler: semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error {
 					tx, err := db.BeginTx(ctx, nil)
 					if err != nil {

@@ -142,7 +142,7 @@ func (j *judge) twins(ctx context.Context, m semel.Message) (bool, error) {
 	}
 	if w.keyCount() != 1 {
 		j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: its key follows the message id, so that a producer that "+
-			"sends twice makes two acts of one; schedules with duplicates were left out (semel.KeyFromJSON, or a header)", m.ID))
+			"sends twice makes two acts of one; schedules with duplicates were left out (key.FromJSON, or a header)", m.ID))
 		return false, nil
 	}
 	return true, nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest/verify"
 	"github.com/semel-dev/semel/steps"
@@ -194,7 +195,7 @@ func TestKeyByID(t *testing.T) {
 		return semel.Config{Handler: charge(p.Client(nil))}
 	}})
 	wantCauses(t, r)
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "KeyFromJSON") || r.Struck() != 7*2+5 {
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "key.FromJSON") || r.Struck() != 7*2+5 {
 		t.Errorf("%d struck, notes %v", r.Struck(), r.Notes)
 	}
 }
@@ -204,7 +205,7 @@ func TestProbeThatActs(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		client := p.Client(nil)
 		return semel.Config{
-			Key: semel.KeyFromJSON("/order"), Handler: charge(client), Takeover: semel.Probe,
+			Key: key.FromJSON("/order"), Handler: charge(client), Takeover: semel.Probe,
 			Probe: func(ctx context.Context, _ *semel.Attempt) (semel.ProbeResult, error) {
 				return semel.ProbeNotApplied, post(ctx, client, "https://bank.example/cancel", "", "")
 			},
@@ -221,7 +222,7 @@ func TestTransportAndHTTPKey(t *testing.T) {
 		Worker: func(p *verify.Process) semel.Config {
 			client := &http.Client{Transport: p.Transport(http.DefaultTransport)}
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"),
+				Key: key.FromJSON("/order"),
 				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 					return post(ctx, client, server.URL, "", a.EffectKey("charge"))
 				}),
@@ -252,7 +253,7 @@ func TestRefusedIsNoEffect(t *testing.T) {
 				last = max(last, token)
 			}))
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"), Takeover: semel.Probe,
+				Key: key.FromJSON("/order"), Takeover: semel.Probe,
 				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 					return post(ctx, client, fmt.Sprintf("%s?token=%d", bank, a.Token), "", "")
 				}),
@@ -279,14 +280,14 @@ func TestRefusedIsNoEffect(t *testing.T) {
 
 // Durable steps: what is done is not called again, what is queued commits with the journal.
 func TestSteps(t *testing.T) {
-	worker := func(key bool) func(p *verify.Process) semel.Config {
+	worker := func(keyed bool) func(p *verify.Process) semel.Config {
 		return func(p *verify.Process) semel.Config {
 			client := p.Client(nil)
 			return semel.Config{
-				Key: semel.KeyFromJSON("/order"),
+				Key: key.FromJSON("/order"),
 				Handler: steps.Handler(func(ctx context.Context, r *steps.Run) error {
 					if _, err := steps.Do(ctx, r, "charge", func(ctx context.Context, k string) (bool, error) {
-						if !key {
+						if !keyed {
 							k = ""
 						}
 						return true, post(ctx, client, bank, k, "")
@@ -344,7 +345,7 @@ func TestOneKeyForTwoEffectsOfARun(t *testing.T) {
 	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: calls(again)}))
 	wantCauses(t, run(t, verify.Options{Messages: []semel.Message{order}, Worker: func(p *verify.Process) semel.Config {
 		return semel.Config{
-			Key: semel.KeyFromJSON("/order"),
+			Key: key.FromJSON("/order"),
 			Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 				return errors.Join(p.Effect("charge", a.EffectKey(""), func() error { return nil }),
 					p.Effect("charge", a.EffectKey(""), func() error { return nil }))

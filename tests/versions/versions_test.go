@@ -17,6 +17,7 @@ import (
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
@@ -105,12 +106,12 @@ func work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v, err := semel.ParseStrategy(os.Getenv(envStrategy))
+	v, err := key.ParseVersions(os.Getenv(envStrategy))
 	if err != nil {
 		return err
 	}
 	c, err := semel.New(semel.Config{
-		Queue: p.queue, Store: p.store, Consumer: "q", Key: semel.KeyFromJSON("/id"), Versions: v, Concurrency: 2, Batch: 4,
+		Queue: p.queue, Store: p.store, Consumer: "q", Key: key.FromJSON("/id"), Versions: v, Concurrency: 2, Batch: 4,
 		Visibility: 2 * time.Second,
 		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
 			tx.Exec("INSERT INTO ledger (v) VALUES ($1)", a.Version().String())

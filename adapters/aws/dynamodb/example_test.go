@@ -13,6 +13,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -47,7 +48,7 @@ func Example() {
 	}
 	c, err := semel.New(semel.Config{
 		Queue: queue, Store: store, Limit: 3,
-		Key: semel.KeyFromJSON("/payment"),
+		Key: key.FromJSON("/payment"),
 		Handler: semel.InTx(func(_ context.Context, w *dynamodb.Writes, _ *semel.Attempt) error {
 			w.Add("accounts", account, "balance", 100)
 			return nil

@@ -8,9 +8,15 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Operate does an operator's act and adds it to the record's trail, in one write. See [driver.Operator] and [driver.AuditLog].
+// Operate does an operator's act and adds it to the record's trail, in one write. It erases no record (driver.ErrUnsupported). See [driver.Operator] and [driver.AuditLog].
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	var o driver.Outcome
+	if op.Kind == driver.Erase {
+		// Tokens come from clocks: one of a key whose record is gone could be handed out again by a worker whose clock is behind.
+		return driver.Record{}, driver.Unknown, fmt.Errorf("erase key %q: %w on DynamoDB; Try: delete the item of table %s yourself when "+
+			"it was not changed for more than %s (aws dynamodb delete-item)", op.Key.Raw, driver.ErrUnsupported, s.table,
+			driver.DurationText(s.o.skew()))
+	}
 	c := &change{key: op.Key}
 	op.Reason = clipped(op.Reason)
 	if err := s.reload(ctx, c); err != nil {

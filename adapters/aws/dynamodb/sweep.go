@@ -172,7 +172,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 	now, top := s.now(), uint64(0)
 	for i := range p.rows {
 		r := &p.rows[i]
-		switch _, v := driver.DecideSweep(r.Record, now, horizon, consumers...); v {
+		switch _, v := driver.DecideSweep(r.Record, now, horizon, 0, consumers...); v {
 		case driver.SweepKeep:
 			continue
 		case driver.SweepPurge:
@@ -180,7 +180,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 				continue
 			}
 			top = max(top, r.Token)
-		case driver.SweepStrand:
+		case driver.SweepStrand, driver.SweepExpire:
 		}
 		w.todo = append(w.todo, *r)
 	}
@@ -213,12 +213,12 @@ func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration
 	s.each(ctx, len(rows), func(i int, err error) {
 		var purged, stranded bool
 		if err == nil {
-			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon, consumers...); v {
+			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon, 0, consumers...); v {
 			case driver.SweepPurge:
 				purged, err = s.purge(ctx, &rows[i])
 			case driver.SweepStrand:
 				stranded, err = s.strand(ctx, &rows[i], horizon, consumers)
-			case driver.SweepKeep:
+			case driver.SweepKeep, driver.SweepExpire: // it has no long-term periods
 			}
 		}
 		mu.Lock()
@@ -271,7 +271,7 @@ func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 // strand parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
 func (s *Store) strand(ctx context.Context, r *row, horizon time.Duration, consumers []string) (bool, error) {
 	c := &change{key: r.Key, row: *r, decide: func(r row, now time.Time) (after row, write bool, err error) {
-		rec, v := driver.DecideSweep(r.Record, now, horizon, consumers...)
+		rec, v := driver.DecideSweep(r.Record, now, horizon, 0, consumers...)
 		if v != driver.SweepStrand {
 			return r, false, errKept
 		}

@@ -28,6 +28,7 @@ import (
 	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // The environment of a process that is one invocation of the function.
@@ -92,7 +93,7 @@ func invocation(url, where string) error {
 		return err
 	}
 	h, err := semellambda.NewSQS(semel.Config{
-		Store: store, Key: semel.KeyFromJSON("/order"), Concurrency: 3, Batch: 3,
+		Store: store, Key: key.FromJSON("/order"), Concurrency: 3, Batch: 3,
 		Handler: semel.InTx(func(_ context.Context, w *dynamodb.Writes, a *semel.Attempt) error {
 			if runs.Add(-1) == 0 {
 				die()

@@ -2,7 +2,7 @@
 // and SNS, and behind API Gateway and function URLs.
 //
 //	h, err := semellambda.NewSQS(semel.Config{
-//		Store: store, Handler: semel.HandlerFunc(charge), Key: semel.KeyFromJSON("/order_id"),
+//		Store: store, Handler: semel.HandlerFunc(charge), Key: key.FromJSON("/order_id"),
 //	}, semellambda.Options{Letters: letters})
 //	if err != nil {
 //		log.Fatal(err)

@@ -10,10 +10,11 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // Direct makes each event take effect once that S3, EventBridge or SNS hands to a function without a queue in between:
-// [Direct.S3], [Direct.EventBridge] and [Direct.SNS] are what lambda.Start takes. The key is semel.KeyFromEvent's, so that it is
+// [Direct.S3], [Direct.EventBridge] and [Direct.SNS] are what lambda.Start takes. The key is key.FromEvent's, so that it is
 // the same as that of the event on its way through a queue.
 //
 // Such an invocation is asynchronous: an error makes Lambda repeat the event, twice unless it is set otherwise, and then
@@ -113,4 +114,4 @@ func one[R any](ctx context.Context, d *Direct, body, raw []byte, fn func(contex
 	return err
 }
 
-var keyOfEvent = semel.KeyFromEvent()
+var keyOfEvent = key.FromEvent()

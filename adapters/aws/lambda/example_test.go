@@ -11,6 +11,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -18,7 +19,7 @@ import (
 // batch is handed in by hand.
 func ExampleSQS() {
 	h, err := semellambda.NewSQS(semel.Config{
-		Store: memory.NewStore(), Key: semel.KeyFromJSON("/order_id"), Concurrency: 1,
+		Store: memory.NewStore(), Key: key.FromJSON("/order_id"), Concurrency: 1,
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if a.Key.Raw == "A-2" {
 				return semel.NotApplied(fmt.Errorf("the card of %s was refused", a.Key.Raw))

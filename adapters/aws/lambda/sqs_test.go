@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel"
 	semellambda "github.com/semel-dev/semel/adapters/aws/lambda"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -169,7 +170,7 @@ func TestPartialAnswers(t *testing.T) {
 				w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
 					cfg.Key = func(m *semel.Message) (string, error) {
 						if m.Header("nokey") != "" {
-							return "", semel.ErrNoKey
+							return "", key.ErrMissing
 						}
 						return m.ID, nil
 					}

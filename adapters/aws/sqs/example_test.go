@@ -11,6 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/sqs"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -38,7 +39,7 @@ func Example() {
 	running, stop := context.WithCancel(ctx)
 	seen := 0
 	c, err := semel.New(semel.Config{
-		Queue: queue, Store: memory.NewStore(), Key: semel.KeyFromJSON("/order_id"),
+		Queue: queue, Store: memory.NewStore(), Key: key.FromJSON("/order_id"),
 		Handler: semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			fmt.Println("charge", a.Key.Raw)
 			return nil

@@ -158,7 +158,7 @@ func withoutKey(in *types.Message, m driver.Message) driver.Letter {
 	}
 }
 
-// identity is the default key of headers: the same choice as semel.KeyByID makes. Empty = they have none.
+// identity is the default key of headers: the same choice as key.ByID makes. Empty = they have none.
 func identity(h map[string]string) string {
 	m := driver.Message{Headers: h}
 	for _, name := range []string{"idempotency-key", "message-id", "nats-msg-id"} {

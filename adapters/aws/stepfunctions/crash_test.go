@@ -88,7 +88,7 @@ func (s *scene) die(at string, change func(*stepfunctions.Starter)) {
 		if change != nil {
 			change(starter)
 		}
-		_, _, err := starter.Start(s.Context(), key, []byte(input))
+		_, _, err := starter.Start(s.Context(), report, []byte(input))
 		survived = true
 		s.Errorf("%s: it did not die, and answered %v", at, err)
 	}()
@@ -106,7 +106,7 @@ func TestS2_14_CrashBetweenClaimAndStart(t *testing.T) {
 					s.die(at, nil)
 					s.mustHave(before)
 					if at != afterComplete {
-						_, d, err := s.starter().Start(t.Context(), key, []byte(input))
+						_, d, err := s.starter().Start(t.Context(), report, []byte(input))
 						if !errors.Is(err, semel.ErrBusy) || d != semel.BusyDeferred {
 							t.Errorf("while the lease lasts: %s %v", d, err)
 						}
@@ -116,7 +116,7 @@ func TestS2_14_CrashBetweenClaimAndStart(t *testing.T) {
 					}
 					time.Sleep(30 * time.Second) // the lease has ended
 					for i := range 2 {
-						e, d, err := s.starter().Start(t.Context(), key, []byte(input))
+						e, d, err := s.starter().Start(t.Context(), report, []byte(input))
 						if err != nil || len(s.fake.Executions(machine)) == 0 || e.ARN != s.fake.Executions(machine)[0].ARN {
 							t.Errorf("after the lease: %+v %s %v", e, d, err)
 						}
@@ -144,11 +144,11 @@ func TestExpress(t *testing.T) {
 			starter := s.starter()
 			starter.Store = store
 			var bad *semel.ConfigError
-			if _, _, err := starter.Start(s.Context(), key, []byte(input)); !errors.As(err, &bad) || bad.Field != "StateMachineARN" {
+			if _, _, err := starter.Start(s.Context(), report, []byte(input)); !errors.As(err, &bad) || bad.Field != "StateMachineARN" {
 				s.Error(err)
 			}
 			starter.AcceptDoubt = true
-			if _, _, err := starter.Start(s.Context(), key, []byte(input)); store == nil && (!errors.As(err, &bad) || bad.Field != "Store") {
+			if _, _, err := starter.Start(s.Context(), report, []byte(input)); store == nil && (!errors.As(err, &bad) || bad.Field != "Store") {
 				s.Error(err)
 			}
 		}
@@ -158,7 +158,7 @@ func TestExpress(t *testing.T) {
 		for i := range 3 {
 			starter := s.starter()
 			doubt(starter)
-			_, d, err := starter.Start(s.Context(), key, []byte(input))
+			_, d, err := starter.Start(s.Context(), report, []byte(input))
 			if want := []semel.Decision{semel.Executed, semel.Replayed, semel.Replayed}[i]; err != nil || d != want {
 				s.Errorf("%s %v, want %s", d, err, want)
 			}
@@ -170,7 +170,7 @@ func TestExpress(t *testing.T) {
 			starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: kind, Done: true})
 			doubt(starter)
 			for i := range 2 {
-				if _, d, err := starter.Start(s.Context(), key, []byte(input)); err == nil || d != semel.ParkedUncertain ||
+				if _, d, err := starter.Start(s.Context(), report, []byte(input)); err == nil || d != semel.ParkedUncertain ||
 					i > 0 && !errors.Is(err, semel.ErrUncertain) {
 					s.Errorf("%s %v", d, err)
 				}
@@ -181,10 +181,10 @@ func TestExpress(t *testing.T) {
 	in("refused by the service", func(s *scene) {
 		starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: awstest.Throttled})
 		doubt(starter)
-		if _, d, err := starter.Start(s.Context(), key, []byte(input)); code(err) != "ThrottlingException" || d != semel.Retried {
+		if _, d, err := starter.Start(s.Context(), report, []byte(input)); code(err) != "ThrottlingException" || d != semel.Retried {
 			s.Errorf("%s %v", d, err)
 		}
-		if _, d, err := starter.Start(s.Context(), key, []byte(input)); err != nil || d != semel.Executed {
+		if _, d, err := starter.Start(s.Context(), report, []byte(input)); err != nil || d != semel.Executed {
 			s.Errorf("%s %v", d, err)
 		}
 		s.mustHave(1)
@@ -195,7 +195,7 @@ func TestExpress(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			starter := s.starter()
 			doubt(starter)
-			if _, d, err := starter.Start(s.Context(), key, []byte(input)); !errors.Is(err, semel.ErrUncertain) || d != semel.ParkedUncertain {
+			if _, d, err := starter.Start(s.Context(), report, []byte(input)); !errors.Is(err, semel.ErrUncertain) || d != semel.ParkedUncertain {
 				s.Errorf("%s %v", d, err)
 			}
 			s.mustHave(before)
@@ -214,14 +214,14 @@ func TestDoubtIsRecorded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.NewStore()
 				s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
-				first, _, err := s.starter().Start(t.Context(), key, []byte(input)) // without a record
+				first, _, err := s.starter().Start(t.Context(), report, []byte(input)) // without a record
 				if err != nil {
 					t.Fatal(err)
 				}
 				s.finish(first.ARN)
 				starter := s.starter()
 				starter.Store, starter.Client = store, wrap(starter.Client)
-				if _, _, err := starter.Start(t.Context(), key, []byte(input)); err == nil {
+				if _, _, err := starter.Start(t.Context(), report, []byte(input)); err == nil {
 					t.Fatal("started")
 				}
 				rs, err := store.Records(t.Context(), driver.RecordFilter{})

@@ -1,7 +1,7 @@
 // Package stepfunctions starts workflows of AWS Step Functions once.
 //
 //	starter := &stepfunctions.Starter{Client: sfn.NewFromConfig(cfg), StateMachineARN: arn, Store: store}
-//	execution, decision, err := starter.Start(ctx, semel.Tuple(bucket, key, version), input)
+//	execution, decision, err := starter.Start(ctx, key.Tuple(bucket, key, version), input)
 //
 // Whatever starts a workflow is itself called more than once: an upload matches two rules, a rule is delivered twice, a
 // function is retried because its answer got lost. There are three levels of what can be done about it.

@@ -24,6 +24,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/sqs"
 	"github.com/semel-dev/semel/adapters/aws/stepfunctions"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // upload is one PUT of an object, as EventBridge tells of it.
@@ -57,8 +58,8 @@ func (u upload) event(copyID int) string {
 // Two keys of an upload. byContent starts once for the same bytes, byUpload once for every PUT; neither has the event's id or
 // its time in it.
 var (
-	byContent = semel.KeyFromJSON("/detail/bucket/name", "/detail/object/key", "/detail/object/etag")
-	byUpload  = semel.KeyFromS3()
+	byContent = key.FromJSON("/detail/bucket/name", "/detail/object/key", "/detail/object/etag")
+	byUpload  = key.FromS3()
 )
 
 // workflowInput says what the key says: the copies of an event differ in all else.
@@ -75,7 +76,7 @@ type account struct {
 	events  int
 }
 
-func newAccount(t *testing.T, key semel.KeyFunc, consumers ...string) *account {
+func newAccount(t *testing.T, key key.Func, consumers ...string) *account {
 	a := &account{
 		scene:  newScene(t, fakesfn.Options{Lag: time.Second}, fakesfn.Standard, nil),
 		queues: fakesqs.New(fakesqs.Options{Disorder: 7}), tables: fakedynamodb.New(fakedynamodb.Options{}),
@@ -240,7 +241,7 @@ func TestS2_03_OneStartForTheSameContent(t *testing.T) {
 		{"the producer retries after a network error", []upload{{content: "1;2;3", version: 2}}, 2},
 		{"the same file is uploaded again and again", []upload{{content: "1;2;3", version: 2}, {content: "1;2;3", version: 3}}, 3},
 	} {
-		for name, key := range map[string]semel.KeyFunc{"by content": byContent, "by upload": byUpload} {
+		for name, key := range map[string]key.Func{"by content": byContent, "by upload": byUpload} {
 			t.Run(c.name+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a := newAccount(t, key, "csv", "csv")

@@ -7,10 +7,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/sfn"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesfn"
 	"github.com/semel-dev/semel/adapters/aws/stepfunctions"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -25,7 +25,7 @@ func Example() {
 		Store:           memory.NewStore(),
 	}
 	for range 2 {
-		key := semel.Tuple("reports", "in/2026 11.csv", "version-7")
+		key := key.Tuple("reports", "in/2026 11.csv", "version-7")
 		execution, decision, err := starter.Start(ctx, key, []byte(`{"bucket":"reports","key":"in/2026 11.csv","version":"version-7"}`))
 		if err != nil {
 			log.Fatal(err)

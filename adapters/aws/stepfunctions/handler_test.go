@@ -13,6 +13,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesfn"
 	"github.com/semel-dev/semel/adapters/aws/stepfunctions"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -20,7 +21,7 @@ import (
 func consume(t *testing.T, db *memory.DB, h semel.Handler, change func(*semel.Config)) {
 	t.Helper()
 	cfg := semel.Config{
-		Queue: db.Queue("uploads"), Store: db.Store(), Handler: h, Key: semel.KeyFromJSON("/file"),
+		Queue: db.Queue("uploads"), Store: db.Store(), Handler: h, Key: key.FromJSON("/file"),
 	}
 	if change != nil {
 		change(&cfg)

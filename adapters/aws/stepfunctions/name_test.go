@@ -7,6 +7,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/aws/stepfunctions"
+	"github.com/semel-dev/semel/key"
 )
 
 var legal = regexp.MustCompile(`^[0-9A-Za-z_-]{1,80}$`)
@@ -14,7 +15,7 @@ var legal = regexp.MustCompile(`^[0-9A-Za-z_-]{1,80}$`)
 // hash is the part of a name that tells keys apart: what is readable before it is for people.
 func hash(name string) string { return strings.ToLower(name[len(name)-52:]) }
 
-func name(parts ...string) string { return stepfunctions.Name(semel.Key{Raw: semel.Tuple(parts...)}) }
+func name(parts ...string) string { return stepfunctions.Name(semel.Key{Raw: key.Tuple(parts...)}) }
 
 // TestNameIsStored: names are kept by the service for 90 days: another name for the same key starts everything once more.
 func TestNameIsStored(t *testing.T) {
@@ -25,7 +26,7 @@ func TestNameIsStored(t *testing.T) {
 		"my-bucket|reports/2026-11/Umsatz.csv|v1": "2026-11-Umsatz-csv-v1-i7egvzsphts5meygecqnpp5r3lw446wzjqmgcu4tbsaref5atruq",
 		"order 7/x": "order-7-x-hbsufupk2csbaatoy2fofidxy372q2ng42nhqxf5idlglii7couq",
 	} {
-		if got := stepfunctions.Name(semel.Key{Raw: key}); got != want {
+		if got := stepfunctions.Name(semel.Key{Raw: report}); got != want {
 			t.Errorf("the name of %q is %s, want %s", key, got, want)
 		}
 	}
@@ -41,11 +42,11 @@ func TestFM54_NamesTellTuplesApart(t *testing.T) {
 		{long, "1"}, {long, "2"}, {"1", long}, {"2", long}, {"ä", "c"}, {"ö", "c"}, {"a", "b", "c"}, {"", "a", "b"}, {"a", "b", ""},
 	} {
 		n := name(parts...)
-		key := hash(n)
-		if other, twice := seen[key]; twice {
+		sum := hash(n)
+		if other, twice := seen[sum]; twice {
 			t.Errorf("%q and %s have one name: %s", parts, other, n)
 		}
-		seen[key] = semel.Tuple(parts...)
+		seen[sum] = key.Tuple(parts...)
 		if !legal.MatchString(n) {
 			t.Errorf("%q has the name %s", parts, n)
 		}
@@ -64,8 +65,8 @@ func FuzzName(f *testing.F) {
 	f.Add("", "a|b", "c", "", "a", "b|c")
 	f.Add("t", "bucket", "a/b c.csv", "t", "bucket", "a/b_c.csv")
 	f.Fuzz(func(t *testing.T, tenant1, a1, b1, tenant2, a2, b2 string) {
-		k1 := semel.Key{Tenant: tenant1, Raw: semel.Tuple(a1, b1)}
-		k2 := semel.Key{Tenant: tenant2, Raw: semel.Tuple(a2, b2)}
+		k1 := semel.Key{Tenant: tenant1, Raw: key.Tuple(a1, b1)}
+		k2 := semel.Key{Tenant: tenant2, Raw: key.Tuple(a2, b2)}
 		n1, n2 := stepfunctions.Name(k1), stepfunctions.Name(k2)
 		if !legal.MatchString(n1) {
 			t.Errorf("%q has the name %s", k1, n1)

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // callTimeout bounds one request: a connection on which nothing comes any more is given up.
@@ -147,7 +148,7 @@ func (s *Starter) verify(ctx context.Context, name, input string) (e Execution, 
 		return e, false, &startError{word: unproven, err: fmt.Errorf(
 			"execution %s exists, and its input cannot be read: allow kms:Decrypt for the key of the state machine", arn)}
 	}
-	if theirs, err := semel.CanonicalJSON([]byte(*out.Input)); *out.Input != input && (err != nil || string(theirs) != input) {
+	if theirs, err := key.CanonicalJSON([]byte(*out.Input)); *out.Input != input && (err != nil || string(theirs) != input) {
 		return e, false, &startError{word: unlike, err: fmt.Errorf("%w: execution %s has another input", semel.ErrMismatch, arn)}
 	}
 	return Execution{ARN: arn, Name: name, Started: aws.ToTime(out.StartDate)}, true, nil
@@ -160,7 +161,7 @@ func canonical(input []byte) (string, error) {
 	if input == nil {
 		return "{}", nil
 	}
-	b, err := semel.CanonicalJSON(input)
+	b, err := key.CanonicalJSON(input)
 	if err != nil {
 		return "", fmt.Errorf("input: %w (give JSON; a string is written in quotes)", err)
 	}

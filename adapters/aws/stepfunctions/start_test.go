@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/semel-dev/semel/key"
+
 	"github.com/aws/aws-sdk-go-v2/service/sfn"
 	"github.com/aws/smithy-go"
 
@@ -82,7 +84,7 @@ func code(err error) string {
 	return ""
 }
 
-var key = semel.Tuple("bucket", "in/a b.csv", "v1")
+var report = key.Tuple("bucket", "in/a b.csv", "v1")
 
 const input = `{"bucket":"bucket","key":"in/a b.csv","version":"v1"}`
 
@@ -95,7 +97,7 @@ func TestOneStartOfManyCallers(t *testing.T) {
 				starter := s.starter() // each a process of its own
 				for {
 					// The same value, written by different programs.
-					e, _, err := starter.Start(s.Context(), key, []byte([]string{
+					e, _, err := starter.Start(s.Context(), report, []byte([]string{
 						input, ` { "key":"in/a b.csv", "version" : "v1","bucket":"\u0062ucket"}`,
 					}[i%2]))
 					if errors.Is(err, semel.ErrBusy) {
@@ -122,12 +124,12 @@ func TestOneStartOfManyCallers(t *testing.T) {
 
 func TestAStartOfAClosedExecution(t *testing.T) {
 	levels(t, func(s *scene) {
-		first, d, err := s.starter().Start(s.Context(), key, []byte(input))
+		first, d, err := s.starter().Start(s.Context(), report, []byte(input))
 		if err != nil || d != semel.Executed {
 			s.Fatal(d, err)
 		}
 		s.finish(first.ARN)
-		again, d, err := s.starter().Start(s.Context(), key, []byte(input))
+		again, d, err := s.starter().Start(s.Context(), report, []byte(input))
 		if err != nil || d != semel.Replayed || again.ARN != first.ARN || again.Name != first.Name || !again.Started.Equal(first.Started) {
 			s.Errorf("%+v %s %v, want %+v", again, d, err, first)
 		}
@@ -138,12 +140,12 @@ func TestAStartOfAClosedExecution(t *testing.T) {
 // TestFM51_AnotherInput: a key that was used with another input is told, never taken for a duplicate, and starts nothing.
 func TestFM51_AnotherInput(t *testing.T) {
 	levels(t, func(s *scene) {
-		first, _, err := s.starter().Start(s.Context(), key, []byte(input))
+		first, _, err := s.starter().Start(s.Context(), report, []byte(input))
 		if err != nil {
 			s.Fatal(err)
 		}
 		for _, closed := range []bool{false, true} {
-			e, d, err := s.starter().Start(s.Context(), key, []byte(`{"other":1}`))
+			e, d, err := s.starter().Start(s.Context(), report, []byte(`{"other":1}`))
 			if !errors.Is(err, semel.ErrMismatch) || d != semel.Mismatched || e.ARN != "" {
 				s.Errorf("closed %t: %+v %s %v", closed, e, d, err)
 			}
@@ -185,7 +187,7 @@ func TestS2_07_StartTimesOutButSucceeded(t *testing.T) {
 							s.finish(s.fake.Executions(machine)[0].ARN)
 						}()
 					}
-					e, _, err := s.starter(plan...).Start(s.Context(), key, []byte(input))
+					e, _, err := s.starter(plan...).Start(s.Context(), report, []byte(input))
 					synctest.Wait()
 					time.Sleep(time.Minute) // what is late has arrived
 					s.mustHave(1)
@@ -204,14 +206,14 @@ func TestS2_07_PermissionLaterFixed(t *testing.T) {
 		starter := s.starter()
 		for _, op := range []string{"DescribeStateMachine", "StartExecution"} {
 			s.fake.Deny(op, true)
-			if e, _, err := starter.Start(s.Context(), key, []byte(input)); code(err) != "AccessDeniedException" || e.ARN != "" {
+			if e, _, err := starter.Start(s.Context(), report, []byte(input)); code(err) != "AccessDeniedException" || e.ARN != "" {
 				s.Errorf("%s: %+v %v", op, e, err)
 			}
 			s.fake.Deny(op, false)
 		}
 		s.mustHave(0)
 		for range 2 {
-			if _, _, err := starter.Start(s.Context(), key, []byte(input)); err != nil {
+			if _, _, err := starter.Start(s.Context(), report, []byte(input)); err != nil {
 				s.Error(err)
 			}
 		}
@@ -223,20 +225,20 @@ func TestS2_07_PermissionLaterFixed(t *testing.T) {
 func TestNobodyLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
-		first, _, err := s.starter().Start(t.Context(), key, []byte(input))
+		first, _, err := s.starter().Start(t.Context(), report, []byte(input))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.finish(first.ARN)
 		s.fake.Deny("DescribeExecution", true)
-		_, d, err := s.starter().Start(t.Context(), key, []byte(input))
+		_, d, err := s.starter().Start(t.Context(), report, []byte(input))
 		if code(err) != "AccessDeniedException" || errors.Is(err, semel.ErrMismatch) || d != semel.Retried || !strings.Contains(err.Error(), "states:DescribeExecution") {
 			t.Errorf("%s %v", d, err)
 		}
 		blind := s.starter()
 		blind.Client = unreadable{blind.Client}
 		s.fake.Deny("DescribeExecution", false)
-		if _, _, err = blind.Start(t.Context(), key, []byte(input)); err == nil || !strings.Contains(err.Error(), "kms:Decrypt") {
+		if _, _, err = blind.Start(t.Context(), report, []byte(input)); err == nil || !strings.Contains(err.Error(), "kms:Decrypt") {
 			t.Errorf("an input that nobody can read: %v", err)
 		}
 	})
@@ -266,7 +268,7 @@ func TestDescriptionsLag(t *testing.T) {
 			s.finish(s.fake.Executions(machine)[0].ARN)
 		}()
 		lost := awstest.Fault{Operation: "StartExecution", Call: 1, Kind: awstest.After}
-		if e, d, err := s.starter(lost).Start(t.Context(), key, []byte(input)); err != nil || d != semel.Replayed || e.ARN == "" {
+		if e, d, err := s.starter(lost).Start(t.Context(), report, []byte(input)); err != nil || d != semel.Replayed || e.ARN == "" {
 			t.Errorf("%+v %s %v", e, d, err)
 		}
 		s.mustHave(1)
@@ -280,11 +282,11 @@ func TestPatience(t *testing.T) {
 		starter := s.starter()
 		starter.Client, starter.Patience = sfn.NewFromConfig(awstest.Config(s.fake, faults.Wrap)), 20*time.Second
 		began := time.Now()
-		_, d, err := starter.Start(s.Context(), key, []byte(input))
+		_, d, err := starter.Start(s.Context(), report, []byte(input))
 		if took := time.Since(began); !errors.Is(err, semel.ErrUnanswered) || d != semel.Retried || took < 10*time.Second || took > 20*time.Second {
 			s.Errorf("%s %v after %v", d, err, took)
 		}
-		if e, _, err := s.starter().Start(s.Context(), key, []byte(input)); err != nil || e.ARN == "" {
+		if e, _, err := s.starter().Start(s.Context(), report, []byte(input)); err != nil || e.ARN == "" {
 			s.Errorf("%+v %v", e, err)
 		}
 		s.mustHave(1)
@@ -296,14 +298,14 @@ func TestPatience(t *testing.T) {
 func TestFM41_NamesAreForgotten(t *testing.T) {
 	levels(t, func(s *scene) {
 		starter := s.starter()
-		first, _, err := starter.Start(s.Context(), key, []byte(input))
+		first, _, err := starter.Start(s.Context(), report, []byte(input))
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.finish(first.ARN)
 		again := func(want int) {
 			s.Helper()
-			if _, _, err := s.starter().Start(s.Context(), key, []byte(input)); err != nil {
+			if _, _, err := s.starter().Start(s.Context(), report, []byte(input)); err != nil {
 				s.Error(err)
 			}
 			s.mustHave(want)
@@ -366,19 +368,19 @@ func TestConfigErrors(t *testing.T) {
 			starter := s.starter()
 			change(starter)
 			var bad *semel.ConfigError
-			if _, _, err := starter.Start(t.Context(), key, nil); !errors.As(err, &bad) || bad.Field != field {
+			if _, _, err := starter.Start(t.Context(), report, nil); !errors.As(err, &bad) || bad.Field != field {
 				t.Errorf("%s: %v", field, err)
 			}
 		}
 		s.mustHave(0)
 		alias := s.starter()
 		alias.StateMachineARN += ":PROD"
-		e, _, err := alias.Start(t.Context(), key, nil)
+		e, _, err := alias.Start(t.Context(), report, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.finish(e.ARN)
-		if again, d, err := alias.Start(t.Context(), key, nil); err != nil || d != semel.Replayed || again.ARN != e.ARN {
+		if again, d, err := alias.Start(t.Context(), report, nil); err != nil || d != semel.Replayed || again.ARN != e.ARN {
 			t.Errorf("of an alias: %+v %s %v", again, d, err)
 		}
 	})

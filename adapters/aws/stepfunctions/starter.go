@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sfn/types"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 const (
@@ -80,24 +81,24 @@ type Execution struct {
 // Errors: [semel.ErrMismatch], the key was used with another input; [semel.ErrBusy], somebody else is at it: come back;
 // [semel.ErrUnanswered], nobody knows whether it was started: call it again with the same key and input, which is safe;
 // [semel.ErrUncertain], of EXPRESS machines: a person has to look; [semel.ErrResultNotStored], it is done, and
-// the record does not tell which execution it was; *[semel.ConfigError]; *[semel.KeyError]; what the service
+// the record does not tell which execution it was; *[semel.ConfigError]; *[key.Error]; what the service
 // says. Call it again after each of them but the first: nothing is ever started twice by that.
-func (s *Starter) Start(ctx context.Context, key string, input []byte) (Execution, semel.Decision, error) {
+func (s *Starter) Start(ctx context.Context, raw string, input []byte) (Execution, semel.Decision, error) {
 	var none Execution
-	k := semel.Key{Consumer: s.consumer(), Tenant: s.Tenant, Raw: key}
-	if err := semel.CheckKey(key); err != nil {
+	k := semel.Key{Consumer: s.consumer(), Tenant: s.Tenant, Raw: raw}
+	if err := key.Check(raw); err != nil {
 		return none, "", err
 	}
 	text, err := canonical(input)
 	if err != nil {
-		return none, "", fmt.Errorf("start key %q: %w", key, err)
+		return none, "", fmt.Errorf("start key %q: %w", raw, err)
 	}
 	if err := s.check(ctx, s.Store != nil); err != nil {
-		return none, "", fmt.Errorf("start key %q: %w", key, err)
+		return none, "", fmt.Errorf("start key %q: %w", raw, err)
 	}
 	if s.Store == nil {
 		e, known, err := s.start(ctx, Name(k), text)
-		return e, decided(known, err), named(key, err)
+		return e, decided(known, err), named(raw, err)
 	}
 	known := false
 	run := func(ctx context.Context, a *semel.Attempt) (e Execution, err error) {
@@ -111,7 +112,7 @@ func (s *Starter) Start(ctx context.Context, key string, input []byte) (Executio
 	if errors.Is(err, semel.ErrMismatch) {
 		d = semel.Mismatched
 	}
-	return e, d, named(key, err)
+	return e, d, named(raw, err)
 }
 
 func (s *Starter) options(input string) []semel.DoOption {

@@ -1,5 +1,5 @@
--- semel's tables, schema 1. They may be read by anybody; the views semel_records, semel_messages and semel_letters are
--- for people. Names are not qualified: they live in the first schema of the search_path of the connection URL.
+-- semel's tables. They may be read by anybody; the views semel_records, semel_messages and semel_letters are for people. Names are
+-- not qualified: they live in the first schema of the search_path of the connection URL.
 
 -- One row: the version of this schema.
 CREATE TABLE semel_schema (
@@ -12,27 +12,28 @@ INSERT INTO semel_schema (one, version) VALUES (1, 1);
 CREATE SEQUENCE semel_token AS bigint CACHE 1;
 
 -- One idempotency record per key, for all modes. Nothing that changes when an attempt ends is indexed, so that the end
--- of an attempt stays in its page (HOT); fillfactor leaves the room for it.
+-- of an attempt stays in its page (HOT); fillfactor leaves the room for it. What an EXPIRED record has no use for is NULL.
 CREATE TABLE semel_record (
   hash         uuid        PRIMARY KEY,              -- first 16 bytes of the SHA-256 of consumer, tenant and key
   token        bigint      NOT NULL,                 -- of the latest attempt: the fence
-  nonce        uuid        NOT NULL,                 -- who owns the latest attempt
-  lease        bigint      NOT NULL,                 -- the lease that was asked for, in microseconds
-  lease_until  timestamptz NOT NULL,
+  nonce        uuid,                                 -- who owns the latest attempt; NULL: EXPIRED
+  lease        bigint,                               -- the lease that was asked for, in microseconds
+  lease_until  timestamptz,
   created_at   timestamptz NOT NULL,
   updated_at   timestamptz NOT NULL,
   completed_at timestamptz,
   retry_at     timestamptz,
-  body_digest  bigint      NOT NULL DEFAULT 0,       -- of the body of the latest run's message (driver.BodyDigest); 0: not known
-  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged
+  body_digest  bigint      DEFAULT 0,                -- of the body of the latest run's message (driver.BodyDigest); 0: not known
+  retain_until timestamptz,                          -- NULL while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: the end of the long-term period
   generation   int         NOT NULL DEFAULT 1,       -- raised by a redrive
   epoch        int         NOT NULL DEFAULT 0,       -- deliberate re-runs of a completed key
-  beat         int         NOT NULL DEFAULT 0,       -- extensions of the lease
-  attempt      int         NOT NULL DEFAULT 1,       -- runs in this generation
-  failures     int         NOT NULL DEFAULT 0,       -- recorded failed runs in this generation
-  takeovers    int         NOT NULL DEFAULT 0,       -- runs in a row that ended without a word
+  beat         int         DEFAULT 0,                -- extensions of the lease
+  attempt      int         DEFAULT 1,                -- runs in this generation
+  failures     int         DEFAULT 0,                -- recorded failed runs in this generation
+  takeovers    int         DEFAULT 0,                -- runs in a row that ended without a word
   uncertainty  int         NOT NULL DEFAULT 0,       -- moments when nobody could know the outcome
-  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  ended        smallint,                             -- the state before an EXPIRED record expired; NULL in every other state
   takeover     smallint    NOT NULL,                 -- 0 resume 1 probe 2 once
   unknown      boolean     NOT NULL DEFAULT false,   -- an earlier run may have had its effect
   spent        boolean     NOT NULL DEFAULT false,   -- the nonce was released
@@ -43,7 +44,8 @@ CREATE TABLE semel_record (
   fingerprint  bytea,
   deliveries   bytea,                                -- ids of deliveries that acquired the key, each after its length
   result       bytea,
-  reason       bytea
+  reason       bytea,
+  watermark    bytea                                 -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
 ) WITH (fillfactor = 50);
 
 -- The records that are UNCERTAIN, which metrics ask for again and again. It is a table of its own because an index on
@@ -54,14 +56,48 @@ CREATE TABLE semel_uncertain (
 );
 CREATE INDEX semel_uncertain_age ON semel_uncertain (created_at);
 
+-- The first two words of a watermark: the version that ran last and the one that was applied last.
+CREATE FUNCTION semel_watermark(b bytea) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  place int := 2; -- behind form and flags
+  size bigint;
+  shift int;
+  octet int;
+  words text[] := '{}';
+BEGIN
+  FOR i IN 1..2 LOOP
+    size := 0;
+    shift := 0;
+    LOOP
+      octet := get_byte(b, place);
+      place := place + 1;
+      size := size + ((octet & 127)::bigint << shift);
+      shift := shift + 7;
+      EXIT WHEN octet < 128;
+    END LOOP;
+    words := words || encode(substring(b FROM place + 1 FOR size::int), 'escape');
+    place := place + size::int;
+  END LOOP;
+  RETURN words;
+END
+$$;
+
 -- Records in words. Bytes that are no ASCII are escaped. WITH keeps the view from being written to.
 CREATE VIEW semel_records AS WITH r AS (SELECT * FROM semel_record)
 SELECT encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key,
-  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN'])[state] AS state,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[state] AS state,
   (ARRAY['resume', 'probe', 'once'])[takeover + 1] AS takeover, attempt, failures, takeovers, uncertainty, unknown,
   disposed, generation, epoch, token, encode(reason, 'escape') AS reason, encode(result, 'escape') AS result, created_at,
-  updated_at, lease_until, retry_at, completed_at, retain_until
+  updated_at, lease_until, retry_at, completed_at, retain_until, (semel_watermark(watermark))[1] AS running,
+  nullif((semel_watermark(watermark))[2], '') AS applied,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED'])[ended] AS ended
 FROM r;
+
+-- For how long the records of a consumer stay EXPIRED after their retention. Every sweep obeys it.
+CREATE TABLE semel_long_term (
+  consumer bytea  PRIMARY KEY,
+  period   bigint NOT NULL               -- microseconds
+);
 
 -- What a sweep knows of a stretch of semel_record's pages: nothing in it can be purged or parked before due.
 CREATE TABLE semel_sweep (
@@ -78,6 +114,61 @@ CREATE TABLE semel_floor (
 );
 INSERT INTO semel_floor (one, purged) VALUES (1, 0);
 
+-- Journals of steps (mode E): what the run of a key wrote down of its progress. Every write is guarded by the record, whose
+-- lock it holds. epoch and version name the run.
+CREATE TABLE semel_step (
+  hash       uuid        NOT NULL,                   -- of the record
+  epoch      int         NOT NULL,
+  version    bytea       NOT NULL,
+  name       bytea       NOT NULL,                   -- '' is the run's own row
+  seq        int         NOT NULL,                   -- the order in which the rows were made, from 1
+  state      smallint    NOT NULL,                   -- 1 REGISTERED 2 STARTED 3 DONE 4 COMP_STARTED 5 COMP_DONE 6 COMPENSATING
+  undo       boolean     NOT NULL,                   -- it has a compensation
+  failures   int         NOT NULL,                   -- failed compensations
+  token      bigint      NOT NULL,
+  nonce      uuid        NOT NULL,                   -- token and nonce of the attempt that wrote the row last
+  updated_at timestamptz NOT NULL,
+  result     bytea,
+  reason     bytea,
+  PRIMARY KEY (hash, epoch, version, name)
+) WITH (fillfactor = 70);
+
+-- The audit entries of operators: who did what to which record, and what it was before. Lines are only added; they go with their
+-- record when it is purged.
+CREATE TABLE semel_audit (
+  seq        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  hash       uuid        NOT NULL,                   -- of the record
+  at         timestamptz NOT NULL,
+  who        bytea       NOT NULL,
+  kind       smallint    NOT NULL,                   -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
+  was        smallint    NOT NULL,                   -- states as in semel_record
+  became     smallint    NOT NULL,
+  generation int         NOT NULL,
+  verified   boolean     NOT NULL,                   -- the effect certainly had not happened
+  renewed    boolean     NOT NULL,                   -- a completed key was to run again
+  token      bigint      NOT NULL,
+  consumer   bytea       NOT NULL,
+  tenant     bytea       NOT NULL,
+  key        bytea       NOT NULL,
+  reason     bytea
+);
+CREATE INDEX semel_audit_hash ON semel_audit (hash);
+
+-- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
+-- transactions, best effort; they go with their record.
+CREATE TABLE semel_duplicate (
+  hash     uuid        NOT NULL,             -- of the record
+  nr       bigint      NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
+  at       timestamptz NOT NULL,
+  message  bytea       NOT NULL,             -- its id
+  worker   bytea       NOT NULL,
+  queue    bytea       NOT NULL,
+  delivery int         NOT NULL,             -- the broker's delivery count; 0: unknown
+  decision bytea       NOT NULL,
+  cause    bytea       NOT NULL,
+  PRIMARY KEY (hash, nr)
+);
+
 -- The functions below are the guarded writes of the plain cases, and the locks for all others, which the program decides
 -- by its table. They are functions because a plan that a session made while the tables were empty reads them from end
 -- to end for as long as the session lasts: the settings hold the plans to the primary key, and only theirs. jit is off with
@@ -89,7 +180,8 @@ INSERT INTO semel_floor (one, purged) VALUES (1, 0);
 CREATE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $$
   SELECT record_send(ROW(r.token, r.state, r.generation, r.nonce, r.lease_until, r.lease, r.beat, r.takeover, r.unknown,
     r.updated_at, r.completed_at, r.retain_until, r.result, r.reason, r.consumer, r.tenant, r.key, r.fingerprint, r.body_digest,
-    r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries))
+    r.epoch, r.spent, r.attempt, r.failures, r.takeovers, r.uncertainty, r.disposed, r.retry_at, r.created_at, r.deliveries,
+    r.ended, r.watermark))
 $$;
 
 -- Claims keys that have no record, and answers the records of the others as they are.
@@ -166,6 +258,47 @@ BEGIN
 END
 $$;
 
+-- semel_claim for calls in which some claims have versions: watermarks are those of the records to be made, NULL for
+-- claims without. The records are IN_PROGRESS.
+CREATE FUNCTION semel_claim_versions(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
+  tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], watermarks bytea[], wait int,
+  digests bigint[])
+RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off SET lock_timeout = 0
+AS $$
+DECLARE
+  t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
+  low bigint; -- no token that is drawn here is smaller
+  n int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true); -- until the function returns
+  SELECT s.last_value INTO low FROM semel_token s;
+  RETURN QUERY
+    INSERT INTO semel_record AS r (hash, token, nonce, lease, lease_until, created_at, updated_at, state, takeover,
+      consumer, tenant, key, fingerprint, deliveries, watermark, body_digest)
+    SELECT u.hash, nextval('semel_token'), u.nonce, u.lease, t + u.lease * us, t, t, 1, u.takeover, u.consumer, u.tenant, u.key,
+      u.fingerprint, u.delivery, u.watermark, u.digest
+    FROM (SELECT unnest(hashes) AS hash, unnest(nonces) AS nonce, unnest(leases) AS lease, unnest(takeovers) AS takeover,
+      unnest(consumers) AS consumer, unnest(tenants) AS tenant, unnest(keys) AS key, unnest(fingerprints) AS fingerprint,
+      unnest(deliveries) AS delivery, unnest(watermarks) AS watermark, unnest(digests) AS digest) u
+    ON CONFLICT (hash) DO NOTHING
+    RETURNING r.hash, r.token, r.created_at, NULL::bytea;
+  GET DIAGNOSTICS n = ROW_COUNT;
+  -- As in semel_claim.
+  IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
+    SELECT FROM semel_record r, semel_floor f
+    WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
+    RAISE EXCEPTION 'a record was purged after a token was drawn for its key' USING ERRCODE = 'SEM02';
+  END IF;
+  IF n < cardinality(hashes) THEN
+    RETURN QUERY SELECT r.hash, r.token, clock_timestamp(), semel_row(r) FROM semel_record r
+      WHERE r.hash = ANY (hashes) AND r.xmin <> pg_current_xact_id()::xid;
+  END IF;
+END
+$$;
+
 -- Locks records and answers them, each with the time and a token that were taken after its lock: a number drawn before
 -- it could be smaller than that of the transaction that was waited for.
 --   skip  leave out what somebody else has locked. Else wait for it, for so many milliseconds.
@@ -187,7 +320,8 @@ BEGIN
 END
 $$;
 
--- Completes attempts: DecideFinish for the plain case, in which the record has the state was (1 IN_PROGRESS; 3 in the
+-- Completes attempts: DecideFinish for the plain case, in which the record has no versions (completing one moves its
+-- watermark) and has the state was (1 IN_PROGRESS; 3 in the
 -- transaction that claimed it) and this very attempt. Answers those that it completed.
 --   must  all have to be: else SEM01, so that nothing that follows in the transaction counts; answers nothing.
 CREATE FUNCTION semel_complete(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
@@ -209,6 +343,7 @@ BEGIN
       FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
         unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
       WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+        AND r.watermark IS NULL
       RETURNING r.hash;
     RETURN;
   END IF;
@@ -216,7 +351,8 @@ BEGIN
     result = u.result, reason = u.reason, unknown = false
   FROM (SELECT unnest(hashes) AS hash, unnest(tokens) AS token, unnest(nonces) AS nonce,
     unnest(generations) AS generation, unnest(keeps) AS keep, unnest(results) AS result, unnest(reasons) AS reason) u
-  WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation;
+  WHERE r.hash = u.hash AND r.state = was AND r.token = u.token AND r.nonce = u.nonce AND r.generation = u.generation
+    AND r.watermark IS NULL;
   GET DIAGNOSTICS n = ROW_COUNT;
   IF n <> cardinality(hashes) THEN
     RAISE EXCEPTION '% of % attempts hold their records', n, cardinality(hashes) USING ERRCODE = 'SEM01';
@@ -238,7 +374,7 @@ BEGIN
   UPDATE semel_record r SET state = 3, updated_at = t, completed_at = t, retain_until = t + keep * interval '1 microsecond',
     result = semel_complete_one.result, reason = semel_complete_one.reason, unknown = false
   WHERE r.hash = semel_complete_one.hash AND r.state = was AND r.token = semel_complete_one.token
-    AND r.nonce = semel_complete_one.nonce AND r.generation = semel_complete_one.generation;
+    AND r.nonce = semel_complete_one.nonce AND r.generation = semel_complete_one.generation AND r.watermark IS NULL;
   IF FOUND THEN
     RETURN NEXT hash;
   END IF;
@@ -281,7 +417,8 @@ $$;
 CREATE FUNCTION semel_store(hashes uuid[], tokens bigint[], nonces uuid[], leases bigint[], lease_untils timestamptz[],
   updated timestamptz[], completed timestamptz[], retries timestamptz[], retains timestamptz[], generations int[],
   epochs int[], beats int[], attempts int[], failed int[], taken int[], uncertain int[], states smallint[],
-  policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[])
+  policies smallint[], flags smallint[], fingerprints bytea[], delivered bytea[], results bytea[], reasons bytea[],
+  watermarks bytea[], digests bigint[], endings smallint[])
 RETURNS void
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
   SET enable_hashjoin = off SET enable_mergejoin = off
@@ -294,11 +431,14 @@ BEGIN
     generation = u.generation, epoch = u.epoch, beat = u.beat, attempt = u.attempt, failures = u.failures,
     takeovers = u.takeovers, uncertainty = u.uncertainty, state = u.state, takeover = u.takeover,
     unknown = u.flags & 1 <> 0, spent = u.flags & 2 <> 0, disposed = u.flags & 4 <> 0, fingerprint = u.fingerprint,
-    deliveries = u.deliveries, result = u.result, reason = u.reason
+    deliveries = u.deliveries, result = u.result, reason = u.reason, watermark = u.watermark,
+    body_digest = u.body_digest, ended = nullif(u.ended, 0)
   FROM unnest(hashes, tokens, nonces, leases, lease_untils, updated, completed, retries, retains, generations, epochs,
-      beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons)
+      beats, attempts, failed, taken, uncertain, states, policies, flags, fingerprints, delivered, results, reasons,
+      watermarks, digests, endings)
     AS u (hash, token, nonce, lease, lease_until, updated_at, completed_at, retry_at, retain_until, generation, epoch,
-      beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason)
+      beat, attempt, failures, takeovers, uncertainty, state, takeover, flags, fingerprint, deliveries, result, reason,
+      watermark, body_digest, ended)
   WHERE r.hash = u.hash;
   GET DIAGNOSTICS n = ROW_COUNT;
   IF n <> cardinality(hashes) THEN
@@ -325,30 +465,110 @@ BEGIN
 END
 $$;
 
--- One step of a sweep: purges what is past its retention in one stretch of pages, and locks and answers abandoned claims
--- there, for the program to park. It locks nothing else and waits for nobody; processes that sweep at once take different
--- stretches. Without an index on the retention, which every completion would have to move.
---   first    the stretch to begin with
---   pages    of a stretch; the same for ever
---   small    a table of so many stretches is looked at as a whole each time
---   most     how many records to purge and to answer
---   horizon  claims are abandoned whose lease ended so long ago; NULL: none are
--- The last row has found NULL: the stretch, how many were purged, and whether that was all. No row: no stretch is due.
-CREATE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval)
-RETURNS TABLE (of bigint, purged bigint, whole boolean, found bytea, at timestamptz)
+-- The records that are UNCERTAIN, oldest first; reads no others. consumer NULL = of all; most NULL = no limit
+CREATE FUNCTION semel_list_uncertain(consumer bytea, most bigint) RETURNS SETOF bytea
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY SELECT semel_row(r) FROM semel_uncertain u JOIN semel_record r ON r.hash = u.hash
+    WHERE r.state = 5 AND (semel_list_uncertain.consumer IS NULL OR r.consumer = semel_list_uncertain.consumer)
+    ORDER BY u.created_at, r.token LIMIT most;
+END
+$$;
+
+-- DecideSteps for the plain cases of a run that goes forward: a step is registered (kind 1) that has no row, started (2)
+-- that has not begun, finished (3) that is not done. SEM01 in all others, which the table decides.
+CREATE FUNCTION semel_journal_step(of uuid, tok bigint, non uuid, gen int, run int, ver bytea, kind smallint, step bytea,
+  undoes boolean, outcome bytea, wait int)
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
+AS $$
+DECLARE
+  nr int;
+BEGIN
+  PERFORM set_config('lock_timeout', wait::text, true);
+  PERFORM FROM semel_record r
+    WHERE r.hash = of AND r.state = 1 AND r.token = tok AND r.nonce = non AND r.generation = gen AND r.epoch = run FOR UPDATE;
+  IF FOUND AND NOT EXISTS (
+    SELECT FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = '') THEN
+    IF ver <> '' THEN
+      DELETE FROM semel_step s WHERE s.hash = of AND s.version < ver;
+    END IF;
+    UPDATE semel_step s SET state = kind, token = tok, nonce = non, updated_at = clock_timestamp(),
+      result = CASE kind WHEN 3 THEN outcome ELSE s.result END
+    WHERE s.hash = of AND s.epoch = run AND s.version = ver AND s.name = step AND s.state < kind;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+    SELECT coalesce(max(s.seq), 0) + 1 INTO nr FROM semel_step s WHERE s.hash = of AND s.epoch = run AND s.version = ver;
+    INSERT INTO semel_step (hash, epoch, version, name, seq, state, undo, failures, token, nonce, updated_at, result)
+    VALUES (of, run, ver, step, nr, kind, undoes, 0, tok, non, clock_timestamp(), outcome) ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END IF;
+  RAISE EXCEPTION 'the journal needs a closer look' USING ERRCODE = 'SEM01';
+END
+$$;
+
+-- Adds duplicates of keys that have a record, and removes all but the newest kept of each key. The advisory lock keeps two
+-- workers from using one number, and sweeps from purging a record at the same time: they share it. Nothing else waits for it.
+CREATE FUNCTION semel_add_duplicates(hashes uuid[], ats timestamptz[], messages bytea[], workers bytea[], queues bytea[],
+  deliveries int[], decisions bytea[], causes bytea[], kept int)
+RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = '200ms'
+AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock('semel_duplicate'::regclass::oid::bigint);
+  INSERT INTO semel_duplicate (hash, nr, at, message, worker, queue, delivery, decision, cause)
+    SELECT x.hash, coalesce((SELECT max(d.nr) FROM semel_duplicate d WHERE d.hash = x.hash), 0)
+        + row_number() OVER (PARTITION BY x.hash ORDER BY x.place),
+      x.at, x.message, x.worker, x.queue, x.delivery, x.decision, x.cause
+    FROM unnest(hashes, ats, messages, workers, queues, deliveries, decisions, causes)
+      WITH ORDINALITY AS x (hash, at, message, worker, queue, delivery, decision, cause, place)
+    WHERE EXISTS (SELECT FROM semel_record r WHERE r.hash = x.hash);
+  DELETE FROM semel_duplicate d
+    USING (SELECT o.hash, max(o.nr) - kept AS old FROM semel_duplicate o WHERE o.hash = ANY (hashes) GROUP BY o.hash) t
+    WHERE d.hash = t.hash AND d.nr <= t.old;
+END
+$$;
+
+-- One step of a sweep in one stretch of pages: purges what is past its retention, or makes it EXPIRED where its consumer has
+-- a long-term period (driver.DecideSweep), and locks and returns abandoned claims there, for the program to park. It locks
+-- nothing else and waits for nobody; processes that sweep at once take different stretches. Without an index on the
+-- retention, which every completion would have to move.
+--   first      the stretch to begin with
+--   pages      of a stretch; the same for ever
+--   small      a table of so many stretches is looked at as a whole each time
+--   most       how many records to purge, to expire and to return
+--   horizon    claims are abandoned whose lease ended so long ago; NULL: none are
+--   consumers  whose abandoned claims are returned: the horizon is theirs. NULL: everybody's
+-- The last row has found NULL: the stretch, how many were purged and expired, and whether that was all. No row: no stretch is
+-- due.
+CREATE FUNCTION semel_sweep_step(first bigint, pages int, small int, most int, horizon interval, consumers bytea[])
+RETURNS TABLE (of bigint, purged bigint, expired bigint, whole boolean, found bytea, at timestamptz)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
   t timestamptz := clock_timestamp();
+  us CONSTANT interval := interval '1 microsecond';
   n bigint := ceil(pg_relation_size('semel_record') / current_setting('block_size')::numeric / pages);
   s semel_sweep%ROWTYPE;
   low tid;
   high tid;
   gone bigint;
+  lapsed bigint := 0;
   token bigint;
   kept interval;
   next timestamptz;
   stranded bigint := 0;
+  places tid[];
+  hashes uuid[];
+  belongings bigint;
+  bound CONSTANT int := 5000; -- steps and audit entries that one transaction removes
+  cut boolean := false;
 BEGIN
   INSERT INTO semel_sweep AS w (stretch, due, again)
     SELECT g, '-infinity', interval '1 hour'
@@ -360,30 +580,78 @@ BEGIN
   END IF;
   low := format('(%s,0)', s.stretch * pages);
   high := format('(%s,0)', (s.stretch + 1) * pages);
+  SELECT array_agg(c.place), array_agg(c.hash) INTO places, hashes FROM (
+    SELECT o.ctid AS place, o.hash FROM semel_record o
+    WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4, 6) AND o.retain_until < t LIMIT most
+    FOR UPDATE SKIP LOCKED) c;
+  -- What belongs to a record goes with it, or with its payload: a key that came back would find its old steps done. Where
+  -- there are very many rows, fewer records go at once.
+  LOOP
+    SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
+      (SELECT count(*) FROM (SELECT FROM semel_audit a WHERE a.hash = ANY (hashes) LIMIT bound + 1) x) INTO belongings;
+    EXIT WHEN belongings <= bound OR cardinality(places) = 1;
+    cut := true;
+    places := places[1:cardinality(places) / 2];
+    hashes := hashes[1:cardinality(hashes) / 2];
+  END LOOP;
+  IF belongings > 0 THEN
+    DELETE FROM semel_step j WHERE j.hash = ANY (hashes);
+    DELETE FROM semel_audit a WHERE a.hash = ANY (hashes);
+  END IF;
+  IF cardinality(hashes) > 0 THEN
+    PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
+    IF EXISTS (SELECT FROM semel_duplicate) THEN
+      DELETE FROM semel_duplicate d WHERE d.hash = ANY (hashes);
+    END IF;
+  END IF;
+  -- The records are locked, and both statements look at state and time again. A row that expires gets another place.
+  IF EXISTS (SELECT FROM semel_long_term) THEN
+    UPDATE semel_record r SET state = 6, ended = r.state, retain_until = r.retain_until + m.period * us, nonce = NULL,
+      lease = NULL, lease_until = NULL, completed_at = NULL, retry_at = NULL, body_digest = NULL, beat = NULL, attempt = NULL,
+      failures = NULL, takeovers = NULL, spent = false, fingerprint = NULL, deliveries = NULL, result = NULL, reason = NULL
+    FROM semel_long_term m
+    WHERE r.ctid = ANY (places) AND m.consumer = r.consumer AND (r.state IN (3, 4) OR r.state = 2 AND r.unknown)
+      AND r.watermark IS NULL AND r.retain_until < t AND r.retain_until + m.period * us >= t;
+    GET DIAGNOSTICS lapsed = ROW_COUNT;
+  END IF;
   WITH gone AS (
-    DELETE FROM semel_record r WHERE r.ctid = ANY (ARRAY (
-        SELECT o.ctid FROM semel_record o
-        WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4) AND o.retain_until < t LIMIT most
-        FOR UPDATE SKIP LOCKED))
-      AND r.state IN (2, 3, 4) AND r.retain_until < t
+    DELETE FROM semel_record r WHERE r.ctid = ANY (places) AND r.state IN (2, 3, 4, 6) AND r.retain_until < t
     RETURNING r.token, r.retain_until - r.updated_at AS kept)
   SELECT count(*), max(gone.token), min(gone.kept) INTO gone, token, kept FROM gone;
   IF gone > 0 THEN
     UPDATE semel_floor f SET purged = greatest(f.purged, token);
   END IF;
-  IF gone < most AND horizon IS NOT NULL THEN
-    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
-      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t LIMIT most - gone
+  IF gone + lapsed < most AND NOT cut AND horizon IS NOT NULL THEN
+    RETURN QUERY SELECT s.stretch, NULL::bigint, NULL::bigint, NULL::boolean, semel_row(r), t FROM semel_record r
+      WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t
+        AND (consumers IS NULL OR r.consumer = ANY (consumers)) LIMIT most - gone - lapsed
       FOR UPDATE SKIP LOCKED;
     GET DIAGNOSTICS stranded = ROW_COUNT;
   END IF;
-  IF gone + stranded < most THEN
+  IF gone + lapsed + stranded < most AND NOT cut THEN
     SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
-      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4);
+      WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4, 6);
     kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
     UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
   END IF;
-  RETURN QUERY SELECT s.stretch, gone, gone + stranded < most, NULL::bytea, t;
+  RETURN QUERY SELECT s.stretch, gone, lapsed, gone + lapsed + stranded < most AND NOT cut, NULL::bytea, t;
+END
+$$;
+
+-- Removes a record that semel_lock locked in this transaction, with what belongs to it, for an operator.
+CREATE FUNCTION semel_erase(of uuid) RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+  token bigint;
+BEGIN
+  DELETE FROM semel_step j WHERE j.hash = of;
+  DELETE FROM semel_audit a WHERE a.hash = of;
+  PERFORM pg_advisory_xact_lock_shared('semel_duplicate'::regclass::oid::bigint);
+  DELETE FROM semel_duplicate d WHERE d.hash = of;
+  DELETE FROM semel_uncertain u WHERE u.hash = of;
+  DELETE FROM semel_record r WHERE r.hash = of RETURNING r.token INTO token;
+  UPDATE semel_floor f SET purged = greatest(f.purged, token);
 END
 $$;
 
@@ -755,6 +1023,7 @@ CREATE TABLE semel_letter (
   sent_at        timestamptz,
   headers        bytea,                              -- JSON
   body           bytea       NOT NULL,
+  version        bytea,                              -- of the message; NULL: none
   UNIQUE (queue, id)
 );
 
@@ -763,5 +1032,189 @@ CREATE VIEW semel_letters AS
 SELECT q.name AS queue, l.id, l.kind, encode(l.reason, 'escape') AS reason, encode(l.consumer, 'escape') AS consumer,
   encode(l.tenant, 'escape') AS tenant, encode(l.key, 'escape') AS key, l.generation, l.token, l.attempts, l.first_received,
   l.dead_at, encode(l.msg_id, 'escape') AS msg_id, l.msg_queue, encode(l.grp, 'escape') AS grp, l.sent_at,
-  encode(l.headers, 'escape') AS headers, octet_length(l.body) AS size, encode(substring(l.body FOR 1024), 'escape') AS body
+  encode(l.headers, 'escape') AS headers, octet_length(l.body) AS size, encode(substring(l.body FOR 1024), 'escape') AS body,
+  encode(l.version, 'escape') AS version
 FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+
+CREATE VIEW semel_steps AS
+SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key,
+  s.epoch, encode(s.version, 'escape') AS version, s.seq, encode(s.name, 'escape') AS name,
+  (ARRAY['REGISTERED', 'STARTED', 'DONE', 'COMP_STARTED', 'COMP_DONE', 'COMPENSATING'])[s.state] AS state, s.undo,
+  s.failures, encode(s.reason, 'escape') AS reason, encode(s.result, 'escape') AS result, s.token, s.updated_at
+FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
+
+CREATE VIEW semel_audits AS WITH a AS (SELECT * FROM semel_audit)
+SELECT at, encode(who, 'escape') AS who, (ARRAY['resolve', 'redrive', 'discard', 'release', 'reopen', 'erase'])[kind] AS kind,
+  encode(consumer, 'escape') AS consumer, encode(tenant, 'escape') AS tenant, encode(key, 'escape') AS key, generation, token,
+  (ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[was] AS was,
+  coalesce((ARRAY['IN_PROGRESS', 'RELEASED', 'COMPLETED', 'FAILED', 'UNCERTAIN', 'EXPIRED'])[became], 'ABSENT') AS became,
+  encode(reason, 'escape') AS reason, verified, renewed
+FROM a ORDER BY seq;
+
+CREATE VIEW semel_duplicates AS
+SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key, d.nr, d.at,
+  encode(d.message, 'escape') AS message, encode(d.worker, 'escape') AS worker, encode(d.queue, 'escape') AS queue, d.delivery,
+  encode(d.decision, 'escape') AS decision, encode(d.cause, 'escape') AS cause
+FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;
+
+-- What messages' effects and handlers must not do. SEM05 refuses it; the program makes that the failure of the message.
+
+-- The trigger of all of semel's tables. It tells the statements of handlers by the text that the client sent, which no SQL can
+-- change: functions, DO, rules and triggers that it runs do not show there. Effects that are data come behind a comment. In
+-- a transaction that handlers have (semel_lend) it is semel's statements that come behind one. Names are qualified: a
+-- handler may have another search_path.
+CREATE FUNCTION semel_guard() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_catalog.starts_with(pg_catalog.current_query(), '/* semel: effect */')
+    OR pg_catalog.current_setting('semel.lent', true) OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text
+      AND NOT pg_catalog.starts_with(pg_catalog.current_query(), '/* semel */') THEN
+    RAISE EXCEPTION 'refused: a handler''s SQL must not write to semel''s table %; Try: tables of your own', TG_TABLE_NAME
+      USING ERRCODE = 'SEM05';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+-- Ends the SQL of messages, in their transaction: refuses what it must not have done, and sets the session back to what
+-- it was, so that neither later messages nor semel work with its role, search_path or tenant.
+--   lent         handlers have the transaction: they may make temporary tables, but none that hides one of semel's
+--   last         the SQL of the last message: deferred triggers run here and not in COMMIT, after which nobody looks
+--   whom         the connection's user: another one is set back. NULL: role and user are set back in any case
+--   deep         it was more than INSERT, UPDATE, DELETE and MERGE: there may be cursors and prepared statements
+--   idle         idle_in_transaction_session_timeout of the transaction, in milliseconds
+--   names, vals  settings that the connection did not come with: a pooler's connect_query
+CREATE FUNCTION semel_end(lent boolean, last boolean, deep boolean, whom text, idle int, names text[], vals text[])
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF last THEN
+    SET CONSTRAINTS ALL IMMEDIATE;
+  END IF;
+  -- Only a transaction that wrote to the catalogs pays for a look at them. Without track_counts every one does.
+  IF current_setting('track_counts') <> 'on'
+    OR pg_stat_get_xact_tuples_inserted('pg_class'::regclass) + pg_stat_get_xact_tuples_updated('pg_class'::regclass)
+      + pg_stat_get_xact_tuples_deleted('pg_class'::regclass) + pg_stat_get_xact_tuples_inserted('pg_proc'::regclass)
+      + pg_stat_get_xact_tuples_updated('pg_proc'::regclass) + pg_stat_get_xact_tuples_deleted('pg_proc'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_trigger'::regclass) + pg_stat_get_xact_tuples_updated('pg_trigger'::regclass)
+      + pg_stat_get_xact_tuples_deleted('pg_trigger'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_rewrite'::regclass) + pg_stat_get_xact_tuples_updated('pg_rewrite'::regclass)
+      + pg_stat_get_xact_tuples_inserted('pg_policy'::regclass) + pg_stat_get_xact_tuples_inserted('pg_constraint'::regclass)
+      + pg_stat_get_xact_tuples_updated('pg_attribute'::regclass) + pg_stat_get_xact_tuples_updated('pg_namespace'::regclass) > 0
+  THEN
+    IF EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = pg_my_temp_schema() AND c.relkind IN ('r', 'v', 'S', 'p')
+        AND (NOT lent OR c.relname LIKE 'semel\_%')) THEN
+      RAISE EXCEPTION 'refused: a temporary table hides tables from what follows; Try: WITH, or a table of your own'
+        USING ERRCODE = 'SEM05';
+    END IF;
+    IF NOT semel_intact() THEN
+      RAISE EXCEPTION 'refused: a handler''s SQL must not change, lock or drop semel''s tables and functions; Try: tables of your own'
+        USING ERRCODE = 'SEM05';
+    END IF;
+  END IF;
+  PERFORM pg_advisory_unlock_all();
+  UNLISTEN *;
+  DISCARD SEQUENCES;
+  IF deep THEN
+    PERFORM semel_close();
+  END IF;
+  IF current_user = whom AND session_user = whom THEN
+    NULL;
+  ELSE
+    RESET SESSION AUTHORIZATION;
+    RESET ROLE;
+  END IF;
+  RESET ALL;
+  FOR i IN 1..cardinality(names) LOOP
+    PERFORM set_config(names[i], vals[i], false);
+  END LOOP;
+  PERFORM set_config('idle_in_transaction_session_timeout', idle::text, true);
+END
+$$;
+
+-- Sets settings back between the statements of two messages, and bounds those of the next.
+CREATE FUNCTION semel_next(statement text, lock text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  RESET ALL;
+  PERFORM pg_catalog.set_config('statement_timeout', statement, true), pg_catalog.set_config('lock_timeout', lock, true);
+END
+$$;
+
+-- Closes the cursors and prepared statements that SQL made. The program's own prepared statements stay.
+CREATE FUNCTION semel_close() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  n text;
+BEGIN
+  FOR n IN SELECT c.name FROM pg_cursors c WHERE c.is_holdable LOOP
+    EXECUTE format('CLOSE %I', n);
+  END LOOP;
+  FOR n IN SELECT p.name FROM pg_prepared_statements p WHERE p.from_sql LOOP
+    EXECUTE format('DEALLOCATE %I', n);
+  END LOOP;
+END
+$$;
+
+-- Takes back what the SQL of handlers left in the session, after its transaction: a refused one leaves locks and prepared
+-- statements, one that handlers had what its deferred triggers and temporary tables leave.
+CREATE FUNCTION semel_clean(names text[], vals text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DISCARD TEMP;
+  PERFORM semel_end(true, false, true, NULL, 0, names, vals);
+END
+$$;
+
+-- semel_begin for a transaction in which handlers run their own SQL: marks it (semel_guard).
+CREATE FUNCTION semel_lend(idle int, sealed boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  id bigint := semel_begin(idle, sealed);
+BEGIN
+  PERFORM set_config('semel.lent', id::text, true);
+  RETURN id;
+END
+$$;
+
+-- semel_within, and semel_end, for such a transaction: it is semel's again. The mark stays, for deferred triggers.
+CREATE FUNCTION semel_take(id bigint, idle int, names text[], vals text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM semel_within(id);
+  IF current_setting('semel.lent', true) IS DISTINCT FROM id::text THEN
+    RAISE EXCEPTION 'refused: a handler reset all settings of the transaction; Try: RESET of those that it set' USING ERRCODE = 'SEM05';
+  END IF;
+  PERFORM semel_end(true, false, true, NULL, idle, names, vals);
+  PERFORM set_config('semel.lent', id::text, true), set_config('semel.sealed', id::text, true);
+END
+$$;
+
+-- Every table gets the trigger, which fires in each session_replication_role. Functions get the schema that they are in,
+-- and what is temporary last: no table of the session and no search_path of a handler comes before semel's tables. Those
+-- that name no table are left as they are, so that they can be inlined.
+DO $$
+DECLARE
+  s CONSTANT name := current_schema();
+  n name;
+  f regprocedure;
+BEGIN
+  FOR n IN SELECT c.relname FROM pg_class c WHERE c.relnamespace = s::regnamespace AND c.relkind = 'r' AND c.relname LIKE 'semel\_%' LOOP
+    EXECUTE format('CREATE TRIGGER semel_guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON %I EXECUTE FUNCTION semel_guard()', n);
+    EXECUTE format('ALTER TABLE %I ENABLE ALWAYS TRIGGER semel_guard', n);
+  END LOOP;
+  -- Reports whether semel's tables and functions are those that were made: none is missing, and this transaction did
+  -- not touch any. What changes a table locks it.
+  EXECUTE format($f$
+    CREATE FUNCTION semel_intact() RETURNS boolean LANGUAGE sql AS $i$
+      SELECT (SELECT count(*) >= %2$s FROM pg_class c WHERE c.relnamespace = %1$L::regnamespace AND c.relname LIKE 'semel\_%%')
+        AND (SELECT count(*) >= %3$s FROM pg_trigger g WHERE g.tgfoid = 'semel_guard'::regproc AND g.tgenabled = 'A')
+        AND (SELECT count(*) >= %4$s AND NOT bool_or(age(p.xmin) <= age(pg_current_xact_id()::xid)) FROM pg_proc p
+          WHERE p.pronamespace = %1$L::regnamespace AND p.proname LIKE 'semel\_%%')
+        AND NOT EXISTS (SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+          WHERE l.pid = pg_backend_pid() AND c.relnamespace = %1$L::regnamespace AND c.relname LIKE 'semel\_%%'
+            AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock'))
+    $i$
+  $f$, s, (SELECT count(*) FROM pg_class c WHERE c.relnamespace = s::regnamespace AND c.relname LIKE 'semel\_%'),
+    (SELECT count(*) FROM pg_trigger g WHERE g.tgfoid = 'semel_guard'::regproc),
+    (SELECT count(*) + 1 FROM pg_proc p WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'));
+  FOR f IN SELECT p.oid FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+      WHERE p.pronamespace = s::regnamespace AND p.proname LIKE 'semel\_%'
+        AND (l.lanname = 'plpgsql' AND p.proname NOT IN ('semel_guard', 'semel_watermark', 'semel_next') OR p.proname = 'semel_intact') LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', f, s);
+  END LOOP;
+END
+$$;

@@ -15,7 +15,8 @@ INSERT INTO semel_state (one, schema, token, clock, swept, purged) VALUES (1, 1,
 CREATE TABLE semel_record (
   token        INTEGER PRIMARY KEY,      -- of the latest attempt: the fence
   hash         BLOB    NOT NULL,         -- first 16 bytes of the SHA-256 of consumer, tenant and key
-  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN
+  state        INTEGER NOT NULL,         -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
+  ended        INTEGER NOT NULL DEFAULT 0, -- the state before an EXPIRED record expired; 0 in every other state
   generation   INTEGER NOT NULL,         -- raised by a redrive
   nonce        BLOB    NOT NULL,         -- 16 bytes: who owns the latest attempt
   lease_until  INTEGER NOT NULL,
@@ -25,7 +26,7 @@ CREATE TABLE semel_record (
   unknown      INTEGER NOT NULL,         -- 1: an earlier run may have had its effect
   updated_at   INTEGER NOT NULL,
   completed_at INTEGER NOT NULL,
-  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged
+  retain_until INTEGER NOT NULL,         -- 0 while IN_PROGRESS or UNCERTAIN: never purged. EXPIRED: end of the long-term period
   result       BLOB,
   reason       TEXT    NOT NULL,
   consumer     TEXT    NOT NULL,
@@ -42,7 +43,8 @@ CREATE TABLE semel_record (
   disposed     INTEGER NOT NULL,         -- 1: a person discarded the letter
   retry_at     INTEGER NOT NULL,
   created_at   INTEGER NOT NULL,
-  deliveries   TEXT    NOT NULL          -- JSON array of the ids of deliveries that acquired the key
+  deliveries   TEXT    NOT NULL,         -- JSON array of the ids of deliveries that acquired the key
+  watermark    BLOB                      -- NULL: no versions. Else how far the key came (driver.AppendWatermark)
 ) STRICT;
 CREATE UNIQUE INDEX semel_record_hash ON semel_record (hash);
 CREATE INDEX semel_record_uncertain ON semel_record (created_at) WHERE state = 5; -- metrics ask for them again and again
@@ -128,20 +130,88 @@ CREATE TABLE semel_letter (
   grp            TEXT    NOT NULL,
   sent_at        INTEGER NOT NULL,
   headers        TEXT,
-  body           BLOB
+  body           BLOB,
+  version        BLOB                    -- of the message; NULL: none
 ) STRICT;
 CREATE UNIQUE INDEX semel_letter_id ON semel_letter (queue, id);
+
+-- Journals of steps (mode E): what the run of a key wrote down of its progress. epoch and version name the run.
+CREATE TABLE semel_step (
+  hash       BLOB    NOT NULL,           -- of the record
+  epoch      INTEGER NOT NULL,
+  version    BLOB    NOT NULL,
+  name       TEXT    NOT NULL,           -- '' is the run's own row
+  seq        INTEGER NOT NULL,           -- the order in which the rows were made, from 1
+  state      INTEGER NOT NULL,           -- 1 REGISTERED 2 STARTED 3 DONE 4 COMP_STARTED 5 COMP_DONE 6 COMPENSATING
+  undo       INTEGER NOT NULL,           -- 1: it has a compensation
+  failures   INTEGER NOT NULL,           -- failed compensations
+  token      INTEGER NOT NULL,
+  nonce      BLOB    NOT NULL,           -- token and nonce of the attempt that wrote the row last
+  updated_at INTEGER NOT NULL,
+  result     BLOB,
+  reason     TEXT    NOT NULL,
+  PRIMARY KEY (hash, epoch, version, name)
+) STRICT;
+
+-- The audit entries of operators: who did what to which record, and what it was before. They are only added.
+CREATE TABLE semel_audit (
+  seq        INTEGER PRIMARY KEY,
+  hash       BLOB    NOT NULL,           -- of the record
+  at         INTEGER NOT NULL,
+  who        TEXT    NOT NULL,
+  kind       INTEGER NOT NULL,           -- 1 resolve 2 redrive 3 discard 4 release 5 reopen 6 erase
+  was        INTEGER NOT NULL,           -- states as in semel_record
+  became     INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  token      INTEGER NOT NULL,
+  verified   INTEGER NOT NULL,           -- 1: the effect certainly had not happened
+  renewed    INTEGER NOT NULL,           -- 1: a completed key was to run again
+  consumer   TEXT    NOT NULL,
+  tenant     TEXT    NOT NULL,
+  key        TEXT    NOT NULL,
+  reason     TEXT    NOT NULL
+) STRICT;
+CREATE INDEX semel_audit_hash ON semel_audit (hash);
+
+-- The newest duplicates of each key: deliveries that were settled without a run. Written outside of the messages'
+-- transactions, best effort.
+CREATE TABLE semel_duplicate (
+  hash     BLOB    NOT NULL,             -- of the record
+  nr       INTEGER NOT NULL,             -- counts the duplicates of the key, from 1; the last one is how many there were
+  at       INTEGER NOT NULL,
+  message  TEXT    NOT NULL,             -- its id
+  worker   TEXT    NOT NULL,
+  queue    TEXT    NOT NULL,
+  delivery INTEGER NOT NULL,             -- the broker's delivery count; 0: unknown
+  decision TEXT    NOT NULL,
+  cause    TEXT    NOT NULL,
+  PRIMARY KEY (hash, nr)
+) STRICT, WITHOUT ROWID;
+
+-- A record's steps, audit entries and duplicates go with it: a key that came back would find its old steps done.
+CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
+  DELETE FROM semel_step WHERE hash = OLD.hash;
+  DELETE FROM semel_audit WHERE hash = OLD.hash;
+  DELETE FROM semel_duplicate WHERE hash = OLD.hash;
+END;
+
+-- For how long the records of a consumer stay EXPIRED after their retention. Every sweep obeys it.
+CREATE TABLE semel_long_term (
+  consumer TEXT    PRIMARY KEY,
+  period   INTEGER NOT NULL              -- microseconds
+) STRICT, WITHOUT ROWID;
 
 -- For people, with the names that the views have on PostgreSQL too. Times are text, in UTC, to the second.
 CREATE VIEW semel_records AS
 SELECT consumer, tenant, key,
        CASE state WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
-         WHEN 5 THEN 'UNCERTAIN' END AS state,
+         WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS state,
        CASE takeover WHEN 0 THEN 'resume' WHEN 1 THEN 'probe' WHEN 2 THEN 'once' END AS takeover,
        attempt, failures, takeovers, uncertainty, unknown, disposed, generation, epoch, token, reason,
        CAST(result AS TEXT) AS result, datetime(nullif(created_at, 0) / 1000000, 'unixepoch') AS created_at, datetime(nullif(updated_at, 0) / 1000000, 'unixepoch') AS updated_at,
        datetime(nullif(lease_until, 0) / 1000000, 'unixepoch') AS lease_until, datetime(nullif(retry_at, 0) / 1000000, 'unixepoch') AS retry_at,
-       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until
+       datetime(nullif(completed_at, 0) / 1000000, 'unixepoch') AS completed_at, datetime(nullif(retain_until, 0) / 1000000, 'unixepoch') AS retain_until,
+       CASE ended WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED' END AS ended
   FROM semel_record;
 
 -- Every message, whichever table holds it.
@@ -162,3 +232,34 @@ SELECT q.name, t.pos & 17592186044415, t.id, t.grp,
        t.headers, t.size,
        CAST(substr(coalesce(t.body, (SELECT b.body FROM semel_body b WHERE b.pos = t.pos)), 1, 1024) AS TEXT)
   FROM semel_timed t JOIN semel_queue q ON q.id = t.queue;
+
+CREATE VIEW semel_letters AS
+SELECT q.name AS queue, l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
+       datetime(nullif(l.first_received, 0) / 1000000, 'unixepoch') AS first_received, datetime(nullif(l.dead_at, 0) / 1000000, 'unixepoch') AS dead_at,
+       l.msg_id, l.msg_queue, l.grp, datetime(nullif(l.sent_at, 0) / 1000000, 'unixepoch') AS sent_at, l.headers,
+       length(l.body) AS size, CAST(substr(l.body, 1, 1024) AS TEXT) AS body, CAST(l.version AS TEXT) AS version
+  FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+
+CREATE VIEW semel_steps AS
+SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,
+       CASE s.state WHEN 1 THEN 'REGISTERED' WHEN 2 THEN 'STARTED' WHEN 3 THEN 'DONE' WHEN 4 THEN 'COMP_STARTED'
+         WHEN 5 THEN 'COMP_DONE' WHEN 6 THEN 'COMPENSATING' END AS state,
+       s.undo, s.failures, s.reason, s.result, s.token, datetime(s.updated_at / 1000000, 'unixepoch') AS updated_at
+  FROM semel_step s JOIN semel_record r ON r.hash = s.hash;
+
+CREATE VIEW semel_audits AS
+SELECT datetime(at / 1000000, 'unixepoch') AS at, who,
+       CASE kind WHEN 1 THEN 'resolve' WHEN 2 THEN 'redrive' WHEN 3 THEN 'discard' WHEN 4 THEN 'release'
+         WHEN 5 THEN 'reopen' WHEN 6 THEN 'erase' END AS kind,
+       consumer, tenant, key, generation, token,
+       CASE was WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
+         WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS was,
+       CASE became WHEN 0 THEN 'ABSENT' WHEN 1 THEN 'IN_PROGRESS' WHEN 2 THEN 'RELEASED' WHEN 3 THEN 'COMPLETED' WHEN 4 THEN 'FAILED'
+         WHEN 5 THEN 'UNCERTAIN' WHEN 6 THEN 'EXPIRED' END AS became,
+       reason, verified, renewed
+  FROM semel_audit ORDER BY seq;
+
+CREATE VIEW semel_duplicates AS
+SELECT r.consumer, r.tenant, r.key, d.nr, datetime(d.at / 1000000, 'unixepoch') AS at, d.message, d.worker, d.queue, d.delivery,
+       d.decision, d.cause
+  FROM semel_duplicate d JOIN semel_record r ON r.hash = d.hash;

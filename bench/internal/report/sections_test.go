@@ -22,7 +22,7 @@ func TestSections(t *testing.T) {
 	off := harness.Measure{Name: "front-pg-5-off", Title: "5 %, no cache", Kind: harness.Front, Unit: "deliveries"}
 	on := harness.Measure{Name: "front-pg-5-on", Title: "5 %, cache", Kind: harness.Front, Unit: "deliveries"}
 	grown := harness.Measure{Name: "semel-sqlite-growth", Title: "SQLite grows", Kind: harness.Semel, Unit: "records"}
-	window := harness.Measure{Name: "semel-sqlite-window", Title: "SQLite", Kind: harness.Window, Unit: "digests"}
+	window := harness.Measure{Name: "semel-sqlite-window", Title: "SQLite", Kind: harness.Window, Unit: "expired keys"}
 	sweep := harness.Measure{Name: "semel-sqlite-sweep", Title: "SQLite sweeps", Kind: harness.Semel, Unit: "purged records"}
 	var in strings.Builder
 	lines := json.NewEncoder(&in)
@@ -44,7 +44,7 @@ func TestSections(t *testing.T) {
 		"early_per_second": 200, "late_per_second": 150, "late_to_early": 0.75, "least_ratio": 0.7, "greatest_ratio": 0.8,
 	}))
 	write(8, own(window, 1, 10, map[string]float64{
-		"bytes_per_digest": 32, "filtered_late": 40, "unfiltered_late": 50, "filtered_letters": 40, "unfiltered_letters": 50,
+		"bytes_per_expired": 132, "late": 90, "late_dead_letters": 90,
 	}), own(sweep, 1, 10, map[string]float64{"quiet_p99_us": 200, "busy_p99_us": 300, "p99_ratio": 1.5}))
 	about, rows, err := report.Read(strings.NewReader(in.String()))
 	if err != nil {
@@ -58,8 +58,8 @@ func TestSections(t *testing.T) {
 	for _, want := range []string{
 		"| 5 %, cache | 0.95 | 21 | 1,650 | 3 |", // the median of both rounds, and 3 times as many in each
 		"| SQLite grows | 200 | 150 | 0.75 | 0.70 | 0.80 | 7 |",
-		"| bytes on disk per digest | 32 |",
-		"| late duplicates sent | 90 |", "| of these became letters | 90 |", "| load average of the machine before | 8 |",
+		"| bytes of an expired record, with its index | 132 |",
+		"| late duplicates sent | 90 |", "| of these became dead letters | 90 |", "| load average of the machine before | 8 |",
 		"| SQLite sweeps | 0 | 0 | 200 | 300 | 1.50 | 10 | 8 |",
 	} {
 		if !strings.Contains(page, want) {

@@ -85,11 +85,16 @@ func fillBatch(ctx context.Context, s driver.Store, n int, keep time.Duration) e
 	for i := range claims {
 		claims[i] = newClaim()
 	}
+	return complete(ctx, s, claims, keep)
+}
+
+// complete claims keys and completes them.
+func complete(ctx context.Context, s driver.Store, claims []driver.Claim, keep time.Duration) error {
 	grants, err := s.Claim(ctx, claims...)
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
-	ends := make([]driver.Finish, n)
+	ends := make([]driver.Finish, len(claims))
 	for i := range grants {
 		if err := acquired(&grants[i]); err != nil {
 			return err

@@ -2,26 +2,20 @@ package shapes
 
 import (
 	"context"
-	"database/sql"
-	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/adapters/postgres"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/bench/internal/harness"
 	"github.com/semel-dev/semel/bench/internal/load"
-	"github.com/semel-dev/semel/driver"
 )
 
 func windowMeasure(name, title string, run func(context.Context, *harness.Env) (harness.Sample, error)) harness.Measure {
 	return harness.Measure{
-		Name: name, Title: title, Kind: harness.Window, Unit: "digests", Long: true, N: windowDigests, Run: run,
-		Settings: "digests inserted in bulk, a nineteenth as many records claimed and completed; LongTerm 400 days; Concurrency 1000, " +
+		Name: name, Title: title, Kind: harness.Window, Unit: "expired keys", Long: true, N: windowKeys, Run: run,
+		Settings: "records claimed, completed and swept; LongTerm 400 days; Concurrency 1000, " +
 			"Batch 100, Committers 2; queue, records and effects in one database",
 	}
 }
@@ -49,49 +43,12 @@ func windowOfSQLite(db *sqlite.DB) *window {
 				Scan(&rows, &ids, &late)
 			return rows, ids, late, err
 		},
-		bulk: func(ctx context.Context, hashes []driver.DigestHash, d driver.Digest) error {
-			return bulkSQLite(ctx, db.SQL(), hashes, d)
-		},
-		sizes: func(ctx context.Context) (digests, records int64, err error) {
-			const size = "SELECT sum(pgsize) FROM dbstat WHERE aggregate = 1 AND name IN "
-			err = errors.Join(
-				db.SQL().QueryRowContext(ctx, size+"('semel_digest')").Scan(&digests),
-				db.SQL().QueryRowContext(ctx, size+"('semel_record', 'semel_record_hash')").Scan(&records),
-			)
-			return digests, records, err
+		sizes: func(ctx context.Context) (disk, live int64, err error) {
+			err = db.SQL().QueryRowContext(ctx, `SELECT sum(pgsize), sum(pgsize - unused) FROM dbstat
+  WHERE aggregate = 1 AND name IN ('semel_record', 'semel_record_hash')`).Scan(&disk, &live)
+			return disk, live, err
 		},
 	}
-}
-
-// bulkSQLite inserts digests, 100,000 a transaction, on a connection that does not wait for the disk.
-func bulkSQLite(ctx context.Context, db *sql.DB, hashes []driver.DigestHash, d driver.Digest) (err error) {
-	const perTx = 100_000
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	// The connection ends with this: what it was set to is nobody else's.
-	defer func() {
-		if bad := conn.Raw(func(any) error { return sqldriver.ErrBadConn }); !errors.Is(bad, sqldriver.ErrBadConn) {
-			err = errors.Join(err, bad)
-		}
-	}()
-	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 20000"); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(hashes, perTx) {
-		all := make([]byte, 0, 16*perTx)
-		for _, h := range part {
-			all = append(all, h[:]...)
-		}
-		_, err := conn.ExecContext(ctx, `INSERT INTO semel_digest (hash, meta)
-  WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
-  SELECT substr(?1, 1 + 16 * i, 16), ?3 FROM n`, all, len(part), d.Pack())
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func postgresWindow() harness.Measure {
@@ -127,21 +84,14 @@ func windowOfPostgres(pool *pgxpool.Pool, db *postgres.DB) *window {
 				Scan(&rows, &ids, &late)
 			return rows, ids, late, err
 		},
-		bulk: func(ctx context.Context, hashes []driver.DigestHash, d driver.Digest) error {
-			meta := d.Pack()
-			_, err := pool.CopyFrom(ctx, pgx.Identifier{"semel_digest"}, []string{"hash", "ended", "day"},
-				pgx.CopyFromSlice(len(hashes), func(i int) ([]any, error) {
-					return []any{[16]byte(hashes[i]), int32(meta >> 16), int32(meta & 0xffff)}, nil
-				}))
-			if err == nil {
-				_, err = pool.Exec(ctx, "VACUUM (ANALYZE) semel_digest")
+		sizes: func(ctx context.Context) (disk, live int64, err error) {
+			if _, err := pool.Exec(ctx, "VACUUM (ANALYZE) semel_record"); err != nil {
+				return 0, 0, err
 			}
-			return err
-		},
-		sizes: func(ctx context.Context) (digests, records int64, err error) {
-			err = pool.QueryRow(ctx, "SELECT pg_total_relation_size('semel_digest'), pg_total_relation_size('semel_record')").
-				Scan(&digests, &records)
-			return digests, records, err
+			// A row takes its bytes, rounded up to 8, and a pointer of 4 in its page.
+			err = pool.QueryRow(ctx, `SELECT pg_total_relation_size('semel_record'), pg_indexes_size('semel_record')
+  + (SELECT sum((pg_column_size(r.*) + 7) / 8 * 8 + 4) FROM semel_record r)`).Scan(&disk, &live)
+			return disk, live, err
 		},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	edgehttp "github.com/semel-dev/semel/edge/http"
+	"github.com/semel-dev/semel/key"
 )
 
 const patience = 2 * time.Minute
@@ -262,7 +263,7 @@ func testInterrupted(t *testing.T, s Setup) {
 	})
 	// A server that has no time to finish: the claim is its last word.
 	died, cancel := context.WithCancel(t.Context())
-	_, _, err := semel.Do(died, lastWord{s.Store, cancel}, semel.Key{Consumer: edgehttp.DefaultScope, Raw: semel.Tuple("k")},
+	_, _, err := semel.Do(died, lastWord{s.Store, cancel}, semel.Key{Consumer: edgehttp.DefaultScope, Raw: key.Tuple("k")},
 		func(context.Context, *semel.Attempt) (int, error) { return 0, nil }, semel.WithLease(500*time.Millisecond))
 	if err == nil {
 		t.Fatal("the dead server recorded the end of its run")

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/semel-dev/semel/key"
+
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	edgehttp "github.com/semel-dev/semel/edge/http"
@@ -80,16 +82,16 @@ func testStoreGone(t *testing.T, s Setup) {
 func testUnreadable(t *testing.T, s Setup) {
 	srv := serve(t, s.Store, func(http.ResponseWriter, *http.Request) { t.Error("it ran again") },
 		func(o *edgehttp.Options) { o.Fingerprint = func(*http.Request, []byte) semel.Fingerprint { return "" } })
-	for key, stored := range map[string]string{
+	for name, stored := range map[string]string{
 		"none": "", "json": "{", "status": `{"status":1000}`, "informational": `{"status":103}`, "negative": `{"status":-1}`,
 	} {
-		_, _, err := semel.Do(t.Context(), s.Store, semel.Key{Consumer: edgehttp.DefaultScope, Raw: semel.Tuple(key)},
+		_, _, err := semel.Do(t.Context(), s.Store, semel.Key{Consumer: edgehttp.DefaultScope, Raw: key.Tuple(name)},
 			func(context.Context, *semel.Attempt) ([]byte, error) { return []byte(stored), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := ask(t.Context(), srv, key, "1"); a.status != 500 || !strings.Contains(a.body, "was processed") {
-			t.Errorf("%s: %v", key, a)
+		if a := ask(t.Context(), srv, name, "1"); a.status != 500 || !strings.Contains(a.body, "was processed") {
+			t.Errorf("%s: %v", name, a)
 		}
 	}
 }

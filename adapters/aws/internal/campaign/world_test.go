@@ -23,6 +23,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
+	"github.com/semel-dev/semel/key"
 )
 
 // Names of what a world has.
@@ -283,7 +284,7 @@ func keyOf(m *semel.Message) (string, error) {
 	if k := m.Header("key"); k != "" {
 		return k, nil
 	}
-	return "", semel.ErrNoKey
+	return "", key.ErrMissing
 }
 
 var errDead = errors.New("the process is dead")

@@ -237,7 +237,7 @@ func letterRetention(in Input, s Settings) Item {
 	}
 	if in.Retention >= maxKept && in.Kind == Standard {
 		it.Level = Warning
-		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (dead-letters=dynamodb:TABLE)"
+		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (dead_letters=dynamodb:TABLE)"
 	}
 	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.LetterRetention))
 	if l := in.Live; l != nil && l.LetterRetention > 0 {

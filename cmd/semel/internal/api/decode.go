@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/key"
 )
 
 // The bounds of what requests name, in bytes. A worker's consumer is its queue, whose name has 200.
@@ -28,7 +28,7 @@ func checkJSON(b []byte) error {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return errors.New("the body is empty: want JSON")
 	}
-	if _, err := semel.CanonicalJSON(b); err != nil {
+	if _, err := key.CanonicalJSON(b); err != nil {
 		return fmt.Errorf("the body is not JSON (RFC 7493): %w", err)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // This file is the guard: claim, extend, complete, release on the store, for programs in any language.
@@ -99,7 +100,7 @@ func (c *claimRequest) claim(consumer string) (driver.Claim, error) {
 
 // checkKey reports a key that a store may not be able to keep.
 func checkKey(k driver.Key) error {
-	if err := semel.CheckKey(k.Raw); err != nil {
+	if err := key.Check(k.Raw); err != nil {
 		return fmt.Errorf("key: %w", err)
 	}
 	return errors.Join(checkText("consumer", k.Consumer, maxConsumer), checkText("tenant", k.Tenant, maxTenant))

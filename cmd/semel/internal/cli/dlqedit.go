@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/key"
 )
 
 func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
@@ -74,7 +74,7 @@ func (a *app) editOf(w config.Work, body string, headers []string) (e letters.Ed
 	if body == "" && len(headers) == 0 {
 		return e, output.Usage("nothing to change: give --body or --header").WithHint("--body fixed.json")
 	}
-	if e.Key, err = semel.ParseKey(w.Key); err != nil {
+	if e.Key, err = key.Parse(w.Key); err != nil {
 		return e, config.Explain(err)
 	}
 	if e.Fingerprint, err = w.FingerprintFunc(); err != nil {

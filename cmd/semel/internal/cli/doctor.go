@@ -227,7 +227,7 @@ func (x *exam) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
-		x.note(levelDanger, "dead letters", "a store that keeps them (PostgreSQL, SQLite), or dead-letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
+		x.note(levelDanger, "dead letters", "a store that keeps them (PostgreSQL, SQLite), or dead_letters= in the URL of the queue", "queue %s keeps no dead letters: a message that fails for good would be lost", x.q.Name)
 	}
 }
 
@@ -353,4 +353,26 @@ func (x *exam) program() {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// longTerm reports for how long the store keeps EXPIRED records of this consumer.
+func (x *exam) longTerm(ctx context.Context, store driver.Store) {
+	lt, ok := driver.As[driver.LongTerm](store)
+	if !ok {
+		return // New refuses --long-term there
+	}
+	periods, err := lt.LongTerms(ctx)
+	if err != nil {
+		x.note(levelWarning, "long-term", "", "the long-term periods cannot be read: %v", err)
+		return
+	}
+	consumer := x.w.Consumer
+	if consumer == "" {
+		consumer = x.q.Name
+	}
+	period := max(periods[consumer], time.Duration(x.w.LongTerm))
+	if period > 0 {
+		x.note(levelOK, "long-term", "", "records stay EXPIRED for %s after their retention: late duplicates become dead letters (late)",
+			config.Duration(period))
+	}
 }

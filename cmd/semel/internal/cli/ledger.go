@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/letters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // recordFlags are shared by the commands on records.
@@ -72,7 +72,7 @@ func (f *recordFlags) command(words ...string) string {
 // others have is not found.
 func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {
 	var none driver.Record
-	if err := semel.CheckKey(raw); err != nil {
+	if err := key.Check(raw); err != nil {
 		return none, output.Usage("%w", err)
 	}
 	candidates := []string{l.scope.consumer}

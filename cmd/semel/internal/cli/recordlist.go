@@ -20,7 +20,7 @@ var recordOrders = []string{orderNewest, orderOldest, orderAny}
 
 // recordStates lists the states that a record can have.
 func recordStates() (out []string) {
-	for s := driver.InProgress; s <= driver.Uncertain; s++ {
+	for s := driver.InProgress; s <= driver.Expired; s++ {
 		out = append(out, s.String())
 	}
 	return out

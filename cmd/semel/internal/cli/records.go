@@ -20,6 +20,7 @@ type record struct {
 	Consumer          string   `json:"consumer"`
 	Tenant            string   `json:"tenant,omitempty"`
 	State             string   `json:"state"`
+	Ended             string   `json:"ended,omitempty"` // the state before an EXPIRED record expired
 	Generation        uint32   `json:"generation"`
 	Attempt           int      `json:"attempt"`
 	Failures          int      `json:"failures"`
@@ -97,6 +98,8 @@ func recordOf(r driver.Record) record {
 		out.LeaseUntil, out.LeaseExpired = rfc3339(r.LeaseUntil), time.Now().After(r.LeaseUntil)
 	case driver.Released:
 		out.RetryAt = rfc3339(r.RetryAt)
+	case driver.Expired:
+		out.Ended = r.Ended.String()
 	case driver.Absent, driver.FailedState, driver.Uncertain:
 	}
 	return out
@@ -104,8 +107,9 @@ func recordOf(r driver.Record) record {
 
 func (a *app) recordsCommand() *cobra.Command {
 	f := &recordFlags{}
-	c := group("records", "Idempotency records: ls, get, explain, release, reopen, resolve, sweep", scopeHelp,
-		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsReopen(f), a.recordsResolve(f), a.recordsSweep(f))
+	c := group("records", "Idempotency records: ls, get, explain, release, reopen, resolve, erase, sweep", scopeHelp,
+		a.recordsLs(f), a.recordsGet(f), a.recordsExplain(f), a.recordsRelease(f), a.recordsReopen(f), a.recordsResolve(f),
+		a.recordsErase(f), a.recordsSweep(f))
 	p := c.PersistentFlags()
 	p.StringVar(&f.store, "store", "", "URL of the record store (default: --queue)")
 	p.StringVar(&f.queue, "queue", "", "URL of the queue, where its dead letters are not in the store's database")
@@ -185,7 +189,7 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			defer closing(&err, l.set)
 			r, err := l.find(cmd.Context(), args[0])
 			if err != nil {
-				return l.remembered(cmd.Context(), args[0], err)
+				return err
 			}
 			rows, err := l.journal(cmd.Context(), r)
 			if err != nil {
@@ -217,7 +221,7 @@ func textRecord(w io.Writer, r record) error {
 		duplicates = fmt.Sprintf("%d, the latest at %s: message %s (%s); some may be missing", c.Total, last.At, last.MessageID, last.Decision)
 	}
 	for _, line := range [][2]string{
-		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State},
+		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State}, {"ended", r.Ended},
 		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
 		{"doubts", fmt.Sprint(r.UncertaintyEvents)}, {"policy", r.Takeover}, {"created", r.CreatedAt}, {"updated", r.UpdatedAt},

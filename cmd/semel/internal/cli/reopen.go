@@ -18,11 +18,12 @@ func (a *app) recordsReopen(f *recordFlags) *cobra.Command {
 	var keep config.Retention
 	c := &cobra.Command{
 		Use: "reopen KEY --reason WHY --store URL", Short: "Run an ended key again at its next delivery", Args: oneArg("key"),
-		Long: `reopen lets a key that is COMPLETED, FAILED or UNCERTAIN run again when its next delivery comes. It sends nothing: the producer
+		Long: `reopen lets a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED run again when its next delivery comes. It sends nothing: the producer
 sends the message again, or semel send does. The effect can then happen twice, on purpose:
   COMPLETED  the next run has new effect keys, because downstreams refuse those of the run that took effect
   FAILED     the effect keys stay: if its effect happened after all, the downstream refuses the second one
   UNCERTAIN  as FAILED; a probe is asked first where there is one, and under --takeover once the key runs all the same
+  EXPIRED    as the state that it ended in
 The dead letter of a FAILED or UNCERTAIN key stays. Where it has the message, semel dlq redrive and semel records resolve send
 it again, and are the better choice.
 
@@ -94,7 +95,7 @@ func reopens(r driver.Record, key string) error {
 			WithHint("wait, or semel records release %s if the worker is surely dead", key)
 	case driver.Released:
 		return output.Negative("key %q is RELEASED: its next delivery runs it anyway, from %s", key, rfc3339(r.RetryAt))
-	case driver.Absent, driver.Completed, driver.FailedState, driver.Uncertain:
+	case driver.Absent, driver.Completed, driver.FailedState, driver.Uncertain, driver.Expired:
 	}
 	return nil
 }

@@ -77,8 +77,9 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
 	c := &cobra.Command{
-		Use: "sweep --store URL", Short: "Remove records past their retention; park claims abandoned for longer than the horizon", Args: noArgs,
-		Long: `sweep does now what every worker does once a minute. A worker parks the claims of its own consumer by its own
+		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park abandoned claims", Args: noArgs,
+		Long: `sweep does now what every worker does once a minute. A record past its retention is removed; where its consumer has a
+--long-term period, which the store knows, it becomes EXPIRED. A worker parks the claims of its own consumer by its own
 --retention; sweep parks those of its scope by --horizon: the URL's queue, --consumer, or --all-consumers. It is the way to
 park the claims of a consumer that no worker runs any more.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -99,27 +100,25 @@ park the claims of a consumer that no worker runs any more.`,
 			var total driver.Swept
 			if dry {
 				total, err = l.wouldSweep(ctx, time.Duration(horizon), consumers)
-			} else if err = a.confirm(yes, "remove the records that are past their retention"); err == nil {
+			} else if err = a.confirm(yes, "purge or expire the records that are past their retention"); err == nil {
 				total, err = sweepAll(ctx, sw, time.Duration(horizon), limit, consumers)
 			}
 			if err != nil {
 				return err
 			}
 			v := map[string]any{
-				"purged": total.Purged, "stranded": total.Stranded, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
-			}
-			if total.Announced > 0 {
-				v["announced"] = total.Announced
+				"purged": total.Purged, "expired": total.Expired, "stranded": total.Stranded, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
 			}
 			return a.p.Object(v, func(w io.Writer) error {
 				late := ""
-				if total.Announced > 0 {
-					late = fmt.Sprintf("; %d more go in ten minutes, when every worker knows their digests", total.Announced)
-				}
 				if total.Lag > 0 {
 					late += fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
 				}
-				_, err := fmt.Fprintf(w, "%s %s, %s %s%s\n", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"),
+				expired := ""
+				if total.Expired > 0 {
+					expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), output.Count(total.Expired, "record"))
+				}
+				_, err := fmt.Fprintf(w, "%s %s%s, %s %s%s\n", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"), expired,
 					verb(dry, "park", "parked"), output.Count(total.Stranded, "abandoned claim"), late)
 				return err
 			})
@@ -151,16 +150,28 @@ func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, lim
 // wouldSweep counts by the same decision that the store makes.
 func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumers []string) (n driver.Swept, err error) {
 	all, err := l.insp.Records(ctx, driver.RecordFilter{})
+	if err != nil {
+		return n, err
+	}
+	var periods map[string]time.Duration
+	if lt, ok := driver.As[driver.LongTerm](l.store); ok {
+		if periods, err = lt.LongTerms(ctx); err != nil {
+			return n, err
+		}
+	}
 	now := time.Now()
 	for _, r := range all {
-		switch _, v := driver.DecideSweep(r, now, horizon, consumers...); v {
+		switch _, v := driver.DecideSweep(r, now, horizon, periods[r.Key.Consumer], consumers...); v {
 		case driver.SweepPurge:
 			n.Purged++
+			n.Overdue(now, r.RetainUntil)
+		case driver.SweepExpire:
+			n.Expired++
 			n.Overdue(now, r.RetainUntil)
 		case driver.SweepStrand:
 			n.Stranded++
 		case driver.SweepKeep:
 		}
 	}
-	return n, err
+	return n, nil
 }

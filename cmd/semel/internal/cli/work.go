@@ -16,6 +16,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/key"
 )
 
 func (a *app) workCommand() *cobra.Command {
@@ -162,7 +163,7 @@ func (s *shift) run(ctx context.Context) (err error) {
 
 // semelConfig is the consumer that the settings describe, but for its handler and observers.
 func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, error) {
-	key, err := semel.ParseKey(w.Key)
+	key, err := key.Parse(w.Key)
 	if err != nil {
 		return semel.Config{}, config.Explain(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/key"
 )
 
 // lentKeys counts the messages without a key of their own that --on-missing-key id gives one, and warns of the first.
@@ -17,18 +18,18 @@ type lentKeys struct {
 }
 
 // watch is the key function of a worker: own, and where that has no key and --on-missing-key says id, that of --key id.
-func (l *lentKeys) watch(w config.Work, own semel.KeyFunc, log *slog.Logger) semel.KeyFunc {
+func (l *lentKeys) watch(w config.Work, own key.Func, log *slog.Logger) key.Func {
 	if w.OnMissingKey != "id" {
 		return own
 	}
 	return func(m *semel.Message) (string, error) {
 		raw, err := own(m)
-		if !errors.Is(err, semel.ErrNoKey) {
+		if !errors.Is(err, key.ErrMissing) {
 			return raw, err
 		}
 		missing := err
 		first := func(*semel.Message) (string, error) { return "", missing }
-		if raw, err = semel.KeyFirst(first, semel.KeyByID)(m); err != nil {
+		if raw, err = key.First(first, key.ByID)(m); err != nil {
 			return "", err
 		}
 		l.n.Add(1)

@@ -10,6 +10,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/key"
 )
 
 // Check refuses what cannot work before anything is opened. The error names the setting and the mend.
@@ -22,7 +23,7 @@ func (w *Work) Check() error {
 	if err := w.checkLimits(); err != nil {
 		return err
 	}
-	if _, err := semel.ParseKey(w.Key); err != nil {
+	if _, err := key.Parse(w.Key); err != nil {
 		return Explain(err)
 	}
 	if err := w.checkFormer(); err != nil {
@@ -163,11 +164,11 @@ func (w *Work) checkWords() error {
 }
 
 // Versions is what --strategy says; nil for once.
-func (w *Work) Versions() (*semel.Versions, error) {
+func (w *Work) Versions() (*key.Versions, error) {
 	if w.Strategy == "" {
 		return nil, nil //nolint:nilnil // once is one of the answers
 	}
-	return semel.ParseStrategy(w.Strategy)
+	return key.ParseVersions(w.Strategy)
 }
 
 func (w *Work) checkNumbers() error {
@@ -227,19 +228,19 @@ func (w *Work) checkLimits() error {
 }
 
 // FingerprintFunc is what --fingerprint says.
-func (w *Work) FingerprintFunc() (semel.FingerprintFunc, error) {
+func (w *Work) FingerprintFunc() (key.FingerprintFunc, error) {
 	if v, err := w.Versions(); v != nil && err == nil {
 		switch w.Fingerprint {
 		case "default", "": // one version is one payload
-			return semel.FingerprintBody(), nil
+			return key.FingerprintBody(), nil
 		case "none":
 			return func(*semel.Message) (semel.Fingerprint, error) { return "", nil }, nil
 		}
 	}
 	if w.Fingerprint == "default" || w.Fingerprint == "" {
-		return semel.DefaultFingerprint(w.Key), nil
+		return key.DefaultFingerprint(w.Key), nil
 	}
-	return semel.ParseFingerprint(w.Fingerprint)
+	return key.ParseFingerprint(w.Fingerprint)
 }
 
 // TakeoverPolicy is what --takeover says.
@@ -258,6 +259,9 @@ func (w *Work) BusyPolicy() semel.BusyPolicy {
 // Explain turns an error about the consumer's configuration into one that names the flag.
 func Explain(err error) error {
 	if e := (*semel.ConfigError)(nil); errors.As(err, &e) {
+		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
+	}
+	if e := (*key.SpecError)(nil); errors.As(err, &e) {
 		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
 	}
 	if errors.Is(err, semel.ErrNoTx) {

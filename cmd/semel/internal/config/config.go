@@ -69,7 +69,7 @@ type Work struct {
 	KillGrace  Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
 	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
 	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
-	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long after its retention a few bytes of a record are kept that tell late duplicates, which become dead letters for a person to decide on (0: they run)"`
+	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long records stay EXPIRED after their retention: without result and payload, but late duplicates become dead letters (late) for a person to decide on (0: they run)"`
 	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a dead letter (0: any age)"`
 
 	UntilEmpty  bool     `group:"When to stop" conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`

@@ -5,6 +5,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/key"
 )
 
 // HasFormer reports that messages are claimed under the identity of before too.
@@ -15,7 +16,7 @@ func (w *Work) checkFormer() error {
 		return nil
 	}
 	if w.FormerKey != "" {
-		if _, err := semel.ParseKey(w.FormerKey); err != nil {
+		if _, err := key.Parse(w.FormerKey); err != nil {
 			return output.Usage("--former-key: %w", err).WithHint("give what --key was before, as it was given then")
 		}
 	}
@@ -85,12 +86,12 @@ func (w *Work) Former(queue string) (*semel.Former, error) {
 			return nil, err
 		}
 	}
-	key, err := semel.ParseKey(spec)
+	former, err := key.Parse(spec)
 	if err != nil {
 		return nil, Explain(err)
 	}
 	if w.OnMissingKey == "id" {
-		key = semel.KeyFirst(key, semel.KeyByID)
+		former = key.First(former, key.ByID)
 	}
-	return &semel.Former{Consumer: name, Key: key}, nil
+	return &semel.Former{Consumer: name, Key: former}, nil
 }

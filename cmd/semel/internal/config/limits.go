@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
+	"github.com/semel-dev/semel/key"
 )
 
 // Retries are the rules of --retry, in their order. The flag may be given several times; in one text rules are parted by
@@ -129,7 +130,7 @@ func (w *Work) groupBy() (func(*semel.Message) string, error) {
 	case kind == "header" && name != "":
 		return func(m *semel.Message) string { return m.Header(name) }, nil
 	case kind == "json" && name != "":
-		key, err := semel.ParseKey(w.GroupBy)
+		key, err := key.Parse(w.GroupBy)
 		if err != nil {
 			return nil, fmt.Errorf("--group-by %q: %w", w.GroupBy, err)
 		}

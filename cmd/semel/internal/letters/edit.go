@@ -10,9 +10,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // headerEdited marks the message of an edited letter until it is redriven: its value is the fingerprint of the new
@@ -25,16 +25,26 @@ type Edit struct {
 	Headers map[string]string
 	// Key and Fingerprint are those of the worker: an edit must not change the key, and the record is to expect the new
 	// payload.
-	Key         semel.KeyFunc
-	Fingerprint semel.FingerprintFunc // nil = payloads are not compared
+	Key         key.Func
+	Fingerprint key.FingerprintFunc // nil = payloads are not compared
 	// Version is the worker's too, where keys have versions: an edit must not change it.
-	Version semel.VersionFunc
+	Version key.VersionFunc
 }
 
 // RefusedError says why a letter is not edited, and what to do instead.
 type RefusedError struct{ Why, Mend string }
 
 func (e *RefusedError) Error() string { return e.Why }
+
+// NotUncertainError reports that a key has nothing to resolve.
+type NotUncertainError struct {
+	Key   string
+	State driver.State
+}
+
+func (e *NotUncertainError) Error() string {
+	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
+}
 
 // command is a command on the box.
 func (b Box) command(words ...string) string { return output.Command(append(words, b.Flags...)...) }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
-func bodies(c *semel.Config) { c.Fingerprint = semel.FingerprintBody() }
+func bodies(c *semel.Config) { c.Fingerprint = key.FingerprintBody() }
 
 func newBody(body string) Edit {
-	return Edit{Body: []byte(body), Key: semel.KeyByID, Fingerprint: semel.FingerprintBody()}
+	return Edit{Body: []byte(body), Key: key.ByID, Fingerprint: key.FingerprintBody()}
 }
 
 // TestFM81_EditedLetterRuns: whatever step an edit or its redrive stops at, saying both again runs the new payload once,
@@ -73,11 +74,11 @@ func TestEditRefuses(t *testing.T) {
 		want string
 	}{
 		"uncertain":     {uncertain, newBody("x"), "only those of kind dead"},
-		"another key":   {l, Edit{Headers: map[string]string{"idempotency-key": "other"}, Key: semel.KeyByID}, "changes its key"},
-		"no key":        {l, Edit{Body: []byte("{}"), Key: semel.KeyFromJSON("/id"), Fingerprint: semel.FingerprintBody()}, "changes its key"},
-		"wrong --key":   {l, Edit{Body: []byte("{}"), Key: semel.KeyFromJSON("/order")}, "not the one that --key makes"},
-		"not compared":  {l, Edit{Body: []byte("{}"), Key: semel.KeyByID}, "in another way"},
-		"other recipe":  {l, Edit{Body: []byte("{}"), Key: semel.KeyByID, Fingerprint: semel.FingerprintJSON("/a")}, "in another way"},
+		"another key":   {l, Edit{Headers: map[string]string{"idempotency-key": "other"}, Key: key.ByID}, "changes its key"},
+		"no key":        {l, Edit{Body: []byte("{}"), Key: key.FromJSON("/id"), Fingerprint: key.FingerprintBody()}, "changes its key"},
+		"wrong --key":   {l, Edit{Body: []byte("{}"), Key: key.FromJSON("/order")}, "not the one that --key makes"},
+		"not compared":  {l, Edit{Body: []byte("{}"), Key: key.ByID}, "in another way"},
+		"other recipe":  {l, Edit{Body: []byte("{}"), Key: key.ByID, Fingerprint: key.FingerprintJSON("/a")}, "in another way"},
 		"kind mismatch": {driver.Letter{Kind: driver.LetterMismatch}, newBody("x"), "only those of kind dead"},
 	} {
 		s.fault.calls = 0
@@ -98,10 +99,10 @@ func TestEditRefuses(t *testing.T) {
 // TestEditWithoutKey: the letter of an unusable key has no record; the edit may give it a key.
 func TestEditWithoutKey(t *testing.T) {
 	s := open(t)
-	byHeader := func(c *semel.Config) { c.Key = semel.KeyFromHeader("order") }
+	byHeader := func(c *semel.Config) { c.Key = key.FromHeader("order") }
 	s.send(semel.Message{ID: "1", Body: []byte("x")})
 	s.work(byHeader, works)
-	l, err := s.box().Edit(t.Context(), s.letters()[0], Edit{Headers: map[string]string{"order": "o1"}, Key: semel.KeyFromHeader("order")})
+	l, err := s.box().Edit(t.Context(), s.letters()[0], Edit{Headers: map[string]string{"order": "o1"}, Key: key.FromHeader("order")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Mode says what a redrive does with keys whose effect may have happened, or surely did.
@@ -148,12 +148,18 @@ func (b Box) Redrive(ctx context.Context, l driver.Letter, o Options) (Result, e
 
 // reopen makes the record ready for another run; done tells that nothing is to be sent.
 func (b Box) reopen(ctx context.Context, l driver.Letter, r driver.Record, o Options, res *Result) (done bool, err error) {
-	rerun := o.Mode == Rerun && o.NewGeneration && r.State == driver.Completed
+	expired := r.State == driver.Expired
+	rerun := o.Mode == Rerun && o.NewGeneration && (r.State == driver.Completed || r.Ended == driver.Completed)
+	if expired && r.Ended == driver.Completed && !rerun {
+		*res = refuse(*res, "its key was completed, and the record expired: nothing tells any more whether this message is a duplicate; "+
+			"discard it, or --mode rerun --new-generation to run it all the same")
+		return true, nil
+	}
 	if r.State == driver.Completed && !rerun {
 		res.Outcome, res.Why = Dropped, "the key is completed"
 		return true, b.remove(ctx, l, o)
 	}
-	if r.Unknown && r.State == driver.FailedState && o.Mode == Verify && r.Takeover != driver.Probe {
+	if r.Unknown && (r.State == driver.FailedState || expired) && o.Mode == Verify && r.Takeover != driver.Probe {
 		*res = refuse(*res, "its effect may have happened (%s) and its policy is %s, so no worker asks first; look, "+
 			"then --mode skip to run it with the same effect key, or --mode rerun when it surely did not happen",
 			output.Count(r.Uncertainty, "moment of doubt", "moments of doubt"), r.Takeover)
@@ -288,7 +294,7 @@ func Again(l driver.Letter) (driver.Message, error) {
 
 // keyByID is the default key of a message; "" when it has none.
 func keyByID(m driver.Message) string {
-	k, err := semel.KeyByID(&m)
+	k, err := key.ByID(&m)
 	if err != nil {
 		return ""
 	}
@@ -303,7 +309,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		return res, err
 	}
 	switch {
-	case !there || l.Kind == driver.LetterMismatch || l.Kind == driver.LetterBusy || foreign(l, r):
+	case !there || l.Kind == driver.LetterMismatch || l.Kind == driver.LetterBusy || l.Kind == driver.LetterLate || foreign(l, r):
 		// There is no record of this payload or version: the letter is all there is.
 	case r.State == driver.Uncertain && r.Token == l.Token:
 		return refuse(res, "the outcome is unknown: look at the downstream, then %s (or --as failed)",
@@ -320,7 +326,7 @@ func (b Box) Discard(ctx context.Context, l driver.Letter, o Options) (Result, e
 		}
 	case r.State == driver.Released && r.Token == l.Token:
 		return refuse(res, "it was redriven, and its message may not have been sent yet: repeat the redrive"), nil
-	case r.Token != l.Token && r.State != driver.Completed && !r.Disposed:
+	case r.Token != l.Token && r.State != driver.Completed && r.State != driver.Expired && !r.Disposed:
 		// The newer attempt may be one without a message (see wentOn). Only where it has a letter of its own nothing hangs
 		// on this one.
 		_, ok, err := b.Letters.Letter(ctx, driver.LetterID(l.Kind, l.Key, r.Token, ""))
@@ -384,14 +390,4 @@ func (b Box) uncertain(ctx context.Context, k driver.Key, v driver.Version) (out
 		}
 	}
 	return out, nil
-}
-
-// NotUncertainError reports that a key has nothing to resolve.
-type NotUncertainError struct {
-	Key   string
-	State driver.State
-}
-
-func (e *NotUncertainError) Error() string {
-	return fmt.Sprintf("key %q is %s: only UNCERTAIN keys are resolved", e.Key, e.State)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -91,7 +92,7 @@ func TestRedriveRefusals(t *testing.T) {
 	s := open(t)
 	s.send(semel.Message{ID: "1", Headers: map[string]string{"idempotency-key": "k"}, Body: []byte("one")},
 		semel.Message{ID: "2", Headers: map[string]string{"idempotency-key": "k"}, Body: []byte("two")}, semel.Message{ID: "u"})
-	s.work(func(c *semel.Config) { c.Fingerprint, c.Takeover = semel.FingerprintBody(), semel.Once }, func(a *semel.Attempt) error {
+	s.work(func(c *semel.Config) { c.Fingerprint, c.Takeover = key.FingerprintBody(), semel.Once }, func(a *semel.Attempt) error {
 		if a.ID == "u" {
 			return fails(a)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // versioned is a queue whose messages replace each other; run handles those versions that are sent, one after the other,
@@ -19,7 +20,7 @@ type versioned struct {
 }
 
 func (s *versioned) config(c *semel.Config) {
-	c.Key, c.Versions = semel.KeyFromJSON("/id"), semel.BySequence("/v")
+	c.Key, c.Versions = key.FromJSON("/id"), key.BySequence("/v")
 	c.Versions.Park = s.park
 }
 
@@ -188,8 +189,8 @@ func TestEditKeepsTheVersion(t *testing.T) {
 	s := &versioned{shop: open(t)}
 	s.run(errBad, 2)
 	l := s.letters()[0]
-	e := Edit{Body: []byte(`{"id":"e","v":4}`), Key: semel.KeyFromJSON("/id"), Fingerprint: semel.FingerprintBody()}
-	for _, of := range []semel.VersionFunc{nil, semel.BySequence("/v").Of} {
+	e := Edit{Body: []byte(`{"id":"e","v":4}`), Key: key.FromJSON("/id"), Fingerprint: key.FingerprintBody()}
+	for _, of := range []key.VersionFunc{nil, key.BySequence("/v").Of} {
 		e.Version = of
 		var refused *RefusedError
 		if _, err := s.box().Edit(t.Context(), l, e); !errors.As(err, &refused) {

@@ -74,8 +74,8 @@ func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
 	if err != nil {
 		return q, fmt.Errorf("examine %s: %w", at.Shown, err)
 	}
-	if d.t.aws.params.Get("dead-letters") != "" {
-		q.letterBox = d.t.aws.params.Get("dead-letters")
+	if d.t.aws.params.Get("dead_letters") != "" {
+		q.letterBox = d.t.aws.params.Get("dead_letters")
 	}
 	wait, err := d.t.aws.wait("queue")
 	if err != nil {
@@ -201,7 +201,7 @@ func (q *sqsQueue) redrive() Fact {
 	case q.live.LetterRetention <= q.live.Retention:
 		return Fact{
 			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-				"little time left", q.letters, letters, have), longer + ", or less on the queue, or dead-letters=dynamodb:TABLE, which has no limit",
+				"little time left", q.letters, letters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
 		}
 	}
 	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.letters, letters, have), ""}

@@ -183,7 +183,7 @@ func openLetterTable(ctx context.Context, cfg aws.Config, t Target, queue, table
 	}
 	box, err := dynamodb.Letters(client, table, queue, dynamodb.Options{})
 	if err != nil {
-		return nil, output.Usage("--queue: dead-letters=dynamodb:%s: %w", table, err)
+		return nil, output.Usage("--queue: dead_letters=dynamodb:%s: %w", table, err)
 	}
 	return box, nil
 }

@@ -20,7 +20,7 @@ var sqsKind = &kind{
 	noRecords: "SQS keeps no records", params: sqsParams, create: createSQS,
 }
 
-var sqsParams = append([]string{"dead-letters", "wait", "unwrap", "ungrouped"}, commonParams...)
+var sqsParams = append([]string{"dead_letters", "wait", "unwrap", "ungrouped"}, commonParams...)
 
 const noSuchQueue = "make it with semel queue create, or fix its name, the region or the endpoint"
 
@@ -71,7 +71,7 @@ func createSQS(ctx context.Context, t Target, how NewQueue) error {
 	}
 	letters, _, err := t.aws.letters("queue")
 	if err != nil || httpURL(letters) {
-		return errors.Join(err, output.Usage("--queue: dead-letters= has to be a name for a queue that is made").WithHint("dead-letters=orders-dead"))
+		return errors.Join(err, output.Usage("--queue: dead_letters= has to be a name for a queue that is made").WithHint("dead_letters=orders-dead"))
 	}
 	_, err = sqs.Create(ctx, awssqs.NewFromConfig(cfg), t.aws.name, sqs.CreateOptions{
 		Visibility: how.Visibility, Retention: how.Retention, MaxReceive: how.MaxReceives, LetterQueue: letters,

@@ -132,17 +132,17 @@ func (a *awsPlace) on(flag, name string) (bool, error) {
 
 // letters is where letters go: another queue of SQS, by name or URL, or a table.
 func (a *awsPlace) letters(flag string) (queue, table string, err error) {
-	raw := a.params.Get("dead-letters")
+	raw := a.params.Get("dead_letters")
 	if name, ok := strings.CutPrefix(raw, "dynamodb:"); ok {
 		name = strings.TrimPrefix(name, "//")
 		if !tableName.MatchString(name) {
-			return "", "", output.Usage("--%s: dead-letters=%s does not name a table", flag, raw).WithHint("dead-letters=dynamodb:semel-letters")
+			return "", "", output.Usage("--%s: dead_letters=%s does not name a table", flag, raw).WithHint("dead_letters=dynamodb:semel-letters")
 		}
 		return "", name, nil
 	}
 	if raw != "" && !validQueueName(raw) && !httpURL(raw) {
-		return "", "", output.Usage("--%s: dead-letters=%s names neither a queue nor a table", flag, raw).
-			WithHint("dead-letters=orders-dlq, or dead-letters=dynamodb:semel-letters")
+		return "", "", output.Usage("--%s: dead_letters=%s names neither a queue nor a table", flag, raw).
+			WithHint("dead_letters=orders-dlq, or dead_letters=dynamodb:semel-letters")
 	}
 	return raw, "", nil
 }

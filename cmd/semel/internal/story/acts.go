@@ -26,6 +26,8 @@ func act(e driver.AuditEntry) (text string, doubt bool) {
 			text += ", under a new effect key"
 		}
 		return text + because(e.Reason) + ".", false
+	case driver.Erase:
+		return fmt.Sprintf("%s erased the record of a key, which was %s%s.", who, e.From, because(e.Reason)), false
 	case driver.Discard:
 		return who + " discarded the dead letter of the key: later duplicates are just acknowledged.", false
 	case driver.ForceRelease:
@@ -42,7 +44,7 @@ func decision(to driver.State) string {
 		return "it did not happen, and the message was sent again"
 	case driver.FailedState:
 		return "it is not to run any more"
-	case driver.Absent, driver.InProgress, driver.Uncertain:
+	case driver.Absent, driver.InProgress, driver.Uncertain, driver.Expired:
 	}
 	return to.String()
 }

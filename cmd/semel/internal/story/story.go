@@ -129,6 +129,8 @@ func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
 		add(r.UpdatedAt, false, "The key failed for good after %s%s.", output.Count(r.Failures, "failed run"), because(r.Reason))
 	case driver.Uncertain:
 		add(r.UpdatedAt, true, "The key was parked%s.", because(r.Reason))
+	case driver.Expired:
+		add(r.UpdatedAt, r.Unknown, "The key became %s; its retention has ended since, and the record expired.", r.Ended)
 	case driver.Absent:
 	}
 	if r.Generation > 1 && len(k.Acts) == 0 {
@@ -277,6 +279,9 @@ func (k *Known) verdict() (text, advice string, commands []string) {
 			return "It failed for good and its dead letter was discarded: duplicates are just acknowledged.", "", nil
 		}
 		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.Tool.onLetter(r)
+	case driver.Expired:
+		return fmt.Sprintf("It ended %s and its record expired: until %s each further message of the key becomes a dead letter of kind late.",
+			r.Ended, stamp(r.RetainUntil)), "", nil
 	case driver.Uncertain:
 		return "It is unknown whether its effect happened.", "look at the downstream, then record what happened", k.Tool.resolutions(r)
 	}

@@ -29,7 +29,7 @@ var (
 	broker  driver.Sender
 	cfg     semel.Config
 	db      *sqlite.DB
-	key     string
+	orderID string
 	url     string
 	body    io.Reader
 	airline booking

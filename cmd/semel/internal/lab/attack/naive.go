@@ -16,6 +16,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // NaiveCommand is the hidden subcommand of `semel lab attack` that is the consumer with the guard off.
@@ -121,13 +122,13 @@ func (c *naiveConsumer) consume(ctx context.Context) error {
 
 // one handles a delivery. When the consumer is told to stop the handler is stopped too, and its message left.
 func (c *naiveConsumer) one(ctx context.Context, d *driver.Delivery) {
-	key := d.ID
-	if take, err := semel.ParseKey(c.Key); err == nil {
+	id := d.ID
+	if take, err := key.Parse(c.Key); err == nil {
 		if raw, err := take(&d.Message); err == nil {
-			key = raw
+			id = raw
 		}
 	}
-	line := story.Line{Key: key, MessageID: d.ID, Attempt: d.Count, Count: d.Count}
+	line := story.Line{Key: id, MessageID: d.ID, Attempt: d.Count, Count: d.Count}
 	at := func(kind string) story.Line {
 		l := line
 		l.Kind = kind
@@ -139,7 +140,7 @@ func (c *naiveConsumer) one(ctx context.Context, d *driver.Delivery) {
 	defer cancel()
 	began := time.Now()
 	_, _, err := c.run.Run(limit, &semel.Attempt{
-		Message: d.Message, Key: driver.Key{Consumer: queueName, Raw: key}, Number: d.Count, MaxAttempts: c.Attempts,
+		Message: d.Message, Key: driver.Key{Consumer: queueName, Raw: id}, Number: d.Count, MaxAttempts: c.Attempts,
 		Redelivered: d.Count > 1, Deadline: began.Add(c.Visibility),
 	})
 	ended := at("ended")

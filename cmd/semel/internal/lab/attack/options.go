@@ -12,6 +12,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Options say which handler is attacked, and how. The zero value of everything but the handler is the default.
@@ -103,7 +104,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // checkKey refuses a sample whose key is the same in every message, or is none: no attack could tell them apart.
 func (o Options) checkKey() error {
-	if _, err := semel.ParseKey(o.Key); err != nil {
+	if _, err := key.Parse(o.Key); err != nil {
 		return output.Usage("--key %q: %w", o.Key, err)
 	}
 	if bytes.ContainsRune(o.Body, 0) {
@@ -160,7 +161,7 @@ func (o Options) poison(key, id string) driver.Message {
 
 // rawKey is the key that semel takes out of a message.
 func (o Options) rawKey(m driver.Message) (string, error) {
-	key, err := semel.ParseKey(o.Key)
+	key, err := key.Parse(o.Key)
 	if err != nil {
 		return "", err
 	}

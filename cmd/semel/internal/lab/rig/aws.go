@@ -57,7 +57,7 @@ const (
 // makeQueue makes the queue of a run, and one for its letters. It has no redrive policy: the lab counts the attempts.
 func (s *Site) makeQueue(ctx context.Context, p Place, run string, visibility time.Duration) (string, error) {
 	name := s.name(s.queue, run)
-	raw := fmt.Sprintf("sqs://%s?dead-letters=%s&wait=1&%s", name, name+letterEnd, s.rest(s.queue))
+	raw := fmt.Sprintf("sqs://%s?dead_letters=%s&wait=1&%s", name, name+letterEnd, s.rest(s.queue))
 	cfg, err := p.configure(ctx, "queue", raw)
 	if err != nil {
 		return "", err
@@ -176,7 +176,7 @@ func (o *opening) sqs(ctx context.Context) error {
 	}
 	name, q := named(o.place.Queue)
 	queue, err := sqs.Open(ctx, awssqs.NewFromConfig(cfg), name, sqs.Options{
-		Visibility: o.visibility, Wait: time.Second, LetterQueue: q.Get("dead-letters"),
+		Visibility: o.visibility, Wait: time.Second, LetterQueue: q.Get("dead_letters"),
 	})
 	if err != nil {
 		return open.Explain("queue", o.place.Queue, "open", err)

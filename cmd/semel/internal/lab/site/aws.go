@@ -107,7 +107,7 @@ func (s *site) queueURL(ctx context.Context) (at, dead, region string, err error
 	if at, err = find(u.Host); err != nil {
 		return "", "", "", err
 	}
-	letters, err := find(u.Query().Get("dead-letters"))
+	letters, err := find(u.Query().Get("dead_letters"))
 	if err != nil {
 		return "", "", "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/api"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // tokenHeader carries the token of the folder.
@@ -91,7 +92,7 @@ func check(body []byte) (id, problem string) {
 	if err := json.Unmarshal(fields["id"], &id); err != nil || string(fields["id"]) == "null" {
 		return "", "id: want a text, like \"msg-1\""
 	}
-	if err := semel.CheckKey(semel.Tuple(id)); err != nil {
+	if err := key.Check(key.Tuple(id)); err != nil {
 		return "", "id: " + err.Error()
 	}
 	if raw, there := fields["sleep"]; there {

@@ -19,6 +19,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/key"
 )
 
 // Spec says what is to stand.
@@ -170,7 +171,7 @@ func (s *site) hire(ctx context.Context, ended chan<- error) error {
 	if err != nil {
 		return fmt.Errorf("make the worker: %w", err)
 	}
-	key, err := semel.ParseKey("id")
+	key, err := key.Parse("id")
 	if err != nil {
 		return fmt.Errorf("make the worker: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
+	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/steps"
 )
 
@@ -44,9 +45,9 @@ func guardedByMessageID(ctx context.Context, w *worker) error {
 
 func businessKey(m *semel.Message) (string, error) { return m.Header(rig.KeyHeader), nil }
 
-func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.KeyFunc) error {
+func (w *worker) guarded(ctx context.Context, handler semel.Handler, keyOf key.Func) error {
 	cfg := semel.Config{
-		Queue: w.queue, Store: w.store, Handler: handler, Key: key,
+		Queue: w.queue, Store: w.store, Handler: handler, Key: keyOf,
 		Concurrency: w.spec.Workers.Concurrency,
 		Visibility:  w.spec.Workers.Visibility,
 		MaxAttempts: w.spec.Workers.MaxAttempts,
@@ -56,7 +57,7 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, key semel.K
 		Logger:      slog.New(slog.DiscardHandler), // the events say it
 	}
 	if w.spec.Versions {
-		cfg.Versions = semel.ByVersion("/version")
+		cfg.Versions = key.ByVersion("/version")
 	}
 	c, err := semel.New(cfg)
 	if err != nil {

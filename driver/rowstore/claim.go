@@ -1,0 +1,248 @@
+package rowstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// batch is the records of the items of one call under their locks. Items are decided in the order of the call; those of one
+// key one after the other.
+type batch struct {
+	ids    []ID  // distinct, in the order of their hashes, which is the order of locks
+	at     []int // place of an item's key in ids
+	locked []Locked
+	after  []driver.Record
+	put    []bool
+}
+
+func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) {
+	all := make([]ID, n)
+	for i := range all {
+		all[i] = ID{*key(i), HashOf(key(i))}
+	}
+	b := &batch{ids: slices.Clone(all), at: make([]int, n)}
+	slices.SortFunc(b.ids, compareIDs)
+	b.ids = slices.CompactFunc(b.ids, func(a, b ID) bool { return a.Key == b.Key })
+	for i := range all {
+		b.at[i], _ = slices.BinarySearchFunc(b.ids, all[i], compareIDs)
+	}
+	if n == 0 {
+		return b, nil
+	}
+	var err error
+	b.locked, err = tx.Lock(b.ids, mode)
+	b.after, b.put = make([]driver.Record, len(b.ids)), make([]bool, len(b.ids))
+	for at := range b.locked {
+		b.after[at] = b.locked[at].Record
+	}
+	return b, err
+}
+
+// compareIDs orders by hash. Two keys of one hash are two records, of which one cannot be.
+func compareIDs(a, b ID) int {
+	if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 || a.Key == b.Key {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Key.Consumer, b.Key.Consumer), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))
+}
+
+// write writes what was decided.
+func (b *batch) write(tx Tx) error {
+	for at, changed := range b.put {
+		if !changed {
+			continue
+		}
+		if err := tx.Put(&b.locked[at], &b.after[at]); err != nil {
+			return fmt.Errorf("key %q: %w", b.ids[at].Key.Raw, err)
+		}
+	}
+	return nil
+}
+
+// Decide runs f in a transaction and returns what f does. items is the number of records. When records were waited for in
+// vain it runs f once more with [Skip].
+func Decide[T any](ctx context.Context, s *Store, items int, mode Mode, f func(tx Tx, mode Mode) (T, error)) (out T, err error) {
+	if items == 0 {
+		return out, nil
+	}
+	try := func(mode Mode) error {
+		return s.db.Atomic(ctx, items, func(tx Tx) (err error) { out, err = f(tx, mode); return err })
+	}
+	var item *driver.ItemError
+	if err = try(mode); mode != Skip && errors.Is(err, driver.ErrBlocked) && !errors.As(err, &item) {
+		err = try(Skip)
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return out, nil
+}
+
+// wrap says what was done when it failed.
+func wrap(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Claim decides claims in one transaction. A key that somebody else has locked is waited for, and then Busy.
+func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+	out, err := Decide(ctx, s, len(c), Make, func(tx Tx, mode Mode) ([]driver.Grant, error) {
+		out, _, err := ClaimTx(tx, mode, nil, c...)
+		return out, err
+	})
+	for i := range out {
+		if errors.Is(out[i].Err, ErrLocked) || errors.Is(out[i].Err, ErrAbsent) {
+			out[i] = LockedGrant(&c[i])
+		}
+	}
+	return out, wrap("claim", err)
+}
+
+// lockedWait is the Grant.Wait of a key that somebody else has locked: nothing tells when that ends.
+const lockedWait = 100 * time.Millisecond
+
+// LockedGrant is the grant of a claim whose record somebody else has locked.
+func LockedGrant(c *driver.Claim) driver.Grant {
+	return driver.Grant{
+		Verdict: driver.Busy, Hold: driver.Hold{Key: c.Key, Generation: 1}, Takeover: c.Takeover, Wait: lockedWait,
+	}
+}
+
+// ErrAbsent is the error of a claim in [ClaimTx] whose key has no record, and that may not make one.
+var ErrAbsent = errors.New("there is no record")
+
+// ClaimTx decides claims inside a transaction. Only with [Make] it makes records of keys that have none; without, such a
+// claim has the error ErrAbsent. Grant.Err of a record that somebody else has locked is ErrLocked (see [Skip]).
+//
+// With h, the transaction stays open and holds what is acquired. Claims can change a record without acquiring it: one under
+// Once that expired is parked, a lease too far ahead is cut. That has to be durable whatever becomes of this transaction:
+// their places are returned, nothing is written, and [Park] writes them before the transaction is opened again.
+func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, durable []int, err error) {
+	out = make([]driver.Grant, len(c))
+	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range c {
+		at := b.at[i]
+		l := &b.locked[at]
+		if l.Err != nil {
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, l.Err)}
+			continue
+		}
+		after, g, changed := driver.DecideClaim(b.after[at], c[i], l.Now, l.Drawn)
+		switch out[i] = g; {
+		case changed && l.Record.State == driver.Absent && mode != Make:
+			out[i] = driver.Grant{Err: fmt.Errorf("key %q: %w", c[i].Key.Raw, ErrAbsent)}
+		case changed && h != nil && g.Verdict != driver.Acquired:
+			durable = append(durable, i)
+		case changed:
+			b.after[at], b.put[at] = after, true
+			if h != nil {
+				h.Add(l.before(), after)
+			}
+		case b.after[at].State == driver.Absent && mode == Make:
+			if err := tx.Drop(l); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	if len(durable) > 0 {
+		return out, durable, nil
+	}
+	return out, nil, b.write(tx)
+}
+
+// Extend renews leases in one transaction.
+func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	out, err := Decide(ctx, s, len(h), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) {
+		return ExtendTx(tx, mode, lease, h...)
+	})
+	return out, wrap("extend leases", err)
+}
+
+// Finish ends attempts in one transaction.
+func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
+	out, err := Decide(ctx, s, len(f), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) {
+		out, _, err := FinishTx(tx, mode, f...)
+		return out, err
+	})
+	return out, wrap("finish", err)
+}
+
+// Commit writes works in one transaction: records, effects, emitted messages, acknowledgements. See [driver.Committer].
+func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	for i := range w {
+		if err := s.layout.Check(&w[i]); err != nil {
+			return nil, wrap("commit", &driver.ItemError{Index: i, Err: err})
+		}
+	}
+	out, err := Decide(ctx, s, 2*len(w), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
+	return out, wrap("commit", err)
+}
+
+// CommitTx writes works inside a transaction. The items of records that somebody else has locked are Unknown (see [Skip]).
+func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
+	f := make([]driver.Finish, len(w))
+	for i := range w {
+		f[i] = w[i].Finish
+	}
+	out, fresh, err := FinishTx(tx, mode, f...)
+	if err != nil || len(fresh) == 0 {
+		return out, err
+	}
+	return out, tx.Works(w, fresh)
+}
+
+// FinishTx ends attempts inside a transaction. fresh are those that this call writes. The items of records that somebody else
+// has locked are Unknown (see [Skip]).
+func FinishTx(tx Tx, mode Mode, f ...driver.Finish) (out []driver.Outcome, fresh []int, err error) {
+	return ends(tx, mode, len(f), func(i int) *driver.Hold { return &f[i].Hold }, func(i int, r driver.Record, now time.Time) (
+		driver.Record, driver.Outcome, bool,
+	) {
+		return driver.DecideFinish(r, f[i], now)
+	})
+}
+
+// ExtendTx renews leases inside a transaction, as FinishTx ends attempts.
+func ExtendTx(tx Tx, mode Mode, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
+	out, _, err := ends(tx, mode, len(h), func(i int) *driver.Hold { return &h[i] }, func(i int, r driver.Record, now time.Time) (
+		driver.Record, driver.Outcome, bool,
+	) {
+		after, o := driver.DecideExtend(r, h[i], lease, now)
+		return after, o, o == driver.Applied
+	})
+	return out, err
+}
+
+func ends(tx Tx, mode Mode, n int, hold func(i int) *driver.Hold,
+	decide func(i int, r driver.Record, now time.Time) (after driver.Record, o driver.Outcome, changed bool),
+) (out []driver.Outcome, fresh []int, err error) {
+	b, err := lock(tx, n, func(i int) *driver.Key { return &hold(i).Key }, mode)
+	if err != nil {
+		return nil, nil, err
+	}
+	out = make([]driver.Outcome, n)
+	for i := range out {
+		at := b.at[i]
+		if unlessCollision(b.locked[at].Err) != nil {
+			continue // unreadable, or locked: Unknown
+		}
+		var changed bool
+		if b.after[at], out[i], changed = decide(i, b.after[at], b.locked[at].Now); changed {
+			b.put[at] = true
+			fresh = append(fresh, i)
+		}
+	}
+	return out, fresh, b.write(tx)
+}

@@ -1,0 +1,77 @@
+package rowstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// duplicatesStep bounds what one transaction adds, so that claims wait some milliseconds at most.
+const duplicatesStep = 100
+
+// AddDuplicates appends duplicates of keys that have a record, in short transactions. See [driver.DuplicateLog].
+func (s *Store) AddDuplicates(ctx context.Context, ds ...driver.Duplicate) error {
+	for chunk := range slices.Chunk(ds, duplicatesStep) {
+		if err := s.db.Atomic(ctx, len(chunk), func(tx Tx) error { return addDuplicates(tx, chunk) }); err != nil {
+			return fmt.Errorf("add duplicates: %w", err)
+		}
+	}
+	return nil
+}
+
+func addDuplicates(tx Tx, ds []driver.Duplicate) error {
+	b, err := lock(tx, len(ds), func(i int) *driver.Key { return &ds[i].Key }, Skip)
+	if err != nil {
+		return err
+	}
+	numbers := make([]int64, len(b.ids)) // of the latest duplicate of each key
+	for at := range b.ids {
+		count := func(r Row) error { numbers[at] = r.Int(0); return nil }
+		if b.locked[at].Record.State != driver.Absent {
+			if err := tx.Query(count, "SELECT max(nr) FROM semel_duplicate WHERE hash = ?", b.ids[at].Hash); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range ds {
+		d, at := &ds[i], b.at[i]
+		if b.locked[at].Record.State == driver.Absent {
+			continue
+		}
+		numbers[at]++
+		err := tx.Exec("INSERT INTO semel_duplicate (hash, nr, at, message, worker, queue, delivery, decision, cause) "+
+			"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", b.ids[at].Hash, numbers[at], d.At, d.MessageID, d.Worker, d.Queue,
+			int64(d.Count), d.Decision, d.Cause)
+		if err != nil {
+			return err
+		}
+	}
+	for at, nr := range numbers {
+		if nr > driver.MaxDuplicates {
+			err := tx.Exec("DELETE FROM semel_duplicate WHERE hash = ? AND nr <= ?", b.ids[at].Hash, nr-driver.MaxDuplicates)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Duplicates returns the duplicates of a key. See [driver.DuplicateLog].
+func (s *Store) Duplicates(ctx context.Context, k driver.Key) (total int64, newest []driver.Duplicate, err error) {
+	err = s.db.Read(ctx, func(r Row) error {
+		total = r.Int(0)
+		newest = append(newest, driver.Duplicate{
+			Key: k, At: r.Time(1), MessageID: r.Text(2), Worker: r.Text(3), Queue: r.Text(4), Count: int(r.Int(5)),
+			Decision: r.Text(6), Cause: r.Text(7),
+		})
+		return nil
+	}, "SELECT nr, at, message, worker, queue, delivery, decision, cause FROM semel_duplicate WHERE hash = ? ORDER BY nr",
+		HashOf(&k))
+	if err != nil {
+		return 0, nil, fmt.Errorf("list duplicates: %w", err)
+	}
+	return total, newest, nil
+}

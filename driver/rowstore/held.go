@@ -1,0 +1,92 @@
+package rowstore
+
+import (
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Held is what an open transaction (modes B and C) acquired.
+type Held struct {
+	Claims []HeldClaim
+	places map[driver.Nonce]int
+}
+
+// HeldClaim is one claim with the record as it was before: a claim without a work is taken back.
+type HeldClaim struct {
+	Before *driver.Record // nil: there was none
+	After  driver.Record
+}
+
+// Add remembers a claim.
+func (h *Held) Add(before *driver.Record, after driver.Record) {
+	if h.places == nil {
+		h.places = map[driver.Nonce]int{}
+	}
+	h.places[after.Nonce] = len(h.Claims)
+	h.Claims = append(h.Claims, HeldClaim{before, after})
+}
+
+// Park writes what claims change without acquiring anything.
+func Park(tx Tx, mode Mode, c ...driver.Claim) error {
+	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
+	if err != nil {
+		return err
+	}
+	for i := range c {
+		l := &b.locked[b.at[i]]
+		after, g, changed := driver.DecideClaim(l.Record, c[i], l.Now, l.Drawn)
+		if l.Err == nil && changed && g.Verdict != driver.Acquired {
+			b.after[b.at[i]], b.put[b.at[i]] = after, true
+		}
+	}
+	return b.write(tx)
+}
+
+// Works returns the work of each claim, -1 where there is none. A work that the transaction does not hold is refused.
+func (h *Held) Works(w []driver.Work) ([]int, error) {
+	works := make([]int, len(h.Claims))
+	for i := range works {
+		works[i] = -1
+	}
+	for i := range w {
+		hold := &w[i].Finish.Hold
+		at, ok := h.places[hold.Nonce]
+		if !ok || works[at] >= 0 || h.Claims[at].After.Hold() != *hold {
+			return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("key %q is not held by this transaction", hold.Key.Raw)}
+		}
+		works[at] = i
+	}
+	return works, nil
+}
+
+// TakeBack writes the record as it was before a claim.
+func (c *HeldClaim) TakeBack(tx Tx) error {
+	l := &Locked{Record: c.After}
+	if c.Before == nil {
+		return tx.Drop(l)
+	}
+	return tx.Put(l, c.Before)
+}
+
+// Commit writes works inside the transaction and takes back the claims that have none. What is left is to commit it.
+func (h *Held) Commit(tx Tx, w ...driver.Work) error {
+	works, err := h.Works(w)
+	if err != nil {
+		return err
+	}
+	for at, i := range works {
+		if i < 0 {
+			if err := h.Claims[at].TakeBack(tx); err != nil {
+				return err
+			}
+		}
+	}
+	out, err := CommitTx(tx, Wait, w...)
+	for i, o := range out {
+		if err == nil && o != driver.Applied {
+			err = &driver.ItemError{Index: i, Err: fmt.Errorf("the record was changed inside the transaction: %v", o)}
+		}
+	}
+	return err
+}

@@ -1,0 +1,188 @@
+package rowstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// query is a SELECT that is put together: a condition that is not asked for is left out, so that the database plans for
+// what is.
+type query struct {
+	strings.Builder
+	args []any
+	any  bool // there is a condition
+}
+
+func (q *query) where(condition string, args ...any) {
+	word := " AND "
+	if !q.any {
+		word = " WHERE "
+	}
+	q.any = true
+	q.WriteString(word)
+	q.WriteString(condition)
+	q.args = append(q.args, args...)
+}
+
+func (q *query) limit(n int) {
+	if n > 0 {
+		q.WriteString(" LIMIT ?")
+		q.args = append(q.args, int64(n))
+	}
+}
+
+// records begins a query of records.
+func (s *Store) records(f driver.RecordFilter) *query {
+	q := &query{}
+	q.WriteString("SELECT " + s.layout.Columns + " FROM semel_record r")
+	if f.Consumer != "" {
+		q.where("r.consumer = ?", f.Consumer)
+	}
+	if f.State != driver.Absent {
+		q.where("r.state = " + strconv.Itoa(int(f.State))) // no parameter: there may be an index of one state
+	}
+	return q
+}
+
+// Record reads one record; ok is false when there is none.
+func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
+	q := s.records(driver.RecordFilter{})
+	q.where("r.hash = ?", HashOf(&k))
+	err = s.db.Read(ctx, func(row Row) (err error) {
+		r, err = s.layout.Record(row)
+		ok = err == nil && r.Key == k
+		return err
+	}, q.String(), q.args...)
+	if err != nil {
+		return driver.Record{}, false, fmt.Errorf("read the record of key %q: %w", k.Raw, err)
+	}
+	if !ok {
+		r = driver.Record{}
+	}
+	return r, ok, nil
+}
+
+// Records lists records, oldest first unless f says otherwise.
+func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []driver.Record, err error) {
+	q := s.records(f)
+	special := f.State == driver.Uncertain && s.layout.Uncertain != ""
+	switch {
+	case special:
+		var consumer, limit any
+		if f.Consumer != "" {
+			consumer = f.Consumer
+		}
+		if f.Limit > 0 && !f.Newest {
+			limit = int64(f.Limit)
+		}
+		q.Reset()
+		q.WriteString(s.layout.Uncertain)
+		q.args = []any{consumer, limit}
+	case f.Newest:
+		q.WriteString(" ORDER BY r.updated_at DESC, r.token DESC")
+		q.limit(f.Limit)
+	default:
+		q.WriteString(" ORDER BY r.created_at, r.token")
+		q.limit(f.Limit)
+	}
+	err = s.db.Read(ctx, func(row Row) error {
+		r, err := s.layout.Record(row)
+		out = append(out, r)
+		return err
+	}, q.String(), q.args...)
+	if err != nil {
+		return nil, fmt.Errorf("list records: %w", err)
+	}
+	if special && f.Newest { // few: a person decides on each
+		slices.SortFunc(out, f.Compare)
+		if f.Limit > 0 && len(out) > f.Limit {
+			out = out[:f.Limit]
+		}
+	}
+	return out, nil
+}
+
+// scanPage is how many records a scan reads at once: a read that lasts holds up what cleans up behind writers.
+const scanPage = 1000
+
+// ScanRecords calls each with every record that f selects, a page at a time, in the order of their hashes, which never
+// change while a record exists.
+func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
+	page := make([]driver.Record, 0, scanPage)
+	for done := 0; f.Limit <= 0 || done < f.Limit; {
+		limit := scanPage
+		if f.Limit > 0 {
+			limit = min(limit, f.Limit-done)
+		}
+		q := s.records(f)
+		if n := len(page); n > 0 {
+			q.where("r.hash > ?", HashOf(&page[n-1].Key))
+		}
+		q.WriteString(" ORDER BY r.hash")
+		q.limit(limit)
+		page = page[:0]
+		err := s.db.Read(ctx, func(row Row) error {
+			r, err := s.layout.Record(row)
+			page = append(page, r)
+			return err
+		}, q.String(), q.args...)
+		if err != nil {
+			return fmt.Errorf("scan records: %w", err)
+		}
+		for _, r := range page {
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		if done += len(page); len(page) < limit {
+			return nil
+		}
+	}
+	return nil
+}
+
+const auditColumns = "at, who, kind, was, became, generation, token, verified, renewed, consumer, tenant, key, reason"
+
+// addAudit adds an entry to the audit log.
+func addAudit(tx Tx, e *driver.AuditEntry) error {
+	return tx.Exec("INSERT INTO semel_audit (hash, "+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		HashOf(&e.Key), e.At, e.By, int64(e.Kind), int64(e.From), int64(e.To), int64(e.Generation), int64(e.Token), e.Verified,
+		e.Renewed, e.Key.Consumer, e.Key.Tenant, e.Key.Raw, Text(e.Reason))
+}
+
+// Audit lists the audit log, oldest first. See [driver.AuditLog].
+func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) (out []driver.AuditEntry, err error) {
+	q := &query{}
+	q.WriteString("SELECT " + auditColumns + " FROM semel_audit")
+	if f.Key != (driver.Key{}) {
+		q.where("hash = ?", HashOf(&f.Key))
+	}
+	if f.Consumer != "" {
+		q.where("consumer = ?", f.Consumer)
+	}
+	if !f.Since.IsZero() {
+		// Rows hold whole microseconds: an entry of the very moment is not before it.
+		q.where("at >= ?", f.Since.Truncate(time.Microsecond))
+	}
+	q.WriteString(" ORDER BY seq DESC")
+	q.limit(f.Limit)
+	err = s.db.Read(ctx, func(r Row) error {
+		out = append(out, driver.AuditEntry{
+			At: r.Time(0), By: r.Text(1), Kind: driver.OperationKind(r.Int(2)), From: driver.State(r.Int(3)),
+			To: driver.State(r.Int(4)), Generation: uint32(r.Int(5)), Token: uint64(r.Int(6)), Verified: r.Flag(7),
+			Renewed: r.Flag(8), Key: driver.Key{Consumer: r.Text(9), Tenant: r.Text(10), Raw: r.Text(11)}, Reason: r.Text(12),
+		})
+		return nil
+	}, q.String(), q.args...)
+	if err != nil {
+		return nil, fmt.Errorf("list the audit log: %w", err)
+	}
+	slices.Reverse(out)
+	return out, nil
+}

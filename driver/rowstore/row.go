@@ -1,0 +1,88 @@
+package rowstore
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Hash is the name of a key in the database: half of its SHA-256. The raw key is compared besides (invariant I12), so that
+// a collision is an error and not a swallowed message.
+type Hash [16]byte
+
+// HashOf returns the hash of a key.
+func HashOf(k *driver.Key) (h Hash) {
+	full := k.Hash()
+	copy(h[:], full[:])
+	return h
+}
+
+// Text is a string that may be stored as NULL when it is empty.
+type Text string
+
+// Row is one row of a query: what the client library made of its columns. Times come as time.Time or as microseconds since
+// 1970, 0 and NULL being the zero time; flags as bool or number; text as string or []byte.
+type Row []any
+
+// Int returns a number; NULL is 0.
+func (r Row) Int(i int) int64 {
+	switch v := r[i].(type) {
+	case int64:
+		return v
+	case int32:
+		return int64(v)
+	case int16:
+		return int64(v)
+	}
+	return 0
+}
+
+// Flag returns a flag.
+func (r Row) Flag(i int) bool {
+	if v, ok := r[i].(bool); ok {
+		return v
+	}
+	return r.Int(i) != 0
+}
+
+// Text returns text; NULL is "".
+func (r Row) Text(i int) string {
+	if v, ok := r[i].(string); ok {
+		return v
+	}
+	return string(r.Bytes(i))
+}
+
+// Bytes returns bytes; NULL is nil.
+func (r Row) Bytes(i int) []byte {
+	v, _ := r[i].([]byte)
+	return v
+}
+
+// Time returns a time.
+func (r Row) Time(i int) time.Time {
+	if v, ok := r[i].(time.Time); ok {
+		return v
+	}
+	if n := r.Int(i); n != 0 {
+		return time.UnixMicro(n)
+	}
+	return time.Time{}
+}
+
+// nonce reads the owner of an attempt.
+func (r Row) nonce(i int) (n driver.Nonce) {
+	if v, ok := r[i].([16]byte); ok {
+		return v
+	}
+	copy(n[:], r.Bytes(i))
+	return n
+}
+
+// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+func bytesOrNull(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}

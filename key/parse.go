@@ -1,0 +1,147 @@
+package key
+
+import (
+	"fmt"
+	"strings"
+)
+
+const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, " +
+	"stripe, github, sqsfifo or position"
+
+// keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
+// key: then no fingerprint is taken of it.
+var keyWords = map[string]struct {
+	key     Func
+	differs bool
+}{
+	"id":                  {ByID, false},
+	"body":                {FromBody(), true},
+	"cloudevents":         {FromCloudEvent(), false},
+	"s3":                  {FromS3(), true},
+	"event":               {FromEvent(), true},
+	"eventbridge":         {FromEventBridge(false), true},
+	"eventbridge:replays": {FromEventBridge(true), true},
+	"sns":                 {FromSNS(), true},
+	"gcs":                 {FromGCS(), true},
+	"pubsub":              {FromPubSub(), true},
+	"kafka":               {FromKafka(), false},
+	"stripe":              {FromStripe(), true},
+	"github":              {FromGitHub(false), true},
+	"github:any":          {FromGitHub(true), true},
+	"sqsfifo":             {FromDeduplicationID(false), false},
+	"sqsfifo:group":       {FromDeduplicationID(true), false},
+	"position":            {FromPosition(), false},
+}
+
+// Parse reads the text form of a key function, as the worker's flag --key takes it:
+//
+//	id                        ByID
+//	header:NAME               FromHeader
+//	json:/order_id,/action    FromJSON; a pointer cannot contain a comma here
+//	body                      FromBody
+//	cloudevents               FromCloudEvent
+//	s3                        FromS3
+//	event                     FromEvent
+//	eventbridge               FromEventBridge(false); eventbridge:replays FromEventBridge(true)
+//	sns                       FromSNS
+//	gcs, pubsub               FromGCS, FromPubSub
+//	kafka                     FromKafka
+//	stripe                    FromStripe
+//	github                    FromGitHub(false); github:any FromGitHub(true)
+//	sqsfifo                   FromDeduplicationID(false); sqsfifo:group FromDeduplicationID(true)
+//	position                  FromPosition
+//
+// Anything else is a *SpecError that names the mend.
+func Parse(spec string) (Func, error) {
+	form, arg, _ := strings.Cut(spec, ":")
+	switch {
+	case form == "header" && arg != "":
+		return FromHeader(arg), nil
+	case form == "json" && arg != "":
+		ptrs, err := specPointers("Key", arg)
+		if err != nil {
+			return nil, err
+		}
+		return FromJSON(ptrs...), nil
+	}
+	if w, ok := keyWords[spec]; ok {
+		return w.key, nil
+	}
+	return nil, specError("Key", spec, keyForms)
+}
+
+// ParseFingerprint reads the text form of a fingerprint, as the worker's flag --fingerprint takes it: the forms of
+// [Parse], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
+// hash what the key function of that form gives. Anything else is a *SpecError that names the mend.
+func ParseFingerprint(spec string) (FingerprintFunc, error) {
+	form, arg, hasArg := strings.Cut(spec, ":")
+	switch {
+	case spec == "none":
+		return nil, nil //nolint:nilnil // no fingerprint is one of the answers
+	case spec == "body":
+		return FingerprintBody(), nil
+	case form == "json" && arg != "":
+		ptrs, err := specPointers("Fingerprint", arg)
+		if err != nil {
+			return nil, err
+		}
+		return FingerprintJSON(ptrs...), nil
+	}
+	key, err := Parse(spec)
+	if err != nil {
+		return nil, specError("Fingerprint", spec, "none, "+keyForms)
+	}
+	if hasArg {
+		spec = form + ":" + strings.ToLower(arg) // the case of a header's name does not matter
+	}
+	return fingerprintByKey(spec, key), nil
+}
+
+// DefaultFingerprint is the fingerprint that goes with a key in text form when none is asked for: the body's, but none
+// (nil) for json: and body, whose key is made from the content. A replay whose body differs is then told
+// (ReplayedOtherPayload) and no mismatch: what differs may be a time, a trace id, a counter. Of a key that is made from an
+// event (s3, event, stripe and the like) it is that key: the bodies of two messages of one event differ, as those of the
+// two routes of an S3 event do.
+func DefaultFingerprint(keySpec string) FingerprintFunc {
+	w := keyWords[keySpec]
+	switch form, _, _ := strings.Cut(keySpec, ":"); {
+	case form == "json" || keySpec == "body":
+		return nil
+	case w.differs:
+		return fingerprintByKey(keySpec, w.key)
+	}
+	return FingerprintBody()
+}
+
+func specPointers(field, list string) ([]string, error) {
+	ptrs := strings.Split(list, ",")
+	for _, p := range ptrs {
+		if !strings.HasPrefix(p, "/") {
+			return nil, &SpecError{
+				Field: field, Problem: fmt.Sprintf("%q in json:%s is no JSON pointer", p, list),
+				Mend: fmt.Sprintf("begin every pointer with /: json:/order_id,/action; perhaps %q", "/"+strings.TrimSpace(p)),
+			}
+		}
+	}
+	if _, err := parsePointers(ptrs); err != nil {
+		return nil, &SpecError{Field: field, Problem: err.Error(), Mend: "write ~1 for / and ~0 for ~ in a name"}
+	}
+	return ptrs, nil
+}
+
+func specError(field, spec, forms string) error {
+	mend := "write " + forms
+	switch {
+	case strings.HasPrefix(spec, "/"):
+		mend = fmt.Sprintf("for fields of a JSON body write json:%s", spec)
+	case spec == "header" || spec == "header:":
+		mend = "name the header: header:idempotency-key"
+	case spec == "json" || spec == "json:":
+		mend = "name the fields: json:/order_id,/action; for the whole body write body"
+	case spec == "cloudevent":
+		mend = "write cloudevents"
+	case spec == "events":
+		mend = "write event"
+	}
+	return &SpecError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
+}

@@ -50,6 +50,7 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 )
 
 // maxShards bounds Options.Shards.

@@ -1,15 +1,11 @@
 package redis
 
 import (
-	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 	"github.com/semel-dev/semel/semeltest/server"
@@ -50,19 +46,6 @@ func TestPairSuite(t *testing.T) {
 
 func TestS1_45_PairSuiteOnValkey(t *testing.T) {
 	testPair(t, func(t testing.TB) *goredis.Client { return connect(t, server.Shared(t, "valkey")) })
-}
-
-// TestLongTermIsRefused: this store forgets a key when its retention is over, and says so before anything runs.
-func TestLongTermIsRefused(t *testing.T) {
-	_, err := semel.New(semel.Config{
-		Queue: memory.NewQueue("q"), Store: openFor(t, shared(t), Options{}), Consumer: "test", LongTerm: 30 * 24 * time.Hour,
-		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
-		Key:     func(m *semel.Message) (string, error) { return m.ID, nil },
-	})
-	var bad *semel.ConfigError
-	if !errors.As(err, &bad) || bad.Field != "LongTerm" || !strings.Contains(err.Error(), "Redis") {
-		t.Errorf("New answers %v", err)
-	}
 }
 
 func testPair(t *testing.T, client func(t testing.TB) *goredis.Client) {

@@ -13,6 +13,7 @@
 // PREFIX is Options.Prefix, S the shard, H the first 16 bytes of the key's hash:
 //
 //	{PREFIX}:shards     the number of shards
+//	{PREFIX}:longterm   the long-term periods of consumers (hash)
 //	{PREFIX:S}:r:H      a record (string)
 //	{PREFIX:S}:x:H      its side: journals of steps, audit log, duplicates (hash)
 //	{PREFIX:S}:index    the hashes, scored by when a sweep has to look (sorted set)

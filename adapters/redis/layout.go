@@ -17,7 +17,7 @@ const (
 
 	offState      = 1
 	offFlags      = 2
-	offTakeover   = 3
+	offTakeover   = 3 // the policy, and in the upper half how an EXPIRED record ended
 	offGeneration = 4
 	offToken      = 8
 	offNonce      = 16
@@ -64,7 +64,7 @@ func score(r *driver.Record) string {
 		at = min(float64(micro(r.LeaseUntil))+openScore, -1)
 	case driver.Uncertain:
 		at = float64(micro(r.UpdatedAt)) + uncertainScore
-	case driver.Absent, driver.Released, driver.Completed, driver.FailedState:
+	case driver.Absent, driver.Released, driver.Completed, driver.FailedState, driver.Expired:
 	}
 	return strconv.FormatFloat(at, 'f', 0, 64)
 }
@@ -97,7 +97,7 @@ func encode(r *driver.Record) []byte {
 	n32 := func(at, n int) { binary.BigEndian.PutUint32(b[at:], uint32(n)) }       //nolint:gosec // counts
 	n64 := func(at int, n int64) { binary.BigEndian.PutUint64(b[at:], uint64(n)) } //nolint:gosec // times are after 1970
 	mark := driver.AppendWatermark(nil, &r.Watermark)
-	b[0], b[offState], b[offTakeover] = form, byte(r.State), byte(r.Takeover)
+	b[0], b[offState], b[offTakeover] = form, byte(r.State), byte(r.Takeover)|byte(r.Ended)<<4
 	flag := func(f byte, set bool) {
 		if set {
 			b[offFlags] |= f
@@ -154,7 +154,7 @@ func decode(b []byte) (r driver.Record, err error) {
 	at := func(off int) time.Time { return fromMicro(n64(off)) }
 	flag := func(f byte) bool { return b[offFlags]&f != 0 }
 	r = driver.Record{
-		State: driver.State(b[offState]), Takeover: driver.Takeover(b[offTakeover]), Generation: n32(offGeneration),
+		State: driver.State(b[offState]), Takeover: driver.Takeover(b[offTakeover] & 15), Ended: driver.State(b[offTakeover] >> 4), Generation: n32(offGeneration),
 		Token: n64(offToken), Nonce: driver.Nonce(b[offNonce:offEpoch]), Epoch: n32(offEpoch),
 		Spent: flag(flagSpent), Unknown: flag(flagUnknown), Disposed: flag(flagDisposed),
 		Lease:      time.Duration(n64(offLease)) * time.Microsecond, //nolint:gosec // as it was written
@@ -189,7 +189,7 @@ func check(b []byte) error {
 		return fmt.Errorf("it has %d bytes, and is none of semel's", len(b))
 	case b[0] != form || b[offFlags] >= 2*flagWatermark:
 		return fmt.Errorf("it is of the unknown form %d: a newer version of semel wrote it", b[0])
-	case b[offState] == 0 || driver.State(b[offState]) > driver.Uncertain || driver.Takeover(b[offTakeover]) > driver.Once:
+	case b[offState] == 0 || driver.State(b[offState]) > driver.Expired || driver.Takeover(b[offTakeover]&15) > driver.Once:
 		return fmt.Errorf("its state is %d and its policy %d: a newer version of semel wrote it", b[offState], b[offTakeover])
 	}
 	if t := int(binary.BigEndian.Uint32(b[offTail:])); t < offSections || t > len(b) {

@@ -50,6 +50,7 @@ var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
+	_ driver.LongTerm        = (*Store)(nil)
 )
 
 // maxShards bounds Options.Shards.
@@ -108,11 +109,12 @@ func (s *Store) agree(ctx context.Context, o Options) (int, error) {
 	}
 	have, err := strconv.Atoi(text)
 	if err != nil || have < 1 || have > maxShards {
-		return 0, fmt.Errorf("key %s is %q and no number of shards: another program uses the prefix %q; choose another Prefix", name, text, s.prefix)
+		return 0, fmt.Errorf("key %s is %q and no number of shards: another program uses the prefix %q; choose another Prefix",
+			name, text, s.prefix)
 	}
 	if o.Shards != 0 && o.Shards != have {
-		return 0, fmt.Errorf("the records with prefix %q have %d shards, Options.Shards is %d: leave Shards at 0, or choose another Prefix",
-			s.prefix, have, o.Shards)
+		return 0, fmt.Errorf("the records with prefix %q have %d shards, Options.Shards is %d: leave Shards at 0, or choose "+
+			"another Prefix", s.prefix, have, o.Shards)
 	}
 	return have, nil
 }

@@ -132,10 +132,11 @@ func (s *Store) uncertain(ctx context.Context, f driver.RecordFilter, each func(
 
 // scored lists what of the index is scored from min to below max, lowest first: count behind offset, 0 = all. least is the
 // lowest score of them.
-func (s *Store) scored(ctx context.Context, shard int, low, high float64, offset, count int64) (page []*item, least float64, err error) {
-	by := &goredis.ZRangeBy{
-		Min: strconv.FormatFloat(low, 'f', 0, 64), Max: "(" + strconv.FormatFloat(high, 'f', 0, 64), Offset: offset, Count: count,
-	}
+func (s *Store) scored(
+	ctx context.Context, shard int, low, high float64, offset, count int64,
+) (page []*item, least float64, err error) {
+	text := func(score float64) string { return strconv.FormatFloat(score, 'f', 0, 64) }
+	by := &goredis.ZRangeBy{Min: text(low), Max: "(" + text(high), Offset: offset, Count: count}
 	found, err := s.client.ZRangeByScoreWithScores(ctx, s.slot(shard)+"index", by).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the index: %w", explain(err))

@@ -26,8 +26,6 @@ type Server struct {
 	MaxMemory, UsedMemory int64
 	// MinReplicas is min-replicas-to-write. BusyAfter is how long a script may run, in ms.
 	MinReplicas, BusyAfter int64
-	// Records is an estimate of how many records there are: all keys, less one for each shard and side.
-	Keys int64
 }
 
 // Inspect asks the server how it is set up.
@@ -81,12 +79,8 @@ func inspect(ctx context.Context, node goredis.Cmdable) (s Server, err error) {
 		s.Role = "replica"
 	}
 	s.Replicas, s.Cluster = int(number(info["connected_slaves"])), info["cluster_enabled"] == "1"
-	s.AppendOnly, s.UsedMemory, s.MaxMemory = info["aof_enabled"] == "1", number(info["used_memory"]), number(info["maxmemory"])
-	s.Policy = info["maxmemory_policy"]
-	if _, keys, ok := strings.Cut(info["db0"], "keys="); ok {
-		keys, _, _ = strings.Cut(keys, ",")
-		s.Keys = number(keys)
-	}
+	s.AppendOnly, s.Policy = info["aof_enabled"] == "1", info["maxmemory_policy"]
+	s.UsedMemory, s.MaxMemory = number(info["used_memory"]), number(info["maxmemory"])
 	config := map[string]string{}
 	for _, name := range []string{"appendfsync", "no-appendfsync-on-rewrite", "save", "min-*-to-write", "lua-time-limit"} {
 		values, err := node.ConfigGet(ctx, name).Result()
@@ -109,29 +103,31 @@ func (s Server) Evicts() bool { return strings.HasPrefix(s.Policy, "allkeys-") }
 
 // Losses are sentences about how this server can lose records that it confirmed; none = it keeps them on its disk.
 func (s Server) Losses() []string {
+	const again = ", and their messages run again"
 	var all []string
 	if s.Evicts() {
-		all = append(all, fmt.Sprintf("maxmemory-policy is %s: %s removes records when its memory is full, and their messages run again",
-			s.Policy, s.name()))
+		all = append(all, fmt.Sprintf("maxmemory-policy is %s: %s removes records when its memory is full%s", s.Policy, s.name(), again))
 	}
 	switch {
 	case s.Hidden && !s.AppendOnly && s.Policy == "":
 		all = append(all, "the server does not show how it keeps data: records can be lost when it stops or fails over")
 	case !s.AppendOnly && s.Save == "" && !s.Hidden:
-		all = append(all, fmt.Sprintf("%s keeps nothing on disk (appendonly no): all records are lost when it stops, and messages run again", s.name()))
+		all = append(all, fmt.Sprintf("%s keeps nothing on disk (appendonly no): all records are lost when it stops%s", s.name(), again))
 	case !s.AppendOnly:
-		all = append(all, "appendonly is no: records written since the last snapshot are lost when the server stops, and their messages run again")
+		all = append(all, "appendonly is no: records written since the last snapshot are lost when the server stops"+again)
 	case s.Hidden:
 		all = append(all, "the server does not show appendfsync: the last records before a crash of its machine can be lost")
 	case s.Fsync == "everysec":
-		all = append(all, "appendfsync is everysec: records of the last two seconds before a crash of the server's machine can be lost, and their messages run again")
+		all = append(all, "appendfsync is everysec: a crash of the server's machine can lose the records of two seconds"+again)
 	case s.Fsync != "always":
-		all = append(all, fmt.Sprintf("appendfsync is %s: records of the last half minute before a crash of the server's machine can be lost, and their messages run again", s.Fsync))
+		all = append(all, fmt.Sprintf("appendfsync is %s: a crash of the server's machine can lose the records of half a minute%s",
+			s.Fsync, again))
 	case s.OnRewrite:
-		all = append(all, "no-appendfsync-on-rewrite is yes: while the log is rewritten, a crash of the server's machine can lose its last records")
+		all = append(all, "no-appendfsync-on-rewrite is yes: while the log is rewritten, a crash of the server's machine can lose "+
+			"its last records"+again)
 	}
 	if s.Replicas > 0 || s.Cluster || s.Sentinel || s.Role == "replica" {
-		all = append(all, "replication is asynchronous: a failover can lose the last confirmed records, and their messages run again")
+		all = append(all, "replication is asynchronous: a failover can lose the last confirmed records"+again)
 	}
 	return all
 }

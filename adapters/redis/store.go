@@ -80,9 +80,6 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		if f[i].Final < driver.Complete || f[i].Final > driver.Park {
 			return nil, fmt.Errorf("finish: Finish.Final %d is unknown", f[i].Final)
 		}
-		if len(f[i].Result) > maxResult {
-			return nil, fmt.Errorf("finish: the result of key %q has %d bytes: %d is the most", f[i].Hold.Key.Raw, len(f[i].Result), maxResult)
-		}
 		if f[i].Final == driver.Complete {
 			items[i].args = []any{holdBytes(&f[i].Hold), f[i].Keep.Microseconds(), tail(f[i].Reason, f[i].Result)}
 		}

@@ -18,6 +18,7 @@ type sweep struct {
 	horizon   time.Duration
 	limit     int
 	consumers []string
+	periods   map[string]time.Duration // long-term, by consumer
 	sum       driver.Swept
 	more      bool
 }
@@ -29,6 +30,10 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		limit = math.MaxInt
 	}
 	w := &sweep{Store: s, horizon: horizon, limit: limit, consumers: consumers}
+	var err error
+	if w.periods, err = s.LongTerms(ctx); err != nil {
+		return w.sum, false, fmt.Errorf("sweep: %w", err)
+	}
 	first := int(s.turn.Add(1))
 	for n := range s.shards {
 		if err := w.shard(ctx, (first+n)%s.shards); err != nil {
@@ -86,7 +91,7 @@ func (w *sweep) page(ctx context.Context, page []*item) (kept int, err error) {
 				c.purge, verdicts[i] = true, driver.SweepKeep
 				return r, true, nil
 			}
-			after, verdicts[i] = driver.DecideSweep(r, now, w.horizon, 0, w.consumers...) // it is no driver.LongTerm
+			after, verdicts[i] = driver.DecideSweep(r, now, w.horizon, w.periods[r.Key.Consumer], w.consumers...)
 			c.purge = verdicts[i] == driver.SweepPurge
 			return after, verdicts[i] != driver.SweepKeep, nil
 		}
@@ -101,6 +106,8 @@ func (w *sweep) page(ctx context.Context, page []*item) (kept int, err error) {
 			kept++
 		case verdicts[i] == driver.SweepPurge:
 			w.sum.Purged++
+		case verdicts[i] == driver.SweepExpire:
+			w.sum.Expired++
 		case verdicts[i] == driver.SweepStrand:
 			w.sum.Stranded++
 		}

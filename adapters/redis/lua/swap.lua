@@ -17,6 +17,9 @@ for i = 3, #KEYS, 2 do
       floor = token
     end
     redis.call('ZADD', KEYS[2], score, member(key))
+    if sub(after, 2, 2) == '\6' and sub(head, 2, 2) ~= '\6' then -- a record that expires keeps nothing beside it
+      redis.call('DEL', side)
+    end
     for f = a + 5, a + 4 + fields, 2 do
       if ARGV[f + 1] == '' then
         redis.call('HDEL', side, ARGV[f])

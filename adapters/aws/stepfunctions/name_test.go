@@ -19,15 +19,15 @@ func name(parts ...string) string { return stepfunctions.Name(semel.Key{Raw: key
 
 // TestNameIsStored: names are kept by the service for 90 days: another name for the same key starts everything once more.
 func TestNameIsStored(t *testing.T) {
-	for key, want := range map[string]string{
+	for raw, want := range map[string]string{
 		"k":       "k-w2ocohfbwspoyjmaaduhjekt2axs3u7z2iflwhm7y75oxpnknwla",
 		"日本/データ":  "vv7pgo5bn7he3ge3xebdc5gz6aalhqfrbfpshfbtu2gmicefhona",
 		"a|b\\|c": "a-b-c-datm7xw6tka24lvbqymtkmof7wsrrvljndnzxnmi7dfpiqvmetta",
 		"my-bucket|reports/2026-11/Umsatz.csv|v1": "2026-11-Umsatz-csv-v1-i7egvzsphts5meygecqnpp5r3lw446wzjqmgcu4tbsaref5atruq",
 		"order 7/x": "order-7-x-hbsufupk2csbaatoy2fofidxy372q2ng42nhqxf5idlglii7couq",
 	} {
-		if got := stepfunctions.Name(semel.Key{Raw: report}); got != want {
-			t.Errorf("the name of %q is %s, want %s", key, got, want)
+		if got := stepfunctions.Name(semel.Key{Raw: raw}); got != want {
+			t.Errorf("the name of %q is %s, want %s", raw, got, want)
 		}
 	}
 }

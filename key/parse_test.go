@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
 )
@@ -63,7 +62,7 @@ func TestSpecErrorsNameTheMend(t *testing.T) {
 			"Key":         func() error { _, err := key.Parse(spec); return err },
 			"Fingerprint": func() error { _, err := key.ParseFingerprint(spec); return err },
 		} {
-			var e *semel.ConfigError
+			var e *key.SpecError
 			if err := parse(); !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Mend, mend) {
 				t.Errorf("%s %q: got %v, want a mend with %q", field, spec, err, mend)
 			}

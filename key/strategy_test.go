@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
 )
@@ -88,7 +87,7 @@ func TestStrategiesThatAreNone(t *testing.T) {
 		"once,first=1":                      "once, version:PLACE",
 	} {
 		_, err := key.ParseVersions(text)
-		var e *semel.ConfigError
+		var e *key.SpecError
 		switch {
 		case text == "sequence:/v,gap=park:1s,first":
 			if !errors.As(err, &e) {

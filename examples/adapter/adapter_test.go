@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/deadletter"
 	"github.com/semel-dev/semel/examples/adapter"
+	"github.com/semel-dev/semel/memory"
 	"github.com/semel-dev/semel/semeltest"
 )
 
@@ -77,4 +79,20 @@ func TestGuide(t *testing.T) {
 			t.Errorf("not in the code:\n%s", m[1])
 		}
 	}
+}
+
+// TestPair runs consumers on both. The file queue has no dead letters: another queue keeps them.
+func TestPair(t *testing.T) {
+	semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
+		q, err := adapter.OpenQueue(filepath.Join(t.TempDir(), "messages"), "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := adapter.OpenStore(filepath.Join(t.TempDir(), "records"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = q.Close(), s.Close() })
+		return semeltest.PairSetup{Queue: deadletter.With(q, memory.NewQueue("dead")), Store: s}
+	})
 }

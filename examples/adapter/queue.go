@@ -94,7 +94,7 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	defer q.mu.Unlock()
 	for i := range m {
 		msg := m[i]
-		msg.Queue = q.name
+		msg.Queue, msg.Position = q.name, nil
 		if msg.ID == "" {
 			msg.ID = driver.NewMessageID()
 		}

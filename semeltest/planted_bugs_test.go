@@ -64,7 +64,7 @@ func bugs() []bug {
 		}},
 		{"unowned writes are answered Applied", "cells", func(s *planted) {
 			s.finish = func(s *planted, ctx ctx, f []driver.Finish) (outs, error) {
-				out, err := s.Store.Finish(ctx, f...)
+				out, err := s.store().Finish(ctx, f...)
 				for i := range out {
 					out[i] = driver.Applied
 				}
@@ -79,7 +79,7 @@ func bugs() []bug {
 						out[i] = driver.Lost
 						continue
 					}
-					o, err := s.Store.Finish(ctx, f[i])
+					o, err := s.store().Finish(ctx, f[i])
 					if err != nil {
 						return nil, err
 					}
@@ -96,7 +96,7 @@ func bugs() []bug {
 						g[i].Ran = driver.NotApplied
 					}
 				}
-				return s.Store.Finish(ctx, g...)
+				return s.store().Finish(ctx, g...)
 			}
 		}},
 		{"zombies extend (FM10)", "cells", func(s *planted) {
@@ -105,12 +105,12 @@ func bugs() []bug {
 				for i := range g {
 					g[i] = s.current(ctx, g[i].Key)
 				}
-				return s.Store.Extend(ctx, d, g...)
+				return s.store().Extend(ctx, d, g...)
 			}
 		}},
 		{"an extension of a completed record is Lost", "cells", func(s *planted) {
 			s.extend = func(s *planted, ctx ctx, d time.Duration, h holds) (outs, error) {
-				out, err := s.Store.Extend(ctx, d, h...)
+				out, err := s.store().Extend(ctx, d, h...)
 				for i := range out {
 					if out[i] == driver.Settled {
 						out[i] = driver.Lost
@@ -130,7 +130,7 @@ func without(change func(c *driver.Claim)) func(s *planted) {
 			for i := range d {
 				change(&d[i])
 			}
-			return s.Store.Claim(ctx, d...)
+			return s.store().Claim(ctx, d...)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func moreBugs() []bug {
 				for i := range d {
 					d[i].BodyDigest = c[(i+1)%len(c)].BodyDigest
 				}
-				return s.Store.Claim(ctx, d...)
+				return s.store().Claim(ctx, d...)
 			}
 		}},
 		{"another body is not told (FM51)", "cells", func(s *planted) {
@@ -180,7 +180,7 @@ func moreBugs() []bug {
 		}},
 		{"answers in another order", "batches", func(s *planted) {
 			s.claim = func(s *planted, ctx ctx, c []driver.Claim) ([]driver.Grant, error) {
-				g, err := s.Store.Claim(ctx, c...)
+				g, err := s.store().Claim(ctx, c...)
 				for i, j := 0, len(g)-1; i < j; i, j = i+1, j-1 {
 					g[i], g[j] = g[j], g[i]
 				}
@@ -195,7 +195,7 @@ func moreBugs() []bug {
 					if strings.HasPrefix(c[i].Key.Raw, "raced") {
 						time.Sleep(time.Millisecond) // others come between the look and the claim
 					}
-					g, err := s.Store.Claim(ctx, c[i])
+					g, err := s.store().Claim(ctx, c[i])
 					if err != nil {
 						return nil, err
 					}
@@ -208,7 +208,7 @@ func moreBugs() []bug {
 		}},
 		{"tokens restart after a purge (FM12)", "FM12 tokens survive a purge", func(s *planted) {
 			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
-				swept, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
+				swept, more, err := s.store().Sweep(ctx, horizon, limit, consumers...)
 				if left, _ := s.Records(ctx, driver.RecordFilter{}); swept.Purged > 0 && len(left) == 0 {
 					s.forget()
 				}
@@ -219,12 +219,12 @@ func moreBugs() []bug {
 			s.sweep = func(s *planted, ctx ctx, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 				s.clock.advance(48 * time.Hour)
 				defer s.clock.advance(-48 * time.Hour)
-				return s.Store.Sweep(ctx, horizon, limit, consumers...)
+				return s.store().Sweep(ctx, horizon, limit, consumers...)
 			}
 		}},
 		{"a sweep parks nothing", "sweep", func(s *planted) {
 			s.sweep = func(s *planted, ctx ctx, _ time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
-				return s.Store.Sweep(ctx, 0, limit, consumers...)
+				return s.store().Sweep(ctx, 0, limit, consumers...)
 			}
 		}},
 		{"effects are written without the guard", "commit is guarded", func(s *planted) {
@@ -269,7 +269,7 @@ func moreBugs() []bug {
 				if rest, _ := s.readable(c); len(rest) < len(c) {
 					return nil, fmt.Errorf("planted: %w", driver.ErrUnreadable)
 				}
-				return s.Store.Claim(ctx, c...)
+				return s.store().Claim(ctx, c...)
 			}
 		}},
 		{"acks do not join", "commit joins", func(s *planted) {
@@ -278,7 +278,7 @@ func moreBugs() []bug {
 				for i := range v {
 					v[i].Ack = nil
 				}
-				return s.Store.Commit(ctx, v...)
+				return s.store().Commit(ctx, v...)
 			}
 		}},
 		{"messages are emitted by losers too", "commit emits", func(s *planted) {
@@ -288,12 +288,12 @@ func moreBugs() []bug {
 						_ = s.clock.db.Queue(x.Emit[0].Queue).Send(ctx, x.Emit...)
 					}
 				}
-				return s.Store.Commit(ctx, w...)
+				return s.store().Commit(ctx, w...)
 			}
 		}},
 		{"a rollback leaves the claims (FM72)", "FM72", func(s *planted) {
 			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
-				tx, g, err := s.Store.Begin(ctx, c...)
+				tx, g, err := s.store().Begin(ctx, c...)
 				if tx == nil {
 					return nil, g, err
 				}
@@ -302,7 +302,7 @@ func moreBugs() []bug {
 		}},
 		{"a transaction forgets the effects of its batch", "transactions write the effects", func(s *planted) {
 			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
-				tx, g, err := s.Store.Begin(ctx, c...)
+				tx, g, err := s.store().Begin(ctx, c...)
 				if tx == nil {
 					return nil, g, err
 				}
@@ -311,7 +311,7 @@ func moreBugs() []bug {
 		}},
 		{"the effects of a batch are written though one hold was lost", "transactions write the effects", func(s *planted) {
 			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
-				tx, g, err := s.Store.Begin(ctx, c...)
+				tx, g, err := s.store().Begin(ctx, c...)
 				if tx == nil {
 					return nil, g, err
 				}
@@ -320,7 +320,7 @@ func moreBugs() []bug {
 		}},
 		{"every conflict row is a duplicate (FM69)", "FM69", func(s *planted) {
 			s.begin = func(s *planted, ctx ctx, c []driver.Claim) (driver.Tx, []driver.Grant, error) {
-				tx, g, err := s.Store.Begin(ctx, c...)
+				tx, g, err := s.store().Begin(ctx, c...)
 				for i := range g {
 					if _, found, _ := s.Record(ctx, c[i].Key); found {
 						g[i].Verdict = driver.Replay

@@ -14,7 +14,7 @@ func sweepBugs() []bug {
 	answers := func(change answer) func(*planted) {
 		return func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
-				got, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
+				got, more, err := s.store().Sweep(ctx, horizon, limit, consumers...)
 				change(&got, &more)
 				return got, more, err
 			}
@@ -27,12 +27,12 @@ func sweepBugs() []bug {
 		{"a sweep says that there is no more", in, answers(func(_ *driver.Swept, more *bool) { *more = false })},
 		{"a sweep passes its limit", in, func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, _ int, consumers ...string) (driver.Swept, bool, error) {
-				return s.Store.Sweep(ctx, horizon, 0, consumers...)
+				return s.store().Sweep(ctx, horizon, 0, consumers...)
 			}
 		}},
 		{"a sweep purges what runs and what is in doubt", in, func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
-				got, more, err := s.Store.Sweep(ctx, horizon, limit, consumers...)
+				got, more, err := s.store().Sweep(ctx, horizon, limit, consumers...)
 				if got.Purged > 0 && !more {
 					s.forget()
 				}
@@ -41,7 +41,7 @@ func sweepBugs() []bug {
 		}},
 		{"a sweep parks what is another consumer's", "FM41 sweep of one consumer", func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, _ ...string) (driver.Swept, bool, error) {
-				return s.Store.Sweep(ctx, horizon, limit)
+				return s.store().Sweep(ctx, horizon, limit)
 			}
 		}},
 		{"a sweep counts a retry's retention from its release", in, func(s *planted) {
@@ -52,7 +52,7 @@ func sweepBugs() []bug {
 						v[i].RetryAfter = 0
 					}
 				}
-				return s.Store.Finish(ctx, v...)
+				return s.store().Finish(ctx, v...)
 			}
 		}},
 		{"a sweep purges what it saw, without a second look", "FM41 sweeps while records are redriven", func(s *planted) {
@@ -80,5 +80,5 @@ func blindSweep(s *planted, ctx context.Context, horizon time.Duration, limit in
 			break
 		}
 	}
-	return s.Store.Sweep(ctx, horizon, limit, consumers...)
+	return s.store().Sweep(ctx, horizon, limit, consumers...)
 }

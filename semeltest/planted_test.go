@@ -51,6 +51,7 @@ type planted struct {
 	list   func(s *planted, rs []driver.Record) []driver.Record
 	clock  *clock
 
+	swap    sync.RWMutex // guards Store
 	mu      sync.Mutex
 	seen    map[driver.Key]driver.Hold
 	damaged map[driver.Key]bool // records that cannot be read
@@ -60,7 +61,7 @@ type planted struct {
 
 // ledger is memory's, with a lock.
 func (s *planted) ledger() *semeltest.Ledger {
-	l := memledger.Of(s.Store)
+	l := memledger.Of(s.store())
 	l.Lock = func(testing.TB) (func(any), func()) {
 		return func(e any) { s.locked[e] = true }, func() { clear(s.locked) }
 	}
@@ -93,7 +94,7 @@ func (s *planted) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant,
 	}
 	all := c
 	c, put := s.readable(c)
-	g, err := s.Store.Claim(ctx, c...)
+	g, err := s.store().Claim(ctx, c...)
 	if err == nil {
 		g, c = put(g), all
 	}
@@ -111,7 +112,7 @@ func (s *planted) Extend(ctx context.Context, d time.Duration, h ...driver.Hold)
 	if s.extend != nil {
 		return s.extend(s, ctx, d, h)
 	}
-	return s.Store.Extend(ctx, d, h...)
+	return s.store().Extend(ctx, d, h...)
 }
 
 func (s *planted) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
@@ -119,14 +120,14 @@ func (s *planted) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outc
 		return s.finish(s, ctx, f)
 	}
 	if len(s.damaged) == 0 {
-		return s.Store.Finish(ctx, f...)
+		return s.store().Finish(ctx, f...)
 	}
 	out := make([]driver.Outcome, len(f))
 	for i := range f {
 		if s.damaged[f[i].Hold.Key] {
 			continue
 		}
-		o, err := s.Store.Finish(ctx, f[i])
+		o, err := s.store().Finish(ctx, f[i])
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +149,7 @@ func (s *planted) locking(ctx context.Context, w []driver.Work) ([]driver.Outcom
 			return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("%w: planted", driver.ErrBlocked)}
 		}
 	}
-	return s.Store.Commit(ctx, w...)
+	return s.store().Commit(ctx, w...)
 }
 
 func (s *planted) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
@@ -156,7 +157,7 @@ func (s *planted) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []dr
 		return s.begin(s, ctx, c)
 	}
 	c, put := s.readable(c)
-	tx, gs, err := s.Store.Begin(ctx, c...)
+	tx, gs, err := s.store().Begin(ctx, c...)
 	if err == nil {
 		gs = put(gs)
 	}
@@ -167,19 +168,38 @@ func (s *planted) Sweep(ctx context.Context, horizon time.Duration, limit int, c
 	if s.sweep != nil {
 		return s.sweep(s, ctx, horizon, limit, consumers...)
 	}
-	return s.Store.Sweep(ctx, horizon, limit, consumers...)
+	return s.store().Sweep(ctx, horizon, limit, consumers...)
 }
 
 func (s *planted) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
-	rs, err := s.Store.Records(ctx, f)
+	rs, err := s.store().Records(ctx, f)
 	if s.list != nil && f.State == driver.Uncertain {
 		rs = s.list(s, rs)
 	}
 	return rs, err
 }
 
+func (s *planted) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+	return s.store().Operate(ctx, op)
+}
+
+func (s *planted) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
+	return s.store().Record(ctx, k)
+}
+
+// store is the store as it is now: a sweep may forget it while others use it.
+func (s *planted) store() *memory.Store {
+	s.swap.RLock()
+	defer s.swap.RUnlock()
+	return s.Store
+}
+
 // forget loses everything that the store has.
-func (s *planted) forget() { s.Store = s.clock.fresh() }
+func (s *planted) forget() {
+	s.swap.Lock()
+	defer s.swap.Unlock()
+	s.Store = s.clock.fresh()
+}
 
 // current is the hold that the record of k has now.
 func (s *planted) current(ctx context.Context, k driver.Key) driver.Hold {
@@ -196,7 +216,7 @@ func (s *planted) forged(ctx context.Context, f []driver.Finish, use func(mine, 
 			g[i].Hold = cur
 		}
 	}
-	return s.Store.Finish(ctx, g...)
+	return s.store().Finish(ctx, g...)
 }
 
 // leakyTx commits an unfinished record for every claim that it holds.
@@ -210,7 +230,7 @@ func (t *leakyTx) Rollback(ctx context.Context) error {
 	if err := t.Tx.Rollback(ctx); err != nil {
 		return err
 	}
-	_, err := t.s.Store.Claim(ctx, t.claims...)
+	_, err := t.s.store().Claim(ctx, t.claims...)
 	return err
 }
 
@@ -234,14 +254,14 @@ type hastyTx struct {
 func (t hastyTx) Commit(ctx context.Context, w ...driver.Work) error {
 	if len(w) > 0 && w[0].Effects != nil {
 		early := driver.Work{Effects: w[0].Effects}
-		g, err := t.s.Store.Claim(ctx, driver.Claim{
+		g, err := t.s.store().Claim(ctx, driver.Claim{
 			Key: driver.Key{Consumer: "effects", Raw: w[0].Finish.Hold.Key.Raw}, Nonce: driver.Nonce{1}, Lease: time.Minute,
 		})
 		if err != nil {
 			return err
 		}
 		early.Finish = driver.Finish{Hold: g[0].Hold, Final: driver.Complete}
-		if _, err := t.s.Store.Commit(ctx, early); err != nil {
+		if _, err := t.s.store().Commit(ctx, early); err != nil {
 			return err
 		}
 	}
@@ -254,7 +274,7 @@ func (s *planted) each(ctx context.Context, w []driver.Work, change func(*driver
 	for i := range w {
 		x := w[i]
 		change(&x)
-		o, err := s.Store.Commit(ctx, x)
+		o, err := s.store().Commit(ctx, x)
 		if err != nil {
 			return nil, &driver.ItemError{Index: i, Err: err}
 		}

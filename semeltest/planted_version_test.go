@@ -41,7 +41,7 @@ func versionBugs() []bug {
 						d[i].Version = w.Running // the record takes it for the one that runs
 					}
 				}
-				return s.Store.Claim(ctx, d...)
+				return s.store().Claim(ctx, d...)
 			}
 		}},
 		{"transactions ignore versions", inTx, func(s *planted) {
@@ -50,7 +50,7 @@ func versionBugs() []bug {
 				for i := range d {
 					d[i].Version, d[i].After = "", ""
 				}
-				return s.Store.Begin(ctx, d...)
+				return s.store().Begin(ctx, d...)
 			}
 		}},
 	}

@@ -51,13 +51,9 @@ refuse, too: their records go at the end of the retention.`,
 				return err
 			}
 			defer closing(&err, l.set)
-			r, err := l.find(ctx, key)
+			r, op, err := l.operable(ctx, key)
 			if err != nil {
 				return err
-			}
-			op, ok := driver.As[driver.Operator](l.store)
-			if !ok {
-				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}
 			if !r.State.Terminal() {
 				return output.Negative("key %q is %s: only ended keys are erased", key, r.State).

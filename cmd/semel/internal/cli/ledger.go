@@ -68,6 +68,19 @@ func (f *recordFlags) command(words ...string) string {
 	return output.Command(append(words, f.flags()...)...)
 }
 
+// operable finds the record of a key, and what acts on it.
+func (l *ledger) operable(ctx context.Context, raw string) (driver.Record, driver.Operator, error) {
+	r, err := l.find(ctx, raw)
+	if err != nil {
+		return r, nil, err
+	}
+	op, ok := driver.As[driver.Operator](l.store)
+	if !ok {
+		return r, nil, output.Usage("store %s takes no operations", l.store.Features().Name)
+	}
+	return r, op, nil
+}
+
 // find returns the record of a key in the scope. A key of several consumers is an error that names them, a key that only
 // others have is not found.
 func (l *ledger) find(ctx context.Context, raw string) (driver.Record, error) {

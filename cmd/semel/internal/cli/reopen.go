@@ -41,13 +41,9 @@ completed key as duplicates until their --cache-max-age has passed (1 min). Its 
 				return err
 			}
 			defer closing(&err, l.set)
-			r, err := l.find(ctx, key)
+			r, op, err := l.operable(ctx, key)
 			if err != nil {
 				return err
-			}
-			op, ok := driver.As[driver.Operator](l.store)
-			if !ok {
-				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}
 			if err := reopens(r, key); err != nil {
 				return err

@@ -31,13 +31,9 @@ waiting.`,
 				return err
 			}
 			defer closing(&err, l.set)
-			r, err := l.find(ctx, args[0])
+			r, op, err := l.operable(ctx, args[0])
 			if err != nil {
 				return err
-			}
-			op, ok := driver.As[driver.Operator](l.store)
-			if !ok {
-				return output.Usage("store %s takes no operations", l.store.Features().Name)
 			}
 			if r.State != driver.InProgress {
 				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).

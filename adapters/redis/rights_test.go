@@ -12,7 +12,7 @@ import (
 )
 
 // rights is the rule of docs/adapters.md for a worker.
-const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hset +hdel +hincrby +hgetall " +
+const rights = "resetchannels ~{semel* +evalsha +eval +get +set +setnx +mset +del +exists +hget +hset +hdel +hincrby +hgetall " +
 	"+zadd +zrem +zscan +zrangebyscore +time +info +config|get +client|setname +hello +ping"
 
 // TestRightsAreEnough: a user who may do what the documentation lists can do all that a store does; one who may not is told.
@@ -52,7 +52,8 @@ func TestRightsAreEnough(t *testing.T) {
 	err5 := s.AddDuplicates(t.Context(), driver.Duplicate{Key: keyOf(1)})
 	_, _, err6 := s.Duplicates(t.Context(), keyOf(1))
 	swept, _, err7 := s.Sweep(t.Context(), time.Hour, 10)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil || swept.Purged != 1 {
+	err8 := s.SetLongTerm(t.Context(), "orders", time.Hour)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8); err != nil || swept.Purged != 1 {
 		t.Errorf("%v, swept %+v", err, swept)
 	}
 	if s, err = Open(t.Context(), user("hidden", strings.Replace(rights, "+config|get", "", 1)), Options{}); err != nil || !s.server.Hidden {

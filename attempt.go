@@ -53,7 +53,7 @@ func (a *Attempt) SetResult(b []byte) { a.result = b }
 // every run of this key: it follows from the key and from the message's place among the emitted.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
-// Last tells that a failure of this run is final: the attempts are used up, and the message becomes a letter.
+// Last tells that a failure of this run is final: the attempts are used up, and the message becomes a dead letter.
 func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }
 
 // Hold names this attempt in the store, and Store is the store that keeps its record: for packages that write beside the

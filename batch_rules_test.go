@@ -20,7 +20,7 @@ import (
 func TestBatchIsDeferredAsAWhole(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		var seen batches
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			if seen.call(batch); len(seen.all()) == 1 {
 				return semel.Deferred(errors.New("busy"), 5*time.Second)
 			}
@@ -46,7 +46,7 @@ func TestBatchIsDeferredAsAWhole(t *testing.T) {
 // What the database refuses of a batch's queued effects is everybody's: halving finds whose it was.
 func TestRefusedEffectsOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.InTxBatch(func(_ context.Context, tx *memory.Effects, batch []*semel.Attempt) error {
+		r := newFixture(t, semel.InTxBatch(func(_ context.Context, tx *memory.Effects, batch []*semel.Attempt) error {
 			for _, a := range batch {
 				tx.Append("ledger", a.Key.Raw)
 				if a.Key.Raw == "9" && a.Number == 1 {
@@ -69,7 +69,7 @@ func TestRefusedEffectsOfABatch(t *testing.T) {
 func TestRedeliveryRunsInABatchOfItsOwn(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		var seen batches
-		r := newRig(t, handler(func(batch []*semel.Attempt) error { seen.call(batch); return nil }))
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error { seen.call(batch); return nil }))
 		r.sendNumbers(5)
 		ds, err := r.queue.Receive(context.Background(), 1)
 		if err != nil || len(ds) != 1 {
@@ -90,7 +90,7 @@ func TestRedeliveryRunsInABatchOfItsOwn(t *testing.T) {
 // The order of groups outlives failures and halving.
 func TestFM60_BatchKeepsTheOrderOfGroups(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			for _, a := range batch {
 				if a.Key.Raw == "10" && a.Number <= 2 {
 					return errors.New("not yet")
@@ -119,7 +119,7 @@ func TestFM60_BatchKeepsTheOrderOfGroups(t *testing.T) {
 
 func TestBatchIsCancelledByTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.InTxBatch(func(ctx context.Context, tx *memory.Effects, batch []*semel.Attempt) error {
+		r := newFixture(t, semel.InTxBatch(func(ctx context.Context, tx *memory.Effects, batch []*semel.Attempt) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}))
@@ -139,7 +139,7 @@ func TestBatchIsCancelledByTheDrain(t *testing.T) {
 // A handler that takes too long fails; halves take less long.
 func TestTimeoutOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, queuedSlowly(time.Second), func(c *semel.Config) { c.Timeout = 10 * time.Second })
+		r := newFixture(t, queuedSlowly(time.Second), func(c *semel.Config) { c.Timeout = 10 * time.Second })
 		r.sendNumbers(30)
 		r.start()
 		s := r.after(5 * time.Minute)
@@ -167,18 +167,18 @@ func queuedSlowly(each time.Duration) semel.Handler {
 func TestNewRefusesBatchHandlers(t *testing.T) {
 	type other struct{}
 	h := semel.InTxBatch(func(context.Context, *other, []*semel.Attempt) error { return nil })
-	r := newRig(t, h)
+	r := newFixture(t, h)
 	if _, err := semel.New(r.cfg); !errors.Is(err, semel.ErrNoTx) || !strings.Contains(err.Error(), "other") {
 		t.Errorf("New answered %v", err)
 	}
-	r = newRig(t, queuedBatch(func([]*semel.Attempt) error { return nil }), func(c *semel.Config) {
+	r = newFixture(t, queuedBatch(func([]*semel.Attempt) error { return nil }), func(c *semel.Config) {
 		c.Middleware = []semel.Middleware{func(ctx context.Context, _ *semel.Attempt, next func(context.Context) error) error { return next(ctx) }}
 	})
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "Middleware" {
 		t.Errorf("New answered %v", err)
 	}
-	r = newRig(t, queuedBatch(func([]*semel.Attempt) error { return nil }), unkeyed)
+	r = newFixture(t, queuedBatch(func([]*semel.Attempt) error { return nil }), unkeyed)
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
 		t.Errorf("New answered %v", err)
 	}
@@ -225,7 +225,7 @@ func TestFM46_DeadlockInAHandlerIsNoAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n = 0
-				r := newRig(t, h)
+				r := newFixture(t, h)
 				r.cfg.Store = flakyStore{r.store}
 				r.sendNumbers(10)
 				r.start()

@@ -77,14 +77,14 @@ func bothKinds(t *testing.T, test func(t *testing.T, handler func(func([]*semel.
 	})
 }
 
-func (r *rig) sendNumbers(n int) {
+func (r *fixture) sendNumbers(n int) {
 	for i := range n {
 		r.send(msg(strconv.Itoa(i)))
 	}
 }
 
 // wantEffects wants one effect of each of n numbered keys but some.
-func (r *rig) wantEffects(n int, but ...string) {
+func (r *fixture) wantEffects(n int, but ...string) {
 	r.t.Helper()
 	rows := map[string]int{}
 	for _, row := range r.db.Tables().Rows("ledger") {
@@ -104,7 +104,7 @@ func (r *rig) wantEffects(n int, but ...string) {
 func TestBatchHandler(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		var seen batches
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			seen.call(batch)
 			for _, a := range batch {
 				if a.Token == 0 || a.Number != 1 || a.MaxAttempts != semel.DefaultMaxAttempts || a.Deadline.IsZero() {
@@ -144,7 +144,7 @@ func TestFM60_BatchIsHalved(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		const n, poison = 64, "42"
 		var seen batches
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			seen.call(batch)
 			for _, a := range batch {
 				if a.Key.Raw == poison {
@@ -178,8 +178,8 @@ func TestFM60_BatchIsHalved(t *testing.T) {
 		if s.Effects != n-1 || s.Dead != 1 || s.Retried != 1 {
 			t.Errorf("summary %+v", s)
 		}
-		if l := r.letters(); len(l) != 1 || l[0].Key.Raw != poison {
-			t.Errorf("letters %+v", l)
+		if l := r.deadLetters(); len(l) != 1 || l[0].Key.Raw != poison {
+			t.Errorf("dead letters %+v", l)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestFM60_BatchIsHalved(t *testing.T) {
 func TestBatchWithManyCulprits(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		bad := []string{"0", "1", "17", "30", "31"}
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			for _, a := range batch {
 				if slices.Contains(bad, a.Key.Raw) && a.Number == 1 {
 					return errors.New("not yet")
@@ -200,7 +200,7 @@ func TestBatchWithManyCulprits(t *testing.T) {
 		r.start()
 		s := r.after(time.Minute)
 		r.wantEffects(40)
-		if s.Effects != 40 || s.Retried != 5 || len(r.letters()) != 0 {
+		if s.Effects != 40 || s.Retried != 5 || len(r.deadLetters()) != 0 {
 			t.Errorf("summary %+v", s)
 		}
 		for i := range 40 {
@@ -219,7 +219,7 @@ func TestBatchWithManyCulprits(t *testing.T) {
 func TestBatchNamesItsCulprits(t *testing.T) {
 	bothKinds(t, func(t *testing.T, handler func(func([]*semel.Attempt) error) semel.Handler) {
 		var seen batches
-		r := newRig(t, handler(func(batch []*semel.Attempt) error {
+		r := newFixture(t, handler(func(batch []*semel.Attempt) error {
 			seen.call(batch)
 			var errs []error
 			for i, a := range batch {
@@ -263,7 +263,7 @@ func TestBatchThatPanicsOrNamesNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, queuedBatch(func(batch []*semel.Attempt) error {
+				r := newFixture(t, queuedBatch(func(batch []*semel.Attempt) error {
 					for _, a := range batch {
 						if a.Key.Raw == "5" && a.Number == 1 {
 							fail()

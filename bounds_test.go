@@ -18,7 +18,7 @@ func TestHugeBoundsAreRefused(t *testing.T) {
 		"Concurrency": func(c *semel.Config) { c.Concurrency = 1 << 50 },
 		"Batch":       func(c *semel.Config) { c.Batch = 1 << 62 },
 	} {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), tweak)
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), tweak)
 		var bad *semel.ConfigError
 		if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != name {
 			t.Errorf("%s: New answered %v", name, err)
@@ -41,7 +41,7 @@ func (b broker) Features() driver.QueueFeatures {
 // TestVisibilityThatTheBrokerFixes: it is the default, and another one is refused, because extensions would end too early.
 func TestVisibilityThatTheBrokerFixes(t *testing.T) {
 	for visibility, ok := range map[time.Duration]bool{0: true, 45 * time.Second: true, 30 * time.Second: false} {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }))
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }))
 		r.cfg.Queue = broker{memory.NewQueue("q"), func(f *driver.QueueFeatures) { f.Visible = 45 * time.Second }}
 		r.cfg.Visibility = visibility
 		_, err := semel.New(r.cfg)
@@ -54,7 +54,7 @@ func TestVisibilityThatTheBrokerFixes(t *testing.T) {
 
 // TestUnconfirmedAcksAreSaid: the guarantee says how many messages a crash can bring back.
 func TestUnconfirmedAcksAreSaid(t *testing.T) {
-	r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }))
+	r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }))
 	r.cfg.Queue = broker{memory.NewQueue("q"), func(f *driver.QueueFeatures) { f.Unconfirmed = 250 }}
 	p, err := semel.Guarantee(r.cfg)
 	if err != nil || !strings.Contains(p.String(), "a crash can bring back up to 250 settled messages") {

@@ -28,7 +28,7 @@ func TestBrokenDeploymentKeepsTheQueue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 				start, paused := time.Now(), 0
-				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					if time.Since(start) < 10*time.Minute {
 						return fail(a)
 					}
@@ -51,7 +51,7 @@ func TestBrokenDeploymentKeepsTheQueue(t *testing.T) {
 					t.Errorf("load %+v, paused %d times", l, paused)
 				}
 				s := r.after(30 * time.Minute)
-				if dead := len(r.letters()); dead > 25 || int(s.Effects)+dead != 200 {
+				if dead := len(r.deadLetters()); dead > 25 || int(s.Effects)+dead != 200 {
 					t.Errorf("%d dead letters, %+v", dead, s)
 				}
 				if !strings.Contains(out.String(), "fix the handler") {
@@ -65,7 +65,7 @@ func TestBrokenDeploymentKeepsTheQueue(t *testing.T) {
 // TestOneBadMessageIsNoBrokenDeployment: a message that fails in a quiet queue is a dead letter as ever, and others run.
 func TestOneBadMessageIsNoBrokenDeployment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if a.Key.Raw == "bad" {
 				return errors.New("boom")
 			}
@@ -78,8 +78,8 @@ func TestOneBadMessageIsNoBrokenDeployment(t *testing.T) {
 		r.start()
 		time.Sleep(10 * time.Minute)
 		r.send(msg("good"))
-		if s := r.after(time.Minute); s.Effects != 1 || len(r.letters()) != 1 {
-			t.Errorf("%+v, letters %+v", s, r.letters())
+		if s := r.after(time.Minute); s.Effects != 1 || len(r.deadLetters()) != 1 {
+			t.Errorf("%+v, dead letters %+v", s, r.deadLetters())
 		}
 	})
 }

@@ -45,8 +45,8 @@ func TestFM16_BusyFailLosesNothing(t *testing.T) {
 		second := start(t, cfg)
 		send("m2")
 		synctest.Wait()
-		ls, err := queue.Letters(t.Context(), 0)
-		if err != nil || len(ls) != 1 || ls[0].Kind != driver.LetterBusy || ls[0].Message.ID != "m2" || ls[0].Attempts != 0 {
+		ls, err := queue.DeadLetters(t.Context(), 0)
+		if err != nil || len(ls) != 1 || ls[0].Kind != driver.DeadLetterBusy || ls[0].Message.ID != "m2" || ls[0].Attempts != 0 {
 			t.Fatalf("dead letters %+v, %v; want that of m2 while m1 runs", ls, err)
 		}
 		first()
@@ -56,7 +56,7 @@ func TestFM16_BusyFailLosesNothing(t *testing.T) {
 		if err != nil || r.State != driver.Completed || runs.Load() != 2 {
 			t.Errorf("%v after %d runs, %v; want COMPLETED after 2", r.State, runs.Load(), err)
 		}
-		if st, err := queue.Stats(t.Context()); err != nil || !st.Empty() || st.Letters != 1 {
+		if st, err := queue.Stats(t.Context()); err != nil || !st.Empty() || st.DeadLetters != 1 {
 			t.Errorf("%+v %v", st, err)
 		}
 	})

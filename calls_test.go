@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestEventsTellTimes: what metrics are made of — how long a delivery was in hand, how long of that in its handler, when
+// TestEventsTellTimes: what metrics are made of — how long a delivery was in flight, how long of that in its handler, when
 // its message was sent, and which calls the store answered.
 func TestEventsTellTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

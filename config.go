@@ -57,11 +57,11 @@ type Config struct {
 	Tenant func(m *Message) string
 	// Key is what must take effect once. Defaults to key.ByID.
 	Key key.Func
-	// Former is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
+	// PreviousKey is how keys were named before Key or Consumer was changed: both identities are claimed while it is set.
 	// Defaults to none.
-	Former *Former
+	PreviousKey *PreviousKey
 	// AllowUnkeyed runs messages without a key unprotected, and counts them; not with InTx, and not on a queue that does not
-	// count deliveries. Defaults to false: they become letters.
+	// count deliveries. Defaults to false: they become dead letters.
 	AllowUnkeyed bool
 	// Fingerprint guards against one key with two payloads. Defaults to none.
 	Fingerprint key.FingerprintFunc
@@ -99,7 +99,7 @@ type Config struct {
 	// MaxRuntime is the hard limit of a run: it is cancelled, and its lease no longer extended. Defaults to 15 min.
 	MaxRuntime time.Duration
 	// Grace is how long running handlers may take when the consumer stops, before they are cancelled. Defaults to 25 s.
-	// What has not started is given back at once.
+	// What has not started is returned at once.
 	Grace time.Duration
 
 	// Rate bounds how many runs are started in a second. Defaults to no limit.
@@ -125,8 +125,8 @@ type Config struct {
 	// can bring it again.
 	ProducerRetries time.Duration
 	// MaxAge is how long after it was sent a message may still be begun, its delay included. One that is older becomes a
-	// letter ("too old") without a run. A key that was begun before goes on however old its message is, and so does a
-	// message that was sent again from a letter; messages of which nobody knows when they were sent have no age. Compares
+	// dead letter ("too old") without a run. A key that was begun before goes on however old its message is, and so does a
+	// message that was sent again from a dead letter; messages of which nobody knows when they were sent have no age. Compares
 	// the sender's clock, or the broker's, with this one's. Defaults to 0: any age.
 	MaxAge time.Duration
 	// Until is when this process is stopped or stands still for certain, whatever it does: the deadline of a Lambda

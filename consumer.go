@@ -70,7 +70,7 @@ func New(cfg Config) (*Consumer, error) {
 	}
 	if c.tx != nil && cfg.AllowUnkeyed {
 		return nil, &ConfigError{"AllowUnkeyed", "is set, and the effects of an InTx handler commit with a record, which a " +
-			"message without a key has not", "use a HandlerFunc, or let such messages become letters"}
+			"message without a key has not", "use a HandlerFunc, or let such messages become dead letters"}
 	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
@@ -138,10 +138,10 @@ func (c *Consumer) Summary() Summary {
 	return c.summary
 }
 
-// Run consumes until ctx is done, then drains: what has not started is given back at once, what runs may take
+// Run consumes until ctx is done, then drains: what has not started is returned at once, what runs may take
 // Config.Grace and is cancelled after it. It returns nil after a clean stop or when Config.Limit is reached, and a
 // *HandlerStuckError when handlers ignored their cancellation. Outages of queue and store do not end it: polling
-// pauses, deliveries in hand are kept, and it resumes by itself. A consumer runs once at a time.
+// pauses, deliveries in flight are kept, and it resumes by itself. A consumer runs once at a time.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running {
@@ -260,7 +260,7 @@ func (r *runner) loop(ctx context.Context) error {
 	for {
 		actions = r.m.Steps(r.now(), events, actions[:0])
 		for i := range actions {
-			if actions[i].Kind == machine.ActStop {
+			if actions[i].Kind == machine.ActionStop {
 				return r.stop(actions[i].Stuck)
 			}
 			r.perform(&actions[i])
@@ -291,7 +291,7 @@ func (r *runner) stop(stuck int) error {
 	r.publish()
 	r.stopReceiving()
 	close(r.jobs) // a stuck worker ends when its handler does
-	if r.m.InHand() > 0 {
+	if r.m.InFlight() > 0 {
 		r.stopIO(ErrDraining) // the time is up, and an end is still being written: its record tells the next one
 	}
 	if stuck == 0 {
@@ -346,32 +346,32 @@ func (r *runner) meterStore(s *Summary) {
 // perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.
 func (r *runner) perform(a *machine.Action) {
 	switch a.Kind {
-	case machine.ActReceive:
+	case machine.ActionReceive:
 		r.async(*a, r.receive)
-	case machine.ActClaim:
+	case machine.ActionClaim:
 		r.async(*a, r.claim)
-	case machine.ActFinish:
+	case machine.ActionFinish:
 		r.async(*a, r.finish)
-	case machine.ActSettle:
+	case machine.ActionSettle:
 		r.async(*a, r.settle)
-	case machine.ActExtend:
+	case machine.ActionExtend:
 		r.async(*a, r.extend)
-	case machine.ActProlong:
+	case machine.ActionProlong:
 		r.async(*a, r.prolong)
-	case machine.ActBegin:
+	case machine.ActionBegin:
 		r.async(*a, r.begin)
-	case machine.ActCommit:
+	case machine.ActionCommit:
 		r.async(*a, r.commit)
-	case machine.ActRollback:
+	case machine.ActionRollback:
 		r.async(*a, r.rollback)
-	case machine.ActRun:
+	case machine.ActionRun:
 		r.execute(a)
-	case machine.ActCancel:
+	case machine.ActionCancel:
 		a.Item.Shell.(*handle).cancel(causes[a.Cause])
-	case machine.ActRenewed:
+	case machine.ActionRenewed:
 		a.Item.Shell.(*handle).renew(a.Until)
-	case machine.ActNote:
-		r.note(&a.Note)
+	case machine.ActionTrace:
+		r.note(&a.TraceEvent)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // bench of one consumer on a memory database; every test runs it in virtual time.
-type rig struct {
+type fixture struct {
 	t     *testing.T
 	db    *memory.DB
 	queue *memory.Queue
@@ -29,9 +29,9 @@ type rig struct {
 	done  chan error
 }
 
-func newRig(t *testing.T, h semel.Handler, tweak ...func(*semel.Config)) *rig {
+func newFixture(t *testing.T, h semel.Handler, tweak ...func(*semel.Config)) *fixture {
 	t.Helper()
-	r := &rig{t: t, db: memory.Open(), done: make(chan error, 1)}
+	r := &fixture{t: t, db: memory.Open(), done: make(chan error, 1)}
 	r.queue, r.store = r.db.Queue("orders"), r.db.Store()
 	r.cfg = semel.Config{Queue: r.queue, Store: r.store, Handler: h, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range tweak {
@@ -40,14 +40,14 @@ func newRig(t *testing.T, h semel.Handler, tweak ...func(*semel.Config)) *rig {
 	return r
 }
 
-func (r *rig) send(m ...semel.Message) {
+func (r *fixture) send(m ...semel.Message) {
 	r.t.Helper()
 	if err := r.queue.Send(context.Background(), m...); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *rig) start() {
+func (r *fixture) start() {
 	r.t.Helper()
 	c, err := semel.New(r.cfg)
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *rig) start() {
 }
 
 // after lets virtual time pass, drains and answers the summary.
-func (r *rig) after(d time.Duration) semel.Summary {
+func (r *fixture) after(d time.Duration) semel.Summary {
 	r.t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
@@ -70,7 +70,7 @@ func (r *rig) after(d time.Duration) semel.Summary {
 	return r.c.Summary()
 }
 
-func (r *rig) record(key string) driver.Record {
+func (r *fixture) record(key string) driver.Record {
 	r.t.Helper()
 	rec, ok, err := r.store.Record(context.Background(), semel.Key{Consumer: "orders", Raw: key})
 	if err != nil || !ok {
@@ -79,9 +79,9 @@ func (r *rig) record(key string) driver.Record {
 	return rec
 }
 
-func (r *rig) letters() []driver.Letter {
+func (r *fixture) deadLetters() []driver.DeadLetter {
 	r.t.Helper()
-	ls, err := r.queue.Letters(context.Background(), 0)
+	ls, err := r.queue.DeadLetters(context.Background(), 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestEachMessageOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		runs := map[string]int{}
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[a.Key.Raw]++
@@ -119,7 +119,7 @@ func TestEachMessageOnce(t *testing.T) {
 func TestFM06_PanicIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			if runs.Add(1) == 1 {
 				panic("boom")
 			}
@@ -139,15 +139,15 @@ func TestFM06_PanicIsAFailure(t *testing.T) {
 
 func TestPermanentErrorBecomesALetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			return semel.Permanent(errors.New("no such product"))
 		}))
 		r.send(msg("a"), msg("a"))
 		r.start()
 		s := r.after(time.Minute)
-		ls := r.letters()
-		if len(ls) != 1 || ls[0].Reason != "no such product" || ls[0].Kind != driver.LetterDead || string(ls[0].Message.Body) != "a" {
-			t.Fatalf("letters %+v", ls)
+		ls := r.deadLetters()
+		if len(ls) != 1 || ls[0].Reason != "no such product" || ls[0].Kind != driver.DeadLetterFailed || string(ls[0].Message.Body) != "a" {
+			t.Fatalf("dead letters %+v", ls)
 		}
 		if s.Dead != 1 || s.Executed != 1 || r.record("a").State != driver.FailedState {
 			t.Fatalf("%+v", s)
@@ -158,7 +158,7 @@ func TestPermanentErrorBecomesALetter(t *testing.T) {
 func TestAttemptsRunOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if n := runs.Add(1); int(n) != a.Number {
 				t.Errorf("run %d is attempt %d", n, a.Number)
 			}
@@ -167,7 +167,7 @@ func TestAttemptsRunOut(t *testing.T) {
 		r.send(msg("a"))
 		r.start()
 		s := r.after(10 * time.Minute)
-		if runs.Load() != 3 || s.Retried != 2 || s.Dead != 1 || len(r.letters()) != 1 {
+		if runs.Load() != 3 || s.Retried != 2 || s.Dead != 1 || len(r.deadLetters()) != 1 {
 			t.Fatalf("%d runs, %+v", runs.Load(), s)
 		}
 	})
@@ -177,7 +177,7 @@ func TestFM08_WedgedHandlerIsCancelledAndLosesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		var cause error
-		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			if runs.Add(1) > 1 {
 				return nil
 			}
@@ -201,7 +201,7 @@ func TestFM08_WedgedHandlerIsCancelledAndLosesItsLease(t *testing.T) {
 func TestFM07_LongHandlerKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			runs.Add(1)
 			time.Sleep(10 * time.Minute)
 			return nil
@@ -229,7 +229,7 @@ func TestFM07_LongHandlerKeepsItsLease(t *testing.T) {
 func TestFM64_DrainGivesBackAndCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cancelled atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			if a.ID == "quick" { // what follows is fetched ahead
 				return nil
 			}
@@ -270,7 +270,7 @@ func TestFM64_DrainGivesBackAndCancels(t *testing.T) {
 func TestHandlerStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { <-release; return nil }))
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { <-release; return nil }))
 		r.send(msg("a"))
 		r.start()
 		time.Sleep(time.Second)
@@ -288,7 +288,7 @@ func TestHandlerStuck(t *testing.T) {
 
 func TestTransactionalEffects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
+		r := newFixture(t, semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
 			tx.Append("ledger", a.Key.Raw)
 			a.Emit(semel.Message{Queue: "mails", Body: []byte(a.Key.Raw)})
 			a.SetResult([]byte("ok"))
@@ -320,7 +320,7 @@ func TestTransactionalEffects(t *testing.T) {
 func TestOpenTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seven atomic.Int32
-		r := newRig(t, semel.InTx(func(_ context.Context, tx *memory.Tx, a *semel.Attempt) error {
+		r := newFixture(t, semel.InTx(func(_ context.Context, tx *memory.Tx, a *semel.Attempt) error {
 			tx.Append("ledger", a.Key.Raw)
 			if a.Key.Raw == "7" && seven.Add(1) < 3 {
 				return errors.New("not yet")
@@ -344,7 +344,7 @@ func TestOpenTransaction(t *testing.T) {
 func TestOncePolicyParks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if runs.Add(1) == 1 && a.Key.Raw == "b" {
 				return semel.NotApplied(errors.New("refused before the effect"))
 			}
@@ -359,32 +359,32 @@ func TestOncePolicyParks(t *testing.T) {
 		if runs.Load() != 3 || s.Uncertain != 1 || r.record("a").State != driver.Uncertain || r.record("b").State != driver.Completed {
 			t.Fatalf("%d runs, %+v", runs.Load(), s)
 		}
-		if ls := r.letters(); len(ls) != 1 || ls[0].Kind != driver.LetterUncertain {
-			t.Fatalf("letters %+v", ls)
+		if ls := r.deadLetters(); len(ls) != 1 || ls[0].Kind != driver.DeadLetterUncertain {
+			t.Fatalf("dead letters %+v", ls)
 		}
 	})
 }
 
 func TestFM55_MessageWithoutAUsableKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 			func(c *semel.Config) { c.Key = key.FromHeader("order") })
 		r.send(semel.Message{ID: "1", Body: []byte("x")}, semel.Message{ID: "2", Headers: map[string]string{"order": "o1"}})
 		r.start()
 		s := r.after(time.Minute)
-		if ls := r.letters(); len(ls) != 1 || ls[0].Message.ID != "1" || s.Effects != 1 || s.Rejected != 1 {
-			t.Fatalf("letters %+v, %+v", ls, s)
+		if ls := r.deadLetters(); len(ls) != 1 || ls[0].Message.ID != "1" || s.Effects != 1 || s.Rejected != 1 {
+			t.Fatalf("dead letters %+v, %+v", ls, s)
 		}
 	})
 }
 
 func TestUnkeyedRunsUnprotectedWhenAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 			func(c *semel.Config) { c.Key = key.FromHeader("order"); c.AllowUnkeyed = true })
 		r.send(semel.Message{ID: "1", Body: []byte("x")})
 		r.start()
-		if s := r.after(time.Minute); s.Unprotected != 1 || s.Executed != 1 || len(r.letters()) != 0 {
+		if s := r.after(time.Minute); s.Unprotected != 1 || s.Executed != 1 || len(r.deadLetters()) != 0 {
 			t.Fatalf("%+v", s)
 		}
 	})
@@ -392,7 +392,7 @@ func TestUnkeyedRunsUnprotectedWhenAllowed(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 			func(c *semel.Config) { c.Limit = 7 })
 		for i := range 20 {
 			r.send(msg(fmt.Sprint(i)))

@@ -36,7 +36,7 @@ func TestS1_32_FM53_ManySmallBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		runs := make(map[string]int, distinct)
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[string(a.Body)]++

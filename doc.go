@@ -2,7 +2,7 @@
 //
 // Every queue delivers a message more than once. A [Consumer] takes deliveries from a [Queue], keeps an idempotency
 // record per [Key] in a [Store], and takes each message through claim, run, complete, ack, in that order: a duplicate of
-// a completed key is acked without a run, a duplicate of a running key is given back, a run that went without a word is
+// a completed key is acked without a run, a duplicate of a running key is returned, a run that went without a word is
 // taken over.
 //
 //	c, err := semel.New(semel.Config{Queue: queue, Store: store, Handler: handler})

@@ -44,12 +44,12 @@ func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
 }
 
 // isDuplicate reports whether a note is of a duplicate that was settled. A deferred one is delivered again.
-func isDuplicate(n *machine.Note) bool {
-	return n.Kind == machine.NoteDecided && n.Duplicate != machine.NoDuplicate && n.Decision != machine.BusyDeferred
+func isDuplicate(n *machine.TraceEvent) bool {
+	return n.Kind == machine.TraceDecided && n.Duplicate != machine.NoDuplicate && n.Decision != machine.BusyDeferred
 }
 
 // note takes over what the machine says of a duplicate. It does not block.
-func (l *duplicateLog) note(n *machine.Note, at time.Time) {
+func (l *duplicateLog) note(n *machine.TraceEvent, at time.Time) {
 	if !isDuplicate(n) {
 		return
 	}

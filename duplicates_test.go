@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/key"
 	"github.com/semel-dev/semel/memory"
 )
@@ -30,7 +30,7 @@ func TestDuplicatesAreWrittenDown(t *testing.T) {
 	for name, wrap := range map[string]func(driver.Store) driver.Store{
 		"plain": func(s driver.Store) driver.Store { return s },
 		"behind a cache": func(s driver.Store) driver.Store {
-			return front.New(s, front.Options{Size: 10, Strangers: true})
+			return cache.New(s, cache.Options{Size: 10, Strangers: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

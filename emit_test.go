@@ -21,7 +21,7 @@ func unkeyed(c *semel.Config) {
 
 // The effects of an InTx handler commit with the record: without one they would be acknowledged and lost.
 func TestUnkeyedAndInTxExclude(t *testing.T) {
-	r := newRig(t, semel.InTx(func(context.Context, *memory.Effects, *semel.Attempt) error { return nil }), unkeyed)
+	r := newFixture(t, semel.InTx(func(context.Context, *memory.Effects, *semel.Attempt) error { return nil }), unkeyed)
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
 		t.Errorf("New answered %v", err)
@@ -30,7 +30,7 @@ func TestUnkeyedAndInTxExclude(t *testing.T) {
 
 // Without a record and without a count nothing tells that a message has failed for good.
 func TestUnkeyedNeedsAQueueThatCounts(t *testing.T) {
-	r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), unkeyed)
+	r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), unkeyed)
 	r.cfg.Queue = uncounted{r.cfg.Queue}
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
@@ -47,21 +47,21 @@ func (q uncounted) Features() driver.QueueFeatures {
 	return f
 }
 
-// TestEmitIsNeverDropped: what cannot be sent with the record makes a letter; the handler is not run again for it.
+// TestEmitIsNeverDropped: what cannot be sent with the record makes a dead letter; the handler is not run again for it.
 func TestEmitIsNeverDropped(t *testing.T) {
 	for _, x := range []struct {
 		name, queue, want string
-		kind              driver.LetterKind
+		kind              driver.DeadLetterKind
 		tweak             func(*semel.Config)
 	}{
-		{"without a key", "next", "no record", driver.LetterDead, unkeyed},
-		{"to no queue", "", "names no queue", driver.LetterDead, func(*semel.Config) {}},
-		{"to no queue under once", "", "names no queue", driver.LetterUncertain, func(c *semel.Config) { c.Takeover = semel.Once }},
+		{"without a key", "next", "no record", driver.DeadLetterFailed, unkeyed},
+		{"to no queue", "", "names no queue", driver.DeadLetterFailed, func(*semel.Config) {}},
+		{"to no queue under once", "", "names no queue", driver.DeadLetterUncertain, func(c *semel.Config) { c.Takeover = semel.Once }},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
-				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					runs++
 					a.Emit(semel.Message{Queue: x.queue})
 					return nil
@@ -69,9 +69,9 @@ func TestEmitIsNeverDropped(t *testing.T) {
 				r.send(msg("a"))
 				r.start()
 				s := r.after(time.Hour)
-				ls := r.letters()
+				ls := r.deadLetters()
 				if runs != 1 || len(ls) != 1 || ls[0].Kind != x.kind || !strings.Contains(ls[0].Reason, x.want) {
-					t.Errorf("%d runs, letters %+v, summary %+v", runs, ls, s)
+					t.Errorf("%d runs, dead letters %+v, summary %+v", runs, ls, s)
 				}
 			})
 		})

@@ -70,11 +70,11 @@ func (e *HandlerStuckError) Error() string {
 	return fmt.Sprintf("semel: %d handlers ignored their cancellation", e.N)
 }
 
-// ConfigError names the field of a Config that cannot be used, and the mend.
-type ConfigError struct{ Field, Problem, Mend string }
+// ConfigError names the field of a Config that cannot be used, and the fix.
+type ConfigError struct{ Field, Problem, Hint string }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("semel: config %s: %s (%s)", e.Field, e.Problem, e.Mend)
+	return fmt.Sprintf("semel: config %s: %s (%s)", e.Field, e.Problem, e.Hint)
 }
 
 // outcomeError is the return vocabulary of handlers: an error with what the engine is to do about it.
@@ -93,7 +93,7 @@ type outcomeError struct {
 func (e *outcomeError) Error() string { return e.err.Error() }
 func (e *outcomeError) Unwrap() error { return e.err }
 
-// Permanent marks an error that no retry can mend: the message becomes a dead letter.
+// Permanent marks an error that no retry can fix: the message becomes a dead letter.
 func Permanent(err error) error {
 	return wrapOutcome(err, func(o *outcomeError) { o.permanent = true })
 }
@@ -116,7 +116,7 @@ func Deferred(err error, d time.Duration) error {
 }
 
 // Park marks a failure after which nobody can tell what happened: no retry, the key is set aside for a person with an
-// uncertain letter.
+// uncertain dead letter.
 func Park(err error) error {
 	return wrapOutcome(err, func(o *outcomeError) { o.parked = true })
 }

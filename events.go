@@ -15,17 +15,17 @@ const (
 	Replayed Decision = "replayed" // a duplicate of a completed key: acked, the stored result stands
 	// ReplayedOtherPayload: Replayed, and the body is not the one that was executed under the key (see key.FingerprintFunc).
 	ReplayedOtherPayload Decision = "replayed_other_payload"
-	BusyDeferred         Decision = "busy_deferred"    // somebody else runs the key: given back
+	BusyDeferred         Decision = "busy_deferred"    // somebody else runs the key: returned
 	Stale                Decision = "stale"            // a newer version of the key is applied: acked
 	TakenOver            Decision = "taken_over"       // a run was taken over from a worker that went without a word (not an end)
-	Mismatched           Decision = "mismatched"       // the key came with another payload: letter
+	Mismatched           Decision = "mismatched"       // the key came with another payload: dead letter
 	Retried              Decision = "retried"          // the run failed and will be repeated
-	DeadLettered         Decision = "dead_lettered"    // failed for good: letter
-	ParkedUncertain      Decision = "parked_uncertain" // nobody knows whether the effect happened: letter
+	DeadLettered         Decision = "dead_lettered"    // failed for good: dead letter
+	ParkedUncertain      Decision = "parked_uncertain" // nobody knows whether the effect happened: dead letter
 	Fenced               Decision = "fenced"           // the lease was lost: this worker wrote nothing
 	Dropped              Decision = "dropped"          // dropped on purpose by the handler
 	Unprotected          Decision = "unprotected"      // ran without a key, as configured
-	GivenBack            Decision = "given_back"       // handed back unstarted: drain, follower of a stopped group
+	Returned             Decision = "returned"         // handed back unstarted: drain, follower of a stopped group
 	Expired              Decision = "expired"          // its visibility ended before it could be started or settled
 )
 
@@ -54,7 +54,7 @@ const (
 	EventPaused   EventKind = "paused"   // the store does not answer, or the breaker opened (Reason, After): polling stops
 	EventResumed  EventKind = "resumed"  // the store answers again, or the breaker closed (Reason)
 	EventTrouble  EventKind = "trouble"  // an operation failed and is repeated: Err
-	EventSwept    EventKind = "swept"    // records past their retention were purged or expired, or are late: Purged, Expired, Stranded, Lag
+	EventSwept    EventKind = "swept"    // records past their retention were purged or expired, or are late: Purged, Expired, Abandoned, Lag
 	EventConsumed EventKind = "consumed" // the store consumed units since the last such event: Units
 	EventCalled   EventKind = "called"   // a call of the store was answered: Op, Items, Elapsed, Err
 )
@@ -83,7 +83,7 @@ type Event struct {
 	Action  driver.Action
 	Outcome driver.Outcome
 	After   time.Duration
-	// Elapsed is how long the handler ran (ended), the delivery was in hand (settled), or the call took (called).
+	// Elapsed is how long the handler ran (ended), the delivery was in flight (settled), or the call took (called).
 	Elapsed time.Duration
 	// Handled is how long of Elapsed the handler ran (settled).
 	Handled time.Duration
@@ -97,10 +97,10 @@ type Event struct {
 	// Units are what the store's calls consumed (consumed): of a store that is paid by use, see driver.Meter. They are of
 	// batches, and of every consumer of the same store value.
 	Units driver.Units
-	// Purged and Expired records were past their retention, Stranded claims were abandoned and are parked now; Lag is for how
+	// Purged and Expired records were past their retention, Abandoned claims were abandoned and are parked now; Lag is for how
 	// long the retention of a record is over that is still there (swept; see driver.Swept).
-	Purged, Expired, Stranded int
-	Lag                       time.Duration
+	Purged, Expired, Abandoned int
+	Lag                        time.Duration
 }
 
 // Events observes a consumer: metrics, traces, audit logs and timelines are all built on it. A nil func is skipped.
@@ -176,7 +176,7 @@ type Summary struct {
 	Unprotected  int64 `json:"unprotected"`
 	SettleErrors int64 `json:"settle_errors"`
 	// Rejected counts letters without a run: invalid keys, duplicates of failed or parked keys, attempts that runs
-	// without a word used up. Returned counts deliveries that were given back or let go unstarted.
+	// without a word used up. Returned counts deliveries that were returned or let go unstarted.
 	Rejected  int64 `json:"rejected"`
 	Returned  int64 `json:"returned"`
 	ElapsedMS int64 `json:"elapsed_ms"`
@@ -185,10 +185,10 @@ type Summary struct {
 	ReadUnits  float64 `json:"read_units,omitempty"`
 	WriteUnits float64 `json:"write_units,omitempty"`
 	// Swept counts records that this consumer purged after their retention, Expired those that became EXPIRED
-	// (Config.LongTerm), Stranded abandoned claims that it parked.
-	Swept    int64 `json:"swept,omitempty"`
-	Expired  int64 `json:"expired,omitempty"`
-	Stranded int64 `json:"stranded,omitempty"`
+	// (Config.LongTerm), Abandoned abandoned claims that it parked.
+	Swept     int64 `json:"swept,omitempty"`
+	Expired   int64 `json:"expired,omitempty"`
+	Abandoned int64 `json:"abandoned,omitempty"`
 	// CacheHits counts claims that the store's front answered (driver.Cached); CacheEntries is what the front holds now.
 	CacheHits    int64 `json:"cache_hits,omitempty"`
 	CacheEntries int64 `json:"cache_entries,omitempty"`

@@ -52,12 +52,12 @@ func ExampleRetryRule() {
 	}
 	s := c.Summary()
 	fmt.Printf("effects %d, dead %d, breaker %s\n", s.Effects, s.Dead, c.Load().Breaker)
-	letters, err := q.Letters(ctx, 0)
+	deadLetters, err := q.DeadLetters(ctx, 0)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(letters[0].Reason)
+	fmt.Println(deadLetters[0].Reason)
 	// Output:
 	// effects 1, dead 1, breaker closed
 	// charge: no such order

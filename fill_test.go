@@ -89,7 +89,7 @@ func (t slowTx) Commit(ctx context.Context, w ...driver.Work) error {
 }
 
 // TestBatchesFill: with a backlog and fast handlers every call carries nearly a full batch, the claims of the next batch
-// are under way while the former one commits, and an item per round trip is what is lost at the ends.
+// are under way while the previous one commits, and an item per round trip is what is lost at the ends.
 func TestBatchesFill(t *testing.T) {
 	queued := semel.InTx(func(context.Context, *memory.Effects, *semel.Attempt) error { return nil })
 	open := semel.InTx(func(context.Context, *memory.Tx, *semel.Attempt) error { return nil })
@@ -115,7 +115,7 @@ func TestBatchesFill(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const batch, n = 100, 40 * 100
 				s := &slow{trip: 2 * time.Millisecond, n: map[string][2]int{}}
-				r := newRig(t, x.h, func(c *semel.Config) { c.Committers, c.Limit, c.Key = x.lanes, n, key.FromHeader("k") })
+				r := newFixture(t, x.h, func(c *semel.Config) { c.Committers, c.Limit, c.Key = x.lanes, n, key.FromHeader("k") })
 				r.cfg.Queue, r.cfg.Store = slowQueue{r.queue, s}, slowStore{r.store, s, x.joins}
 				for i := range n {
 					k := i

@@ -15,7 +15,7 @@ import (
 func TestGoexitIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			if runs.Add(1) <= 2 {
 				runtime.Goexit()
 			}
@@ -32,7 +32,7 @@ func TestGoexitIsAFailure(t *testing.T) {
 func TestGoexitOfAProbeParks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			runs++
 			return context.Canceled
 		}), func(c *semel.Config) {
@@ -44,7 +44,7 @@ func TestGoexitOfAProbeParks(t *testing.T) {
 		})
 		r.send(msg("a"))
 		r.start()
-		if s := r.after(5 * time.Minute); runs != 1 || s.Rejected+s.Uncertain != 1 || len(r.letters()) != 1 {
+		if s := r.after(5 * time.Minute); runs != 1 || s.Rejected+s.Uncertain != 1 || len(r.deadLetters()) != 1 {
 			t.Errorf("%d runs, summary %+v", runs, s)
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Promise says what a configuration guarantees, in words that are exactly true, and what it rests on.
-type Promise struct {
+// Guarantees says what a configuration guarantees, in words that are exactly true, and what it rests on.
+type Guarantees struct {
 	// Mode is the protocol's name: A, A2, B/C; with versions D over one of these.
 	Mode string `json:"mode"`
 	// Effects is the sentence about effects.
@@ -24,26 +24,26 @@ type Promise struct {
 }
 
 // String is the line that workers print when they start.
-func (p Promise) String() string {
+func (p Guarantees) String() string {
 	return fmt.Sprintf("%s Together in one write: %s. (mode %s; %s)",
 		p.Effects, strings.Join(p.Together, ", "), p.Mode, strings.Join(p.Assumptions, "; "))
 }
 
 // Guarantee says what a configuration guarantees, without running it. Errors are those of New.
-func Guarantee(cfg Config) (Promise, error) {
+func Guarantee(cfg Config) (Guarantees, error) {
 	c, err := New(cfg)
 	if err != nil {
-		return Promise{}, err
+		return Guarantees{}, err
 	}
 	return c.Guarantee(), nil
 }
 
 // Guarantee says what this consumer guarantees.
-func (c *Consumer) Guarantee() Promise {
-	p := Promise{Durable: c.store.Durable && c.queue.Durable}
+func (c *Consumer) Guarantee() Guarantees {
+	p := Guarantees{Durable: c.store.Durable && c.queue.Durable}
 	record := []string{"record", "result"}
 	if c.joins {
-		record = append(record, "letter", "ack")
+		record = append(record, "dead letter", "ack")
 	}
 	if c.emits() {
 		record = append(record, "emitted messages")
@@ -70,7 +70,7 @@ func (c *Consumer) Guarantee() Promise {
 		p.Together = record
 	}
 	p.Assumptions = c.assumptions()
-	c.versionsPromise(&p)
+	c.versionsGuarantee(&p)
 	return p
 }
 
@@ -111,8 +111,8 @@ func (c *Consumer) assumptions() []string {
 	if !c.store.ServerClock {
 		a = append(a, "clocks only decide how often a run is taken over")
 	}
-	if c.cfg.Former != nil {
-		a = append(a, "keys of two recipes are claimed until Former (--former-key, --former-consumer) is removed")
+	if c.cfg.PreviousKey != nil {
+		a = append(a, "keys of two recipes are claimed until Former (--previous-key, --previous-consumer) is removed")
 	}
 	if c.cfg.AllowUnkeyed {
 		a = append(a, "messages without a key run unprotected")

@@ -36,7 +36,7 @@ func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				charges, keys := 0, map[string]bool{}
-				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					mu.Lock()
 					defer mu.Unlock()
 					keys[a.EffectKey("")] = true

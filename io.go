@@ -67,9 +67,9 @@ func (r *runner) identify(a *machine.Arrival) {
 	if err == nil {
 		err = key.Check(raw)
 	}
-	if a.Key.Raw = raw; r.cfg.Former != nil {
+	if a.Key.Raw = raw; r.cfg.PreviousKey != nil {
 		called = "Config.Former.Key"
-		err = r.cfg.Former.identify(a, err)
+		err = r.cfg.PreviousKey.identify(a, err)
 	}
 	a.Age = r.age(&a.Message)
 	if err != nil {

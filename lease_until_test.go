@@ -16,8 +16,8 @@ import (
 // never one that ends later than the store's.
 func TestFM9_LeaseUntilFollowsTheHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r *rig
-		r = newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		var r *fixture
+		r = newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			first := a.LeaseUntil()
 			if !first.Equal(a.Deadline) {
 				t.Errorf("the run began with a lease until %v, and Deadline says %v", first, a.Deadline)
@@ -48,7 +48,7 @@ func TestFM9_LeaseUntilFollowsTheHeartbeat(t *testing.T) {
 // TestLeaseUntilStandsStillWhenTheStoreIsDeaf: it is over when the run is cancelled, not before and not later.
 func TestLeaseUntilStandsStillWhenTheStoreIsDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			first := a.LeaseUntil()
 			<-ctx.Done()
 			if now := time.Now(); !a.LeaseUntil().Equal(first) || now.Before(first) || now.Sub(first) > time.Second {
@@ -76,7 +76,7 @@ func TestAttemptFromFindsTheRun(t *testing.T) {
 		t.Error("an attempt without a run")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 			derived, cancel := context.WithTimeout(context.WithValue(ctx, mine{}, 1), time.Minute)
 			defer cancel()
 			if attemptOf(ctx) != a || attemptOf(derived) != a {
@@ -132,7 +132,7 @@ func TestLeaseUntilOfDo(t *testing.T) {
 // TestNoLeaseUntilWithoutAKey: nothing protects the run, and the attempt says so.
 func TestNoLeaseUntilWithoutAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if !a.LeaseUntil().IsZero() {
 				t.Errorf("a lease until %v without a record", a.LeaseUntil())
 			}
@@ -152,7 +152,7 @@ func TestNoLeaseUntilWithoutAKey(t *testing.T) {
 // TestNoLeaseUntilInABatch: the open transaction holds the keys, and the context belongs to many.
 func TestNoLeaseUntilInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.InTxBatch(func(ctx context.Context, _ *memory.Tx, batch []*semel.Attempt) error {
+		r := newFixture(t, semel.InTxBatch(func(ctx context.Context, _ *memory.Tx, batch []*semel.Attempt) error {
 			if attemptOf(ctx) != nil || !batch[0].LeaseUntil().IsZero() {
 				t.Errorf("attempt %v, lease until %v", attemptOf(ctx), batch[0].LeaseUntil())
 			}

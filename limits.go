@@ -35,13 +35,13 @@ func (r Rate) burst() int {
 
 func (r Rate) bad() bool {
 	return r.PerSecond < 0 || math.IsNaN(r.PerSecond) || r.PerSecond > 1e6 || (r.PerSecond > 0 && r.PerSecond < 1e-4) ||
-		r.Burst < 0 || r.Burst > maxInHand || (r.Burst > 0 && r.PerSecond == 0)
+		r.Burst < 0 || r.Burst > maxInFlight || (r.Burst > 0 && r.PerSecond == 0)
 }
 
 // GroupLimit bounds the runs of each of many groups of messages, a tenant's say, so that none of them takes all slots. It
 // is this consumer's own: two workers allow twice as much. Messages that have to wait stay unclaimed, keep their visibility
-// and let those of other groups pass. No more than about Concurrency of them are kept in hand; further ones are given back
-// for a while, which spends no attempt, but counts as a hand-off where the broker counts those. The zero value is no limit.
+// and let those of other groups pass. No more than about Concurrency of them are kept in flight; further ones are returned
+// for a while, which spends no attempt, but counts as a delivery where the broker counts those. The zero value is no limit.
 type GroupLimit struct {
 	// By names the group of a message; it must not block. "" = no limit for this one. Defaults to Message.Group.
 	By func(m *Message) string
@@ -70,7 +70,7 @@ func (r *runner) pool(m *Message) (name string) {
 }
 
 // Breaker keeps runs away from a downstream that is not there. While it is open nothing is fetched, and deliveries that have
-// not started are given back without spending an attempt; those that run go on. When its time is over one message tries:
+// not started are returned without spending an attempt; those that run go on. When its time is over one message tries:
 // its success, or a failure that is its own, closes the breaker; another outage keeps it open for twice as long. Only errors
 // marked Unavailable, or that Retry or Classify call so, open it. It is paused and resumed in Events, and in Consumer.Load.
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestBreakerBearsALongOutage: ten minutes without a downstream, two attempts a message, and not one becomes a letter; while
+// TestBreakerBearsALongOutage: ten minutes without a downstream, two attempts a message, and not one becomes a dead letter; while
 // it is gone hardly anything runs, and soon after it came back all is done.
 func TestBreakerBearsALongOutage(t *testing.T) {
 	for name, tx := range map[string]bool{"plain": false, "in transactions": true} {
@@ -39,7 +39,7 @@ func TestBreakerBearsALongOutage(t *testing.T) {
 				if tx {
 					h = semel.InTx(func(context.Context, *memory.Tx, *semel.Attempt) error { return work() })
 				}
-				r := newRig(t, h, func(c *semel.Config) {
+				r := newFixture(t, h, func(c *semel.Config) {
 					c.Concurrency, c.MaxAttempts = 8, 2
 					c.Breaker.Classify = semel.ErrorIs(errNet)
 					c.Events.Health = func(e semel.Event) {
@@ -68,7 +68,7 @@ func TestBreakerBearsALongOutage(t *testing.T) {
 					t.Errorf("load %+v", l)
 				}
 				s := r.after(6 * time.Minute)
-				if s.Effects != 200 || s.Dead+s.Uncertain != 0 || len(r.letters()) != 0 {
+				if s.Effects != 200 || s.Dead+s.Uncertain != 0 || len(r.deadLetters()) != 0 {
 					t.Errorf("%+v", s)
 				}
 				if len(paused) < 5 || resumed == 0 || !errors.Is(paused[0].Err, errNet) || paused[0].After < time.Second ||
@@ -84,7 +84,7 @@ func TestBreakerBearsALongOutage(t *testing.T) {
 func TestBreakerCanBeOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			if runs++; runs <= 20 {
 				return semel.Unavailable(errNet)
 			}
@@ -107,7 +107,7 @@ func TestPerGroupConcurrency(t *testing.T) {
 		var mu sync.Mutex
 		running, most, ended := map[string]int{}, map[string]int{}, map[string]time.Time{}
 		tenant := func(m *semel.Message) string { return m.Header("tenant") }
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			name := tenant(&a.Message)
 			mu.Lock()
 			running[name]++
@@ -145,7 +145,7 @@ func TestPerGroupConcurrency(t *testing.T) {
 				t.Errorf("tenant %s took %v for four messages, behind 300 of another", name, took)
 			}
 		}
-		// 300 messages, two at once, a second each: what is given back meanwhile must not leave the slots idle for long.
+		// 300 messages, two at once, a second each: what is returned meanwhile must not leave the slots idle for long.
 		if took := ended["flood"].Sub(began); took > 190*time.Second {
 			t.Errorf("the flood took %v", took)
 		}
@@ -177,7 +177,7 @@ func TestRates(t *testing.T) {
 				if c.batch {
 					h = semel.InTxBatch(func(_ context.Context, _ *memory.Tx, b []*semel.Attempt) error { note(len(b)); return nil })
 				}
-				r := newRig(t, h, c.set, func(cfg *semel.Config) { cfg.PerGroup.By = nil })
+				r := newFixture(t, h, c.set, func(cfg *semel.Config) { cfg.PerGroup.By = nil })
 				for i := range 100 {
 					m := msg(fmt.Sprint("m", i))
 					if name == "group" {
@@ -209,7 +209,7 @@ func TestRates(t *testing.T) {
 // TestLoad tells how busy a consumer is, and nothing when it does not run.
 func TestLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			time.Sleep(time.Second)
 			return nil
 		}), func(c *semel.Config) { c.Concurrency = 4 })
@@ -220,13 +220,13 @@ func TestLoad(t *testing.T) {
 		time.Sleep(10500 * time.Millisecond)
 		synctest.Wait()
 		l := r.c.Load()
-		if l.Slots != 4 || l.Busy != 4 || l.Utilisation != 1 || l.Running != 4 || l.InHand < 4 || l.Paused ||
+		if l.Slots != 4 || l.Busy != 4 || l.Utilisation != 1 || l.Running != 4 || l.InFlight < 4 || l.Paused ||
 			l.Breaker != "closed" || l.PerSecond < 3 || l.PerSecond > 5 {
 			t.Errorf("load %+v with four handlers of a second", l)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if l = r.c.Load(); l.Busy != 0 || l.Utilisation != 0 || l.InHand != 0 || l.PerSecond != 0 {
+		if l = r.c.Load(); l.Busy != 0 || l.Utilisation != 0 || l.InFlight != 0 || l.PerSecond != 0 {
 			t.Errorf("load %+v with nothing to do", l)
 		}
 		r.after(0)

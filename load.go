@@ -13,10 +13,10 @@ type Load struct {
 	Busy  int `json:"busy"`
 	// Utilisation is Busy in Slots, 0 to 1.
 	Utilisation float64 `json:"utilisation"`
-	// Running counts handlers, InHand the deliveries in hand, Waiting those of them that wait for PerGroup.
-	Running int `json:"running"`
-	InHand  int `json:"in_hand"`
-	Waiting int `json:"waiting"`
+	// Running counts handlers, InFlight the deliveries in flight, Waiting those of them that wait for PerGroup.
+	Running  int `json:"running"`
+	InFlight int `json:"in_hand"`
+	Waiting  int `json:"waiting"`
 	// Paused: nothing is started or fetched for now. Reason says why; StoreDown tells that the store does not answer, else it
 	// is the breaker.
 	Paused    bool   `json:"paused"`
@@ -25,7 +25,7 @@ type Load struct {
 	// Breaker is closed, open or half-open; OpenUntil is set when it is open.
 	Breaker   string    `json:"breaker"`
 	OpenUntil time.Time `json:"open_until,omitzero"`
-	// PerSecond is how many deliveries reached their end in a second, over the last five to ten seconds: effects, letters,
+	// PerSecond is how many deliveries reached their end in a second, over the last five to ten seconds: effects, dead letters,
 	// replays, not those that come again.
 	PerSecond float64 `json:"per_second"`
 }
@@ -50,7 +50,7 @@ func handled(s *Summary) int64 {
 func (r *runner) loadOf(m *machine.Load) Load {
 	l := Load{
 		Slots: m.Slots, Busy: m.Busy, Utilisation: min(float64(m.Busy)/float64(m.Slots), 1), Running: m.Running,
-		InHand: m.InHand, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, StoreDown: m.Down,
+		InFlight: m.InFlight, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, StoreDown: m.Down,
 		Reason: m.Reason,
 	}
 	if m.Open {

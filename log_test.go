@@ -22,7 +22,7 @@ func TestTheDefaultLogTellsWhatNeedsAPerson(t *testing.T) {
 	var out bytes.Buffer
 	slog.SetDefault(slog.New(slog.NewJSONHandler(&out, nil)))
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			switch {
 			case a.Key.Raw == "panics":
 				panic("boom")

@@ -83,23 +83,23 @@ func TestFM41_LongTerm(t *testing.T) {
 					}
 				}}
 				s = consumeFor(t, cfg, 10*time.Minute)
-				letters, err := q.Letters(t.Context(), 10)
-				if err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterLate || letters[0].Token != rs[0].Token || ran.Load() != 1 {
-					t.Fatalf("the late copy: %d runs, dead letters %+v, %v", ran.Load(), letters, err)
+				deadLetters, err := q.DeadLetters(t.Context(), 10)
+				if err != nil || len(deadLetters) != 1 || deadLetters[0].Kind != driver.DeadLetterLate || deadLetters[0].Token != rs[0].Token || ran.Load() != 1 {
+					t.Fatalf("the late copy: %d runs, dead letters %+v, %v", ran.Load(), deadLetters, err)
 				}
-				if s.Late != 1 || s.Rejected != 1 || !strings.Contains(letters[0].Reason, "was completed on") {
-					t.Errorf("%+v; the dead letter says %q", s, letters[0].Reason)
+				if s.Late != 1 || s.Rejected != 1 || !strings.Contains(deadLetters[0].Reason, "was completed on") {
+					t.Errorf("%+v; the dead letter says %q", s, deadLetters[0].Reason)
 				}
-				if len(told) != 1 || told[0] != string(semel.DeadLettered)+" "+letters[0].Reason {
+				if len(told) != 1 || told[0] != string(semel.DeadLettered)+" "+deadLetters[0].Reason {
 					t.Errorf("events told %q", told)
 				}
 				cfg.Events = semel.Events{}
 				sendKeyed(t, q, "later")
 				consumeFor(t, cfg, time.Minute)
-				if letters, _ := q.Letters(t.Context(), 10); len(letters) != 2 || ran.Load() != 1 {
-					t.Errorf("the next copy: %d dead letters, %d runs", len(letters), ran.Load())
+				if deadLetters, _ := q.DeadLetters(t.Context(), 10); len(deadLetters) != 2 || ran.Load() != 1 {
+					t.Errorf("the next copy: %d dead letters, %d runs", len(deadLetters), ran.Load())
 				}
-				op := driver.Operation{Kind: driver.Redrive, Key: letters[0].Key, Token: letters[0].Token, Keep: time.Hour}
+				op := driver.Operation{Kind: driver.Redrive, Key: deadLetters[0].Key, Token: deadLetters[0].Token, Keep: time.Hour}
 				if _, o, err := db.Store().Operate(t.Context(), op); err != nil || o != driver.Lost {
 					t.Fatalf("a redrive that is not deliberate: %v, %v", o, err)
 				}
@@ -135,8 +135,8 @@ func TestFM41_LongTermOfOthers(t *testing.T) {
 		consumeFor(t, cfg, 2*time.Hour)
 		sendKeyed(t, q, "late")
 		consumeFor(t, cfg, time.Minute)
-		if letters, err := q.Letters(t.Context(), 10); err != nil || len(letters) != 1 || letters[0].Kind != driver.LetterLate || ran != 1 {
-			t.Fatalf("%d runs, dead letters %+v, %v", ran, letters, err)
+		if deadLetters, err := q.DeadLetters(t.Context(), 10); err != nil || len(deadLetters) != 1 || deadLetters[0].Kind != driver.DeadLetterLate || ran != 1 {
+			t.Fatalf("%d runs, dead letters %+v, %v", ran, deadLetters, err)
 		}
 		_, _, err := semel.Do(t.Context(), db.Store(), driver.Key{Consumer: "orders", Raw: "k"},
 			func(context.Context, *semel.Attempt) (int, error) { ran++; return 1, nil })

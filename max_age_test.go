@@ -14,13 +14,13 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// TestS206_TooOldMessagesBecomeLetters: with every kind of handler a message that waited too long is kept as a letter and
+// TestS206_TooOldMessagesBecomeLetters: with every kind of handler a message that waited too long is kept as a dead letter and
 // never run, and its duplicates neither.
-func TestS206_TooOldMessagesBecomeLetters(t *testing.T) {
+func TestS206_TooOldMessagesBecomeDeadLetters(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, h, func(c *semel.Config) {
+				r := newFixture(t, h, func(c *semel.Config) {
 					c.MaxAge = time.Hour
 					c.Key = key.FromBody()
 				})
@@ -31,12 +31,12 @@ func TestS206_TooOldMessagesBecomeLetters(t *testing.T) {
 				r.send(msg("fresh"))
 				r.start()
 				s := r.after(time.Minute)
-				ls := r.letters()
+				ls := r.deadLetters()
 				if len(ledger(r)) != 1 || s.Effects != 1 || s.Rejected != 2 {
 					t.Errorf("%d effects, summary %+v", len(ledger(r)), s)
 				}
-				if len(ls) != 1 || ls[0].Kind != driver.LetterDead || !strings.Contains(ls[0].Reason, "too old") {
-					t.Errorf("letters %+v", ls)
+				if len(ls) != 1 || ls[0].Kind != driver.DeadLetterFailed || !strings.Contains(ls[0].Reason, "too old") {
+					t.Errorf("dead letters %+v", ls)
 				}
 			})
 		})
@@ -48,7 +48,7 @@ func TestS206_TooOldMessagesBecomeLetters(t *testing.T) {
 func TestS206_WhatWasBegunGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := map[string]int{}
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if runs[a.Key.Raw]++; runs[a.Key.Raw] < 3 && a.Key.Raw == "begun" {
 				return semel.NotApplied(semel.RetryAfter(errors.New("not yet"), 50*time.Minute))
 			}
@@ -57,9 +57,9 @@ func TestS206_WhatWasBegunGoesOn(t *testing.T) {
 		r.send(msg("begun"))
 		r.start()
 		time.Sleep(3 * time.Hour)
-		r.send(msg(driver.RedriveID("letter")))
-		if s := r.after(time.Minute); runs["begun"] != 3 || s.Effects != 2 || len(r.letters()) != 0 {
-			t.Errorf("%v runs, summary %+v, letters %+v", runs, s, r.letters())
+		r.send(msg(driver.RedriveID("dead letter")))
+		if s := r.after(time.Minute); runs["begun"] != 3 || s.Effects != 2 || len(r.deadLetters()) != 0 {
+			t.Errorf("%v runs, summary %+v, dead letters %+v", runs, s, r.deadLetters())
 		}
 	})
 }
@@ -80,13 +80,13 @@ func TestS206_DeferredRunsWereBegun(t *testing.T) {
 					}
 					return next(ctx)
 				}
-				r := newRig(t, h, func(c *semel.Config) {
+				r := newFixture(t, h, func(c *semel.Config) {
 					c.MaxAge, c.Key, c.Middleware = time.Hour, key.FromBody(), []semel.Middleware{busy}
 				})
 				r.send(msg("begun"))
 				r.start()
-				if s := r.after(3 * time.Hour); runs != 5 || s.Effects != 1 || len(r.letters()) != 0 {
-					t.Errorf("%d runs, summary %+v, letters %+v", runs, s, r.letters())
+				if s := r.after(3 * time.Hour); runs != 5 || s.Effects != 1 || len(r.deadLetters()) != 0 {
+					t.Errorf("%d runs, summary %+v, dead letters %+v", runs, s, r.deadLetters())
 				}
 			})
 		})
@@ -102,7 +102,7 @@ func TestS206_HalfDoneSagasGoOn(t *testing.T) {
 				start := time.Now()
 				away := func() bool { return time.Since(start) < 20*time.Minute }
 				charged, refunded, shipped := 0, 0, 0
-				r := newRig(t, steps.Handler(func(ctx context.Context, r *steps.Run) error {
+				r := newFixture(t, steps.Handler(func(ctx context.Context, r *steps.Run) error {
 					if _, err := steps.Do(ctx, r, "charge", func(context.Context, string) (string, error) {
 						charged++
 						return "ok", nil
@@ -131,7 +131,7 @@ func TestS206_HalfDoneSagasGoOn(t *testing.T) {
 				r.start()
 				s := r.after(time.Hour)
 				if charged != 1 || refunded+shipped != 1 || (refunded == 1) != soldOut {
-					t.Errorf("sold out %v: charged %d, refunded %d, shipped %d; %+v, letters %+v", soldOut, charged, refunded, shipped, s, r.letters())
+					t.Errorf("sold out %v: charged %d, refunded %d, shipped %d; %+v, dead letters %+v", soldOut, charged, refunded, shipped, s, r.deadLetters())
 				}
 			})
 		})

@@ -69,23 +69,23 @@ func TestConsumedUnits(t *testing.T) {
 	})
 }
 
-// noLetters is a queue that has no place for letters.
-type noLetters struct{ driver.Queue }
+// noDeadLetters is a queue that has no place for dead letters.
+type noDeadLetters struct{ driver.Queue }
 
-func (q noLetters) Features() driver.QueueFeatures {
+func (q noDeadLetters) Features() driver.QueueFeatures {
 	f := q.Queue.Features()
 	f.DeadLetters = false
 	return f
 }
 
-// TestNewRefusesNoLetters: a queue without letters could only lose what fails for good, or hand it out for ever.
-func TestNewRefusesNoLetters(t *testing.T) {
+// TestNewRefusesNoDeadLetters: a queue without dead letters could only lose what fails for good, or hand it out forever.
+func TestNewRefusesNoDeadLetters(t *testing.T) {
 	db := memory.Open()
 	_, err := semel.New(semel.Config{
-		Queue: noLetters{db.Queue("orders")}, Store: db.Store(),
+		Queue: noDeadLetters{db.Queue("orders")}, Store: db.Store(),
 		Handler: semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 	})
 	if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != "Queue" {
-		t.Errorf("a queue without letters: %v, wanted a ConfigError of Queue", err)
+		t.Errorf("a queue without dead letters: %v, wanted a ConfigError of Queue", err)
 	}
 }

@@ -42,7 +42,7 @@ func TestMiddlewareThatCallsAgain(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
-				r := newRig(t, semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
+				r := newFixture(t, semel.InTx(func(_ context.Context, tx *memory.Effects, a *semel.Attempt) error {
 					tx.Append("t", "v")
 					a.Emit(semel.Message{Queue: "next"})
 					if a.Number < 0 {

@@ -17,7 +17,7 @@ var decisions = [...]Decision{
 	machine.Executed: Executed, machine.Replayed: Replayed, machine.BusyDeferred: BusyDeferred,
 	machine.TakenOver: TakenOver, machine.Mismatched: Mismatched, machine.Retried: Retried,
 	machine.DeadLettered: DeadLettered, machine.ParkedUncertain: ParkedUncertain, machine.Fenced: Fenced,
-	machine.DroppedOnPurpose: Dropped, machine.Unprotected: Unprotected, machine.GivenBack: GivenBack,
+	machine.DroppedOnPurpose: Dropped, machine.Unprotected: Unprotected, machine.Returned: Returned,
 	machine.Expired: Expired, machine.Stale: Stale, machine.ReplayedOtherPayload: ReplayedOtherPayload,
 }
 
@@ -26,18 +26,18 @@ var duplicateCauses = [...]Cause{
 }
 
 // noted reports whether the machine has to make a note: for the store's duplicate log, an observer, or the logger.
-func (c *Consumer) noted(n machine.Note) bool {
+func (c *Consumer) noted(n machine.TraceEvent) bool {
 	return c.keepsDuplicates && isDuplicate(&n) || c.observed(&n)
 }
 
 // observed reports whether a note is observed or logged.
-func (c *Consumer) observed(n *machine.Note) bool {
+func (c *Consumer) observed(n *machine.TraceEvent) bool {
 	e := &c.cfg.Events
 	return e.Delivery != nil || e.Attempt != nil || e.Lease != nil || e.Health != nil ||
 		c.cfg.Logger.Enabled(context.Background(), level(n))
 }
 
-func (r *runner) note(n *machine.Note) {
+func (r *runner) note(n *machine.TraceEvent) {
 	at := time.Now()
 	if r.copies != nil {
 		r.copies.note(n, at)
@@ -58,30 +58,30 @@ func (r *runner) note(n *machine.Note) {
 	o := &r.cfg.Events
 	to := o.Delivery
 	switch n.Kind {
-	case machine.NoteReceived:
+	case machine.TraceReceived:
 		e.Kind, e.Count, e.Visible, e.SentAt = EventReceived, n.Item.Count, n.Item.Visible, n.Item.SentAt
 		if o.Delivery != nil {
 			e.Route = key.Route(&n.Item.Message)
 		}
-	case machine.NoteStarted:
+	case machine.TraceStarted:
 		e.Kind, e.SentAt, to = EventStarted, n.Item.SentAt, o.Attempt
-	case machine.NoteEnded:
+	case machine.TraceEnded:
 		e.Kind, e.Elapsed, e.After, to = EventEnded, n.After, 0, o.Attempt
-	case machine.NoteDecided:
+	case machine.TraceDecided:
 		e.Kind = EventDecided
-	case machine.NoteSettled:
+	case machine.TraceSettled:
 		e.Kind, e.Elapsed, e.Handled = EventSettled, n.Held, n.Handled
-	case machine.NoteDoubt:
+	case machine.TraceDoubt:
 		e.Kind, to = EventDoubt, o.Attempt
-	case machine.NoteExtended, machine.NoteProlonged:
+	case machine.TraceExtended, machine.TraceProlonged:
 		e.Kind, e.Visible, e.After, to = EventExtended, n.After, 0, o.Lease
-		e.Lease = n.Kind == machine.NoteExtended
-	case machine.NotePaused, machine.NoteTrouble:
+		e.Lease = n.Kind == machine.TraceExtended
+	case machine.TracePaused, machine.TraceTrouble:
 		e.Kind, to = EventPaused, o.Health
-		if n.Kind == machine.NoteTrouble {
+		if n.Kind == machine.TraceTrouble {
 			e.Kind = EventTrouble
 		}
-	case machine.NoteResumed:
+	case machine.TraceResumed:
 		e.Kind, to = EventResumed, o.Health
 	}
 	r.log(&e, level(n))
@@ -127,27 +127,27 @@ const (
 
 // level is how loud a note is in the log. A message that waits for a person is an error; a failure that semel deals with
 // itself, and a doubt, are warnings; the normal course of a message is for debugging.
-func level(n *machine.Note) slog.Level {
+func level(n *machine.TraceEvent) slog.Level {
 	switch n.Kind {
-	case machine.NoteDecided:
+	case machine.TraceDecided:
 		switch n.Decision {
 		case machine.DeadLettered, machine.Mismatched, machine.ParkedUncertain:
 			return slog.LevelError
 		case machine.Retried, machine.Fenced, machine.ReplayedOtherPayload:
 			return slog.LevelWarn
 		}
-	case machine.NoteSettled, machine.NoteExtended, machine.NoteProlonged:
+	case machine.TraceSettled, machine.TraceExtended, machine.TraceProlonged:
 		if n.Outcome != driver.Applied && n.Outcome != driver.Settled {
 			return slog.LevelWarn
 		}
-	case machine.NoteTrouble:
+	case machine.TraceTrouble:
 		if errors.Is(n.Err, driver.ErrNotCommitted) {
 			return slog.LevelDebug // a serialization failure, for example: it is repeated, and nobody has to look at it
 		}
 		return slog.LevelWarn
-	case machine.NotePaused, machine.NoteDoubt:
+	case machine.TracePaused, machine.TraceDoubt:
 		return slog.LevelWarn
-	case machine.NoteResumed:
+	case machine.TraceResumed:
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug

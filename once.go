@@ -226,7 +226,7 @@ func perform[T any](
 	a.lease.set(o.believed(sent))
 	runCtx, stop := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
 	beat := o.heartbeat(runCtx, stop, g.Hold, sent, a.lease)
-	defer stop(nil) // fn may end this goroutine: the claim must not be extended for ever
+	defer stop(nil) // fn may end this goroutine: the claim must not be extended forever
 	raw, known, err := runOnce(runCtx, o, g, a, fn, &value)
 	stop(nil)
 	last := beat()

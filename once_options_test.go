@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestDoRefusesOptions: a lease that has ended when it begins would be claimed for ever, and what is not retained is no
+// TestDoRefusesOptions: a lease that has ended when it begins would be claimed forever, and what is not retained is no
 // protection. Both are said before anything is claimed.
 func TestDoRefusesOptions(t *testing.T) {
 	for field, o := range map[string]semel.DoOption{

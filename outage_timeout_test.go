@@ -13,7 +13,7 @@ import (
 )
 
 // TestBreakerOpensForADownstreamThatHangs: an outage in which nobody answers, so that every run takes all of its time and a
-// rule calls that an outage. Without the breaker no attempt would be spent, and every slot would hang for ever.
+// rule calls that an outage. Without the breaker no attempt would be spent, and every slot would hang forever.
 func TestBreakerOpensForADownstreamThatHangs(t *testing.T) {
 	for name, tx := range map[string]bool{"plain": false, "in transactions": true} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestBreakerOpensForADownstreamThatHangs(t *testing.T) {
 				if tx {
 					h = semel.InTx(func(ctx context.Context, _ *memory.Tx, _ *semel.Attempt) error { return work(ctx) })
 				}
-				r := newRig(t, h, func(c *semel.Config) {
+				r := newFixture(t, h, func(c *semel.Config) {
 					c.Concurrency, c.MaxAttempts, c.Timeout = 1, 2, 2*time.Second
 					c.Retry = []semel.RetryRule{{Match: semel.ErrorIs(semel.ErrTimeout), Unavailable: true}}
 				})

@@ -9,30 +9,30 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Marks are what an error of a run says about it beyond its text: the marks that Permanent, NotApplied, RetryAfter,
+// Disposition are what an error of a run says about it beyond its text: the marks that Permanent, NotApplied, RetryAfter,
 // Deferred, Unavailable, Drop, Park and Compensated put on it.
-type Marks struct {
+type Disposition struct {
 	Permanent, NotApplied, Deferred, Unavailable, Dropped, Parked, Compensated bool
 	// After is when the next attempt is due, where HasAfter says that the error tells.
 	After    time.Duration
 	HasAfter bool
 }
 
-// MarksOf reads the marks of an error, for middleware and packages that act on what a handler is about to return. An error
+// DispositionOf reads the marks of an error, for middleware and packages that act on what a handler is about to return. An error
 // without marks, and nil, have none.
-func MarksOf(err error) Marks {
+func DispositionOf(err error) Disposition {
 	var o *outcomeError
 	if !errors.As(err, &o) {
-		return Marks{}
+		return Disposition{}
 	}
-	return Marks{
+	return Disposition{
 		Permanent: o.permanent, NotApplied: o.notApplied, Deferred: o.busy, Unavailable: o.unavailable, Dropped: o.drop,
 		Parked: o.parked, Compensated: o.compensated, After: o.after, HasAfter: o.hasAfter,
 	}
 }
 
 // Ends tells that a run which returns err is the message's last: err is Permanent, a rule of Config.Retry says so, or the
-// attempts are used up. What has to be put in order before the message becomes a letter is done then. ctx is the run's.
+// attempts are used up. What has to be put in order before the message becomes a dead letter is done then. ctx is the run's.
 func (a *Attempt) Ends(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

@@ -26,7 +26,7 @@ func TestFM6_PanicNamesTheFunction(t *testing.T) {
 		"Config.Tenant": func(c *semel.Config) { c.Tenant = func(m *semel.Message) string { boom(m); return "" } },
 		"Config.Key":    func(c *semel.Config) { c.Key = func(m *semel.Message) (string, error) { boom(m); return m.ID, nil } },
 		"Config.Former.Key": func(c *semel.Config) {
-			c.Former = &semel.Former{Consumer: "before", Key: func(m *semel.Message) (string, error) { boom(m); return m.ID, nil }}
+			c.PreviousKey = &semel.PreviousKey{Consumer: "before", Key: func(m *semel.Message) (string, error) { boom(m); return m.ID, nil }}
 		},
 		"Config.Fingerprint": func(c *semel.Config) {
 			c.Fingerprint = func(m *semel.Message) (semel.Fingerprint, error) { boom(m); return "f", nil }
@@ -39,15 +39,15 @@ func TestFM6_PanicNamesTheFunction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), set, func(c *semel.Config) {
+				r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), set, func(c *semel.Config) {
 					c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				})
 				r.send(msg("bad"), msg("good"))
 				r.start()
 				s := r.after(time.Hour)
-				letters := r.letters()
-				if s.Effects != 1 || len(letters) != 1 || !strings.Contains(letters[0].Reason, name) || !strings.Contains(letters[0].Reason, "boom") {
-					t.Fatalf("%+v, letters %+v", s, letters)
+				deadLetters := r.deadLetters()
+				if s.Effects != 1 || len(deadLetters) != 1 || !strings.Contains(deadLetters[0].Reason, name) || !strings.Contains(deadLetters[0].Reason, "boom") {
+					t.Fatalf("%+v, dead letters %+v", s, deadLetters)
 				}
 				if !strings.Contains(log.String(), name+" panicked") || !strings.Contains(log.String(), "panic_test.go") ||
 					strings.Contains(log.String(), "the handler panicked") {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
-	"github.com/semel-dev/semel/front"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/key"
 )
 
@@ -34,14 +34,14 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 	}{
 		{"one after the other", false, func(*semel.Config) {}, 2},
 		{"in the same process at once", true, func(c *semel.Config) { c.Concurrency = 8 }, 2},
-		{"behind a cache", false, func(c *semel.Config) { c.Store = front.New(c.Store, front.Options{Size: 10, Strangers: true}) }, 2},
+		{"behind a cache", false, func(c *semel.Config) { c.Store = cache.New(c.Store, cache.Options{Size: 10, Strangers: true}) }, 2},
 		{"a fingerprint that says that it means the same", false, func(c *semel.Config) { c.Fingerprint = key.FingerprintJSON("/order") }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				var events []string
-				r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { time.Sleep(time.Second); return nil }),
+				r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { time.Sleep(time.Second); return nil }),
 					func(cfg *semel.Config) {
 						cfg.Key, cfg.Logger = key.FromJSON("/order"), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 						cfg.Events.Delivery = func(e semel.Event) {
@@ -66,7 +66,7 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 				if c.name == "behind a cache" && s.CacheHits == 0 {
 					t.Error("the cache answered nothing")
 				}
-				if s.Effects != 1 || s.Replayed != 3 || s.OtherPayload != c.other || s.Mismatched != 0 || len(r.letters()) != 0 {
+				if s.Effects != 1 || s.Replayed != 3 || s.OtherPayload != c.other || s.Mismatched != 0 || len(r.deadLetters()) != 0 {
 					t.Errorf("%+v", s)
 				}
 				if int64(len(events)) != c.other || int64(strings.Count(log.String(), "decision=replayed_other_payload")) != c.other {
@@ -85,7 +85,7 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 	for name, fail := range map[string]func(error) error{"failed": semel.Permanent, "parked": semel.Park} {
 		synctest.Test(t, func(t *testing.T) {
 			var told []string
-			r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return fail(errors.New("no")) }), func(c *semel.Config) {
+			r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return fail(errors.New("no")) }), func(c *semel.Config) {
 				c.Key = key.FromJSON("/order")
 				c.Events.Delivery = func(e semel.Event) {
 					if strings.Contains(e.Reason, "another body, which is in no dead letter") {
@@ -98,7 +98,7 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 				r.send(semel.Message{ID: fmt.Sprint("m", i), Body: fmt.Appendf(nil, `{"order":"o1","amount":%d}`, amount)})
 				time.Sleep(time.Minute)
 			}
-			if s := r.after(time.Minute); s.Rejected != 2 || len(r.letters()) != 1 || fmt.Sprint(told) != "[m2]" {
+			if s := r.after(time.Minute); s.Rejected != 2 || len(r.deadLetters()) != 1 || fmt.Sprint(told) != "[m2]" {
 				t.Errorf("%s: told of %v: %+v", name, told, s)
 			}
 		})
@@ -109,14 +109,14 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 func TestFM51_FingerprintOfTheBodyThatIsAskedForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
-		r := newRig(t, h, func(c *semel.Config) { c.Key = key.FromJSON("/order") })
+		r := newFixture(t, h, func(c *semel.Config) { c.Key = key.FromJSON("/order") })
 		r.send(semel.Message{ID: "m0", Body: []byte(`{"order":"o1","amount":7}`)})
 		r.start()
 		r.after(time.Minute)
 		r.cfg.Fingerprint = key.FingerprintBody()
 		r.send(semel.Message{ID: "m1", Body: []byte(`{"amount":7,"order":"o1"}`)}, semel.Message{ID: "m2", Body: []byte(`{"order":"o1","amount":9999}`)})
 		r.start()
-		if s := r.after(time.Minute); s.Replayed != 1 || s.OtherPayload != 0 || s.Mismatched != 1 || len(r.letters()) != 1 {
+		if s := r.after(time.Minute); s.Replayed != 1 || s.OtherPayload != 0 || s.Mismatched != 1 || len(r.deadLetters()) != 1 {
 			t.Errorf("%+v", s)
 		}
 		r.cfg.Fingerprint = key.FingerprintJSON("/amount")

@@ -32,10 +32,10 @@ func (q logged) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 }
 
 // TestFM79_ADeadLetterKeepsItsPosition: the message of a dead letter that is sent again has another position, and its key.
-func TestFM79_ADeadLetterKeepsItsPosition(t *testing.T) {
+func TestFM79_ADeadDeadLetterKeepsItsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			keys = append(keys, a.Key.Raw)
 			if a.Message.ID == "b" {
 				return semel.Permanent(errors.New("no"))
@@ -46,7 +46,7 @@ func TestFM79_ADeadLetterKeepsItsPosition(t *testing.T) {
 		r.send(msg("a"), msg("b"))
 		r.start()
 		r.after(time.Minute)
-		ls := r.letters()
+		ls := r.deadLetters()
 		if len(ls) != 1 || ls[0].Key.Raw != "orders/0/1" || ls[0].Message.Position != nil {
 			t.Fatalf("dead letters %+v after runs of %v", ls, keys)
 		}

@@ -15,7 +15,7 @@ import (
 const suspectPrefix = "slow"
 
 // killTwice leaves n keys in the store as two kills of a worker leave them that had all of them in flight.
-func (r *rig) killTwice(n int) {
+func (r *fixture) killTwice(n int) {
 	r.t.Helper()
 	for i := range n {
 		r.send(msg(fmt.Sprint(suspectPrefix, i)))
@@ -46,7 +46,7 @@ func TestFM83_TwoKillsDoNotMakeAWorkerSerial(t *testing.T) {
 				var mu sync.Mutex
 				var worst, last time.Duration
 				start, quick := time.Time{}, 0
-				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					if a.Key.Raw[:len(suspectPrefix)] == suspectPrefix {
 						time.Sleep(10 * time.Minute)
 						mu.Lock()

@@ -31,7 +31,7 @@ func TestRedriveOfACompletedKeyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int64
 		var raw atomic.Value
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			runs.Add(1)
 			raw.Store(a.Key.Raw)
 			return nil

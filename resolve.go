@@ -26,8 +26,8 @@ const (
 	DefaultBackoffMax  = 5 * time.Minute
 )
 
-// maxInHand bounds Concurrency and Batch: memory for what they allow is set aside when Run begins.
-const maxInHand = 100_000
+// maxInFlight bounds Concurrency and Batch: memory for what they allow is set aside when Run begins.
+const maxInFlight = 100_000
 
 // hardStop is how long a handler may ignore its cancellation at the end of the grace period before Run gives up on it.
 const hardStop = 5 * time.Second
@@ -60,7 +60,7 @@ func (c *Config) resolve() error {
 	if c.Key == nil {
 		c.Key = key.ByID
 	}
-	if err := c.resolveFormer(); err != nil {
+	if err := c.resolvePrevious(); err != nil {
 		return err
 	}
 	fill(&c.Batch, DefaultBatch)
@@ -92,7 +92,7 @@ func (c *Config) concurrency() int {
 	h, tx := c.Handler.(transactional)
 	s, commits := driver.As[driver.Committer](c.Store)
 	if tx && commits && h.queued(s) {
-		return max(DefaultConcurrency, min(c.Batch*c.Committers, maxInHand))
+		return max(DefaultConcurrency, min(c.Batch*c.Committers, maxInFlight))
 	}
 	return DefaultConcurrency
 }
@@ -112,16 +112,16 @@ func fill[T int | time.Duration](v *T, def T) {
 	}
 }
 
-const rateMend = "use 0 for none, or 0.0001 to 1000000 in a second, and a burst of 0 to 100000"
+const rateHint = "use 0 for none, or 0.0001 to 1000000 in a second, and a burst of 0 to 100000"
 
 func (c *Config) check(q driver.QueueFeatures) error {
 	for _, f := range []struct {
 		name string
 		bad  bool
-		mend string
+		hint string
 	}{
-		{"Concurrency", c.Concurrency < 1 || c.Concurrency > maxInHand, "use 1 to 100000"},
-		{"Batch", c.Batch < 1 || c.Batch > maxInHand, "use 1 to 100000"},
+		{"Concurrency", c.Concurrency < 1 || c.Concurrency > maxInFlight, "use 1 to 100000"},
+		{"Batch", c.Batch < 1 || c.Batch > maxInFlight, "use 1 to 100000"},
 		{"Committers", c.Committers < 1 || c.Committers > 64, "use 1 to 64"},
 		{"Visibility", c.Visibility < 100*time.Millisecond, "use 100 ms or more"},
 		{"Timeout", c.Timeout < 0, "use 0 for none"},
@@ -133,8 +133,8 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"ResultMax", c.ResultMax < 0, "use a positive number of bytes"},
 		{"Limit", c.Limit < 0, "use 0 for none"},
 		{"Backoff", c.Backoff.Min < 0 || c.Backoff.Max < c.Backoff.Min, "use 0 < Min ≤ Max"},
-		{"Rate", c.Rate.bad(), rateMend},
-		{"PerGroup.Rate", c.PerGroup.Rate.bad(), rateMend},
+		{"Rate", c.Rate.bad(), rateHint},
+		{"PerGroup.Rate", c.PerGroup.Rate.bad(), rateHint},
 		{"PerGroup.Concurrency", c.PerGroup.Concurrency < 0, "use 0 for no limit"},
 		{"PerGroup", c.PerGroup.By != nil && !c.PerGroup.on(), "set Concurrency or Rate beside By"},
 		{"Breaker.Ratio", !(c.Breaker.Ratio >= 0 && c.Breaker.Ratio <= 1), "use 0 to 1"},
@@ -145,12 +145,12 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		{"Busy", c.Busy > BusyFail, "use BusyDefer or BusyFail"},
 	} {
 		if f.bad {
-			return &ConfigError{f.name, "is out of range", f.mend}
+			return &ConfigError{f.name, "is out of range", f.hint}
 		}
 	}
 	for i := range c.Retry {
-		if field, mend := c.Retry[i].check(); mend != "" {
-			return &ConfigError{fmt.Sprintf("Retry[%d]%s", i, field), "cannot be used", mend}
+		if field, hint := c.Retry[i].check(); hint != "" {
+			return &ConfigError{fmt.Sprintf("Retry[%d]%s", i, field), "cannot be used", hint}
 		}
 	}
 	if c.Busy == BusyFail && c.Versions != nil {
@@ -192,7 +192,7 @@ func (c *Config) until() time.Duration {
 }
 
 // timeout is Config.Timeout; in an open transaction (modes B and C) a little less than the store keeps that open. A run
-// that takes longer is then a failure that counts, and not one of a transaction that is repeated for ever.
+// that takes longer is then a failure that counts, and not one of a transaction that is repeated forever.
 func (c *Consumer) timeout() time.Duration {
 	most := c.store.MaxTx / 10 * 9
 	if c.mode != machine.Open || most <= 0 || (c.cfg.Timeout > 0 && c.cfg.Timeout < most) {
@@ -205,15 +205,15 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 	lease := c.cfg.lease()
 	// What waits while a batch is claimed: twice what the next claims take, so that a fetch is under way meanwhile.
 	flight := c.cfg.Batch * c.cfg.Committers
-	inHand := c.cfg.Concurrency + 2*min(flight, c.cfg.Concurrency)
+	inFlight := c.cfg.Concurrency + 2*min(flight, c.cfg.Concurrency)
 	switch {
 	case c.mode == machine.Open:
-		inHand = 3 * flight // in transactions, and as above
+		inFlight = 3 * flight // in transactions, and as above
 	case c.cfg.Batch == 1:
-		inHand = c.cfg.Concurrency // one by one: nothing is fetched ahead
+		inFlight = c.cfg.Concurrency // one by one: nothing is fetched ahead
 	}
 	return machine.Config{
-		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InHand: inHand,
+		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InFlight: inFlight,
 		Lease: lease, Visibility: c.cfg.Visibility, Guard: min(lease/10, time.Second),
 		Timeout: c.timeout(), MaxRuntime: c.cfg.MaxRuntime, Grace: c.cfg.Grace, HardStop: hardStop,
 		MaxAttempts: c.cfg.MaxAttempts, BackoffMin: c.cfg.Backoff.Min, BackoffMax: c.cfg.Backoff.Max,
@@ -225,6 +225,6 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Counts: c.queue.Counts, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
 		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
-		Notes: c.noted,
+		Trace: c.noted,
 	}
 }

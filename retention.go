@@ -63,7 +63,7 @@ func lateParts(q driver.QueueFeatures, producers time.Duration) string {
 		parts = append(parts, fmt.Sprintf("the queue keeps it for %s", driver.DurationText(q.Retention)))
 	}
 	if more := q.Horizon - q.Retention; more > 0 {
-		parts = append(parts, fmt.Sprintf("the service's own letters bring it back up to %s later", driver.DurationText(more)))
+		parts = append(parts, fmt.Sprintf("the service's own dead letters bring it back up to %s later", driver.DurationText(more)))
 	}
 	if producers > 0 {
 		parts = append(parts, fmt.Sprintf("producers repeat it for %s", driver.DurationText(producers)))

@@ -28,14 +28,14 @@ func (q *lateQueue) Features() driver.QueueFeatures {
 }
 
 // TestFM41_NoRetentionBelowTheHorizon: New refuses every retention that a copy of the message outlives, with the field and
-// the mend, and covers the horizon by itself where nobody chose.
+// the fix, and covers the horizon by itself where nobody chose.
 func TestFM41_NoRetentionBelowTheHorizon(t *testing.T) {
 	const kept, horizon = 4 * day, 18 * day
 	for _, c := range []struct {
 		name          string
 		kept, horizon time.Duration
 		change        func(c *semel.Config)
-		field, mend   string // of the error; "" = none
+		field, hint   string // of the error; "" = none
 		window        time.Duration
 		line          string // in the promise
 	}{
@@ -71,8 +71,8 @@ func TestFM41_NoRetentionBelowTheHorizon(t *testing.T) {
 			c.change(&cfg)
 			got, err := semel.New(cfg)
 			if c.field != "" {
-				if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != c.field || !strings.Contains(e.Mend, c.mend) {
-					t.Errorf("error %v, want one of field %s that says %q", err, c.field, c.mend)
+				if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != c.field || !strings.Contains(e.Hint, c.hint) {
+					t.Errorf("error %v, want one of field %s that says %q", err, c.field, c.hint)
 				}
 				return
 			}

@@ -47,7 +47,7 @@ func ErrorAs[T error](ok func(T) bool) func(error) bool {
 }
 
 // check names what is wrong with a rule.
-func (r *RetryRule) check() (field, mend string) {
+func (r *RetryRule) check() (field, hint string) {
 	n := 0
 	for _, set := range [...]bool{r.Permanent, r.Deferred, r.Unavailable} {
 		if set {

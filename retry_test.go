@@ -40,32 +40,32 @@ func TestRetryRules(t *testing.T) {
 		times  int // how often; then it succeeds
 		once   bool
 		ran    int64
-		kind   driver.LetterKind // "" = none
+		kind   driver.DeadLetterKind // "" = none
 		within time.Duration
 	}{
-		{"no rule", func() error { return errors.New("other") }, 99, false, 4, driver.LetterDead, time.Hour},
-		{"permanent", func() error { return fmt.Errorf("check: %w", errOrder) }, 99, false, 1, driver.LetterDead, time.Second},
-		{"attempts and backoff", net, 99, false, 7, driver.LetterDead, time.Second},
+		{"no rule", func() error { return errors.New("other") }, 99, false, 4, driver.DeadLetterFailed, time.Hour},
+		{"permanent", func() error { return fmt.Errorf("check: %w", errOrder) }, 99, false, 1, driver.DeadLetterFailed, time.Second},
+		{"attempts and backoff", net, 99, false, 7, driver.DeadLetterFailed, time.Second},
 		{"one less than the attempts", net, 6, false, 7, "", time.Second},
 		{"unavailable", func() error { return codeError(503) }, 30, false, 31, "", 2 * time.Hour},
 		{"deferred", func() error { return codeError(409) }, 30, false, 31, "", 2 * time.Hour},
-		{"timeout", nil, 99, false, 1, driver.LetterDead, time.Minute},
-		{"panic", func() error { panic("boom") }, 99, false, 2, driver.LetterDead, time.Minute},
-		{"not applied", func() error { return errors.New("disk full") }, 99, true, 2, driver.LetterDead, time.Minute},
-		{"nobody knows", func() error { return errors.New("other") }, 99, true, 1, driver.LetterUncertain, time.Minute},
+		{"timeout", nil, 99, false, 1, driver.DeadLetterFailed, time.Minute},
+		{"panic", func() error { panic("boom") }, 99, false, 2, driver.DeadLetterFailed, time.Minute},
+		{"not applied", func() error { return errors.New("disk full") }, 99, true, 2, driver.DeadLetterFailed, time.Minute},
+		{"nobody knows", func() error { return errors.New("other") }, 99, true, 1, driver.DeadLetterUncertain, time.Minute},
 		{"deferred is not applied", func() error { return codeError(409) }, 2, true, 3, "", time.Minute},
-		{"unavailable leaves its doubt", func() error { return codeError(503) }, 2, true, 1, driver.LetterUncertain, time.Minute},
-		{"the handler's Permanent wins", func() error { return semel.Permanent(errNet) }, 99, false, 1, driver.LetterDead, time.Second},
-		{"the handler's RetryAfter wins", func() error { return semel.RetryAfter(errOrder, time.Minute) }, 99, false, 4, driver.LetterDead, time.Hour},
-		{"RetryAfter leaves the attempts to the rule", func() error { return semel.RetryAfter(net(), time.Second) }, 99, false, 7, driver.LetterDead, time.Hour},
-		{"NotApplied leaves the rest to the rule", func() error { return semel.NotApplied(net()) }, 99, true, 7, driver.LetterDead, time.Second},
+		{"unavailable leaves its doubt", func() error { return codeError(503) }, 2, true, 1, driver.DeadLetterUncertain, time.Minute},
+		{"the handler's Permanent wins", func() error { return semel.Permanent(errNet) }, 99, false, 1, driver.DeadLetterFailed, time.Second},
+		{"the handler's RetryAfter wins", func() error { return semel.RetryAfter(errOrder, time.Minute) }, 99, false, 4, driver.DeadLetterFailed, time.Hour},
+		{"RetryAfter leaves the attempts to the rule", func() error { return semel.RetryAfter(net(), time.Second) }, 99, false, 7, driver.DeadLetterFailed, time.Hour},
+		{"NotApplied leaves the rest to the rule", func() error { return semel.NotApplied(net()) }, 99, true, 7, driver.DeadLetterFailed, time.Second},
 		{"Unavailable", func() error { return semel.Unavailable(errOrder) }, 30, false, 31, "", 2 * time.Hour},
 		{"Unavailable and not applied", func() error { return semel.NotApplied(semel.Unavailable(errOrder)) }, 30, true, 31, "", 2 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
-				r := newRig(t, semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, _ *semel.Attempt) error {
 					if runs++; runs > c.times {
 						return nil
 					}
@@ -83,9 +83,9 @@ func TestRetryRules(t *testing.T) {
 				r.send(msg("a"))
 				r.start()
 				s := r.after(c.within)
-				ls := r.letters()
+				ls := r.deadLetters()
 				if s.Executed != c.ran || (c.kind == "") != (len(ls) == 0) || (c.kind != "" && ls[0].Kind != c.kind) {
-					t.Errorf("%d runs, %+v, letters %+v", runs, s, ls)
+					t.Errorf("%d runs, %+v, dead letters %+v", runs, s, ls)
 				}
 				if c.kind == "" && (s.Effects != 1 || r.record("a").State != driver.Completed) {
 					t.Errorf("%+v, record %+v", s, r.record("a"))
@@ -121,7 +121,7 @@ func TestRetryRuleForRefusedEffects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, h(func(a *semel.Attempt) error {
+				r := newFixture(t, h(func(a *semel.Attempt) error {
 					if a.Key.Raw == "bad" {
 						return errOrder
 					}
@@ -132,9 +132,9 @@ func TestRetryRuleForRefusedEffects(t *testing.T) {
 				r.send(msg("a"), msg("bad"), msg("b"))
 				r.start()
 				s := r.after(time.Minute)
-				ls := r.letters()
+				ls := r.deadLetters()
 				if s.Effects != 2 || s.Dead != 1 || s.Retried != 0 || len(ls) != 1 || ls[0].Attempts != 1 {
-					t.Fatalf("%+v, letters %+v", s, ls)
+					t.Fatalf("%+v, dead letters %+v", s, ls)
 				}
 			})
 		})
@@ -145,7 +145,7 @@ func TestRetryRuleForRefusedEffects(t *testing.T) {
 func TestRetryRulesPerItemOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := map[string]int{}
-		r := newRig(t, semel.InTxBatch(func(_ context.Context, _ *memory.Tx, batch []*semel.Attempt) error {
+		r := newFixture(t, semel.InTxBatch(func(_ context.Context, _ *memory.Tx, batch []*semel.Attempt) error {
 			var errs []error
 			for i, a := range batch {
 				tries[a.Key.Raw]++
@@ -178,7 +178,7 @@ func TestRetryRulesPerItemOfABatch(t *testing.T) {
 	})
 }
 
-// TestRulesAreChecked: a mistake names its rule, field and mend.
+// TestRulesAreChecked: a mistake names its rule, field and fix.
 func TestRulesAreChecked(t *testing.T) {
 	for field, change := range map[string]func(*semel.Config){
 		"Retry[1]": func(c *semel.Config) {
@@ -193,9 +193,9 @@ func TestRulesAreChecked(t *testing.T) {
 		"Breaker.Ratio":        func(c *semel.Config) { c.Breaker.Ratio = 2 },
 		"Breaker.Open":         func(c *semel.Config) { c.Breaker.Open.Max = -1 },
 	} {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), change)
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), change)
 		_, err := semel.New(r.cfg)
-		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != field || e.Mend == "" {
+		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != field || e.Hint == "" {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestNoRetryComesBeforeMin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		last := map[string]time.Time{}
 		shortest := time.Hour
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if at := last[a.Key.Raw]; !at.IsZero() {
 				shortest = min(shortest, time.Since(at))
 			}

@@ -6,26 +6,26 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Sighting is one message of an event.
-type Sighting struct{ MessageID, Route string }
+// DuplicateRoute is one message of an event.
+type DuplicateRoute struct{ MessageID, Route string }
 
-// watched is how many keys WatchRoutes remembers, the latest ones.
+// watched is how many keys DetectDuplicateRoutes remembers, the latest ones.
 const watched = 10_000
 
-// WatchRoutes observes a consumer and calls found, once for each key, when one source event came as two messages: by two
+// DetectDuplicateRoutes observes a consumer and calls found, once for each key, when one source event came as two messages: by two
 // rules that overlap, two subscriptions, two notifications of a bucket, or because its source sent it twice. The guard
 // makes it take effect once; what it costs, and what unguarded consumers make of it, is worth a look at the rules. found
-// must not block. A message that is handed out again is the same message; one that was sent again from a letter is none.
-func WatchRoutes(found func(k Key, first, second Sighting)) Events {
-	w := &routeWatch{found: found, seen: map[Key]*Sighting{}}
+// must not block. A message that is handed out again is the same message; one that was sent again from a dead letter is none.
+func DetectDuplicateRoutes(found func(k Key, first, second DuplicateRoute)) Events {
+	w := &routeWatch{found: found, seen: map[Key]*DuplicateRoute{}}
 	return Events{Delivery: w.see}
 }
 
 type routeWatch struct {
-	found func(k Key, first, second Sighting)
+	found func(k Key, first, second DuplicateRoute)
 
 	mu    sync.Mutex
-	seen  map[Key]*Sighting // nil: it was told
+	seen  map[Key]*DuplicateRoute // nil: it was told
 	order []Key
 }
 
@@ -33,7 +33,7 @@ func (w *routeWatch) see(e Event) {
 	if e.Kind != EventReceived || e.Route == "" || e.Key.Raw == "" || driver.IsRedrive(e.MessageID) {
 		return
 	}
-	now := Sighting{MessageID: e.MessageID, Route: e.Route}
+	now := DuplicateRoute{MessageID: e.MessageID, Route: e.Route}
 	w.mu.Lock()
 	first, known := w.seen[e.Key]
 	switch {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestS204_OneEventByTwoRoutes: two rules, or two kinds of routes, are told of once for each event; deliveries that are
-// repeated, and what is sent again from a letter, are not.
+// repeated, and what is sent again from a dead letter, are not.
 func TestS204_OneEventByTwoRoutes(t *testing.T) {
 	sns := func(topic, inner string) string {
 		return fmt.Sprintf(`{"Type":"Notification","MessageId":%q,"TopicArn":"arn:%s","Message":%q}`, topic, topic, inner)
@@ -30,14 +30,14 @@ func TestS204_OneEventByTwoRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var found []string
 		fails := 2
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			if fails--; fails >= 0 {
 				return errRoutes
 			}
 			return nil
 		}), func(c *semel.Config) {
 			c.Key = key.FromEvent()
-			c.Events = semel.WatchRoutes(func(k semel.Key, first, second semel.Sighting) {
+			c.Events = semel.DetectDuplicateRoutes(func(k semel.Key, first, second semel.DuplicateRoute) {
 				found = append(found, fmt.Sprintf("%s: %s (%s), %s (%s)", k.Raw, first.MessageID, first.Route, second.MessageID, second.Route))
 			})
 		})
@@ -69,10 +69,10 @@ func TestS204_OneEventByTwoRoutes(t *testing.T) {
 	})
 }
 
-// TestRoutesOfFormerKeysAreForgotten: what is remembered has a bound, and it is the latest.
-func TestRoutesOfFormerKeysAreForgotten(t *testing.T) {
+// TestRoutesOfPreviousKeysAreForgotten: what is remembered has a bound, and it is the latest.
+func TestRoutesOfPreviousKeysAreForgotten(t *testing.T) {
 	found := 0
-	w := semel.WatchRoutes(func(semel.Key, semel.Sighting, semel.Sighting) { found++ })
+	w := semel.DetectDuplicateRoutes(func(semel.Key, semel.DuplicateRoute, semel.DuplicateRoute) { found++ })
 	see := func(key int, id string) {
 		w.Delivery(semel.Event{Kind: semel.EventReceived, Key: semel.Key{Raw: fmt.Sprint(key)}, MessageID: id, Route: "r"})
 	}

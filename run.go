@@ -140,7 +140,7 @@ func (r *runner) runOne(x *order, run *execution) machine.Result {
 		Redelivered: x.item.Count > 1, hold: x.job.Hold, store: r.cfg.Store, failed: x.item.Failures(),
 		lease: &ctx.lease, rules: &r.rules,
 	}
-	a.hold.Mirror = nil // the engine's own affair
+	a.hold.NewKey = nil // the engine's own affair
 	ctx.attempt = a
 	if x.job.Unprotected {
 		a.hold.Key = x.item.Message.StandIn(r.cfg.Consumer) // no record stands behind this run
@@ -187,7 +187,7 @@ func (r *runner) guarded(ctx context.Context, a *Attempt, name string, f func(co
 	return f(ctx, a)
 }
 
-// panicked makes an error of a panic. Its stack goes to the log: letters and records carry the error alone.
+// panicked makes an error of a panic. Its stack goes to the log: dead letters and records carry the error alone.
 func (r *runner) panicked(v any, name string, a *Attempt) error {
 	e := &PanicError{Value: v, Stack: debug.Stack()}
 	r.cfg.Logger.Error(name+" panicked", logKey, a.Key.Raw, logMessageID, a.ID, logAttempt, a.Number,
@@ -221,7 +221,7 @@ func (r *runner) success(x *order, a *Attempt) machine.Result {
 	return machine.Result{Class: machine.OK, Value: a.result, Emit: a.emit}
 }
 
-// checkEmitted refuses messages that no write could send. Repeating the run would not mend that, and only repeat what
+// checkEmitted refuses messages that no write could send. Repeating the run would not fix that, and only repeat what
 // else it does.
 func (r *runner) checkEmitted(x *order, a *Attempt) error {
 	for i := range a.emit {

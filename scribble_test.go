@@ -76,11 +76,11 @@ func TestHandlersOwnTheirCopy(t *testing.T) {
 					a.Headers["source"], a.Headers["more"] = "scribbled", "x"
 					return errors.New("no")
 				}
-				r := newRig(t, nil, func(c *semel.Config) { c.Key, c.MaxAttempts = key.FromJSON("/id"), 3 }, kind(scribble))
+				r := newFixture(t, nil, func(c *semel.Config) { c.Key, c.MaxAttempts = key.FromJSON("/id"), 3 }, kind(scribble))
 				r.send(semel.Message{ID: "m", Body: []byte(body), Headers: maps.Clone(headers)})
 				r.start()
 				s := r.after(time.Hour)
-				ls := r.letters()
+				ls := r.deadLetters()
 				if len(ls) != 1 || runs < 3 {
 					t.Fatalf("%d dead letters after %d runs: %+v", len(ls), runs, s)
 				}

@@ -18,8 +18,8 @@ type (
 	Fingerprint = driver.Fingerprint
 	// Takeover says what happens to a run whose outcome nobody knows.
 	Takeover = driver.Takeover
-	// Letter is a message set aside for a person.
-	Letter = driver.Letter
+	// DeadLetter is a message set aside for a person.
+	DeadLetter = driver.DeadLetter
 )
 
 // The takeover policies, from the mildest to the strictest.

@@ -30,7 +30,7 @@ func (s refusing) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcom
 func TestOnceDoesNotRunAgainWhenAMessageIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			runs.Add(1)
 			a.Emit(semel.Message{Queue: "next"})
 			return nil
@@ -48,7 +48,7 @@ func TestOnceDoesNotRunAgainWhenAMessageIsRefused(t *testing.T) {
 // claim must go, too, else the next worker takes a run over that never began, and policy once parks it for a person.
 func TestDrainReleasesADurableClaimThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.InTx(func(context.Context, *memory.Tx, *semel.Attempt) error {
+		r := newFixture(t, semel.InTx(func(context.Context, *memory.Tx, *semel.Attempt) error {
 			time.Sleep(2 * time.Second)
 			return nil
 		}), func(c *semel.Config) { c.Takeover = semel.Once })
@@ -70,8 +70,8 @@ func TestDrainReleasesADurableClaimThatWaits(t *testing.T) {
 			}
 		}
 		r.start()
-		if s := r.after(time.Hour); s.Rejected > 0 || len(r.letters()) > 0 {
-			t.Errorf("the next worker: %+v, letters %d", s, len(r.letters()))
+		if s := r.after(time.Hour); s.Rejected > 0 || len(r.deadLetters()) > 0 {
+			t.Errorf("the next worker: %+v, dead letters %d", s, len(r.deadLetters()))
 		}
 	})
 }
@@ -82,24 +82,24 @@ func TestDrainReleasesADurableClaimThatWaits(t *testing.T) {
 func TestFM79_KeylessOfOneID(t *testing.T) {
 	two := []semel.Message{{ID: "m", Body: []byte(`{"n":1}`)}, {ID: "m", Body: []byte(`{"n":2}`)}, {ID: "m", Body: []byte(`{"n":2}`)}}
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }),
 			func(c *semel.Config) { c.Key = key.FromJSON("/id") })
 		r.send(two...)
 		r.start()
-		if s := r.after(time.Minute); s.Rejected != 3 || len(r.letters()) != 2 {
-			t.Fatalf("%d dead letters of two messages and one's repetition: %+v", len(r.letters()), s)
+		if s := r.after(time.Minute); s.Rejected != 3 || len(r.deadLetters()) != 2 {
+			t.Fatalf("%d dead letters of two messages and one's repetition: %+v", len(r.deadLetters()), s)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		keys := map[string]int{}
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			keys[a.EffectKey("")]++
 			return semel.Permanent(errors.New("no"))
 		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed, c.Concurrency = key.FromJSON("/id"), true, 1 })
 		r.send(two...)
 		r.start()
-		if s := r.after(time.Minute); s.Unprotected != 3 || len(keys) != 2 || len(r.letters()) != 2 {
-			t.Fatalf("effect keys %v, %d dead letters: %+v", keys, len(r.letters()), s)
+		if s := r.after(time.Minute); s.Unprotected != 3 || len(keys) != 2 || len(r.deadLetters()) != 2 {
+			t.Fatalf("effect keys %v, %d dead letters: %+v", keys, len(r.deadLetters()), s)
 		}
 	})
 }
@@ -107,15 +107,15 @@ func TestFM79_KeylessOfOneID(t *testing.T) {
 func TestUnkeyedPoisonEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
 			runs.Add(1)
 			return errors.New("down")
 		}), func(c *semel.Config) { c.Key, c.AllowUnkeyed = key.FromHeader("order"), true })
 		r.send(msg("a"))
 		r.start()
 		r.after(24 * time.Hour)
-		if runs.Load() != semel.DefaultMaxAttempts || len(r.letters()) != 1 {
-			t.Errorf("%d runs, %d letters", runs.Load(), len(r.letters()))
+		if runs.Load() != semel.DefaultMaxAttempts || len(r.deadLetters()) != 1 {
+			t.Errorf("%d runs, %d dead letters", runs.Load(), len(r.deadLetters()))
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (r *runner) sweep(ctx context.Context) {
 		return
 	}
 	consumers := []string{r.cfg.Consumer}
-	if f := r.cfg.Former; f != nil {
+	if f := r.cfg.PreviousKey; f != nil {
 		consumers = append(consumers, f.Consumer)
 	}
 	pause := time.Duration(r.began.UnixNano()) % sweepEvery
@@ -58,7 +58,7 @@ func (r *runner) sweep(ctx context.Context) {
 // swept notes what one batch of a sweep did. whole is false when it failed: it may have left more than it tells.
 func (r *runner) swept(s driver.Swept, whole bool) {
 	if s.Did() {
-		r.cfg.Logger.Info("swept", "purged", s.Purged, "expired", s.Expired, "stranded", s.Stranded, "lag", s.Lag)
+		r.cfg.Logger.Info("swept", "purged", s.Purged, "expired", s.Expired, "abandoned", s.Abandoned, "lag", s.Lag)
 	}
 	now := time.Now()
 	r.mu.Lock()
@@ -73,7 +73,7 @@ func (r *runner) swept(s driver.Swept, whole bool) {
 		t.lag = s.Lag
 	}
 	if tell && r.cfg.Events.Health != nil {
-		t.events = append(t.events, Event{Kind: EventSwept, At: now, Purged: s.Purged, Expired: s.Expired, Stranded: s.Stranded, Lag: s.Lag})
+		t.events = append(t.events, Event{Kind: EventSwept, At: now, Purged: s.Purged, Expired: s.Expired, Abandoned: s.Abandoned, Lag: s.Lag})
 	}
 	r.mu.Unlock()
 	if late {
@@ -91,7 +91,7 @@ func (r *runner) swept(s driver.Swept, whole bool) {
 func (r *runner) tellSweeps(s *Summary) {
 	r.mu.Lock()
 	t := &r.sweeps
-	s.Swept, s.Expired, s.Stranded = int64(t.sum.Purged), int64(t.sum.Expired), int64(t.sum.Stranded)
+	s.Swept, s.Expired, s.Abandoned = int64(t.sum.Purged), int64(t.sum.Expired), int64(t.sum.Abandoned)
 	events := t.events
 	t.events = nil
 	r.mu.Unlock()

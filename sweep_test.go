@@ -24,7 +24,7 @@ type sweptStore struct {
 	takes time.Duration // of one sweep
 
 	mu    sync.Mutex
-	plan  []sweepAnswer // the last one for ever
+	plan  []sweepAnswer // the last one forever
 	calls []time.Time
 }
 
@@ -83,19 +83,19 @@ func TestSweepTellsWhatItDidAndLeft(t *testing.T) {
 		s := &sweptStore{plan: []sweepAnswer{
 			{driver.Swept{Purged: 900, Lag: 3 * time.Hour}, true, nil},
 			{driver.Swept{Purged: 800, Lag: 2 * time.Hour}, true, nil},
-			{driver.Swept{Purged: 70, Stranded: 2}, false, nil},
+			{driver.Swept{Purged: 70, Abandoned: 2}, false, nil},
 			{driver.Swept{}, false, nil},
 		}}
 		events, sum, log := runSwept(t, s, 10*time.Minute)
-		if sum.Swept != 1770 || sum.Stranded != 2 {
-			t.Errorf("the summary says %d swept and %d stranded, want 1770 and 2", sum.Swept, sum.Stranded)
+		if sum.Swept != 1770 || sum.Abandoned != 2 {
+			t.Errorf("the summary says %d swept and %d abandoned, want 1770 and 2", sum.Swept, sum.Abandoned)
 		}
 		var got []string
 		for _, e := range events {
 			if e.Kind != semel.EventSwept || e.At.IsZero() {
 				t.Errorf("event %+v", e)
 			}
-			got = append(got, fmt.Sprint(e.Purged, " ", e.Stranded, " ", e.Lag))
+			got = append(got, fmt.Sprint(e.Purged, " ", e.Abandoned, " ", e.Lag))
 		}
 		if want := "900 0 3h0m0s, 800 0 2h0m0s, 70 2 0s"; strings.Join(got, ", ") != want {
 			t.Errorf("events %q, want %q", strings.Join(got, ", "), want)

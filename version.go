@@ -50,8 +50,8 @@ func (c *Config) park() time.Duration {
 	return c.Versions.Park
 }
 
-// versionsPromise turns the promise for keys that take effect once into the one for versions.
-func (c *Consumer) versionsPromise(p *Promise) {
+// versionsGuarantee turns the promise for keys that take effect once into the one for versions.
+func (c *Consumer) versionsGuarantee(p *Guarantees) {
 	v := c.cfg.Versions
 	if v == nil {
 		return
@@ -74,6 +74,6 @@ func (c *Consumer) versionsPromise(p *Promise) {
 	}
 	if v.Park > 0 {
 		p.Assumptions = append(p.Assumptions,
-			fmt.Sprintf("a version waits %s at most for the one before it; what it passed over becomes a letter", v.Park))
+			fmt.Sprintf("a version waits %s at most for the one before it; what it passed over becomes a dead letter", v.Park))
 	}
 }

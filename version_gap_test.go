@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestGapIsPassedOverInTheEnd: the predecessor never comes, or too late; then it is a letter, and never stale.
+// TestGapIsPassedOverInTheEnd: the predecessor never comes, or too late; then it is a dead letter, and never stale.
 func TestGapIsPassedOverInTheEnd(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestGapIsPassedOverInTheEnd(t *testing.T) {
 				v := key.BySequence("/v")
 				v.Park = 30 * time.Second
 				var deferred []time.Duration
-				r := newRig(t, h, versioned(v), func(c *semel.Config) {
+				r := newFixture(t, h, versioned(v), func(c *semel.Config) {
 					c.Events = semel.Observe(func(e semel.Event) {
 						if e.Decision == semel.BusyDeferred {
 							deferred = append(deferred, e.After)
@@ -46,10 +46,10 @@ func TestGapIsPassedOverInTheEnd(t *testing.T) {
 				}
 				r.send(state(2), state(1), state(2))
 				s := r.after(time.Minute)
-				ls := r.letters()
-				if len(ls) != 2 || ls[0].Kind != driver.LetterLate || ls[0].Version != driver.IntVersion(2) ||
+				ls := r.deadLetters()
+				if len(ls) != 2 || ls[0].Kind != driver.DeadLetterLate || ls[0].Version != driver.IntVersion(2) ||
 					!strings.Contains(ls[0].Reason, "passed over") || s.Stale != 1 || s.Rejected != 2 {
-					t.Fatalf("%+v, letters %+v", s, ls)
+					t.Fatalf("%+v, dead letters %+v", s, ls)
 				}
 			})
 		})
@@ -73,14 +73,14 @@ func (q blind) Receive(ctx context.Context, n int) ([]driver.Delivery, error) {
 	return ds, err
 }
 
-// TestGapEndsWhereNobodyKnowsTheAge: without a time of sending the hand-offs bound the wait, and without both there is
+// TestGapEndsWhereNobodyKnowsTheAge: without a time of sending the deliveries bound the wait, and without both there is
 // none.
 func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
 	for _, count := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			v := key.BySequence("/v")
 			v.Park = 30 * time.Second
-			r := newRig(t, versionHandlers()["A2"], versioned(v))
+			r := newFixture(t, versionHandlers()["A2"], versioned(v))
 			r.cfg.Queue = blind{r.queue, count}
 			r.start()
 			r.send(state(3))
@@ -101,7 +101,7 @@ func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := key.BySequence("/v")
 		v.Park = time.Hour
-		r := newRig(t, versionHandlers()["A2"], versioned(v))
+		r := newFixture(t, versionHandlers()["A2"], versioned(v))
 		for _, n := range []int{1, 3, 2, 4} {
 			m := state(n)
 			m.Group = "order-1"
@@ -109,8 +109,8 @@ func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
 		}
 		r.start()
 		r.after(time.Minute)
-		if got := strings.Join(ledger(r), " "); got != "1 3 4" || len(r.letters()) != 1 || r.letters()[0].Kind != driver.LetterLate {
-			t.Fatalf("applied %q, letters %+v", got, r.letters())
+		if got := strings.Join(ledger(r), " "); got != "1 3 4" || len(r.deadLetters()) != 1 || r.deadLetters()[0].Kind != driver.DeadLetterLate {
+			t.Fatalf("applied %q, dead letters %+v", got, r.deadLetters())
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var runs []string
-				r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 					runs = append(runs, a.Version().String())
 					if a.Version() == driver.IntVersion(2) {
 						return c.err(errors.New("refused"))

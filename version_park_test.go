@@ -47,7 +47,7 @@ func another(i int) semel.Message {
 }
 
 // others is how long a number of other entities' messages take beside what was sent before.
-func others(t *testing.T, n int, before func(r *rig), handle func(a *semel.Attempt), tweak ...func(*semel.Config)) (took time.Duration) {
+func others(t *testing.T, n int, before func(r *fixture), handle func(a *semel.Attempt), tweak ...func(*semel.Config)) (took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -66,7 +66,7 @@ func others(t *testing.T, n int, before func(r *rig), handle func(a *semel.Attem
 			}
 			return nil
 		})
-		r := newRig(t, h, append([]func(*semel.Config){parked, far}, tweak...)...)
+		r := newFixture(t, h, append([]func(*semel.Config){parked, far}, tweak...)...)
 		r.start()
 		before(r)
 		time.Sleep(5 * time.Second)
@@ -87,8 +87,8 @@ func others(t *testing.T, n int, before func(r *rig), handle func(a *semel.Attem
 // runs for long; the messages of others take about as long as without them.
 func TestParkedVersionsStarveNobody(t *testing.T) {
 	const n = 200
-	waiting := func(from int) func(r *rig) {
-		return func(r *rig) {
+	waiting := func(from int) func(r *fixture) {
+		return func(r *fixture) {
 			for v := range 1000 {
 				r.send(state(from + v))
 			}
@@ -96,10 +96,10 @@ func TestParkedVersionsStarveNobody(t *testing.T) {
 	}
 	slots := func(c *semel.Config) { c.Concurrency, c.Batch = 4, 10 }
 	quiet := func(*semel.Attempt) {}
-	alone := others(t, n, func(*rig) {}, quiet, slots)
+	alone := others(t, n, func(*fixture) {}, quiet, slots)
 	for _, x := range []struct {
 		name   string
-		before func(r *rig)
+		before func(r *fixture)
 		handle func(a *semel.Attempt)
 		share  int // of the four slots that are left
 	}{
@@ -119,13 +119,13 @@ func TestParkedVersionsStarveNobody(t *testing.T) {
 }
 
 // TestParkedVersionsRunInOrderWhenTheFirstComes: hundreds of versions, sent in random order, wait in several workers; when the missing one comes all
-// of them are applied in their order, soon, and none becomes a letter.
+// of them are applied in their order, soon, and none becomes a dead letter.
 func TestParkedVersionsRunInOrderWhenTheFirstComes(t *testing.T) {
 	const n = 300
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, versionHandlers()["A2"], parked, far)
+				r := newFixture(t, versionHandlers()["A2"], parked, far)
 				stop := fleet(t, r, workers)
 				r.send(updates(3, 2, n)...)
 				time.Sleep(10 * time.Minute)
@@ -144,15 +144,15 @@ func TestParkedVersionsRunInOrderWhenTheFirstComes(t *testing.T) {
 						t.Fatalf("version %s is applied in place %d", v, i+1)
 					}
 				}
-				if got := len(ledger(r)); got != n || len(r.letters()) > 0 {
-					t.Errorf("%d versions are applied, %d letters", got, len(r.letters()))
+				if got := len(ledger(r)); got != n || len(r.deadLetters()) > 0 {
+					t.Errorf("%d versions are applied, %d dead letters", got, len(r.deadLetters()))
 				}
 			})
 		})
 	}
 }
 
-// redriving is a queue whose broker moves a message away after so many hand-offs.
+// redriving is a queue whose broker moves a message away after so many deliveries.
 type redriving struct{ *memory.Queue }
 
 func (q redriving) Features() driver.QueueFeatures {
@@ -161,7 +161,7 @@ func (q redriving) Features() driver.QueueFeatures {
 	return f
 }
 
-// TestParkedVersionsSpareHandOffs: where the broker counts hand-offs a version waits in six of them at most, however long
+// TestParkedVersionsSpareHandOffs: where the broker counts deliveries a version waits in six of them at most, however long
 // it waits, and however many wait with it.
 func TestParkedVersionsSpareHandOffs(t *testing.T) {
 	for _, park := range []time.Duration{time.Second, 30 * time.Second, 6 * time.Hour} {
@@ -170,7 +170,7 @@ func TestParkedVersionsSpareHandOffs(t *testing.T) {
 			most := 0
 			v := key.BySequence("/v")
 			v.Park = park
-			r := newRig(t, versionHandlers()["A2"], versioned(v), func(c *semel.Config) {
+			r := newFixture(t, versionHandlers()["A2"], versioned(v), func(c *semel.Config) {
 				c.Queue = redriving{c.Queue.(*memory.Queue)}
 				c.Concurrency, c.Batch = 2, 2
 				c.Events = semel.Observe(func(e semel.Event) {
@@ -182,15 +182,15 @@ func TestParkedVersionsSpareHandOffs(t *testing.T) {
 			r.start()
 			r.send(updates(5, 2, 101)...)
 			r.after(park + time.Hour)
-			if got := len(ledger(r)) + len(r.letters()); got != 100 || most > 8 || most < 3 {
-				t.Errorf("park %v: %d of 100 came to an end, after %d hand-offs", park, got, most)
+			if got := len(ledger(r)) + len(r.deadLetters()); got != 100 || most > 8 || most < 3 {
+				t.Errorf("park %v: %d of 100 came to an end, after %d deliveries", park, got, most)
 			}
 		})
 	}
 }
 
 // fleet starts workers on one queue and store.
-func fleet(t *testing.T, r *rig, n int) (stop func()) {
+func fleet(t *testing.T, r *fixture, n int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, n)

@@ -40,7 +40,7 @@ func versionHandlers() map[string]semel.Handler {
 	}
 }
 
-func ledger(r *rig) (out []string) {
+func ledger(r *fixture) (out []string) {
 	for _, row := range r.db.Tables().Rows("ledger") {
 		out = append(out, row.Value)
 	}
@@ -60,12 +60,12 @@ func TestFM62_OlderVersionsAreSkipped(t *testing.T) {
 	park := key.BySequence("/v")
 	park.Park = 30 * time.Second
 	for _, x := range []struct {
-		name     string
-		versions *key.Versions
-		sent     []int
-		want     string
-		stale    int64
-		letters  int
+		name        string
+		versions    *key.Versions
+		sent        []int
+		want        string
+		stale       int64
+		deadLetters int
 	}{
 		{"v2, then v1 is skipped", key.ByVersion("/v"), []int{2, 1}, "2", 1, 0},
 		{"in order", key.ByVersion("/v"), []int{1, 2, 3}, "1 2 3", 0, 0},
@@ -77,15 +77,15 @@ func TestFM62_OlderVersionsAreSkipped(t *testing.T) {
 		for mode, h := range versionHandlers() {
 			t.Run(x.name+" over "+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, h, versioned(x.versions))
+					r := newFixture(t, h, versioned(x.versions))
 					r.start()
 					for _, v := range x.sent {
 						r.send(state(v))
 						time.Sleep(time.Second)
 					}
 					s := r.after(2 * time.Minute)
-					if got := strings.Join(ledger(r), " "); got != x.want || s.Stale != x.stale || len(r.letters()) != x.letters {
-						t.Fatalf("applied %q, not %q; %+v, letters %+v", got, x.want, s, r.letters())
+					if got := strings.Join(ledger(r), " "); got != x.want || s.Stale != x.stale || len(r.deadLetters()) != x.deadLetters {
+						t.Fatalf("applied %q, not %q; %+v, dead letters %+v", got, x.want, s, r.deadLetters())
 					}
 					rec := r.record("order-1")
 					want := driver.IntVersion(int64(slices.Max(x.sent)))
@@ -106,7 +106,7 @@ func TestS1_30_StaleSaysBothVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var seen []semel.Event
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
 			func(c *semel.Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 				c.Events = semel.Observe(func(e semel.Event) {
@@ -153,7 +153,7 @@ func TestS1_31_TimestampsAndTies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(v))
+				r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(v))
 				r.start()
 				r.send(semel.Message{Body: []byte(x.first)})
 				time.Sleep(time.Second)
@@ -162,8 +162,8 @@ func TestS1_31_TimestampsAndTies(t *testing.T) {
 				if s.Effects != x.effects || s.Stale != x.stale || s.Replayed != x.replay || s.Mismatched != x.mismatch {
 					t.Fatalf("%+v", s)
 				}
-				if int64(len(r.letters())) != x.mismatch {
-					t.Errorf("letters %+v", r.letters())
+				if int64(len(r.deadLetters())) != x.mismatch {
+					t.Errorf("dead letters %+v", r.deadLetters())
 				}
 			})
 		})
@@ -176,7 +176,7 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, h, versioned(key.ByVersion("/v")))
+				r := newFixture(t, h, versioned(key.ByVersion("/v")))
 				g, err := r.store.Claim(context.Background(), driver.Claim{
 					Key: semel.Key{Consumer: "orders", Raw: "order-1"}, Nonce: driver.Nonce{1}, Lease: time.Minute, Version: driver.IntVersion(3),
 				})
@@ -192,7 +192,7 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 				}
 				r.send(state(3)) // the broker hands it out again
 				s := r.after(10 * time.Minute)
-				if got := strings.Join(ledger(r), " "); got != "3" || s.Stale != 1 || len(r.letters()) != 0 {
+				if got := strings.Join(ledger(r), " "); got != "3" || s.Stale != 1 || len(r.deadLetters()) != 0 {
 					t.Fatalf("applied %q, %+v", got, s)
 				}
 			})
@@ -200,20 +200,20 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 	}
 }
 
-// TestBadVersionsBecomeLetters: nothing is lost, and no run is made unprotected.
-func TestBadVersionsBecomeLetters(t *testing.T) {
+// TestBadVersionsBecomeDeadLetters: nothing is lost, and no run is made unprotected.
+func TestBadVersionsBecomeDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), versioned(key.ByVersion("/v")),
 			func(c *semel.Config) { c.AllowUnkeyed = true })
 		r.send(state(1.5), state(`"x"`), state(2))
 		r.start()
 		s := r.after(time.Minute)
-		if s.Effects != 1 || s.Rejected != 2 || s.Unprotected != 0 || len(r.letters()) != 2 {
+		if s.Effects != 1 || s.Rejected != 2 || s.Unprotected != 0 || len(r.deadLetters()) != 2 {
 			t.Fatalf("%+v", s)
 		}
-		for _, l := range r.letters() {
-			if l.Kind != driver.LetterDead || !strings.HasPrefix(l.Reason, "version_invalid: ") || l.Key.Raw != "" {
-				t.Errorf("letter %+v", l)
+		for _, l := range r.deadLetters() {
+			if l.Kind != driver.DeadLetterFailed || !strings.HasPrefix(l.Reason, "version_invalid: ") || l.Key.Raw != "" {
+				t.Errorf("dead letter %+v", l)
 			}
 		}
 	})
@@ -223,7 +223,7 @@ func TestBadVersionsBecomeLetters(t *testing.T) {
 // fingerprints say.
 func TestTwinsOfOtherVersionsAreNoDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, versionHandlers()["A2"], versioned(key.ByVersion("/v")), func(c *semel.Config) {
+		r := newFixture(t, versionHandlers()["A2"], versioned(key.ByVersion("/v")), func(c *semel.Config) {
 			c.Fingerprint = func(*semel.Message) (semel.Fingerprint, error) { return "", nil }
 		})
 		r.send(state(1), state(2), state(2), state(3))
@@ -283,7 +283,7 @@ func TestVersionsThatAreRefused(t *testing.T) {
 		tweak(&cfg)
 		_, err := semel.New(cfg)
 		var e *semel.ConfigError
-		if !errors.As(err, &e) || e.Field != field || e.Mend == "" {
+		if !errors.As(err, &e) || e.Field != field || e.Hint == "" {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
@@ -328,11 +328,11 @@ func TestVersionsPromise(t *testing.T) {
 	}
 }
 
-// TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter: a duplicate of what was applied says nothing of the newer version
+// TestReplayOfAnOlderVersionKeepsTheNewerOnesDeadLetter: a duplicate of what was applied says nothing of the newer version
 // that is parked.
-func TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter(t *testing.T) {
+func TestReplayOfAnOlderVersionKeepsTheNewerOnesDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
+		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if a.Version() == driver.IntVersion(3) {
 				return errors.New("nobody knows")
 			}
@@ -344,8 +344,8 @@ func TestReplayOfAnOlderVersionKeepsTheNewerOnesLetter(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		s := r.after(time.Minute)
-		if ls := r.letters(); len(ls) != 1 || ls[0].Kind != driver.LetterUncertain || ls[0].Version != driver.IntVersion(3) || s.Replayed != 1 {
-			t.Fatalf("%+v, letters %+v", s, ls)
+		if ls := r.deadLetters(); len(ls) != 1 || ls[0].Kind != driver.DeadLetterUncertain || ls[0].Version != driver.IntVersion(3) || s.Replayed != 1 {
+			t.Fatalf("%+v, dead letters %+v", s, ls)
 		}
 	})
 }

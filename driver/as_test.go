@@ -116,7 +116,7 @@ func TestAsReadsThrough(t *testing.T) {
 
 // TestReadOnlyInterfacesOnly: a new interface of the package passes no wrapper. Who adds one decides here whether it writes.
 func TestReadOnlyInterfacesOnly(t *testing.T) {
-	decides := "Adder Committer DeadLetterKeeper DeadLetterStore DuplicateLog LetterBox LongTerm Operator Passer Purger Queue Sender " +
+	decides := "Adder Committer DeadLetterKeeper DeadLetterStore DuplicateLog DeadLetterQueue LongTerm Operator Passer Purger Queue Sender " +
 		"Settler StepStore Store Sweeper Transactor Tx Wrapper"
 	reads := "AuditLog Cached Historian Meter QueueInspector RecordInspector RecordScanner TxClassifier"
 	names, err := filepath.Glob("*.go")
@@ -182,7 +182,7 @@ func (w wrapQueue) Passes() []driver.Interface { return w.passes }
 
 type fakeQueue struct{ driver.Queue }
 
-func (*fakeQueue) LetterBox() driver.LetterBox { return nil }
+func (*fakeQueue) DeadLetterQueue() driver.DeadLetterQueue { return nil }
 
 func TestSettles(t *testing.T) {
 	inner := &fakeQueue{}
@@ -204,7 +204,7 @@ func TestSettles(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.what, got, ok)
 		}
 	}
-	if _, ok := driver.LettersOf(inner); ok {
+	if _, ok := driver.DeadLettersOf(inner); ok {
 		t.Error("a keeper without dead letters has a box")
 	}
 }

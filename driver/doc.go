@@ -1,5 +1,5 @@
 // Package driver is the contract between semel's engine and its adapters: the nouns that cross the seam (messages,
-// deliveries, claims, grants, records, letters), the interfaces that a queue and a store implement, and the decision
+// deliveries, claims, grants, records, dead letters), the interfaces that a queue and a store implement, and the decision
 // table that every store must realise.
 //
 // Programs that consume messages use package semel; this package is for the authors of adapters and of tools, in the

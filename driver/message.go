@@ -101,12 +101,12 @@ func foldEqual(a, b string) bool {
 	return true
 }
 
-// Delivery is one hand-off of one message: plain data, so that it can be logged, faked and replayed.
+// Delivery is one delivery of one message: plain data, so that it can be logged, faked and replayed.
 type Delivery struct {
 	Message
-	// Receipt is the adapter's handle of this hand-off: opaque and comparable.
+	// Receipt is the adapter's handle of this delivery: opaque and comparable.
 	Receipt any
-	// Count is the broker's count of hand-offs including this one; 0 = it keeps none. It is never the attempt.
+	// Count is the broker's count of deliveries including this one; 0 = it keeps none. It is never the attempt.
 	Count int
 	// Visible is how long the broker keeps the message from others, counted from the return of Receive; 0 = it has no
 	// visibility timeout.
@@ -125,7 +125,7 @@ const (
 	// Defer makes it deliverable again after Settlement.After and spends no attempt: busy, drain, follower of a
 	// stopped group.
 	Defer
-	// Dead publishes Settlement.Letter (once per letter id), then removes the message, in one step where the queue can.
+	// Dead publishes Settlement.DeadLetter (once per dead letter id), then removes the message, in one step where the queue can.
 	Dead
 )
 
@@ -138,76 +138,76 @@ type Settlement struct {
 	Receipt any
 	Action  Action
 	After   time.Duration
-	// Letter is published by Dead. Publishing an id twice is one letter.
-	Letter *Letter
-	// Close is the id of a letter to remove with an Ack: the uncertain letter of a record whose late completion was
-	// accepted. A letter that is not there is no error.
+	// DeadLetter is published by Dead. Publishing an id twice is one dead letter.
+	DeadLetter *DeadLetter
+	// Close is the id of a dead letter to remove with an Ack: the uncertain dead letter of a record whose late completion was
+	// accepted. A dead letter that is not there is no error.
 	Close string
 }
 
-// LetterKind tells why a message became a letter.
-type LetterKind string
+// DeadLetterKind tells why a message became a dead letter.
+type DeadLetterKind string
 
-// The kinds of letters.
+// The kinds of dead letters.
 const (
-	LetterDead      LetterKind = "dead"      // the handler gave up, or attempts ran out
-	LetterMismatch  LetterKind = "mismatch"  // the same key came with another payload
-	LetterUncertain LetterKind = "uncertain" // nobody can know whether the effect happened
-	LetterBusy      LetterKind = "busy"      // its key was in progress, and the consumer does not wait for that
-	LetterLate      LetterKind = "late"      // a duplicate of an EXPIRED record, or an older version that came too late to run
+	DeadLetterFailed    DeadLetterKind = "failed"    // the handler gave up, or attempts ran out
+	DeadLetterMismatch  DeadLetterKind = "mismatch"  // the same key came with another payload
+	DeadLetterUncertain DeadLetterKind = "uncertain" // nobody can know whether the effect happened
+	DeadLetterBusy      DeadLetterKind = "busy"      // its key was in progress, and the consumer does not wait for that
+	DeadLetterLate      DeadLetterKind = "late"      // a duplicate of an EXPIRED record, or an older version that came too late to run
 )
 
-// Letter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
+// DeadLetter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
 // that it can be redriven after the broker forgot the delivery.
-type Letter struct {
-	ID         string // see [LetterID], [BusyLetterID], [LateLetterID], [MismatchLetterID] and [Message.StandIn]
-	Kind       LetterKind
+type DeadLetter struct {
+	ID         string // see [DeadLetterID], [BusyDeadLetterID], [LateDeadLetterID], [MismatchDeadLetterID] and [Message.StandIn]
+	Kind       DeadLetterKind
 	Reason     string
 	Key        Key
 	Generation uint32
 	Token      uint64
-	// Version is the version of the message, where keys have versions. A letter whose version is not the record's any more
+	// Version is the version of the message, where keys have versions. A dead letter whose version is not the record's any more
 	// was overtaken by a newer one.
 	Version  Version
 	Attempts int
 	Message  Message
-	// FirstReceived is when the record was made, DeadAt when the letter was written (set by the queue).
+	// FirstReceived is when the record was made, DeadAt when the dead letter was written (set by the queue).
 	FirstReceived, DeadAt time.Time
 }
 
-// LetterID derives the id of a letter: dead and uncertain letters from the key and the token of the attempt, so that
-// a second failure after a redrive is another letter; mismatch letters from the key and the fingerprint.
-func LetterID(kind LetterKind, k Key, token uint64, fp Fingerprint) string {
-	if kind == LetterMismatch {
-		return letterID(kind, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp))
+// DeadLetterID derives the id of a dead letter: dead and uncertain dead letters from the key and the token of the attempt, so that
+// a second failure after a redrive is another dead letter; mismatch dead letters from the key and the fingerprint.
+func DeadLetterID(kind DeadLetterKind, k Key, token uint64, fp Fingerprint) string {
+	if kind == DeadLetterMismatch {
+		return deadLetterID(kind, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp))
 	}
-	return letterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
+	return deadLetterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
 }
 
-// LateLetterID derives the id of a late letter from version, payload and message id: many messages can be late for one
-// record. Sent again the message has another id; so when it comes too late again, its letter is not the one that is
+// LateDeadLetterID derives the id of a late dead letter from version, payload and message id: many messages can be late for one
+// record. Sent again the message has another id; so when it comes too late again, its dead letter is not the one that is
 // about to be deleted. Without a fingerprint the whole message stands for the payload.
-func LateLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
+func LateDeadLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 	var sized []byte
 	for _, s := range [...]string{string(v), payload(fp, m)} {
 		sized = binary.BigEndian.AppendUint64(sized, uint64(len(s)))
 		sized = append(sized, s...)
 	}
-	return letterID(LetterLate, k, sized, []byte(m.ID))
+	return deadLetterID(DeadLetterLate, k, sized, []byte(m.ID))
 }
 
-// BusyLetterID derives the id of a busy letter from the message: sent again it has another id, and may be busy once more.
-func BusyLetterID(k Key, m *Message) string {
-	return letterID(LetterBusy, k, []byte(m.ID), []byte(m.sum()))
+// BusyDeadLetterID derives the id of a busy dead letter from the message: sent again it has another id, and may be busy once more.
+func BusyDeadLetterID(k Key, m *Message) string {
+	return deadLetterID(DeadLetterBusy, k, []byte(m.ID), []byte(m.sum()))
 }
 
-// MismatchLetterID derives the id of a mismatch letter from the key, the payload and the version ("" = the key has none;
+// MismatchDeadLetterID derives the id of a mismatch dead letter from the key, the payload and the version ("" = the key has none;
 // two versions can have the same payload). Without a fingerprint the whole message stands for the payload.
-func MismatchLetterID(k Key, fp Fingerprint, v Version, m *Message) string {
+func MismatchDeadLetterID(k Key, fp Fingerprint, v Version, m *Message) string {
 	if fp = Fingerprint(payload(fp, m)); v == "" {
-		return LetterID(LetterMismatch, k, 0, fp)
+		return DeadLetterID(DeadLetterMismatch, k, 0, fp)
 	}
-	return letterID(LetterMismatch, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp), []byte(v))
+	return deadLetterID(DeadLetterMismatch, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp), []byte(v))
 }
 
 func payload(fp Fingerprint, m *Message) string {
@@ -244,18 +244,18 @@ func (m *Message) sum() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// redrivePrefix begins the id of every message that is sent again from a letter.
+// redrivePrefix begins the id of every message that is sent again from a dead letter.
 const redrivePrefix = "redrive-"
 
-// RedriveID is the id of the message that is sent again from a letter: another one than the message had, because brokers
-// drop what they have seen, and the same one when the same letter is sent again after a crash.
-func RedriveID(letterID string) string { return redrivePrefix + letterID }
+// RedriveID is the id of the message that is sent again from a dead letter: another one than the message had, because brokers
+// drop what they have seen, and the same one when the same dead letter is sent again after a crash.
+func RedriveID(deadLetterID string) string { return redrivePrefix + deadLetterID }
 
-// IsRedrive tells that a message was sent again from a letter. A person may have reopened its record just before, even a
+// IsRedrive tells that a message was sent again from a dead letter. A person may have reopened its record just before, even a
 // completed one: what a cache knows of the key is no answer to it.
 func IsRedrive(messageID string) bool { return strings.HasPrefix(messageID, redrivePrefix) }
 
-func letterID(kind LetterKind, k Key, rest ...[]byte) string {
+func deadLetterID(kind DeadLetterKind, k Key, rest ...[]byte) string {
 	h := sha256.New()
 	var b [8]byte
 	for _, s := range [...]string{string(kind), k.Consumer, k.Tenant, k.Raw} {

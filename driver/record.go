@@ -34,7 +34,7 @@ func ParseState(name string) (State, bool) {
 	return Absent, false
 }
 
-// Terminal reports that a duplicate of the key may be acked (with the letter made sure of, where there is one).
+// Terminal reports that a duplicate of the key may be acked (with the dead letter made sure of, where there is one).
 func (s State) Terminal() bool { return s >= Completed }
 
 // MaxDeliveries bounds Record.Deliveries.

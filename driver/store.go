@@ -64,9 +64,9 @@ type Claim struct {
 	// it runs in spite of a gap, and what was passed over is remembered; and behind a newer version in doubt it is Late.
 	After  Version
 	NoWait bool
-	// Mirror is the key's other identity while its recipe changes; the zero Key = there is none. The engine claims both and
+	// NewKey is the key's other identity while its recipe changes; the zero Key = there is none. The engine claims both and
 	// asks stores for each by itself: they never see it.
-	Mirror Key
+	NewKey Key
 }
 
 // Verdict answers one claim.
@@ -77,11 +77,11 @@ const (
 	Acquired Verdict = iota + 1 // run it
 	Busy                        // somebody runs it, or it may not be retried yet: come back after Grant.Wait
 	Replay                      // completed: ack, hand out Grant.Result
-	Failed                      // failed for good: make sure that the letter exists, ack
-	Parked                      // uncertain: make sure that the letter exists, ack
-	Mismatch                    // the same key with another payload: letter, ack, never replay
+	Failed                      // failed for good: make sure that the dead letter exists, ack
+	Parked                      // uncertain: make sure that the dead letter exists, ack
+	Mismatch                    // the same key with another payload: dead letter, ack, never replay
 	Stale                       // a newer version is applied: ack
-	Late                        // an EXPIRED record, or an older version that must neither run nor be forgotten: dead letter (see LateLetterID), ack
+	Late                        // an EXPIRED record, or an older version that must neither run nor be forgotten: dead letter (see LateDeadLetterID), ack
 )
 
 func (v Verdict) String() string {
@@ -112,7 +112,7 @@ type Grant struct {
 	// Result is set with Replay, Reason with Failed, Parked, Stale and Late.
 	Result []byte
 	Reason string
-	// Disposed is set with Failed when a person discarded the letter: just ack.
+	// Disposed is set with Failed when a person discarded the dead letter: just ack.
 	Disposed bool
 	// Redelivery: the record has seen this DeliveryID before.
 	Redelivery bool
@@ -132,8 +132,8 @@ type Hold struct {
 	Nonce Nonce
 	// Version is the version of the run; "" when the key has none. It is part of the effect key.
 	Version Version
-	// Mirror names the attempt that holds the key's other identity (Claim.Mirror); nil = there is none. Stores never see it.
-	Mirror *Hold
+	// NewKey names the attempt that holds the key's other identity (Claim.Mirror); nil = there is none. Stores never see it.
+	NewKey *Hold
 }
 
 // Final is the state that a [Finish] writes.
@@ -142,9 +142,9 @@ type Final uint8
 // The ends of an attempt.
 const (
 	Complete Final = iota + 1 // COMPLETED, with the result
-	Fail                      // FAILED, terminal; its letter follows
+	Fail                      // FAILED, terminal; its dead letter follows
 	Release                   // RELEASED, to be retried
-	Park                      // UNCERTAIN; its letter follows
+	Park                      // UNCERTAIN; its dead letter follows
 )
 
 func (f Final) String() string {
@@ -177,7 +177,7 @@ type Finish struct {
 	Result []byte
 	Reason string
 	// Compensated goes with Fail: what the run had done was undone, step by step. The record's epoch is raised, so that a
-	// redrive runs under new effect keys: downstreams may have been told to refuse the old ones for ever.
+	// redrive runs under new effect keys: downstreams may have been told to refuse the old ones forever.
 	Compensated bool
 }
 
@@ -346,7 +346,7 @@ type Historian interface {
 	History() uint64
 }
 
-// Cached is an optional interface of stores that answer some claims from memory (package front).
+// Cached is an optional interface of stores that answer some claims from memory (package cache).
 type Cached interface {
 	// CacheStats is what the memory holds, and what it did since the store value was made. It blocks on nothing but the
 	// memory's own lock and may be called concurrently.
@@ -373,7 +373,7 @@ type Sweeper interface {
 
 // Swept counts what a sweep did, and tells what it left.
 type Swept struct {
-	Purged, Stranded int
+	Purged, Abandoned int
 	// Expired counts records that became EXPIRED.
 	Expired int
 	// Lag is an estimate, and never too much: how long ago the retention of a record ended that the sweep met and had to
@@ -383,7 +383,7 @@ type Swept struct {
 }
 
 // Count is what counts towards the limit of a sweep.
-func (s Swept) Count() int { return s.Purged + s.Stranded + s.Expired }
+func (s Swept) Count() int { return s.Purged + s.Abandoned + s.Expired }
 
 // Did reports that something was purged, expired or parked.
 func (s Swept) Did() bool { return s.Count() > 0 }
@@ -394,7 +394,7 @@ func (s *Swept) Overdue(now, retainUntil time.Time) { s.Lag = max(s.Lag, now.Sub
 // Add counts a further step: what it left is what is left now.
 func (s *Swept) Add(step Swept) {
 	s.Purged += step.Purged
-	s.Stranded += step.Stranded
+	s.Abandoned += step.Abandoned
 	s.Expired += step.Expired
 	s.Lag = step.Lag
 }

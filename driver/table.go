@@ -242,14 +242,14 @@ func (k OperationKind) String() string { return operationNames[k] }
 type Operation struct {
 	Kind OperationKind
 	Key  Key
-	// Token and Generation must be those of the letter (Resolve, Redrive, Discard); an operation on another token is
-	// Lost: the letter is stale. A zero Token takes the record as it is.
+	// Token and Generation must be those of the dead letter (Resolve, Redrive, Discard); an operation on another token is
+	// Lost: the dead letter is stale. A zero Token takes the record as it is.
 	Token      uint64
 	Generation uint32
 	As         State // Resolve: Completed, FailedState or Released
 	Result     []byte
 	Reason     string
-	// Fingerprint replaces the record's when not empty (an edited letter).
+	// Fingerprint replaces the record's when not empty (an edited dead letter).
 	Fingerprint Fingerprint
 	// Verified says that the effect certainly did not happen: the doubt is lifted. Without it a redriven record with
 	// uncertainty events is probed first, where a probe is configured.
@@ -357,7 +357,7 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	if op.Fingerprint != "" {
 		r.Fingerprint = op.Fingerprint
 	}
-	r.BodyDigest = 0 // the letter that is sent again may have been edited
+	r.BodyDigest = 0 // the dead letter that is sent again may have been edited
 	r.Reason = op.Reason
 	return r, Applied, true
 }

@@ -16,8 +16,8 @@ type SweepVerdict uint8
 const (
 	SweepKeep SweepVerdict = iota
 	SweepPurge
-	// SweepStrand: a claim was abandoned for longer than the horizon: it becomes UNCERTAIN, for the audit to report.
-	SweepStrand
+	// SweepAbandon: a claim was abandoned for longer than the horizon: it becomes UNCERTAIN, for the audit to report.
+	SweepAbandon
 	// SweepExpire: the record becomes EXPIRED. Its journal, its duplicates and its audit entries go in the same write.
 	SweepExpire
 )
@@ -46,7 +46,7 @@ func DecideSweep(r Record, now time.Time, horizon, longTerm time.Duration, consu
 			r.State, r.UpdatedAt = Uncertain, now
 			r.markUnknown()
 			r.Reason = "the claim was abandoned for longer than the horizon"
-			return r, SweepStrand
+			return r, SweepAbandon
 		}
 	}
 	return r, SweepKeep

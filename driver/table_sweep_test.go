@@ -40,7 +40,7 @@ func TestDecideSweep(t *testing.T) {
 		{"uncertain", inState(Uncertain), 1000 * time.Hour, horizon, longTerm, SweepKeep},
 		{"live", inState(InProgress), 0, horizon, longTerm, SweepKeep},
 		{"abandoned within the horizon", inState(InProgress), time.Hour + time.Minute, horizon, 0, SweepKeep},
-		{"abandoned", inState(InProgress), time.Hour + time.Minute + 1, horizon, longTerm, SweepStrand},
+		{"abandoned", inState(InProgress), time.Hour + time.Minute + 1, horizon, longTerm, SweepAbandon},
 		{"abandoned, no horizon", inState(InProgress), 1000 * time.Hour, 0, longTerm, SweepKeep},
 		{"absent", inState(Absent), 1000 * time.Hour, horizon, longTerm, SweepKeep},
 		{"long term: completed, kept", inState(Completed), time.Hour, 0, longTerm, SweepKeep},
@@ -60,7 +60,7 @@ func TestDecideSweep(t *testing.T) {
 			t.Errorf("%s: %v, wanted %v", x.name, v, x.want)
 		}
 		switch v {
-		case SweepStrand:
+		case SweepAbandon:
 			if r.State != Uncertain || !r.Unknown || r.Uncertainty != 1 || r.Reason == "" || r.Hold() != x.r.Hold() {
 				t.Errorf("%s: %+v", x.name, r)
 			}

@@ -258,10 +258,10 @@ func TestFM51_BodyDigest(t *testing.T) {
 	if r, g, _ = DecideClaim(r, Claim{Nonce: Nonce{2}, Lease: time.Minute, BodyDigest: b}, now, 2); g.Verdict != Acquired || r.BodyDigest != b {
 		t.Errorf("a retry with another body: %v, digest %x", g.Verdict, r.BodyDigest)
 	}
-	// A redriven letter may have been edited.
+	// A redriven dead letter may have been edited.
 	r, _, _ = DecideFinish(r, Finish{Hold: g.Hold, Final: Fail}, now)
 	r, _, _ = DecideOperate(r, Operation{Kind: Redrive, Token: r.Token, Generation: r.Generation, Keep: time.Hour}, now, 3)
 	if _, g, _ = DecideClaim(r, Claim{Nonce: Nonce{3}, Lease: time.Minute, BodyDigest: a, WholeBody: true, Fingerprint: "bodya"}, now, 4); g.Verdict != Acquired {
-		t.Errorf("an edited letter: %v", g.Verdict)
+		t.Errorf("an edited dead letter: %v", g.Verdict)
 	}
 }

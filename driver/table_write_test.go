@@ -235,7 +235,7 @@ func TestOperateFields(t *testing.T) {
 	}
 	r := do(inState(Uncertain), operate(Resolve, func(o *Operation) { o.As = FailedState }))
 	if !r.Disposed {
-		t.Errorf("resolved to failed, but a letter is still to be looked at: %+v", r)
+		t.Errorf("resolved to failed, but a dead letter is still to be looked at: %+v", r)
 	}
 	r = do(inState(Uncertain), operate(Resolve, func(o *Operation) { o.As = Released }))
 	if r.Unknown || !r.Spent || r.Uncertainty != 1 || !r.RetryAt.Equal(now) || r.Generation != 1 {
@@ -250,7 +250,7 @@ func TestOperateFields(t *testing.T) {
 	disposed := func(r *Record) { r.Disposed = true }
 	r = do(inState(FailedState, unsure, disposed), operate(Redrive, func(o *Operation) { o.Verified, o.Fingerprint = true, fpB }))
 	if r.Unknown || r.Disposed || r.Fingerprint != fpB {
-		t.Errorf("FM81 redriven with an edited letter, verified: %+v", r)
+		t.Errorf("FM81 redriven with an edited dead letter, verified: %+v", r)
 	}
 	r = do(inState(Completed, unsure), operate(Redrive, func(o *Operation) { o.NewGeneration = true }))
 	if r.Generation != 2 || r.Epoch != 1 || r.Unknown || r.Result != nil || !r.CompletedAt.IsZero() {
@@ -261,7 +261,7 @@ func TestOperateFields(t *testing.T) {
 		t.Errorf("force-released: %+v", r)
 	}
 	if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {
-		t.Errorf("the former holder's completion answered %v", o)
+		t.Errorf("the previous holder's completion answered %v", o)
 	}
 	r = do(inState(Completed, unsure), operate(Reopen))
 	if r.Generation != 2 || r.Epoch != 1 || r.Unknown || r.Result != nil || r.Attempt != 0 || !r.RetryAt.Equal(now) {

@@ -26,8 +26,8 @@ func (e *Error) Is(target error) bool { return target == ErrMissing && e.Missing
 
 // SpecError reports a text form that [Parse], [ParseFingerprint] or [ParseVersions] cannot read. Field is the setting that it
 // belongs to: Key, Fingerprint or Versions.
-type SpecError struct{ Field, Problem, Mend string }
+type SpecError struct{ Field, Problem, Hint string }
 
 func (e *SpecError) Error() string {
-	return fmt.Sprintf("semel: config %s: %s (%s)", e.Field, e.Problem, e.Mend)
+	return fmt.Sprintf("semel: config %s: %s (%s)", e.Field, e.Problem, e.Hint)
 }

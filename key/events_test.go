@@ -150,7 +150,7 @@ func TestEventKeysAcrossRoutes(t *testing.T) {
 	}}, "sns|arn:t|m")
 }
 
-// TestHostileEvents: what is missing, wrong, twice or hidden is refused with a mend, and never shares a key.
+// TestHostileEvents: what is missing, wrong, twice or hidden is refused with a fix, and never shares a key.
 func TestHostileEvents(t *testing.T) {
 	record := strings.TrimSuffix(strings.TrimPrefix(string(s3Cases["versioned"].native(t)), `{"Records":[`), `]}`)
 	deep := cloudEvent

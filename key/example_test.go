@@ -58,7 +58,7 @@ func ExampleFromBody() {
 	// Output: true json:5ad31bd8
 }
 
-// Worker flags become key functions; a mistake is answered with its mend.
+// Worker flags become key functions; a mistake is answered with its fix.
 func ExampleParse() {
 	of, err := key.Parse("json:/order_id,/action")
 	fmt.Println(of != nil, err)

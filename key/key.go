@@ -124,7 +124,7 @@ func escapedByte(s string) (c byte, n int) {
 
 // Check reports a text that cannot be a key as a *Error: an empty or blank one, one of more than [MaxBytes] bytes, and one
 // with control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple writes them as \xNN). The engine
-// checks every key; its message becomes a letter.
+// checks every key; its message becomes a dead letter.
 func Check(raw string) error {
 	switch {
 	case strings.TrimSpace(raw) == "":
@@ -190,7 +190,7 @@ func ByID(m *driver.Message) (string, error) {
 }
 
 // First takes the first key that is there: a function without one for the message (ErrMissing) leaves it to the next. Any
-// other error ends the search, and its message becomes a letter: an empty id is the sender's mistake, and another key in its
+// other error ends the search, and its message becomes a dead letter: an empty id is the sender's mistake, and another key in its
 // place would hide it. All functions write into one space: a broker's id that another message has as its order's number is
 // the same key. When none has a key the error names what each was missing, and is ErrMissing.
 //

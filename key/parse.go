@@ -51,7 +51,7 @@ var keyWords = map[string]struct {
 //	sqsfifo                   FromDeduplicationID(false); sqsfifo:group FromDeduplicationID(true)
 //	position                  FromPosition
 //
-// Anything else is a *SpecError that names the mend.
+// Anything else is a *SpecError that names the fix.
 func Parse(spec string) (Func, error) {
 	form, arg, _ := strings.Cut(spec, ":")
 	switch {
@@ -72,7 +72,7 @@ func Parse(spec string) (Func, error) {
 
 // ParseFingerprint reads the text form of a fingerprint, as the worker's flag --fingerprint takes it: the forms of
 // [Parse], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
-// hash what the key function of that form gives. Anything else is a *SpecError that names the mend.
+// hash what the key function of that form gives. Anything else is a *SpecError that names the fix.
 func ParseFingerprint(spec string) (FingerprintFunc, error) {
 	form, arg, hasArg := strings.Cut(spec, ":")
 	switch {
@@ -119,29 +119,29 @@ func specPointers(field, list string) ([]string, error) {
 		if !strings.HasPrefix(p, "/") {
 			return nil, &SpecError{
 				Field: field, Problem: fmt.Sprintf("%q in json:%s is no JSON pointer", p, list),
-				Mend: fmt.Sprintf("begin every pointer with /: json:/order_id,/action; perhaps %q", "/"+strings.TrimSpace(p)),
+				Hint: fmt.Sprintf("begin every pointer with /: json:/order_id,/action; perhaps %q", "/"+strings.TrimSpace(p)),
 			}
 		}
 	}
 	if _, err := parsePointers(ptrs); err != nil {
-		return nil, &SpecError{Field: field, Problem: err.Error(), Mend: "write ~1 for / and ~0 for ~ in a name"}
+		return nil, &SpecError{Field: field, Problem: err.Error(), Hint: "write ~1 for / and ~0 for ~ in a name"}
 	}
 	return ptrs, nil
 }
 
 func specError(field, spec, forms string) error {
-	mend := "write " + forms
+	hint := "write " + forms
 	switch {
 	case strings.HasPrefix(spec, "/"):
-		mend = fmt.Sprintf("for fields of a JSON body write json:%s", spec)
+		hint = fmt.Sprintf("for fields of a JSON body write json:%s", spec)
 	case spec == "header" || spec == "header:":
-		mend = "name the header: header:idempotency-key"
+		hint = "name the header: header:idempotency-key"
 	case spec == "json" || spec == "json:":
-		mend = "name the fields: json:/order_id,/action; for the whole body write body"
+		hint = "name the fields: json:/order_id,/action; for the whole body write body"
 	case spec == "cloudevent":
-		mend = "write cloudevents"
+		hint = "write cloudevents"
 	case spec == "events":
-		mend = "write event"
+		hint = "write event"
 	}
-	return &SpecError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Mend: mend}
+	return &SpecError{Field: field, Problem: fmt.Sprintf("%q is none of its forms", spec), Hint: hint}
 }

@@ -37,8 +37,8 @@ func TestParseKey(t *testing.T) {
 	wantKey(t, f, &driver.Message{Body: s3Cases["versioned"].bridge(t)}, s3Cases["versioned"].want)
 }
 
-func TestSpecErrorsNameTheMend(t *testing.T) {
-	for spec, mend := range map[string]string{
+func TestSpecErrorsNameTheHint(t *testing.T) {
+	for spec, hint := range map[string]string{
 		"":                 "id, header:NAME",
 		"uuid":             "id, header:NAME",
 		"id:7":             "id, header:NAME",
@@ -63,8 +63,8 @@ func TestSpecErrorsNameTheMend(t *testing.T) {
 			"Fingerprint": func() error { _, err := key.ParseFingerprint(spec); return err },
 		} {
 			var e *key.SpecError
-			if err := parse(); !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Mend, mend) {
-				t.Errorf("%s %q: got %v, want a mend with %q", field, spec, err, mend)
+			if err := parse(); !errors.As(err, &e) || e.Field != field || !strings.Contains(e.Hint, hint) {
+				t.Errorf("%s %q: got %v, want a fix with %q", field, spec, err, hint)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLAC
 //	text:/ulid                              texts that compare byte by byte: ULIDs, numbers of a fixed width
 //
 // header:NAME stands in the place of a pointer too: version:header:x-version. A pointer or name cannot contain a comma
-// here. Anything else is a *SpecError that names the mend.
+// here. Anything else is a *SpecError that names the fix.
 func ParseVersions(text string) (*Versions, error) {
 	if text == "once" {
 		return nil, nil //nolint:nilnil // no versions is one of the answers
@@ -91,4 +91,4 @@ func (v *Versions) option(o string) error {
 	return nil
 }
 
-func strategyError(problem, mend string) error { return &SpecError{"Versions", problem, mend} }
+func strategyError(problem, hint string) error { return &SpecError{"Versions", problem, hint} }

@@ -61,7 +61,7 @@ func TestS1_39_StrategiesByText(t *testing.T) {
 }
 
 func TestStrategiesThatAreNone(t *testing.T) {
-	for text, mend := range map[string]string{
+	for text, hint := range map[string]string{
 		"":                                  "once, version:PLACE",
 		"best":                              "once, version:PLACE",
 		"once:":                             "once, version:PLACE",
@@ -93,8 +93,8 @@ func TestStrategiesThatAreNone(t *testing.T) {
 			if !errors.As(err, &e) {
 				t.Errorf("%s: %v", text, err)
 			}
-		case !errors.As(err, &e) || e.Field != "Versions" || !strings.Contains(e.Mend, mend):
-			t.Errorf("%q: %v (wanted %q)", text, err, mend)
+		case !errors.As(err, &e) || e.Field != "Versions" || !strings.Contains(e.Hint, hint):
+			t.Errorf("%q: %v (wanted %q)", text, err, hint)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// VersionFunc takes the version out of a message. A message with an error, or with the version "", becomes a letter:
+// VersionFunc takes the version out of a message. A message with an error, or with the version "", becomes a dead letter:
 // without its version nobody can tell whether it is older than what is there.
 type VersionFunc func(m *driver.Message) (driver.Version, error)
 
@@ -25,7 +25,7 @@ type Versions struct {
 	// Of takes the version out of a message.
 	Of VersionFunc
 	// Park makes a version wait until the one before it was applied, for as long as its message is not older than this; then
-	// it runs all the same, and what it passed over becomes a letter if it still comes. It needs integers that count by one
+	// it runs all the same, and what it passed over becomes a dead letter if it still comes. It needs integers that count by one
 	// (BySequence), and a queue that tells when a message was sent or how often it was handed out; without both nobody
 	// waits. In an ordered group nobody waits either: the message would keep its own predecessor from coming. Defaults to
 	// 0: gaps are accepted, and what comes too late is stale.
@@ -172,13 +172,13 @@ func parseField(where string) (field, error) {
 		f.header = name
 		return f, nil
 	}
-	const mend = "write a JSON Pointer (/version) or header:NAME"
+	const hint = "write a JSON Pointer (/version) or header:NAME"
 	if !strings.HasPrefix(where, "/") {
-		return f, &SpecError{"Versions", fmt.Sprintf("%q is no place of a version", where), mend}
+		return f, &SpecError{"Versions", fmt.Sprintf("%q is no place of a version", where), hint}
 	}
 	p, err := jsonptr.Parse(where)
 	if err != nil {
-		return f, &SpecError{"Versions", err.Error(), mend}
+		return f, &SpecError{"Versions", err.Error(), hint}
 	}
 	f.pointer = p
 	return f, nil
@@ -228,7 +228,7 @@ func (f field) find(m *driver.Message, checked bool) (text string, number bool, 
 	return bad("the value at %q is neither a number nor a string", f.pointer)
 }
 
-// VersionError reports a message whose version cannot be used: it becomes a letter.
+// VersionError reports a message whose version cannot be used: it becomes a dead letter.
 type VersionError struct{ MessageID, Reason string }
 
 func (e *VersionError) Error() string {

@@ -86,7 +86,7 @@ func (h *Held) beat() {
 	for pause := third; idle.For(h.ctx, pause); {
 		pause = third
 		if h.silent() {
-			// A holder that hangs must not keep the lock for ever (FM8): its lease ends by itself. It may speak up until then.
+			// A holder that hangs must not keep the lock forever (FM8): its lease ends by itself. It may speak up until then.
 			continue
 		}
 		if err := h.extend(h.ctx); err != nil {

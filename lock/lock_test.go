@@ -157,7 +157,7 @@ func TestAbandonedLockReopens(t *testing.T) {
 		s.cut.Store(true)
 		time.Sleep(48 * time.Hour)
 		swept, _, err := mem.Sweep(t.Context(), 24*time.Hour, 10)
-		if err != nil || swept.Stranded != 1 {
+		if err != nil || swept.Abandoned != 1 {
 			t.Fatalf("swept %+v: %v", swept, err)
 		}
 		next := acquire(t, locker(t, mem, lock.Options{}))

@@ -125,9 +125,9 @@ func (s *Store) sweepSome(first bool, horizon time.Duration, limit int, swept *d
 		case driver.SweepPurge:
 			s.remove(rec)
 			swept.Purged++
-		case driver.SweepStrand:
+		case driver.SweepAbandon:
 			s.write(rec, &after)
-			swept.Stranded++
+			swept.Abandoned++
 		case driver.SweepExpire:
 			s.strip(rec.Key)
 			s.write(rec, &after)

@@ -33,7 +33,7 @@ type DB struct {
 	ids    uint64 // of messages that were sent without one
 	sql    bool   // WithStatements
 	ran    []driver.Statement
-	hands  uint64 // of hand-offs: a receipt's number is never used again
+	hands  uint64 // of deliveries: a receipt's number is never used again
 }
 
 // An Option changes what [Open], [NewQueue] and [NewStore] make.
@@ -133,7 +133,7 @@ var (
 	_ driver.Queue           = (*Queue)(nil)
 	_ driver.Sender          = (*Queue)(nil)
 	_ driver.QueueInspector  = (*Queue)(nil)
-	_ driver.LetterBox       = (*Queue)(nil)
+	_ driver.DeadLetterQueue = (*Queue)(nil)
 	_ driver.Transactor      = (*Store)(nil)
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)

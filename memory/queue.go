@@ -9,10 +9,10 @@ import (
 )
 
 // entry is one message that the queue keeps. Entries are recycled: what tells a receipt of an earlier life from one of
-// this is the number of the hand-off, which is never used again.
+// this is the number of the delivery, which is never used again.
 type entry struct {
 	m      driver.Message
-	hand   uint64 // the hand-off that may settle it; 0 = none
+	hand   uint64 // the delivery that may settle it; 0 = none
 	count  int
 	due    time.Time
 	status status
@@ -36,7 +36,7 @@ type receipt struct {
 // group is one ordered group: only its head is deliverable.
 type group struct{ head, tail *entry }
 
-// Queue is a queue in memory. Make it with [NewQueue] or [DB.Queue]. It keeps counts, delays, groups and letters.
+// Queue is a queue in memory. Make it with [NewQueue] or [DB.Queue]. It keeps counts, delays, groups and dead letters.
 type Queue struct {
 	*messages
 	visible time.Duration
@@ -57,15 +57,15 @@ type messages struct {
 	free    *entry // recycled, linked by next
 	spare   []entry
 
-	letters   map[string]keptLetter
-	letterSeq uint64
+	deadLetters   map[string]keptDeadLetter
+	deadLetterSeq uint64
 
 	waiters []chan struct{}
 }
 
 func newQueue(db *DB, name string) *Queue {
 	return &Queue{
-		messages: &messages{db: db, name: name, groups: map[string]*group{}, letters: map[string]keptLetter{}},
+		messages: &messages{db: db, name: name, groups: map[string]*group{}, deadLetters: map[string]keptDeadLetter{}},
 		visible:  db.visible,
 	}
 }

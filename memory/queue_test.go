@@ -251,7 +251,7 @@ func TestBadSettlements(t *testing.T) {
 	d, f := receive(t, q, 1)[0], receive(t, foreign, 1)[0]
 	for name, s := range map[string]driver.Settlement{
 		"foreign receipt": {Receipt: f.Receipt}, "no receipt": {}, "text": {Receipt: "x"},
-		"no letter": {Receipt: d.Receipt, Action: driver.Dead}, "letter without ID": {Receipt: d.Receipt, Action: driver.Dead, Letter: &driver.Letter{}},
+		"no dead letter": {Receipt: d.Receipt, Action: driver.Dead}, "dead letter without ID": {Receipt: d.Receipt, Action: driver.Dead, DeadLetter: &driver.DeadLetter{}},
 		"unknown action": {Receipt: d.Receipt, Action: 9},
 	} {
 		if out, err := q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}, s); err == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// keptLetter is a letter with the order in which it was written.
-type keptLetter struct {
-	driver.Letter
+// keptDeadLetter is a dead letter with the order in which it was written.
+type keptDeadLetter struct {
+	driver.DeadLetter
 	seq uint64
 }
 
@@ -47,15 +47,15 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if s.Action > driver.Dead {
 		return fmt.Errorf("action %d is unknown", s.Action)
 	}
-	if s.Action == driver.Dead && (s.Letter == nil || s.Letter.ID == "") {
-		return fmt.Errorf("action dead needs a letter with an ID")
+	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
+		return fmt.Errorf("action dead needs a dead letter with an ID")
 	}
 	return nil
 }
 
 func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {
 	if s.Close != "" {
-		delete(q.letters, s.Close)
+		delete(q.deadLetters, s.Close)
 	}
 	rc := s.Receipt.(*receipt)
 	if rc.settled != 0 {
@@ -72,7 +72,7 @@ func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {
 	e.hand = 0
 	switch s.Action {
 	case driver.Dead:
-		q.putLetter(s.Letter, now)
+		q.putDeadLetter(s.DeadLetter, now)
 		q.forget(e, now)
 	case driver.Ack:
 		q.forget(e, now)
@@ -118,7 +118,7 @@ func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	now := q.db.clock()
 	q.advance(now)
 	s := driver.QueueStats{
-		Visible: q.counts[ready], InFlight: q.counts[flying], Delayed: q.counts[delayed], Letters: int64(len(q.letters)),
+		Visible: q.counts[ready], InFlight: q.counts[flying], Delayed: q.counts[delayed], DeadLetters: int64(len(q.deadLetters)),
 	}
 	for _, g := range q.groups {
 		for e := g.head.behind; e != nil; e = e.behind {
@@ -149,7 +149,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	return out, nil
 }
 
-// Purge removes every message that is not a letter, those in flight too: their receipts are lost.
+// Purge removes every message that is not a dead letter, those in flight too: their receipts are lost.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -164,70 +164,70 @@ func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-func (q *Queue) putLetter(l *driver.Letter, now time.Time) {
-	if _, ok := q.letters[l.ID]; ok {
+func (q *Queue) putDeadLetter(l *driver.DeadLetter, now time.Time) {
+	if _, ok := q.deadLetters[l.ID]; ok {
 		return
 	}
-	q.letterSeq++
-	k := keptLetter{Letter: *l, seq: q.letterSeq}
+	q.deadLetterSeq++
+	k := keptDeadLetter{DeadLetter: *l, seq: q.deadLetterSeq}
 	k.DeadAt = now
-	q.letters[l.ID] = k
+	q.deadLetters[l.ID] = k
 }
 
-// Letters lists up to limit letters (0 = all), oldest first.
-func (q *Queue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+// DeadLetters lists up to limit dead letters (0 = all), oldest first.
+func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	q.db.mu.Lock()
-	kept := make([]keptLetter, 0, len(q.letters))
-	for _, l := range q.letters {
+	kept := make([]keptDeadLetter, 0, len(q.deadLetters))
+	for _, l := range q.deadLetters {
 		kept = append(kept, l)
 	}
 	q.db.mu.Unlock()
-	slices.SortFunc(kept, func(a, b keptLetter) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(kept, func(a, b keptDeadLetter) int { return cmp.Compare(a.seq, b.seq) })
 	if limit > 0 && len(kept) > limit {
 		kept = kept[:limit]
 	}
-	out := make([]driver.Letter, len(kept))
+	out := make([]driver.DeadLetter, len(kept))
 	for i := range kept {
-		out[i] = kept[i].Letter
+		out[i] = kept[i].DeadLetter
 	}
 	return out, nil
 }
 
-// Letter returns one letter; ok is false when there is none.
-func (q *Queue) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
+// DeadLetter returns one dead letter; ok is false when there is none.
+func (q *Queue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, bool, error) {
 	if err := ctx.Err(); err != nil {
-		return driver.Letter{}, false, err
+		return driver.DeadLetter{}, false, err
 	}
 	q.db.mu.Lock()
 	defer q.db.mu.Unlock()
-	l, ok := q.letters[id]
-	return l.Letter, ok, nil
+	l, ok := q.deadLetters[id]
+	return l.DeadLetter, ok, nil
 }
 
-// PutLetter publishes a letter that no delivery leads to; publishing an id twice is one letter.
-func (q *Queue) PutLetter(ctx context.Context, l driver.Letter) error {
+// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if l.ID == "" {
-		return fmt.Errorf("put letter into queue %q: it has no ID", q.name)
+		return fmt.Errorf("put dead letter into queue %q: it has no ID", q.name)
 	}
 	q.db.mu.Lock()
 	defer q.db.mu.Unlock()
-	q.putLetter(&l, q.db.clock())
+	q.putDeadLetter(&l, q.db.clock())
 	return nil
 }
 
-// DeleteLetter removes a letter; one that is not there is no error.
-func (q *Queue) DeleteLetter(ctx context.Context, id string) error {
+// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	q.db.mu.Lock()
 	defer q.db.mu.Unlock()
-	delete(q.letters, id)
+	delete(q.deadLetters, id)
 	return nil
 }

@@ -18,7 +18,7 @@ const HeaderID = "message-id"
 
 // Config of a [Relay]. From and one of To and Route are required.
 type Config struct {
-	// From is the outbox. It has to keep messages of a group in order, to delay, to extend and to keep letters. Where one
+	// From is the outbox. It has to keep messages of a group in order, to delay, to extend and to keep dead letters. Where one
 	// Receive hands out several of a group (driver.QueueFeatures.Runs) they are published one after the other.
 	From driver.Queue
 	// To takes all messages.
@@ -28,7 +28,7 @@ type Config struct {
 	Route func(m *driver.Message) (driver.Sender, error)
 	// Batch is how many messages are published together at most. Defaults to 100.
 	Batch int
-	// MaxAttempts is how often a message is refused before it becomes a letter of the outbox. Only what is its own fault
+	// MaxAttempts is how often a message is refused before it becomes a dead letter of the outbox. Only what is its own fault
 	// counts, and only what this relay saw: see [Relay.Run]. Defaults to 10.
 	MaxAttempts int
 	// RetryMin and RetryMax bound the pauses after a refusal, which double. They default to 1 s and 1 min.
@@ -42,7 +42,7 @@ type Config struct {
 // Counts tell what a relay did since it was made.
 type Counts struct {
 	// Published messages were accepted and left the outbox. Again: accepted, but another relay has them now and publishes
-	// them once more. Refused counts refusals, Parked the letters that were written.
+	// them once more. Refused counts refusals, Parked the dead letters that were written.
 	Published, Again, Refused, Parked int64
 }
 
@@ -81,7 +81,7 @@ func New(c Config) (*Relay, error) {
 		what string
 	}{
 		{f.Orders, "keep groups in order"}, {f.Extends, "extend visibility"}, {f.Delays, "delay"},
-		{f.DeadLetters, "keep letters"},
+		{f.DeadLetters, "keep dead letters"},
 	} {
 		if !x.has {
 			return nil, fmt.Errorf("outbox: Config.From: queue %q (%s) does not %s: %w", f.Name, f.Kind, x.what, driver.ErrUnsupported)
@@ -119,13 +119,13 @@ func (r *Relay) Counts() Counts {
 	}
 }
 
-// Run publishes until ctx is done; then it finishes what it has in hand and returns nil. It returns no other error:
+// Run publishes until ctx is done; then it finishes what it has in flight and returns nil. It returns no other error:
 // whatever fails is logged and tried again. One call at a time.
 //
 // A message that was refused is tried again, later and later, while others go on. After MaxAttempts refusals it becomes a
-// letter of the outbox, so that its group goes on too. A refusal counts when it is the message and not the way: the sender
+// dead letter of the outbox, so that its group goes on too. A refusal counts when it is the message and not the way: the sender
 // named it (*driver.ItemError), Route refused it, or others were accepted at the same time or since it was refused
-// before. While nothing at all is accepted nothing becomes a letter; the relay tries one message at a time.
+// before. While nothing at all is accepted nothing becomes a dead letter; the relay tries one message at a time.
 func (r *Relay) Run(ctx context.Context) error {
 	r.time = virtual.Of(ctx)
 	for ctx.Err() == nil {

@@ -48,7 +48,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestRoute sends to two places; a message without one becomes a letter, and a route that panics is an error of its
+// TestRoute sends to two places; a message without one becomes a dead letter, and a route that panics is an error of its
 // message alone.
 func TestRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -93,10 +93,10 @@ func TestRoute(t *testing.T) {
 		if a, b := got(a), got(b); a != "0=0:for a 4=4:for a " || b != "1=1:for b " {
 			t.Errorf("a has %q, b has %q", a, b)
 		}
-		ls, _ := db.Queue("outbox").Letters(t.Context(), 0)
+		ls, _ := db.Queue("outbox").DeadLetters(t.Context(), 0)
 		if len(ls) != 2 || !strings.Contains(ls[0].Reason, "no such place") || string(ls[0].Message.Body) != "panic" ||
 			!strings.Contains(ls[1].Reason, "no sender") {
-			t.Errorf("letters are %+v", ls)
+			t.Errorf("dead letters are %+v", ls)
 		}
 		if c := r.Counts(); c != (outbox.Counts{Published: 3, Refused: 20, Parked: 2}) {
 			t.Errorf("counts are %+v", c)

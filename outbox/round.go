@@ -23,7 +23,7 @@ const (
 	lost    // somebody else has it now
 )
 
-// item is one message in hand.
+// item is one message in flight.
 type item struct {
 	driver.Delivery
 	to   driver.Sender
@@ -34,7 +34,7 @@ type item struct {
 	tried bool
 }
 
-// round is one batch in hand.
+// round is one batch in flight.
 type round struct {
 	r     *Relay
 	items []*item
@@ -60,7 +60,7 @@ func (r *Relay) round(ctx context.Context, ds []driver.Delivery) {
 	for wave := x.wave(); len(wave) > 0; wave = x.wave() {
 		for _, part := range parts(wave) {
 			if ctx.Err() != nil {
-				break // the rest is given back
+				break // the rest is returned
 			}
 			x.publish(ctx, part)
 		}
@@ -110,7 +110,7 @@ func guarded(f func() error) (err error) {
 
 // wave is what is published next: of each group the first that this round has not tried, if all before it were accepted.
 // A queue that keeps order hands out one message of a group at a time, or several one behind the other
-// (driver.QueueFeatures.Runs): what stands behind one that was not accepted is given back.
+// (driver.QueueFeatures.Runs): what stands behind one that was not accepted is returned.
 func (x *round) wave() (wave []*item) {
 	stop := map[string]bool{}
 	for _, it := range x.items {
@@ -167,7 +167,7 @@ func (x *round) oneByOne(ctx context.Context, part []*item) {
 	worked, failed := false, 0
 	for _, it := range part {
 		if ctx.Err() != nil || x.hold.ctx.Err() != nil || !worked && failed == trials {
-			return // the rest is given back
+			return // the rest is returned
 		}
 		if len(x.held([]*item{it})) == 0 {
 			continue
@@ -248,12 +248,12 @@ func (x *round) judge() {
 	}
 }
 
-// settle marks what was published and gives back what was not. Whoever does not hold a message any more changes nothing.
+// settle marks what was published and returns what was not. Whoever does not hold a message any more changes nothing.
 func (x *round) settle(ctx context.Context) {
 	var ss []driver.Settlement
 	var of []*item
 	for _, it := range slices.Backward(x.items) {
-		// The last of a group is given back first: those before it, which are still held, keep others from it.
+		// The last of a group is returned first: those before it, which are still held, keep others from it.
 		if it.fate != lost {
 			ss, of = append(ss, x.settlement(it)), append(of, it)
 		} else {
@@ -296,20 +296,20 @@ func (x *round) settlement(it *item) driver.Settlement {
 	case it.fate == unsent:
 		return driver.Settlement{Receipt: it.Receipt, Action: driver.Defer}
 	case t.own >= x.r.cfg.MaxAttempts:
-		return driver.Settlement{Receipt: it.Receipt, Action: driver.Dead, Letter: x.r.letter(it, t.own)}
+		return driver.Settlement{Receipt: it.Receipt, Action: driver.Dead, DeadLetter: x.r.deadLetter(it, t.own)}
 	default:
 		return driver.Settlement{Receipt: it.Receipt, Action: driver.Retry, After: x.r.backoff(t.all)}
 	}
 }
 
-// letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again from
-// it, and refused again, makes another letter.
-func (r *Relay) letter(it *item, attempts int) *driver.Letter {
+// dead letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again from
+// it, and refused again, makes another dead letter.
+func (r *Relay) deadLetter(it *item, attempts int) *driver.DeadLetter {
 	now := r.time.Now()
 	k := driver.Key{Consumer: "outbox " + r.name, Raw: it.ID}
 	token := uint64(now.UnixMicro())
-	return &driver.Letter{
-		ID: driver.LetterID(driver.LetterDead, k, token, ""), Kind: driver.LetterDead, Key: k, Token: token,
+	return &driver.DeadLetter{
+		ID: driver.DeadLetterID(driver.DeadLetterFailed, k, token, ""), Kind: driver.DeadLetterFailed, Key: k, Token: token,
 		Reason: fmt.Sprintf("could not be published: %v", it.err), Attempts: attempts, Message: it.Message,
 		FirstReceived: it.SentAt,
 	}
@@ -330,7 +330,7 @@ func (r *Relay) note(it *item, s *driver.Settlement, o driver.Outcome) {
 		r.counts.published.Add(1)
 	case s.Action == driver.Dead:
 		r.counts.parked.Add(1)
-		log.Error("outbox: message set aside as a letter", "letter", s.Letter.ID, "attempts", s.Letter.Attempts, "err", it.err)
+		log.Error("outbox: message set aside as a dead letter", "dead_letter", s.DeadLetter.ID, "attempts", s.DeadLetter.Attempts, "err", it.err)
 	case s.Action == driver.Retry:
 		log.Warn("outbox: message refused", "again_after", s.After, "err", it.err)
 	}

@@ -16,12 +16,12 @@ import (
 )
 
 // fifo is a queue as SQS's FIFO queues are: one Receive hands out several messages of a group, one behind the other. What is
-// given back can come again at once, although later ones of its group are still out.
+// returned can come again at once, although later ones of its group are still out.
 type fifo struct {
 	mu    sync.Mutex
 	left  []string // in order; the group is the first letter
 	out   map[string]bool
-	back  []string // what was given back, in this order
+	back  []string // what was returned, in this order
 	dead  []string
 	again chan struct{}
 }
@@ -172,7 +172,7 @@ func TestRunsOfAGroupStayInOrder(t *testing.T) {
 					t.Errorf("published %v: group b has nothing to wait for", p.got)
 				}
 				if i, j := slices.Index(q.back, "a3"), slices.Index(q.back, "a1"); times < 3 || i < 0 || i > j {
-					t.Errorf("%d refusals, given back in the order %v: the last of a group comes first", times, q.back)
+					t.Errorf("%d refusals, returned in the order %v: the last of a group comes first", times, q.back)
 				}
 			})
 		})
@@ -199,7 +199,7 @@ func TestRunsGoTheirWaysInOrder(t *testing.T) {
 	})
 }
 
-// TestRunsBehindALetter: a message that becomes a letter lets its group go on.
+// TestRunsBehindALetter: a message that becomes a dead letter lets its group go on.
 func TestRunsBehindALetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFIFO("a1", "a2")
@@ -211,7 +211,7 @@ func TestRunsBehindALetter(t *testing.T) {
 		}}
 		runRelay(t, outbox.Config{From: q, To: p, MaxAttempts: 3})
 		if !slices.Equal(q.dead, []string{"a1"}) || !slices.Equal(p.got, []string{"a2"}) {
-			t.Errorf("letters %v, published %v", q.dead, p.got)
+			t.Errorf("dead letters %v, published %v", q.dead, p.got)
 		}
 	})
 }

@@ -374,8 +374,8 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 		case driver.SweepPurge:
 			want.Purged++
 			c.model = driver.Record{}
-		case driver.SweepStrand:
-			want.Stranded++
+		case driver.SweepAbandon:
+			want.Abandoned++
 			c.model = after
 		case driver.SweepExpire:
 			want.Expired++
@@ -400,7 +400,7 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 			b.t.Fatalf("Sweep did nothing and says that there is more")
 		}
 		got.Purged += s.Purged
-		got.Stranded += s.Stranded
+		got.Abandoned += s.Abandoned
 		got.Expired += s.Expired
 	}
 	if got != want {

@@ -23,7 +23,7 @@ type Plan struct {
 	// After: the call is carried out and its answer is lost.
 	After float64
 	// Late: the call fails now and is carried out LateBy later, when others may have gone on. Calls that hand something
-	// out (Receive, Begin, Letters and the like) are carried out at once instead, as with After.
+	// out (Receive, Begin, Dead letters and the like) are carried out at once instead, as with After.
 	Late   float64
 	LateBy time.Duration
 	// Unknown: chance of each item of a write to be answered Unknown (a claim: with Grant.Err). One half of them is

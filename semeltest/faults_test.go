@@ -94,14 +94,14 @@ func TestFaultsLateCopies(t *testing.T) {
 		f := semeltest.NewFaults(semeltest.Plan{Late: 1, LateBy: time.Second})
 		buf := []driver.Claim{claim("first")}
 		_, _ = semeltest.FaultyStore(s, f).Claim(ctx, buf...)
-		letter := &driver.Letter{ID: "first"}
-		set := []driver.Settlement{{Receipt: d[0].Receipt, Action: driver.Dead, Letter: letter}}
+		deadLetter := &driver.DeadLetter{ID: "first"}
+		set := []driver.Settlement{{Receipt: d[0].Receipt, Action: driver.Dead, DeadLetter: deadLetter}}
 		_, _ = semeltest.FaultyQueue(q, f).Settle(ctx, set...)
-		buf[0], letter.ID, set[0].Action = claim("second"), "second", driver.Ack
+		buf[0], deadLetter.ID, set[0].Action = claim("second"), "second", driver.Ack
 		f.Wait()
-		ls, _ := q.Letters(ctx, 0)
+		ls, _ := q.DeadLetters(ctx, 0)
 		if !has(t, s, "first") || has(t, s, "second") || len(ls) != 1 || ls[0].ID != "first" {
-			t.Errorf("the late calls saw the caller's next values: letters %v", ls)
+			t.Errorf("the late calls saw the caller's next values: dead letters %v", ls)
 		}
 	})
 }
@@ -260,7 +260,7 @@ func TestFaultsKeepInterfaces(t *testing.T) {
 		_, n[4] = driver.As[driver.Sweeper](x)
 		_, n[5] = driver.As[driver.Sender](x)
 		_, n[6] = driver.As[driver.QueueInspector](x)
-		_, n[7] = driver.As[driver.LetterBox](x)
+		_, n[7] = driver.As[driver.DeadLetterQueue](x)
 		_, n[8] = driver.As[driver.StepStore](x)
 		_, n[9] = driver.As[driver.DeadLetterKeeper](x)
 		return n
@@ -299,19 +299,19 @@ func TestFaultsKeepInterfaces(t *testing.T) {
 // keeper is a queue whose dead letters are in another one.
 type keeper struct {
 	driver.Queue
-	letters *memory.Queue
+	deadLetters *memory.Queue
 }
 
-func (k keeper) LetterBox() driver.LetterBox { return k.letters }
+func (k keeper) DeadLetterQueue() driver.DeadLetterQueue { return k.deadLetters }
 
-// TestFaultsInLettersElsewhere: the faults of a queue are those of its dead letters, wherever it keeps them.
-func TestFaultsInLettersElsewhere(t *testing.T) {
+// TestFaultsInDeadLettersElsewhere: the faults of a queue are those of its dead letters, wherever it keeps them.
+func TestFaultsInDeadLettersElsewhere(t *testing.T) {
 	q := memory.NewQueue("q")
-	box, ok := driver.LettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
+	box, ok := driver.DeadLettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
 	if !ok {
 		t.Fatal("the faulty queue keeps no dead letters")
 	}
-	if err := box.PutLetter(t.Context(), driver.Letter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
+	if err := box.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
 		t.Errorf("put a dead letter: %v, wanted a fault", err)
 	}
 }

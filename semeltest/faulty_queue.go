@@ -16,7 +16,7 @@ func FaultyQueue(inner driver.Queue, f *Faults) driver.Queue {
 	q.sender, _ = driver.As[driver.Sender](inner)
 	q.inspector, _ = driver.As[driver.QueueInspector](inner)
 	q.purger, _ = driver.As[driver.Purger](inner)
-	q.box, _ = driver.LettersOf(inner)
+	q.box, _ = driver.DeadLettersOf(inner)
 	return q
 }
 
@@ -26,7 +26,7 @@ type faultyQueue struct {
 	sender    driver.Sender
 	inspector driver.QueueInspector
 	purger    driver.Purger
-	box       driver.LetterBox
+	box       driver.DeadLetterQueue
 	f         *Faults
 }
 
@@ -64,12 +64,12 @@ func (q *faultyQueue) Extend(ctx context.Context, visible time.Duration, receipt
 	})
 }
 
-// cloneSettlements copies settlements with their letters.
+// cloneSettlements copies settlements with their dead letters.
 func cloneSettlements(s []driver.Settlement) []driver.Settlement {
 	s = slices.Clone(s)
 	for i := range s {
-		if l := s[i].Letter; l != nil {
-			s[i].Letter = new(*l)
+		if l := s[i].DeadLetter; l != nil {
+			s[i].DeadLetter = new(*l)
 		}
 	}
 	return s
@@ -101,43 +101,43 @@ func (q *faultyQueue) Purge(ctx context.Context) (int64, error) {
 	})
 }
 
-func (q *faultyQueue) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
-	return call(ctx, q.f, "letters", true, func(ctx context.Context, _ fate) ([]driver.Letter, error) {
-		return q.box.Letters(ctx, limit)
+func (q *faultyQueue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
+	return call(ctx, q.f, "dead letters", true, func(ctx context.Context, _ fate) ([]driver.DeadLetter, error) {
+		return q.box.DeadLetters(ctx, limit)
 	})
 }
 
-// LetterBox is the queue itself: wherever inner keeps letters, calls go wrong.
-func (q *faultyQueue) LetterBox() driver.LetterBox {
+// DeadLetterQueue is the queue itself: wherever inner keeps dead letters, calls go wrong.
+func (q *faultyQueue) DeadLetterQueue() driver.DeadLetterQueue {
 	if q.box == nil {
 		return nil
 	}
 	return q
 }
 
-type foundLetter struct {
-	l  driver.Letter
+type foundDeadLetter struct {
+	l  driver.DeadLetter
 	ok bool
 }
 
-func (q *faultyQueue) Letter(ctx context.Context, id string) (driver.Letter, bool, error) {
-	l, err := call(ctx, q.f, "letter", true, func(ctx context.Context, _ fate) (foundLetter, error) {
-		l, ok, err := q.box.Letter(ctx, id)
-		return foundLetter{l, ok}, err
+func (q *faultyQueue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, bool, error) {
+	l, err := call(ctx, q.f, "dead letter", true, func(ctx context.Context, _ fate) (foundDeadLetter, error) {
+		l, ok, err := q.box.DeadLetter(ctx, id)
+		return foundDeadLetter{l, ok}, err
 	})
 	return l.l, l.ok, err
 }
 
-func (q *faultyQueue) PutLetter(ctx context.Context, l driver.Letter) error {
-	_, err := call(ctx, q.f, "put letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.box.PutLetter(ctx, l)
+func (q *faultyQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
+	_, err := call(ctx, q.f, "put dead letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
+		return struct{}{}, q.box.PutDeadLetter(ctx, l)
 	})
 	return err
 }
 
-func (q *faultyQueue) DeleteLetter(ctx context.Context, id string) error {
-	_, err := call(ctx, q.f, "delete letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.box.DeleteLetter(ctx, id)
+func (q *faultyQueue) DeleteDeadLetter(ctx context.Context, id string) error {
+	_, err := call(ctx, q.f, "delete dead letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
+		return struct{}{}, q.box.DeleteDeadLetter(ctx, id)
 	})
 	return err
 }

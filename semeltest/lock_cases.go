@@ -67,7 +67,7 @@ func testUnlock(t testing.TB, s LockSetup) {
 	if err := first.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("extending after unlocking: %v, wanted ErrLost", err)
 	}
-	stillHeld(t, a, "after the former holder unlocked and extended again")
+	stillHeld(t, a, "after the previous holder unlocked and extended again")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := second.Unlock(gone); err != nil {
@@ -160,7 +160,7 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	}
 	loses(t, h)
 	unlock(t, h)
-	stillHeld(t, l, "after the former holder unlocked")
+	stillHeld(t, l, "after the previous holder unlocked")
 	unlock(t, next)
 }
 
@@ -195,7 +195,7 @@ func testLateUnlock(t testing.TB, s LockSetup) {
 	if next == nil || w.finishes.Load() != 2 {
 		t.Fatalf("%d writes, wanted the lost one and its repetition", w.finishes.Load())
 	}
-	stillHeld(t, newLocker(t, s.Store, ages), "after a repeated unlocking by the former holder")
+	stillHeld(t, newLocker(t, s.Store, ages), "after a repeated unlocking by the previous holder")
 	unlock(t, next)
 }
 
@@ -246,8 +246,8 @@ func testAbandoned(t testing.TB, s LockSetup) {
 	if !ok {
 		return
 	}
-	if swept.Stranded != 1 {
-		t.Fatalf("swept %+v, wanted one stranded record", swept)
+	if swept.Abandoned != 1 {
+		t.Fatalf("swept %+v, wanted one abandoned record", swept)
 	}
 	if _, operates := driver.As[driver.Operator](s.Other); !operates {
 		t.Log("left out: the store has no driver.Operator to reopen it with")

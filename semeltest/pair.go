@@ -62,7 +62,7 @@ func pairCases() []suiteCase[PairSetup] {
 		{"FM61 dead letters", with(testPairDead)},
 		{"FM51 mismatches", with(testFM51Mismatch)},
 		{"keys that are missing", with(testPairUnkeyed)},
-		{"FM64 a drain gives back", with(testFM64Drain)},
+		{"FM64 a drain returns", with(testFM64Drain)},
 		{"many consumers", with(testPairMany)},
 		{"joined effects", with(testPairJoined)},
 		{"joined effects under faults", with(testPairJoinedFaults)},
@@ -80,7 +80,7 @@ func pairCases() []suiteCase[PairSetup] {
 type pair struct {
 	PairSetup
 	t   testing.TB
-	box driver.LetterBox
+	box driver.DeadLetterQueue
 
 	mu      sync.Mutex
 	runs    map[string]int // started, by key
@@ -99,8 +99,8 @@ func newPair(t testing.TB, s PairSetup) *pair {
 	}
 	p := &pair{PairSetup: s, t: t, runs: map[string]int{}, effects: map[string]int{}}
 	var kept bool
-	if p.box, kept = driver.LettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
-		t.Fatal("the queue declares dead letters, and is neither a driver.LetterBox nor a driver.DeadLetterKeeper")
+	if p.box, kept = driver.DeadLettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
+		t.Fatal("the queue declares dead letters, and is neither a driver.DeadLetterQueue nor a driver.DeadLetterKeeper")
 	}
 	return p
 }
@@ -219,26 +219,26 @@ func (p *pair) once(n int, from map[string]int) {
 	}
 }
 
-// letters wants letters of these kinds and keys, in any order.
-func (p *pair) letters(want ...string) {
+// dead letters wants dead letters of these kinds and keys, in any order.
+func (p *pair) deadLetters(want ...string) {
 	p.t.Helper()
 	if p.box == nil {
 		return
 	}
-	ls, err := p.box.Letters(p.t.Context(), 0)
+	ls, err := p.box.DeadLetters(p.t.Context(), 0)
 	if err != nil {
-		p.t.Fatalf("letters: %v", err)
+		p.t.Fatalf("dead letters: %v", err)
 	}
 	got := map[string]bool{}
 	for _, l := range ls {
 		got[string(l.Kind)+" "+l.Key.Raw] = true
 	}
 	if len(ls) != len(want) {
-		p.t.Errorf("there are %d letters (%v), wanted %v", len(ls), got, want)
+		p.t.Errorf("there are %d dead letters (%v), wanted %v", len(ls), got, want)
 	}
 	for _, w := range want {
 		if !got[w] {
-			p.t.Errorf("there is no letter %q among %v", w, got)
+			p.t.Errorf("there is no dead letter %q among %v", w, got)
 		}
 	}
 }
@@ -266,7 +266,7 @@ func testPairDuplicates(p *pair) {
 	p.empty()
 	p.halt(s)
 	p.once(n, p.effects)
-	p.letters()
+	p.deadLetters()
 	if got := s.c.Summary(); got.Effects != n || got.Replayed != int64(sent-n) {
 		p.t.Errorf("sent %d messages of %d keys, the summary says %+v", sent, n, got)
 	}
@@ -297,7 +297,7 @@ func testPairFailing(p *pair) {
 	p.empty()
 	p.halt(s)
 	p.once(n, p.effects)
-	p.letters()
+	p.deadLetters()
 	for k, c := range p.runs {
 		if c > 2 {
 			p.t.Errorf("key %q ran %d times", k, c)
@@ -337,12 +337,12 @@ func testPairDead(p *pair) {
 	cfg.MaxAttempts = 3
 	s := p.start(cfg)
 	p.empty()
-	p.letters("dead hopeless", "dead exhausted")
+	p.deadLetters("failed hopeless", "failed exhausted")
 	p.send(message("m-4", "hopeless", "x"), message("m-5", "exhausted", "x"))
 	p.empty()
 	p.halt(s)
 	p.once(1, p.effects)
-	p.letters("dead hopeless", "dead exhausted")
+	p.deadLetters("failed hopeless", "failed exhausted")
 	if p.runs["hopeless"] != 1 || p.runs["exhausted"] != 3 {
 		p.t.Errorf("runs are %v, wanted hopeless once and exhausted three times", p.runs)
 	}
@@ -361,7 +361,7 @@ func testFM51Mismatch(p *pair) {
 	p.halt(s)
 	p.once(1, p.effects)
 	if p.Queue.Features().DeadLetters {
-		p.letters("mismatch k")
+		p.deadLetters("mismatch k")
 	}
 	if got := s.c.Summary(); got.Mismatched != 1 || got.Replayed != 1 {
 		p.t.Errorf("the summary says %+v, wanted one mismatch and one replay", got)
@@ -378,7 +378,7 @@ func testPairUnkeyed(p *pair) {
 	p.empty()
 	p.halt(s)
 	p.once(1, p.effects)
-	if ls, err := p.box.Letters(p.t.Context(), 0); err != nil || len(ls) != 2 {
-		p.t.Errorf("there are %d letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
+	if ls, err := p.box.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 2 {
+		p.t.Errorf("there are %d dead letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
 	}
 }

@@ -58,11 +58,11 @@ func testPairBatch(p *pair) {
 	p.empty()
 	p.halt(ss...)
 	p.joinedLedger(n)
-	p.letters()
+	p.deadLetters()
 }
 
 // testFM60Batch lets one message of a batch fail for good: the batch is halved until it is alone, all others take
-// effect, and the culprit becomes a letter without an effect.
+// effect, and the culprit becomes a dead letter without an effect.
 func testFM60Batch(p *pair) {
 	if !p.hasBatch() {
 		return
@@ -89,10 +89,10 @@ func testFM60Batch(p *pair) {
 		}
 	}
 	if p.Queue.Features().DeadLetters {
-		p.letters("dead " + poison)
+		p.deadLetters("failed " + poison)
 	}
 	if got := s.c.Summary(); got.Effects != n-1 || got.Dead != 1 || got.Retried != 1 {
-		p.t.Errorf("the summary says %+v, wanted %d effects, one failed attempt and one letter", got, n-1)
+		p.t.Errorf("the summary says %+v, wanted %d effects, one failed attempt and one dead letter", got, n-1)
 	}
 }
 
@@ -115,6 +115,6 @@ func testPairBatchFaults(p *pair) {
 	p.halt(ss...)
 	f.Wait()
 	p.joinedLedger(n)
-	p.letters()
+	p.deadLetters()
 	p.t.Logf("injected faults: %v", f.Counts())
 }

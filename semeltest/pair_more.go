@@ -37,7 +37,7 @@ func testFM64Drain(p *pair) {
 	}
 	st, err := as[driver.QueueInspector](p.Queue).Stats(p.t.Context())
 	if err != nil || st.InFlight > 0 && !st.Approximate || st.Empty() {
-		p.t.Errorf("after the drain the queue holds %+v (%v): what was not started is given back at once", st, err)
+		p.t.Errorf("after the drain the queue holds %+v (%v): what was not started is returned at once", st, err)
 	}
 	second := p.start(p.config(h))
 	p.empty()
@@ -112,7 +112,7 @@ func testPairJoined(p *pair) {
 	p.empty()
 	p.halt(ss...)
 	p.joinedLedger(n)
-	p.letters()
+	p.deadLetters()
 }
 
 // testPairJoinedFaults loses answers, delays writes and leaves items in doubt, between two consumers and the adapters.
@@ -137,7 +137,7 @@ func testPairJoinedFaults(p *pair) {
 	p.halt(ss...)
 	f.Wait()
 	p.joinedLedger(n)
-	p.letters()
+	p.deadLetters()
 	p.t.Logf("injected faults: %v", f.Counts())
 }
 

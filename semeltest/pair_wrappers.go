@@ -117,7 +117,7 @@ func testWrappedSettles(p *pair) {
 	w := &settleLog{Queue: p.Queue, passes: p.leaks}
 	found[driver.Sender](p.t, w)
 	found[driver.Purger](p.t, w)
-	found[driver.LetterBox](p.t, w)
+	found[driver.DeadLetterQueue](p.t, w)
 	found[driver.DeadLetterKeeper](p.t, w)
 	reads[driver.QueueInspector](p.t, w)
 	consume := func(q driver.Queue, prefix string) {

@@ -151,18 +151,18 @@ func TestPlantedTrailBugs(t *testing.T) {
 	}
 }
 
-// forgetful loses the versions of letters.
+// forgetful loses the versions of dead letters.
 type forgetful struct{ *memory.Queue }
 
-func (q forgetful) PutLetter(ctx context.Context, l driver.Letter) error {
+func (q forgetful) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	l.Version = ""
-	return q.Queue.PutLetter(ctx, l)
+	return q.Queue.PutDeadLetter(ctx, l)
 }
 
-// TestPlantedLetterBug: a letter box that loses versions is noticed.
-func TestPlantedLetterBug(t *testing.T) {
+// TestPlantedDeadLetterBug: a dead-letter queue that loses versions is noticed.
+func TestPlantedDeadLetterBug(t *testing.T) {
 	caught(t, semeltest.CheckQueue(t, func(testing.TB) semeltest.QueueSetup {
 		db, clock := openFake()
 		return semeltest.QueueSetup{Queue: forgetful{db.Queue("orders")}, Advance: clock.advance, Visibility: 30 * time.Second}
-	}, "letter box"))
+	}, "dead-letter queue"))
 }

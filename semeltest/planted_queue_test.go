@@ -108,14 +108,14 @@ func queueBugs() []queueBug {
 		})},
 		{"delays are not honoured", "retry", onSettle(func(s *driver.Settlement) bool { s.After = 0; return false })},
 		{"an ack does nothing", "ack", onSettle(func(s *driver.Settlement) bool { return s.Action == driver.Ack })},
-		{"a dead message leaves no letter (FM61)", "FM61", onSettle(func(s *driver.Settlement) bool {
+		{"a dead message leaves no dead letter (FM61)", "FM61", onSettle(func(s *driver.Settlement) bool {
 			if s.Action == driver.Dead {
 				s.Action = driver.Ack
 			}
 			return false
 		})},
-		{"letters are not closed", "closing", onSettle(func(s *driver.Settlement) bool { s.Close = ""; return false })},
-		{"stale receipts settle the new hand-off and say lost (FM18)", "FM18", func(q *plantedQueue) {
+		{"dead letters are not closed", "closing", onSettle(func(s *driver.Settlement) bool { s.Close = ""; return false })},
+		{"stale receipts settle the new delivery and say lost (FM18)", "FM18", func(q *plantedQueue) {
 			q.settle = func(q *plantedQueue, s *driver.Settlement) (bool, driver.Outcome) {
 				out, _ := q.Queue.Settle(context.Background(), *s)
 				if out[0] != driver.Lost || s.Action != driver.Ack {
@@ -135,7 +135,7 @@ func queueBugs() []queueBug {
 		{"it denies that it extends", "extend", func(q *plantedQueue) {
 			q.features = func(f *driver.QueueFeatures) { f.Extends = false }
 		}},
-		{"it denies its letters", "FM61", func(q *plantedQueue) {
+		{"it denies its dead letters", "FM61", func(q *plantedQueue) {
 			q.features = func(f *driver.QueueFeatures) { f.DeadLetters = false }
 		}},
 		{"counts begin at 0", "messages arrive", func(q *plantedQueue) {

@@ -325,10 +325,10 @@ func TestPlantedBugs(t *testing.T) {
 // oneBox is a store with one place for the dead letters of all queues.
 type oneBox struct {
 	*memory.Store
-	box driver.LetterBox
+	box driver.DeadLetterQueue
 }
 
-func (s oneBox) DeadLetters(string) driver.LetterBox { return s.box }
+func (s oneBox) DeadLetterQueue(string) driver.DeadLetterQueue { return s.box }
 
 // TestPlantedDeadLetters: the suite notices dead letters of one queue among those of another.
 func TestPlantedDeadLetters(t *testing.T) {

@@ -61,7 +61,7 @@ func TestPlantedWrapperBugs(t *testing.T) {
 		{"acks get past", acks, nil, passes(driver.InterfaceOf[driver.Settler]())},
 		{"sends get past", acks, nil, passes(driver.InterfaceOf[driver.Sender]())},
 		{"purges get past", acks, nil, passes(driver.InterfaceOf[driver.Purger]())},
-		{"dead letters get past", acks, nil, passes(driver.InterfaceOf[driver.LetterBox]())},
+		{"dead letters get past", acks, nil, passes(driver.InterfaceOf[driver.DeadLetterQueue]())},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

@@ -47,9 +47,9 @@ func queueCases() []suiteCase[QueueSetup] {
 		{"delays", with(testDelays)},
 		{"outcomes are positional", with(testPositional)},
 		{"batch limits", with(testBatchLimits)},
-		{"FM61 dead letters", with(testFM61Letters)},
-		{"letter box", with(testLetterBox)},
-		{"closing letters", with(testCloseLetter)},
+		{"FM61 dead letters", with(testFM61DeadLetters)},
+		{"dead-letter queue", with(testDeadLetterBox)},
+		{"closing dead letters", with(testCloseDeadLetter)},
 		{"ordered groups", with(testGroups)},
 		{"a group waits for its head", with(testGroupHead)},
 		{"receive waits", with(testReceiveWaits)},
@@ -129,7 +129,7 @@ func testRetry(q *queueBench) {
 		q.settle(driver.Settlement{Receipt: d.Receipt, Action: a})
 		d = q.receive(1)[0]
 		if q.f.Counts && d.Count != 2 {
-			q.t.Errorf("%v: count is %d on the second hand-off, wanted 2", a, d.Count)
+			q.t.Errorf("%v: count is %d on the second delivery, wanted 2", a, d.Count)
 		}
 		if q.f.Delays {
 			after := q.later(d)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/calm"
+	"github.com/semel-dev/semel/internal/flake"
 )
 
 // queueBench is a queue with what the cases need around it.
@@ -137,7 +137,7 @@ func (q *queueBench) pass(d time.Duration) {
 // timed notes how much longer than it may a call takes, from now to the call of what it answers.
 func (q *queueBench) timed(may time.Duration) func() {
 	began := time.Now()
-	return func() { calm.Note(q.t, time.Since(began)-may) }
+	return func() { flake.Note(q.t, time.Since(began)-may) }
 }
 
 func (q *queueBench) settle(ss ...driver.Settlement) {

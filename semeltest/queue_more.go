@@ -12,26 +12,26 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-func (q *queueBench) letter(id string, m driver.Message) *driver.Letter {
-	return &driver.Letter{
-		ID: id, Kind: driver.LetterDead, Reason: "it failed", Key: driver.Key{Consumer: "c", Tenant: "t", Raw: "k\x00|"},
+func (q *queueBench) deadLetter(id string, m driver.Message) *driver.DeadLetter {
+	return &driver.DeadLetter{
+		ID: id, Kind: driver.DeadLetterFailed, Reason: "it failed", Key: driver.Key{Consumer: "c", Tenant: "t", Raw: "k\x00|"},
 		Generation: 2, Token: 1<<63 - 5, Version: "v\x00\xff", Attempts: 5, Message: m, FirstReceived: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
 
-// box is the queue's letter box; without dead letters, Dead has to be refused and the message stays.
-func (q *queueBench) box() (driver.LetterBox, bool) {
+// box is the queue's dead-letter queue; without dead letters, Dead has to be refused and the message stays.
+func (q *queueBench) box() (driver.DeadLetterQueue, bool) {
 	q.t.Helper()
-	box, ok := driver.LettersOf(q.Queue)
+	box, ok := driver.DeadLettersOf(q.Queue)
 	if q.f.DeadLetters {
 		if !ok {
-			q.t.Fatal("the queue declares dead letters, and is neither a driver.LetterBox nor a driver.DeadLetterKeeper")
+			q.t.Fatal("the queue declares dead letters, and is neither a driver.DeadLetterQueue nor a driver.DeadLetterKeeper")
 		}
 		return box, true
 	}
 	q.sendN(1)
 	d := q.receive(1)[0]
-	_, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: q.letter("l", d.Message)})
+	_, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l", d.Message)})
 	if !errors.Is(err, driver.ErrUnsupported) {
 		q.t.Errorf("settle with dead answered %v, wanted ErrUnsupported: it is not declared", err)
 	}
@@ -39,23 +39,23 @@ func (q *queueBench) box() (driver.LetterBox, bool) {
 	return nil, false
 }
 
-func (q *queueBench) letters(box driver.LetterBox, want ...string) []driver.Letter {
+func (q *queueBench) deadLetters(box driver.DeadLetterQueue, want ...string) []driver.DeadLetter {
 	q.t.Helper()
-	ls, err := box.Letters(q.ctx(), 0)
+	ls, err := box.DeadLetters(q.ctx(), 0)
 	if err != nil {
-		q.t.Fatalf("letters: %v", err)
+		q.t.Fatalf("dead letters: %v", err)
 	}
 	var ids []string
 	for _, l := range ls {
 		ids = append(ids, l.ID)
 	}
 	if !slices.Equal(ids, want) {
-		q.t.Fatalf("the letters are %v, wanted %v", ids, want)
+		q.t.Fatalf("the dead letters are %v, wanted %v", ids, want)
 	}
 	return ls
 }
 
-func testFM61Letters(q *queueBench) {
+func testFM61DeadLetters(q *queueBench) {
 	box, ok := q.box()
 	if !ok {
 		return
@@ -67,80 +67,80 @@ func testFM61Letters(q *queueBench) {
 			q.settle(driver.Settlement{Receipt: d.Receipt})
 			continue
 		}
-		q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: q.letter("l-1", d.Message)})
+		q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-1", d.Message)})
 	}
-	got := q.letters(box, "l-1")[0]
-	want := q.letter("l-1", driver.Message{ID: "poison"})
+	got := q.deadLetters(box, "l-1")[0]
+	want := q.deadLetter("l-1", driver.Message{ID: "poison"})
 	if got.Kind != want.Kind || got.Reason != want.Reason || got.Key != want.Key || got.Generation != want.Generation ||
 		got.Token != want.Token || got.Version != want.Version || got.Attempts != want.Attempts || !got.FirstReceived.Equal(want.FirstReceived) || got.DeadAt.IsZero() {
-		q.t.Errorf("the letter came back as %+v", got)
+		q.t.Errorf("the dead letter came back as %+v", got)
 	}
 	if m := got.Message; m.ID != "poison" || !bytes.Equal(m.Body, body) || m.Header("H") != "v" || m.Group != "g" || m.Queue != q.f.Name {
-		q.t.Errorf("the letter's message came back as %+v", m)
+		q.t.Errorf("the dead letter's message came back as %+v", m)
 	}
-	// The same message again, with the same letter: it stays one.
+	// The same message again, with the same dead letter: it stays one.
 	q.send(driver.Message{ID: "poison", Body: body})
 	d := q.receive(1)[0]
-	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: q.letter("l-1", d.Message)})
-	q.letters(box, "l-1")
-	// The second failure after a redrive has another token, so another letter.
+	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-1", d.Message)})
+	q.deadLetters(box, "l-1")
+	// The second failure after a redrive has another token, so another dead letter.
 	q.send(driver.Message{ID: "poison", Body: body})
 	d = q.receive(1)[0]
-	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: q.letter("l-2", d.Message)})
-	q.letters(box, "l-1", "l-2")
+	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-2", d.Message)})
+	q.deadLetters(box, "l-1", "l-2")
 	q.nothing("dead messages are gone")
 }
 
-func testLetterBox(q *queueBench) {
+func testDeadLetterBox(q *queueBench) {
 	box, ok := q.box()
 	if !ok {
 		return
 	}
 	for _, id := range []string{"a", "b", "a", "c"} {
-		l := q.letter(id, driver.Message{ID: "m-" + id, Body: []byte(id)})
+		l := q.deadLetter(id, driver.Message{ID: "m-" + id, Body: []byte(id)})
 		if id == "b" {
 			l.Version = ""
 		}
-		if err := box.PutLetter(q.ctx(), *l); err != nil {
-			q.t.Fatalf("put letter %q: %v", id, err)
+		if err := box.PutDeadLetter(q.ctx(), *l); err != nil {
+			q.t.Fatalf("put dead letter %q: %v", id, err)
 		}
 		q.pass(3 * time.Millisecond) // oldest first, in milliseconds at worst
 	}
-	for i, l := range q.letters(box, "a", "b", "c") {
+	for i, l := range q.deadLetters(box, "a", "b", "c") {
 		if want := [...]driver.Version{"v\x00\xff", "", "v\x00\xff"}[i]; l.Version != want {
-			q.t.Errorf("letter %s has version %q, wanted %q", l.ID, l.Version, want)
+			q.t.Errorf("dead letter %s has version %q, wanted %q", l.ID, l.Version, want)
 		}
 	}
-	if ls, err := box.Letters(q.ctx(), 2); err != nil || len(ls) != 2 || ls[0].ID != "a" {
-		q.t.Errorf("two letters: %d, %v", len(ls), err)
+	if ls, err := box.DeadLetters(q.ctx(), 2); err != nil || len(ls) != 2 || ls[0].ID != "a" {
+		q.t.Errorf("two dead letters: %d, %v", len(ls), err)
 	}
-	if l, found, err := box.Letter(q.ctx(), "b"); err != nil || !found || string(l.Message.Body) != "b" {
-		q.t.Errorf("letter b: found %v, %v, body %q", found, err, l.Message.Body)
+	if l, found, err := box.DeadLetter(q.ctx(), "b"); err != nil || !found || string(l.Message.Body) != "b" {
+		q.t.Errorf("dead letter b: found %v, %v, body %q", found, err, l.Message.Body)
 	}
-	if _, found, err := box.Letter(q.ctx(), "nobody"); err != nil || found {
-		q.t.Errorf("a letter that is not there: found %v, %v", found, err)
+	if _, found, err := box.DeadLetter(q.ctx(), "nobody"); err != nil || found {
+		q.t.Errorf("a dead letter that is not there: found %v, %v", found, err)
 	}
 	for range 2 {
-		if err := box.DeleteLetter(q.ctx(), "b"); err != nil {
-			q.t.Errorf("delete letter: %v", err)
+		if err := box.DeleteDeadLetter(q.ctx(), "b"); err != nil {
+			q.t.Errorf("delete dead letter: %v", err)
 		}
 	}
-	q.letters(box, "a", "c")
-	q.nothing("letters are not delivered")
+	q.deadLetters(box, "a", "c")
+	q.nothing("dead letters are not delivered")
 }
 
-func testCloseLetter(q *queueBench) {
+func testCloseDeadLetter(q *queueBench) {
 	box, ok := q.box()
 	if !ok {
 		return
 	}
-	if err := box.PutLetter(q.ctx(), *q.letter("open", driver.Message{ID: "m"})); err != nil {
-		q.t.Fatalf("put letter: %v", err)
+	if err := box.PutDeadLetter(q.ctx(), *q.deadLetter("open", driver.Message{ID: "m"})); err != nil {
+		q.t.Fatalf("put dead letter: %v", err)
 	}
 	q.sendN(2)
 	ds := q.receive(2)
 	q.settle(driver.Settlement{Receipt: ds[0].Receipt, Close: "open"})
-	q.letters(box)
+	q.deadLetters(box)
 	q.settle(driver.Settlement{Receipt: ds[1].Receipt, Close: "was never there"})
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/calm"
+	"github.com/semel-dev/semel/internal/flake"
 )
 
 // StoreSetup is a store under test.
@@ -142,9 +142,9 @@ func runTimed[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			calm.Run(t, func(t testing.TB) {
+			flake.Run(t, func(t testing.TB) {
 				s := open(t)
-				calm.Tolerate(t, tolerance(s))
+				flake.Tolerate(t, tolerance(s))
 				c.run(t, s)
 			})
 		})

@@ -124,7 +124,7 @@ func testTrailEntries(b *auditBench) {
 	b.again(b.ended(ks[0], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Completed, By: "ann", Reason: "it is in the ledger"})
 	b.again(b.ended(ks[1], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.FailedState, By: "bob"})
 	b.again(b.ended(ks[2], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Released, By: "b\x00\xffö'; --", Reason: "r\x00\xffö"})
-	b.again(b.ended(ks[3], driver.Fail), driver.Operation{Kind: driver.Redrive, By: "ann", Verified: true, Reason: "mended"})
+	b.again(b.ended(ks[3], driver.Fail), driver.Operation{Kind: driver.Redrive, By: "ann", Verified: true, Reason: "hinted"})
 	b.again(b.ended(ks[4], driver.Complete), driver.Operation{Kind: driver.Redrive, By: "ann", NewGeneration: true})
 	failed := b.again(b.ended(ks[5], driver.Fail), driver.Operation{Kind: driver.Discard, By: "ann"})
 	b.again(failed, driver.Operation{Kind: driver.Redrive})

@@ -215,7 +215,7 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 		ks[i] = driver.Key{Consumer: "joined", Raw: d.ID}
 	}
 	gs := mustClaim(t, s.Store, ks...)
-	// 1: the message was handed out again meanwhile. 2: the hold is lost. 3: a failure with its letter.
+	// 1: the message was handed out again meanwhile. 2: the hold is lost. 3: a failure with its dead letter.
 	settle(t, s.Queue, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Defer})
 	again := receiveAll(t, s.Queue, 1)[0]
 	w := make([]driver.Work, len(ds))
@@ -224,18 +224,18 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 		w[i].Ack = &driver.Settlement{Receipt: ds[i].Receipt}
 	}
 	w[2].Finish.Hold.Nonce = newNonce()
-	letters := s.Queue.Features().DeadLetters
+	deadLetters := s.Queue.Features().DeadLetters
 	w[3].Finish.Final, w[3].Effects = driver.Fail, nil
-	if letters {
+	if deadLetters {
 		w[3].Ack.Action = driver.Dead
-		w[3].Ack.Letter = &driver.Letter{ID: "joined-letter", Kind: driver.LetterDead, Key: ks[3], Message: ds[3].Message}
+		w[3].Ack.DeadLetter = &driver.DeadLetter{ID: "joined-dead-letter", Kind: driver.DeadLetterFailed, Key: ks[3], Message: ds[3].Message}
 	}
 	mustCommit(t, c, w, driver.Applied, driver.Applied, driver.Lost, driver.Applied)
 	s.Ledger.counts(t, 1, ks[0], ks[1])
 	s.Ledger.counts(t, 0, ks[2], ks[3])
-	if box, ok := driver.As[driver.LetterBox](s.Queue); ok && letters {
-		if l, found, err := box.Letter(t.Context(), "joined-letter"); err != nil || !found || l.Key != ks[3] {
-			t.Errorf("the letter of the failed item: found %v, %v, %+v", found, err, l.Key)
+	if box, ok := driver.As[driver.DeadLetterQueue](s.Queue); ok && deadLetters {
+		if l, found, err := box.DeadLetter(t.Context(), "joined-dead-letter"); err != nil || !found || l.Key != ks[3] {
+			t.Errorf("the dead letter of the failed item: found %v, %v, %+v", found, err, l.Key)
 		}
 	}
 	// What is left: the message of the old receipt, in its new hand, and that of the lost item.

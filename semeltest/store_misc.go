@@ -304,9 +304,9 @@ func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
 		t.Log("left out: the store is no driver.DeadLetterStore")
 		return
 	}
-	want := func(box driver.LetterBox, ids ...string) {
+	want := func(box driver.DeadLetterQueue, ids ...string) {
 		t.Helper()
-		ls, err := box.Letters(t.Context(), 0)
+		ls, err := box.DeadLetters(t.Context(), 0)
 		var got []string
 		for _, l := range ls {
 			got = append(got, l.ID)
@@ -315,24 +315,24 @@ func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
 			t.Fatalf("the dead letters are %v (%v), wanted %v", got, err, ids)
 		}
 	}
-	orders, bills := keeper.DeadLetters("kafka orders"), keeper.DeadLetters("kafka bills")
+	orders, bills := keeper.DeadLetterQueue("kafka orders"), keeper.DeadLetterQueue("kafka bills")
 	want(orders)
 	for _, id := range []string{"a", "b", "a"} { // the same one twice is one
-		l := driver.Letter{ID: id, Kind: driver.LetterDead, Message: driver.Message{ID: "m-" + id, Queue: "kafka orders", Body: []byte(id)}}
-		if err := orders.PutLetter(t.Context(), l); err != nil {
+		l := driver.DeadLetter{ID: id, Kind: driver.DeadLetterFailed, Message: driver.Message{ID: "m-" + id, Queue: "kafka orders", Body: []byte(id)}}
+		if err := orders.PutDeadLetter(t.Context(), l); err != nil {
 			t.Fatalf("write dead letter %s: %v", id, err)
 		}
 	}
 	want(orders, "a", "b")
 	want(bills)
-	if err := bills.DeleteLetter(t.Context(), "a"); err != nil {
+	if err := bills.DeleteDeadLetter(t.Context(), "a"); err != nil {
 		t.Errorf("delete a dead letter that is not there: %v", err)
 	}
-	l, ok, err := keeper.DeadLetters("kafka orders").Letter(t.Context(), "a")
+	l, ok, err := keeper.DeadLetterQueue("kafka orders").DeadLetter(t.Context(), "a")
 	if err != nil || !ok || l.Message.ID != "m-a" || string(l.Message.Body) != "a" || l.DeadAt.IsZero() {
 		t.Errorf("dead letter a came back as %+v, %v, %v", l, ok, err)
 	}
-	if err := orders.DeleteLetter(t.Context(), "a"); err != nil {
+	if err := orders.DeleteDeadLetter(t.Context(), "a"); err != nil {
 		t.Errorf("delete dead letter: %v", err)
 	}
 	want(orders, "b")

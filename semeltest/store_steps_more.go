@@ -74,7 +74,7 @@ func testStepsPurged(b *stepBench) {
 	b.write(h, driver.Lost, finishOf("c"))
 }
 
-// testFM63StepsRace: while a key changes hands, the former holder and the next write at the same time.
+// testFM63StepsRace: while a key changes hands, the previous holder and the next write at the same time.
 func testFM63StepsRace(b *stepBench) {
 	for round := range 4 {
 		h := b.claim(keys(1, fmt.Sprintf("race-%d-", round)+"%d")[0])
@@ -113,7 +113,7 @@ func testFM63StepsRace(b *stepBench) {
 	}
 }
 
-// raceRows: what was applied is there, in order, and nothing else; the former holder's rows come first.
+// raceRows: what was applied is there, in order, and nothing else; the previous holder's rows come first.
 func (b *stepBench) raceRows(h driver.Hold, applied [][]string) {
 	var want []string
 	for _, names := range applied {
@@ -130,7 +130,7 @@ func (b *stepBench) raceRows(h driver.Hold, applied [][]string) {
 			b.bad.add("row %d is %q with number %d, applied %v", i, s.Name, s.Seq, slices.Contains(want, s.Name))
 		}
 		if handed && s.Token != h.Token {
-			b.bad.add("row %q of the former holder (token %d) came behind one of token %d", s.Name, s.Token, h.Token)
+			b.bad.add("row %q of the previous holder (token %d) came behind one of token %d", s.Name, s.Token, h.Token)
 		}
 	}
 }

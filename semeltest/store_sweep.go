@@ -69,7 +69,7 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 	for more := true; more; {
 		var got driver.Swept
 		got, more = sweepStep(t, sw, 4)
-		if purged += got.Purged; got.Stranded != 0 || purged > due {
+		if purged += got.Purged; got.Abandoned != 0 || purged > due {
 			t.Fatalf("a sweep without a horizon answered %+v when %d of %d records were purged", got, purged, due)
 		}
 		if most := b.clock() - began; got.Lag > most {
@@ -132,7 +132,7 @@ func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
 			if err != nil {
 				t.Fatalf("sweep: %v", err)
 			}
-			parked, more = parked+got.Stranded, again
+			parked, more = parked+got.Abandoned, again
 		}
 		return parked
 	}

@@ -40,7 +40,7 @@ func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Step
 // TestUnansweredWritesAreRepeated: the same write again, applied or not, until there is an answer (law 4).
 func TestUnansweredWritesAreRepeated(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		g := newRig(t)
+		g := newFixture(t)
 		st := &silent{journals: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
 		if err := g.attemptIn(t.Context(), st, func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Once(ctx, r, "pay", func(context.Context, string) (int, error) {
@@ -66,7 +66,7 @@ func TestUnansweredWritesAreRepeated(t *testing.T) {
 // TestUnansweredForGood: when the context is over and the grace with it, the run stops and calls nothing more.
 func TestUnansweredForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newRig(t)
+		g := newFixture(t)
 		g.opts = nil
 		st := &silent{journals: g.store, until: func(int) bool { return true }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -80,7 +80,7 @@ func TestUnansweredForGood(t *testing.T) {
 			return errors.Join(g.step(ctx, r, "b", nil), steps.Abort(errBroken))
 		})
 		g.called()
-		if !errors.Is(err, semel.ErrUnanswered) || semel.MarksOf(err).Permanent {
+		if !errors.Is(err, semel.ErrUnanswered) || semel.DispositionOf(err).Permanent {
 			t.Errorf("the run answered %v, wanted ErrUnanswered", err)
 		}
 		if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Second {
@@ -97,7 +97,7 @@ func (unread) Steps(context.Context, driver.Hold) ([]driver.Step, error) {
 }
 
 // TestFM63SilentJournalSpendsNoAttempt: an attempt that could not read or write its journal is not the last one, though
-// attempts are used up: a letter would leave what the run did standing.
+// attempts are used up: a dead letter would leave what the run did standing.
 func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -109,7 +109,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newRig(t)
+			g := newFixture(t)
 			g.max, g.opts = 2, nil
 			trip := func(fail error) steps.Func {
 				return func(ctx context.Context, r *steps.Run) error {
@@ -124,7 +124,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := g.attemptIn(ctx, c.make(g.store), trip(errBroken))
-			if m := semel.MarksOf(err); !m.Deferred || !errors.Is(err, semel.ErrUnanswered) {
+			if m := semel.DispositionOf(err); !m.Deferred || !errors.Is(err, semel.ErrUnanswered) {
 				t.Errorf("%s: answered %v, marks %+v", c.what, err, m)
 			}
 			g.state(driver.Released)
@@ -138,7 +138,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 
 // TestFencedContextStops: when the engine says that the lease is lost, nothing is written any more.
 func TestFencedContextStops(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	st := &silent{journals: g.store, until: func(int) bool { return false }}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
@@ -154,25 +154,25 @@ func TestFencedContextStops(t *testing.T) {
 func TestCompensationPutOff(t *testing.T) {
 	for _, c := range []struct {
 		err  error
-		want func(m semel.Marks) bool
+		want func(m semel.Disposition) bool
 	}{
-		{semel.Deferred(errBroken, time.Minute), func(m semel.Marks) bool { return m.Deferred && m.After == time.Minute }},
-		{semel.Unavailable(errBroken), func(m semel.Marks) bool { return m.Unavailable && m.NotApplied && !m.Permanent }},
-		{semel.Permanent(errBroken), func(m semel.Marks) bool { return m.Parked }},
-		{semel.Drop("not today"), func(m semel.Marks) bool { return m.Deferred && !m.Dropped }},
+		{semel.Deferred(errBroken, time.Minute), func(m semel.Disposition) bool { return m.Deferred && m.After == time.Minute }},
+		{semel.Unavailable(errBroken), func(m semel.Disposition) bool { return m.Unavailable && m.NotApplied && !m.Permanent }},
+		{semel.Permanent(errBroken), func(m semel.Disposition) bool { return m.Parked }},
+		{semel.Drop("not today"), func(m semel.Disposition) bool { return m.Deferred && !m.Dropped }},
 	} {
-		g := newRig(t)
+		g := newFixture(t)
 		err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 0, steps.Abort(errBroken) },
 				steps.Undo(func(context.Context, steps.Reversal) error { return c.err }))
 			return err
 		})
-		if m := semel.MarksOf(err); !c.want(m) {
+		if m := semel.DispositionOf(err); !c.want(m) {
 			t.Errorf("after %v: %v, marks %+v", c.err, err, m)
 		}
 		rows, _ := g.store.Steps(t.Context(), g.last)
 		counted := rows[0].Failures > 0
-		if m := semel.MarksOf(c.err); counted == (m.Deferred || m.Unavailable) {
+		if m := semel.DispositionOf(c.err); counted == (m.Deferred || m.Unavailable) {
 			t.Errorf("after %v the journal counts %d failures", c.err, rows[0].Failures)
 		}
 	}

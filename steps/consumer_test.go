@@ -138,13 +138,13 @@ func TestSagasInAConsumer(t *testing.T) {
 			if got := strings.Join(a.standing(), ", "); got != "trip-0 car, trip-0 flight, trip-0 hotel" || a.bookings != 9 {
 				t.Errorf("seed %d: standing: %s, after %d bookings, wanted 9", seed, got, a.bookings)
 			}
-			ls, err := queue.Letters(t.Context(), 0)
+			ls, err := queue.DeadLetters(t.Context(), 0)
 			if err != nil || len(ls) != 2 {
-				t.Fatalf("seed %d: %d letters (%v), wanted 2", seed, len(ls), err)
+				t.Fatalf("seed %d: %d dead letters (%v), wanted 2", seed, len(ls), err)
 			}
 			for _, l := range ls {
-				if l.Kind != driver.LetterDead || !strings.Contains(l.Reason, `step "car"`) || !strings.Contains(l.Reason, "compensated") {
-					t.Errorf("seed %d: a letter says %v: %s", seed, l.Kind, l.Reason)
+				if l.Kind != driver.DeadLetterFailed || !strings.Contains(l.Reason, `step "car"`) || !strings.Contains(l.Reason, "compensated") {
+					t.Errorf("seed %d: a dead letter says %v: %s", seed, l.Kind, l.Reason)
 				}
 			}
 		})
@@ -248,7 +248,7 @@ func TestRuleMakesTheLastAttempt(t *testing.T) {
 
 // TestWithInsideDo: steps in a function that has no queue.
 func TestWithInsideDo(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	fail := errBroken
 	do := func() (string, semel.Decision, error) {
 		return semel.Do(t.Context(), g.store, g.key, func(ctx context.Context, a *semel.Attempt) (string, error) {
@@ -267,7 +267,7 @@ func TestWithInsideDo(t *testing.T) {
 	g.called("a", "b", "b")
 	fail = steps.Abort(errBroken)
 	g.key.Raw = "trip-2"
-	if _, d, err := do(); d != semel.DeadLettered || !semel.MarksOf(err).Compensated {
+	if _, d, err := do(); d != semel.DeadLettered || !semel.DispositionOf(err).Compensated {
 		t.Errorf("a call that was undone answered %s, %v", d, err)
 	}
 	g.called("a", "b", "undo b", "undo a")
@@ -287,8 +287,8 @@ func TestRefusedInAnOpenTransaction(t *testing.T) {
 				return steps.With(ctx, a, func(context.Context, *steps.Run) error { return nil })
 			}),
 		})
-		if ls, err := queue.Letters(t.Context(), 0); err != nil || len(ls) != 1 || !strings.Contains(ls[0].Reason, "open transaction") {
-			t.Errorf("letters %+v, %v", ls, err)
+		if ls, err := queue.DeadLetters(t.Context(), 0); err != nil || len(ls) != 1 || !strings.Contains(ls[0].Reason, "open transaction") {
+			t.Errorf("dead letters %+v, %v", ls, err)
 		}
 	})
 }

@@ -59,10 +59,10 @@ func UndoItem[I any](g func(ctx context.Context, item I, u Reversal) error) Step
 
 // Each runs f for every item, each as a step of its own, which is named name/id(item). A failed item does not stop the
 // others: all are tried. The error is then an *ItemsError that names those that failed, and results has the results of the
-// others, at their items' places. The next attempt, and a redrive of the message's letter, runs the failed ones only.
+// others, at their items' places. The next attempt, and a redrive of the message's dead letter, runs the failed ones only.
 //
-// The error is semel.Permanent when it is for all failed items (a letter at once), and an ordinary one when a retry may
-// mend some. An id that is there twice is an error: an id names one item for good, so a position is no id. An item that is
+// The error is semel.Permanent when it is for all failed items (a dead letter at once), and an ordinary one when a retry may
+// fix some. An id that is there twice is an error: an id names one item for good, so a position is no id. An item that is
 // missing in a later attempt is an unknown step, which parks the run. An item's panic is its failure.
 func Each[I, T any](
 	ctx context.Context, r *Run, name string, items []I, id func(item I) string,
@@ -153,7 +153,7 @@ func inParallel(n, many int, f func(i int)) {
 // itemsError joins the failures of items, with the marks that hold for all of them; nil when there is none.
 func itemsError(r *Run, name string, names []string, failures []error) error {
 	e := &ItemsError{Step: name, Total: len(names)}
-	all := semel.Marks{Permanent: true, NotApplied: true, Deferred: true, Unavailable: true}
+	all := semel.Disposition{Permanent: true, NotApplied: true, Deferred: true, Unavailable: true}
 	parked := false
 	for i, err := range failures {
 		if err == nil {
@@ -165,7 +165,7 @@ func itemsError(r *Run, name string, names []string, failures []error) error {
 			text = inner
 		}
 		e.Failed = append(e.Failed, ItemFailure{ID: strings.TrimPrefix(names[i], name+"/"), Err: text})
-		m := semel.MarksOf(err)
+		m := semel.DispositionOf(err)
 		all.Permanent, all.NotApplied = all.Permanent && m.Permanent, all.NotApplied && m.NotApplied
 		all.Deferred, all.Unavailable = all.Deferred && m.Deferred, all.Unavailable && m.Unavailable
 		all.After = max(all.After, m.After)

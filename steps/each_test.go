@@ -53,9 +53,9 @@ func (s *shop) called(t *testing.T, want ...string) {
 	s.calls = nil
 }
 
-// TestS135FailedItemsOnly: the retry of a message runs its failed items only, and so does a redrive of its letter.
+// TestS135FailedItemsOnly: the retry of a message runs its failed items only, and so does a redrive of its dead letter.
 func TestS135FailedItemsOnly(t *testing.T) {
-	g, s := newRig(t), &shop{}
+	g, s := newFixture(t), &shop{}
 	g.max = 2
 	bad := map[int]error{3: errBroken, 7: semel.Permanent(errors.New("no such article"))}
 	var got []string
@@ -68,11 +68,11 @@ func TestS135FailedItemsOnly(t *testing.T) {
 	}
 	err := g.attempt(fn)
 	g.has(err, `step "items": 2 of 10 items failed: sku-3 (broken), sku-7 (no such article)`)
-	if semel.MarksOf(err).Permanent {
+	if semel.DispositionOf(err).Permanent {
 		t.Error("one item's permanent failure took the others' retry")
 	}
 	var e *steps.ItemsError
-	if !errors.As(err, &e) || len(e.Failed) != 2 || e.Failed[1].ID != "sku-7" || !semel.MarksOf(e.Failed[1].Err).Permanent {
+	if !errors.As(err, &e) || len(e.Failed) != 2 || e.Failed[1].ID != "sku-7" || !semel.DispositionOf(e.Failed[1].Err).Permanent {
 		t.Errorf("the error is %#v", err)
 	}
 	if got[2] != "did sku-2" || got[3] != "" {
@@ -83,12 +83,12 @@ func TestS135FailedItemsOnly(t *testing.T) {
 	err = g.attempt(fn)
 	s.called(t, "sku-3", "sku-7")
 	g.has(err, `1 of 10 items failed: sku-7 (no such article)`)
-	if !semel.MarksOf(err).Permanent {
+	if !semel.DispositionOf(err).Permanent {
 		t.Error("all failed items failed for good, and the message does not")
 	}
 	g.state(driver.FailedState)
 	if r := g.record(); !strings.Contains(r.Reason, "sku-7") || r.Epoch != 0 {
-		t.Errorf("the letter's reason is %q, epoch %d", r.Reason, r.Epoch)
+		t.Errorf("the dead letter's reason is %q, epoch %d", r.Reason, r.Epoch)
 	}
 	g.operate(driver.Operation{Kind: driver.Redrive})
 	delete(bad, 7)
@@ -101,7 +101,7 @@ func TestS135FailedItemsOnly(t *testing.T) {
 
 // TestEachIsBounded: not more than Parallel items at a time; a thousand of them, a panic among them.
 func TestEachIsBounded(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	var now, most atomic.Int32
 	fn := func(fail bool) steps.Func {
 		return func(ctx context.Context, r *steps.Run) error {
@@ -129,7 +129,7 @@ func TestEachIsBounded(t *testing.T) {
 
 // TestItemsThatEndTheirGoroutine fail, and take no other item with them.
 func TestItemsThatEndTheirGoroutine(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	g.has(g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Each(ctx, r, "items", itemsOf(20), sku, func(_ context.Context, i item, _ string) (int, error) {
 			if i.N%10 == 3 {
@@ -143,7 +143,7 @@ func TestItemsThatEndTheirGoroutine(t *testing.T) {
 
 // TestEachIsUndone: the items of a run that fails for good are undone, those that failed among them.
 func TestEachIsUndone(t *testing.T) {
-	g, s := newRig(t), &shop{}
+	g, s := newFixture(t), &shop{}
 	fn := func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Each(ctx, r, "items", itemsOf(3), sku, func(_ context.Context, i item, _ string) (int, error) {
 			s.note(i.SKU)
@@ -160,7 +160,7 @@ func TestEachIsUndone(t *testing.T) {
 		}))
 		return err
 	}
-	if err := g.attempt(fn); !semel.MarksOf(err).Compensated {
+	if err := g.attempt(fn); !semel.DispositionOf(err).Compensated {
 		t.Errorf("answered %v", err)
 	}
 	s.called(t, "sku-0", "sku-1", "sku-2", "undo sku-0", "undo sku-1", "undo sku-2")
@@ -168,7 +168,7 @@ func TestEachIsUndone(t *testing.T) {
 
 // TestEachResumesBackwards: an interrupted compensation of items finds them all again.
 func TestEachResumesBackwards(t *testing.T) {
-	g, s := newRig(t), &shop{}
+	g, s := newFixture(t), &shop{}
 	stuck := true
 	fn := func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Each(ctx, r, "items", itemsOf(4), sku, func(_ context.Context, i item, _ string) (int, error) {
@@ -208,7 +208,7 @@ func TestEachNamesItsMistakes(t *testing.T) {
 		{"another type", itemsOf(1), steps.UndoItem(func(context.Context, int, steps.Reversal) error { return nil }), "steps_test.item"},
 		{"undo", itemsOf(1), steps.Undo(func(context.Context, steps.Reversal) error { return nil }), "UndoItem"},
 	} {
-		g := newRig(t)
+		g := newFixture(t)
 		g.has(g.attempt(func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Each(ctx, r, "items", c.items, sku, nothing, c.opt)
 			return err
@@ -221,23 +221,23 @@ func TestEachNamesItsMistakes(t *testing.T) {
 func TestEachMarks(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b error
-		want func(m semel.Marks) bool
+		want func(m semel.Disposition) bool
 	}{
-		"all deferred":    {semel.Deferred(errBroken, 5), semel.Deferred(errBroken, 9), func(m semel.Marks) bool { return m.Deferred && m.After == 9 }},
-		"one deferred":    {semel.Deferred(errBroken, 5), errBroken, func(m semel.Marks) bool { return !m.Deferred }},
-		"all unavailable": {semel.Unavailable(errBroken), semel.Unavailable(errBroken), func(m semel.Marks) bool { return m.Unavailable }},
-		"one dropped":     {semel.Drop("x"), errBroken, func(m semel.Marks) bool { return !m.Dropped }},
-		"one parked":      {semel.Park(errBroken), errBroken, func(m semel.Marks) bool { return m.Parked }},
-		"all not applied": {semel.NotApplied(errBroken), semel.NotApplied(errBroken), func(m semel.Marks) bool { return m.NotApplied }},
+		"all deferred":    {semel.Deferred(errBroken, 5), semel.Deferred(errBroken, 9), func(m semel.Disposition) bool { return m.Deferred && m.After == 9 }},
+		"one deferred":    {semel.Deferred(errBroken, 5), errBroken, func(m semel.Disposition) bool { return !m.Deferred }},
+		"all unavailable": {semel.Unavailable(errBroken), semel.Unavailable(errBroken), func(m semel.Disposition) bool { return m.Unavailable }},
+		"one dropped":     {semel.Drop("x"), errBroken, func(m semel.Disposition) bool { return !m.Dropped }},
+		"one parked":      {semel.Park(errBroken), errBroken, func(m semel.Disposition) bool { return m.Parked }},
+		"all not applied": {semel.NotApplied(errBroken), semel.NotApplied(errBroken), func(m semel.Disposition) bool { return m.NotApplied }},
 	} {
-		g := newRig(t)
+		g := newFixture(t)
 		err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Each(ctx, r, "items", itemsOf(2), sku, func(_ context.Context, i item, _ string) (int, error) {
 				return 0, []error{c.a, c.b}[i.N]
 			})
 			return err
 		})
-		if m := semel.MarksOf(err); !c.want(m) {
+		if m := semel.DispositionOf(err); !c.want(m) {
 			t.Errorf("%s: the marks are %+v", name, m)
 		}
 	}

@@ -19,7 +19,7 @@ func attempts(store semel.Store, key string, fn steps.Func) {
 		case err == nil:
 			fmt.Println("done")
 			return
-		case semel.MarksOf(err).Permanent:
+		case semel.DispositionOf(err).Permanent:
 			fmt.Println("failed:", err)
 			return
 		}

@@ -25,7 +25,7 @@ func TestOnceProbes(t *testing.T) {
 		{"the probe fails", semel.ProbeUnknown, errBroken, "[pay probe]", driver.Released, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newRig(t)
+			g := newFixture(t)
 			killed := true
 			var got string
 			fn := func(ctx context.Context, r *steps.Run) (err error) {
@@ -71,7 +71,7 @@ func join(s []string) (out string) {
 // TestOnceWithoutProbe: a failure whose outcome nobody can tell is for a person, or goes back where a compensation can deal
 // with it; one that certainly had no effect is repeated.
 func TestOnceWithoutProbe(t *testing.T) {
-	pay := func(g *rig, fail error, opts ...steps.StepOption) steps.Func {
+	pay := func(g *fixture, fail error, opts ...steps.StepOption) steps.Func {
 		return func(ctx context.Context, r *steps.Run) error {
 			if err := g.step(ctx, r, "first", nil); err != nil {
 				return err
@@ -84,7 +84,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 		}
 	}
 	t.Run("in doubt", func(t *testing.T) {
-		g := newRig(t)
+		g := newFixture(t)
 		g.has(g.attempt(pay(g, errBroken)), `step "pay" may have happened`)
 		g.called("first", "pay")
 		g.state(driver.Uncertain)
@@ -95,7 +95,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 		g.state(driver.Uncertain)
 	})
 	t.Run("in doubt, with a compensation", func(t *testing.T) {
-		g := newRig(t)
+		g := newFixture(t)
 		undo := steps.Undo(func(_ context.Context, u steps.Reversal) error {
 			if u.Done || u.Result(new(int)) == nil {
 				t.Error("a step in doubt is not known to be done")
@@ -103,13 +103,13 @@ func TestOnceWithoutProbe(t *testing.T) {
 			g.calls = append(g.calls, "undo pay")
 			return nil
 		})
-		if err := g.attempt(pay(g, errBroken, undo)); !semel.MarksOf(err).Compensated {
+		if err := g.attempt(pay(g, errBroken, undo)); !semel.DispositionOf(err).Compensated {
 			t.Errorf("answered %v", err)
 		}
 		g.called("first", "pay", "undo pay", "undo first")
 	})
 	t.Run("not applied", func(t *testing.T) {
-		g := newRig(t)
+		g := newFixture(t)
 		_ = g.attempt(pay(g, semel.NotApplied(errBroken)))
 		if j := g.journal(); j != "first:DONE pay:REGISTERED" {
 			t.Errorf("the journal is %s", j)
@@ -120,7 +120,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 		g.called("first", "pay", "pay")
 	})
 	t.Run("of another kind by now", func(t *testing.T) {
-		g := newRig(t)
+		g := newFixture(t)
 		g.crash(func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Once(ctx, r, "pay", func(context.Context, string) (int, error) { panic("killed") }, nil)
 			return err
@@ -134,7 +134,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 
 // TestUncompensatedDoubtParks: a run that goes back past a step in doubt which has no compensation is not called undone.
 func TestUncompensatedDoubtParks(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_ = g.step(ctx, r, "first", nil)
 		_, err := steps.Once(ctx, r, "mail", func(context.Context, string) (int, error) { return 0, steps.Abort(errBroken) },
@@ -152,7 +152,7 @@ func TestResultsAreKept(t *testing.T) {
 		Number string
 		Seats  []int
 	}
-	g := newRig(t)
+	g := newFixture(t)
 	g.opts = append(g.opts, steps.Version("v2"))
 	var got flight
 	fn := func(ctx context.Context, r *steps.Run) (err error) {
@@ -180,7 +180,7 @@ func TestResultsAreKept(t *testing.T) {
 
 // TestFM59ResultThatCannotBeStored is for good: a repetition would only repeat the effect.
 func TestFM59ResultThatCannotBeStored(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (func(), error) { return func() {}, nil })
 		return err

@@ -25,14 +25,14 @@ func TestFM46_EffectsRefusedAgainAndAgain(t *testing.T) {
 		"blocked": {fmt.Errorf("%w: held by session 4711", driver.ErrBlocked), true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(t)
+			g := newFixture(t)
 			err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 				return steps.InTx(ctx, r, "write", func(_ context.Context, e *memory.Effects) error {
 					e.Refuse(x.refusal)
 					return nil
 				})
 			})
-			if m := semel.MarksOf(err); err == nil || m.Deferred != x.deferred || !strings.Contains(err.Error(), x.refusal.Error()) {
+			if m := semel.DispositionOf(err); err == nil || m.Deferred != x.deferred || !strings.Contains(err.Error(), x.refusal.Error()) {
 				t.Errorf("the run ended with %v, %+v", err, m)
 			}
 			if len(g.slept) != x.tries-1 {

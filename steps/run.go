@@ -225,7 +225,7 @@ func (c *config) code() string {
 
 // judge decides what becomes of a run that went forward.
 func (r *Run) judge(ctx context.Context, fn Func, err error) error {
-	m := semel.MarksOf(err)
+	m := semel.DispositionOf(err)
 	switch {
 	case err == nil, m.Parked:
 		return err

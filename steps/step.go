@@ -285,7 +285,7 @@ func Once[T any](
 		return v, storeResult(ctx, p, v)
 	}
 	switch {
-	case semel.MarksOf(err).NotApplied:
+	case semel.DispositionOf(err).NotApplied:
 		w := driver.StepWrite{Kind: driver.RegisterStep, Name: p.name, Undo: p.cfg.undo != nil, Again: true}
 		if werr := r.write(ctx, w); werr != nil {
 			return zero, werr

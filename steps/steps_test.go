@@ -17,7 +17,7 @@ import (
 
 // TestStepsAreRunOnce: a step that is done is not called again; its result comes from the journal.
 func TestStepsAreRunOnce(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	fail := errBroken
 	var got []string
 	fn := func(ctx context.Context, r *steps.Run) error {
@@ -49,12 +49,12 @@ func TestStepsAreRunOnce(t *testing.T) {
 
 // TestS357StepThreeFails: the third step of a saga fails for good; 2 and 1 are compensated, in this order, visibly.
 func TestS357StepThreeFails(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	fn := func(ctx context.Context, r *steps.Run) error {
 		return errors.Join(g.step(ctx, r, "reserve", nil), g.step(ctx, r, "charge", nil), g.step(ctx, r, "ship", steps.Abort(errBroken)))
 	}
 	err := g.attempt(fn)
-	if !semel.MarksOf(err).Compensated {
+	if !semel.DispositionOf(err).Compensated {
 		t.Errorf("the error is %v, wanted one that is compensated", err)
 	}
 	// The failed step's outcome is unknown: its compensation runs too, first.
@@ -71,13 +71,13 @@ func TestS357StepThreeFails(t *testing.T) {
 	}
 	g.called("reserve")
 	if semel.EffectKey(g.last, "reserve") == before {
-		t.Error("the redrive runs under the old effect key: downstreams may refuse it for ever")
+		t.Error("the redrive runs under the old effect key: downstreams may refuse it forever")
 	}
 }
 
 // TestLastAttemptCompensates: any error in the last attempt is for good; before, the run only resumes.
 func TestLastAttemptCompensates(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	g.max = 3
 	fn := func(ctx context.Context, r *steps.Run) error {
 		if err := g.step(ctx, r, "a", nil); err != nil {
@@ -86,7 +86,7 @@ func TestLastAttemptCompensates(t *testing.T) {
 		return g.step(ctx, r, "b", errBroken)
 	}
 	for range 2 {
-		if err := g.attempt(fn); semel.MarksOf(err).Permanent {
+		if err := g.attempt(fn); semel.DispositionOf(err).Permanent {
 			t.Fatalf("an attempt that is not the last answered %v", err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestLastAttemptCompensates(t *testing.T) {
 
 // TestFM63CrashDuringCompensation: whoever resumes goes on backwards only, with the results of the steps that were done.
 func TestFM63CrashDuringCompensation(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	crash := true
 	fn := func(ctx context.Context, r *steps.Run) error {
 		if err := g.step(ctx, r, "a", nil); err != nil {
@@ -129,7 +129,7 @@ func TestFM63CrashDuringCompensation(t *testing.T) {
 		t.Fatalf("the attempt that lost its key answered %v, wanted ErrFenced", err)
 	}
 	g.called("a", "b", "for F1", "undo for F1", "undo F1")
-	if err := g.attempt(fn); !semel.MarksOf(err).Compensated {
+	if err := g.attempt(fn); !semel.DispositionOf(err).Compensated {
 		t.Fatalf("the resumed run answered %v", err)
 	}
 	g.called("undo F1", "undo a")
@@ -137,7 +137,7 @@ func TestFM63CrashDuringCompensation(t *testing.T) {
 
 // TestFM63LoserStops: a runner whose write is lost calls no further step and no compensation (DBOS #818).
 func TestFM63LoserStops(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) {
 			g.operate(driver.Operation{Kind: driver.ForceRelease})
@@ -151,7 +151,7 @@ func TestFM63LoserStops(t *testing.T) {
 		return steps.Abort(errBroken)
 	})
 	g.called()
-	if !errors.Is(err, semel.ErrFenced) || semel.MarksOf(err).Permanent {
+	if !errors.Is(err, semel.ErrFenced) || semel.DispositionOf(err).Permanent {
 		t.Errorf("the loser answered %v, wanted ErrFenced", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestFM63LoserStops(t *testing.T) {
 // TestS136CompensationFailed: a failing compensation is logged, counted durably, repeated, and parked in the end: the run
 // is never dropped, and never failed half undone.
 func TestS136CompensationFailed(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	var log bytes.Buffer
 	g.opts = append(g.opts, steps.Retry(2, time.Second, 5), steps.Logger(slog.New(slog.NewTextHandler(&log, nil))))
 	broken := true
@@ -180,7 +180,7 @@ func TestS136CompensationFailed(t *testing.T) {
 	for i, want := range []driver.State{driver.Released, driver.Released, driver.Uncertain} {
 		err := g.attempt(fn)
 		g.has(err, "no connection")
-		if i < 2 != semel.MarksOf(err).Deferred {
+		if i < 2 != semel.DispositionOf(err).Deferred {
 			t.Errorf("attempt %d answered %v", i, err)
 		}
 		g.state(want)
@@ -205,7 +205,7 @@ func TestS136CompensationFailed(t *testing.T) {
 
 // TestCompensationIsRegisteredFirst: a crash inside a step finds its compensation in the journal.
 func TestCompensationIsRegisteredFirst(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	g.crash(func(ctx context.Context, r *steps.Run) error {
 		_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) {
 			if j := g.journal(); j != "a:REGISTERED" {
@@ -223,7 +223,7 @@ func TestCompensationIsRegisteredFirst(t *testing.T) {
 // TestUnknownStepParks: code that does not come by a step of the journal must not begin others: the new step may be the
 // old one under another name.
 func TestUnknownStepParks(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	g.opts = append(g.opts, steps.Version("v3"))
 	_ = g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_ = g.step(ctx, r, "charge", nil)
@@ -248,7 +248,7 @@ func TestUnknownStepParks(t *testing.T) {
 
 // TestUnknownCompensationParks: a registered step whose compensation the code does not tell any more.
 func TestUnknownCompensationParks(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	g.opts = append(g.opts, steps.Version("v4"))
 	_ = g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_ = g.step(ctx, r, "a", nil)
@@ -270,7 +270,7 @@ func TestUnknownCompensationParks(t *testing.T) {
 
 // TestNamesIdentifySteps: twice the same name, and names that no journal takes.
 func TestNamesIdentifySteps(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		return errors.Join(g.step(ctx, r, "a", nil), g.step(ctx, r, "a", nil))
 	})
@@ -279,7 +279,7 @@ func TestNamesIdentifySteps(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "no name", strings.Repeat("x", 513): "513 bytes", "a\x00b": "control", "\xff": "UTF-8",
 	} {
-		g := newRig(t)
+		g := newFixture(t)
 		g.has(g.attempt(func(ctx context.Context, r *steps.Run) error { return g.step(ctx, r, name, nil) }), want)
 		g.called()
 	}
@@ -287,7 +287,7 @@ func TestNamesIdentifySteps(t *testing.T) {
 
 // TestFailedStepIsNotPassedOver: a function that goes on behind a failed step does not complete (I20).
 func TestFailedStepIsNotPassedOver(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	err := g.attempt(func(ctx context.Context, r *steps.Run) error {
 		_ = g.step(ctx, r, "a", errBroken)
 		return nil
@@ -304,7 +304,7 @@ func TestFailedStepIsNotPassedOver(t *testing.T) {
 
 // TestInTx commits effects with the journal, exactly once; refused effects fail the step and nothing else.
 func TestInTx(t *testing.T) {
-	g := newRig(t)
+	g := newFixture(t)
 	tables := g.store.(*memory.Store).Tables()
 	fn := func(refuse bool) steps.Func {
 		return func(ctx context.Context, r *steps.Run) error {
@@ -343,9 +343,9 @@ func TestInTx(t *testing.T) {
 		t.Errorf("the ledger is %v", rows)
 	}
 	g.state(driver.FailedState)
-	if err := newRig(t).attempt(func(ctx context.Context, r *steps.Run) error {
+	if err := newFixture(t).attempt(func(ctx context.Context, r *steps.Run) error {
 		return steps.InTx(ctx, r, "sql", func(context.Context, *semel.Statements) error { return nil })
-	}); !errors.Is(err, semel.ErrNoTx) || !semel.MarksOf(err).Permanent {
+	}); !errors.Is(err, semel.ErrNoTx) || !semel.DispositionOf(err).Permanent {
 		t.Errorf("a store that does not offer the effects answered %v", err)
 	}
 }

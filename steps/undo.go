@@ -157,7 +157,7 @@ func (r *Run) compensate(ctx context.Context, s driver.Step) error {
 		if errors.Is(cause, semel.ErrFenced) {
 			return fmt.Errorf("undo step %q: %w", s.Name, cause)
 		}
-		m := semel.MarksOf(err)
+		m := semel.DispositionOf(err)
 		if m.Unavailable {
 			// What is in doubt is in the journal: under the policy Once the run must not be parked for it.
 			err = semel.RetryAfter(fmt.Errorf("undo step %q: %w", s.Name, unmarked{err}), max(m.After, time.Second))

@@ -151,7 +151,7 @@ func TestS3_44TerraformModule(t *testing.T) {
 			t.Errorf("nothing says %q:\n%s", want, out)
 		}
 	}
-	// Each of the two is fine, and both together double what a person sends again from the letters.
+	// Each of the two is fine, and both together double what a person sends again from the dead letters.
 	out, err = m.try("plan", "-no-color", "-input=false", "-refresh=false", "-var", "queue_retention=1209600", "-var", "record_retention_days=20",
 		"-target=aws_dynamodb_table.records")
 	if err == nil || !strings.Contains(out, "lets it take effect again") {
@@ -169,7 +169,7 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	apply := []string{"apply", "-no-color", "-input=false", "-auto-approve"}
 	for _, part := range []string{
 		"aws_sqs_queue.main", "aws_dynamodb_table.records", "aws_iam_policy.worker", "aws_iam_policy.producer", "aws_iam_policy.operator",
-		"aws_cloudwatch_metric_alarm.duplicate_effects", "aws_cloudwatch_metric_alarm.letters", "aws_cloudwatch_metric_alarm.depth",
+		"aws_cloudwatch_metric_alarm.duplicate_effects", "aws_cloudwatch_metric_alarm.dead_letters", "aws_cloudwatch_metric_alarm.depth",
 	} {
 		apply = append(apply, "-target="+part)
 	}
@@ -197,7 +197,7 @@ func TestModuleCarriesAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !q.Features().Redrives || !q.Features().DeadLetters {
-		t.Errorf("the queue has no letters: %+v", q.Features())
+		t.Errorf("the queue has no dead letters: %+v", q.Features())
 	}
 	for _, body := range []string{`{"id":"a"}`, `{"id":"a"}`, `{"id":"b"}`, `{"id":"poison"}`} {
 		if err := q.Send(t.Context(), semel.Message{Body: []byte(body)}); err != nil {
@@ -223,8 +223,8 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	if err := c.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	letters, err := q.Letters(t.Context(), 0)
-	if err != nil || len(letters) != 1 || effects["a"] != 1 || effects["b"] != 1 {
-		t.Errorf("effects %v, letters %v, %v: want one effect each of a and b, and a letter", effects, letters, err)
+	deadLetters, err := q.DeadLetters(t.Context(), 0)
+	if err != nil || len(deadLetters) != 1 || effects["a"] != 1 || effects["b"] != 1 {
+		t.Errorf("effects %v, dead letters %v, %v: want one effect each of a and b, and a dead letter", effects, deadLetters, err)
 	}
 }

@@ -26,11 +26,11 @@ type deadLetters struct {
 
 // stored is the value of a dead letter. Its message is apart, because bytes of any kind must come back as they were.
 type stored struct {
-	Letter  driver.Letter `json:"letter"`
-	Version []byte        `json:"version,omitempty"` // any bytes
-	Raw     []byte        `json:"raw,omitempty"`     // of the key: any bytes
-	Reason  []byte        `json:"reason,omitempty"`
-	Pieces  int           `json:"pieces,omitempty"`
+	DeadLetter driver.DeadLetter `json:"dead_letter"`
+	Version    []byte            `json:"version,omitempty"` // any bytes
+	Raw        []byte            `json:"raw,omitempty"`     // of the key: any bytes
+	Reason     []byte            `json:"reason,omitempty"`
+	Pieces     int               `json:"pieces,omitempty"`
 }
 
 // openBox opens the bucket of a queue; nil if there is none.
@@ -58,8 +58,8 @@ func openBox(ctx context.Context, q *Queue) (*deadLetters, error) {
 
 func (b *deadLetters) key(id string) string { return b.prefix + "." + token(id) }
 
-// PutLetter writes a dead letter once for each id.
-func (b *deadLetters) PutLetter(ctx context.Context, l driver.Letter) error {
+// PutDeadLetter writes a dead letter once for each id.
+func (b *deadLetters) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if l.ID == "" {
 		return errors.New("nats: put dead letter: it has no ID")
 	}
@@ -96,14 +96,14 @@ func (b *deadLetters) cut(ctx context.Context, key string, value []byte) ([]byte
 	return json.Marshal(stored{Pieces: n})
 }
 
-func encode(l driver.Letter) ([]byte, error) {
-	s := stored{Letter: l, Version: []byte(l.Version), Raw: []byte(l.Key.Raw), Reason: []byte(l.Reason)}
-	s.Letter.Version, s.Letter.Key.Raw, s.Letter.Reason = "", "", ""
+func encode(l driver.DeadLetter) ([]byte, error) {
+	s := stored{DeadLetter: l, Version: []byte(l.Version), Raw: []byte(l.Key.Raw), Reason: []byte(l.Reason)}
+	s.DeadLetter.Version, s.DeadLetter.Key.Raw, s.DeadLetter.Reason = "", "", ""
 	return json.Marshal(s)
 }
 
 // decode reads a value, and its pieces where it was cut.
-func (b *deadLetters) decode(ctx context.Context, key string, value []byte) (l driver.Letter, err error) {
+func (b *deadLetters) decode(ctx context.Context, key string, value []byte) (l driver.DeadLetter, err error) {
 	var s stored
 	if err := json.Unmarshal(value, &s); err != nil {
 		return l, fmt.Errorf("nats: read dead letter %s of bucket %q: %w", key, b.kv.Bucket(), err)
@@ -119,18 +119,18 @@ func (b *deadLetters) decode(ctx context.Context, key string, value []byte) (l d
 		}
 		return b.decode(ctx, key, whole)
 	}
-	s.Letter.Version, s.Letter.Key.Raw, s.Letter.Reason = driver.Version(s.Version), string(s.Raw), string(s.Reason)
-	return s.Letter, nil
+	s.DeadLetter.Version, s.DeadLetter.Key.Raw, s.DeadLetter.Reason = driver.Version(s.Version), string(s.Raw), string(s.Reason)
+	return s.DeadLetter, nil
 }
 
-// Letters lists up to limit dead letters (0 = all), the oldest first.
-func (b *deadLetters) Letters(ctx context.Context, limit int) ([]driver.Letter, error) {
+// DeadLetters lists up to limit dead letters (0 = all), the oldest first.
+func (b *deadLetters) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
 	w, err := b.kv.Watch(ctx, b.prefix+".*", jetstream.IgnoreDeletes())
 	if err != nil {
 		return nil, fmt.Errorf("nats: list the dead letters of bucket %q: %w", b.kv.Bucket(), err)
 	}
 	defer func() { _ = w.Stop() }()
-	var out []driver.Letter
+	var out []driver.DeadLetter
 	for limit == 0 || len(out) < limit {
 		select {
 		case e := <-w.Updates():
@@ -149,8 +149,8 @@ func (b *deadLetters) Letters(ctx context.Context, limit int) ([]driver.Letter, 
 	return out, nil
 }
 
-// Letter returns one dead letter.
-func (b *deadLetters) Letter(ctx context.Context, id string) (l driver.Letter, ok bool, err error) {
+// DeadLetter returns one dead letter.
+func (b *deadLetters) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
 	e, err := b.kv.Get(ctx, b.key(id))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return l, false, nil
@@ -162,8 +162,8 @@ func (b *deadLetters) Letter(ctx context.Context, id string) (l driver.Letter, o
 	return l, err == nil, err
 }
 
-// DeleteLetter removes a dead letter. It purges the stream, so that no marker of the deletion remains.
-func (b *deadLetters) DeleteLetter(ctx context.Context, id string) error {
+// DeleteDeadLetter removes a dead letter. It purges the stream, so that no marker of the deletion remains.
+func (b *deadLetters) DeleteDeadLetter(ctx context.Context, id string) error {
 	for _, key := range [...]string{b.key(id), b.key(id) + ".*"} {
 		if err := b.stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+b.kv.Bucket()+"."+key)); err != nil {
 			return fmt.Errorf("nats: delete dead letter %s of bucket %q: %w", id, b.kv.Bucket(), err)

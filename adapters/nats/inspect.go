@@ -45,7 +45,7 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 		}
 	}
 	if box, ok := q.box.(*deadLetters); ok {
-		s.Letters, err = box.count(ctx)
+		s.DeadLetters, err = box.count(ctx)
 	}
 	return s, err
 }

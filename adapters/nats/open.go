@@ -25,7 +25,7 @@ type Queue struct {
 	api    string // the prefix of JetStream's subjects
 	stream string
 	o      Options
-	box    driver.LetterBox
+	box    driver.DeadLetterQueue
 	sync   syncInfo
 
 	mu      sync.Mutex
@@ -206,8 +206,8 @@ func (q *Queue) name() string {
 	return q.stream + "/" + q.o.Consumer
 }
 
-// LetterBox is the place for dead letters; nil if there is none.
-func (q *Queue) LetterBox() driver.LetterBox { return q.box }
+// DeadLetterQueue is the place for dead letters; nil if there is none.
+func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
 
 // explain words an error of the server: what is missing, in which parameter, and what to do.
 func (q *Queue) explain(doing string, err error) error {

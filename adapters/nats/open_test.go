@@ -292,23 +292,23 @@ func TestFM61_LargeDeadLetter(t *testing.T) {
 		nc := natstest.Connect(t, url)
 		q := fresh(t, nc, CreateOptions{})
 		body := bytes.Repeat([]byte{0, 0xff, 'x'}, int(nc.MaxPayload())/3-100)
-		l := driver.Letter{ID: "large/id", Key: driver.Key{Raw: "k\xff"}, Message: driver.Message{ID: "m", Body: body}}
+		l := driver.DeadLetter{ID: "large/id", Key: driver.Key{Raw: "k\xff"}, Message: driver.Message{ID: "m", Body: body}}
 		for range 2 {
-			if err := q.box.PutLetter(t.Context(), l); err != nil {
+			if err := q.box.PutDeadLetter(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got, ok, err := q.box.Letter(t.Context(), l.ID)
+		got, ok, err := q.box.DeadLetter(t.Context(), l.ID)
 		if err != nil || !ok || !bytes.Equal(got.Message.Body, body) || got.Key != l.Key {
 			t.Errorf("read %d bytes of %d: %v, %v", len(got.Message.Body), len(body), ok, err)
 		}
-		if ls, err := q.box.Letters(t.Context(), 0); err != nil || len(ls) != 1 {
+		if ls, err := q.box.DeadLetters(t.Context(), 0); err != nil || len(ls) != 1 {
 			t.Errorf("%d dead letters, %v", len(ls), err)
 		}
-		if s, err := q.Stats(t.Context()); err != nil || s.Letters != 1 {
-			t.Errorf("counted %d dead letters, %v", s.Letters, err)
+		if s, err := q.Stats(t.Context()); err != nil || s.DeadLetters != 1 {
+			t.Errorf("counted %d dead letters, %v", s.DeadLetters, err)
 		}
-		if err := q.box.DeleteLetter(t.Context(), l.ID); err != nil {
+		if err := q.box.DeleteDeadLetter(t.Context(), l.ID); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := q.box.(*deadLetters).stream.Info(t.Context()); err != nil || info.State.Msgs != 0 {

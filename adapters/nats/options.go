@@ -28,7 +28,7 @@ type Options struct {
 	// Wait is how long one Receive waits for a message. Defaults to 5 s.
 	Wait time.Duration
 	// DeadLetters keeps the dead letters. Defaults to the bucket Bucket.
-	DeadLetters driver.LetterBox
+	DeadLetters driver.DeadLetterQueue
 	// Bucket is the key-value bucket for dead letters. Defaults to semel-dead-letters-STREAM. If there is no such bucket the
 	// queue has no dead letters; [Create] makes it.
 	Bucket string

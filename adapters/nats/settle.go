@@ -90,7 +90,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 		return nil
 	case q.box == nil:
 		return fmt.Errorf("action dead: there is no bucket %q for dead letters (semel queue create makes it): %w", q.o.Bucket, driver.ErrUnsupported)
-	case s.Letter == nil || s.Letter.ID == "":
+	case s.DeadLetter == nil || s.DeadLetter.ID == "":
 		return errors.New("action dead needs a dead letter with an ID")
 	}
 	return nil
@@ -172,21 +172,21 @@ func (q *Queue) putDeadLetters(ctx context.Context, s []driver.Settlement) (fail
 	failed = map[int]bool{}
 	for i := range s {
 		rc := s[i].Receipt.(*receipt)
-		if s[i].Action != driver.Dead || rc.DeadLetter() == s[i].Letter.ID {
+		if s[i].Action != driver.Dead || rc.DeadLetter() == s[i].DeadLetter.ID {
 			continue
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			e := q.box.PutLetter(ctx, *s[i].Letter)
+			e := q.box.PutDeadLetter(ctx, *s[i].DeadLetter)
 			if e == nil {
-				rc.SetDeadLetter(s[i].Letter.ID)
+				rc.SetDeadLetter(s[i].DeadLetter.ID)
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			failed[i] = true
-			err = errors.Join(err, fmt.Errorf("put dead letter %s: %w", s[i].Letter.ID, e))
+			err = errors.Join(err, fmt.Errorf("put dead letter %s: %w", s[i].DeadLetter.ID, e))
 		})
 	}
 	wg.Wait()
@@ -199,8 +199,8 @@ func (q *Queue) closeDeadLetters(ctx context.Context, s []driver.Settlement) {
 		if s[i].Close == "" || q.box == nil {
 			continue
 		}
-		if err := q.box.DeleteLetter(ctx, s[i].Close); err != nil {
-			q.o.Logger.Warn("the dead letter of a completed record could not be removed", "queue", q.name(), "letter", s[i].Close, "err", err)
+		if err := q.box.DeleteDeadLetter(ctx, s[i].Close); err != nil {
+			q.o.Logger.Warn("the dead letter of a completed record could not be removed", "queue", q.name(), "dead_letter", s[i].Close, "err", err)
 		}
 	}
 }

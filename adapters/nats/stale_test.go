@@ -108,7 +108,7 @@ func TestFM18_ExpiredReceipts(t *testing.T) {
 			}
 			s := driver.Settlement{Receipt: old.Receipt, Action: last}
 			if last == driver.Dead {
-				s.Letter = &driver.Letter{ID: "l", Message: old.Message}
+				s.DeadLetter = &driver.DeadLetter{ID: "l", Message: old.Message}
 			}
 			settle(t, q, driver.Applied, s)
 			settle(t, q, driver.Applied, s)

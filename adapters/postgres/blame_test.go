@@ -17,7 +17,7 @@ import (
 )
 
 // TestFM65_SwallowedError: a handler that returns nil after a failed statement left a transaction that cannot be
-// committed. That is its own failure: repeated as nobody's it would run for ever, and the handler after it would be blamed.
+// committed. That is its own failure: repeated as nobody's it would run forever, and the handler after it would be blamed.
 func TestFM65_SwallowedError(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
@@ -163,7 +163,7 @@ func TestSeenTwiceInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestLongWaits: a number of milliseconds that the server cannot take is as good as for ever.
+// TestLongWaits: a number of milliseconds that the server cannot take is as good as forever.
 func TestLongWaits(t *testing.T) {
 	db := openFor(t, Options{LockWait: 30 * 24 * time.Hour, MaxTx: 30 * 24 * time.Hour})
 	x, gs := beginAll(t, db.Store(), testKeys("k%d", 1)...)
@@ -262,7 +262,7 @@ func TestSettingsOfOneMessage(t *testing.T) {
 }
 
 // TestCulpritOfADeferredConstraint: the engine halves the batch until the message is alone whose effects COMMIT refuses. It
-// becomes a letter, and the others take effect once.
+// becomes a dead letter, and the others take effect once.
 func TestCulpritOfADeferredConstraint(t *testing.T) {
 	db := openFor(t, Options{})
 	execSQL(t, db, "CREATE TABLE parent (id text PRIMARY KEY)")
@@ -299,8 +299,8 @@ func TestCulpritOfADeferredConstraint(t *testing.T) {
 	if err := db.pool.QueryRow(t.Context(), "SELECT count(*), count(DISTINCT parent) FROM child").Scan(&rows, &distinct); err != nil {
 		t.Fatal(err)
 	}
-	ls, err := db.Queue("orders").Letters(t.Context(), 0)
+	ls, err := db.Queue("orders").DeadLetters(t.Context(), 0)
 	if err != nil || rows != n-1 || distinct != n-1 || len(ls) != 1 || ls[0].Message.ID != "m-5" || ls[0].Attempts != 2 {
-		t.Errorf("%d effects of %d messages, letters %+v, %v", rows, distinct, ls, err)
+		t.Errorf("%d effects of %d messages, dead letters %+v, %v", rows, distinct, ls, err)
 	}
 }

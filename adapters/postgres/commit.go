@@ -217,7 +217,7 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 }
 
 // checkWorks refuses what this store cannot write, before anything is sent, and makes the queues of emitted messages and
-// letters: a transaction of its own. held says that the caller has a connection of the pool already.
+// dead letters: a transaction of its own. held says that the caller has a connection of the pool already.
 func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error {
 	for i := range w {
 		if err := db.checkWork(&w[i]); err != nil {

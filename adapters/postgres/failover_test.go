@@ -66,7 +66,7 @@ var deliveryUses = map[string]func(t *testing.T, db *DB, d driver.Delivery){
 		lost(t, db, driver.Settlement{Receipt: d.Receipt, Action: driver.Defer})
 	},
 	"dead letter": func(t *testing.T, db *DB, d driver.Delivery) {
-		lost(t, db, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: &driver.Letter{ID: "l", Kind: driver.LetterDead}})
+		lost(t, db, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: &driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed}})
 	},
 	"extend": func(t *testing.T, db *DB, d driver.Delivery) {
 		if o, err := db.Queue("q").Extend(t.Context(), time.Hour, d.Receipt); err != nil || o[0] != driver.Lost {
@@ -91,18 +91,18 @@ func lost(t *testing.T, db *DB, s driver.Settlement) {
 
 // TestFM44_QueueIsGone: the row of a queue went back with a failover, and its id is another queue's now.
 func TestFM44_QueueIsGone(t *testing.T) {
-	letter := driver.Letter{ID: "l", Kind: driver.LetterDead, Message: driver.Message{Queue: "payments"}}
+	deadLetter := driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed, Message: driver.Message{Queue: "payments"}}
 	for _, another := range []bool{false, true} {
 		for name, use := range map[string]func(t *testing.T, db *DB, d driver.Delivery) error{
 			"send": func(t *testing.T, db *DB, _ driver.Delivery) error {
 				return db.Queue("payments").Send(t.Context(), driver.Message{ID: "m"}, driver.Message{ID: "n", Group: "g"})
 			},
-			"letter": func(t *testing.T, db *DB, d driver.Delivery) error {
-				_, err := db.Queue("payments").Settle(t.Context(), driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: &letter})
+			"dead letter": func(t *testing.T, db *DB, d driver.Delivery) error {
+				_, err := db.Queue("payments").Settle(t.Context(), driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: &deadLetter})
 				return err
 			},
-			"put letter": func(t *testing.T, db *DB, _ driver.Delivery) error {
-				return db.Queue("payments").PutLetter(t.Context(), letter)
+			"put dead letter": func(t *testing.T, db *DB, _ driver.Delivery) error {
+				return db.Queue("payments").PutDeadLetter(t.Context(), deadLetter)
 			},
 			"emit": func(t *testing.T, db *DB, _ driver.Delivery) error {
 				w := worksFor(t, db.Store(), "k", 1)
@@ -111,7 +111,7 @@ func TestFM44_QueueIsGone(t *testing.T) {
 			},
 			"dead in a commit": func(t *testing.T, db *DB, d driver.Delivery) error {
 				w := worksFor(t, db.Store(), "k", 1)
-				w[0].Ack = &driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: &letter}
+				w[0].Ack = &driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: &deadLetter}
 				return commitAgain(t, db, w)
 			},
 		} {
@@ -134,7 +134,7 @@ func TestFM44_QueueIsGone(t *testing.T) {
 					}
 				}
 				st, err := openAgain(t, db).Queue("payments").Stats(t.Context())
-				if err != nil || st.Visible+st.Letters == 0 {
+				if err != nil || st.Visible+st.DeadLetters == 0 {
 					t.Errorf("queue payments has %+v, %v", st, err)
 				}
 			})

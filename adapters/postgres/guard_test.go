@@ -53,7 +53,7 @@ var attacks = [][]string{
 	{"INSERT INTO semel_floor VALUES (1, 9) ON CONFLICT (one) DO UPDATE SET purged = 9"},
 	{"WITH d AS (DELETE FROM semel_record RETURNING 1) SELECT * FROM d"},
 	{"WITH d AS (DELETE FROM semel_record RETURNING 1) INSERT INTO mine SELECT * FROM d"},
-	{"TRUNCATE semel_letter"},
+	{"TRUNCATE semel_dead_letter"},
 	{"TRUNCATE mine, semel_record"},
 	{"EXPLAIN ANALYZE DELETE FROM semel_record"},
 	{"DO $$ BEGIN DELETE FROM semel_record; END $$"},
@@ -318,7 +318,7 @@ func TestEffectsOfARoleThatOwnsNothing(t *testing.T) {
 	for _, q := range []string{
 		"USAGE ON SCHEMA " + place, "SELECT ON semel_schema", "ALL ON ledger", "USAGE, SELECT ON SEQUENCE semel_token",
 		"SELECT, INSERT, UPDATE, DELETE ON semel_record, semel_sweep, semel_floor, semel_open, semel_queue, semel_message, " +
-			"semel_letter, semel_step, semel_audit, semel_duplicate, semel_long_term",
+			"semel_dead_letter, semel_step, semel_audit, semel_duplicate, semel_long_term",
 	} {
 		execSQL(t, owner, "GRANT "+q+" TO "+role)
 	}

@@ -14,7 +14,7 @@ import (
 // sqlStats counts one queue; it reads all messages of the database. 1 queue name
 const sqlStats = `SELECT count(*) FILTER (WHERE flies), count(*) FILTER (WHERE NOT flies AND due_at > t), count(*),
   coalesce(extract(epoch FROM max(t) - min(sent_at)), 0)::float8,
-  (SELECT count(*) FROM semel_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1))
+  (SELECT count(*) FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1))
 FROM (SELECT m.due_at, m.sent_at, n.t, coalesce(m.until > n.t, false) AS flies
   FROM semel_message m, (SELECT clock_timestamp() AS t OFFSET 0) n
   WHERE m.queue = (SELECT id FROM semel_queue WHERE name = $1)) x`
@@ -25,7 +25,7 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	err = q.db.read(ctx, func(row scanner) error {
 		var all int64
 		var age float64
-		err := row.Scan(&s.InFlight, &s.Delayed, &all, &age, &s.Letters)
+		err := row.Scan(&s.InFlight, &s.Delayed, &all, &age, &s.DeadLetters)
 		s.Visible = all - s.InFlight - s.Delayed
 		s.Oldest = max(time.Duration(age*float64(time.Second)), 0)
 		return err
@@ -78,7 +78,7 @@ const (
 	sqlPurge = "DELETE FROM semel_message WHERE pos = ANY($1)"
 )
 
-// Purge removes every message that is not a letter and was sent before the call, those in flight too: their receipts are
+// Purge removes every message that is not a dead letter and was sent before the call, those in flight too: their receipts are
 // lost. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)

@@ -192,7 +192,7 @@ func (db *DB) once(ctx context.Context, fill func(p *pipeline) error) error {
 	return db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
 }
 
-// millis is a time to wait as the server takes it: 0 would be for ever, and 24 days are the most.
+// millis is a time to wait as the server takes it: 0 would be forever, and 24 days are the most.
 func millis(d time.Duration) int32 { return int32(min(max(d.Milliseconds(), 1), math.MaxInt32)) }
 
 // ask runs one statement that is a transaction of its own, in one round trip.

@@ -16,7 +16,7 @@ import (
 func TestPlansOutliveAnEmptyTable(t *testing.T) {
 	db := openLedger(t, emptySchema(t), Options{MaxConns: 1, NoListen: true})
 	s := db.Store()
-	execSQL(t, db, "ALTER TABLE semel_record SET (autovacuum_enabled = off)") // an analyze would mend what is tested
+	execSQL(t, db, "ALTER TABLE semel_record SET (autovacuum_enabled = off)") // an analyze would fix what is tested
 	execSQL(t, db, "VACUUM ANALYZE semel_record")
 	// Every path, more often than it takes for a generic plan.
 	use := func(round int) {

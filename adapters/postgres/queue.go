@@ -15,7 +15,7 @@ import (
 // maxBatch bounds one Receive or Settle.
 const maxBatch = 1000
 
-// Queue is a queue in the database. It keeps counts, delays, ordered groups and letters.
+// Queue is a queue in the database. It keeps counts, delays, ordered groups and dead letters.
 type Queue struct {
 	db      *DB
 	name    string
@@ -76,10 +76,10 @@ func (q *Queue) check(s *driver.Settlement) error {
 		return fmt.Errorf("action %d is unknown", s.Action)
 	}
 	if s.Action == driver.Dead {
-		if s.Letter == nil || s.Letter.ID == "" {
-			return errors.New("action dead needs a letter with an ID")
+		if s.DeadLetter == nil || s.DeadLetter.ID == "" {
+			return errors.New("action dead needs a dead letter with an ID")
 		}
-		return checkLetter(s.Letter)
+		return checkDeadLetter(s.DeadLetter)
 	}
 	return nil
 }

@@ -84,19 +84,19 @@ func (c *consuming) count(sql string) (n int) {
 	return n
 }
 
-// letter waits for the only letter and answers its reason.
-func (c *consuming) letter() string {
+// dead letter waits for the only dead letter and answers its reason.
+func (c *consuming) deadLetter() string {
 	c.t.Helper()
-	var ls []driver.Letter
-	c.until("there is a letter", func() (yes bool) {
+	var ls []driver.DeadLetter
+	c.until("there is a dead letter", func() (yes bool) {
 		var err error
-		if ls, err = c.q.Letters(c.t.Context(), 0); err != nil {
+		if ls, err = c.q.DeadLetters(c.t.Context(), 0); err != nil {
 			c.t.Fatal(err)
 		}
 		return len(ls) > 0
 	})
 	if len(ls) != 1 || string(ls[0].Message.Body) != "bad" {
-		c.t.Fatalf("letters %+v", ls)
+		c.t.Fatalf("dead letters %+v", ls)
 	}
 	return ls[0].Reason
 }
@@ -170,7 +170,7 @@ func TestFM46_RefusedEffect(t *testing.T) {
 			if took > others {
 				t.Errorf("the others took %v, wanted %v at most", took, others)
 			}
-			t.Logf("others after %v, letter: %.200s", took, c.letter())
+			t.Logf("others after %v, dead letter: %.200s", took, c.deadLetter())
 		})
 	}
 }
@@ -223,8 +223,8 @@ func TestFM47_LockedRow(t *testing.T) {
 			if r.Key.Raw != key.Raw || !strings.Contains(r.Reason, `application "someone"`) || !strings.Contains(r.Reason, "idle in transaction") || r.Failures > 0 {
 				t.Errorf("the record of the blocked one: %d failures, %s", r.Failures, r.Reason)
 			}
-			if n := c.count("SELECT count(*) FROM semel_letter"); n > 0 {
-				t.Errorf("%d letters while the lock lasts", n)
+			if n := c.count("SELECT count(*) FROM semel_dead_letter"); n > 0 {
+				t.Errorf("%d dead letters while the lock lasts", n)
 			}
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
@@ -260,11 +260,11 @@ func TestFM47_LockedRowOfHandler(t *testing.T) {
 	if took > others {
 		t.Errorf("the others took %v, wanted %v at most", took, others)
 	}
-	c.until("the blocked one was given back twice", func() bool {
+	c.until("the blocked one was returned twice", func() bool {
 		return c.count("SELECT coalesce(max(count), 0) FROM semel_message") > 2
 	})
-	if n := c.count("SELECT count(*) FROM semel_letter"); n > 0 {
-		t.Errorf("%d letters while the lock lasts", n)
+	if n := c.count("SELECT count(*) FROM semel_dead_letter"); n > 0 {
+		t.Errorf("%d dead letters while the lock lasts", n)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -28,8 +28,8 @@ const (
 
 // Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
 // visibility is over. Repeating the action that a receipt was spent on answers Applied, another action Lost.
-// Settlement.Close is carried out whatever becomes of the receipt, and so is the letter of Dead: both follow from the
-// record, and a letter is written once per id.
+// Settlement.Close is carried out whatever becomes of the receipt, and so is the dead letter of Dead: both follow from the
+// record, and a dead letter is written once per id.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	list := make([]*driver.Settlement, len(s))
 	for i := range s {
@@ -132,7 +132,7 @@ func (db *DB) addAcks(p *pipeline, q *Queue, s []*driver.Settlement) {
 	q.addSettle(p, s, nil)
 }
 
-// addSettle adds what settlements do: letters, then messages. done may be nil.
+// addSettle adds what settlements do: dead letters, then messages. done may be nil.
 func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	var gone, given settleRows
 	s = slices.Clone(s)
@@ -141,10 +141,10 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	})
 	for _, x := range s {
 		if x.Close != "" {
-			p.exec("close a letter", sqlLetterDelete, q.name, x.Close)
+			p.exec("close a dead letter", sqlDeadLetterDelete, q.name, x.Close)
 		}
 		if x.Action == driver.Dead {
-			q.addLetter(p, x.Letter)
+			q.addDeadLetter(p, x.DeadLetter)
 		}
 		rc := x.Receipt.(*receipt)
 		if rc.settled.Load() != 0 {

@@ -104,7 +104,7 @@ func (w *sweep) step(ctx context.Context, most int) error {
 				if err != nil {
 					continue // whoever can read it sweeps it
 				}
-				if after, v := driver.DecideSweep(r, now, w.horizon, 0, w.consumers...); v == driver.SweepStrand {
+				if after, v := driver.DecideSweep(r, now, w.horizon, 0, w.consumers...); v == driver.SweepAbandon {
 					park = append(park, after)
 				}
 			}
@@ -121,7 +121,7 @@ func (w *sweep) step(ctx context.Context, most int) error {
 	if err != nil {
 		return err
 	}
-	did.Stranded = len(park)
+	did.Abandoned = len(park)
 	w.did, w.from, w.end = did, from, end
 	return nil
 }

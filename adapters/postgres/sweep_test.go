@@ -127,7 +127,7 @@ func TestSweepsAtOnce(t *testing.T) {
 	execSQL(t, db, "ALTER TABLE semel_record RESET (fillfactor)")
 	fillRecords(t, db, "old", 3000, driver.Completed, -time.Second)
 	fillRecords(t, db, "lost", 300, driver.InProgress, -time.Hour)
-	var purged, stranded atomic.Int64
+	var purged, abandoned atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -139,14 +139,14 @@ func TestSweepsAtOnce(t *testing.T) {
 				}
 				more = m
 				purged.Add(int64(sum.Purged))
-				stranded.Add(int64(sum.Stranded))
+				abandoned.Add(int64(sum.Abandoned))
 			}
 		})
 	}
 	wg.Wait()
 	// What one of them had locked, another left out.
 	sum := sweepAll(t, s, time.Minute)
-	if p, st := purged.Load()+int64(sum.Purged), stranded.Load()+int64(sum.Stranded); p != 3000 || st != 300 {
+	if p, st := purged.Load()+int64(sum.Purged), abandoned.Load()+int64(sum.Abandoned); p != 3000 || st != 300 {
 		t.Errorf("%d purged and %d parked, wanted 3000 and 300", p, st)
 	}
 	if n := countRecords(t, db, "state = 5 AND unknown AND uncertainty = 1"); n != 300 {
@@ -169,7 +169,7 @@ func TestFM41_PurgeLooksAgain(t *testing.T) {
 	}
 }
 
-// TestSweepPassesByInfinity: a person may keep a record for ever, and does not stop sweeps by it.
+// TestSweepPassesByInfinity: a person may keep a record forever, and does not stop sweeps by it.
 func TestSweepPassesByInfinity(t *testing.T) {
 	db := openFor(t, Options{})
 	fillRecords(t, db, "old", 5, driver.Completed, -time.Second)

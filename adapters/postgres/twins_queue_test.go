@@ -101,7 +101,7 @@ func TestReceiveTx(t *testing.T) {
 	for i, d := range ds {
 		ss[i].Receipt = d.Receipt
 		if d.ID == "m-3" {
-			ss[i].Action, ss[i].Letter = driver.Dead, &driver.Letter{ID: "l", Message: d.Message}
+			ss[i].Action, ss[i].DeadLetter = driver.Dead, &driver.DeadLetter{ID: "l", Message: d.Message}
 		}
 	}
 	if out, err := q.SettleTx(t.Context(), tx, ss...); err != nil || out[0] != driver.Applied || out[4] != driver.Applied {
@@ -112,8 +112,8 @@ func TestReceiveTx(t *testing.T) {
 		t.Errorf("received %q", d.ID)
 	}
 	none(t, q)
-	if l, ok, err := q.Letter(t.Context(), "l"); !ok || err != nil || l.Message.ID != "m-3" {
-		t.Errorf("letter: %+v, %v, %v", l, ok, err)
+	if l, ok, err := q.DeadLetter(t.Context(), "l"); !ok || err != nil || l.Message.ID != "m-3" {
+		t.Errorf("dead letter: %+v, %v, %v", l, ok, err)
 	}
 }
 

@@ -305,7 +305,7 @@ func (x *transaction) Rollback(ctx context.Context) error {
 // Transient says of an error of the handle that it is nobody's failure: a deadlock, a serialization failure, a lock that was
 // waited for in vain, a connection that broke, a server that cannot write (FM50), a transaction that the handler before it
 // had aborted already. What a statement can bring upon itself, as a timeout or too much memory, is its handler's: it must not
-// be repeated for ever.
+// be repeated forever.
 func (x *transaction) Transient(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil

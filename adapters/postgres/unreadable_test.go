@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a letter in the
+// TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a dead letter in the
 // end, and Do says so at once.
 func TestFM82_UnreadableRecord(t *testing.T) {
 	insert := "INSERT INTO ledger VALUES ($1)"
@@ -53,8 +53,8 @@ func TestFM82_UnreadableRecord(t *testing.T) {
 			if took := c.until("all others are done", func() bool { return c.count("SELECT count(*) FROM ledger") == 20 }); took > others {
 				t.Errorf("the others took %v", took)
 			}
-			if r := c.letter(); !strings.Contains(r, `key "bad"`) || !strings.Contains(r, "upgrade this worker") {
-				t.Errorf("the letter says %q", r)
+			if r := c.deadLetter(); !strings.Contains(r, `key "bad"`) || !strings.Contains(r, "upgrade this worker") {
+				t.Errorf("the dead letter says %q", r)
 			}
 			if n := c.count(`SELECT count(*) FROM semel_record WHERE watermark = '\x0300' AND state = 1`); n != 1 {
 				t.Error("the record was written")
@@ -93,8 +93,8 @@ func TestFM46_RefusedStep(t *testing.T) {
 		})
 	}), nil)
 	c.send("bad")
-	if r := c.letter(); !strings.Contains(r, "2 failed runs, limit 2") || !strings.Contains(r, "XX000") {
-		t.Errorf("the letter says %q", r)
+	if r := c.deadLetter(); !strings.Contains(r, "2 failed runs, limit 2") || !strings.Contains(r, "XX000") {
+		t.Errorf("the dead letter says %q", r)
 	}
 }
 

@@ -49,8 +49,8 @@ func TestViewsForPeople(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	letter := driver.Letter{ID: "l", Kind: driver.LetterDead, Key: k, Reason: strange, Message: driver.Message{ID: strange, Body: []byte(strange)}}
-	if err := q.PutLetter(ctx, letter); err != nil {
+	deadLetter := driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed, Key: k, Reason: strange, Message: driver.Message{ID: strange, Body: []byte(strange)}}
+	if err := q.PutDeadLetter(ctx, deadLetter); err != nil {
 		t.Fatal(err)
 	}
 	const escaped = `a\000\377\303\251`
@@ -61,7 +61,7 @@ func TestViewsForPeople(t *testing.T) {
 		{"SELECT queue, id, state, body FROM semel_messages ORDER BY pos",
 			"[orders taken in flight " + escaped + " orders " + escaped + " ready x orders second waits for its group  orders later delayed ]"},
 		{"SELECT headers FROM semel_messages WHERE headers IS NOT NULL", `[{"h":"1"}]`},
-		{"SELECT queue, id, kind, tenant, key, reason, msg_id, size FROM semel_letters",
+		{"SELECT queue, id, kind, tenant, key, reason, msg_id, size FROM semel_dead_letters",
 			"[orders l dead " + escaped + " " + escaped + " " + escaped + " " + escaped + " 5]"},
 	} {
 		rows := look(x.sql)
@@ -69,7 +69,7 @@ func TestViewsForPeople(t *testing.T) {
 			t.Errorf("%s:\n%s, wanted\n%s", x.sql, got, x.want)
 		}
 	}
-	for view, n := range map[string]int{"records": 2, "messages": 4, "letters": 1} {
+	for view, n := range map[string]int{"records": 2, "messages": 4, "dead_letters": 1} {
 		if rows := look("SELECT * FROM semel_" + view); len(rows) != n {
 			t.Errorf("%s has %d rows, wanted %d", view, len(rows), n)
 		}

@@ -108,8 +108,8 @@ func (w *sweep) page(ctx context.Context, page []*item) (kept int, err error) {
 			w.sum.Purged++
 		case verdicts[i] == driver.SweepExpire:
 			w.sum.Expired++
-		case verdicts[i] == driver.SweepStrand:
-			w.sum.Stranded++
+		case verdicts[i] == driver.SweepAbandon:
+			w.sum.Abandoned++
 		}
 	}
 	return kept, nil

@@ -50,9 +50,9 @@ func TestHeadersThatAreNotUTF8(t *testing.T) {
 	if st, err := q.Stats(t.Context()); err != nil || !st.Empty() {
 		t.Errorf("%+v %v", st, err)
 	}
-	// A letter is made all the same: what cannot be kept exactly must not be lost.
-	l := driver.Letter{ID: "l", Kind: driver.LetterDead, DeadAt: time.Now(), Message: driver.Message{Headers: map[string]string{"a": "\xff"}}}
-	if err := q.PutLetter(t.Context(), l); err != nil {
+	// A dead letter is made all the same: what cannot be kept exactly must not be lost.
+	l := driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed, DeadAt: time.Now(), Message: driver.Message{Headers: map[string]string{"a": "\xff"}}}
+	if err := q.PutDeadLetter(t.Context(), l); err != nil {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@
 // # Tables
 //
 // The tables are named semel_* and documented in schema/*.sql (see [SchemaSQL]); they and the views semel_records,
-// semel_messages, semel_letters, semel_steps, semel_audits and semel_duplicates may be read by anybody. In tables, times are
+// semel_messages, semel_dead_letters, semel_steps, semel_audits and semel_duplicates may be read by anybody. In tables, times are
 // microseconds since 1970 in UTC. The application's own tables belong in the same file: that is what makes effects and record
 // one transaction.
 //

@@ -38,7 +38,7 @@ func TestEffectsLeaveTheConnectionAndSemelsTablesAlone(t *testing.T) {
 		{"INSERT INTO trap VALUES ('1')", "semel's own table semel_record"},
 		{"DELETE FROM records", "semel's own table semel_record"},
 		{"DROP TABLE semel_record", "semel_record"},
-		{"DROP TABLE IF EXISTS main . 'semel_letter'", "semel_letter"},
+		{"DROP TABLE IF EXISTS main . 'semel_dead_letter'", "semel_dead_letter"},
 		{"DROP INDEX semel_record_hash", "semel's own table"},
 		{"DROP TRIGGER semel_record_gone", "semel's own table"},
 		{"DROP VIEW semel_messages", "semel_messages"},
@@ -154,9 +154,9 @@ func TestEndlessStatementInATransaction(t *testing.T) {
 		_, err := tx.ExecContext(context.Background(), endless)
 		return err
 	})
-	letters, err := db.Queue("orders").Letters(t.Context(), 0)
-	if err != nil || len(letters) != 1 || letters[0].Attempts != 2 {
-		t.Errorf("letters %+v: %v", letters, err)
+	deadLetters, err := db.Queue("orders").DeadLetters(t.Context(), 0)
+	if err != nil || len(deadLetters) != 1 || deadLetters[0].Attempts != 2 {
+		t.Errorf("dead letters %+v: %v", deadLetters, err)
 	}
 	if out := must(db.Store().Claim(t.Context(), claim("after")))(t); out[0].Verdict != driver.Acquired {
 		t.Errorf("after it a claim answers %v", out[0].Verdict)
@@ -173,7 +173,7 @@ func TestTransactionOfAHandlerLeavesSemelAlone(t *testing.T) {
 		"CREATE TRIGGER temp.a AFTER INSERT ON ledger BEGIN DELETE FROM ledger; END", "CREATE TABLE temp.a (id)",
 		"CREATE TRIGGER a AFTER INSERT ON semel_record BEGIN DELETE FROM ledger; END",
 		"INSERT INTO trap VALUES (1)", "PRAGMA synchronous = OFF",
-		"ATTACH ':memory:' AS a", "DROP TABLE semel_letter", "INSERT INTO ledger SELECT randomblob(900000000)",
+		"ATTACH ':memory:' AS a", "DROP TABLE semel_dead_letter", "INSERT INTO ledger SELECT randomblob(900000000)",
 	}
 	runInTx(t, db, []string{"m"}, semel.Config{}, func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
 		for _, q := range refused {
@@ -198,7 +198,7 @@ func TestTransactionOfAHandlerLeavesSemelAlone(t *testing.T) {
 // TestOtherConnectionsAreNotWatched: the pool of [DB.SQL] and other databases of the process are their owners'.
 func TestOtherConnectionsAreNotWatched(t *testing.T) {
 	db := open(t)
-	for _, q := range []string{"CREATE TEMP TABLE a (id)", "DELETE FROM semel_letter", "PRAGMA cache_size = 100"} {
+	for _, q := range []string{"CREATE TEMP TABLE a (id)", "DELETE FROM semel_dead_letter", "PRAGMA cache_size = 100"} {
 		exec_(t, db, q)
 	}
 }

@@ -17,7 +17,7 @@ SELECT
   (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until <= ?2),
   (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 1),
   (SELECT count(*) FROM semel_timed t, q WHERE t.queue = q.id AND until > ?2 AND held = 0),
-  (SELECT count(*) FROM semel_letter l, q WHERE l.queue = q.id),
+  (SELECT count(*) FROM semel_dead_letter l, q WHERE l.queue = q.id),
   (SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1),
   (SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id)`
 
@@ -28,7 +28,7 @@ func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	err := q.db.read(ctx, "queue stats", func(v []any) error {
 		n := func(i int) int64 { return integer(v[i]) }
 		s.Visible = n(0) + n(2) + n(3)
-		s.InFlight, s.Delayed, s.Letters = n(1)+n(4), n(5), n(6)
+		s.InFlight, s.Delayed, s.DeadLetters = n(1)+n(4), n(5), n(6)
 		for _, sent := range v[7:] {
 			if at := integer(sent); at != 0 {
 				s.Oldest = max(s.Oldest, time.Duration(now.UnixMicro()-at)*time.Microsecond)
@@ -79,7 +79,7 @@ const (
 	sqlPurgeFlights = "DELETE FROM semel_flight WHERE hand BETWEEN ? AND ? AND last <= ?"
 )
 
-// Purge removes every message that is not a letter and was sent before the call, those in flight too: their receipts are
+// Purge removes every message that is not a dead letter and was sent before the call, those in flight too: their receipts are
 // lost. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)

@@ -71,7 +71,7 @@ func poisoned(ctx context.Context, db *DB) error {
 }
 
 // TestFM83_KillsAreCountedWhereTheQueueCountsNothing: a message that kills its process inside its transaction becomes a dead
-// letter, and its neighbours take effect once.
+// dead letter, and its neighbours take effect once.
 func TestFM83_KillsAreCountedWhereTheQueueCountsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "semel.db")
 	db := openAt(t, path, Options{})
@@ -93,7 +93,7 @@ func TestFM83_KillsAreCountedWhereTheQueueCountsNothing(t *testing.T) {
 			t.Fatal("the message has killed 9 processes, and is no dead letter")
 		}
 	}
-	if ls := must(q.Letters(t.Context(), 0))(t); len(ls) != 1 || ls[0].Message.ID != "poison" || kills < 3 {
+	if ls := must(q.DeadLetters(t.Context(), 0))(t); len(ls) != 1 || ls[0].Message.ID != "poison" || kills < 3 {
 		t.Errorf("after %d kills the dead letters are %+v", kills, ls)
 	}
 	if n := count(t, db, "SELECT count(*) FROM ledger"); n != 2 {

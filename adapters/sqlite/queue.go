@@ -12,13 +12,13 @@ import (
 )
 
 // inlineBody is the longest body that is kept in the row of its message. Rows move from one table to the other when a
-// message is given back; a longer body stays where it is.
+// message is returned; a longer body stays where it is.
 const inlineBody = 2048
 
 // maxBatch bounds one Receive or Settle.
 const maxBatch = 1000
 
-// Queue is a queue in the database. It keeps counts, delays, ordered groups and letters.
+// Queue is a queue in the database. It keeps counts, delays, ordered groups and dead letters.
 type Queue struct {
 	db      *DB
 	name    string

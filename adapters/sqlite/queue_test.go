@@ -257,38 +257,38 @@ func TestFM43_QueueClockStepsBack(t *testing.T) {
 	}
 }
 
-func TestLettersSurviveStaleReceipts(t *testing.T) {
+func TestDeadLettersSurviveStaleReceipts(t *testing.T) {
 	db, clock := openFake(t)
 	q, ctx := db.Queue("q"), t.Context()
 	send(t, q, driver.Message{ID: "m", Body: []byte("body"), Headers: map[string]string{"a": "b"}, Group: "g"})
 	first := now(t, q, 1)
 	clock.advance(time.Minute)
 	second := now(t, q, 1)
-	letter := driver.Letter{
-		ID: "L1", Kind: driver.LetterDead, Reason: "boom", Key: driver.Key{Consumer: "c", Tenant: "t", Raw: "k\x00\xff"},
+	deadLetter := driver.DeadLetter{
+		ID: "L1", Kind: driver.DeadLetterFailed, Reason: "boom", Key: driver.Key{Consumer: "c", Tenant: "t", Raw: "k\x00\xff"},
 		Generation: 2, Token: 9, Attempts: 3, Message: first[0].Message, FirstReceived: clock.now(),
 	}
-	settle(t, q, driver.Lost, driver.Settlement{Receipt: first[0].Receipt, Action: driver.Dead, Letter: &letter})
-	settle(t, q, driver.Applied, driver.Settlement{Receipt: second[0].Receipt, Action: driver.Dead, Letter: &letter})
-	all := must(q.Letters(ctx, 0))(t)
+	settle(t, q, driver.Lost, driver.Settlement{Receipt: first[0].Receipt, Action: driver.Dead, DeadLetter: &deadLetter})
+	settle(t, q, driver.Applied, driver.Settlement{Receipt: second[0].Receipt, Action: driver.Dead, DeadLetter: &deadLetter})
+	all := must(q.DeadLetters(ctx, 0))(t)
 	if len(all) != 1 {
-		t.Fatalf("%d letters", len(all))
+		t.Fatalf("%d dead letters", len(all))
 	}
 	l := all[0]
-	if l.Key != letter.Key || l.Token != 9 || l.Generation != 2 || l.Attempts != 3 || l.Reason != "boom" || l.Kind != driver.LetterDead ||
+	if l.Key != deadLetter.Key || l.Token != 9 || l.Generation != 2 || l.Attempts != 3 || l.Reason != "boom" || l.Kind != driver.DeadLetterFailed ||
 		string(l.Message.Body) != "body" || l.Message.Header("A") != "b" || l.Message.Group != "g" || l.Message.Queue != "q" ||
-		!l.FirstReceived.Equal(letter.FirstReceived) || !l.DeadAt.Equal(clock.now()) {
-		t.Errorf("letter %+v", l)
+		!l.FirstReceived.Equal(deadLetter.FirstReceived) || !l.DeadAt.Equal(clock.now()) {
+		t.Errorf("dead letter %+v", l)
 	}
-	if st := must(q.Stats(ctx))(t); !st.Empty() || st.Letters != 1 {
+	if st := must(q.Stats(ctx))(t); !st.Empty() || st.DeadLetters != 1 {
 		t.Errorf("stats %+v", st)
 	}
-	// A letter is closed with the ack of whatever delivery finds the truth.
+	// A dead letter is closed with the ack of whatever delivery finds the truth.
 	send(t, q, driver.Message{ID: "m2"})
 	d := now(t, q, 1)
 	settle(t, q, driver.Applied, driver.Settlement{Receipt: d[0].Receipt, Close: "L1"})
-	if _, ok, err := q.Letter(ctx, "L1"); ok || err != nil {
-		t.Errorf("letter is still there: %v", err)
+	if _, ok, err := q.DeadLetter(ctx, "L1"); ok || err != nil {
+		t.Errorf("dead letter is still there: %v", err)
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 var errStop = errors.New("stop")
 
 // Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
-// done; then it answers ctx's error. What another process sends or gives back is noticed within Options.PollInterval.
+// done; then it answers ctx's error. What another process sends or returns is noticed within Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)

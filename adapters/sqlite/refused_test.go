@@ -12,9 +12,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// letterOf runs a consumer of ids, which are its keys, until n effects are in the ledger and there is one letter, which it
+// deadLetterOf runs a consumer of ids, which are its keys, until n effects are in the ledger and there is one dead letter, which it
 // answers.
-func letterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.Letter {
+func deadLetterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.DeadLetter {
 	t.Helper()
 	q := db.Queue("orders")
 	c, err := semel.New(semel.Config{
@@ -29,9 +29,9 @@ func letterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.Letter {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	var ls []driver.Letter
+	var ls []driver.DeadLetter
 	for ctx.Err() == nil {
-		if ls, err = q.Letters(ctx, 0); err == nil && len(ls) > 0 && count(t, db, "SELECT count(*) FROM ledger") == n {
+		if ls, err = q.DeadLetters(ctx, 0); err == nil && len(ls) > 0 && count(t, db, "SELECT count(*) FROM ledger") == n {
 			break
 		}
 		time.Sleep(10 * time.Millisecond) // the pause between two looks
@@ -41,7 +41,7 @@ func letterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.Letter {
 		t.Error(err)
 	}
 	if got := count(t, db, "SELECT count(*) FROM ledger"); got != n || len(ls) != 1 {
-		t.Fatalf("%d of %d effects, letters %v", got, n, ls)
+		t.Fatalf("%d of %d effects, dead letters %v", got, n, ls)
 	}
 	return ls[0]
 }
@@ -68,7 +68,7 @@ func TestFM46_DamagedIndexOfOneEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := letterOf(t, db, semel.InTx(func(_ context.Context, e *semel.Statements, a *semel.Attempt) error {
+	l := deadLetterOf(t, db, semel.InTx(func(_ context.Context, e *semel.Statements, a *semel.Attempt) error {
 		if a.Key.Raw == "bad" {
 			e.Exec(damaged)
 		} else {
@@ -77,11 +77,11 @@ func TestFM46_DamagedIndexOfOneEffect(t *testing.T) {
 		return nil
 	}), 29)
 	if l.Message.ID != "bad" || l.Attempts != 2 {
-		t.Errorf("letter %+v", l)
+		t.Errorf("dead letter %+v", l)
 	}
 }
 
-// TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a letter in the
+// TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a dead letter in the
 // end, and Do says so at once.
 func TestFM82_UnreadableRecord(t *testing.T) {
 	db := open(t)
@@ -102,12 +102,12 @@ func TestFM82_UnreadableRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l := letterOf(t, db, semel.InTx(func(_ context.Context, e *semel.Statements, a *semel.Attempt) error {
+	l := deadLetterOf(t, db, semel.InTx(func(_ context.Context, e *semel.Statements, a *semel.Attempt) error {
 		e.Exec("INSERT INTO ledger VALUES ($1)", a.Key.Raw)
 		return nil
 	}), 5)
 	if l.Message.ID != "bad" || !strings.Contains(l.Reason, `key "bad"`) || !strings.Contains(l.Reason, "upgrade this worker") {
-		t.Errorf("letter %+v", l)
+		t.Errorf("dead letter %+v", l)
 	}
 	if n := count(t, db, "SELECT count(*) FROM semel_record WHERE watermark = x'0300' AND state = 1"); n != 1 {
 		t.Error("the record was written")

@@ -30,8 +30,8 @@ const (
 
 // Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
 // visibility is over. Repeating the action that a receipt was spent on answers Applied, another action Lost.
-// Settlement.Close is carried out whatever becomes of the receipt, and so is the letter of Dead: both follow from the
-// record, and a letter is written once per id.
+// Settlement.Close is carried out whatever becomes of the receipt, and so is the dead letter of Dead: both follow from the
+// record, and a dead letter is written once per id.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	list := make([]*driver.Settlement, len(s))
 	for i := range s {
@@ -64,8 +64,8 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if s.Action > driver.Dead {
 		return fmt.Errorf("action %d is unknown", s.Action)
 	}
-	if s.Action == driver.Dead && (s.Letter == nil || s.Letter.ID == "") {
-		return errors.New("action dead needs a letter with an ID")
+	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
+		return errors.New("action dead needs a dead letter with an ID")
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 	}
 	acks := make([]int, 0, len(s)) // of runs
 	for i := range s {
-		if err := t.letters(row, s[i]); err != nil {
+		if err := t.deadLetters(row, s[i]); err != nil {
 			return nil, err
 		}
 		rc := s[i].Receipt.(*receipt)
@@ -99,14 +99,14 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 	return out, t.settleRuns(row, s, acks, out)
 }
 
-func (t *txn) letters(row *queueRow, s *driver.Settlement) error {
+func (t *txn) deadLetters(row *queueRow, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := t.deleteLetter(row, s.Close); err != nil {
+		if err := t.deleteDeadLetter(row, s.Close); err != nil {
 			return err
 		}
 	}
 	if s.Action == driver.Dead {
-		return t.putLetter(row, s.Letter)
+		return t.putDeadLetter(row, s.DeadLetter)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out 
 	return nil
 }
 
-// settleFlight removes messages of one hand-off; acks are in the order of their positions.
+// settleFlight removes messages of one delivery; acks are in the order of their positions.
 func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Settlement, out []driver.Outcome) error {
 	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
 	f, flying, err := t.flight(hand)
@@ -160,7 +160,7 @@ func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Se
 			}
 			removed += gone
 		} else {
-			// The run is ours and nothing was given back: what is not there any more, this receipt has removed before.
+			// The run is ours and nothing was returned: what is not there any more, this receipt has removed before.
 			gone, err := t.s.exec(sqlStreamDelete, first, last)
 			if err != nil {
 				return err
@@ -229,7 +229,7 @@ func (t *txn) flightRest(hand, rest int64) (err error) {
 	return err
 }
 
-// settleOne ends one delivery whose message has a time of its own, or gives back one of a run.
+// settleOne ends one delivery whose message has a time of its own, or returns one of a run.
 func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (driver.Outcome, error) {
 	if rc.run && (s.Action == driver.Retry || s.Action == driver.Defer) {
 		moved, err := t.leaveRun(row, rc, s.After, false)
@@ -246,7 +246,7 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 	if err != nil {
 		return driver.Unknown, err
 	}
-	if hand != rc.hand { // gone, given back, or handed out again
+	if hand != rc.hand { // gone, returned, or handed out again
 		return driver.Lost, nil
 	}
 	t.wake(row)

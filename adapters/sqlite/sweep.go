@@ -156,7 +156,7 @@ func (w *sweep) run() error {
 func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	t := w.t
 	var depart []departure
-	var strand []int64
+	var abandon []int64
 	keep := 0
 	due, whole = math.MaxInt64, true
 	periods, err := rowstore.Periods(rowTx{t})
@@ -173,8 +173,8 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		}
 		period := periods[r.Key.Consumer]
 		after, verdict := driver.DecideSweep(r, t.now, w.horizon, period, w.consumers...)
-		if verdict != driver.SweepKeep && len(depart)+len(strand) == w.left {
-			if whole = false; verdict != driver.SweepStrand {
+		if verdict != driver.SweepKeep && len(depart)+len(abandon) == w.left {
+			if whole = false; verdict != driver.SweepAbandon {
 				w.sum.Overdue(t.now, r.RetainUntil)
 			}
 			return nil
@@ -186,8 +186,8 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 		case driver.SweepExpire:
 			depart = append(depart, departure{integer(v[0]), bytes.Clone(blob(v[7])), period})
 			r = after
-		case driver.SweepStrand:
-			strand = append(strand, integer(v[0]))
+		case driver.SweepAbandon:
+			abandon = append(abandon, integer(v[0]))
 		case driver.SweepKeep:
 		}
 		keep++
@@ -210,7 +210,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	if err != nil || some {
 		return due, false, err
 	}
-	return due, whole, w.strand(strand)
+	return due, whole, w.abandon(abandon)
 }
 
 // depart purges or expires records; some: it stopped because too much belonged to them.
@@ -291,7 +291,7 @@ func (t *txn) erase(token uint64) error {
 	return t.purgedAt(int64(token))
 }
 
-func (w *sweep) strand(tokens []int64) error {
+func (w *sweep) abandon(tokens []int64) error {
 	t := w.t
 	for _, token := range tokens {
 		var r driver.Record
@@ -300,13 +300,13 @@ func (w *sweep) strand(tokens []int64) error {
 			return err
 		}
 		after, verdict := driver.DecideSweep(r, t.now, w.horizon, 0, w.consumers...)
-		if verdict != driver.SweepStrand {
+		if verdict != driver.SweepAbandon {
 			continue
 		}
 		if err := t.store(r.Token, &after); err != nil {
 			return err
 		}
-		w.sum.Stranded++
+		w.sum.Abandoned++
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func sweepAgainstTheTable(t *testing.T, period time.Duration) {
 			}
 		}
 	}
-	if swept.Purged < 50 || swept.Stranded < 10 || (period > 0) != (swept.Expired > 50) {
+	if swept.Purged < 50 || swept.Abandoned < 10 || (period > 0) != (swept.Expired > 50) {
 		t.Errorf("the sweeps did no more than %+v", swept)
 	}
 	blocks := count(t, db, "SELECT count(*) FROM semel_block")

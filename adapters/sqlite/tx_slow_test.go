@@ -12,8 +12,8 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// TestSlowHandlerInATransactionFails: a handler that takes longer than MaxTx fails, is counted, and becomes a letter. It
-// must not be repeated for ever, as a transaction that was not committed is.
+// TestSlowHandlerInATransactionFails: a handler that takes longer than MaxTx fails, is counted, and becomes a dead letter. It
+// must not be repeated forever, as a transaction that was not committed is.
 func TestSlowHandlerInATransactionFails(t *testing.T) {
 	db := openFor(t, Options{MaxTx: 300 * time.Millisecond})
 	runInTx(t, db, []string{"slow"}, semel.Config{MaxAttempts: 2}, func(ctx context.Context, tx *sql.Tx, a *semel.Attempt) error {
@@ -23,9 +23,9 @@ func TestSlowHandlerInATransactionFails(t *testing.T) {
 		}
 		return ctx.Err()
 	})
-	letters, err := db.Queue("orders").Letters(t.Context(), 0)
-	if err != nil || len(letters) != 1 || letters[0].Attempts != 2 {
-		t.Errorf("letters %+v: %v", letters, err)
+	deadLetters, err := db.Queue("orders").DeadLetters(t.Context(), 0)
+	if err != nil || len(deadLetters) != 1 || deadLetters[0].Attempts != 2 {
+		t.Errorf("dead letters %+v: %v", deadLetters, err)
 	}
 }
 

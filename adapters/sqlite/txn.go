@@ -168,7 +168,7 @@ func (t *txn) flush() error {
 		if err := t.load(); err != nil {
 			return err
 		}
-		t.dirty = true // the clock is noted with every hand-off
+		t.dirty = true // the clock is noted with every delivery
 		q.dirty = false
 	}
 	if !t.dirty {
@@ -216,7 +216,7 @@ var (
 	_ driver.Queue           = (*Queue)(nil)
 	_ driver.Sender          = (*Queue)(nil)
 	_ driver.QueueInspector  = (*Queue)(nil)
-	_ driver.LetterBox       = (*Queue)(nil)
+	_ driver.DeadLetterQueue = (*Queue)(nil)
 	_ driver.Transactor      = (*Store)(nil)
 	_ driver.RecordInspector = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)

@@ -33,8 +33,8 @@ func TestViewsForPeople(t *testing.T) {
 	if g, err := s.Claim(ctx, c); err != nil || g[0].Verdict != driver.Acquired {
 		t.Fatal(g, err)
 	}
-	l := driver.Letter{ID: "l", Kind: driver.LetterDead, Key: k, Reason: "why", Message: driver.Message{ID: "m", Body: []byte("12345")}}
-	if err := q.PutLetter(ctx, l); err != nil {
+	l := driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed, Key: k, Reason: "why", Message: driver.Message{ID: "m", Body: []byte("12345")}}
+	if err := q.PutDeadLetter(ctx, l); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string][]string{
@@ -42,8 +42,8 @@ func TestViewsForPeople(t *testing.T) {
 		"SELECT id || ': ' || state || ' ' || count FROM semel_messages ORDER BY pos": {
 			"taken: in flight 1", "first: ready 0", "second: waits for its group 0", "later: delayed 0",
 		},
-		"SELECT queue || ' ' || body FROM semel_messages WHERE id = 'taken' AND due_at = sent_at AND until > sent_at":   {"orders body"},
-		"SELECT queue || ' ' || kind || ' ' || key || ' ' || reason || ' ' || size FROM semel_letters ORDER BY dead_at": {"orders dead o-1 why 5"},
+		"SELECT queue || ' ' || body FROM semel_messages WHERE id = 'taken' AND due_at = sent_at AND until > sent_at":        {"orders body"},
+		"SELECT queue || ' ' || kind || ' ' || key || ' ' || reason || ' ' || size FROM semel_dead_letters ORDER BY dead_at": {"orders failed o-1 why 5"},
 	} {
 		got, err := texts(db.reader, query)
 		if err != nil || !slices.Equal(got, want) {

@@ -24,7 +24,7 @@ func ofQueues(operation string) bool {
 }
 
 // TestFM34 lets every operation on DynamoDB fail for a while. Workers stop to receive; what they hold is tried again when
-// the table is back. One failed attempt would be a letter.
+// the table is back. One failed attempt would be a dead letter.
 func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	c := newCloud(t, 1000)
 	var workers []*process
@@ -83,8 +83,8 @@ func TestFM34_WithoutTheTableReceivesPauseAndNoAttemptIsSpent(t *testing.T) {
 	c.until("an empty queue", c.empty)
 	c.drain(workers...)
 	c.once(c.table(), append(keys(sent), "slow-0", "slow-1", "slow-2")...)
-	if letters := c.reasons(); len(letters) > 0 {
-		c.Errorf("letters %q", letters)
+	if deadLetters := c.reasons(); len(deadLetters) > 0 {
+		c.Errorf("dead letters %q", deadLetters)
 	}
 	for _, item := range c.dynamo.Items(records) {
 		if n, ok := item["failures"]["N"]; ok && n != "0" {
@@ -138,7 +138,7 @@ func (c *cloud) command(args ...string) {
 	}
 }
 
-// reasons are the reasons of the letters, by the body of their message.
+// reasons are the reasons of the dead letters, by the body of their message.
 func (c *cloud) reasons() map[string]string {
 	c.Helper()
 	out := map[string]string{}
@@ -146,7 +146,7 @@ func (c *cloud) reasons() map[string]string {
 		var l struct {
 			Reason string `json:"reason"`
 		}
-		_ = json.Unmarshal([]byte(m.Attributes["semel-letter"]), &l) // a message that SQS moved has none
+		_ = json.Unmarshal([]byte(m.Attributes["semel-dead-letter"]), &l) // a message that SQS moved has none
 		out[m.Body] = l.Reason
 	}
 	return out

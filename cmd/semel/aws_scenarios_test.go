@@ -23,7 +23,7 @@ func TestS3_45_HappyPath(t *testing.T) {
 		c.Errorf("%d starts, %d deaths\n%s", got.msgs["start"], got.deaths, got.log)
 	}
 	if n := len(c.sqs.Messages(dlq)); n > 0 {
-		c.Errorf("%d letters", n)
+		c.Errorf("%d dead letters", n)
 	}
 }
 
@@ -45,12 +45,12 @@ func TestS3_48_S3_28_PoisonIsALetterWithItsReason(t *testing.T) {
 	c.work(1, `sleep-min=0,sleep-max=0.05,reject="poison": true,ledger=`+c.ledger, nil)
 	c.once(c.file(), keys(3)...)
 	if got := c.reasons(); len(got) != 1 || !strings.Contains(got[poison], "rejected: the payload has") {
-		c.Errorf("letters %q", got)
+		c.Errorf("dead letters %q", got)
 	}
 }
 
 // TestS3_49 is a batch of good and bad messages: the good ones are deleted one by one, the bad ones are repeated, and are
-// letters in the end.
+// dead letters in the end.
 func TestS3_49_S1_11_APartialBatch(t *testing.T) {
 	c := newCloud(t, 1000)
 	bodies := orders(7)
@@ -61,8 +61,8 @@ func TestS3_49_S1_11_APartialBatch(t *testing.T) {
 	c.send(bodies...)
 	got := c.work(1, transactional+`,reject="poison": true,retry-rejected`, nil, "--max-attempts", "3", "--batch", "10")
 	c.once(c.table(), keys(7)...)
-	if letters := c.reasons(); len(letters) != 3 {
-		c.Errorf("letters %q", letters)
+	if deadLetters := c.reasons(); len(deadLetters) != 3 {
+		c.Errorf("dead letters %q", deadLetters)
 	}
 	if n := got.msgs["start"]; n < 7+3*3 {
 		c.Errorf("%d runs of 7 good messages and 3 bad ones that have 3 attempts each\n%s", n, got.log)

@@ -220,7 +220,7 @@ func guarantees(t *testing.T, all []place) string {
 }
 
 // lasts says how long what was committed stays.
-func lasts(p semel.Promise) string {
+func lasts(p semel.Guarantees) string {
 	if p.Durable {
 		return "when processes and servers die"
 	}

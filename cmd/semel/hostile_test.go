@@ -156,7 +156,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed("dlq", "ls", "--queue", url, "-o", "json").out), &found); err != nil || len(found) == 0 {
 		t.Fatalf("no dead letter: %v", err)
 	}
-	letter := found[0].ID
+	deadLetter := found[0].ID
 	// A key has its control characters escaped when it is taken from a message; all else stays.
 	clean := strings.NewReplacer("\x1b", `\x1b`, "\a", `\x07`, "\r", `\x0d`).Replace(hostile)
 	line, _ := json.Marshal(map[string]string{"key": "nobody's" + hostile, "consumer": "c" + hostile})
@@ -185,13 +185,13 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: with([]string{"records", "get", "none" + hostile}, record...), shows: `\x1b[2J`},
 		{args: with([]string{"records", "sweep", "--dry-run"}, "--store", url)},
 		{args: []string{"dlq", "ls", "--queue", url}, shows: `\u202egnp.exe`},
-		{args: []string{"dlq", "show", letter, "--queue", url}, shows: `reason \x1b[2J`},
+		{args: []string{"dlq", "show", deadLetter, "--queue", url}, shows: `reason \x1b[2J`},
 		{args: []string{"dlq", "show", "none" + hostile, "--queue", url}},
-		{args: []string{"dlq", "redrive", letter, "--queue", url, "--dry-run"}},
-		{args: []string{"dlq", "discard", letter, "--queue", url, "--dry-run"}},
+		{args: []string{"dlq", "redrive", deadLetter, "--queue", url, "--dry-run"}},
+		{args: []string{"dlq", "discard", deadLetter, "--queue", url, "--dry-run"}},
 		{args: []string{"dlq", "export", "--queue", url}, shows: `\u202e`},
 		{args: []string{"dlq", "import", "bad.jsonl", "--queue", url}},
-		{args: []string{"dlq", "edit", letter, "--queue", url}},
+		{args: []string{"dlq", "edit", deadLetter, "--queue", url}},
 		{args: []string{"queue", "ls", "--queue", url}, shows: `orders\u202e\u009b`},
 		{args: []string{"queue", "stats", "--queue", url}},
 		{args: []string{"queue", "peek", "--queue", url}, shows: `waits\x1b[2J`},

@@ -73,14 +73,14 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	if contains(work(), `"late":1`); ran() != 1 {
 		t.Fatalf("%d runs", ran())
 	}
-	var letter struct {
+	var deadLetter struct {
 		ID string `json:"id"`
 	}
-	if err := json.Unmarshal([]byte(s.semel(nil, "dlq", "ls", "--queue", s.url, "-o", "jsonl", "--kind", "late")), &letter); err != nil {
+	if err := json.Unmarshal([]byte(s.semel(nil, "dlq", "ls", "--queue", s.url, "-o", "jsonl", "--kind", "late")), &deadLetter); err != nil {
 		t.Fatal(err)
 	}
-	contains(refused(s, "dlq", "redrive", letter.ID, "--queue", s.url, "--yes"), "--new-generation")
-	s.semel(nil, "dlq", "redrive", letter.ID, "--queue", s.url, "--mode", "rerun", "--new-generation", "--yes")
+	contains(refused(s, "dlq", "redrive", deadLetter.ID, "--queue", s.url, "--yes"), "--new-generation")
+	s.semel(nil, "dlq", "redrive", deadLetter.ID, "--queue", s.url, "--mode", "rerun", "--new-generation", "--yes")
 	if work(); ran() != 2 {
 		t.Errorf("%d runs after a deliberate rerun", ran())
 	}

@@ -20,7 +20,7 @@ import (
 // snippetImports are the packages that snippets use without an import of their own.
 var snippetImports = map[string]string{
 	"context": "context", "sql": "database/sql", "net": "net", "http": "net/http", "testing": "testing", "time": "time",
-	"semel": root, "edgehttp": root + "/edge/http", "front": root + "/front", "key": root + "/key", "lock": root + "/lock", "memory": root + "/memory",
+	"semel": root, "edgehttp": root + "/edge/http", "cache": root + "/cache", "key": root + "/key", "lock": root + "/lock", "memory": root + "/memory",
 	"outbox": root + "/outbox", "steps": root + "/steps", "verify": root + "/semeltest/verify", "sqlite": root + "/adapters/sqlite",
 }
 

@@ -20,7 +20,7 @@ type gauges struct {
 	consumer atomic.Pointer[semel.Consumer]
 	lag      atomic.Pointer[time.Duration] // nil: nobody who sweeps is watched
 
-	depth, oldest, letters, up         *prometheus.Desc
+	depth, oldest, deadLetters, up     *prometheus.Desc
 	storeUp, uncertain                 *prometheus.Desc
 	running, slots, paused, breaker    *prometheus.Desc
 	cacheHits, cacheEntries, cacheSize *prometheus.Desc
@@ -51,13 +51,13 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 		return prometheus.NewDesc(name, help, more, labels)
 	}
 	g := &gauges{
-		o:       o,
-		depth:   desc("semel_queue_depth", "Messages in the queue, by state. Brokers may count approximately.", "state"),
-		oldest:  desc("semel_oldest_message_age_seconds", "Age of the oldest message in the queue; 0 when there is none or the broker does not tell."),
-		letters: desc("semel_dlq_depth", "Letters that wait for a person."),
-		up:      desc("semel_queue_up", "1 when the queue answered when it was asked last."),
-		running: desc("semel_inflight", "Handlers that run."),
-		slots:   desc("semel_slots", "Handlers that may run at once."),
+		o:           o,
+		depth:       desc("semel_queue_depth", "Messages in the queue, by state. Brokers may count approximately.", "state"),
+		oldest:      desc("semel_oldest_message_age_seconds", "Age of the oldest message in the queue; 0 when there is none or the broker does not tell."),
+		deadLetters: desc("semel_dlq_depth", "Dead letters that wait for a person."),
+		up:          desc("semel_queue_up", "1 when the queue answered when it was asked last."),
+		running:     desc("semel_inflight", "Handlers that run."),
+		slots:       desc("semel_slots", "Handlers that may run at once."),
 		paused: desc("semel_paused", "1 while nothing is fetched, because the store does not answer (reason store) or "+
 			"the breaker is open (reason downstream).", "reason"),
 		breaker: desc("semel_breaker_state", "0 closed, 1 half open, 2 open."),
@@ -80,7 +80,7 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.depth, g.oldest, g.letters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
+		g.depth, g.oldest, g.deadLetters, g.up, g.running, g.slots, g.paused, g.breaker, g.cacheHits, g.cacheEntries, g.cacheSize,
 		g.late, g.sweepLag, g.storeUp, g.uncertain,
 	} {
 		to <- d
@@ -100,7 +100,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			value(g.depth, float64(s.InFlight), "in_flight")
 			value(g.depth, float64(s.Delayed), "delayed")
 			value(g.oldest, s.Oldest.Seconds())
-			value(g.letters, float64(s.Letters))
+			value(g.deadLetters, float64(s.DeadLetters))
 		}
 	}
 	if store.ok {

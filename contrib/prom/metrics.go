@@ -27,7 +27,7 @@ type Options struct {
 
 func (o *Options) resolve() error {
 	if o.Queue == nil {
-		return &semel.ConfigError{Field: "Queue", Problem: "is nil", Mend: "give the queue that the consumer reads"}
+		return &semel.ConfigError{Field: "Queue", Problem: "is nil", Hint: "give the queue that the consumer reads"}
 	}
 	if o.Consumer == "" {
 		o.Consumer = o.Queue.Features().Name
@@ -102,7 +102,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 func (m *Metrics) zero() {
 	for _, d := range []semel.Decision{
 		semel.Executed, semel.Replayed, semel.ReplayedOtherPayload, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
-		semel.DeadLettered, semel.ParkedUncertain, semel.Fenced, semel.Dropped, semel.Unprotected, semel.GivenBack, semel.Expired,
+		semel.DeadLettered, semel.ParkedUncertain, semel.Fenced, semel.Dropped, semel.Unprotected, semel.Returned, semel.Expired,
 	} {
 		m.deliveries.WithLabelValues(string(d))
 	}
@@ -211,7 +211,7 @@ func (m *Metrics) health(e semel.Event) {
 	case semel.EventSwept:
 		m.swept.Add(float64(e.Purged))
 		m.expired.Add(float64(e.Expired))
-		m.parked.Add(float64(e.Stranded))
+		m.parked.Add(float64(e.Abandoned))
 		m.gauges.lag.Store(&e.Lag)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/contrib/prom"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -56,7 +56,7 @@ func send(t *testing.T, q driver.Sender, bodies ...string) {
 func TestS1_18Metrics(t *testing.T) {
 	db := memory.Open()
 	q := db.Queue("orders")
-	store := front.New(db.Store(), front.Options{Size: 10, Strangers: true})
+	store := cache.New(db.Store(), cache.Options{Size: 10, Strangers: true})
 	reg := prometheus.NewPedanticRegistry()
 	m, err := prom.New(reg, prom.Options{Queue: q, Store: store, Every: time.Nanosecond})
 	if err != nil {
@@ -123,7 +123,7 @@ semel_lease_lost_total{LABELS} 0
 func TestS1_18AllNames(t *testing.T) {
 	db := memory.Open()
 	reg := prometheus.NewPedanticRegistry()
-	store := front.New(db.Store(), front.Options{Size: 10})
+	store := cache.New(db.Store(), cache.Options{Size: 10})
 	m, err := prom.New(reg, prom.Options{Queue: db.Queue("orders"), Store: store})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestS1_18AllNames(t *testing.T) {
 	e.Delivery(semel.Event{Kind: semel.EventSettled, Outcome: driver.Lost})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Lease: true, Outcome: driver.Applied})
 	e.Lease(semel.Event{Kind: semel.EventExtended, Outcome: driver.Unknown})
-	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Expired: 3, Stranded: 2, Lag: 90 * time.Second})
+	e.Health(semel.Event{Kind: semel.EventSwept, Purged: 7, Expired: 3, Abandoned: 2, Lag: 90 * time.Second})
 	e.Calls(semel.Event{Kind: semel.EventCalled, Op: "claim", Err: errors.New("down")})
 	c, err := semel.New(semel.Config{Queue: db.Queue("orders"), Store: store, Handler: semel.HandlerFunc(nothing)})
 	if err != nil {
@@ -263,7 +263,7 @@ func TestUncertainKeys(t *testing.T) {
 		"fails":       {lists{db.Store(), errors.New("connection refused")}, "0", ""},
 		"cannot":      {db.Store(), "", ""},
 		"not there":   {nil, "", ""},
-		"has a cache": {front.New(lists{db.Store(), nil}, front.Options{Size: 1}), "1", "2"},
+		"has a cache": {cache.New(lists{db.Store(), nil}, cache.Options{Size: 1}), "1", "2"},
 	} {
 		reg := prometheus.NewPedanticRegistry()
 		if _, err := prom.New(reg, prom.Options{Queue: db.Queue("orders"), Store: c.store}); err != nil {

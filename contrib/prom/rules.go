@@ -18,9 +18,9 @@ var dashboard string
 
 // Thresholds are where the alerts begin.
 type Thresholds struct {
-	// Depth is how many messages may wait, Letters how many letters, LeasesLost how many runs may lose their lease in 15
+	// Depth is how many messages may wait, Dead letters how many dead letters, LeasesLost how many runs may lose their lease in 15
 	// minutes. They are exceeded, not reached.
-	Depth, Letters, LeasesLost int
+	Depth, DeadLetters, LeasesLost int
 	// Age is how long the oldest message may wait, AuditAge how long ago the last audit may have been.
 	Age, AuditAge time.Duration
 }
@@ -34,11 +34,11 @@ const Runbooks = "https://github.com/semel-dev/semel/blob/main/docs/monitoring.m
 
 // WriteRules writes alert rules for Prometheus (a rule file, YAML).
 func WriteRules(w io.Writer, t Thresholds) error {
-	if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
+	if t.Depth < 0 || t.DeadLetters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
 		return errors.New("prom: a threshold is negative, or Age or AuditAge is shorter than a second")
 	}
 	_, err := io.WriteString(w, strings.NewReplacer(
-		"«depth»", strconv.Itoa(t.Depth), "«letters»", strconv.Itoa(t.Letters), "«leases»", strconv.Itoa(t.LeasesLost),
+		"«depth»", strconv.Itoa(t.Depth), "«dead letters»", strconv.Itoa(t.DeadLetters), "«leases»", strconv.Itoa(t.LeasesLost),
 		"«age»", strconv.Itoa(int(t.Age.Seconds())), "«audit»", strconv.Itoa(int(t.AuditAge.Seconds())), "«runbooks»", Runbooks, ". What stands between «» is set by\n# the flags of semel alerts.", ".",
 	).Replace(rules))
 	if err != nil {

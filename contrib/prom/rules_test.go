@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/contrib/prom"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/memory"
 )
 
@@ -23,7 +23,7 @@ var metricName = regexp.MustCompile(`\bsemel_[a-z_]+`)
 func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	db := memory.Open()
 	q := db.Queue("orders")
-	store := front.New(lists{db.Store(), nil}, front.Options{Size: 1})
+	store := cache.New(lists{db.Store(), nil}, cache.Options{Size: 1})
 	reg := prometheus.NewRegistry()
 	m, err := prom.New(reg, prom.Options{Queue: q, Store: store})
 	if err != nil {

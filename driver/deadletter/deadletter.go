@@ -15,7 +15,7 @@ import (
 // parallel is how many dead letters one Settle writes at once.
 const parallel = 8
 
-// With returns q with its dead letters in box. Settlement.Letter is written before the message is acked, so a crash in
+// With returns q with its dead letters in box. Settlement.DeadLetter is written before the message is acked, so a crash in
 // between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close deletes before the
 // message is acked. When box fails, the item is Unknown and its message is not acked; the caller repeats, and what was written
 // for a delivery is not written again.
@@ -23,11 +23,11 @@ const parallel = 8
 // The queue that is returned is a driver.DeadLetterKeeper; driver.As finds driver.Sender, driver.QueueInspector and driver.Purger
 // where q has them. It joins no store: acks do not commit with records. It has no dead letters but those of box, also if q
 // keeps some itself.
-func With(q driver.Queue, box driver.LetterBox) driver.Queue { return &queue{q, box} }
+func With(q driver.Queue, box driver.DeadLetterQueue) driver.Queue { return &queue{q, box} }
 
 type queue struct {
 	driver.Queue
-	box driver.LetterBox
+	box driver.DeadLetterQueue
 }
 
 // Unwrap implements driver.Wrapper.
@@ -52,8 +52,8 @@ type receipt struct {
 	written string
 }
 
-// LetterBox implements driver.DeadLetterKeeper.
-func (q *queue) LetterBox() driver.LetterBox { return q.box }
+// DeadLetterQueue implements driver.DeadLetterKeeper.
+func (q *queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
 
 // Features are those of the queue, with dead letters.
 func (q *queue) Features() driver.QueueFeatures {
@@ -87,7 +87,7 @@ func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			return nil, fmt.Errorf("settle in queue %q: item %d: %w", name, i, err)
 		}
 	}
-	errs := q.letters(ctx, s)
+	errs := q.deadLetters(ctx, s)
 	out := make([]driver.Outcome, len(s))
 	var pass []driver.Settlement
 	var at []int
@@ -96,7 +96,7 @@ func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			continue
 		}
 		x := s[i]
-		x.Receipt, x.Letter, x.Close = x.Receipt.(*receipt).inner, nil, ""
+		x.Receipt, x.DeadLetter, x.Close = x.Receipt.(*receipt).inner, nil, ""
 		if x.Action == driver.Dead {
 			x.Action = driver.Ack
 		}
@@ -124,14 +124,14 @@ func (q *queue) check(s *driver.Settlement) error {
 	if s.Action > driver.Dead {
 		return fmt.Errorf("action %d is unknown", s.Action)
 	}
-	if s.Action == driver.Dead && (s.Letter == nil || s.Letter.ID == "") {
+	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
 		return errors.New("action dead needs a dead letter with an ID")
 	}
 	return nil
 }
 
-// letters does what settlements ask of the box, a few at once, and returns an error for each item.
-func (q *queue) letters(ctx context.Context, s []driver.Settlement) []error {
+// dead letters does what settlements ask of the box, a few at once, and returns an error for each item.
+func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error {
 	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
@@ -153,7 +153,7 @@ func (q *queue) letters(ctx context.Context, s []driver.Settlement) []error {
 // settlement closes.
 func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := q.box.DeleteLetter(ctx, s.Close); err != nil {
+		if err := q.box.DeleteDeadLetter(ctx, s.Close); err != nil {
 			return fmt.Errorf("delete dead letter %s: %w", s.Close, err)
 		}
 	}
@@ -163,13 +163,13 @@ func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
 	rc := s.Receipt.(*receipt)
 	rc.mu.Lock()
 	defer rc.mu.Unlock() // a second Settle of one receipt waits for the first
-	if rc.written == s.Letter.ID {
+	if rc.written == s.DeadLetter.ID {
 		return nil
 	}
-	if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
-		return fmt.Errorf("write dead letter %s: %w", s.Letter.ID, err)
+	if err := q.box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+		return fmt.Errorf("write dead letter %s: %w", s.DeadLetter.ID, err)
 	}
-	rc.written = s.Letter.ID
+	rc.written = s.DeadLetter.ID
 	return nil
 }
 
@@ -196,10 +196,10 @@ func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Letters = 0
+	s.DeadLetters = 0
 	if c, ok := driver.As[driver.QueueInspector](q.box); ok {
 		l, err := c.Stats(ctx)
-		s.Letters = l.Letters
+		s.DeadLetters = l.DeadLetters
 		return s, err
 	}
 	return s, nil

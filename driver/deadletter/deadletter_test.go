@@ -34,7 +34,7 @@ func (b *bare) Receive(ctx context.Context, limit int) ([]driver.Delivery, error
 
 func (b *bare) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	for i := range s {
-		if s[i].Action == driver.Dead || s[i].Letter != nil || s[i].Close != "" {
+		if s[i].Action == driver.Dead || s[i].DeadLetter != nil || s[i].Close != "" {
 			return nil, fmt.Errorf("item %d asks for a dead letter: %w", i, driver.ErrUnsupported)
 		}
 		if s[i].Action == driver.Ack && b.acked != nil {
@@ -57,28 +57,28 @@ func newBare(q *memory.Queue) *bare { return &bare{Sender: q, QueueInspector: q,
 
 // box is a box that counts what it is asked for.
 type box struct {
-	driver.LetterBox
+	driver.DeadLetterQueue
 	puts, deletes int
 	fail          error
 	put           func()
 }
 
-func (b *box) PutLetter(ctx context.Context, l driver.Letter) error {
+func (b *box) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if b.puts++; b.put != nil {
 		b.put()
 	}
 	if b.fail != nil {
 		return b.fail
 	}
-	return b.LetterBox.PutLetter(ctx, l)
+	return b.DeadLetterQueue.PutDeadLetter(ctx, l)
 }
 
-func (b *box) DeleteLetter(ctx context.Context, id string) error {
+func (b *box) DeleteDeadLetter(ctx context.Context, id string) error {
 	b.deletes++
 	if b.fail != nil {
 		return b.fail
 	}
-	return b.LetterBox.DeleteLetter(ctx, id)
+	return b.DeadLetterQueue.DeleteDeadLetter(ctx, id)
 }
 
 func TestQueueSuite(t *testing.T) {
@@ -109,9 +109,9 @@ type world struct {
 	order []string
 }
 
-func newWorld(with func(q driver.Queue, b driver.LetterBox) driver.Queue) (*world, error) {
+func newWorld(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) (*world, error) {
 	db := memory.Open()
-	w := &world{inner: newBare(db.Queue("orders")), box: &box{LetterBox: db.Queue("dead")}}
+	w := &world{inner: newBare(db.Queue("orders")), box: &box{DeadLetterQueue: db.Queue("dead")}}
 	w.inner.acked = func() { w.order = append(w.order, "ack") }
 	w.box.put = func() { w.order = append(w.order, "put") }
 	w.q = with(w.inner, w.box)
@@ -123,14 +123,14 @@ func newWorld(with func(q driver.Queue, b driver.LetterBox) driver.Queue) (*worl
 	if err != nil {
 		return nil, err
 	}
-	l := &driver.Letter{ID: "l", Kind: driver.LetterDead, Message: ds[0].Message}
-	w.kill = driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Dead, Letter: l}
+	l := &driver.DeadLetter{ID: "l", Kind: driver.DeadLetterFailed, Message: ds[0].Message}
+	w.kill = driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Dead, DeadLetter: l}
 	return w, nil
 }
 
 // rules are what With promises, each checked on any implementation: it returns what is wrong.
-var rules = map[string]func(with func(q driver.Queue, b driver.LetterBox) driver.Queue) error{
-	"FM61 the dead letter is written before the ack": func(with func(q driver.Queue, b driver.LetterBox) driver.Queue) error {
+var rules = map[string]func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error{
+	"FM61 the dead letter is written before the ack": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
 		w, err := newWorld(with)
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ var rules = map[string]func(with func(q driver.Queue, b driver.LetterBox) driver
 		}
 		return nil
 	},
-	"FM61 a box that fails keeps the message": func(with func(q driver.Queue, b driver.LetterBox) driver.Queue) error {
+	"FM61 a box that fails keeps the message": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
 		w, err := newWorld(with)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ var rules = map[string]func(with func(q driver.Queue, b driver.LetterBox) driver
 		}
 		return nil
 	},
-	"a dead letter is written once for a delivery": func(with func(q driver.Queue, b driver.LetterBox) driver.Queue) error {
+	"a dead letter is written once for a delivery": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
 		w, err := newWorld(with)
 		if err != nil {
 			return err
@@ -169,18 +169,18 @@ var rules = map[string]func(with func(q driver.Queue, b driver.LetterBox) driver
 			return fmt.Errorf("an ack without an answer is %v", out)
 		}
 		// Somebody has discarded it meanwhile: written again it would come back.
-		if err := w.box.LetterBox.DeleteLetter(context.Background(), "l"); err != nil {
+		if err := w.box.DeadLetterQueue.DeleteDeadLetter(context.Background(), "l"); err != nil {
 			return err
 		}
 		if out, err := w.q.Settle(context.Background(), w.kill); err != nil || out[0] != driver.Applied {
 			return fmt.Errorf("the repetition returned %v, %w", out, err)
 		}
-		if ls, err := w.box.Letters(context.Background(), 0); err != nil || len(ls) != 0 || w.box.puts != 1 {
+		if ls, err := w.box.DeadLetters(context.Background(), 0); err != nil || len(ls) != 0 || w.box.puts != 1 {
 			return fmt.Errorf("written %d times, there are %d (%w)", w.box.puts, len(ls), err)
 		}
 		return nil
 	},
-	"a dead letter is closed before the ack": func(with func(q driver.Queue, b driver.LetterBox) driver.Queue) error {
+	"a dead letter is closed before the ack": func(with func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue) error {
 		w, err := newWorld(with)
 		if err != nil {
 			return err
@@ -238,12 +238,12 @@ func (q forgetful) Settle(ctx context.Context, s ...driver.Settlement) ([]driver
 
 // TestPlantedMistakes: each rule finds the mistake that it is about.
 func TestPlantedMistakes(t *testing.T) {
-	ackFirst := func(q driver.Queue, b driver.LetterBox) driver.Queue { return hasty{&queue{q, b}} }
-	for name, planted := range map[string]func(driver.Queue, driver.LetterBox) driver.Queue{
+	ackFirst := func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue { return hasty{&queue{q, b}} }
+	for name, planted := range map[string]func(driver.Queue, driver.DeadLetterQueue) driver.Queue{
 		"FM61 the dead letter is written before the ack": ackFirst,
 		"FM61 a box that fails keeps the message":        ackFirst,
 		"a dead letter is closed before the ack":         ackFirst,
-		"a dead letter is written once for a delivery": func(q driver.Queue, b driver.LetterBox) driver.Queue {
+		"a dead letter is written once for a delivery": func(q driver.Queue, b driver.DeadLetterQueue) driver.Queue {
 			return forgetful{With(q, b)}
 		},
 	} {
@@ -280,14 +280,14 @@ func TestOptionalInterfaces(t *testing.T) {
 		if sends != c.sends || shows != c.shows {
 			t.Errorf("sends %v, shows %v, wanted %v and %v", sends, shows, c.sends, c.shows)
 		}
-		if box, ok := driver.LettersOf(w); !ok || box != driver.LetterBox(db.Queue("dead")) {
+		if box, ok := driver.DeadLettersOf(w); !ok || box != driver.DeadLetterQueue(db.Queue("dead")) {
 			t.Errorf("its dead letters are in %v", box)
 		}
 	}
-	if err := db.Queue("dead").PutLetter(t.Context(), driver.Letter{ID: "l"}); err != nil {
+	if err := db.Queue("dead").PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := With(q, db.Queue("dead")).(driver.QueueInspector).Stats(t.Context()); err != nil || s.Letters != 1 {
+	if s, err := With(q, db.Queue("dead")).(driver.QueueInspector).Stats(t.Context()); err != nil || s.DeadLetters != 1 {
 		t.Errorf("stats %+v, %v", s, err)
 	}
 	if _, err := With(q, db.Queue("dead")).Settle(t.Context(), driver.Settlement{Receipt: 7}); err == nil {

@@ -86,7 +86,7 @@ func sweep(tx Tx, keys []driver.Key, most int, horizon time.Duration, consumers 
 			did.Expired++
 			err = expire(tx, l, &after)
 		default:
-			did.Stranded++
+			did.Abandoned++
 			err = tx.Put(l, &after)
 		}
 	}

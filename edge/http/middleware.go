@@ -55,7 +55,7 @@ type Options struct {
 	// [Middleware]. Defaults to 1 MiB.
 	MaxBody int64
 	// MaxRuntime bounds the handler: its context ends (cause semel.ErrTimeout), and its claim is no longer extended, so
-	// that one that hangs does not keep the key for ever. The client's going away does not end it, because the effect has
+	// that one that hangs does not keep the key forever. The client's going away does not end it, because the effect has
 	// to be recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
 	// Lease is for how long a key stays taken when the process that runs its request dies; it is extended while the handler
@@ -99,7 +99,7 @@ var notApplied = []int{http.StatusConflict, http.StatusTooEarly, http.StatusTooM
 // The handler finds its semel.Attempt in the request's context ([semel.AttemptFrom]).
 type Middleware struct{ o Options }
 
-// New makes the middleware. It does no I/O. Errors name the field and the mend.
+// New makes the middleware. It does no I/O. Errors name the field and the fix.
 func New(o Options) (*Middleware, error) {
 	if field, problem := o.check(); field != "" {
 		return nil, fmt.Errorf("edgehttp: Options.%s %s", field, problem)

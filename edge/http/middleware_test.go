@@ -198,7 +198,7 @@ func TestFM58_StoreLimit(t *testing.T) {
 	}
 }
 
-// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not for ever; what
+// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not forever; what
 // it answers at last is nobody's answer.
 func TestFM8_HangingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -182,9 +182,9 @@ func (s *Store) Sweep(
 			case driver.SweepPurge:
 				put(change{Purged: key})
 				swept.Purged++
-			case driver.SweepStrand:
+			case driver.SweepAbandon:
 				put(change{Record: after})
-				swept.Stranded++
+				swept.Abandoned++
 			case driver.SweepKeep, driver.SweepExpire:
 			}
 		}

@@ -237,10 +237,10 @@ func TestLockMethods(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := first.Extend(time.Minute); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("the former holder extended: %v", err)
+		t.Errorf("the previous holder extended: %v", err)
 	}
 	if err := first.Release(); err != nil {
-		t.Errorf("a release by the former holder: %v", err)
+		t.Errorf("a release by the previous holder: %v", err)
 	}
 	if err := second.Extend(time.Minute); err != nil || second.Token() <= first.Token() {
 		t.Errorf("the present holder: %v, token %d after %d", err, second.Token(), first.Token())

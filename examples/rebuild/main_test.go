@@ -182,7 +182,7 @@ func TestReplayingTwiceIsReplayingOnce(t *testing.T) {
 }
 
 // TestRebuildAmongKills: another consumer builds another table from zero, is killed three times in the middle of it, each
-// time with work in hand, and sends everything anew each time. The table comes out the same, byte by byte, and then the
+// time with work in flight, and sends everything anew each time. The table comes out the same, byte by byte, and then the
 // readers are switched to it.
 func TestRebuildAmongKills(t *testing.T) {
 	const n = 1200

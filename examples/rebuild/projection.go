@@ -21,13 +21,13 @@ type projection struct {
 	queue *sqlite.Queue
 }
 
-// visibility is how soon what a killed process had in hand is taken up again.
+// visibility is how soon what a killed process had in flight is taken up again.
 const visibility = time.Second
 
 // keep is how long records are kept. A replay into the same table is a late duplicate of every event, and comes at any age.
 const keep = 100 * 365 * 24 * time.Hour
 
-var errName = errors.New("the name of a table is small letters, digits and _, and begins with a letter")
+var errName = errors.New("the name of a table is small letters, digits and _, and begins with a dead letter")
 
 var tableName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,40}$`)
 
@@ -93,8 +93,8 @@ func (p *projection) replay(ctx context.Context, middleware ...semel.Middleware)
 	}
 	stop()
 	err = errors.Join(err, <-ended)
-	if letters, lerr := p.queue.Letters(ctx, 1); lerr == nil && len(letters) > 0 {
-		err = errors.Join(err, fmt.Errorf("event %s became a letter: %s", letters[0].Message.ID, letters[0].Reason))
+	if deadLetters, lerr := p.queue.DeadLetters(ctx, 1); lerr == nil && len(deadLetters) > 0 {
+		err = errors.Join(err, fmt.Errorf("event %s became a dead letter: %s", deadLetters[0].Message.ID, deadLetters[0].Reason))
 	}
 	return c.Summary(), err
 }

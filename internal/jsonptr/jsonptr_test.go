@@ -143,7 +143,7 @@ func FuzzFind(f *testing.F) {
 			t.Fatalf("%q at %q: %q, %v", doc, ptr, raw, err)
 		}
 		if errors.Is(err, ErrAmbiguous) || bytes.ContainsRune(doc, '\\') || bytes.ContainsRune(doc, '\uFFFD') {
-			return // encoding/json takes the last of two members, and mends broken characters
+			return // encoding/json takes the last of two members, and fixes broken characters
 		}
 		want, ok := walk(doc, p.tokens)
 		if ok != (err == nil) {

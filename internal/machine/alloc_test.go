@@ -10,7 +10,7 @@ import (
 func TestSteadyStateAllocatesOnlyFlushes(t *testing.T) {
 	// 256 messages in flushes of 64: what is allocated is per flush, not per message.
 	const n, batch = 256, 64
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InHand = batch, batch, batch })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InFlight = batch, batch, batch })
 	arrivals := make([]machine.Arrival, batch)
 	names := make([]string, batch)
 	for i := range arrivals {
@@ -26,21 +26,21 @@ func TestSteadyStateAllocatesOnlyFlushes(t *testing.T) {
 			for i := range r.open {
 				a := &r.open[i]
 				switch a.Kind {
-				case machine.ActReceive:
+				case machine.ActionReceive:
 					events = append(events, machine.Event{Kind: machine.Received, Arrivals: arrivals[:min(a.Max, batch)], Sent: r.now})
-				case machine.ActClaim:
+				case machine.ActionClaim:
 					for i := range a.Claims {
 						grants[i] = r.acquired(a.Claims[i])
 					}
 					events = append(events, machine.Event{Kind: machine.Claimed, Items: a.Items, Claims: a.Claims, Grants: grants[:len(a.Items)], Sent: r.now})
-				case machine.ActRun:
+				case machine.ActionRun:
 					events = append(events, machine.Event{Kind: machine.Ran, Item: a.Item})
-				case machine.ActFinish:
+				case machine.ActionFinish:
 					for i := range a.Items {
 						outcomes[i] = driver.Applied
 					}
 					events = append(events, machine.Event{Kind: machine.Finished, Items: a.Items, Works: a.Works, Outcomes: outcomes[:len(a.Items)]})
-				case machine.ActSettle:
+				case machine.ActionSettle:
 					done += len(a.Items)
 					for i := range a.Items {
 						outcomes[i] = driver.Applied

@@ -24,7 +24,7 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 			w := newWorld(t, nil)
 			w.end = refuse
 			w.send(1, "a", bad, "b", "c")
-			for n := 2; len(w.letters) == 0 && n < 20; n++ {
+			for n := 2; len(w.deadLetters) == 0 && n < 20; n++ {
 				w.live(2 * time.Second)
 				w.send(1, fmt.Sprint("more", n))
 				w.live(2 * time.Second)
@@ -35,8 +35,8 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 			if got := w.healthy(); got < 3 || w.done["a complete"] != 1 {
 				t.Errorf("%d healthy messages are done: %v", got, w.done)
 			}
-			if w.done[bad+" release"] != 2 || w.done[bad+" fail"] != 1 || len(w.letters) != 1 {
-				t.Errorf("the refused one: %v, letters %v; wanted 2 failed attempts, then a letter", w.done, w.letters)
+			if w.done[bad+" release"] != 2 || w.done[bad+" fail"] != 1 || len(w.deadLetters) != 1 {
+				t.Errorf("the refused one: %v, dead letters %v; wanted 2 failed attempts, then a dead letter", w.done, w.deadLetters)
 			}
 			if w.paused > 0 {
 				t.Errorf("polling was paused %d times, though the store writes", w.paused)
@@ -50,12 +50,12 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 func TestFM46_RefusedEndOfTheOnlyMessage(t *testing.T) {
 	w := newWorld(t, nil)
 	w.end = func([]driver.Work, int) error { return errRefused }
-	for n := 1; len(w.letters) == 0 && n < 10; n++ {
+	for n := 1; len(w.deadLetters) == 0 && n < 10; n++ {
 		w.send(n, bad)
 		w.live(2 * lease)
 	}
-	if w.done[bad+" release"] != 2 || len(w.letters) != 1 {
-		t.Errorf("%v, letters %v", w.done, w.letters)
+	if w.done[bad+" release"] != 2 || len(w.deadLetters) != 1 {
+		t.Errorf("%v, dead letters %v", w.done, w.deadLetters)
 	}
 }
 
@@ -71,8 +71,8 @@ func TestFM50_StoreThatCannotWriteSpendsNoAttempt(t *testing.T) {
 	}
 	w.send(1, bad)
 	w.live(5 * time.Minute)
-	if len(w.done) > 0 || len(w.letters) > 0 || w.paused == 0 {
-		t.Fatalf("%v, letters %v, paused %d times", w.done, w.letters, w.paused)
+	if len(w.done) > 0 || len(w.deadLetters) > 0 || w.paused == 0 {
+		t.Fatalf("%v, dead letters %v, paused %d times", w.done, w.deadLetters, w.paused)
 	}
 	full = false
 	w.live(10 * time.Second)
@@ -96,8 +96,8 @@ func TestFM50_OneFullDiskStopsNobodyElse(t *testing.T) {
 		w.live(2 * time.Second)
 		w.send(1, fmt.Sprint("more", n))
 	}
-	if w.healthy() < 30 || len(w.letters) > 0 || w.done[bad+" release"] > 0 || writes > 40 || w.paused > 4 {
-		t.Errorf("%d healthy messages, %d writes of the full disk, paused %d times, letters %v", w.healthy(), writes, w.paused, w.letters)
+	if w.healthy() < 30 || len(w.deadLetters) > 0 || w.done[bad+" release"] > 0 || writes > 40 || w.paused > 4 {
+		t.Errorf("%d healthy messages, %d writes of the full disk, paused %d times, dead letters %v", w.healthy(), writes, w.paused, w.deadLetters)
 	}
 	full = false
 	w.live(10 * time.Second)
@@ -125,8 +125,8 @@ func TestFM47_BlockedEndIsPutOff(t *testing.T) {
 		w.send(n, bad)
 		w.live(2 * time.Second)
 	}
-	if w.done[bad+" release"] != 11 || len(w.letters) > 0 || w.done[bad+" fail"] > 0 {
-		t.Fatalf("%v, letters %v", w.done, w.letters)
+	if w.done[bad+" release"] != 11 || len(w.deadLetters) > 0 || w.done[bad+" fail"] > 0 {
+		t.Fatalf("%v, dead letters %v", w.done, w.deadLetters)
 	}
 	if r := w.reasons[len(w.reasons)-1]; !strings.Contains(r, "session 4711") {
 		t.Errorf("the reason is %q", r)
@@ -147,7 +147,7 @@ func TestFM47_UnansweredEndStopsNobodyElse(t *testing.T) {
 	w.send(1, "a", bad, "b")
 	for n := range 10 {
 		w.live(time.Second)
-		if w.has(machine.ActReceive) > 0 {
+		if w.has(machine.ActionReceive) > 0 {
 			w.send(1, fmt.Sprint("more", n))
 		}
 	}
@@ -155,8 +155,8 @@ func TestFM47_UnansweredEndStopsNobodyElse(t *testing.T) {
 	if w.healthy() < 3 || w.done["a complete"] != 1 {
 		t.Errorf("%v: the others were kept waiting", w.done)
 	}
-	if n := w.m.InHand(); n > 0 || w.m.Counts().Fenced != 1 {
-		t.Errorf("%d in hand, counts %+v: the unanswered one had to be let go", n, w.m.Counts())
+	if n := w.m.InFlight(); n > 0 || w.m.Counts().Fenced != 1 {
+		t.Errorf("%d in flight, counts %+v: the unanswered one had to be let go", n, w.m.Counts())
 	}
 }
 
@@ -175,8 +175,8 @@ func TestFM46_RecordThatIsRefusedKeepsItsLease(t *testing.T) {
 			}
 			w.send(1, "a", bad, "b")
 			w.live(5 * lease)
-			if w.healthy() != 2 || w.m.InHand() != 1 || w.m.Counts().Fenced > 0 {
-				t.Fatalf("%v, %d in hand, %+v", w.done, w.m.InHand(), w.m.Counts())
+			if w.healthy() != 2 || w.m.InFlight() != 1 || w.m.Counts().Fenced > 0 {
+				t.Fatalf("%v, %d in flight, %+v", w.done, w.m.InFlight(), w.m.Counts())
 			}
 			refused = false
 			w.live(5 * time.Second)
@@ -198,22 +198,22 @@ func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 				w.commit = func([]*machine.Item, int) error { return refusal }
 				w.send(1, "a", bad, "b", "c", "d")
 				w.live(20 * time.Second)
-				for n := 2; len(w.letters) == 0 && n < 6; n++ {
+				for n := 2; len(w.deadLetters) == 0 && n < 6; n++ {
 					w.send(n, bad)
 					w.live(20 * time.Second)
 				}
 				if w.healthy() != 4 {
 					t.Errorf("%v: the others were kept waiting", w.done)
 				}
-				if w.done[bad+" release"] != 2 || len(w.letters) != 1 {
-					t.Errorf("the refused one: %v, letters %v", w.done, w.letters)
+				if w.done[bad+" release"] != 2 || len(w.deadLetters) != 1 {
+					t.Errorf("the refused one: %v, dead letters %v", w.done, w.deadLetters)
 				}
 			})
 		}
 	}
 }
 
-// A record that cannot be read is its key's error: it is delivered again later and later, then it becomes a letter that
+// A record that cannot be read is its key's error: it is delivered again later and later, then it becomes a dead letter that
 // says what to do. Nothing is written to the record, and nothing else waits.
 func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
 	for name, answer := range map[string]func(claims []driver.Claim, g *driver.Grant) error{
@@ -241,11 +241,11 @@ func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
 					w.send(n, bad, fmt.Sprint("more", n))
 					w.live(20 * time.Second)
 				}
-				if w.healthy() != 7 || w.m.InHand() > 0 || len(w.letters) != 1 {
-					t.Fatalf("%v, %d in hand, letters %v", w.done, w.m.InHand(), w.letters)
+				if w.healthy() != 7 || w.m.InFlight() > 0 || len(w.deadLetters) != 1 {
+					t.Fatalf("%v, %d in flight, dead letters %v", w.done, w.m.InFlight(), w.deadLetters)
 				}
-				if r := w.letters[0].Reason; !strings.Contains(r, `key "bad"`) || !strings.Contains(r, "upgrade this worker") {
-					t.Errorf("the letter says %q", r)
+				if r := w.deadLetters[0].Reason; !strings.Contains(r, `key "bad"`) || !strings.Contains(r, "upgrade this worker") {
+					t.Errorf("the dead letter says %q", r)
 				}
 				for k := range w.done {
 					if strings.HasPrefix(k, bad) {
@@ -299,11 +299,11 @@ func TestFM46_OneUnansweredAckWaitsAlone(t *testing.T) {
 		w.send(1, fmt.Sprint("k", n))
 		w.serve()
 	}
-	if got := w.m.InHand(); got != 1 || w.now != began {
-		t.Fatalf("%d in hand after %v: others wait for the ack of one", got, w.now-began)
+	if got := w.m.InFlight(); got != 1 || w.now != began {
+		t.Fatalf("%d in flight after %v: others wait for the ack of one", got, w.now-began)
 	}
 	w.live(10 * time.Second)
-	if got := w.m.Counts(); acks != 7 || w.m.InHand() != 0 || got.SettleFails != 1 {
-		t.Errorf("%d acks, %d in hand, %+v", acks, w.m.InHand(), got)
+	if got := w.m.Counts(); acks != 7 || w.m.InFlight() != 0 || got.SettleFails != 1 {
+		t.Errorf("%d acks, %d in flight, %+v", acks, w.m.InFlight(), got)
 	}
 }

@@ -27,7 +27,7 @@ func (t *txLane) half(most int) int {
 // taint notes that a batch failed and nobody knows by whom.
 func (m *Machine) taint(t *txLane, err error) {
 	t.tainted = len(t.items)
-	m.observe(Note{Kind: NoteTrouble, Err: fmt.Errorf("look for the culprit in halves: %w", err)})
+	m.observe(TraceEvent{Kind: TraceTrouble, Err: fmt.Errorf("look for the culprit in halves: %w", err)})
 }
 
 // ---- run -----------------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ func (m *Machine) startBatch(lane int) {
 			m.noteStart(it)
 		}
 	}
-	m.act(Action{Kind: ActRun, Lane: lane, Item: t.items[0], Items: t.items, Job: m.txJob(t.items[0])})
+	m.act(Action{Kind: ActionRun, Lane: lane, Item: t.items[0], Items: t.items, Job: m.txJob(t.items[0])})
 }
 
 // ranBatch decides what becomes of a batch: all committed together, or rolled back with those set aside that are to
@@ -78,7 +78,7 @@ func (m *Machine) ranBatch(ev *Event) {
 		m.repeatTx(lane, r)
 		return
 	case first.cancelled == CauseDraining && !first.alone():
-		// Nobody's fault: all of them are given back.
+		// Nobody's fault: all of them are returned.
 	case r.Class == Deferred || r.Class == Unavailable || len(t.items) == 1:
 		// A refusal that is nobody's failure loses nothing when it is taken for all: do not ask a busy downstream again
 		// and again to find out for whom it was meant.

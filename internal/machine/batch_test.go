@@ -21,9 +21,9 @@ func keysOf(a machine.Action) string {
 }
 
 // call takes the open call of the batch handler, which has to be of these keys.
-func (r *rig) call(keys string) machine.Action {
+func (r *fixture) call(keys string) machine.Action {
 	r.t.Helper()
-	a := r.take(machine.ActRun)
+	a := r.take(machine.ActionRun)
 	if got := keysOf(a); got != keys {
 		r.t.Fatalf("called with %q, wanted %q", got, keys)
 	}
@@ -31,32 +31,32 @@ func (r *rig) call(keys string) machine.Action {
 }
 
 // fails answers a call with a failure that names nobody; the transaction is rolled back.
-func (r *rig) fails(keys string) {
+func (r *fixture) fails(keys string) {
 	r.t.Helper()
 	a := r.call(keys)
 	r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Result: machine.Result{Class: machine.Failed, Err: errBoom}})
 	r.rolledBack()
 }
 
-func (r *rig) rolledBack() {
+func (r *fixture) rolledBack() {
 	r.t.Helper()
-	a := r.take(machine.ActRollback)
+	a := r.take(machine.ActionRollback)
 	r.step(machine.Event{Kind: machine.RolledBack, Lane: a.Lane})
 }
 
 // returns answers a call with success and commits it.
-func (r *rig) returns(keys string) {
+func (r *fixture) returns(keys string) {
 	r.t.Helper()
 	a := r.call(keys)
 	r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Results: make([]machine.Result, len(a.Items))})
-	c := r.take(machine.ActCommit)
+	c := r.take(machine.ActionCommit)
 	if got := keysOf(c); got != keys {
 		r.t.Fatalf("commits %q, wanted %q", got, keys)
 	}
 	r.step(machine.Event{Kind: machine.Committed, Lane: c.Lane, Items: c.Items})
 }
 
-func letters(keys string) (as []machine.Arrival) {
+func deadLetters(keys string) (as []machine.Arrival) {
 	for _, k := range strings.Fields(keys) {
 		as = append(as, message("m-"+k, k))
 	}
@@ -64,8 +64,8 @@ func letters(keys string) (as []machine.Arrival) {
 }
 
 func TestFM60_HalvesAreTakenInOrderOfDelivery(t *testing.T) {
-	r := newRig(t, batchMode)
-	r.receive(letters("h g f e d c b a")...)
+	r := newFixture(t, batchMode)
+	r.receive(deadLetters("h g f e d c b a")...)
 	for _, x := range []struct {
 		keys  string
 		fails bool
@@ -97,8 +97,8 @@ func TestFM60_HalvesAreTakenInOrderOfDelivery(t *testing.T) {
 
 // One call, one claim round trip, one commit; the collected effects go with the first work.
 func TestBatchCommitsTogether(t *testing.T) {
-	r := newRig(t, batchMode)
-	r.receive(letters("a b c")...)
+	r := newFixture(t, batchMode)
+	r.receive(deadLetters("a b c")...)
 	r.beginTx(nil)
 	a := r.call("a b c")
 	effects := new(int)
@@ -106,7 +106,7 @@ func TestBatchCommitsTogether(t *testing.T) {
 		Kind: machine.Ran, Item: a.Item, Items: a.Items, Result: machine.Result{Effects: effects},
 		Results: []machine.Result{{Value: []byte("1")}, {Class: machine.Dropped, Err: errBoom}, {Value: []byte("3")}},
 	})
-	w := r.take(machine.ActCommit).Works
+	w := r.take(machine.ActionCommit).Works
 	if len(w) != 3 || w[0].Effects != effects || w[1].Effects != nil || w[2].Effects != nil {
 		t.Fatalf("works %+v", w)
 	}
@@ -116,8 +116,8 @@ func TestBatchCommitsTogether(t *testing.T) {
 }
 
 func TestNamedCulpritsAreSetAside(t *testing.T) {
-	r := newRig(t, batchMode)
-	r.receive(letters("a b c d")...)
+	r := newFixture(t, batchMode)
+	r.receive(deadLetters("a b c d")...)
 	r.beginTx(nil)
 	a := r.call("a b c d")
 	bad := machine.Result{Class: machine.Failed, Err: errBoom}
@@ -133,8 +133,8 @@ func TestNamedCulpritsAreSetAside(t *testing.T) {
 // A refusal of effects that belong to all is halved; one that names an item by its own work is not.
 func TestRefusedCommitOfABatch(t *testing.T) {
 	for _, shared := range []bool{true, false} {
-		r := newRig(t, batchMode)
-		r.receive(letters("a b c d")...)
+		r := newFixture(t, batchMode)
+		r.receive(deadLetters("a b c d")...)
 		r.beginTx(nil)
 		a := r.call("a b c d")
 		res := machine.Result{}
@@ -142,7 +142,7 @@ func TestRefusedCommitOfABatch(t *testing.T) {
 			res.Effects = new(int)
 		}
 		r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Result: res, Results: make([]machine.Result, 4)})
-		c := r.take(machine.ActCommit)
+		c := r.take(machine.ActionCommit)
 		r.step(machine.Event{Kind: machine.Committed, Items: c.Items, Err: &driver.ItemError{Index: 0, Err: errBoom}})
 		if shared {
 			r.beginTx(nil)
@@ -158,14 +158,14 @@ func TestRefusedCommitOfABatch(t *testing.T) {
 
 // A refusal that nobody can be named for is found by halving, also where handlers run one by one.
 func TestRefusalWithoutANameIsHalved(t *testing.T) {
-	r := newRig(t, openMode)
-	r.receive(letters("a b c d")...)
+	r := newFixture(t, openMode)
+	r.receive(deadLetters("a b c d")...)
 	refused := func(keys string) {
 		r.beginTx(nil)
 		for _, k := range strings.Fields(keys) {
 			r.ran(k, machine.Result{})
 		}
-		c := r.take(machine.ActCommit)
+		c := r.take(machine.ActionCommit)
 		if got := keysOf(c); got != keys {
 			t.Fatalf("committed %q, wanted %q", got, keys)
 		}
@@ -188,8 +188,8 @@ func TestRefusalWithoutANameIsHalved(t *testing.T) {
 // A transaction that is refused again and again, with nobody to blame, becomes smaller: it was open for longer than the
 // store allows, or its rows are everybody's.
 func TestRefusedTransactionsBecomeSmaller(t *testing.T) {
-	r := newRig(t, openMode)
-	r.receive(letters("a b c d")...)
+	r := newFixture(t, openMode)
+	r.receive(deadLetters("a b c d")...)
 	commit := func(keys string, err error) {
 		t.Helper()
 		r.pass(500 * time.Millisecond)
@@ -197,7 +197,7 @@ func TestRefusedTransactionsBecomeSmaller(t *testing.T) {
 		for _, k := range strings.Fields(keys) {
 			r.ran(k, machine.Result{})
 		}
-		c := r.take(machine.ActCommit)
+		c := r.take(machine.ActionCommit)
 		if got := keysOf(c); got != keys {
 			t.Fatalf("committed %q, wanted %q", got, keys)
 		}
@@ -214,12 +214,12 @@ func TestRefusedTransactionsBecomeSmaller(t *testing.T) {
 
 // Members of a group run in one batch; a claim that is not won keeps those behind it from running.
 func TestFM60_GroupInOneBatch(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), message("2", "x"), grouped("3", "b", "g"), grouped("4", "c", "g"))
 	r.beginTx(nil)
 	r.returns("a x b c")
 
-	r = newRig(t, batchMode)
+	r = newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), message("2", "x"), grouped("3", "b", "g"), grouped("4", "c", "g"))
 	r.beginTx(func(key string, g *driver.Grant) {
 		if key == "b" {
@@ -236,7 +236,7 @@ func TestFM60_GroupInOneBatch(t *testing.T) {
 
 // A member that fails stops its group, also those of it that are in later halves.
 func TestFM60_CulpritStopsItsGroupInLaterHalves(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), message("4", "x"))
 	r.beginTx(nil)
 	r.fails("a b c x")
@@ -249,7 +249,7 @@ func TestFM60_CulpritStopsItsGroupInLaterHalves(t *testing.T) {
 	r.beginTx(nil)
 	r.returns("x")
 	var back []any
-	for r.has(machine.ActSettle) > 0 {
+	for r.has(machine.ActionSettle) > 0 {
 		for _, s := range r.settle(driver.Applied).Settlements {
 			if s.Action == driver.Defer {
 				back = append(back, s.Receipt)
@@ -257,16 +257,16 @@ func TestFM60_CulpritStopsItsGroupInLaterHalves(t *testing.T) {
 		}
 	}
 	if len(back) != 2 || back[0] != "2" || back[1] != "3" {
-		t.Fatalf("given back %v: b and c are behind a", back)
+		t.Fatalf("returned %v: b and c are behind a", back)
 	}
-	if n := r.m.Counts(); n.Effects != 1 || n.Retried != 1 || n.Returned != 2 || r.m.InHand() != 0 {
-		t.Fatalf("counts %+v, %d in hand", n, r.m.InHand())
+	if n := r.m.Counts(); n.Effects != 1 || n.Retried != 1 || n.Returned != 2 || r.m.InFlight() != 0 {
+		t.Fatalf("counts %+v, %d in flight", n, r.m.InFlight())
 	}
 }
 
 // What came before is not in line: it runs alone, and those behind it wait for it.
 func TestGroupWaitsForItsRedelivery(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	again := grouped("2", "b", "g")
 	again.Count = 2
 	r.receive(grouped("1", "a", "g"), again, grouped("3", "c", "g"), grouped("4", "d", "g"))
@@ -282,7 +282,7 @@ func TestGroupWaitsForItsRedelivery(t *testing.T) {
 }
 
 func TestTwinInAGroupWaits(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "a", "g"), grouped("3", "b", "g"))
 	r.beginTx(nil)
 	r.returns("a")
@@ -297,34 +297,34 @@ func TestTwinInAGroupWaits(t *testing.T) {
 
 // The half that runs holds one whose claim is not won: those behind it are in the queue, and must not begin either.
 func TestFM60_LoserOfAHalfStopsThoseInTheQueue(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), grouped("4", "d", "g"))
 	r.beginTx(nil)
 	r.fails("a b c d")
 	r.beginTx(func(_ string, g *driver.Grant) { g.Verdict, g.Reason = driver.Failed, "elsewhere" })
-	r.none(machine.ActBegin, "c and d stand behind a")
+	r.none(machine.ActionBegin, "c and d stand behind a")
 	r.settle(driver.Applied)
 	if s := r.settle(driver.Applied).Settlements; len(s) != 3 {
-		t.Fatalf("settled %+v: b, c and d are given back", s)
+		t.Fatalf("settled %+v: b, c and d are returned", s)
 	}
 }
 
 // What waited in a transaction while its visibility ended is dropped, not begun again.
 func TestFM27_VisibilityEndsDuringATransaction(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { batchMode(c); c.Extends = false })
-	r.receive(letters("a b")...)
+	r := newFixture(t, func(c *machine.Config) { batchMode(c); c.Extends = false })
+	r.receive(deadLetters("a b")...)
 	r.beginTx(nil)
 	r.pass(2 * visible)
 	r.fails("a b")
-	r.none(machine.ActBegin, "somebody else has them by now")
-	if r.m.InHand() != 0 {
-		t.Fatalf("%d in hand", r.m.InHand())
+	r.none(machine.ActionBegin, "somebody else has them by now")
+	if r.m.InFlight() != 0 {
+		t.Fatalf("%d in flight", r.m.InFlight())
 	}
 }
 
 // A member whose predecessor committed and is not acked yet is not behind it: its failure is its own, and stops the rest.
 func TestFM60_CulpritAfterOneThatIsNotAckedYet(t *testing.T) {
-	r := newRig(t, batchMode)
+	r := newFixture(t, batchMode)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), grouped("3", "c", "g"), grouped("4", "d", "g"))
 	r.beginTx(nil)
 	r.fails("a b c d")
@@ -332,7 +332,7 @@ func TestFM60_CulpritAfterOneThatIsNotAckedYet(t *testing.T) {
 	r.returns("a b")
 	r.beginTx(nil)
 	r.fails("c")
-	r.none(machine.ActBegin, "d stands behind c")
+	r.none(machine.ActionBegin, "d stands behind c")
 	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "c" {
 		t.Fatalf("claimed %+v: c's failure is recorded", a.Claims)
 	}

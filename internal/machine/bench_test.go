@@ -19,7 +19,7 @@ func BenchmarkMachine(b *testing.B) {
 	q, s := db.Queue("orders"), db.Store()
 	var nonce uint64
 	m := machine.New(machine.Config{
-		Concurrency: 256, Batch: 100, Lanes: 1, InHand: 512,
+		Concurrency: 256, Batch: 100, Lanes: 1, InFlight: 512,
 		Lease: 27 * time.Second, Visibility: 30 * time.Second, Guard: time.Second, MaxRuntime: time.Minute,
 		Grace: time.Second, HardStop: time.Second, Limit: b.N, MaxAttempts: 5, BackoffMin: time.Second, BackoffMax: time.Minute,
 		Keep: time.Hour, Extends: true, Counts: true, Mode: machine.Joined,
@@ -50,7 +50,7 @@ func BenchmarkMachine(b *testing.B) {
 		for i := range actions {
 			a := &actions[i]
 			switch a.Kind {
-			case machine.ActReceive:
+			case machine.ActionReceive:
 				ds, err := q.Receive(ctx, a.Max)
 				if err != nil {
 					b.Fatal(err)
@@ -60,12 +60,12 @@ func BenchmarkMachine(b *testing.B) {
 					arrivals = append(arrivals, machine.Arrival{Delivery: ds[i], Key: driver.Key{Consumer: "orders", Raw: ds[i].ID}})
 				}
 				next = append(next, machine.Event{Kind: machine.Received, Arrivals: arrivals, Sent: time.Since(began)})
-			case machine.ActClaim:
+			case machine.ActionClaim:
 				g, err := s.Claim(ctx, a.Claims...)
 				next = append(next, machine.Event{Kind: machine.Claimed, Items: a.Items, Claims: a.Claims, Grants: g, Sent: time.Since(began), Err: err})
-			case machine.ActRun:
+			case machine.ActionRun:
 				next = append(next, machine.Event{Kind: machine.Ran, Item: a.Item})
-			case machine.ActFinish:
+			case machine.ActionFinish:
 				o, err := s.Commit(ctx, a.Works...)
 				next = append(next, machine.Event{Kind: machine.Finished, Items: a.Items, Works: a.Works, Outcomes: o, Err: err})
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // This file keeps runs away from a downstream that is not there. While the breaker is open nothing is fetched, and what
-// has not started is given back without spending an attempt; when its time is over it is half open: one message runs, and
+// has not started is returned without spending an attempt; when its time is over it is half open: one message runs, and
 // its end closes the breaker, or keeps it open for twice as long.
 //
 // It also keeps messages away from a deployment that is broken. Until the first run of the process has succeeded, the keys
@@ -86,7 +86,7 @@ func (m *Machine) wants() bool {
 	return false
 }
 
-// shutFor is after how long what is given back may come again: a little later than the one that tries.
+// shutFor is after how long what is returned may come again: a little later than the one that tries.
 func (m *Machine) shutFor() time.Duration {
 	return max(m.brk.until-m.now, m.cfg.Breaker.OpenMin/4) + jitter(m.cfg.Nonce(), m.cfg.Breaker.OpenMin/2)
 }
@@ -113,7 +113,7 @@ func (m *Machine) heard(it *Item, r *Result) {
 		// What the store says of its end decides: failed and proven.
 	default:
 		*b = breaker{halfAt: b.halfAt}
-		m.observe(Note{Kind: NoteResumed, Reason: "the downstream answers again"})
+		m.observe(TraceEvent{Kind: TraceResumed, Reason: "the downstream answers again"})
 	}
 }
 
@@ -161,7 +161,7 @@ func (m *Machine) proven() {
 	m.succeeded, m.failing = true, nil
 	if m.brk.broken {
 		m.brk = breaker{halfAt: m.brk.halfAt}
-		m.observe(Note{Kind: NoteResumed, Reason: "a run succeeded"})
+		m.observe(TraceEvent{Kind: TraceResumed, Reason: "a run succeeded"})
 	}
 }
 
@@ -205,7 +205,7 @@ func (m *Machine) openBreaker(r *Result) {
 		why = fmt.Sprintf("runs of %d or more keys failed for one reason, and none has succeeded since the start: "+
 			"fix the handler, its configuration or the deployment. One message at a time is tried until one succeeds", c.Keys)
 	}
-	m.observe(Note{Kind: NotePaused, After: shut, Err: r.Err, Reason: fmt.Sprintf("%s: nothing is run for %v", why, shut.Round(time.Millisecond))})
+	m.observe(TraceEvent{Kind: TracePaused, After: shut, Err: r.Err, Reason: fmt.Sprintf("%s: nothing is run for %v", why, shut.Round(time.Millisecond))})
 	m.opened = true
 }
 
@@ -217,7 +217,7 @@ func (m *Machine) halfOpen() {
 }
 
 // afterOutage is when a message comes back whose run found the downstream gone: the failures in a row are not counted in its
-// record, so that the hand-offs have to tell how patient to be. The breaker is patient for all: with one, nobody has to wait
+// record, so that the deliveries have to tell how patient to be. The breaker is patient for all: with one, nobody has to wait
 // for longer than it stays open.
 func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	after := r.After
@@ -233,7 +233,7 @@ func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	return after
 }
 
-// handBack gives back what has not started, because the worker stops or the breaker is open. Failures that wait to be
+// handBack returns what has not started, because the worker stops or the breaker is open. Failures that wait to be
 // recorded stay: that needs no run.
 func (m *Machine) handBack() {
 	if m.draining {
@@ -251,7 +251,7 @@ func (m *Machine) handBack() {
 			}
 			m.dequeue(it)
 			if it.holds() {
-				m.releaseFor(it, GivenBack, m.shutFor())
+				m.releaseFor(it, Returned, m.shutFor())
 				continue
 			}
 			after := m.shutFor()
@@ -262,7 +262,7 @@ func (m *Machine) handBack() {
 		case phReady:
 			m.ready.remove(it)
 			m.busy--
-			m.releaseFor(it, GivenBack, m.shutFor())
+			m.releaseFor(it, Returned, m.shutFor())
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 
 var gone = machine.Result{Class: machine.Unavailable, Err: errBoom}
 
-// breaking is a rig whose breaker opens after n outages in a row, for 10 s to 40 s.
-func breaking(t *testing.T, n int, change func(*machine.Config)) *rig {
-	return newRig(t, func(c *machine.Config) {
+// breaking is a fixture whose breaker opens after n outages in a row, for 10 s to 40 s.
+func breaking(t *testing.T, n int, change func(*machine.Config)) *fixture {
+	return newFixture(t, func(c *machine.Config) {
 		c.Breaker = machine.BreakerConfig{Failures: n, OpenMin: 10 * time.Second, OpenMax: 40 * time.Second}
-		c.Notes = allNotes
+		c.Trace = allNotes
 		if change != nil {
 			change(c)
 		}
@@ -22,14 +22,14 @@ func breaking(t *testing.T, n int, change func(*machine.Config)) *rig {
 }
 
 // quiet answers what comes of time alone: heartbeats.
-func (r *rig) heartbeats() {
+func (r *fixture) heartbeats() {
 	r.t.Helper()
-	for r.has(machine.ActExtend) > 0 {
-		e := r.take(machine.ActExtend)
+	for r.has(machine.ActionExtend) > 0 {
+		e := r.take(machine.ActionExtend)
 		r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: applied(len(e.Items)), Sent: r.now})
 	}
-	for r.has(machine.ActProlong) > 0 {
-		e := r.take(machine.ActProlong)
+	for r.has(machine.ActionProlong) > 0 {
+		e := r.take(machine.ActionProlong)
 		r.step(machine.Event{Kind: machine.Prolonged, Items: e.Items, Outcomes: applied(len(e.Items)), Sent: r.now})
 	}
 }
@@ -43,7 +43,7 @@ func applied(n int) []driver.Outcome {
 }
 
 // live lets time pass second by second, with heartbeats.
-func (r *rig) live(d time.Duration) {
+func (r *fixture) live(d time.Duration) {
 	r.t.Helper()
 	for end := r.now + d; r.now < end; {
 		r.pass(min(time.Second, end-r.now))
@@ -52,9 +52,9 @@ func (r *rig) live(d time.Duration) {
 }
 
 // open is how many notes of a kind were made.
-func (r *rig) notes(k machine.NoteKind) (n int) {
+func (r *fixture) notes(k machine.TraceKind) (n int) {
 	for i := range r.open {
-		if r.open[i].Kind == machine.ActNote && r.open[i].Note.Kind == k {
+		if r.open[i].Kind == machine.ActionTrace && r.open[i].TraceEvent.Kind == k {
 			n++
 		}
 	}
@@ -90,7 +90,7 @@ func TestUnavailableSpendsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestBreakerOpensAndOneMessageTries: what has not started is given back, what runs goes on, polling pauses; then one
+// TestBreakerOpensAndOneMessageTries: what has not started is returned, what runs goes on, polling pauses; then one
 // message runs: a failure keeps it open for twice as long, a success closes it.
 func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 	r := breaking(t, 2, func(c *machine.Config) { c.Concurrency = 3 })
@@ -98,29 +98,29 @@ func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"), message("4", "d"), message("5", "e"))
 	r.claim(nil)
 	r.ran("a", gone)
-	if r.notes(machine.NotePaused) != 0 {
+	if r.notes(machine.TracePaused) != 0 {
 		t.Fatal("one outage opened a breaker that takes two")
 	}
-	late := r.take(machine.ActClaim) // for the slot that became free: under way when the breaker opens
+	late := r.take(machine.ActionClaim) // for the slot that became free: under way when the breaker opens
 	r.ran("b", gone)
-	if r.notes(machine.NotePaused) != 1 {
+	if r.notes(machine.TracePaused) != 1 {
 		t.Fatal("it is not open")
 	}
 	r.step(machine.Event{Kind: machine.Claimed, Items: late.Items, Grants: []driver.Grant{r.acquired(late.Claims[0])}, Sent: r.now})
-	if n := r.has(machine.ActRun); n != 1 {
+	if n := r.has(machine.ActionRun); n != 1 {
 		t.Fatalf("%d handlers run: only the one from before", n)
 	}
 	returned := 0
-	for r.m.InHand() > 1 {
+	for r.m.InFlight() > 1 {
 		r.live(100 * time.Millisecond)
-		for r.has(machine.ActFinish) > 0 {
+		for r.has(machine.ActionFinish) > 0 {
 			for _, w := range r.finish(driver.Applied).Works {
 				if f := w.Finish; f.Final != driver.Release || (f.Ran != driver.Unstarted && !f.Refund) {
 					t.Fatalf("finish %+v", f)
 				}
 			}
 		}
-		for r.has(machine.ActSettle) > 0 {
+		for r.has(machine.ActionSettle) > 0 {
 			for _, s := range r.settle(driver.Applied).Settlements {
 				if returned++; s.Action != driver.Defer || (s.Receipt != "1" && s.After < 5*time.Second) {
 					t.Fatalf("settled %+v: it would come back at once", s)
@@ -129,43 +129,43 @@ func TestBreakerOpensAndOneMessageTries(t *testing.T) {
 		}
 	}
 	if returned != 4 {
-		t.Fatalf("%d given back", returned)
+		t.Fatalf("%d returned", returned)
 	}
-	if r.has(machine.ActReceive) > 0 {
+	if r.has(machine.ActionReceive) > 0 {
 		r.receive(message("6", "f")) // a poll that was under way when it opened
 		if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Defer {
 			t.Fatalf("%+v", s)
 		}
 	}
 	r.live(8 * time.Second)
-	r.none(machine.ActReceive, "polling is paused")
+	r.none(machine.ActionReceive, "polling is paused")
 	r.ran("c", machine.Result{}) // the one from before says nothing new, and completes
 	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Complete {
 		t.Fatalf("finish %+v", f)
 	}
 	r.settle(driver.Applied)
-	r.none(machine.ActReceive, "still open")
+	r.none(machine.ActionReceive, "still open")
 
 	r.tries(gone, 2*time.Second)
 	r.live(18 * time.Second)
-	r.none(machine.ActReceive, "twice as long")
+	r.none(machine.ActionReceive, "twice as long")
 	r.tries(gone, 6*time.Second)
 	r.live(38 * time.Second)
-	r.none(machine.ActReceive, "and twice as long again")
+	r.none(machine.ActionReceive, "and twice as long again")
 	r.tries(machine.Result{Class: machine.Failed, Err: errBoom}, 8*time.Second) // its own failure: the downstream answered
-	if r.notes(machine.NoteResumed) != 1 || r.notes(machine.NotePaused) != 3 {
-		t.Fatalf("resumed %d times, paused %d", r.notes(machine.NoteResumed), r.notes(machine.NotePaused))
+	if r.notes(machine.TraceResumed) != 1 || r.notes(machine.TracePaused) != 3 {
+		t.Fatalf("resumed %d times, paused %d", r.notes(machine.TraceResumed), r.notes(machine.TracePaused))
 	}
-	if a := r.take(machine.ActReceive); a.Max < 2 {
+	if a := r.take(machine.ActionReceive); a.Max < 2 {
 		t.Fatalf("it fetches %d: closed is closed", a.Max)
 	}
 }
 
 // tries waits for the breaker to be half open, at most so long, and has one message run.
-func (r *rig) tries(res machine.Result, within time.Duration) {
+func (r *fixture) tries(res machine.Result, within time.Duration) {
 	r.t.Helper()
 	r.live(within)
-	a := r.take(machine.ActReceive)
+	a := r.take(machine.ActionReceive)
 	if a.Max != 1 {
 		r.t.Fatalf("%d are fetched to try with", a.Max)
 	}
@@ -176,7 +176,7 @@ func (r *rig) tries(res machine.Result, within time.Duration) {
 	if s := r.settle(driver.Applied).Settlements; len(s) != 1 || s[0].Receipt != "t2" || s[0].Action != driver.Defer {
 		r.t.Fatalf("settled %+v: one tries, the other comes later", s)
 	}
-	r.none(machine.ActReceive, "nothing else is fetched while it tries")
+	r.none(machine.ActionReceive, "nothing else is fetched while it tries")
 	r.ran("try", res)
 	r.finish(driver.Applied)
 	r.settle(driver.Applied)
@@ -189,7 +189,7 @@ func TestBreakerStaysHalfOpenUntilARunTells(t *testing.T) {
 	r.ran("a", gone)
 	r.finish(driver.Applied)
 	r.settle(driver.Applied)
-	if r.has(machine.ActReceive) > 0 {
+	if r.has(machine.ActionReceive) > 0 {
 		r.receive()
 	}
 	r.live(12 * time.Second)
@@ -204,7 +204,7 @@ func TestBreakerStaysHalfOpenUntilARunTells(t *testing.T) {
 	r.receive(message("m", "k"))
 	r.claim(nil)
 	e := r.now
-	for r.has(machine.ActCancel) == 0 && r.now < e+time.Minute {
+	for r.has(machine.ActionCancel) == 0 && r.now < e+time.Minute {
 		r.pass(time.Second) // no extension is answered
 	}
 	r.ran("k", machine.Result{Class: machine.Failed, Err: errBoom})
@@ -221,7 +221,7 @@ func TestBreakerStaysHalfOpenUntilARunTells(t *testing.T) {
 
 // TestBreakerByRatio: half of the runs within a window, at least ten of them.
 func TestBreakerByRatio(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
+	r := newFixture(t, func(c *machine.Config) {
 		c.Breaker = machine.BreakerConfig{Ratio: 0.5, Least: 10, Window: 20 * time.Second, OpenMin: time.Second, OpenMax: time.Second}
 	})
 	one := func(res machine.Result) {
@@ -244,7 +244,7 @@ func TestBreakerByRatio(t *testing.T) {
 	}
 }
 
-// TestOneMessageOutlivesALongOutage: hundreds of hand-offs, a single attempt allowed, and the message is still there.
+// TestOneMessageOutlivesALongOutage: hundreds of deliveries, a single attempt allowed, and the message is still there.
 func TestOneMessageOutlivesALongOutage(t *testing.T) {
 	r := breaking(t, 1, func(c *machine.Config) { c.MaxAttempts = 1 })
 	m := message("1", "a")
@@ -257,16 +257,16 @@ func TestOneMessageOutlivesALongOutage(t *testing.T) {
 			t.Fatalf("outage %d: %+v", i, f)
 		}
 		r.settle(driver.Applied)
-		if r.has(machine.ActReceive) > 0 {
+		if r.has(machine.ActionReceive) > 0 {
 			r.receive()
 		}
 		r.live(46 * time.Second)
-		r.open = r.only(machine.ActReceive)
+		r.open = r.only(machine.ActionReceive)
 	}
 }
 
 // only is the open actions of one kind.
-func (r *rig) only(k machine.ActionKind) (out []machine.Action) {
+func (r *fixture) only(k machine.ActionKind) (out []machine.Action) {
 	for _, a := range r.open {
 		if a.Kind == k {
 			out = append(out, a)
@@ -297,18 +297,18 @@ func TestProbeThatCannotAskIsNoDoubt(t *testing.T) {
 func TestOutageInABatch(t *testing.T) {
 	r := breaking(t, 1, func(c *machine.Config) { c.Mode, c.Batched = machine.Open, true })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
-	b := r.take(machine.ActBegin)
+	b := r.take(machine.ActionBegin)
 	grants := make([]driver.Grant, len(b.Claims))
 	for i, c := range b.Claims {
 		grants[i] = r.acquired(c)
 	}
 	r.step(machine.Event{Kind: machine.Begun, Items: b.Items, Claims: b.Claims, Grants: grants, Sent: r.now})
 	n := len(grants)
-	a := r.take(machine.ActRun)
+	a := r.take(machine.ActionRun)
 	res := gone
 	res.NotApplied = true
 	r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Result: res})
-	r.take(machine.ActRollback)
+	r.take(machine.ActionRollback)
 	r.step(machine.Event{Kind: machine.RolledBack})
 	if !r.m.Load().Open {
 		t.Fatal("the breaker is not open")
@@ -325,7 +325,7 @@ func TestOutageInABatch(t *testing.T) {
 	if len(works) != n {
 		t.Fatalf("%d of %d were released", len(works), n)
 	}
-	r.none(machine.ActBegin, "it is open")
+	r.none(machine.ActionBegin, "it is open")
 }
 
 // TestBreakerGivesBackAtOnce: what waits for a slot when it opens goes back in the same step, unclaimed.
@@ -338,7 +338,7 @@ func TestBreakerGivesBackAtOnce(t *testing.T) {
 	if s := r.settle(driver.Applied).Settlements; len(s) != 2 || s[0].Action != driver.Defer || s[1].After < 10*time.Second {
 		t.Fatalf("settled %+v", s)
 	}
-	r.none(machine.ActClaim, "it is open")
+	r.none(machine.ActionClaim, "it is open")
 }
 
 // TestRunsFromBeforeSayNothing: only the one that tries decides, however those end that began before it opened.
@@ -351,7 +351,7 @@ func TestRunsFromBeforeSayNothing(t *testing.T) {
 		r.ran("a", gone)
 		r.finish(driver.Applied)
 		r.settle(driver.Applied)
-		if r.has(machine.ActReceive) > 0 {
+		if r.has(machine.ActionReceive) > 0 {
 			r.receive()
 		}
 		r.live(12 * time.Second)

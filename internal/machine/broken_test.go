@@ -12,9 +12,9 @@ import (
 )
 
 // newDeployment makes a machine that tells a broken deployment by three keys.
-func newDeployment(t *testing.T, change func(*machine.Config)) *rig {
-	return newRig(t, func(c *machine.Config) {
-		c.Notes, c.Concurrency, c.MaxAttempts = allNotes, 1, 1
+func newDeployment(t *testing.T, change func(*machine.Config)) *fixture {
+	return newFixture(t, func(c *machine.Config) {
+		c.Trace, c.Concurrency, c.MaxAttempts = allNotes, 1, 1
 		c.Breaker = machine.BreakerConfig{Failures: 5, Keys: 3, OpenMin: time.Second, OpenMax: 8 * time.Second}
 		if change != nil {
 			change(c)
@@ -23,22 +23,22 @@ func newDeployment(t *testing.T, change func(*machine.Config)) *rig {
 }
 
 // one receives a message, runs it and writes its end.
-func (r *rig) one(key string, res machine.Result) {
+func (r *fixture) one(key string, res machine.Result) {
 	r.t.Helper()
 	r.receive(message("m-"+key, key))
 	r.claim(nil)
 	r.ran(key, res)
 	r.finish(driver.Applied)
-	if r.has(machine.ActSettle) > 0 {
+	if r.has(machine.ActionSettle) > 0 {
 		r.settle(driver.Applied)
 	}
 }
 
 // pauses are what observers were told of the breaker.
-func (r *rig) pauses() (all []machine.Note) {
+func (r *fixture) pauses() (all []machine.TraceEvent) {
 	for _, a := range r.open {
-		if a.Kind == machine.ActNote && a.Note.Kind == machine.NotePaused {
-			all = append(all, a.Note)
+		if a.Kind == machine.ActionTrace && a.TraceEvent.Kind == machine.TracePaused {
+			all = append(all, a.TraceEvent)
 		}
 	}
 	return all
@@ -76,22 +76,22 @@ func TestBrokenDeploymentPauses(t *testing.T) {
 		t.Fatalf("settled %+v", s)
 	}
 	for n, pause := range []int{1, 2, 4, 8, 8} {
-		r.none(machine.ActReceive, "nothing is fetched")
+		r.none(machine.ActionReceive, "nothing is fetched")
 		r.pass(time.Duration(pause*9) * time.Second / 8)
-		if m := r.take(machine.ActReceive); m.Max != 1 {
+		if m := r.take(machine.ActionReceive); m.Max != 1 {
 			t.Fatalf("%d are fetched to try with", m.Max)
 		}
 		key := fmt.Sprint("try", string(rune('a'+n)))
-		r.step(machine.Event{Kind: machine.Received, Arrivals: letters(key), Sent: r.now})
+		r.step(machine.Event{Kind: machine.Received, Arrivals: deadLetters(key), Sent: r.now})
 		r.claim(nil)
-		r.none(machine.ActReceive, "one at a time")
+		r.none(machine.ActionReceive, "one at a time")
 		r.ran(key, failsOf(key))
 		r.finish(driver.Applied)
 		r.settle(driver.Applied)
 	}
 	r.pass(9 * time.Second)
 	r.one("good", machine.Result{})
-	if r.notes(machine.NoteResumed) != 1 || r.m.Load().Breaker != "closed" {
+	if r.notes(machine.TraceResumed) != 1 || r.m.Load().Breaker != "closed" {
 		t.Fatalf("load %+v after a success", r.m.Load())
 	}
 	for _, k := range []string{"k4", "k5", "k6", "k7"} {
@@ -104,24 +104,24 @@ func TestBrokenDeploymentPauses(t *testing.T) {
 
 // TestBadMessagesAreNoBrokenDeployment: what does not pause a worker.
 func TestBadMessagesAreNoBrokenDeployment(t *testing.T) {
-	for name, f := range map[string]func(*rig){
-		"one message again and again": func(r *rig) {
+	for name, f := range map[string]func(*fixture){
+		"one message again and again": func(r *fixture) {
 			for range 9 {
 				r.one("k1", failsOf("k1"))
 			}
 		},
-		"a success came first": func(r *rig) {
+		"a success came first": func(r *fixture) {
 			r.one("good", machine.Result{})
 			for _, k := range []string{"k1", "k2", "k3", "k4"} {
 				r.one(k, failsOf(k))
 			}
 		},
-		"another reason each": func(r *rig) {
+		"another reason each": func(r *fixture) {
 			for i, text := range strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda") {
 				r.one(fmt.Sprint("k", i), machine.Result{Class: machine.Permanent, NotApplied: true, Err: errors.New(text)})
 			}
 		},
-		"deferred": func(r *rig) {
+		"deferred": func(r *fixture) {
 			for i := range 9 {
 				r.one(fmt.Sprint("k", i), machine.Result{Class: machine.Deferred, NotApplied: true, Err: errBoom})
 			}
@@ -146,7 +146,7 @@ func TestBrokenDeploymentByEffects(t *testing.T) {
 		r.receive(message("m-"+k, k))
 		r.claim(nil)
 		r.ran(k, machine.Result{Effects: k})
-		a := r.take(machine.ActFinish)
+		a := r.take(machine.ActionFinish)
 		r.step(machine.Event{Kind: machine.Finished, Items: a.Items, Err: &driver.ItemError{Index: 0, Err: errors.New("no such table")}})
 		r.finish(driver.Applied)
 	}

@@ -18,8 +18,8 @@ func (m *Machine) failsBusy(it *Item, same bool) bool {
 
 func (m *Machine) failBusy(it *Item, c DuplicateCause) {
 	m.counts.Rejected++
-	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterBusy, busyReason)},
-		Note{Decision: DeadLettered, Duplicate: c, Reason: busyReason})
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterBusy, busyReason)},
+		TraceEvent{Decision: DeadLettered, Duplicate: c, Reason: busyReason})
 }
 
 // failsBeside reports it of a local duplicate. One with another payload waits: it is a mismatch.

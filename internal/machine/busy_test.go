@@ -12,7 +12,7 @@ func failBusy(c *machine.Config) { c.FailBusy = true }
 
 // TestFM16_BusyFailIsADeadLetter: with FailBusy another message of a key in progress becomes a dead letter, never an ack; the
 // message that the run is repeated for stays in the queue.
-func TestFM16_BusyFailIsADeadLetter(t *testing.T) {
+func TestFM16_BusyFailIsADeadDeadLetter(t *testing.T) {
 	grouped := grouped("1", "a", "g")
 	for name, c := range map[string]struct {
 		m          machine.Arrival
@@ -24,7 +24,7 @@ func TestFM16_BusyFailIsADeadLetter(t *testing.T) {
 		"one that was sent again":            {message(driver.RedriveID("l"), "a"), false, false},
 		"one without an id":                  {message("", "a"), false, false},
 	} {
-		r := newRig(t, failBusy)
+		r := newFixture(t, failBusy)
 		r.receive(c.m)
 		r.claim(func(_ string, g *driver.Grant) {
 			g.Verdict, g.Wait, g.Redelivery, g.Hold.Token, g.Attempt = driver.Busy, 2*time.Second, c.redelivery, 7, 3
@@ -33,39 +33,39 @@ func TestFM16_BusyFailIsADeadLetter(t *testing.T) {
 		switch {
 		case !c.dead && s.Action != driver.Defer:
 			t.Errorf("%s: %v, want a defer", name, s.Action)
-		case c.dead && (s.Action != driver.Dead || s.Letter == nil):
+		case c.dead && (s.Action != driver.Dead || s.DeadLetter == nil):
 			t.Errorf("%s: %v, want a dead letter", name, s.Action)
 		case c.dead:
-			if l := s.Letter; l.Kind != driver.LetterBusy || l.Attempts != 0 || l.Key.Raw != "a" || l.Message.ID != "1" ||
-				l.ID != driver.BusyLetterID(l.Key, &c.m.Message) {
+			if l := s.DeadLetter; l.Kind != driver.DeadLetterBusy || l.Attempts != 0 || l.Key.Raw != "a" || l.Message.ID != "1" ||
+				l.ID != driver.BusyDeadLetterID(l.Key, &c.m.Message) {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}
 	}
-	r := newRig(t, failBusy)
+	r := newFixture(t, failBusy)
 	r.receive(grouped)
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, 2*time.Second })
-	r.none(machine.ActSettle, "the head of an ordered group waits (law 13)")
+	r.none(machine.ActionSettle, "the head of an ordered group waits (law 13)")
 }
 
 // TestBusyFailInOneProcess: local duplicates of a run are dead letters, whether they came before it began or during it; those
 // with another payload, and those of the same message, wait for its end.
 func TestBusyFailInOneProcess(t *testing.T) {
-	r := newRig(t, failBusy)
+	r := newFixture(t, failBusy)
 	other := message("3", "a")
 	other.Fingerprint = "r001y"
 	first := message("1", "a")
 	first.Fingerprint = "r001x"
 	r.receive(first, message("2", "a"), other, message("1", "a"))
-	r.none(machine.ActSettle, "nothing runs yet")
+	r.none(machine.ActionSettle, "nothing runs yet")
 	r.claim(nil)
 	dead := map[string]bool{}
 	for _, s := range r.settle(driver.Applied).Settlements {
-		dead[s.Letter.Message.ID] = s.Action == driver.Dead && s.Letter.Kind == driver.LetterBusy && s.Letter.Token == 1
+		dead[s.DeadLetter.Message.ID] = s.Action == driver.Dead && s.DeadLetter.Kind == driver.DeadLetterBusy && s.DeadLetter.Token == 1
 	}
 	r.receive(message("4", "a"))
 	for _, s := range r.settle(driver.Applied).Settlements {
-		dead[s.Letter.Message.ID] = s.Action == driver.Dead && s.Letter.Kind == driver.LetterBusy && s.Letter.Token == 1
+		dead[s.DeadLetter.Message.ID] = s.Action == driver.Dead && s.DeadLetter.Kind == driver.DeadLetterBusy && s.DeadLetter.Token == 1
 	}
 	if len(dead) != 2 || !dead["2"] || !dead["4"] {
 		t.Errorf("dead letters %v, want those of messages 2 and 4", dead)
@@ -77,13 +77,13 @@ func TestBusyFailInOneProcess(t *testing.T) {
 
 // TestTakeoverDoubtsTheInterruptedRun: the doubt after a takeover is about the run before it.
 func TestTakeoverDoubtsTheInterruptedRun(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Notes = func(machine.Note) bool { return true } })
+	r := newFixture(t, func(c *machine.Config) { c.Trace = func(machine.TraceEvent) bool { return true } })
 	r.receive(message("1", "a"))
 	r.claim(func(_ string, g *driver.Grant) { g.Attempt, g.Takeovers, g.Unknown = 2, 1, true })
 	for _, a := range r.open {
-		if a.Kind == machine.ActNote && a.Note.Kind == machine.NoteDoubt {
-			if a.Note.Attempt != 1 {
-				t.Errorf("attempt %d is in doubt, want 1: %s", a.Note.Attempt, a.Note.Reason)
+		if a.Kind == machine.ActionTrace && a.TraceEvent.Kind == machine.TraceDoubt {
+			if a.TraceEvent.Attempt != 1 {
+				t.Errorf("attempt %d is in doubt, want 1: %s", a.TraceEvent.Attempt, a.TraceEvent.Reason)
 			}
 			return
 		}

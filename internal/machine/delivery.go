@@ -15,7 +15,7 @@ import (
 func (m *Machine) onReceived(ev *Event) {
 	m.receiving, m.backlog = false, len(ev.Arrivals) >= m.asked
 	if ev.Err != nil {
-		m.observe(Note{Kind: NoteTrouble, Err: ev.Err})
+		m.observe(TraceEvent{Kind: TraceTrouble, Err: ev.Err})
 		m.receiveAt = m.now + delay(m.recvTries)
 		m.recvTries++
 	} else {
@@ -45,7 +45,7 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 		}
 	}
 	m.counts.Received++
-	m.observe(Note{Kind: NoteReceived, Item: it})
+	m.observe(TraceEvent{Kind: TraceReceived, Item: it})
 	switch {
 	case m.draining:
 		m.giveBack(it, 0)
@@ -60,20 +60,20 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	}
 }
 
-// rejectKey makes a letter of a message that has no usable key: it cannot be protected, and it must not be lost.
+// rejectKey makes a dead letter of a message that has no usable key: it cannot be protected, and it must not be lost.
 func (m *Machine) rejectKey(it *Item) {
 	m.counts.Rejected++
 	what := "key_invalid: "
 	if it.BadVersion {
 		what = "version_invalid: "
 	}
-	l := m.keylessLetter(it, what+it.KeyErr.Error())
+	l := m.keylessDeadLetter(it, what+it.KeyErr.Error())
 	l.Key.Raw = ""
-	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l},
-		Note{Decision: DeadLettered, Reason: l.Reason})
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l},
+		TraceEvent{Decision: DeadLettered, Reason: l.Reason})
 }
 
-// offer makes an item claimable, unless its twin is in hand already: then it waits for the twin's end (one process
+// offer makes an item claimable, unless its twin is in flight already: then it waits for the twin's end (one process
 // never runs a key twice at once, FM15).
 func (m *Machine) offer(it *Item) {
 	it.phase = phHeld
@@ -87,8 +87,8 @@ func (m *Machine) offer(it *Item) {
 	}
 	if it.unprotected() {
 		if it.Count <= 1 && m.tooOld(it) {
-			m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.keylessLetter(it, m.oldReason(it))},
-				Note{Decision: DeadLettered, Reason: m.oldReason(it)})
+			m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.keylessDeadLetter(it, m.oldReason(it))},
+				TraceEvent{Decision: DeadLettered, Reason: m.oldReason(it)})
 			return
 		}
 		m.enqueue(it)
@@ -100,8 +100,8 @@ func (m *Machine) offer(it *Item) {
 	}
 	it.leader = true
 	m.leaders[it.Key] = it
-	if it.mirrored() {
-		m.leaders[it.Mirror] = it
+	if it.migrating() {
+		m.leaders[it.NewKey] = it
 	}
 	m.enqueue(it)
 }
@@ -198,16 +198,16 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 	case driver.Failed:
 		m.counts.Rejected++
 		if g.Disposed {
-			m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: DeadLettered, Duplicate: cause(g), Reason: "discarded earlier"})
+			m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: "discarded earlier"})
 			return
 		}
-		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterDead, g.Reason)},
-			Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason + notInLetter(g)})
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterFailed, g.Reason)},
+			TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Parked:
-		// The answer of the write that parked it may have been lost before its letter was written: make sure (FM77).
+		// The answer of the write that parked it may have been lost before its dead letter was written: make sure (FM77).
 		m.counts.Rejected++
-		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterUncertain, g.Reason)},
-			Note{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason + notInLetter(g)})
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterUncertain, g.Reason)},
+			TraceEvent{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Mismatch:
 		m.mismatch(it, g)
 	case driver.Stale:
@@ -226,12 +226,12 @@ func cause(g *driver.Grant) DuplicateCause {
 
 // replay answers a duplicate of a completed key.
 func (m *Machine) replay(it *Item, g *driver.Grant) {
-	n := Note{Decision: Replayed, Duplicate: cause(g)}
+	n := TraceEvent{Decision: Replayed, Duplicate: cause(g)}
 	if it.ran && g.Hold.Nonce == it.nonce {
 		// Open mode: the commit was not answered, and this is the answer: it was applied, by us.
 		m.counts.Effects++
 		m.proven()
-		n = Note{Decision: Executed}
+		n = TraceEvent{Decision: Executed}
 	} else {
 		m.counts.Replayed++
 		if g.OtherPayload {
@@ -240,8 +240,8 @@ func (m *Machine) replay(it *Item, g *driver.Grant) {
 		}
 	}
 	s := driver.Settlement{Action: driver.Ack}
-	if g.Uncertainty > 0 && g.Hold.Version == it.Version { // else the letter is a newer version's
-		s.Close = driver.LetterID(driver.LetterUncertain, it.letterKey(), g.Hold.Token, "")
+	if g.Uncertainty > 0 && g.Hold.Version == it.Version { // else the dead letter is a newer version's
+		s.Close = driver.DeadLetterID(driver.DeadLetterUncertain, it.deadLetterKey(), g.Hold.Token, "")
 	}
 	m.settle(it, s, n)
 }
@@ -255,14 +255,14 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 	m.counts.Busy++
 	wait := g.Wait + jitter(it.nonce, g.Wait/8+5*time.Millisecond)
 	if it.group != nil && !m.draining && m.brk.state != brkOpen {
-		// The head of an ordered group is kept in hand, and holds its group (law 6).
+		// The head of an ordered group is kept in flight, and holds its group (law 6).
 		it.phase, it.wakeAt = phHeld, m.now+wait
 		m.scanBy(it.wakeAt)
 		m.stopGroup(it)
-		m.observe(Note{Kind: NoteDecided, Item: it, Decision: BusyDeferred, Duplicate: cause(g), After: wait})
+		m.observe(TraceEvent{Kind: TraceDecided, Item: it, Decision: BusyDeferred, Duplicate: cause(g), After: wait})
 		return
 	}
-	// The delay doubles, so that many duplicates of a long run do not come all the time. Where hand-offs cost nothing else,
+	// The delay doubles, so that many duplicates of a long run do not come all the time. Where deliveries cost nothing else,
 	// a lease is enough: the run may have ended long before. Where the broker counts them, they have to be few.
 	most := m.cfg.Lease
 	if m.cfg.Redrives {
@@ -273,7 +273,7 @@ func (m *Machine) busyElsewhere(it *Item, g *driver.Grant) {
 	}
 	wait = max(min(wait, most), g.Wait)
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
-		Note{Decision: BusyDeferred, Duplicate: cause(g), After: wait})
+		TraceEvent{Decision: BusyDeferred, Duplicate: cause(g), After: wait})
 }
 
 func (m *Machine) acquired(it *Item, sent time.Duration) {
@@ -284,7 +284,7 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
 		// The doubt is about the run before this one, whose token is not known here.
-		m.observe(Note{Kind: NoteDoubt, Item: it, Attempt: g.Attempt - 1, Reason: "its worker crashed or lost its lease: attempt " +
+		m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Attempt: g.Attempt - 1, Reason: "its worker crashed or lost its lease: attempt " +
 			strconv.Itoa(g.Attempt) + " takes over"})
 	}
 	switch {
@@ -292,9 +292,9 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		m.judge(it, it.condemned)
 	case m.draining || it.leaseEnd <= m.now:
 		// Too late to start: the store answered slowly (FM36), or the worker stops.
-		m.releaseUnstarted(it, GivenBack)
+		m.releaseUnstarted(it, Returned)
 	case !m.admits(it):
-		m.releaseFor(it, GivenBack, m.shutFor())
+		m.releaseFor(it, Returned, m.shutFor())
 	case m.tooOld(it):
 		m.bury(it, m.oldReason(it), driver.Unstarted)
 	case g.Unknown && g.Takeover == driver.Once:
@@ -361,10 +361,10 @@ func (m *Machine) start(it *Item) {
 	if !j.Probe {
 		it.ran = true
 		m.counts.Executed++
-		m.observe(Note{Kind: NoteStarted, Item: it, Takeover: it.grant.Takeovers > 0})
+		m.observe(TraceEvent{Kind: TraceStarted, Item: it, Takeover: it.grant.Takeovers > 0})
 	}
 	it.refs++
-	m.act(Action{Kind: ActRun, Item: it, Job: j})
+	m.act(Action{Kind: ActionRun, Item: it, Job: j})
 	m.runs(it, true)
 	m.failLocal(it)
 }
@@ -396,15 +396,15 @@ func (m *Machine) onRan(ev *Event) {
 		m.judge(it, r)
 	case ProbeApplied:
 		m.finish(it, driver.Finish{Final: driver.Complete, Result: r.Value, Reason: "found applied by the probe"},
-			driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Reason: "found applied by the probe"})
+			driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Replayed, Reason: "found applied by the probe"})
 	case ProbeNotApplied:
 		if it.cancelled != NoCause || it.lost || it.leaseEnd <= m.now || m.draining {
 			// No run begins after the machine's own deadline, whatever woke it up first (FM2).
-			m.releaseUnstarted(it, GivenBack)
+			m.releaseUnstarted(it, Returned)
 			break
 		}
 		if !m.admits(it) {
-			m.releaseFor(it, GivenBack, m.shutFor())
+			m.releaseFor(it, Returned, m.shutFor())
 			break
 		}
 		it.grant.Unknown = false
@@ -425,7 +425,7 @@ func (m *Machine) onRan(ev *Event) {
 		}
 	case ProbeUnknown:
 		if r.Class == Unavailable && !it.lost {
-			m.releaseFor(it, GivenBack, m.afterOutage(it, r)) // it can be asked later: that is no doubt
+			m.releaseFor(it, Returned, m.afterOutage(it, r)) // it can be asked later: that is no doubt
 			break
 		}
 		m.park(it, "the probe could not tell whether the effect happened")

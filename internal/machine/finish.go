@@ -30,7 +30,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.complete(it, r)
 	case r.Class == Dropped:
 		m.finish(it, driver.Finish{Final: driver.Complete, Reason: "dropped: " + reasonOf(r)},
-			driver.Settlement{Action: driver.Ack}, Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)})
+			driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: DroppedOnPurpose, Reason: reasonOf(r)})
 	case it.grant.Takeover == driver.Once && !r.NotApplied && r.Class != Parked:
 		m.park(it, "the run failed and nobody knows whether its effect happened: "+reasonOf(r))
 	case r.Class == Parked:
@@ -39,11 +39,11 @@ func (m *Machine) judge(it *Item, r *Result) {
 		m.bury(it, reasonOf(r), ranOf(r))
 		it.work.Finish.Compensated = r.Compensated
 	case it.cancelled == CauseDraining && r.Class == Failed:
-		m.release(it, r, 0, true, driver.Defer, Note{Decision: Retried, Reason: "cancelled: the worker stops"})
+		m.release(it, r, 0, true, driver.Defer, TraceEvent{Decision: Retried, Reason: "cancelled: the worker stops"})
 	case r.Class == Unavailable:
-		m.release(it, r, m.afterOutage(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
+		m.release(it, r, m.afterOutage(it, r), true, driver.Defer, TraceEvent{Decision: Retried, Reason: reasonOf(r)})
 	case r.Class == Deferred:
-		m.release(it, r, m.deferral(it, r), true, driver.Defer, Note{Decision: Retried, Reason: reasonOf(r)})
+		m.release(it, r, m.deferral(it, r), true, driver.Defer, TraceEvent{Decision: Retried, Reason: reasonOf(r)})
 	case it.grant.Failures+1 >= m.maxAttempts(r):
 		m.bury(it, fmt.Sprintf("%s (%s, limit %d)", reasonOf(r), failedRuns(it.grant.Failures+1), m.maxAttempts(r)), ranOf(r))
 	default:
@@ -51,7 +51,7 @@ func (m *Machine) judge(it *Item, r *Result) {
 		if r.HasAfter {
 			after = r.After
 		}
-		m.release(it, r, after, false, driver.Retry, Note{Decision: Retried, Reason: reasonOf(r)})
+		m.release(it, r, after, false, driver.Retry, TraceEvent{Decision: Retried, Reason: reasonOf(r)})
 	}
 }
 
@@ -64,7 +64,7 @@ func failedRuns(n int) string {
 }
 
 // deferral is when a message comes back that nobody's failure sent away: when the handler said, else after a backoff that
-// grows with its hand-offs.
+// grows with its deliveries.
 func (m *Machine) deferral(it *Item, r *Result) time.Duration {
 	if r.HasAfter || r.Rule == nil {
 		return r.After
@@ -86,29 +86,29 @@ func (m *Machine) judgeUnkeyed(it *Item, r *Result) {
 	switch {
 	case r.Class == OK || r.Class == Dropped:
 		m.proven()
-		m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Unprotected})
+		m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Unprotected})
 	case r.Class == Permanent, r.Class == Failed && it.Count >= m.maxAttempts(r):
 		// There is no record to count attempts in: the broker's count has to do.
-		l := m.keylessLetter(it, explained(reasonOf(r), r.Err))
-		m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: Unprotected, Reason: l.Reason})
+		l := m.keylessDeadLetter(it, explained(reasonOf(r), r.Err))
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l}, TraceEvent{Decision: Unprotected, Reason: l.Reason})
 	case r.Class == Unavailable || r.Class == Deferred:
 		after := m.deferral(it, r)
 		if r.Class == Unavailable {
 			after = m.afterOutage(it, r)
 		}
-		m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: Unprotected, Reason: reasonOf(r)})
+		m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, TraceEvent{Decision: Unprotected, Reason: reasonOf(r)})
 	default:
 		after := m.backoffOf(r, max(it.Count-1, 0), m.cfg.Nonce())
 		if r.HasAfter {
 			after = r.After
 		}
-		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, Note{Decision: Unprotected, Reason: reasonOf(r)})
+		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, TraceEvent{Decision: Unprotected, Reason: reasonOf(r)})
 	}
 }
 
 func (m *Machine) complete(it *Item, r *Result) {
 	f := m.completion(r)
-	m.finish(it, f, driver.Settlement{Action: driver.Ack}, Note{Decision: Executed, Reason: f.Reason})
+	m.finish(it, f, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Executed, Reason: f.Reason})
 	it.work.Effects, it.work.Emit = r.Effects, r.Emit
 }
 
@@ -126,7 +126,7 @@ func (m *Machine) completion(r *Result) driver.Finish {
 // as long as they live: readers tell by it that no result is not an empty result.
 const NotStored = "result was not stored: "
 
-func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n Note) {
+func (m *Machine) release(it *Item, r *Result, after time.Duration, refund bool, a driver.Action, n TraceEvent) {
 	f := driver.Finish{Final: driver.Release, Ran: ranOf(r), Refund: refund, RetryAfter: after, Reason: reasonOf(r)}
 	m.noteDoubt(it, f.Ran, f.Reason)
 	n.After = after
@@ -143,54 +143,54 @@ func ranOf(r *Result) driver.Ran {
 
 func (m *Machine) noteDoubt(it *Item, ran driver.Ran, reason string) {
 	if ran == driver.MaybeApplied {
-		m.observe(Note{Kind: NoteDoubt, Item: it, Reason: "the run failed after it had begun: " + reason})
+		m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Reason: "the run failed after it had begun: " + reason})
 	}
 }
 
-// bury fails the key for good; its letter follows. A last run that may have had its effect leaves its doubt in the
+// bury fails the key for good; its dead letter follows. A last run that may have had its effect leaves its doubt in the
 // record: a redrive has to probe.
 func (m *Machine) bury(it *Item, reason string, ran driver.Ran) {
 	m.noteDoubt(it, ran, reason)
 	m.finish(it, driver.Finish{Final: driver.Fail, Ran: ran, Reason: reason},
-		driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterDead, reason)},
-		Note{Decision: DeadLettered, Reason: reason})
+		driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterFailed, reason)},
+		TraceEvent{Decision: DeadLettered, Reason: reason})
 }
 
-// park sets the key aside for a person; its letter follows.
+// park sets the key aside for a person; its dead letter follows.
 func (m *Machine) park(it *Item, reason string) {
 	m.finish(it, driver.Finish{Final: driver.Park, Reason: reason},
-		driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterUncertain, reason)},
-		Note{Decision: ParkedUncertain, Reason: reason})
-	m.observe(Note{Kind: NoteDoubt, Item: it, Reason: reason})
+		driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterUncertain, reason)},
+		TraceEvent{Decision: ParkedUncertain, Reason: reason})
+	m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Reason: reason})
 }
 
-func (m *Machine) letter(it *Item, kind driver.LetterKind, reason string) *driver.Letter {
-	l := &driver.Letter{
-		ID: driver.LetterID(kind, it.letterKey(), it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
-		Key: it.letterKey(), Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
+func (m *Machine) deadLetter(it *Item, kind driver.DeadLetterKind, reason string) *driver.DeadLetter {
+	l := &driver.DeadLetter{
+		ID: driver.DeadLetterID(kind, it.deadLetterKey(), it.hold.Token, it.Fingerprint), Kind: kind, Reason: reason,
+		Key: it.deadLetterKey(), Generation: it.hold.Generation, Token: it.hold.Token, Version: it.Version, Attempts: it.grant.Attempt,
 		Message: it.Message.Detached(), FirstReceived: it.grant.Created,
 	}
 	switch kind {
-	case driver.LetterBusy:
-		l.ID, l.Attempts = driver.BusyLetterID(l.Key, &it.Message), 0
-	case driver.LetterLate:
-		l.ID = driver.LateLetterID(it.Key, it.Version, it.Fingerprint, &it.Message)
-	case driver.LetterMismatch:
-		l.ID = driver.MismatchLetterID(it.letterKey(), it.Fingerprint, it.Version, &it.Message)
+	case driver.DeadLetterBusy:
+		l.ID, l.Attempts = driver.BusyDeadLetterID(l.Key, &it.Message), 0
+	case driver.DeadLetterLate:
+		l.ID = driver.LateDeadLetterID(it.Key, it.Version, it.Fingerprint, &it.Message)
+	case driver.DeadLetterMismatch:
+		l.ID = driver.MismatchDeadLetterID(it.deadLetterKey(), it.Fingerprint, it.Version, &it.Message)
 	}
 	return l
 }
 
-// keylessLetter is the letter of a message without a usable key: the message itself names it.
-func (m *Machine) keylessLetter(it *Item, reason string) *driver.Letter {
-	l := m.letter(it, driver.LetterDead, reason)
-	l.ID = driver.LetterID(driver.LetterDead, it.Message.StandIn(it.Key.Consumer), 0, "")
+// keylessDeadLetter is the dead letter of a message without a usable key: the message itself names it.
+func (m *Machine) keylessDeadLetter(it *Item, reason string) *driver.DeadLetter {
+	l := m.deadLetter(it, driver.DeadLetterFailed, reason)
+	l.ID = driver.DeadLetterID(driver.DeadLetterFailed, it.Message.StandIn(it.Key.Consumer), 0, "")
 	return l
 }
 
 // ---- finished ------------------------------------------------------------------------------------------------------
 
-func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n Note) {
+func (m *Machine) finish(it *Item, f driver.Finish, s driver.Settlement, n TraceEvent) {
 	f.Hold, f.Keep = it.hold, m.cfg.keep(f.Final, n.Decision == DroppedOnPurpose)
 	s.Receipt = it.Receipt
 	it.work, it.settlement, it.note = driver.Work{Finish: f}, s, n
@@ -275,7 +275,7 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 	switch {
 	case waits && it.work.Effects == nil, e.Suspect && !waits && !(alone && m.struck(it)):
 		// It need not be to blame.
-		m.observe(Note{Kind: NoteTrouble, Item: it, Err: fmt.Errorf("finish the attempt of key %q: %w", it.Key.Raw, e.Err)})
+		m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("finish the attempt of key %q: %w", it.Key.Raw, e.Err)})
 		switch {
 		case it.leaseEnd <= m.now:
 			m.fenced(it)
@@ -302,7 +302,7 @@ func (m *Machine) durable(it *Item, recovered bool) {
 	}
 	m.countFinished(it)
 	if recovered {
-		it.settlement.Close = driver.LetterID(driver.LetterUncertain, it.Key, it.hold.Token, "")
+		it.settlement.Close = driver.DeadLetterID(driver.DeadLetterUncertain, it.Key, it.hold.Token, "")
 	}
 	joined := it.work.Ack != nil
 	it.work = driver.Work{}
@@ -348,14 +348,14 @@ func (m *Machine) fenced(it *Item) {
 	if it.ran {
 		m.counts.Fenced++
 	}
-	it.note = Note{Decision: Fenced}
+	it.note = TraceEvent{Decision: Fenced}
 	m.decide(it)
 	m.gone(it)
 }
 
 // ---- settled -------------------------------------------------------------------------------------------------------
 
-func (m *Machine) settle(it *Item, s driver.Settlement, n Note) {
+func (m *Machine) settle(it *Item, s driver.Settlement, n TraceEvent) {
 	s.Receipt = it.Receipt
 	it.settlement, it.note = s, n
 	m.queueSettle(it)
@@ -371,7 +371,7 @@ func (m *Machine) queueSettle(it *Item) {
 func (m *Machine) onSettled(ev *Event) {
 	m.settling = false
 	if ev.Err != nil {
-		m.observe(Note{Kind: NoteTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
+		m.observe(TraceEvent{Kind: TraceTrouble, Err: fmt.Errorf("settle %d deliveries: %w", len(ev.Items), ev.Err)})
 	}
 	answered := false
 	for i, it := range ev.Items {
@@ -401,8 +401,8 @@ const settleTries = 6
 
 func (m *Machine) settled(it *Item, o driver.Outcome) {
 	m.decide(it)
-	m.observe(Note{
-		Kind: NoteSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After,
+	m.observe(TraceEvent{
+		Kind: TraceSettled, Item: it, Action: it.settlement.Action, Outcome: o, After: it.settlement.After,
 		Held: m.now - it.arrivedAt, Handled: it.handled,
 	})
 	m.gone(it)
@@ -410,12 +410,12 @@ func (m *Machine) settled(it *Item, o driver.Outcome) {
 
 func (m *Machine) decide(it *Item) {
 	n := it.note
-	n.Kind, n.Item = NoteDecided, it
+	n.Kind, n.Item = TraceDecided, it
 	m.observe(n)
 }
 
 // giveBack returns an unstarted delivery at once: it spends no attempt.
 func (m *Machine) giveBack(it *Item, after time.Duration) {
 	m.counts.Returned++
-	m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: GivenBack})
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: after}, TraceEvent{Decision: Returned})
 }

@@ -11,11 +11,11 @@ import (
 
 // fast answers rounds of a batch in which every flush takes 8 ms and handlers nothing, and leaves a round running, with
 // the next batch waiting.
-func fast(t *testing.T) *rig {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InHand = 10, 10, 30 })
+func fast(t *testing.T) *fixture {
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InFlight = 10, 10, 30 })
 	n := 0
 	for range 4 {
-		for n < 40 && r.has(machine.ActReceive) > 0 && r.m.InHand() < 20 {
+		for n < 40 && r.has(machine.ActionReceive) > 0 && r.m.InFlight() < 20 {
 			var as []machine.Arrival
 			for range 10 {
 				n++
@@ -28,35 +28,35 @@ func fast(t *testing.T) *rig {
 		}
 		r.round(0)
 	}
-	for r.has(machine.ActClaim) > 0 {
+	for r.has(machine.ActionClaim) > 0 {
 		r.claim(nil)
 	}
 	return r
 }
 
 // round claims what it can, runs it and ends it.
-func (r *rig) round(takes time.Duration) {
+func (r *fixture) round(takes time.Duration) {
 	r.t.Helper()
-	for r.has(machine.ActClaim) > 0 && r.has(machine.ActRun) == 0 {
+	for r.has(machine.ActionClaim) > 0 && r.has(machine.ActionRun) == 0 {
 		r.claim(nil)
 	}
 	r.now += takes
 	for _, k := range r.running() {
 		r.ran(k, machine.Result{})
 	}
-	for r.has(machine.ActFinish) > 0 {
+	for r.has(machine.ActionFinish) > 0 {
 		r.now += 8 * time.Millisecond
 		r.finish(driver.Applied)
 	}
-	for r.has(machine.ActSettle) > 0 {
+	for r.has(machine.ActionSettle) > 0 {
 		r.settle(driver.Applied)
 	}
 }
 
 // running lists the keys whose handlers run.
-func (r *rig) running() (keys []string) {
+func (r *fixture) running() (keys []string) {
 	for i := range r.open {
-		if r.open[i].Kind == machine.ActRun {
+		if r.open[i].Kind == machine.ActionRun {
 			keys = append(keys, r.open[i].Item.Key.Raw)
 		}
 	}
@@ -68,14 +68,14 @@ func TestFlushWaitsForHandlersThatAreAboutToReturn(t *testing.T) {
 	keys := r.running()
 	for _, k := range keys[:9] {
 		r.ran(k, machine.Result{})
-		r.none(machine.ActFinish, "the others of the batch are about to return")
-		r.none(machine.ActClaim, "the slots of a batch become free one by one")
+		r.none(machine.ActionFinish, "the others of the batch are about to return")
+		r.none(machine.ActionClaim, "the slots of a batch become free one by one")
 	}
 	r.ran(keys[9], machine.Result{})
-	if a := r.take(machine.ActFinish); len(a.Works) != 10 {
+	if a := r.take(machine.ActionFinish); len(a.Works) != 10 {
 		t.Errorf("the flush carries %d works", len(a.Works))
 	}
-	if a := r.take(machine.ActClaim); len(a.Claims) != 10 {
+	if a := r.take(machine.ActionClaim); len(a.Claims) != 10 {
 		t.Errorf("the claim carries %d keys", len(a.Claims))
 	}
 }
@@ -83,10 +83,10 @@ func TestFlushWaitsForHandlersThatAreAboutToReturn(t *testing.T) {
 func TestFlushDoesNotWaitLong(t *testing.T) {
 	r := fast(t)
 	r.ran(r.running()[0], machine.Result{})
-	r.none(machine.ActFinish, "the others of the batch are about to return")
+	r.none(machine.ActionFinish, "the others of the batch are about to return")
 	began := r.now
 	r.pass(r.m.Next() - r.now)
-	if n := r.has(machine.ActFinish); n != 1 || r.now-began > 2*time.Millisecond {
+	if n := r.has(machine.ActionFinish); n != 1 || r.now-began > 2*time.Millisecond {
 		t.Errorf("%d flushes after %v, a quarter of a round trip of 8 ms", n, r.now-began)
 	}
 }
@@ -94,36 +94,36 @@ func TestFlushDoesNotWaitLong(t *testing.T) {
 // Where handlers take longer than a flush there is nothing to wait for.
 func TestFlushDoesNotWaitForSlowHandlers(t *testing.T) {
 	r := fast(t)
-	for r.m.InHand() > 0 {
+	for r.m.InFlight() > 0 {
 		r.round(40 * time.Millisecond)
-		if r.has(machine.ActReceive) > 0 {
+		if r.has(machine.ActionReceive) > 0 {
 			r.receive()
 		}
 	}
 	r.receive(message("a", "a"), message("b", "b"))
 	r.claim(nil)
 	r.ran("a", machine.Result{})
-	if r.has(machine.ActFinish) != 1 {
+	if r.has(machine.ActionFinish) != 1 {
 		t.Error("the end of a waits for b, which will take its time")
 	}
 }
 
 // What is being finished and settled makes room for the next batch, within bounds.
 func TestEndsDoNotKeepTheNextFromBeingFetched(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InHand = 2, 2, 4 })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.InFlight = 2, 2, 4 })
 	n := 0
 	for range 20 {
-		if r.has(machine.ActReceive) == 0 {
+		if r.has(machine.ActionReceive) == 0 {
 			break
 		}
-		a := r.take(machine.ActReceive)
+		a := r.take(machine.ActionReceive)
 		as := make([]machine.Arrival, a.Max)
 		for i := range as {
 			n++
 			as[i] = message(fmt.Sprint(n), fmt.Sprint("k", n))
 		}
 		r.step(machine.Event{Kind: machine.Received, Arrivals: as, Sent: r.now})
-		for r.has(machine.ActClaim) > 0 {
+		for r.has(machine.ActionClaim) > 0 {
 			r.claim(nil)
 			for _, k := range r.running() {
 				r.ran(k, machine.Result{})
@@ -131,7 +131,7 @@ func TestEndsDoNotKeepTheNextFromBeingFetched(t *testing.T) {
 		}
 	}
 	// Nobody answers the finish flush: 4 that are not over, and twice a batch that are.
-	if got := r.m.InHand(); got != 8 {
-		t.Errorf("%d in hand, wanted 4 and twice a batch of 2", got)
+	if got := r.m.InFlight(); got != 8 {
+		t.Errorf("%d in flight, wanted 4 and twice a batch of 2", got)
 	}
 }

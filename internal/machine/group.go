@@ -40,8 +40,8 @@ func (g *group) at(it *Item) int {
 	return -1
 }
 
-// leaveGroup lets the next of a group go on after a success. After anything else the rest of the group that is in hand
-// is given back unstarted, so that the broker's order rules again.
+// leaveGroup lets the next of a group go on after a success. After anything else the rest of the group that is in flight
+// is returned unstarted, so that the broker's order rules again.
 func (m *Machine) leaveGroup(it *Item) {
 	g := it.group
 	if g == nil {
@@ -66,7 +66,7 @@ func succeeded(d Decision) bool {
 	return d == Executed || d == Replayed || d == ReplayedOtherPayload || d == DroppedOnPurpose || d == Unprotected || d == Stale
 }
 
-// stopGroup gives back what stands behind an item in its group. None of it is claimed.
+// stopGroup returns what stands behind an item in its group. None of it is claimed.
 func (m *Machine) stopGroup(it *Item) {
 	g := it.group
 	at := g.at(it)
@@ -86,7 +86,7 @@ func (m *Machine) stopGroup(it *Item) {
 
 const maxTwins = 16
 
-// follow lets an item wait for its twin that is in hand. While that one runs, too many of them are given back, so that one
+// follow lets an item wait for its twin that is in flight. While that one runs, too many of them are returned, so that one
 // key cannot fill the hand.
 func (m *Machine) follow(it, first *Item) {
 	if m.failsBeside(it, first) {
@@ -94,7 +94,7 @@ func (m *Machine) follow(it, first *Item) {
 		m.failBusy(it, RacedLocal)
 		return
 	}
-	if it.group == nil && (first.runs && m.following >= m.cfg.InHand || len(first.twins) >= maxTwins && (first.runs || first.phase == phTx)) {
+	if it.group == nil && (first.runs && m.following >= m.cfg.InFlight || len(first.twins) >= maxTwins && (first.runs || first.phase == phTx)) {
 		m.tooManyTwins(it)
 		return
 	}
@@ -115,7 +115,7 @@ func (m *Machine) runs(it *Item, yes bool) {
 	}
 }
 
-// tooManyTwins gives a twin back: for longer and longer where the broker counts hand-offs, as busyElsewhere does.
+// tooManyTwins gives a twin back: for longer and longer where the broker counts deliveries, as busyElsewhere does.
 func (m *Machine) tooManyTwins(it *Item) {
 	m.counts.Busy++
 	wait := m.cfg.Lease / 2
@@ -127,16 +127,16 @@ func (m *Machine) tooManyTwins(it *Item) {
 	}
 	wait += jitter(m.cfg.Nonce(), m.cfg.Lease/2) // they must not all come back at once
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
-		Note{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
+		TraceEvent{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
 }
 
-// twinOf is another item in hand that leads one of the item's keys; nil = there is none.
+// twinOf is another item in flight that leads one of the item's keys; nil = there is none.
 func (m *Machine) twinOf(it *Item) *Item {
 	if first := m.leaders[it.Key]; first != nil && first != it {
 		return first
 	}
-	if it.mirrored() {
-		if first := m.leaders[it.Mirror]; first != nil && first != it {
+	if it.migrating() {
+		if first := m.leaders[it.NewKey]; first != nil && first != it {
 			return first
 		}
 	}
@@ -157,10 +157,10 @@ func (m *Machine) releaseTwins(it *Item) {
 	for _, t := range twins {
 		t.waitsFor = nil
 		// Of two keys that one meets, the other's record may still be open.
-		same := t.Key == it.Key && t.Mirror == it.Mirror && t.Version == it.Version
+		same := t.Key == it.Key && t.NewKey == it.NewKey && t.Version == it.Version
 		if done && same && !t.Fingerprint.Differs(it.Fingerprint) && !t.BodyDigest.Differs(it.BodyDigest) && !driver.IsRedrive(t.ID) {
 			m.counts.Replayed++
-			m.settle(t, driver.Settlement{Action: driver.Ack}, Note{Decision: Replayed, Duplicate: RacedLocal})
+			m.settle(t, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Replayed, Duplicate: RacedLocal})
 			continue
 		}
 		m.offer(t)

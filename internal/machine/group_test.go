@@ -10,7 +10,7 @@ import (
 // TestRedriveIsNoLocalDuplicate: a person reopens a completed key while the ack of its message is on its way. The redrive's
 // message asks the store; any other duplicate is acked.
 func TestRedriveIsNoLocalDuplicate(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{})
 	r.finish(driver.Applied)

@@ -6,7 +6,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file has the items: what is known of a delivery in hand; made when it comes, let go of when it ends, used again
+// This file has the items: what is known of a delivery in flight; made when it comes, let go of when it ends, used again
 // when no answer names it; and what is derived from one item's nonce or key.
 
 type phase uint8
@@ -24,7 +24,7 @@ const (
 	phSettling        // in the settle queue or flush
 )
 
-// Item is one delivery in hand. Its exported fields never change while the shell can see it.
+// Item is one delivery in flight. Its exported fields never change while the shell can see it.
 type Item struct {
 	Arrival
 	// Shell is for the shell's own use; it stays when the item is used again.
@@ -71,10 +71,10 @@ type Item struct {
 
 	work       driver.Work
 	settlement driver.Settlement
-	note       Note // the decision that is noted when it becomes durable
-	ran        bool // the handler ran in this attempt
-	ending     bool // counted in Machine.ending
-	tries      int  // of the present flush
+	note       TraceEvent // the decision that is noted when it becomes durable
+	ran        bool       // the handler ran in this attempt
+	ending     bool       // counted in Machine.ending
+	tries      int        // of the present flush
 	refusal    refusal
 	prev, next *Item
 }
@@ -92,12 +92,12 @@ func (it *Item) Failures() int { return it.grant.Failures }
 func (it *Item) Unknown() bool { return it.grant.Unknown }
 
 // mirrored items are claimed under two keys.
-func (it *Item) mirrored() bool { return it.Mirror != (driver.Key{}) }
+func (it *Item) migrating() bool { return it.NewKey != (driver.Key{}) }
 
-// letterKey is the key that a letter is of: that of the record that decided, which may be the mirror's.
-func (it *Item) letterKey() driver.Key {
-	if it.mirrored() && it.hold.Key == it.Mirror {
-		return it.Mirror
+// deadLetterKey is the key that a dead letter is of: that of the record that decided, which may be the mirror's.
+func (it *Item) deadLetterKey() driver.Key {
+	if it.migrating() && it.hold.Key == it.NewKey {
+		return it.NewKey
 	}
 	return it.Key
 }
@@ -114,8 +114,8 @@ func (m *Machine) gone(it *Item) {
 	m.letGo(it)
 	if it.leader {
 		delete(m.leaders, it.Key)
-		if it.mirrored() {
-			delete(m.leaders, it.Mirror)
+		if it.migrating() {
+			delete(m.leaders, it.NewKey)
 		}
 	}
 	m.endsSoon(it, false)
@@ -144,7 +144,7 @@ func (m *Machine) newItem() *Item {
 		m.beatAt = m.now + m.beat()
 	}
 	m.tail = it
-	m.inHand++
+	m.inFlight++
 	return it
 }
 
@@ -160,7 +160,7 @@ func (m *Machine) unlink(it *Item) {
 		m.tail = it.prev
 	}
 	it.prev, it.next = nil, nil
-	m.inHand--
+	m.inFlight--
 }
 
 // endsSoon counts the items whose end is known and on its way out: they make room for others.

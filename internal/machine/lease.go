@@ -23,7 +23,7 @@ func (m *Machine) scanVisibility(it *Item) {
 
 // elapse does what is due because time passed.
 func (m *Machine) elapse() {
-	if m.inHand > 0 && m.now >= m.beatAt {
+	if m.inFlight > 0 && m.now >= m.beatAt {
 		m.beatAt = m.now + m.beat()
 		m.extendLeases()
 		m.prolongVisibility()
@@ -59,7 +59,7 @@ func (m *Machine) extendLeases() {
 	}
 	if len(items) > 0 {
 		m.extending, m.extendBy = true, m.lease()
-		m.act(Action{Kind: ActExtend, Items: items, Holds: holds, Lease: m.extendBy})
+		m.act(Action{Kind: ActionExtend, Items: items, Holds: holds, Lease: m.extendBy})
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *Machine) onExtended(ev *Event) {
 			m.retire(it)
 			continue
 		}
-		m.observe(Note{Kind: NoteExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
+		m.observe(TraceEvent{Kind: TraceExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
 		switch o {
 		case driver.Applied:
 			m.writes++
@@ -88,7 +88,7 @@ func (m *Machine) onExtended(ev *Event) {
 				m.letIn(it)
 			}
 			if it.phase == phRunning {
-				m.act(Action{Kind: ActRenewed, Item: it, Until: it.leaseEnd})
+				m.act(Action{Kind: ActionRenewed, Item: it, Until: it.leaseEnd})
 			}
 		case driver.Lost:
 			m.leaseLost(it)
@@ -116,7 +116,7 @@ func (m *Machine) notOurs(it *Item) bool {
 	return it.lost || it.phase == phRunning && it.leaseEnd > 0 && it.leaseEnd <= m.now
 }
 
-// prolongVisibility keeps every delivery in hand invisible to others: best effort, from the return of Receive. A
+// prolongVisibility keeps every delivery in flight invisible to others: best effort, from the return of Receive. A
 // failure stops nothing that runs.
 func (m *Machine) prolongVisibility() {
 	if m.prolong || !m.cfg.Extends {
@@ -133,7 +133,7 @@ func (m *Machine) prolongVisibility() {
 	}
 	if len(items) > 0 {
 		m.prolong = true
-		m.act(Action{Kind: ActProlong, Items: items, Receipts: receipts})
+		m.act(Action{Kind: ActionProlong, Items: items, Receipts: receipts})
 	}
 }
 
@@ -146,7 +146,7 @@ func (m *Machine) onProlonged(ev *Event) {
 			m.retire(it)
 			continue
 		}
-		m.observe(Note{Kind: NoteProlonged, Item: it, Outcome: o, After: m.cfg.Visibility, Err: ev.Err})
+		m.observe(TraceEvent{Kind: TraceProlonged, Item: it, Outcome: o, After: m.cfg.Visibility, Err: ev.Err})
 		switch {
 		case o == driver.Applied:
 			it.visAt, it.visEnd = ev.Sent, ev.Sent+m.cfg.Visibility
@@ -203,7 +203,7 @@ func (m *Machine) runDeadlines(it *Item) {
 		return // waits for its turn in the transaction
 	}
 	if end := it.startedAt + m.cfg.MaxRuntime; end <= m.now {
-		it.noExtend = true // FM8: a wedged handler does not keep its claim for ever
+		it.noExtend = true // FM8: a wedged handler does not keep its claim forever
 		m.letIn(it)
 		m.cancel(it, CauseTimeout)
 	} else {
@@ -228,7 +228,7 @@ func (m *Machine) runDeadlines(it *Item) {
 func (m *Machine) cancel(it *Item, c Cause) {
 	if it.cancelled == NoCause {
 		it.cancelled = c
-		m.act(Action{Kind: ActCancel, Item: it, Cause: c})
+		m.act(Action{Kind: ActionCancel, Item: it, Cause: c})
 	}
 }
 
@@ -242,7 +242,7 @@ func (m *Machine) expire(it *Item) {
 		return
 	}
 	m.counts.Returned++
-	it.note = Note{Decision: Expired}
+	it.note = TraceEvent{Decision: Expired}
 	m.decide(it)
 	m.gone(it)
 }

@@ -11,37 +11,37 @@ import (
 // no longer keeps the message from others. A run that was only told to end still owns its claim.
 func TestFM8_LostClaimsKeepNobodyOut(t *testing.T) {
 	for name, c := range map[string]struct {
-		happens func(*rig)
+		happens func(*fixture)
 		kept    bool
 	}{
-		"lost": {func(r *rig) {
-			for r.has(machine.ActExtend) == 0 {
+		"lost": {func(r *fixture) {
+			for r.has(machine.ActionExtend) == 0 {
 				r.pass(lease / 6)
 			}
-			e := r.take(machine.ActExtend)
+			e := r.take(machine.ActionExtend)
 			r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Lost}, Sent: r.now})
 		}, false},
-		"ended by our own clock": {func(r *rig) {
+		"ended by our own clock": {func(r *fixture) {
 			r.pass(lease - guard)
 		}, false},
-		"timed out": {func(r *rig) {
-			for r.has(machine.ActCancel) == 0 {
+		"timed out": {func(r *fixture) {
+			for r.has(machine.ActionCancel) == 0 {
 				r.beats(lease / 6)
 			}
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, func(c *machine.Config) { c.Timeout = lease })
+			r := newFixture(t, func(c *machine.Config) { c.Timeout = lease })
 			r.begin("a")
 			c.happens(r)
-			r.take(machine.ActCancel)
-			for r.has(machine.ActProlong) > 0 { // what was sent before
-				p := r.take(machine.ActProlong)
+			r.take(machine.ActionCancel)
+			for r.has(machine.ActionProlong) > 0 { // what was sent before
+				p := r.take(machine.ActionProlong)
 				r.step(machine.Event{Kind: machine.Prolonged, Items: p.Items, Outcomes: []driver.Outcome{driver.Applied}, Sent: r.now})
 			}
 			r.open = nil // extensions are not answered any more
 			r.pass(visible)
-			if got := r.has(machine.ActProlong) > 0; got != c.kept {
+			if got := r.has(machine.ActionProlong) > 0; got != c.kept {
 				t.Errorf("kept from others: %v, want %v", got, c.kept)
 			}
 		})

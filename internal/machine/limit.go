@@ -55,7 +55,7 @@ type idlePool struct {
 	at      time.Duration
 }
 
-// maxPools is how many pools are remembered that have nobody in hand. Of more the oldest are forgotten before their buckets
+// maxPools is how many pools are remembered that have nobody in flight. Of more the oldest are forgotten before their buckets
 // are full: their next messages may then come as a new pool's.
 const maxPools = 1 << 16
 
@@ -95,7 +95,7 @@ func (m *Machine) joinPool(it *Item) (now bool) {
 		it.gate = gateQueued
 		return true
 	}
-	if m.waiting >= m.cfg.InHand {
+	if m.waiting >= m.cfg.InFlight {
 		m.putOff(it, p)
 		return false
 	}
@@ -111,7 +111,7 @@ func (m *Machine) joinPool(it *Item) (now bool) {
 }
 
 // putOff gives a delivery back of which too many wait, so that one pool cannot fill the hand: for about as long as half of
-// those before it take, so that its pool does not run dry. Where hand-offs are counted they have to be few, as those of
+// those before it take, so that its pool does not run dry. Where deliveries are counted they have to be few, as those of
 // busy keys.
 func (m *Machine) putOff(it *Item, p *pool) {
 	each := m.cfg.PoolEvery
@@ -192,7 +192,7 @@ func (m *Machine) take(it *Item) {
 	}
 }
 
-// letGo gives back what an item holds of the limits: it ran, or will not. What it did not use of the rates is for others.
+// letGo returns what an item holds of the limits: it ran, or will not. What it did not use of the rates is for others.
 func (m *Machine) letGo(it *Item) {
 	if p := m.drop(it); p != nil {
 		m.flowOn(p)
@@ -245,7 +245,7 @@ func (m *Machine) leavePool(it *Item) {
 	m.retirePool(it.pool)
 }
 
-// retirePool forgets pools that have nobody in hand and could start as many as a new one.
+// retirePool forgets pools that have nobody in flight and could start as many as a new one.
 func (m *Machine) retirePool(p *pool) {
 	if p.taken+p.queued+p.waiting.len() > 0 || m.pools[p.name] != p {
 		return // forgotten while one that has to run alone had given up its share: the name is another pool's by now

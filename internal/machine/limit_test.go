@@ -16,9 +16,9 @@ func pooled(id, pool string) machine.Arrival {
 }
 
 // runningOf is how many handlers of a pool run.
-func (r *rig) runningOf(pool string) (n int) {
+func (r *fixture) runningOf(pool string) (n int) {
 	for _, a := range r.open {
-		if a.Kind == machine.ActRun && a.Item.Pool == pool {
+		if a.Kind == machine.ActionRun && a.Item.Pool == pool {
 			n++
 		}
 	}
@@ -26,19 +26,19 @@ func (r *rig) runningOf(pool string) (n int) {
 }
 
 // answer answers everything but handlers and receives.
-func (r *rig) answer() {
+func (r *fixture) answer() {
 	r.t.Helper()
 	for {
 		switch {
-		case r.has(machine.ActClaim) > 0:
+		case r.has(machine.ActionClaim) > 0:
 			r.claim(nil)
-		case r.has(machine.ActFinish) > 0:
+		case r.has(machine.ActionFinish) > 0:
 			r.finish(driver.Applied)
-		case r.has(machine.ActSettle) > 0:
+		case r.has(machine.ActionSettle) > 0:
 			r.settle(driver.Applied)
 		default:
 			r.heartbeats()
-			if r.has(machine.ActClaim)+r.has(machine.ActFinish)+r.has(machine.ActSettle) == 0 {
+			if r.has(machine.ActionClaim)+r.has(machine.ActionFinish)+r.has(machine.ActionSettle) == 0 {
 				return
 			}
 		}
@@ -48,7 +48,7 @@ func (r *rig) answer() {
 // TestPoolBoundsWhatRunsAndOthersFlow: one tenant with a flood has two handlers, the other one the rest of the slots, and
 // nothing is claimed that has to wait (law 1).
 func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 2 })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 2 })
 	r.warm()
 	flood := make([]machine.Arrival, 6)
 	for i := range flood {
@@ -67,7 +67,7 @@ func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
 		t.Fatalf("%+v", l)
 	}
 	r.live(3 * visible) // those that wait are kept
-	r.none(machine.ActClaim, "the pools are full")
+	r.none(machine.ActionClaim, "the pools are full")
 	order := []string{"a0", "a1", "a2", "a3", "a4", "a5"}
 	for i, key := range order {
 		r.ran(key, machine.Result{})
@@ -80,14 +80,14 @@ func TestPoolBoundsWhatRunsAndOthersFlow(t *testing.T) {
 		r.ran(key, machine.Result{})
 		r.answer()
 	}
-	if l := r.m.Load(); l.Waiting != 0 || r.m.InHand() != 0 {
+	if l := r.m.Load(); l.Waiting != 0 || r.m.InFlight() != 0 {
 		t.Fatalf("%+v", l)
 	}
 }
 
 // TestPoolRate: starts of a pool come at its rate, a burst first, whatever becomes of the others.
 func TestPoolRate(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
+	r := newFixture(t, func(c *machine.Config) {
 		c.Concurrency, c.Batch, c.PoolEvery, c.PoolBurst = 4, 20, 10*time.Second, 2
 	})
 	r.warm()
@@ -120,7 +120,7 @@ func TestPoolRate(t *testing.T) {
 
 // TestRateCountsRunsOnly: a duplicate that is answered from its record gives its turn back.
 func TestRateCountsRunsOnly(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Every, c.Burst = time.Second, 1 })
+	r := newFixture(t, func(c *machine.Config) { c.Every, c.Burst = time.Second, 1 })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
 	for range 2 {
 		if a := r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay }); len(a.Claims) != 1 {
@@ -129,16 +129,16 @@ func TestRateCountsRunsOnly(t *testing.T) {
 		r.settle(driver.Applied)
 	}
 	r.claim(nil)
-	if r.has(machine.ActRun) != 1 {
+	if r.has(machine.ActionRun) != 1 {
 		t.Fatal("the third one does not run, though no run was started before")
 	}
 	r.ran("c", machine.Result{})
 	r.answer()
 	for i := range 3 {
 		r.receive(message("n", fmt.Sprint("n", i)))
-		r.none(machine.ActClaim, "the next run is due in a second")
+		r.none(machine.ActionClaim, "the next run is due in a second")
 		r.pass(999 * time.Millisecond)
-		r.none(machine.ActClaim, "the next run is due in a second")
+		r.none(machine.ActionClaim, "the next run is due in a second")
 		r.pass(time.Millisecond)
 		r.claim(nil)
 		r.ran(fmt.Sprint("n", i), machine.Result{})
@@ -146,22 +146,22 @@ func TestRateCountsRunsOnly(t *testing.T) {
 	}
 }
 
-// TestPoolsAreBounded: too many that wait are given back for a while, and pools that nobody belongs to are forgotten.
+// TestPoolsAreBounded: too many that wait are returned for a while, and pools that nobody belongs to are forgotten.
 func TestPoolsAreBounded(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
-		c.Concurrency, c.Batch, c.InHand, c.PoolConcurrency = 2, 4, 4, 1
+	r := newFixture(t, func(c *machine.Config) {
+		c.Concurrency, c.Batch, c.InFlight, c.PoolConcurrency = 2, 4, 4, 1
 	})
 	r.warm()
 	given := 0
 	for i := range 40 {
-		if r.has(machine.ActReceive) == 0 {
+		if r.has(machine.ActionReceive) == 0 {
 			break
 		}
 		r.receive(pooled(fmt.Sprint("a", i), "A"))
-		for r.has(machine.ActClaim) > 0 {
+		for r.has(machine.ActionClaim) > 0 {
 			r.claim(nil)
 		}
-		for r.has(machine.ActSettle) > 0 {
+		for r.has(machine.ActionSettle) > 0 {
 			for _, s := range r.settle(driver.Applied).Settlements {
 				if given++; s.Action != driver.Defer || s.After < time.Second {
 					t.Fatalf("%+v", s)
@@ -169,8 +169,8 @@ func TestPoolsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if l := r.m.Load(); given == 0 || l.Waiting > 4 || r.m.InHand() > 9 || l.Running != 1 {
-		t.Fatalf("%d given back, %+v", given, l)
+	if l := r.m.Load(); given == 0 || l.Waiting > 4 || r.m.InFlight() > 9 || l.Running != 1 {
+		t.Fatalf("%d returned, %+v", given, l)
 	}
 	r.receive(pooled("b", "B"))
 	r.answer()
@@ -181,24 +181,24 @@ func TestPoolsAreBounded(t *testing.T) {
 
 // TestPoolsGiveUpWhatIsNotRun: busy, given up, drained or expired, nobody keeps a place that is not used.
 func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.PoolConcurrency = 1; c.Extends = false })
+	r := newFixture(t, func(c *machine.Config) { c.PoolConcurrency = 1; c.Extends = false })
 	r.receive(pooled("1", "A"), pooled("2", "A"), pooled("3", "A"))
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, time.Second })
 	r.settle(driver.Applied)
-	c := r.take(machine.ActClaim)
+	c := r.take(machine.ActionClaim)
 	r.step(machine.Event{Kind: machine.Claimed, Items: c.Items, Err: errBoom})
 	r.pass(time.Second)
 	if a := r.claim(nil); a.Claims[0].DeliveryID != "2" {
 		t.Fatalf("claimed %+v", a.Claims)
 	}
-	r.none(machine.ActClaim, "one of A runs")
+	r.none(machine.ActionClaim, "one of A runs")
 	r.pass(visible) // the third expires while it waits
 	if l := r.m.Load(); l.Waiting != 0 {
 		t.Fatalf("%+v", l)
 	}
 	r.ran("2", machine.Result{})
 	r.answer()
-	r.open = r.only(machine.ActReceive)
+	r.open = r.only(machine.ActionReceive)
 	r.receive(pooled("4", "A"), pooled("5", "A"))
 	r.claim(nil)
 	r.step(machine.Event{Kind: machine.Drain})
@@ -207,14 +207,14 @@ func TestPoolsGiveUpWhatIsNotRun(t *testing.T) {
 	}
 	r.ran("4", machine.Result{})
 	r.answer()
-	if r.m.InHand() != 0 || r.m.Load().Waiting != 0 {
-		t.Fatalf("%d in hand", r.m.InHand())
+	if r.m.InFlight() != 0 || r.m.Load().Waiting != 0 {
+		t.Fatalf("%d in flight", r.m.InFlight())
 	}
 }
 
 // TestPoolsKeepOrder: an ordered group whose head waits for its pool waits with it, in a batch, too.
 func TestPoolsKeepOrder(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
+	r := newFixture(t, func(c *machine.Config) {
 		c.Mode, c.Batched, c.PoolConcurrency, c.Batch = machine.Open, true, 1, 8
 	})
 	group := func(id, pool string) machine.Arrival {
@@ -225,16 +225,16 @@ func TestPoolsKeepOrder(t *testing.T) {
 	r.receive(pooled("x", "A"), group("1", "A"), group("2", "B"), pooled("y", "B"))
 	var ran []string
 	for range 4 {
-		if r.has(machine.ActBegin) == 0 {
+		if r.has(machine.ActionBegin) == 0 {
 			break
 		}
-		b := r.take(machine.ActBegin)
+		b := r.take(machine.ActionBegin)
 		grants := make([]driver.Grant, len(b.Claims))
 		for i, c := range b.Claims {
 			grants[i] = r.acquired(c)
 		}
 		r.step(machine.Event{Kind: machine.Begun, Items: b.Items, Claims: b.Claims, Grants: grants, Sent: r.now})
-		a := r.take(machine.ActRun)
+		a := r.take(machine.ActionRun)
 		results := make([]machine.Result, len(a.Items))
 		seen := map[string]int{}
 		for _, it := range a.Items {
@@ -244,7 +244,7 @@ func TestPoolsKeepOrder(t *testing.T) {
 			}
 		}
 		r.step(machine.Event{Kind: machine.Ran, Item: a.Item, Items: a.Items, Results: results})
-		c := r.take(machine.ActCommit)
+		c := r.take(machine.ActionCommit)
 		r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
 		r.settle(driver.Applied)
 	}
@@ -259,18 +259,18 @@ func TestPoolsKeepOrder(t *testing.T) {
 
 // TestRateOfRunsInBatches: members of a transaction count, each.
 func TestRateOfRunsInBatches(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
-		c.Mode, c.Batched, c.Batch, c.InHand, c.Every, c.Burst = machine.Open, true, 8, 24, time.Second, 3
+	r := newFixture(t, func(c *machine.Config) {
+		c.Mode, c.Batched, c.Batch, c.InFlight, c.Every, c.Burst = machine.Open, true, 8, 24, time.Second, 3
 	})
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"), message("4", "d"))
-	if b := r.take(machine.ActBegin); len(b.Claims) != 3 {
+	if b := r.take(machine.ActionBegin); len(b.Claims) != 3 {
 		t.Fatalf("%d of a burst of three", len(b.Claims))
 	}
 }
 
 // TestPoolRateCountsRunsOnly: a duplicate gives its turn back to its pool.
 func TestPoolRateCountsRunsOnly(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.PoolEvery, c.PoolBurst = time.Hour, 1 })
+	r := newFixture(t, func(c *machine.Config) { c.PoolEvery, c.PoolBurst = time.Hour, 1 })
 	r.receive(pooled("1", "A"), pooled("2", "A"))
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay })
 	r.settle(driver.Applied)
@@ -282,7 +282,7 @@ func TestPoolRateCountsRunsOnly(t *testing.T) {
 // TestPoolOfOneThatWaitsForQuietIsForgottenAlone: who may have killed its process gives up its claim and its share, so that
 // its pool may be forgotten and made anew meanwhile; when it ended the new one still counts those that run.
 func TestPoolOfOneThatWaitsForQuietIsForgottenAlone(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 1 })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch, c.PoolConcurrency = 4, 20, 1 })
 	r.warm()
 	r.receive(pooled("x", "B"), pooled("a", "A"))
 	r.claim(suspects("a"))

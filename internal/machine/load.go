@@ -4,7 +4,7 @@ import "time"
 
 // Load is how busy the machine is.
 type Load struct {
-	Slots, Busy, Running, InHand, Waiting int
+	Slots, Busy, Running, InFlight, Waiting int
 	// Down: the store does not answer. Open: the breaker is, until then.
 	Down, Open bool
 	Until      time.Duration
@@ -18,7 +18,7 @@ func (m *Machine) Open() bool { return m.brk.state == brkOpen }
 // Load tells how busy the machine is.
 func (m *Machine) Load() Load {
 	l := Load{
-		Slots: m.cfg.Concurrency, Busy: m.busy, Running: m.running, InHand: m.inHand, Waiting: m.waiting, Down: m.down,
+		Slots: m.cfg.Concurrency, Busy: m.busy, Running: m.running, InFlight: m.inFlight, Waiting: m.waiting, Down: m.down,
 		Breaker: [...]string{"closed", "open", "half-open"}[m.brk.state],
 	}
 	if m.cfg.Mode == Open {

@@ -32,13 +32,13 @@ const (
 // Config is the machine's part of a consumer's configuration; every field is set.
 type Config struct {
 	Concurrency, Batch, Lanes int
-	// InHand bounds the deliveries in hand whose end is still to come. Those that are being finished and settled, twice
+	// InFlight bounds the deliveries in flight whose end is still to come. Those that are being finished and settled, twice
 	// Batch × Lanes of them at most, come on top: they must not keep the next ones from being fetched.
-	InHand                   int
+	InFlight                 int
 	Lease, Visibility, Guard time.Duration
 	// FailBusy dead-letters duplicates of a key in progress at once; see failsBusy.
 	FailBusy bool
-	// Redrives: the broker moves a message away after a number of hand-offs.
+	// Redrives: the broker moves a message away after a number of deliveries.
 	Redrives               bool
 	Timeout, MaxRuntime    time.Duration // Timeout 0 = none
 	Grace, HardStop        time.Duration
@@ -67,16 +67,16 @@ type Config struct {
 	Until time.Duration
 	// Nonce returns 128 fresh random bits.
 	Nonce func() driver.Nonce
-	// Notes selects the notes that become ActNote actions: each costs. Nil = none.
-	Notes func(Note) bool
+	// Trace selects the notes that become ActionTrace actions: each costs. Nil = none.
+	Trace func(TraceEvent) bool
 }
 
 // Arrival is a delivery with what the shell took out of it.
 type Arrival struct {
 	driver.Delivery
 	Key driver.Key
-	// Mirror is the key's other identity while its recipe changes; zero = there is none.
-	Mirror      driver.Key
+	// NewKey is the key's other identity while its recipe changes; zero = there is none.
+	NewKey      driver.Key
 	Fingerprint driver.Fingerprint
 	// BodyDigest and WholeBody are those of the claim.
 	BodyDigest driver.BodyDigest
@@ -109,7 +109,7 @@ const (
 	Begun                       // Lane, Items, Grants, Err: an open transaction
 	Committed                   // Lane, Items, Err
 	RolledBack                  // Lane
-	Drain                       // stop: give back what has not started
+	Drain                       // stop: return what has not started
 )
 
 // Event is one thing that happened. Items is the slice of the action that it answers.
@@ -147,7 +147,7 @@ type Class uint8
 const (
 	OK          Class = iota
 	Failed            // to be retried
-	Permanent         // no retry can mend it
+	Permanent         // no retry can fix it
 	Deferred          // nobody's failure: no attempt is spent
 	Dropped           // completed on purpose without effect
 	Parked            // nobody can tell what happened: set aside for a person
@@ -194,20 +194,20 @@ type ActionKind uint8
 
 // The actions.
 const (
-	ActReceive  ActionKind = iota // Max
-	ActClaim                      // Lane, Items, Claims
-	ActRun                        // Item, Job; Items: all that one call gets (Batched)
-	ActCancel                     // Item, Cause
-	ActFinish                     // Lane, Items, Works
-	ActSettle                     // Items, Settlements
-	ActExtend                     // Items, Holds, Lease
-	ActProlong                    // Items, Receipts
-	ActBegin                      // Lane, Items, Claims
-	ActCommit                     // Lane, Items, Works
-	ActRollback                   // Lane
-	ActNote                       // Note
-	ActRenewed                    // Item, Until: the lease of its present run was extended
-	ActStop                       // Stuck: Run may return
+	ActionReceive  ActionKind = iota // Max
+	ActionClaim                      // Lane, Items, Claims
+	ActionRun                        // Item, Job; Items: all that one call gets (Batched)
+	ActionCancel                     // Item, Cause
+	ActionFinish                     // Lane, Items, Works
+	ActionSettle                     // Items, Settlements
+	ActionExtend                     // Items, Holds, Lease
+	ActionProlong                    // Items, Receipts
+	ActionBegin                      // Lane, Items, Claims
+	ActionCommit                     // Lane, Items, Works
+	ActionRollback                   // Lane
+	ActionTrace                      // Note
+	ActionRenewed                    // Item, Until: the lease of its present run was extended
+	ActionStop                       // Stuck: Run may return
 )
 
 // Cause is why a run is cancelled.
@@ -249,7 +249,7 @@ type Action struct {
 	Job         Job
 	Cause       Cause
 	Until       time.Duration
-	Note        Note
+	TraceEvent  TraceEvent
 	Stuck       int
 }
 
@@ -284,8 +284,8 @@ type Machine struct {
 	out    []Action
 	counts Counts
 
-	head, tail *Item // in hand, in order of arrival
-	inHand     int
+	head, tail *Item // in flight, in order of arrival
+	inFlight   int
 	busy       int           // slots taken: claiming, ready, running
 	running    int           // handlers that run
 	ending     int           // items that are being finished and settled
@@ -353,7 +353,7 @@ const never = time.Duration(1<<63 - 1)
 // New makes a machine. The configuration is complete and valid: the shell sees to it.
 func New(cfg Config) *Machine {
 	m := &Machine{
-		cfg: cfg, leaders: make(map[driver.Key]*Item, cfg.InHand), groups: map[string]*group{},
+		cfg: cfg, leaders: make(map[driver.Key]*Item, cfg.InFlight), groups: map[string]*group{},
 		lanes: make([]lane, cfg.Lanes), beatAt: never, scanAt: never,
 		pools: map[string]*pool{}, poolAt: never,
 	}
@@ -366,5 +366,5 @@ func (m *Machine) Counts() Counts { return m.counts }
 // Running is the number of handlers that run.
 func (m *Machine) Running() int { return m.running }
 
-// InHand is the number of deliveries in hand.
-func (m *Machine) InHand() int { return m.inHand }
+// InFlight is the number of deliveries in flight.
+func (m *Machine) InFlight() int { return m.inFlight }

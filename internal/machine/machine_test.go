@@ -12,12 +12,12 @@ import (
 var errBoom = errors.New("boom")
 
 func TestClaimsOnlyForFreeSlotsAndInBatches(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency = 2 })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency = 2 })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
 	if a := r.claim(nil); len(a.Claims) != 2 {
 		t.Fatalf("claimed %d keys for 2 slots (law 1)", len(a.Claims))
 	}
-	r.none(machine.ActClaim, "both slots are taken")
+	r.none(machine.ActionClaim, "both slots are taken")
 	r.ran("a", machine.Result{})
 	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "c" {
 		t.Fatalf("claimed %v for the slot that became free", a.Claims)
@@ -25,7 +25,7 @@ func TestClaimsOnlyForFreeSlotsAndInBatches(t *testing.T) {
 	// While a finish is under way the next ones gather.
 	r.ran("b", machine.Result{})
 	r.ran("c", machine.Result{})
-	if n := r.has(machine.ActFinish); n != 1 {
+	if n := r.has(machine.ActionFinish); n != 1 {
 		t.Fatalf("%d finish flushes at once", n)
 	}
 	if a := r.finish(driver.Applied); len(a.Works) != 1 {
@@ -37,10 +37,10 @@ func TestClaimsOnlyForFreeSlotsAndInBatches(t *testing.T) {
 }
 
 func TestOneDeliveryFromFetchToSettle(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{Value: []byte("done")})
-	r.none(machine.ActSettle, "nothing is acked before the record is complete (law 1)")
+	r.none(machine.ActionSettle, "nothing is acked before the record is complete (law 1)")
 	a := r.finish(driver.Applied)
 	if f := a.Works[0].Finish; f.Final != driver.Complete || string(f.Result) != "done" || f.Hold.Token != 1 {
 		t.Fatalf("finish %+v", f)
@@ -48,13 +48,13 @@ func TestOneDeliveryFromFetchToSettle(t *testing.T) {
 	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Ack || s.Receipt != "m-a" {
 		t.Fatalf("settlement %+v", s)
 	}
-	if n := r.m.Counts(); n.Executed != 1 || n.Effects != 1 || r.m.InHand() != 0 {
-		t.Fatalf("counts %+v, in hand %d", n, r.m.InHand())
+	if n := r.m.Counts(); n.Executed != 1 || n.Effects != 1 || r.m.InFlight() != 0 {
+		t.Fatalf("counts %+v, in flight %d", n, r.m.InFlight())
 	}
 }
 
 func TestFM15_TwinWaitsForItsTwin(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	same, other := message("2", "a"), message("3", "a")
 	first := message("1", "a")
 	first.Fingerprint, same.Fingerprint, other.Fingerprint = "r001x", "r001x", "r001y"
@@ -69,13 +69,13 @@ func TestFM15_TwinWaitsForItsTwin(t *testing.T) {
 		t.Fatalf("settled %+v: only the twin with the same payload is done", a.Settlements)
 	}
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict = driver.Mismatch })
-	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Dead || s.Letter.Kind != driver.LetterMismatch {
+	if s := r.settle(driver.Applied).Settlements[0]; s.Action != driver.Dead || s.DeadLetter.Kind != driver.DeadLetterMismatch {
 		t.Fatalf("the twin with another payload was settled with %+v", s)
 	}
 }
 
 func TestFM15_TwinAsksTheStoreWhenItsTwinFailed(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"), message("2", "a"))
 	r.claim(nil)
 	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
@@ -100,7 +100,7 @@ func TestFM16_BusyIsDeferredNeverAcked(t *testing.T) {
 		{false, 3, 8 * time.Second, 9 * time.Second},
 		{false, 50, 9 * time.Second, 9 * time.Second}, // a lease: the run may have ended long before
 	} {
-		r := newRig(t, func(cfg *machine.Config) { cfg.Redrives = c.redrives })
+		r := newFixture(t, func(cfg *machine.Config) { cfg.Redrives = c.redrives })
 		m := message("1", "a")
 		m.Count = c.count
 		r.receive(m)
@@ -112,7 +112,7 @@ func TestFM16_BusyIsDeferredNeverAcked(t *testing.T) {
 }
 
 func TestFM60_GroupStopsAtAFailure(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"), message("3", "c"))
 	if a := r.claim(nil); len(a.Claims) != 2 || a.Claims[0].Key.Raw != "a" || a.Claims[1].Key.Raw != "c" {
 		t.Fatalf("claimed %+v: only the head of a group is claimed (law 13)", a.Claims)
@@ -123,16 +123,16 @@ func TestFM60_GroupStopsAtAFailure(t *testing.T) {
 	if s := r.settle(driver.Applied).Settlements[0]; s.Receipt != "2" || s.Action != driver.Defer {
 		t.Fatalf("the follower was settled with %+v", s)
 	}
-	r.none(machine.ActClaim, "a stopped group stays stopped")
+	r.none(machine.ActionClaim, "a stopped group stays stopped")
 }
 
 func TestGroupGoesOnAfterASuccess(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
 	r.claim(nil)
 	r.ran("a", machine.Result{})
 	r.finish(driver.Applied)
-	r.none(machine.ActClaim, "the next of a group waits until the first is settled")
+	r.none(machine.ActionClaim, "the next of a group waits until the first is settled")
 	r.settle(driver.Applied)
 	if a := r.claim(nil); a.Claims[0].Key.Raw != "b" {
 		t.Fatalf("claimed %+v", a.Claims)
@@ -140,14 +140,14 @@ func TestGroupGoesOnAfterASuccess(t *testing.T) {
 }
 
 func TestBusyHeadOfAGroupIsKeptInHand(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(grouped("1", "a", "g"), grouped("2", "b", "g"))
 	r.claim(func(_ string, g *driver.Grant) { g.Verdict, g.Wait = driver.Busy, 2*time.Second })
 	if a := r.settle(driver.Applied); len(a.Settlements) != 1 || a.Settlements[0].Receipt != "2" {
 		t.Fatalf("settled %+v", a.Settlements)
 	}
 	r.pass(time.Second)
-	r.none(machine.ActClaim, "it is busy for two seconds")
+	r.none(machine.ActionClaim, "it is busy for two seconds")
 	r.pass(3 * time.Second)
 	if a := r.claim(nil); a.Claims[0].Key.Raw != "a" {
 		t.Fatalf("claimed %+v", a.Claims)
@@ -155,9 +155,9 @@ func TestBusyHeadOfAGroupIsKeptInHand(t *testing.T) {
 }
 
 func TestFM31_UnansweredClaimIsRepeatedWithItsNonce(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
-	a := r.take(machine.ActClaim)
+	a := r.take(machine.ActionClaim)
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errBoom})
 	r.pass(time.Second)
 	b := r.claim(nil)
@@ -174,21 +174,21 @@ func TestFM31_UnansweredClaimIsRepeatedWithItsNonce(t *testing.T) {
 }
 
 func TestFM34_StoreDownPausesPollingAndResumesHalfOpen(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"), message("2", "b"))
-	a := r.take(machine.ActClaim)
+	a := r.take(machine.ActionClaim)
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Err: errBoom})
 	r.receive() // the poll that was under way comes back empty
 	for range 5 {
 		r.pass(4 * time.Second)
-		p := r.take(machine.ActClaim)
+		p := r.take(machine.ActionClaim)
 		if len(p.Claims) != 1 {
 			t.Fatalf("the breaker is half open: %d claims", len(p.Claims))
 		}
 		r.step(machine.Event{Kind: machine.Claimed, Items: p.Items, Err: errBoom})
-		r.none(machine.ActReceive, "polling is paused (law 8)")
-		for r.has(machine.ActProlong) > 0 {
-			v := r.take(machine.ActProlong)
+		r.none(machine.ActionReceive, "polling is paused (law 8)")
+		for r.has(machine.ActionProlong) > 0 {
+			v := r.take(machine.ActionProlong)
 			out := make([]driver.Outcome, len(v.Items))
 			for i := range out {
 				out[i] = driver.Applied
@@ -196,35 +196,35 @@ func TestFM34_StoreDownPausesPollingAndResumesHalfOpen(t *testing.T) {
 			r.step(machine.Event{Kind: machine.Prolonged, Items: v.Items, Outcomes: out, Sent: r.now})
 		}
 	}
-	if r.m.InHand() != 2 {
-		t.Fatalf("%d in hand: deliveries are kept and their visibility renewed (law 8)", r.m.InHand())
+	if r.m.InFlight() != 2 {
+		t.Fatalf("%d in flight: deliveries are kept and their visibility renewed (law 8)", r.m.InFlight())
 	}
 	r.pass(4 * time.Second)
 	r.claim(nil)
 	r.claim(nil)
-	if r.has(machine.ActRun) != 2 || r.has(machine.ActReceive) != 1 {
+	if r.has(machine.ActionRun) != 2 || r.has(machine.ActionReceive) != 1 {
 		t.Fatal("it did not resume")
 	}
 }
 
 func TestFM35_UnansweredFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{})
-	first := r.take(machine.ActFinish)
+	first := r.take(machine.ActionFinish)
 	hold := first.Works[0].Finish.Hold
 	var last time.Duration
-	for a := first; ; a = r.take(machine.ActFinish) {
+	for a := first; ; a = r.take(machine.ActionFinish) {
 		if a.Works[0].Finish.Hold != hold || a.Works[0].Finish.Final != driver.Complete {
 			t.Fatalf("the repeated write is another one: %+v", a.Works[0].Finish)
 		}
 		last = r.now
 		r.step(machine.Event{Kind: machine.Finished, Items: a.Items, Err: errBoom})
-		for r.has(machine.ActExtend) > 0 {
-			e := r.take(machine.ActExtend)
+		for r.has(machine.ActionExtend) > 0 {
+			e := r.take(machine.ActionExtend)
 			r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Sent: r.now, Err: errBoom})
 		}
-		if r.m.InHand() == 0 {
+		if r.m.InFlight() == 0 {
 			break
 		}
 		r.pass(3300 * time.Millisecond)
@@ -232,86 +232,86 @@ func TestFM35_UnansweredFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	if last < time.Second+lease-guard {
 		t.Fatalf("it gave up at %v, before its own deadline", last)
 	}
-	r.none(machine.ActSettle, "nobody knows: no ack, no release (law 4)")
-	r.none(machine.ActFinish, "nobody knows: no ack, no release (law 4)")
+	r.none(machine.ActionSettle, "nobody knows: no ack, no release (law 4)")
+	r.none(machine.ActionFinish, "nobody knows: no ack, no release (law 4)")
 	if n := r.m.Counts(); n.Fenced != 1 || n.Effects != 0 {
 		t.Fatalf("counts %+v", n)
 	}
 }
 
 func TestFM1_LostLeaseCancelsAndWritesNothing(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.pass(lease / 2)
-	e := r.take(machine.ActExtend)
+	e := r.take(machine.ActionExtend)
 	r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Lost}, Sent: r.now})
-	if a := r.take(machine.ActCancel); a.Cause != machine.CauseFenced {
+	if a := r.take(machine.ActionCancel); a.Cause != machine.CauseFenced {
 		t.Fatalf("cause %d", a.Cause)
 	}
 	r.ran("a", machine.Result{})
-	r.none(machine.ActFinish, "the loser of a compare-and-swap writes nothing (law 2)")
-	r.none(machine.ActSettle, "the loser does not ack (law 2)")
-	if r.m.InHand() != 0 {
-		t.Fatal("it is still in hand")
+	r.none(machine.ActionFinish, "the loser of a compare-and-swap writes nothing (law 2)")
+	r.none(machine.ActionSettle, "the loser does not ack (law 2)")
+	if r.m.InFlight() != 0 {
+		t.Fatal("it is still in flight")
 	}
 }
 
 func TestFM9_LeaseIsBelievedFromBeforeTheRequest(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
-	a := r.take(machine.ActClaim)
+	a := r.take(machine.ActionClaim)
 	sent := r.now
 	r.now += 4 * time.Second
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Grants: []driver.Grant{r.acquired(a.Claims[0])}, Sent: sent})
-	if d := r.take(machine.ActRun).Job.Deadline; d != sent+lease-guard {
+	if d := r.take(machine.ActionRun).Job.Deadline; d != sent+lease-guard {
 		t.Fatalf("deadline %v, want %v (law 7)", d, sent+lease-guard)
 	}
 	// No extension is answered: at its own deadline the machine stops the run.
 	r.pass(lease)
-	if c := r.take(machine.ActCancel); c.Cause != machine.CauseFenced {
+	if c := r.take(machine.ActionCancel); c.Cause != machine.CauseFenced {
 		t.Fatalf("cause %d", c.Cause)
 	}
 }
 
 func TestFM36_SlowClaimIsGivenBackUnstarted(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
-	a := r.take(machine.ActClaim)
+	a := r.take(machine.ActionClaim)
 	sent := r.now
 	r.now += lease
 	r.step(machine.Event{Kind: machine.Claimed, Items: a.Items, Grants: []driver.Grant{r.acquired(a.Claims[0])}, Sent: sent})
-	r.none(machine.ActRun, "its deadline has passed")
+	r.none(machine.ActionRun, "its deadline has passed")
 	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted {
 		t.Fatalf("finish %+v", f)
 	}
 }
 
 func TestFM8_MaxRuntimeEndsTheExtensions(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.MaxRuntime = 20 * time.Second })
+	r := newFixture(t, func(c *machine.Config) { c.MaxRuntime = 20 * time.Second })
 	r.begin("a")
 	extended := time.Duration(0)
 	for range 60 {
 		r.pass(time.Second)
-		for r.has(machine.ActExtend) > 0 {
-			e := r.take(machine.ActExtend)
+		for r.has(machine.ActionExtend) > 0 {
+			e := r.take(machine.ActionExtend)
 			extended = r.now
 			r.step(machine.Event{Kind: machine.Extended, Items: e.Items, Outcomes: []driver.Outcome{driver.Applied}, Sent: r.now})
 		}
 	}
-	if c := r.take(machine.ActCancel); c.Cause != machine.CauseTimeout {
+	if c := r.take(machine.ActionCancel); c.Cause != machine.CauseTimeout {
 		t.Fatalf("cause %d", c.Cause)
 	}
 	if extended < 15*time.Second || extended > 22*time.Second {
 		t.Fatalf("last extension at %v, the run may take 20 s", extended)
 	}
-	r.none(machine.ActFinish, "a key is never released while its handler runs (law 11)")
+	r.none(machine.ActionFinish, "a key is never released while its handler runs (law 11)")
 }
 
 func TestTimeoutIsAFailure(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Timeout = 2 * time.Second })
+	r := newFixture(t, func(c *machine.Config) { c.Timeout = 2 * time.Second })
 	r.begin("a")
 	r.pass(2 * time.Second)
-	if c := r.take(machine.ActCancel); c.Cause != machine.CauseTimeout {
+	if c := r.take(machine.ActionCancel); c.Cause != machine.CauseTimeout {
 		t.Fatalf("cause %d", c.Cause)
 	}
 	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
@@ -321,7 +321,7 @@ func TestTimeoutIsAFailure(t *testing.T) {
 }
 
 func TestFM58_ResultThatIsTooLargeIsNotStored(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{Value: make([]byte, 9)})
 	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Complete || f.Result != nil || f.Reason == "" {
@@ -332,7 +332,7 @@ func TestFM58_ResultThatIsTooLargeIsNotStored(t *testing.T) {
 func TestBackoffStaysInItsBounds(t *testing.T) {
 	for _, spread := range []byte{0, 0x80, 0xff} {
 		for failures := range 70 {
-			r := newRig(t, func(c *machine.Config) {
+			r := newFixture(t, func(c *machine.Config) {
 				c.MaxAttempts = 100
 				c.Nonce = func() driver.Nonce { return driver.Nonce{1, 14: spread, 15: spread} }
 			})
@@ -356,7 +356,7 @@ func TestBackoffStaysInItsBounds(t *testing.T) {
 }
 
 func TestLastAttemptBecomesALetter(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	r.claim(func(_ string, g *driver.Grant) { g.Failures = 2 })
 	r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
@@ -364,47 +364,47 @@ func TestLastAttemptBecomesALetter(t *testing.T) {
 		t.Fatalf("finish %+v", f)
 	}
 	s := r.settle(driver.Applied).Settlements[0]
-	if s.Action != driver.Dead || s.Letter.ID != driver.LetterID(driver.LetterDead, s.Letter.Key, 1, "") {
+	if s.Action != driver.Dead || s.DeadLetter.ID != driver.DeadLetterID(driver.DeadLetterFailed, s.DeadLetter.Key, 1, "") {
 		t.Fatalf("settlement %+v", s)
 	}
 }
 
 func TestFM27_UnstartedDeliveryPastItsVisibilityIsDropped(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Extends = 1, false })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Extends = 1, false })
 	r.receive(message("1", "a"), message("2", "b"))
 	r.claim(nil)
 	r.pass(visible)
-	if r.m.InHand() != 1 {
-		t.Fatalf("%d in hand: the one that waits has expired", r.m.InHand())
+	if r.m.InFlight() != 1 {
+		t.Fatalf("%d in flight: the one that waits has expired", r.m.InFlight())
 	}
 	r.open = nil
 	r.step(machine.Event{})
-	r.none(machine.ActSettle, "nothing is written for it")
+	r.none(machine.ActionSettle, "nothing is written for it")
 }
 
-func TestRecoveredCompletionClosesItsLetter(t *testing.T) {
-	r := newRig(t, nil)
+func TestRecoveredCompletionClosesItsDeadLetter(t *testing.T) {
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{})
 	a := r.finish(driver.Recovered)
 	s := r.settle(driver.Applied).Settlements[0]
-	if want := driver.LetterID(driver.LetterUncertain, a.Works[0].Finish.Hold.Key, 1, ""); s.Action != driver.Ack || s.Close != want {
+	if want := driver.DeadLetterID(driver.DeadLetterUncertain, a.Works[0].Finish.Hold.Key, 1, ""); s.Action != driver.Ack || s.Close != want {
 		t.Fatalf("settlement %+v (late truth wins)", s)
 	}
 }
 
 // FM19: an ack that is never answered is repeated, then given up and counted: the record answers the redelivery.
 func TestFM19_SettlingGivesUp(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{})
 	r.finish(driver.Applied)
 	tries := 0
-	for ; r.m.InHand() > 0 && tries < 100; tries++ {
+	for ; r.m.InFlight() > 0 && tries < 100; tries++ {
 		r.settle(driver.Unknown)
 		r.pass(4 * time.Second)
 	}
-	if c := r.m.Counts(); r.m.InHand() != 0 || tries < 2 || c.SettleFails != 1 || c.Effects != 1 {
-		t.Fatalf("%d in hand after %d tries, %+v", r.m.InHand(), tries, c)
+	if c := r.m.Counts(); r.m.InFlight() != 0 || tries < 2 || c.SettleFails != 1 || c.Effects != 1 {
+		t.Fatalf("%d in flight after %d tries, %+v", r.m.InFlight(), tries, c)
 	}
 }

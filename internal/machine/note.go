@@ -8,22 +8,22 @@ import (
 
 // This file has what observers are told: the vocabulary of the machine, to which the shell gives public names.
 
-// NoteKind names a note.
-type NoteKind uint8
+// TraceKind names a note.
+type TraceKind uint8
 
 // The notes: what observers are told.
 const (
-	NoteReceived NoteKind = iota
-	NoteStarted
-	NoteEnded
-	NoteDecided
-	NoteSettled
-	NoteDoubt
-	NoteExtended
-	NoteProlonged
-	NotePaused
-	NoteResumed
-	NoteTrouble // an operation failed and is repeated: Err
+	TraceReceived TraceKind = iota
+	TraceStarted
+	TraceEnded
+	TraceDecided
+	TraceSettled
+	TraceDoubt
+	TraceExtended
+	TraceProlonged
+	TracePaused
+	TraceResumed
+	TraceTrouble // an operation failed and is repeated: Err
 )
 
 // Decision is how a delivery ended; the shell gives it its public name.
@@ -43,7 +43,7 @@ const (
 	Fenced
 	DroppedOnPurpose
 	Unprotected
-	GivenBack
+	Returned
 	Expired
 	Stale
 	ReplayedOtherPayload
@@ -60,19 +60,19 @@ const (
 	RacedLocal
 )
 
-// Note is one observation.
-type Note struct {
-	Kind      NoteKind
+// TraceEvent is one observation.
+type TraceEvent struct {
+	Kind      TraceKind
 	Item      *Item // valid until the next Step
 	Decision  Decision
 	Duplicate DuplicateCause
 	Action    driver.Action
 	Outcome   driver.Outcome
 	After     time.Duration
-	// Held and Handled go with NoteSettled: since it was received, and how long of that its handler took.
+	// Held and Handled go with TraceSettled: since it was received, and how long of that its handler took.
 	Held, Handled time.Duration
 	Takeover      bool
-	// Attempt goes with NoteDoubt: the run that is in doubt; 0 = the item's.
+	// Attempt goes with TraceDoubt: the run that is in doubt; 0 = the item's.
 	Attempt int
 	Reason  string
 	Err     error
@@ -89,5 +89,5 @@ type Counts struct {
 // runEnded notes that an item's handler returned.
 func (m *Machine) runEnded(it *Item, err error, took time.Duration) {
 	it.handled += took
-	m.observe(Note{Kind: NoteEnded, Item: it, Err: err, After: took})
+	m.observe(TraceEvent{Kind: TraceEnded, Item: it, Err: err, After: took})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // beats lets time pass heartbeat by heartbeat.
-func (r *rig) beats(d time.Duration) {
+func (r *fixture) beats(d time.Duration) {
 	r.t.Helper()
 	for end := r.now + d; r.now < end; {
 		r.pass(min(lease/6, end-r.now))
@@ -19,34 +19,34 @@ func (r *rig) beats(d time.Duration) {
 }
 
 // quarantined receives keys that were taken over so many times, and gives their claims up.
-func (r *rig) quarantined(takeovers int, as ...machine.Arrival) {
+func (r *fixture) quarantined(takeovers int, as ...machine.Arrival) {
 	r.t.Helper()
 	r.receive(as...)
 	r.claim(func(_ string, g *driver.Grant) { r.takenOver(g, takeovers) })
-	for r.has(machine.ActFinish) > 0 {
+	for r.has(machine.ActionFinish) > 0 {
 		r.finish(driver.Applied)
 	}
 }
 
-func (r *rig) takenOver(g *driver.Grant, n int) {
+func (r *fixture) takenOver(g *driver.Grant, n int) {
 	g.Takeovers, g.Attempt, g.Unknown, g.Uncertainty = n, n+1, true, n
 }
 
 func TestFM83_ARunThatOutlivesItsQuarantineLetsOthersIn(t *testing.T) {
-	r := newRig(t, nil)
-	r.quarantined(2, letters("a b")...)
+	r := newFixture(t, nil)
+	r.quarantined(2, deadLetters("a b")...)
 	r.claim(func(_ string, g *driver.Grant) { r.takenOver(g, 2) })
 	if got := strings.Join(r.running(), ""); got != "a" {
 		t.Fatalf("%q run", got)
 	}
 	r.receive(message("q", "q"))
 	r.beats(lease / 6)
-	r.none(machine.ActClaim, "a is in quarantine")
+	r.none(machine.ActionClaim, "a is in quarantine")
 	r.beats(lease / 2)
 	if c := r.claim(nil); len(c.Claims) != 1 || c.Claims[0].Key.Raw != "q" {
 		t.Fatalf("claimed %+v", c.Claims)
 	}
-	r.none(machine.ActClaim, "b may not be charged with the death of q, which has just started")
+	r.none(machine.ActionClaim, "b may not be charged with the death of q, which has just started")
 	r.beats(2 * lease)
 	r.claim(func(key string, g *driver.Grant) { r.takenOver(g, 2) })
 	if got := strings.Join(r.running(), ""); got != "aqb" {
@@ -61,25 +61,25 @@ func TestFM83_QuarantineDoubles(t *testing.T) {
 			t.Errorf("%d beats after %d runs of unknown outcome, want %d", got, uncertainty, want)
 		}
 	}
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	r.claim(func(_ string, g *driver.Grant) { r.takenOver(g, 2); g.Uncertainty = 4 })
 	r.receive(message("q", "q"))
 	r.beats(lease)
-	r.none(machine.ActClaim, "four heartbeats, and a has outlived three at most")
+	r.none(machine.ActionClaim, "four heartbeats, and a has outlived three at most")
 	r.beats(2 * lease)
-	r.take(machine.ActClaim)
+	r.take(machine.ActionClaim)
 }
 
 // TestFM83_TheLastRunIsAllAlone: the first run in quarantine may start beside what has run for long. One after which the key
 // may be given up may not; but it does not keep the others from their work until they are done.
 func TestFM83_TheLastRunIsAllAlone(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("x")
 	r.quarantined(3, message("1", "a"))
 	r.receive(message("q", "q"))
 	r.beats(lease / 2)
-	r.none(machine.ActClaim, "a waits for quiet")
+	r.none(machine.ActionClaim, "a waits for quiet")
 	r.beats(lease)
 	if c := r.claim(nil); c.Claims[0].Key.Raw != "q" {
 		t.Fatalf("claimed %+v", c.Claims)
@@ -100,8 +100,8 @@ func TestFM83_TheLastRunIsAllAlone(t *testing.T) {
 // TestFM83_TurnsAreShared: while others wait, a turn of theirs is as long as the one before.
 func TestFM83_TurnsAreShared(t *testing.T) {
 	for _, busy := range []bool{true, false} {
-		r := newRig(t, nil)
-		r.quarantined(2, letters("a b")...)
+		r := newFixture(t, nil)
+		r.quarantined(2, deadLetters("a b")...)
 		r.claim(func(_ string, g *driver.Grant) { r.takenOver(g, 2) })
 		turn := r.now
 		if busy {
@@ -114,7 +114,7 @@ func TestFM83_TurnsAreShared(t *testing.T) {
 			r.ran("q", machine.Result{})
 			r.finish(driver.Applied)
 			r.beats(turn / 2)
-			r.none(machine.ActClaim, "it is the others' turn")
+			r.none(machine.ActionClaim, "it is the others' turn")
 			r.beats(turn)
 		}
 		if c := r.claim(nil); c.Claims[0].Key.Raw != "b" {
@@ -123,12 +123,12 @@ func TestFM83_TurnsAreShared(t *testing.T) {
 	}
 }
 
-// TestFM64_DrainGivesQuarantineBack: a key that waits for its turn, or for the answer of its claim, is given back unstarted.
+// TestFM64_DrainGivesQuarantineBack: a key that waits for its turn, or for the answer of its claim, is returned unstarted.
 func TestFM64_DrainGivesQuarantineBack(t *testing.T) {
 	for _, stage := range []string{"releasing", "waiting", "claiming", "unanswered"} {
 		t.Run(stage, func(t *testing.T) {
-			r := newRig(t, nil)
-			r.receive(letters("a b")...)
+			r := newFixture(t, nil)
+			r.receive(deadLetters("a b")...)
 			r.claim(func(_ string, g *driver.Grant) { r.takenOver(g, 2) })
 			if stage != "releasing" {
 				r.finish(driver.Applied)
@@ -146,25 +146,25 @@ func TestFM64_DrainGivesQuarantineBack(t *testing.T) {
 					t.Fatalf("finished %+v", f)
 				}
 			case "unanswered":
-				c := r.take(machine.ActClaim)
+				c := r.take(machine.ActionClaim)
 				r.step(machine.Event{Kind: machine.Claimed, Items: c.Items, Err: errBoom})
 			case "waiting":
 				r.ran("a", machine.Result{})
 				r.finish(driver.Applied)
 			}
 			r.receive()
-			for r.has(machine.ActSettle) > 0 {
+			for r.has(machine.ActionSettle) > 0 {
 				for _, s := range r.settle(driver.Applied).Settlements {
 					if s.Action != driver.Defer && (stage != "waiting" || s.Receipt != "m-a") {
 						t.Fatalf("settled %+v", s)
 					}
 				}
 			}
-			r.none(machine.ActClaim, "it drains")
+			r.none(machine.ActionClaim, "it drains")
 			if stage != "waiting" {
-				r.none(machine.ActRun, "it drains")
+				r.none(machine.ActionRun, "it drains")
 			}
-			if a := r.take(machine.ActStop); a.Stuck != 0 {
+			if a := r.take(machine.ActionStop); a.Stuck != 0 {
 				t.Fatalf("%d stuck", a.Stuck)
 			}
 		})

@@ -7,9 +7,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file writes down why a message became a letter. A person reads it weeks later, without the log.
+// This file writes down why a message became a dead letter. A person reads it weeks later, without the log.
 
-// The bounds of what a letter says of the errors behind the one that ended it.
+// The bounds of what a dead letter says of the errors behind the one that ended it.
 const (
 	maxCauses     = 16
 	maxCauseBytes = 1 << 10 // of each
@@ -53,9 +53,9 @@ func appendCauses(out []string, err error) []string {
 	return out
 }
 
-// explain tells a letter that is on its way out what is behind its error.
+// explain tells a dead letter that is on its way out what is behind its error.
 func (m *Machine) explain(it *Item, r *Result) {
-	if l := it.settlement.Letter; l != nil && r.Err != nil {
+	if l := it.settlement.DeadLetter; l != nil && r.Err != nil {
 		l.Reason = explained(l.Reason, r.Err)
 	}
 }
@@ -64,8 +64,8 @@ func (m *Machine) explain(it *Item, r *Result) {
 const otherPayload = "the key was executed with another body, and this one had no effect; set a fingerprint (of the body, or of " +
 	"the fields that must not differ) to dead-letter such messages"
 
-// notInLetter tells of a duplicate of a key with a dead letter, which has the message of the run, that it said something else.
-func notInLetter(g *driver.Grant) string {
+// notInDeadLetter tells of a duplicate of a key with a dead letter, which has the message of the run, that it said something else.
+func notInDeadLetter(g *driver.Grant) string {
 	if !g.OtherPayload {
 		return ""
 	}

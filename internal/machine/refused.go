@@ -57,7 +57,7 @@ func (m *Machine) pumpApart(i int) {
 	it := l.apart.pop()
 	it.refs++
 	l.writing = true
-	m.act(Action{Kind: ActFinish, Lane: i, Items: []*Item{it}, Works: []driver.Work{it.work}})
+	m.act(Action{Kind: ActionFinish, Lane: i, Items: []*Item{it}, Works: []driver.Work{it.work}})
 }
 
 // unfinished decides how the ends of a flush that failed as a whole, or of one item of it, are asked for again.
@@ -117,7 +117,7 @@ func (m *Machine) unwrittenAlone(ev *Event, it *Item) {
 	if f := &it.refusal; errors.Is(err, driver.ErrOutage) {
 		// Never its message's failure. Where others are written, it is not the whole store that cannot (one disk is full).
 		if f.times = 0; m.ends > f.ends {
-			m.observe(Note{Kind: NoteTrouble, Item: it, Err: err})
+			m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: err})
 		} else {
 			m.unwritten(err)
 		}
@@ -125,7 +125,7 @@ func (m *Machine) unwrittenAlone(ev *Event, it *Item) {
 		m.later(it, err)
 		return
 	}
-	m.observe(Note{Kind: NoteTrouble, Item: it, Err: err})
+	m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: err})
 	switch brings := it.work.Effects != nil || len(it.work.Emit) > 0; {
 	case !brings:
 		// The effect happened elsewhere, and only the record is missing: as long as its lease is ours nobody repeats it.
@@ -222,7 +222,7 @@ func (m *Machine) refusedAlone(t *txLane, err error, r Result) bool {
 }
 
 // refusedTx makes the next transaction smaller when one was refused twice: one that is open for longer than the store
-// allows, or whose rows others write all the time, would be refused for ever.
+// allows, or whose rows others write all the time, would be refused forever.
 func (m *Machine) refusedTx(t *txLane, err error) {
 	if !refusedOnce(err) {
 		return
@@ -237,7 +237,7 @@ func (m *Machine) refusedTx(t *txLane, err error) {
 // unclaimed is a claim that was not answered though others were: it is repeated with the same nonce (laws 4, 5), after a
 // pause of its own.
 func (m *Machine) unclaimed(it *Item, err error) {
-	m.observe(Note{Kind: NoteTrouble, Item: it, Err: fmt.Errorf("claim key %q: %w", it.Key.Raw, err)})
+	m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("claim key %q: %w", it.Key.Raw, err)})
 	m.letGo(it)
 	if errors.Is(err, driver.ErrUnreadable) {
 		m.unreadable(it, err)
@@ -275,8 +275,8 @@ func (m *Machine) boundClaims(l *lane, n int, err error) {
 	}
 }
 
-// unreadable gives back a delivery whose record this program cannot read: a newer program may read it. When it was
-// delivered often enough it becomes a letter. Nothing is written to the record.
+// unreadable returns a delivery whose record this program cannot read: a newer program may read it. When it was
+// delivered often enough it becomes a dead letter. Nothing is written to the record.
 func (m *Machine) unreadable(it *Item, err error) {
 	it.asked, it.condemned = false, nil
 	reason := fmt.Sprintf("the record of key %q cannot be read: %v; if a newer version of semel wrote it, upgrade this worker, "+
@@ -284,11 +284,11 @@ func (m *Machine) unreadable(it *Item, err error) {
 	if it.Count < m.cfg.MaxAttempts {
 		after := m.backoff(max(it.Count-1, 0), it.nonce)
 		m.counts.Returned++
-		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, Note{Decision: GivenBack, After: after, Reason: reason})
+		m.settle(it, driver.Settlement{Action: driver.Retry, After: after}, TraceEvent{Decision: Returned, After: after, Reason: reason})
 		return
 	}
 	m.counts.Rejected++
-	l := m.keylessLetter(it, reason)
-	l.Key.Raw = "" // a letter of a key names a token of its record, which nobody can read
-	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: l}, Note{Decision: DeadLettered, Reason: reason})
+	l := m.keylessDeadLetter(it, reason)
+	l.Key.Raw = "" // a dead letter of a key names a token of its record, which nobody can read
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l}, TraceEvent{Decision: DeadLettered, Reason: reason})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestFM64_DrainGivesBackWhatHasNotStarted(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency = 1 })
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency = 1 })
 	r.warm()
 	r.receive(message("1", "a"), message("2", "b"))
 	r.claim(nil)
@@ -21,38 +21,38 @@ func TestFM64_DrainGivesBackWhatHasNotStarted(t *testing.T) {
 	if s := r.settle(driver.Applied).Settlements; s[0].Receipt != "3" || s[0].Action != driver.Defer {
 		t.Fatalf("settled %+v", s)
 	}
-	r.none(machine.ActCancel, "what runs may end within the grace period")
+	r.none(machine.ActionCancel, "what runs may end within the grace period")
 	r.ran("a", machine.Result{})
 	r.finish(driver.Applied)
 	r.settle(driver.Applied)
-	if a := r.take(machine.ActStop); a.Stuck != 0 {
+	if a := r.take(machine.ActionStop); a.Stuck != 0 {
 		t.Fatalf("%d stuck", a.Stuck)
 	}
-	r.none(machine.ActReceive, "it drains")
+	r.none(machine.ActionReceive, "it drains")
 }
 
 func TestFM64_DrainCancelsThenGivesUp(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.step(machine.Event{Kind: machine.Drain})
 	r.receive()
 	r.pass(r.cfg.Grace)
-	if a := r.take(machine.ActCancel); a.Cause != machine.CauseDraining {
+	if a := r.take(machine.ActionCancel); a.Cause != machine.CauseDraining {
 		t.Fatalf("cause %d", a.Cause)
 	}
-	r.none(machine.ActStop, "it may obey")
+	r.none(machine.ActionStop, "it may obey")
 	r.pass(r.cfg.HardStop)
-	if a := r.take(machine.ActStop); a.Stuck != 1 {
+	if a := r.take(machine.ActionStop); a.Stuck != 1 {
 		t.Fatalf("%d stuck", a.Stuck)
 	}
-	r.none(machine.ActFinish, "a key is never released while its handler runs (law 11)")
+	r.none(machine.ActionFinish, "a key is never released while its handler runs (law 11)")
 	if n := r.m.Counts(); n.Executed != 1 || n.Fenced != 1 {
 		t.Fatalf("counts %+v", n)
 	}
 }
 
 func TestFM64_CancelledByTheDrainSpendsNoAttempt(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.begin("a")
 	r.step(machine.Event{Kind: machine.Drain})
 	r.pass(r.cfg.Grace)
@@ -74,26 +74,26 @@ func suspects(keys ...string) func(string, *driver.Grant) {
 }
 
 func TestFM83_SuspectRunsAlone(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.warm()
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"))
 	r.claim(suspects("a"))
-	if r.has(machine.ActRun) != 2 {
-		t.Fatalf("%d runs, want the two others", r.has(machine.ActRun))
+	if r.has(machine.ActionRun) != 2 {
+		t.Fatalf("%d runs, want the two others", r.has(machine.ActionRun))
 	}
 	// It does not wait with a claim: a neighbour that kills the process would be charged to it.
 	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Release || f.Ran != driver.Unstarted || f.Hold.Key.Raw != "a" {
 		t.Fatalf("finish %+v", f)
 	}
-	r.none(machine.ActSettle, "it stays in hand")
+	r.none(machine.ActionSettle, "it stays in flight")
 	r.receive(message("4", "d"))
 	r.ran("b", machine.Result{})
-	r.none(machine.ActClaim, "nothing is claimed while a suspect waits for quiet")
+	r.none(machine.ActionClaim, "nothing is claimed while a suspect waits for quiet")
 	r.ran("c", machine.Result{})
 	if a := r.claim(suspects("a")); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
 		t.Fatalf("claimed %+v", a.Claims)
 	}
-	r.none(machine.ActClaim, "it runs alone")
+	r.none(machine.ActionClaim, "it runs alone")
 	r.ran("a", machine.Result{})
 	if a := r.claim(nil); a.Claims[0].Key.Raw != "d" {
 		t.Fatalf("claimed %+v", a.Claims)
@@ -101,14 +101,14 @@ func TestFM83_SuspectRunsAlone(t *testing.T) {
 }
 
 func TestFM83_TwoSuspectsOfOneFlushRunOneAfterTheOther(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"), message("2", "b"))
 	r.claim(suspects("a", "b"))
-	r.none(machine.ActRun, "neither may be charged with the other's death")
+	r.none(machine.ActionRun, "neither may be charged with the other's death")
 	r.finish(driver.Applied)
 	first := r.claim(suspects("a", "b"))
-	if len(first.Claims) != 1 || r.has(machine.ActRun) != 1 {
-		t.Fatalf("%d claims, %d runs", len(first.Claims), r.has(machine.ActRun))
+	if len(first.Claims) != 1 || r.has(machine.ActionRun) != 1 {
+		t.Fatalf("%d claims, %d runs", len(first.Claims), r.has(machine.ActionRun))
 	}
 	r.ran(first.Claims[0].Key.Raw, machine.Result{})
 	if second := r.claim(suspects("a", "b")); len(second.Claims) != 1 || second.Claims[0].Key == first.Claims[0].Key {
@@ -117,18 +117,18 @@ func TestFM83_TwoSuspectsOfOneFlushRunOneAfterTheOther(t *testing.T) {
 }
 
 func TestFM83_SuspectThatIsAloneAnywayRunsAtOnce(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	r.claim(suspects("a"))
-	r.none(machine.ActFinish, "it is alone")
+	r.none(machine.ActionFinish, "it is alone")
 	r.ran("a", machine.Result{})
 }
 
 func TestFM83_ExhaustedByTakeoversIsUncertain(t *testing.T) {
-	r := newRig(t, nil)
+	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	r.claim(func(_ string, g *driver.Grant) { g.Takeovers, g.Attempt, g.Unknown = 5, 6, true })
-	r.none(machine.ActRun, "its attempts are spent")
+	r.none(machine.ActionRun, "its attempts are spent")
 	if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
 		t.Fatalf("finish %+v (law 12)", f)
 	}
@@ -144,13 +144,13 @@ func TestFM3_OnceIsParkedUnlessCertainlyNotApplied(t *testing.T) {
 		{machine.Result{Class: machine.Failed, NotApplied: true, Err: errBoom}, driver.Release},
 		{machine.Result{Class: machine.Permanent, NotApplied: true, Err: errBoom}, driver.Fail},
 	} {
-		r := newRig(t, func(c *machine.Config) { c.Takeover = driver.Once })
+		r := newFixture(t, func(c *machine.Config) { c.Takeover = driver.Once })
 		r.begin("a")
 		r.ran("a", c.res)
 		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != c.want {
 			t.Errorf("%+v: %v, want %v", c.res, f.Final, c.want)
 		}
-		if s := r.settle(driver.Applied).Settlements[0]; c.want == driver.Park && (s.Action != driver.Dead || s.Letter.Kind != driver.LetterUncertain) {
+		if s := r.settle(driver.Applied).Settlements[0]; c.want == driver.Park && (s.Action != driver.Dead || s.DeadLetter.Kind != driver.DeadLetterUncertain) {
 			t.Errorf("%+v: settled with %+v", c.res, s)
 		}
 	}
@@ -158,10 +158,10 @@ func TestFM3_OnceIsParkedUnlessCertainlyNotApplied(t *testing.T) {
 
 func TestFM82_StricterPolicyOfTheRecordRules(t *testing.T) {
 	for policy, why := range map[driver.Takeover]string{driver.Once: "once", driver.Probe: "there is no probe to ask"} {
-		r := newRig(t, nil) // resume, no probe
+		r := newFixture(t, nil) // resume, no probe
 		r.receive(message("1", "a"))
 		r.claim(func(_ string, g *driver.Grant) { g.Takeover, g.Unknown = policy, true })
-		r.none(machine.ActRun, why)
+		r.none(machine.ActionRun, why)
 		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != driver.Park {
 			t.Errorf("%v: %+v", policy, f)
 		}
@@ -176,18 +176,18 @@ func TestFM3_ProbeIsAskedBeforeARunThatFollowsADoubt(t *testing.T) {
 	for answer, want := range map[machine.ProbeAnswer]driver.Final{
 		machine.ProbeApplied: driver.Complete, machine.ProbeUnknown: driver.Park,
 	} {
-		r := newRig(t, probing)
+		r := newFixture(t, probing)
 		r.receive(message("1", "a"))
 		r.claim(unknown)
 		if a := r.ran("a", machine.Result{Probe: answer, Value: []byte("seen")}); !a.Job.Probe {
 			t.Fatal("it ran without asking")
 		}
-		r.none(machine.ActRun, "the probe decided")
+		r.none(machine.ActionRun, "the probe decided")
 		if f := r.finish(driver.Applied).Works[0].Finish; f.Final != want || (want == driver.Complete && string(f.Result) != "seen") {
 			t.Errorf("answer %d: %+v", answer, f)
 		}
 	}
-	r := newRig(t, probing)
+	r := newFixture(t, probing)
 	r.receive(message("1", "a"))
 	r.claim(unknown)
 	r.ran("a", machine.Result{Probe: machine.ProbeNotApplied})
@@ -197,16 +197,16 @@ func TestFM3_ProbeIsAskedBeforeARunThatFollowsADoubt(t *testing.T) {
 }
 
 func TestFM2_NoRunBeginsAfterTheDeadline(t *testing.T) {
-	r := newRig(t, probing)
+	r := newFixture(t, probing)
 	r.receive(message("1", "a"))
 	r.claim(unknown)
 	r.now += lease // the process was stopped; the first thing that it sees is the probe's answer
 	r.ran("a", machine.Result{Probe: machine.ProbeNotApplied})
-	r.none(machine.ActRun, "the lease may be another's by now")
+	r.none(machine.ActionRun, "the lease may be another's by now")
 }
 
 func TestRefusedEffectsAreExcludedAndTheRestIsSentAgain(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Mode = machine.Joined })
+	r := newFixture(t, func(c *machine.Config) { c.Mode = machine.Joined })
 	r.receive(message("1", "a"), message("2", "b"), message("3", "c"), message("4", "d"))
 	r.claim(nil)
 	r.ran("d", machine.Result{})
@@ -214,12 +214,12 @@ func TestRefusedEffectsAreExcludedAndTheRestIsSentAgain(t *testing.T) {
 		r.ran(k, machine.Result{})
 	}
 	r.finish(driver.Applied)
-	a := r.take(machine.ActFinish)
+	a := r.take(machine.ActionFinish)
 	if len(a.Works) != 3 || a.Works[1].Finish.Hold.Key.Raw != "b" || a.Works[1].Ack == nil {
 		t.Fatalf("works %+v", a.Works)
 	}
 	r.step(machine.Event{Kind: machine.Finished, Items: a.Items, Err: &driver.ItemError{Index: 1, Err: errBoom}})
-	r.none(machine.ActRun, "a batch that is sent again runs no handler again (protocol section 3)")
+	r.none(machine.ActionRun, "a batch that is sent again runs no handler again (protocol section 3)")
 	again := r.finish(driver.Applied)
 	final := map[string]driver.Final{}
 	for _, w := range again.Works {
@@ -228,16 +228,16 @@ func TestRefusedEffectsAreExcludedAndTheRestIsSentAgain(t *testing.T) {
 	if final["a"] != driver.Complete || final["c"] != driver.Complete || final["b"] != driver.Release {
 		t.Fatalf("sent again: %v", final)
 	}
-	r.none(machine.ActSettle, "acks commit with the records")
+	r.none(machine.ActionSettle, "acks commit with the records")
 }
 
 // openMode is modes B and C.
 func openMode(c *machine.Config) { c.Mode = machine.Open }
 
 // beginTx answers the open begin.
-func (r *rig) beginTx(change func(key string, g *driver.Grant)) machine.Action {
+func (r *fixture) beginTx(change func(key string, g *driver.Grant)) machine.Action {
 	r.t.Helper()
-	a := r.take(machine.ActBegin)
+	a := r.take(machine.ActionBegin)
 	grants := make([]driver.Grant, len(a.Claims))
 	for i, c := range a.Claims {
 		grants[i] = r.acquired(c)
@@ -251,13 +251,13 @@ func (r *rig) beginTx(change func(key string, g *driver.Grant)) machine.Action {
 }
 
 func TestFM70_UnansweredCommitRepeatsTheClaims(t *testing.T) {
-	r := newRig(t, openMode)
+	r := newFixture(t, openMode)
 	r.receive(message("1", "a"))
 	nonce := r.beginTx(nil).Claims[0].Nonce
 	r.ran("a", machine.Result{})
-	c := r.take(machine.ActCommit)
+	c := r.take(machine.ActionCommit)
 	r.step(machine.Event{Kind: machine.Committed, Items: c.Items, Err: errBoom})
-	r.none(machine.ActRun, "nobody knows whether it was committed (FM33)")
+	r.none(machine.ActionRun, "nobody knows whether it was committed (FM33)")
 	r.pass(time.Second)
 	if a := r.beginTx(func(_ string, g *driver.Grant) { g.Verdict = driver.Replay }); a.Claims[0].Nonce != nonce {
 		t.Fatal("asked with another nonce")
@@ -271,15 +271,15 @@ func TestFM70_UnansweredCommitRepeatsTheClaims(t *testing.T) {
 }
 
 func TestFM72_FailedItemIsExcludedAndRecorded(t *testing.T) {
-	r := newRig(t, openMode)
+	r := newFixture(t, openMode)
 	r.receive(message("1", "a"), message("2", "b"))
 	if a := r.beginTx(nil); len(a.Claims) != 2 {
 		t.Fatalf("%d claims", len(a.Claims))
 	}
 	r.ran("a", machine.Result{})
 	r.ran("b", machine.Result{Class: machine.Failed, Err: errBoom})
-	r.none(machine.ActCommit, "an item failed")
-	r.take(machine.ActRollback)
+	r.none(machine.ActionCommit, "an item failed")
+	r.take(machine.ActionRollback)
 	r.step(machine.Event{Kind: machine.RolledBack})
 	if a := r.claim(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "b" {
 		t.Fatalf("claimed %+v", a.Claims)
@@ -291,13 +291,13 @@ func TestFM72_FailedItemIsExcludedAndRecorded(t *testing.T) {
 		t.Fatalf("the rest runs again: %+v", a.Claims)
 	}
 	r.ran("a", machine.Result{})
-	if c := r.take(machine.ActCommit); len(c.Works) != 1 || c.Works[0].Finish.Hold.Key.Raw != "a" {
+	if c := r.take(machine.ActionCommit); len(c.Works) != 1 || c.Works[0].Finish.Hold.Key.Raw != "a" {
 		t.Fatalf("commit %+v", c.Works)
 	}
 }
 
 func TestRedeliveryIsClaimedDurablyAndRunsInATransactionOfItsOwn(t *testing.T) {
-	r := newRig(t, openMode)
+	r := newFixture(t, openMode)
 	again := message("1", "a")
 	again.Count = 2
 	r.receive(again, message("2", "b"))
@@ -309,8 +309,8 @@ func TestRedeliveryIsClaimedDurablyAndRunsInATransactionOfItsOwn(t *testing.T) {
 		t.Fatalf("claimed %+v", c.Claims)
 	}
 	r.ran("b", machine.Result{})
-	r.none(machine.ActRun, "the one with a past waits for a transaction of its own")
-	c := r.take(machine.ActCommit)
+	r.none(machine.ActionRun, "the one with a past waits for a transaction of its own")
+	c := r.take(machine.ActionCommit)
 	r.step(machine.Event{Kind: machine.Committed, Items: c.Items})
 	if a := r.beginTx(nil); len(a.Claims) != 1 || a.Claims[0].Key.Raw != "a" {
 		t.Fatalf("begun with %+v", a.Claims)
@@ -319,15 +319,15 @@ func TestRedeliveryIsClaimedDurablyAndRunsInATransactionOfItsOwn(t *testing.T) {
 }
 
 func TestMemberWithAPastIsClaimedDurablyFirst(t *testing.T) {
-	r := newRig(t, openMode)
+	r := newFixture(t, openMode)
 	r.receive(message("1", "a"), message("2", "b"))
 	r.beginTx(func(key string, g *driver.Grant) {
 		if key == "a" {
 			g.Failures = 1
 		}
 	})
-	r.none(machine.ActRun, "the attempt of a would not be counted if it killed the process")
-	r.take(machine.ActRollback)
+	r.none(machine.ActionRun, "the attempt of a would not be counted if it killed the process")
+	r.take(machine.ActionRollback)
 	r.step(machine.Event{Kind: machine.RolledBack})
 	if c := r.claim(nil); len(c.Claims) != 1 || c.Claims[0].Key.Raw != "a" {
 		t.Fatalf("claimed %+v", c.Claims)
@@ -338,7 +338,7 @@ func TestMemberWithAPastIsClaimedDurablyFirst(t *testing.T) {
 }
 
 func TestNothingIsExtendedInsideATransaction(t *testing.T) {
-	r := newRig(t, openMode)
+	r := newFixture(t, openMode)
 	again := message("1", "a")
 	again.Count = 2
 	r.receive(again)
@@ -347,19 +347,19 @@ func TestNothingIsExtendedInsideATransaction(t *testing.T) {
 		t.Fatal("the claim inside carries another nonce")
 	}
 	r.pass(2 * lease)
-	r.none(machine.ActExtend, "the row is locked by ourselves")
-	r.none(machine.ActCancel, "the transaction keeps others out")
+	r.none(machine.ActionExtend, "the row is locked by ourselves")
+	r.none(machine.ActionCancel, "the transaction keeps others out")
 	r.ran("a", machine.Result{})
-	r.take(machine.ActCommit)
+	r.take(machine.ActionCommit)
 }
 
 // TestAckOfAnUnansweredWriteIsLeftAlone: (1) a joined finish times out, and its adapter still holds the work; (2) the
 // repetition is applied, the delivery is gone; (3) the next delivery must not be written over the ack of the first.
 func TestAckOfAnUnansweredWriteIsLeftAlone(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Mode = machine.Joined })
+	r := newFixture(t, func(c *machine.Config) { c.Mode = machine.Joined })
 	r.begin("a")
 	r.ran("a", machine.Result{})
-	first := r.take(machine.ActFinish)
+	first := r.take(machine.ActionFinish)
 	r.step(machine.Event{Kind: machine.Finished, Items: first.Items, Err: errBoom})
 	r.pass(time.Second)
 	r.finish(driver.Applied)
@@ -375,20 +375,20 @@ func TestAckOfAnUnansweredWriteIsLeftAlone(t *testing.T) {
 
 // Slow handlers, and those of which nothing is known yet, keep no more from other workers than they work on.
 func TestSlowHandlersFetchNothingAhead(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) { c.Concurrency, c.Batch = 2, 10 })
-	asked := func() int { t.Helper(); return r.take(machine.ActReceive).Max }
+	r := newFixture(t, func(c *machine.Config) { c.Concurrency, c.Batch = 2, 10 })
+	asked := func() int { t.Helper(); return r.take(machine.ActionReceive).Max }
 	if n := asked(); n != 2 {
 		t.Fatalf("asked for %d at first, and there are 2 slots", n)
 	}
-	r.step(machine.Event{Kind: machine.Received, Arrivals: letters("a b"), Sent: r.now})
+	r.step(machine.Event{Kind: machine.Received, Arrivals: deadLetters("a b"), Sent: r.now})
 	r.claim(nil)
-	r.none(machine.ActReceive, "both slots are taken")
+	r.none(machine.ActionReceive, "both slots are taken")
 	r.pass(time.Millisecond)
 	r.ran("a", machine.Result{})
 	if n := asked(); n <= 2 {
 		t.Fatalf("asked for %d, and handlers are fast", n)
 	}
-	r.step(machine.Event{Kind: machine.Received, Arrivals: letters("c"), Sent: r.now})
+	r.step(machine.Event{Kind: machine.Received, Arrivals: deadLetters("c"), Sent: r.now})
 	r.finish(driver.Applied)
 	r.settle(driver.Applied)
 	r.claim(nil)

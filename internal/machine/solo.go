@@ -8,7 +8,7 @@ import "github.com/semel-dev/semel/driver"
 // is enough that the others have run for a while; later ones are all alone, because a key may be given up after them.
 //
 // Quarantine takes turns with everything else: a turn lasts until its run is over or has outlived its quarantine, and then
-// the others go on for as long, if any of them waits. So a few keys that were in hand when a process died do not keep a
+// the others go on for as long, if any of them waits. So a few keys that were in flight when a process died do not keep a
 // worker from its work.
 
 // startReady starts the next run in quarantine, when its turn has come. Keys wait for that without a claim, because a
@@ -59,12 +59,12 @@ func (m *Machine) startReady() {
 	}
 }
 
-// giveUpClaim releases a claim whose item stays in hand.
+// giveUpClaim releases a claim whose item stays in flight.
 func (m *Machine) giveUpClaim(it *Item) {
 	m.busy--
 	m.suspects++
 	it.suspect = true
-	m.releaseUnstarted(it, GivenBack)
+	m.releaseUnstarted(it, Returned)
 	it.work.Ack = nil
 }
 
@@ -78,7 +78,7 @@ func (m *Machine) claimAlone(it *Item) {
 	l := &m.lanes[it.lane]
 	items, claims := l.claimBuf.take(1)
 	l.claiming = true
-	m.act(Action{Kind: ActClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
+	m.act(Action{Kind: ActionClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
 }
 
 // quarantine reports that nothing else may start.

@@ -15,7 +15,7 @@ func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
 }
 
 // Steps tells the machine what happened up to now (a monotonic reading) and appends what is to be done to out. Events
-// that are told together are flushed together. Every action but ActCancel, ActRenewed, ActNote and ActStop is answered by exactly
+// that are told together are flushed together. Every action but ActionCancel, ActionRenewed, ActionTrace and ActionStop is answered by exactly
 // one event, sooner or later.
 func (m *Machine) Steps(now time.Duration, evs []Event, out []Action) []Action {
 	m.enter(now, out)
@@ -83,7 +83,7 @@ func (m *Machine) Next() time.Duration {
 		}
 	}
 	due(m.scanAt)
-	if m.inHand > 0 {
+	if m.inFlight > 0 {
 		due(m.beatAt)
 	}
 	if m.settles.len() > 0 && !m.settling {
@@ -123,9 +123,9 @@ func (m *Machine) Next() time.Duration {
 
 func (m *Machine) act(a Action) { m.out = append(m.out, a) }
 
-func (m *Machine) observe(n Note) {
-	if m.cfg.Notes != nil && m.cfg.Notes(n) {
-		m.act(Action{Kind: ActNote, Note: n})
+func (m *Machine) observe(n TraceEvent) {
+	if m.cfg.Trace != nil && m.cfg.Trace(n) {
+		m.act(Action{Kind: ActionTrace, TraceEvent: n})
 	}
 }
 
@@ -161,7 +161,7 @@ func (m *Machine) pumpSettles() {
 		items, sets = append(items, it), append(sets, it.settlement)
 	}
 	m.settling = true
-	m.act(Action{Kind: ActSettle, Items: items, Settlements: sets})
+	m.act(Action{Kind: ActionSettle, Items: items, Settlements: sets})
 }
 
 func (m *Machine) pumpFinishes(i int) {
@@ -180,7 +180,7 @@ func (m *Machine) pumpFinishes(i int) {
 		items, works = append(items, it), append(works, it.work)
 	}
 	l.finishing, l.finishAt, l.gathering = true, m.now, 0
-	m.act(Action{Kind: ActFinish, Lane: i, Items: items, Works: works})
+	m.act(Action{Kind: ActionFinish, Lane: i, Items: items, Works: works})
 }
 
 // patience is how long a flush waits for handlers that are about to return, so that it does not leave with the first of
@@ -245,7 +245,7 @@ func (m *Machine) pumpClaims(i int) {
 		return
 	}
 	l.claiming = true
-	m.act(Action{Kind: ActClaim, Lane: i, Items: items, Claims: claims})
+	m.act(Action{Kind: ActionClaim, Lane: i, Items: items, Claims: claims})
 }
 
 // claimOf makes the claim of an item. An unanswered claim is repeated with the same nonce (law 5); any other gets a
@@ -257,7 +257,7 @@ func (m *Machine) claimOf(it *Item) driver.Claim {
 	}
 	it.leased = m.lease()
 	return driver.Claim{
-		Key: it.Key, Mirror: it.Mirror, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		Key: it.Key, NewKey: it.NewKey, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
 		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
 		Lease: it.leased, Takeover: m.cfg.Takeover,
 		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
@@ -285,23 +285,23 @@ func (m *Machine) took(d time.Duration) {
 	m.pace, m.paced = m.pace+(d-m.pace)/8, true
 }
 
-// most is how many deliveries may be in hand whose end is still to come.
+// most is how many deliveries may be in flight whose end is still to come.
 func (m *Machine) most() int {
 	slow, needed := m.pace > slowRun, m.cfg.Concurrency
 	if m.cfg.Mode == Open {
 		slow, needed = m.pace*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes
 	}
 	if slow || !m.paced {
-		return min(needed, m.cfg.InHand)
+		return min(needed, m.cfg.InFlight)
 	}
-	return m.cfg.InHand
+	return m.cfg.InFlight
 }
 
 func (m *Machine) room() int {
 	flight := m.cfg.Batch * m.cfg.Lanes
 	most := m.ahead(m.most())
-	waiting := min(m.waiting+m.following+m.ready.len(), m.cfg.InHand) // they keep nobody else out
-	n := min(most-(m.inHand-m.ending-waiting), most+2*flight-(m.inHand-waiting), flight)
+	waiting := min(m.waiting+m.following+m.ready.len(), m.cfg.InFlight) // they keep nobody else out
+	n := min(most-(m.inFlight-m.ending-waiting), most+2*flight-(m.inFlight-waiting), flight)
 	if m.cfg.Limit > 0 {
 		n = min(n, m.cfg.Limit-int(m.counts.Received))
 	}
@@ -315,9 +315,9 @@ func (m *Machine) pumpReceive() {
 	}
 	switch {
 	case m.down:
-		// Fail closed (law 8): polling pauses, so that receive counts do not burn. With nothing in hand one delivery is
+		// Fail closed (law 8): polling pauses, so that receive counts do not burn. With nothing in flight one delivery is
 		// fetched to probe with.
-		if m.now < m.downAt || m.inHand > 0 {
+		if m.now < m.downAt || m.inFlight > 0 {
 			return
 		}
 		n = 1
@@ -327,19 +327,19 @@ func (m *Machine) pumpReceive() {
 		}
 		n = 1 // to try with
 	case m.claimable > 0 && n < min(m.cfg.Batch, m.most())/2:
-		return // there is work in hand: wait for a batch worth a round trip
+		return // there is work in flight: wait for a batch worth a round trip
 	}
 	m.receiving, m.asked = true, n
-	m.act(Action{Kind: ActReceive, Max: n})
+	m.act(Action{Kind: ActionReceive, Max: n})
 }
 
 // storeDown and storeUp keep the breaker: polling pauses while the store does not answer.
 func (m *Machine) storeDown(err error) {
 	if !m.down {
 		m.down, m.downTries = true, 0
-		m.observe(Note{Kind: NotePaused, Err: err})
+		m.observe(TraceEvent{Kind: TracePaused, Err: err})
 	} else {
-		m.observe(Note{Kind: NoteTrouble, Err: err})
+		m.observe(TraceEvent{Kind: TraceTrouble, Err: err})
 	}
 	m.downAt = m.now + delay(m.downTries)
 	m.downTries++
@@ -353,7 +353,7 @@ func (m *Machine) unwritten(err error) {
 		return
 	}
 	m.refusals++
-	m.observe(Note{Kind: NoteTrouble, Err: err})
+	m.observe(TraceEvent{Kind: TraceTrouble, Err: err})
 }
 
 // maxRefusals is how many writes in a row may certainly not happen before that counts as an outage: a serialization
@@ -365,7 +365,7 @@ func (m *Machine) storeUp() {
 	m.answers++
 	if m.down {
 		m.down = false
-		m.observe(Note{Kind: NoteResumed})
+		m.observe(TraceEvent{Kind: TraceResumed})
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// drain stops the consumer: nothing new is received, what has not started is given back at once, what runs may end
+// drain stops the consumer: nothing new is received, what has not started is returned at once, what runs may end
 // within the grace period.
 func (m *Machine) drain() {
 	if m.draining {
@@ -24,7 +24,7 @@ func (m *Machine) drainItems() {
 			m.dequeue(it)
 			m.leaveTwin(it)
 			if it.holds() {
-				m.releaseUnstarted(it, GivenBack)
+				m.releaseUnstarted(it, Returned)
 				continue
 			}
 			// A claim that was not answered may be ours: then the next one finds it busy until its lease ends, and the
@@ -37,7 +37,7 @@ func (m *Machine) drainItems() {
 		case phReady:
 			m.ready.remove(it)
 			m.busy--
-			m.releaseUnstarted(it, GivenBack)
+			m.releaseUnstarted(it, Returned)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (m *Machine) releaseUnstarted(it *Item, d Decision) { m.releaseFor(it, d, 0
 // releaseFor is releaseUnstarted for a delivery that is to come back later.
 func (m *Machine) releaseFor(it *Item, d Decision, after time.Duration) {
 	m.finish(it, driver.Finish{Final: driver.Release, Ran: driver.Unstarted},
-		driver.Settlement{Action: driver.Defer, After: after}, Note{Decision: d, After: after})
+		driver.Settlement{Action: driver.Defer, After: after}, TraceEvent{Decision: d, After: after})
 }
 
 // graceOver cancels what still runs; the second time it gives up on what ignores that.
@@ -74,7 +74,7 @@ func (m *Machine) graceOver() {
 
 func (m *Machine) pumpStop() {
 	limited := m.cfg.Limit > 0 && m.counts.Received >= int64(m.cfg.Limit)
-	if (m.draining || limited) && m.inHand == 0 && !m.receiving {
+	if (m.draining || limited) && m.inFlight == 0 && !m.receiving {
 		m.stop(0)
 	}
 }
@@ -87,6 +87,6 @@ func (m *Machine) stop(stuck int) {
 				m.counts.Fenced++ // it ran, and nobody heard how it ended: its lease ends by itself
 			}
 		}
-		m.act(Action{Kind: ActStop, Stuck: stuck})
+		m.act(Action{Kind: ActionStop, Stuck: stuck})
 	}
 }

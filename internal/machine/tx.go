@@ -122,7 +122,7 @@ func (m *Machine) begin(i int, items []*Item) {
 		claims = append(claims, m.claimOf(it))
 	}
 	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].alone())
-	m.act(Action{Kind: ActBegin, Lane: i, Items: t.items, Claims: claims})
+	m.act(Action{Kind: ActionBegin, Lane: i, Items: t.items, Claims: claims})
 }
 
 func (m *Machine) onBegun(ev *Event) {
@@ -206,7 +206,7 @@ func (m *Machine) runInTx(lane int) {
 		it := t.items[t.at]
 		it.refs++
 		m.startInTx(it)
-		m.act(Action{Kind: ActRun, Item: it, Job: m.txJob(it)})
+		m.act(Action{Kind: ActionRun, Item: it, Job: m.txJob(it)})
 	}
 }
 
@@ -234,7 +234,7 @@ func (m *Machine) noteStart(it *Item) {
 		it.ran = true
 		m.counts.Executed++
 	}
-	m.observe(Note{Kind: NoteStarted, Item: it, Takeover: it.grant.Takeovers > 0})
+	m.observe(TraceEvent{Kind: TraceStarted, Item: it, Takeover: it.grant.Takeovers > 0})
 }
 
 func (m *Machine) commitTx(lane int) {
@@ -246,7 +246,7 @@ func (m *Machine) commitTx(lane int) {
 		works = append(works, it.work)
 	}
 	t.state = txCommitting
-	m.act(Action{Kind: ActCommit, Lane: lane, Items: t.items, Works: works})
+	m.act(Action{Kind: ActionCommit, Lane: lane, Items: t.items, Works: works})
 }
 
 func (m *Machine) ranInTx(it *Item, r *Result) {
@@ -272,9 +272,9 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 func (m *Machine) succeededInTx(it *Item, r *Result) {
 	f := m.completion(r)
 	f.Hold, f.Keep = it.hold, m.cfg.keep(f.Final, r.Class == Dropped)
-	n := Note{Decision: Executed, Reason: f.Reason}
+	n := TraceEvent{Decision: Executed, Reason: f.Reason}
 	if r.Class == Dropped {
-		n = Note{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
+		n = TraceEvent{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
 		f.Result, f.Reason = nil, "dropped: "+reasonOf(r)
 	}
 	it.note, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
@@ -307,7 +307,7 @@ func (m *Machine) condemn(it *Item, r *Result) {
 
 func (m *Machine) rollback(lane int) {
 	m.lanes[lane].tx.state = txRollingBack
-	m.act(Action{Kind: ActRollback, Lane: lane})
+	m.act(Action{Kind: ActionRollback, Lane: lane})
 }
 
 func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }

@@ -10,7 +10,7 @@ import (
 // uncounted is open mode on a queue that does not count deliveries.
 func uncounted(batched bool) func(*machine.Config) {
 	return func(c *machine.Config) {
-		c.Mode, c.Batched, c.Counts, c.Batch, c.Concurrency, c.InHand = machine.Open, batched, false, 4, 8, 24
+		c.Mode, c.Batched, c.Counts, c.Batch, c.Concurrency, c.InFlight = machine.Open, batched, false, 4, 8, 24
 	}
 }
 
@@ -23,9 +23,9 @@ func first(id, key string) machine.Arrival {
 // TestFM83_UncountedDeliveriesAreClaimedDurably: they share a transaction behind their claims, which it repeats with their
 // nonces; one with a past has a transaction of its own.
 func TestFM83_UncountedDeliveriesAreClaimedDurably(t *testing.T) {
-	r := newRig(t, uncounted(false))
+	r := newFixture(t, uncounted(false))
 	r.receive(first("1", "a"), first("2", "b"), first("3", "taken over"), first("4", "c"))
-	r.none(machine.ActBegin, "nothing is claimed durably")
+	r.none(machine.ActionBegin, "nothing is claimed durably")
 	claims := r.claim(func(key string, g *driver.Grant) {
 		if key == "taken over" {
 			g.Takeovers, g.Attempt = 1, 2
@@ -46,7 +46,7 @@ func TestFM83_UncountedDeliveriesAreClaimedDurably(t *testing.T) {
 			}
 			r.ran(b.Claims[i].Key.Raw, machine.Result{})
 		}
-		c := r.take(machine.ActCommit)
+		c := r.take(machine.ActionCommit)
 		r.step(machine.Event{Kind: machine.Committed, Items: c.Items, Works: c.Works})
 	}
 	r.settle(driver.Applied)
@@ -58,7 +58,7 @@ func TestFM83_UncountedDeliveriesAreClaimedDurably(t *testing.T) {
 // TestFM83_OneBatchIsClaimedAhead: a lane claims no more than its next transaction takes, because a death of the process is
 // charged to all that is claimed.
 func TestFM83_OneBatchIsClaimedAhead(t *testing.T) {
-	r := newRig(t, func(c *machine.Config) {
+	r := newFixture(t, func(c *machine.Config) {
 		uncounted(false)(c)
 		c.Batch, c.Lanes = 2, 2
 	})
@@ -70,16 +70,16 @@ func TestFM83_OneBatchIsClaimedAhead(t *testing.T) {
 	if n := len(r.claim(nil).Claims); n != 2 {
 		t.Fatalf("%d claims, wanted those of a batch", n)
 	}
-	r.take(machine.ActBegin)
+	r.take(machine.ActionBegin)
 	if n := len(r.claim(nil).Claims); n != 2 {
 		t.Fatalf("%d claims, wanted those of the next batch", n)
 	}
-	r.none(machine.ActClaim, "a batch is claimed already")
+	r.none(machine.ActionClaim, "a batch is claimed already")
 }
 
 // TestFM60_UncountedBatchIsHalved: the claims of a failed batch stay, and its halves run behind them.
 func TestFM60_UncountedBatchIsHalved(t *testing.T) {
-	r := newRig(t, uncounted(true))
+	r := newFixture(t, uncounted(true))
 	r.receive(first("1", "a"), first("2", "b"), first("3", "c"), first("4", "d"))
 	r.claim(nil)
 	for _, want := range []int{4, 2, 1} {
@@ -87,8 +87,8 @@ func TestFM60_UncountedBatchIsHalved(t *testing.T) {
 			t.Fatalf("a batch has %d messages, wanted %d", len(b.Claims), want)
 		}
 		r.ran("a", machine.Result{Class: machine.Failed, Err: errBoom})
-		r.none(machine.ActClaim, "the claims are durable")
-		r.take(machine.ActRollback)
+		r.none(machine.ActionClaim, "the claims are durable")
+		r.take(machine.ActionRollback)
 		r.step(machine.Event{Kind: machine.RolledBack})
 	}
 	f := r.finish(driver.Applied).Works[0].Finish

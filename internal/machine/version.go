@@ -21,15 +21,15 @@ const (
 // stale answers an older version than the applied one: its state was replaced before it came.
 func (m *Machine) stale(it *Item, g *driver.Grant) {
 	m.counts.Stale++
-	m.settle(it, driver.Settlement{Action: driver.Ack}, Note{Decision: Stale, Duplicate: cause(g), Reason: g.Reason})
+	m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: Stale, Duplicate: cause(g), Reason: g.Reason})
 }
 
 // late dead-letters a duplicate of an EXPIRED record, or an older version, that must neither run nor be forgotten.
 func (m *Machine) late(it *Item, g *driver.Grant) {
 	m.counts.Rejected++
 	m.counts.Late++
-	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterLate, g.Reason)},
-		Note{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterLate, g.Reason)},
+		TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
 }
 
 // mismatch sets a message aside whose key, or version, was used with another payload.
@@ -42,8 +42,8 @@ func (m *Machine) mismatch(it *Item, g *driver.Grant) {
 		reason = "version " + it.Version.String() + " of the key was used with another payload"
 	}
 	m.counts.Mismatched++
-	m.settle(it, driver.Settlement{Action: driver.Dead, Letter: m.letter(it, driver.LetterMismatch, reason)},
-		Note{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterMismatch, reason)},
+		TraceEvent{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
 }
 
 // age is how old a message is by now; negative = nobody knows.
@@ -71,7 +71,7 @@ func (m *Machine) cannotWait(it *Item) bool {
 }
 
 // waitForGap gives a version back whose predecessor is missing: for longer and longer, and not beyond the time that it
-// waits at most. Newer ones that wait for it here are given back with it: they wait for the same.
+// waits at most. Newer ones that wait for it here are returned with it: they wait for the same.
 func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
 	newer := slices.DeleteFunc(slices.Clone(it.twins), func(t *Item) bool {
 		return t.Version <= it.Version || t.After <= it.After || m.cannotWait(t)
@@ -85,7 +85,7 @@ func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
 
 // gapWait is how long a version of an age waits whose key nothing has happened to for idle. It comes back at ages that
 // double, so that versions come back in the order in which they were sent; sooner, where its key goes on. Where the broker
-// counts hand-offs they are six at most.
+// counts deliveries they are six at most.
 func (m *Machine) gapWait(age, idle time.Duration) time.Duration {
 	least := gapWaitMin
 	if m.cfg.Redrives {
@@ -113,7 +113,7 @@ func (m *Machine) deferForGap(it *Item, g *driver.Grant) {
 	} else {
 		wait += jitter(m.cfg.Nonce(), gapWaitMin/2)
 	}
-	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait}, Note{
+	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait}, TraceEvent{
 		Decision: BusyDeferred, Duplicate: cause(g), After: wait, Reason: "waits for the version before it",
 	})
 }

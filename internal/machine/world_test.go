@@ -13,10 +13,10 @@ import (
 
 // world answers every action of a machine as a store would that treats one key, bad, in its own way.
 type world struct {
-	*rig
-	done    map[string]int // ends by key and kind
-	flushes int
-	letters []*driver.Letter
+	*fixture
+	done        map[string]int // ends by key and kind
+	flushes     int
+	deadLetters []*driver.DeadLetter
 	// end answers the flush of ends that has the bad key at place at; claim the claims that have it.
 	end   func(works []driver.Work, at int) error
 	claim func(claims []driver.Claim, at int, g *driver.Grant) error
@@ -34,12 +34,12 @@ var (
 	errDisk    = fmt.Errorf("%w: %w: disk full", driver.ErrNotCommitted, driver.ErrOutage)
 )
 
-func allNotes(machine.Note) bool { return true }
+func allNotes(machine.TraceEvent) bool { return true }
 
 func newWorld(t *testing.T, change func(*machine.Config)) *world {
 	w := &world{done: map[string]int{}}
-	w.rig = newRig(t, func(c *machine.Config) {
-		c.Notes, c.Batch, c.Concurrency, c.InHand = allNotes, 10, 10, 30
+	w.fixture = newFixture(t, func(c *machine.Config) {
+		c.Trace, c.Batch, c.Concurrency, c.InFlight = allNotes, 10, 10, 30
 		c.BackoffMin, c.BackoffMax = 100*time.Millisecond, time.Second
 		if change != nil {
 			change(c)
@@ -64,7 +64,7 @@ func (w *world) serve() {
 	w.t.Helper()
 	for n := 0; n < len(w.open); {
 		a := w.open[n]
-		if a.Kind == machine.ActReceive {
+		if a.Kind == machine.ActionReceive {
 			n++
 			continue
 		}
@@ -77,9 +77,9 @@ func (w *world) serve() {
 func (w *world) answer(a machine.Action) {
 	ev := machine.Event{Lane: a.Lane, Items: a.Items, Item: a.Item, Sent: w.now}
 	switch a.Kind {
-	case machine.ActClaim, machine.ActBegin:
+	case machine.ActionClaim, machine.ActionBegin:
 		ev.Kind = machine.Claimed
-		if a.Kind == machine.ActBegin {
+		if a.Kind == machine.ActionBegin {
 			ev.Kind = machine.Begun
 		}
 		ev.Grants = make([]driver.Grant, len(a.Claims))
@@ -90,14 +90,14 @@ func (w *world) answer(a machine.Action) {
 		if at := place(a.Claims, func(c driver.Claim) string { return c.Key.Raw }); at >= 0 && w.claim != nil {
 			ev.Err = w.claim(a.Claims, at, &ev.Grants[at])
 		}
-	case machine.ActRun:
+	case machine.ActionRun:
 		if ev.Kind = machine.Ran; !w.plain {
 			ev.Result.Effects = a.Item.Key.Raw
 		}
 		for range a.Items {
 			ev.Results = append(ev.Results, machine.Result{})
 		}
-	case machine.ActFinish:
+	case machine.ActionFinish:
 		ev.Kind = machine.Finished
 		w.flushes++
 		if at := place(a.Works, func(k driver.Work) string { return k.Finish.Hold.Key.Raw }); at >= 0 && w.end != nil && a.Works[at].Finish.Final == driver.Complete {
@@ -109,7 +109,7 @@ func (w *world) answer(a machine.Action) {
 				w.ended(&a.Works[i])
 			}
 		}
-	case machine.ActCommit:
+	case machine.ActionCommit:
 		ev.Kind = machine.Committed
 		if at := place(a.Items, func(it *machine.Item) string { return it.Key.Raw }); at >= 0 && w.commit != nil {
 			ev.Err = w.commit(a.Items, at)
@@ -119,27 +119,27 @@ func (w *world) answer(a machine.Action) {
 				w.ended(&a.Works[i])
 			}
 		}
-	case machine.ActRollback:
+	case machine.ActionRollback:
 		ev.Kind = machine.RolledBack
-	case machine.ActSettle:
+	case machine.ActionSettle:
 		ev.Kind, ev.Outcomes = machine.Settled, applied(len(a.Items))
 		for i, s := range a.Settlements {
-			if s.Letter != nil {
-				w.letters = append(w.letters, s.Letter)
+			if s.DeadLetter != nil {
+				w.deadLetters = append(w.deadLetters, s.DeadLetter)
 			}
 			if w.settle != nil {
 				ev.Outcomes[i] = w.settle(a.Items[i].Key.Raw)
 			}
 		}
-	case machine.ActExtend, machine.ActProlong:
+	case machine.ActionExtend, machine.ActionProlong:
 		ev.Kind, ev.Outcomes = machine.Extended, applied(len(a.Items))
-		if a.Kind == machine.ActProlong {
+		if a.Kind == machine.ActionProlong {
 			ev.Kind = machine.Prolonged
 		}
-	case machine.ActNote:
-		w.paused += b2i(a.Note.Kind == machine.NotePaused)
-		if a.Note.Kind == machine.NoteDecided && a.Note.Item.Key.Raw == bad {
-			w.reasons = append(w.reasons, a.Note.Reason)
+	case machine.ActionTrace:
+		w.paused += b2i(a.TraceEvent.Kind == machine.TracePaused)
+		if a.TraceEvent.Kind == machine.TraceDecided && a.TraceEvent.Item.Key.Raw == bad {
+			w.reasons = append(w.reasons, a.TraceEvent.Reason)
 		}
 		return
 	default:
@@ -169,7 +169,7 @@ func (w *world) live(d time.Duration) {
 	w.serve()
 }
 
-// send delivers messages; the bad one is delivered again whenever it was given back.
+// send delivers messages; the bad one is delivered again whenever it was returned.
 func (w *world) send(count int, keys ...string) {
 	w.t.Helper()
 	var as []machine.Arrival

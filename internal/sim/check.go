@@ -67,7 +67,7 @@ type keyState struct {
 	completedAt              time.Duration
 
 	// grantedTo, grantedAt and granted are of the latest claim, started the token of the latest run; brushed: a process
-	// died within the round trip in which a claim that had to wait for quiet would have been given back.
+	// died within the round trip in which a claim that had to wait for quiet would have been returned.
 	grantedTo        int
 	grantedAt        time.Duration
 	granted, started uint64
@@ -333,8 +333,8 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 		return
 	}
 	if m.keyless {
-		if (a == driver.Dead || !w.sc.unkeyed) && !w.q.hasLetterOf(m) {
-			w.fail("I1", m.key, "m%d without a key was acked without a letter", m.id)
+		if (a == driver.Dead || !w.sc.unkeyed) && !w.q.hasDeadLetterOf(m) {
+			w.fail("I1", m.key, "m%d without a key was acked without a dead letter", m.id)
 		}
 		return
 	}
@@ -352,8 +352,8 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 		return
 	}
 	if rec.Fingerprint.Differs(fpText[m.fp]) {
-		if w.q.letter(driver.LetterID(driver.LetterMismatch, w.keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
-			w.fail("I11", m.key, "m%d with another payload was acked without a letter", m.id)
+		if w.q.deadLetter(driver.DeadLetterID(driver.DeadLetterMismatch, w.keyOf(m.key), 0, fpText[m.fp])) == nil && ks.redrives == 0 {
+			w.fail("I11", m.key, "m%d with another payload was acked without a dead letter", m.id)
 		}
 		return
 	}
@@ -363,26 +363,26 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 	case !rec.State.Terminal():
 		w.fail("I1", m.key, "m%d was acked (%v) while its record is %v", m.id, a, rec.State)
 	default:
-		w.checkLetter(m.key, rec, "at the ack")
+		w.checkDeadLetter(m.key, rec, "at the ack")
 	}
 }
 
-// checkLetter is I19 for one record: a letter exists, or was disposed of.
-func (w *world) checkLetter(k int, rec *driver.Record, when string) {
-	kind := driver.LetterDead
+// checkDeadLetter is I19 for one record: a dead letter exists, or was disposed of.
+func (w *world) checkDeadLetter(k int, rec *driver.Record, when string) {
+	kind := driver.DeadLetterFailed
 	switch {
 	case rec.State == driver.FailedState && !rec.Disposed:
 	case rec.State == driver.Uncertain:
-		kind = driver.LetterUncertain
+		kind = driver.DeadLetterUncertain
 	default:
 		return
 	}
-	for i := range w.q.letters {
-		if l := &w.q.letters[i]; l.alive && l.key == k && l.Kind == kind && l.Token == rec.Token {
+	for i := range w.q.deadLetters {
+		if l := &w.q.deadLetters[i]; l.alive && l.key == k && l.Kind == kind && l.Token == rec.Token {
 			return
 		}
 	}
-	w.fail("I19", k, "%s: %v with token %d, and there is no %s letter of that token", when, rec.State, rec.Token, kind)
+	w.fail("I19", k, "%s: %v with token %d, and there is no %s dead letter of that token", when, rec.State, rec.Token, kind)
 }
 
 func (w *world) recordOf(m *qmsg) *driver.Record {

@@ -59,7 +59,7 @@ func (w *world) nextWave() {
 	}
 	for range w.sc.people {
 		w.pending++
-		w.push(w.now+w.between(0, 2*lease), evAct, -1, -1)
+		w.push(w.now+w.between(0, 2*lease), evAction, -1, -1)
 	}
 }
 
@@ -135,8 +135,8 @@ func (w *world) checkLate(m *qmsg) {
 }
 
 func (w *world) hasLate(m *qmsg) bool {
-	for i := range w.q.letters {
-		if l := &w.q.letters[i]; l.Kind == driver.LetterLate && l.key == m.key && w.q.msgs[l.msg].id == m.id {
+	for i := range w.q.deadLetters {
+		if l := &w.q.deadLetters[i]; l.Kind == driver.DeadLetterLate && l.key == m.key && w.q.msgs[l.msg].id == m.id {
 			return true
 		}
 	}
@@ -150,7 +150,7 @@ func (w *world) actOnLate(a *act, l *qletter) (done bool) {
 	switch {
 	case a.kind == driver.Discard:
 		l.discarded = true
-		w.q.closeLetter(w, l.ID)
+		w.q.closeDeadLetter(w, l.ID)
 		w.pending--
 		return true
 	case rec.State == driver.Expired && rec.Ended == driver.Completed:

@@ -44,14 +44,14 @@ func (w *world) finalChecks() {
 			w.fail("I1", m.key, "lost: all messages are gone, and the record is %v", rec.State)
 			return
 		}
-		w.checkLetter(m.key, rec, "at the end")
+		w.checkDeadLetter(m.key, rec, "at the end")
 		if w.vio != nil {
 			return
 		}
 		if rec.State == driver.Completed && !w.faulted && w.sc.people == 0 {
-			for j := range w.q.letters {
-				if l := &w.q.letters[j]; l.alive && l.key == m.key && l.Kind != driver.LetterMismatch && l.Token == rec.Token {
-					w.fail("I19", m.key, "at the end: a live letter %s for a completed key", l.ID[:6])
+			for j := range w.q.deadLetters {
+				if l := &w.q.deadLetters[j]; l.alive && l.key == m.key && l.Kind != driver.DeadLetterMismatch && l.Token == rec.Token {
+					w.fail("I19", m.key, "at the end: a live dead letter %s for a completed key", l.ID[:6])
 					return
 				}
 			}

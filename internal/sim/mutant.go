@@ -23,8 +23,8 @@ const (
 	mutTokenRestarts
 	mutRowSurvives
 	mutGroupOrder
-	mutNoUncertainLetter
-	mutLetterID
+	mutNoUncertainDeadLetter
+	mutDeadLetterID
 	mutKeylessByID
 	mutReleaseForgets
 	mutNoNonce
@@ -45,11 +45,11 @@ const (
 	mutGapForgotten
 	mutRedriveBlind
 	mutTwinAcked
-	mutFrontFailed
-	mutFrontUnknown
-	mutFrontForever
-	mutFrontPayload
-	mutFrontVersion
+	mutCacheFailed
+	mutCacheUnknown
+	mutCacheForever
+	mutCachePayload
+	mutCacheVersion
 	mutRefusalOutage
 	mutLockBlamed
 	mutDeferralForgotten
@@ -71,59 +71,59 @@ const (
 // catalogue names the mutants, and the invariants of which each must violate one: found by another, it would be an
 // accident of the simulator.
 var catalogue = [...]struct{ name, breaks string }{
-	noMutant:              {"", ""},
-	mutCompleteBlind:      {"complete without token compare", "I7 I10 I11"},
-	mutAckBusy:            {"ack of a busy duplicate", "I1 I14"},
-	mutReleaseBlind:       {"blind release", "I7 I10"},
-	mutPurgeEarly:         {"purge before the horizon", "I13 I2 I10"},
-	mutAckFirst:           {"ack first", "I1"},
-	mutOwnClaimDuplicate:  {"own timed-out claim taken for a duplicate", "I1 I8"},
-	mutReleaseUnanswered:  {"release after an unanswered complete", "I10 I2"},
-	mutTokenRestarts:      {"token restarts after release or purge", "I3"},
-	mutRowSurvives:        {"record row survives its failed batch item", "I18"},
-	mutGroupOrder:         {"group handled in key order", "I22"},
-	mutNoUncertainLetter:  {"uncertain acked without a letter", "I19 I1"},
-	mutLetterID:           {"letter id without the token", "I19"},
-	mutKeylessByID:        {"dead letter of a message without a key named by the sender's id alone", "I1"},
-	mutReleaseForgets:     {"release forgets that the handler ran", "I10 I2 I2'"},
-	mutNoNonce:            {"token compared without nonce after a lost suffix", "I7"},
-	mutFirstSwallows:      {"first of a batch swallows another fingerprint", "I11"},
-	mutClaimAtPrefetch:    {"claim at prefetch", "I21"},
-	mutOwnClaimKeepsLease: {"own-nonce claim does not renew", "I5"},
-	mutTwoRecords:         {"two records for two identities", "I2 I10 I2' I6"},
-	mutBuckets:            {"bucketed records at roll-over", "I2 I10 I2' I6"},
-	mutMarkFirst:          {"mark before the effect", "I18 I1"},
-	mutInDoubtIgnored:     {"commit in doubt ignored", "I2"},
-	mutRollbackTag:        {"commit answered ROLLBACK taken for a commit", "I1"},
-	mutPolicyWeakened:     {"rolling deploy weakens the policy", "I2' I2"},
-	mutHalvesByKey:        {"bisect in key order", "I22"},
-	mutHalfSurvives:       {"record row survives its failed half", "I18"},
-	mutSharedBlind:        {"shared effects written though one hold was lost", "I2"},
-	mutOlderTakesOver:     {"older version takes over a newer one in flight", "D1"},
-	mutStaleByRunning:     {"stale judged by the running version instead of the applied one", "I1"},
-	mutGapForgotten:       {"late arrival inside a skipped gap treated as stale", "I1"},
-	mutRedriveBlind:       {"redrive drops the letter of another version", "I1"},
-	mutTwinAcked:          {"another version taken for a duplicate", "I1"},
-	mutFrontFailed:        {"front keeps failed records", "I1 I11"},
-	mutFrontUnknown:       {"front filled by an unanswered complete", "I1 I11"},
-	mutFrontForever:       {"front outlives the record's retention", "I1 I11"},
-	mutFrontPayload:       {"front answers another payload", "I1 I11"},
-	mutFrontVersion:       {"front answers another version", "I1 I11"},
-	mutRefusalOutage:      {"one message's refused statement taken for an outage", "I17"},
-	mutLockBlamed:         {"a lock that others hold counted as the message's failure", "I26"},
-	mutDeferralForgotten:  {"a deferred first run looks as if it had never started", "I23"},
-	mutJoinedCounts:       {"a death beside others counts towards a quarantined key's", "I21"},
-	mutReasonsDiffer:      {"one reason that names its message taken for many", "I24"},
-	mutKeepsLost:          {"visibility extended after the claim was lost", "I25"},
-	mutUncounted:          {"first run in a shared transaction where the queue counts no deliveries", "I17"},
-	mutExpiredPurged:      {"expired record purged before its period ended", "I13"},
-	mutExpiredGranted:     {"claim of an expired record granted", "I27"},
-	mutLateByPayload:      {"late decided after the payload is compared", "I27"},
-	mutExpiryBlind:        {"expiry of a record that was reopened meanwhile", "I13"},
-	mutDoubtPurged:        {"released record with a doubt purged instead of expired", "I13"},
-	mutExpiryToken:        {"token reset by the expiry", "I3"},
-	mutRerunByRedrive:     {"redrive reopens a completed expired record by itself", "I2"},
-	mutLateDropped:        {"late duplicate acked without a dead letter", "I27"},
+	noMutant:                 {"", ""},
+	mutCompleteBlind:         {"complete without token compare", "I7 I10 I11"},
+	mutAckBusy:               {"ack of a busy duplicate", "I1 I14"},
+	mutReleaseBlind:          {"blind release", "I7 I10"},
+	mutPurgeEarly:            {"purge before the horizon", "I13 I2 I10"},
+	mutAckFirst:              {"ack first", "I1"},
+	mutOwnClaimDuplicate:     {"own timed-out claim taken for a duplicate", "I1 I8"},
+	mutReleaseUnanswered:     {"release after an unanswered complete", "I10 I2"},
+	mutTokenRestarts:         {"token restarts after release or purge", "I3"},
+	mutRowSurvives:           {"record row survives its failed batch item", "I18"},
+	mutGroupOrder:            {"group handled in key order", "I22"},
+	mutNoUncertainDeadLetter: {"uncertain acked without a dead letter", "I19 I1"},
+	mutDeadLetterID:          {"dead letter id without the token", "I19"},
+	mutKeylessByID:           {"dead letter of a message without a key named by the sender's id alone", "I1"},
+	mutReleaseForgets:        {"release forgets that the handler ran", "I10 I2 I2'"},
+	mutNoNonce:               {"token compared without nonce after a lost suffix", "I7"},
+	mutFirstSwallows:         {"first of a batch swallows another fingerprint", "I11"},
+	mutClaimAtPrefetch:       {"claim at prefetch", "I21"},
+	mutOwnClaimKeepsLease:    {"own-nonce claim does not renew", "I5"},
+	mutTwoRecords:            {"two records for two identities", "I2 I10 I2' I6"},
+	mutBuckets:               {"bucketed records at roll-over", "I2 I10 I2' I6"},
+	mutMarkFirst:             {"mark before the effect", "I18 I1"},
+	mutInDoubtIgnored:        {"commit in doubt ignored", "I2"},
+	mutRollbackTag:           {"commit answered ROLLBACK taken for a commit", "I1"},
+	mutPolicyWeakened:        {"rolling deploy weakens the policy", "I2' I2"},
+	mutHalvesByKey:           {"bisect in key order", "I22"},
+	mutHalfSurvives:          {"record row survives its failed half", "I18"},
+	mutSharedBlind:           {"shared effects written though one hold was lost", "I2"},
+	mutOlderTakesOver:        {"older version takes over a newer one in flight", "D1"},
+	mutStaleByRunning:        {"stale judged by the running version instead of the applied one", "I1"},
+	mutGapForgotten:          {"late arrival inside a skipped gap treated as stale", "I1"},
+	mutRedriveBlind:          {"redrive drops the dead letter of another version", "I1"},
+	mutTwinAcked:             {"another version taken for a duplicate", "I1"},
+	mutCacheFailed:           {"cache keeps failed records", "I1 I11"},
+	mutCacheUnknown:          {"cache filled by an unanswered complete", "I1 I11"},
+	mutCacheForever:          {"cache outlives the record's retention", "I1 I11"},
+	mutCachePayload:          {"cache answers another payload", "I1 I11"},
+	mutCacheVersion:          {"cache answers another version", "I1 I11"},
+	mutRefusalOutage:         {"one message's refused statement taken for an outage", "I17"},
+	mutLockBlamed:            {"a lock that others hold counted as the message's failure", "I26"},
+	mutDeferralForgotten:     {"a deferred first run looks as if it had never started", "I23"},
+	mutJoinedCounts:          {"a death beside others counts towards a quarantined key's", "I21"},
+	mutReasonsDiffer:         {"one reason that names its message taken for many", "I24"},
+	mutKeepsLost:             {"visibility extended after the claim was lost", "I25"},
+	mutUncounted:             {"first run in a shared transaction where the queue counts no deliveries", "I17"},
+	mutExpiredPurged:         {"expired record purged before its period ended", "I13"},
+	mutExpiredGranted:        {"claim of an expired record granted", "I27"},
+	mutLateByPayload:         {"late decided after the payload is compared", "I27"},
+	mutExpiryBlind:           {"expiry of a record that was reopened meanwhile", "I13"},
+	mutDoubtPurged:           {"released record with a doubt purged instead of expired", "I13"},
+	mutExpiryToken:           {"token reset by the expiry", "I3"},
+	mutRerunByRedrive:        {"redrive reopens a completed expired record by itself", "I2"},
+	mutLateDropped:           {"late duplicate acked without a dead letter", "I27"},
 }
 
 const prefetched = "claimed at prefetch"
@@ -249,7 +249,7 @@ func (s *store) survive(w *world, row int, rec driver.Record, hold driver.Hold) 
 
 // versioned reports that a mutant needs keys with versions.
 func (m mutant) versioned() bool {
-	return m >= mutOlderTakesOver && m <= mutTwinAcked || m == mutFrontVersion
+	return m >= mutOlderTakesOver && m <= mutTwinAcked || m == mutCacheVersion
 }
 
 // breaks reports that an invariant is one of those that a mutant must violate.

@@ -6,34 +6,34 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// act is what a person does with one letter: steps that can be repeated from the start after an interruption.
+// act is what a person does with one dead letter: steps that can be repeated from the start after an interruption.
 type act struct {
-	letter int
-	kind   driver.OperationKind
-	as     driver.State
-	edited bool
-	rerun  bool // of a completed key, deliberately
-	step   int
+	deadLetter int
+	kind       driver.OperationKind
+	as         driver.State
+	edited     bool
+	rerun      bool // of a completed key, deliberately
+	step       int
 }
 
-// act does a person's next step, or picks a letter to begin with.
+// act does a person's next step, or picks a dead letter to begin with.
 func (w *world) act(ref int) {
 	if ref < 0 {
 		w.pickAct()
 		return
 	}
 	a := &w.acts[ref]
-	l := &w.q.letters[a.letter]
+	l := &w.q.deadLetters[a.deadLetter]
 	if a.step == 0 && w.st.held[w.row(l.Key.Raw)] != 0 {
-		w.push(w.now+20*time.Millisecond, evAct, -1, ref) // the row is locked by a transaction
+		w.push(w.now+20*time.Millisecond, evAction, -1, ref) // the row is locked by a transaction
 		return
 	}
 	if a.step > 0 && w.chance(150) {
 		a.step = 0 // interrupted: somebody begins again
-		w.push(w.now+w.between(time.Millisecond, time.Second), evAct, -1, ref)
+		w.push(w.now+w.between(time.Millisecond, time.Second), evAction, -1, ref)
 		return
 	}
-	if l.Kind == driver.LetterLate && !w.sc.versions && a.step == 0 && w.actOnLate(a, l) {
+	if l.Kind == driver.DeadLetterLate && !w.sc.versions && a.step == 0 && w.actOnLate(a, l) {
 		return
 	}
 	operate := true
@@ -48,13 +48,13 @@ func (w *world) act(ref int) {
 	case 0:
 		if operate && !w.operate(a, l) {
 			if rec := &w.st.recs[w.row(l.Key.Raw)]; rec.State == driver.Completed || rec.Disposed {
-				w.q.closeLetter(w, l.ID) // nothing is left to do
+				w.q.closeDeadLetter(w, l.ID) // nothing is left to do
 				w.pending--
 				return
 			}
-			// Not the record's letter any more, and no end that stands: perhaps this very act opened the record before it
+			// Not the record's dead letter any more, and no end that stands: perhaps this very act opened the record before it
 			// was interrupted, and a delivery whose message is gone has claimed it since, or failed it and could not write
-			// its letter. The message is sent again: one copy too many does no harm, one too few is a loss.
+			// its dead letter. The message is sent again: one copy too many does no harm, one too few is a loss.
 			break
 		}
 		l.discarded = l.discarded || a.kind == driver.Discard || a.kind == driver.Resolve && a.as == driver.FailedState
@@ -71,12 +71,12 @@ func (w *world) act(ref int) {
 		}
 		w.q.add(w, m)
 	case 2:
-		w.q.closeLetter(w, l.ID)
+		w.q.closeDeadLetter(w, l.ID)
 		w.pending--
 		return
 	}
 	a.step++
-	w.push(w.now+w.between(time.Millisecond, 50*time.Millisecond), evAct, -1, ref)
+	w.push(w.now+w.between(time.Millisecond, 50*time.Millisecond), evAction, -1, ref)
 }
 
 func (w *world) pickAct() {
@@ -86,8 +86,8 @@ func (w *world) pickAct() {
 		return
 	}
 	alive := 0
-	for i := range w.q.letters {
-		if l := &w.q.letters[i]; l.alive && l.key >= 0 && l.Kind != driver.LetterMismatch {
+	for i := range w.q.deadLetters {
+		if l := &w.q.deadLetters[i]; l.alive && l.key >= 0 && l.Kind != driver.DeadLetterMismatch {
 			alive++
 		}
 	}
@@ -96,16 +96,16 @@ func (w *world) pickAct() {
 		return
 	}
 	n := w.n(alive)
-	for i := range w.q.letters {
-		l := &w.q.letters[i]
-		if !l.alive || l.key < 0 || l.Kind == driver.LetterMismatch {
+	for i := range w.q.deadLetters {
+		l := &w.q.deadLetters[i]
+		if !l.alive || l.key < 0 || l.Kind == driver.DeadLetterMismatch {
 			continue
 		}
 		if n--; n < 0 {
-			a := act{letter: i, kind: driver.Redrive}
+			a := act{deadLetter: i, kind: driver.Redrive}
 			switch {
-			case l.Kind == driver.LetterUncertain:
-				a.kind, a.as = driver.Resolve, w.judgeLetter(l)
+			case l.Kind == driver.DeadLetterUncertain:
+				a.kind, a.as = driver.Resolve, w.judgeDeadLetter(l)
 			case w.chance(250):
 				a.kind = driver.Discard
 			default:
@@ -118,8 +118,8 @@ func (w *world) pickAct() {
 	}
 }
 
-// judgeLetter is a person who looks at the world before deciding.
-func (w *world) judgeLetter(l *qletter) driver.State {
+// judgeDeadLetter is a person who looks at the world before deciding.
+func (w *world) judgeDeadLetter(l *qletter) driver.State {
 	if w.keys[l.key].effects > 0 {
 		return driver.Completed
 	}
@@ -133,7 +133,7 @@ func (w *world) judgeLetter(l *qletter) driver.State {
 func (w *world) operate(a *act, l *qletter) bool {
 	op := driver.Operation{
 		Kind: a.kind, Key: l.Key, Token: l.Token, Generation: l.Generation, As: a.as, Keep: keep, Reason: "by a person",
-		NewGeneration: a.rerun || w.mut == mutRerunByRedrive && l.Kind == driver.LetterLate,
+		NewGeneration: a.rerun || w.mut == mutRerunByRedrive && l.Kind == driver.DeadLetterLate,
 	}
 	if a.edited {
 		op.Fingerprint = fpText[2]

@@ -25,7 +25,7 @@ type OutboxStats struct {
 	// Schedules are seeds with random faults, CrashPoints those with one fault at one operation.
 	Schedules   int `json:"schedules"`
 	CrashPoints int `json:"crash_points"`
-	// Emitted rows committed; Published ones were accepted for the first time, Copies again, Parked became letters.
+	// Emitted rows committed; Published ones were accepted for the first time, Copies again, Parked became dead letters.
 	Emitted   int `json:"emitted"`
 	Published int `json:"published"`
 	Copies    int `json:"copies"`

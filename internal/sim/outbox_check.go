@@ -34,7 +34,7 @@ var relayCatalogue = [...]struct{ name, breaks string }{
 	relayMarkFirst:     {"outbox: marked before it is published", "I16"},
 	relayFreshID:       {"outbox: published again under a fresh id", "I16"},
 	relayBlindMark:     {"outbox: marked without comparing the token", "I7"},
-	relayPoisonBlocks:  {"outbox: poison row blocks its partition for ever", "I17"},
+	relayPoisonBlocks:  {"outbox: poison row blocks its partition forever", "I17"},
 	relayPoisonDropped: {"outbox: poison row is dropped", "I16"},
 	relayGivesUp:       {"outbox: parked at its first refusal", "I16"},
 	relayEarlyPosition: {"outbox: position drawn before the partition's lock", "I22"},
@@ -78,7 +78,7 @@ func (w *relayWorld) rewrite(c *relayCall) {
 				s.Action = driver.Ack
 			case w.mut == relayGivesUp && s.Action == driver.Retry:
 				r := s.Receipt.(*rowReceipt).r
-				s.Action, s.Letter = driver.Dead, &driver.Letter{ID: r.id, Message: driver.Message{ID: r.id}}
+				s.Action, s.DeadLetter = driver.Dead, &driver.DeadLetter{ID: r.id, Message: driver.Message{ID: r.id}}
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (w *relayWorld) checkPublished(c *relayCall, m *driver.Message, accepted bo
 	}
 }
 
-// checkMark is I7, and what a letter needs. It is called before the row is changed.
+// checkMark is I7, and what a dead letter needs. It is called before the row is changed.
 func (w *relayWorld) checkMark(c *relayCall, rec *rowReceipt, s *driver.Settlement) {
 	r := rec.r
 	if r.hand != rec.hand {
@@ -134,8 +134,8 @@ func (w *relayWorld) checkMark(c *relayCall, rec *rowReceipt, s *driver.Settleme
 	if s.Action != driver.Dead {
 		return
 	}
-	if s.Letter == nil || s.Letter.Message.ID != r.id {
-		w.violate("I16", "%s was set aside without its letter", r.id)
+	if s.DeadLetter == nil || s.DeadLetter.Message.ID != r.id {
+		w.violate("I16", "%s was set aside without its dead letter", r.id)
 	}
 	if r.refused < w.sc.maxAttempts {
 		w.violate("I16", "%s was set aside after %d refusals, %d are allowed", r.id, r.refused, w.sc.maxAttempts)

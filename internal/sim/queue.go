@@ -8,13 +8,13 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// queue is the modelled broker: visibility, receipts, counts, groups, delays, letters.
+// queue is the modelled broker: visibility, receipts, counts, groups, delays, dead letters.
 type queue struct {
-	msgs    []qmsg
-	live    int // messages that are not gone
-	nextID  int
-	waiting []int // receives that found nothing
-	letters []qletter
+	msgs        []qmsg
+	live        int // messages that are not gone
+	nextID      int
+	waiting     []int // receives that found nothing
+	deadLetters []qletter
 }
 
 type qmsg struct {
@@ -23,7 +23,7 @@ type qmsg struct {
 	gone               bool
 	visibleAt          time.Duration
 	sentAt             time.Duration
-	rc                 *receipt // of the latest hand-off
+	rc                 *receipt // of the latest delivery
 	count              int
 }
 
@@ -33,7 +33,7 @@ type receipt struct {
 }
 
 type qletter struct {
-	driver.Letter
+	driver.DeadLetter
 	msg   int
 	key   int // -1: it has none
 	alive bool
@@ -43,7 +43,7 @@ type qletter struct {
 }
 
 func (q *queue) reset() {
-	q.msgs, q.waiting, q.letters = q.msgs[:0], q.waiting[:0], q.letters[:0]
+	q.msgs, q.waiting, q.deadLetters = q.msgs[:0], q.waiting[:0], q.deadLetters[:0]
 	q.live, q.nextID = 0, 0
 }
 
@@ -154,7 +154,7 @@ func (q *queue) handOut(w *world, k *worker, r *request, i int) {
 	r.arrivals = append(r.arrivals, a)
 	w.flying++
 	if w.tr != nil {
-		w.tr.add(w, m.key, "queue: m%d goes to worker %d, hand-off %d", m.id, k.id, m.count)
+		w.tr.add(w, m.key, "queue: m%d goes to worker %d, delivery %d", m.id, k.id, m.count)
 	}
 }
 
@@ -180,14 +180,14 @@ func (q *queue) settleAll(w *world, r *request) {
 func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcome {
 	rc := s.Receipt.(*receipt)
 	m := &q.msgs[rc.msg]
-	action, letter := s.Action, s.Letter
+	action, deadLetter := s.Action, s.DeadLetter
 	switch {
 	case w.mut == mutAckBusy && action == driver.Defer && rc.busy:
 		action = driver.Ack
-	case w.mut == mutNoUncertainLetter && action == driver.Dead && letter.Kind == driver.LetterUncertain:
-		action, letter = driver.Ack, nil
-	case w.mut == mutLateDropped && action == driver.Dead && letter.Kind == driver.LetterLate:
-		action, letter = driver.Ack, nil
+	case w.mut == mutNoUncertainDeadLetter && action == driver.Dead && deadLetter.Kind == driver.DeadLetterUncertain:
+		action, deadLetter = driver.Ack, nil
+	case w.mut == mutLateDropped && action == driver.Dead && deadLetter.Kind == driver.DeadLetterLate:
+		action, deadLetter = driver.Ack, nil
 	}
 	stale := m.gone || m.rc != rc
 	if stale && !w.sc.staleOK {
@@ -200,10 +200,10 @@ func (q *queue) settle(w *world, s *driver.Settlement, r *request) driver.Outcom
 		w.tr.add(w, m.key, "queue: %v of m%d by worker %d, after %v, stale %v%s", action, m.id, r.worker, s.After, stale, lateMark(r))
 	}
 	if s.Close != "" {
-		q.closeLetter(w, s.Close)
+		q.closeDeadLetter(w, s.Close)
 	}
-	if letter != nil {
-		q.putLetter(w, letter, rc.msg, w.workers[r.worker].global(r.sent))
+	if deadLetter != nil {
+		q.putDeadLetter(w, deadLetter, rc.msg, w.workers[r.worker].global(r.sent))
 	}
 	if m.gone {
 		return driver.Applied
@@ -242,7 +242,7 @@ func (q *queue) prolong(w *world, r *request) {
 
 // checkProlong is I25: a worker that knows that its claim is lost keeps the message from nobody.
 func (w *world) checkProlong(k *worker, r *request) {
-	if r.kind != machine.ActProlong {
+	if r.kind != machine.ActionProlong {
 		return
 	}
 	for i := range w.runs.n {
@@ -261,35 +261,35 @@ func (w *world) checkProlong(k *worker, r *request) {
 
 func receiptOf(v any) *receipt { return v.(*receipt) }
 
-func (q *queue) letter(id string) *qletter {
-	for i := range q.letters {
-		if q.letters[i].ID == id {
-			return &q.letters[i]
+func (q *queue) deadLetter(id string) *qletter {
+	for i := range q.deadLetters {
+		if q.deadLetters[i].ID == id {
+			return &q.deadLetters[i]
 		}
 	}
 	return nil
 }
 
-// hasLetterOf tells that a message without a key was ever put into a letter: it, or one with the same id, group and body.
-func (q *queue) hasLetterOf(m *qmsg) bool {
-	return slices.ContainsFunc(q.letters, func(l qletter) bool {
+// hasDeadLetterOf tells that a message without a key was ever put into a dead letter: it, or one with the same id, group and body.
+func (q *queue) hasDeadLetterOf(m *qmsg) bool {
+	return slices.ContainsFunc(q.deadLetters, func(l qletter) bool {
 		o := &q.msgs[l.msg]
 		return o.keyless && o.id == m.id && o.fp == m.fp && o.group == m.group
 	})
 }
 
-// putLetter publishes a letter; an id twice is one letter. Some brokers remember the id of a letter that was deleted.
-func (q *queue) putLetter(w *world, l *driver.Letter, msg int, sent time.Duration) {
+// putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that was deleted.
+func (q *queue) putDeadLetter(w *world, l *driver.DeadLetter, msg int, sent time.Duration) {
 	c := *l
-	if w.mut == mutLetterID && c.Kind != driver.LetterMismatch {
-		c.ID = driver.LetterID(c.Kind, c.Key, 0, "")
+	if w.mut == mutDeadLetterID && c.Kind != driver.DeadLetterMismatch {
+		c.ID = driver.DeadLetterID(c.Kind, c.Key, 0, "")
 	}
 	if w.mut == mutKeylessByID && q.msgs[msg].keyless {
-		c.ID = driver.LetterID(c.Kind, driver.Key{Consumer: c.Key.Consumer, Raw: c.Message.ID}, 0, "")
+		c.ID = driver.DeadLetterID(c.Kind, driver.Key{Consumer: c.Key.Consumer, Raw: c.Message.ID}, 0, "")
 	}
-	if o := q.letter(c.ID); o != nil {
+	if o := q.deadLetter(c.ID); o != nil {
 		if !o.alive && !w.sc.dedupDead {
-			o.Letter, o.alive, o.msg, o.sent = c, true, msg, sent
+			o.DeadLetter, o.alive, o.msg, o.sent = c, true, msg, sent
 		}
 		return
 	}
@@ -297,18 +297,18 @@ func (q *queue) putLetter(w *world, l *driver.Letter, msg int, sent time.Duratio
 	if c.Key.Raw != "" {
 		key = q.msgs[msg].key
 	}
-	q.letters = append(q.letters, qletter{Letter: c, msg: msg, key: key, alive: true, sent: sent})
-	w.stats.Letters++
+	q.deadLetters = append(q.deadLetters, qletter{DeadLetter: c, msg: msg, key: key, alive: true, sent: sent})
+	w.stats.DeadLetters++
 	if w.tr != nil {
-		w.tr.add(w, q.msgs[msg].key, "queue: letter %s of kind %s, token %d: %s", c.ID[:6], c.Kind, c.Token, c.Reason)
+		w.tr.add(w, q.msgs[msg].key, "queue: dead letter %s of kind %s, token %d: %s", c.ID[:6], c.Kind, c.Token, c.Reason)
 	}
 }
 
-func (q *queue) closeLetter(w *world, id string) {
-	if l := q.letter(id); l != nil && l.alive {
+func (q *queue) closeDeadLetter(w *world, id string) {
+	if l := q.deadLetter(id); l != nil && l.alive {
 		l.alive = false
 		if w.tr != nil {
-			w.tr.add(w, l.key, "queue: letter %s is deleted", id[:6])
+			w.tr.add(w, l.key, "queue: dead letter %s is deleted", id[:6])
 		}
 	}
 }

@@ -74,7 +74,7 @@ type scenario struct {
 	probes     [maxWorkers]bool
 	deploy     driver.Takeover
 	probeTells bool // the probe can tell, and refuses older tokens afterwards
-	unkeyed    bool // messages without a key run unprotected, else they become letters
+	unkeyed    bool // messages without a key run unprotected, else they become dead letters
 
 	queued bool // a batch handler's effects go with the commit
 
@@ -148,7 +148,7 @@ func (sc *scenario) drawConfig(w *world) {
 	batch := 1 + w.n(4)
 	conc := 1 + w.n(3)
 	sc.cfg = machine.Config{
-		Concurrency: conc, Batch: batch, Lanes: 1 + w.n(2), InHand: conc + w.n(batch+1),
+		Concurrency: conc, Batch: batch, Lanes: 1 + w.n(2), InFlight: conc + w.n(batch+1),
 		Lease: lease, Visibility: visible, Guard: guard, MaxRuntime: 4 * lease,
 		Grace: lease / 2, HardStop: lease / 3,
 		MaxAttempts: 1 + w.n(4), BackoffMin: 50 * time.Millisecond, BackoffMax: 2 * time.Second,
@@ -162,7 +162,7 @@ func (sc *scenario) drawConfig(w *world) {
 		if sc.cfg.Batched = w.chance(600); sc.cfg.Batched {
 			sc.cfg.Batch, sc.queued = 1+w.n(maxKeys), w.chance(500)
 		}
-		sc.cfg.InHand = sc.cfg.Batch * sc.cfg.Lanes * (1 + w.n(2))
+		sc.cfg.InFlight = sc.cfg.Batch * sc.cfg.Lanes * (1 + w.n(2))
 	}
 	policy := driver.Takeover(w.pick(50, 25, 25))
 	sc.deploy = policy

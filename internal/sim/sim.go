@@ -262,7 +262,7 @@ func (s *Stats) add(o *Stats) {
 	s.Takeovers += o.Takeovers
 	s.Outages += o.Outages
 	s.Refused += o.Refused
-	s.Letters += o.Letters
+	s.DeadLetters += o.DeadLetters
 	s.Operations += o.Operations
 	s.Hits += o.Hits
 }

@@ -109,28 +109,28 @@ func (s *store) apply(w *world, r *request) bool {
 		}
 	}
 	switch r.kind {
-	case machine.ActClaim:
+	case machine.ActionClaim:
 		s.claimAll(w, r)
-	case machine.ActExtend:
+	case machine.ActionExtend:
 		s.extendAll(w, r)
-	case machine.ActFinish:
+	case machine.ActionFinish:
 		if w.sc.effect == inTx || w.sc.mode == machine.Joined {
 			s.commit(w, r)
 		} else {
 			s.finishAll(w, r)
 		}
-	case machine.ActBegin:
+	case machine.ActionBegin:
 		s.begin(w, r)
-	case machine.ActCommit:
+	case machine.ActionCommit:
 		s.commitTx(w, r)
-	case machine.ActRollback:
+	case machine.ActionRollback:
 		s.rollbackTx(w, r)
 	}
 	return true
 }
 
 func (s *store) mustWait(w *world, r *request) bool {
-	if s.ntx == 0 || r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+	if s.ntx == 0 || r.kind == machine.ActionCommit || r.kind == machine.ActionRollback {
 		return false
 	}
 	for i := range r.claims {
@@ -391,7 +391,7 @@ func (s *store) sweep(w *world) {
 			w.onPurge(i)
 			s.recs[i] = driver.Record{}
 			s.version[i]++
-		case driver.SweepStrand:
+		case driver.SweepAbandon:
 			s.write(w, i, &after, bySweep)
 		case driver.SweepExpire:
 			w.onExpire(i, &after)

@@ -52,10 +52,10 @@ func (t *trace) answer(w *world, k *worker, r *request, ev *machine.Event) {
 }
 
 var actionNames = [...]string{
-	machine.ActReceive: "receive", machine.ActClaim: "claim", machine.ActRun: "run", machine.ActCancel: "cancel",
-	machine.ActFinish: "finish", machine.ActSettle: "settle", machine.ActExtend: "extend", machine.ActProlong: "prolong",
-	machine.ActBegin: "begin", machine.ActCommit: "commit", machine.ActRollback: "roll back", machine.ActNote: "note",
-	machine.ActStop: "stop",
+	machine.ActionReceive: "receive", machine.ActionClaim: "claim", machine.ActionRun: "run", machine.ActionCancel: "cancel",
+	machine.ActionFinish: "finish", machine.ActionSettle: "settle", machine.ActionExtend: "extend", machine.ActionProlong: "prolong",
+	machine.ActionBegin: "begin", machine.ActionCommit: "commit", machine.ActionRollback: "roll back", machine.ActionTrace: "note",
+	machine.ActionStop: "stop",
 }
 
 // tell prints the history of a seed, and its verdict.

@@ -121,12 +121,12 @@ func (w *world) surpassed(k int) bool {
 	return false
 }
 
-// hasLetter tells whether a message of a version is set aside, or was and a person decided about it. Letters that no
+// hasDeadLetter tells whether a message of a version is set aside, or was and a person decided about it. Dead letters that no
 // record stands behind are each of one payload, unless a person edited it.
-func (w *world) hasLetter(k, fp int) bool {
-	for i := range w.q.letters {
-		l := &w.q.letters[i]
-		if l.key == k && (l.alive || l.discarded) && (l.Kind != driver.LetterMismatch && l.Kind != driver.LetterLate || w.q.msgs[l.msg].fp == fp || w.keys[k].edited) {
+func (w *world) hasDeadLetter(k, fp int) bool {
+	for i := range w.q.deadLetters {
+		l := &w.q.deadLetters[i]
+		if l.key == k && (l.alive || l.discarded) && (l.Kind != driver.DeadLetterMismatch && l.Kind != driver.DeadLetterLate || w.q.msgs[l.msg].fp == fp || w.keys[k].edited) {
 			return true
 		}
 	}
@@ -148,21 +148,21 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	rec, ks, v := &w.st.recs[w.base(m.key)], &w.keys[m.key], w.version(m.key)
 	mark := &rec.Watermark
 	switch {
-	case w.hasLetter(m.key, m.fp) || mark.Dropped == v:
+	case w.hasDeadLetter(m.key, m.fp) || mark.Dropped == v:
 	case ks.redrives+ks.resolves > 0 && ks.terminal && when == atAck:
 		// Reopened by a person, who sent another copy: the final check judges.
 	case v == mark.Applied && mark.Fingerprint.Differs(fpText[m.fp]):
 		if !ks.edited {
-			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no letter", when, m.id, v)
+			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no dead letter", when, m.id, v)
 		}
 	case v <= mark.Applied && ks.passed && ks.completed == 0:
 		if when == atAck && w.sentAgain(m) {
-			break // its letter was sent again, and a broker that remembers the letter's id made no second one
+			break // its dead letter was sent again, and a broker that remembers the dead letter's id made no second one
 		}
-		w.fail("I1", m.key, "%s: m%d of version %s came into a gap that was passed over, and there is no letter", when, m.id, v)
+		w.fail("I1", m.key, "%s: m%d of version %s came into a gap that was passed over, and there is no dead letter", when, m.id, v)
 	case v <= mark.Applied:
 	case v == mark.Running && rec.State.Terminal():
-		w.checkLetter(m.key, rec, when)
+		w.checkDeadLetter(m.key, rec, when)
 	default:
 		w.fail("I1", m.key, "%s: m%d of version %s is gone; version %s is %v, %s applied", when, m.id, v, mark.Running, rec.State, mark.Applied)
 	}
@@ -184,12 +184,12 @@ func (w *world) actOnVersion(a *act, l *qletter) (done, send bool) {
 	stop := func(remove bool) (bool, bool) {
 		if remove {
 			l.discarded = l.discarded || a.kind == driver.Discard
-			w.q.closeLetter(w, l.ID)
+			w.q.closeDeadLetter(w, l.ID)
 		}
 		w.pending--
 		return true, false
 	}
-	late := l.Kind == driver.LetterLate
+	late := l.Kind == driver.DeadLetterLate
 	switch {
 	case a.kind == driver.Discard && (late || l.Version <= mark.Applied):
 		return stop(true)

@@ -142,19 +142,19 @@ func (k *worker) step(ev *machine.Event) {
 func (k *worker) perform(a *machine.Action) {
 	w := k.world
 	switch a.Kind {
-	case machine.ActRun:
+	case machine.ActionRun:
 		if a.Items != nil {
 			w.startBatch(k, a)
 		} else {
 			w.startRun(k, a)
 		}
-	case machine.ActCancel:
+	case machine.ActionCancel:
 		if r, ok := a.Item.Shell.(*run); ok {
 			w.cancelRun(r, a.Cause)
 		}
-	case machine.ActStop:
+	case machine.ActionStop:
 		k.stop(a.Stuck)
-	case machine.ActNote, machine.ActRenewed:
+	case machine.ActionTrace, machine.ActionRenewed:
 	default:
 		k.send(a)
 	}
@@ -232,7 +232,7 @@ func (k *worker) send(a *machine.Action) {
 	r.acks, r.arrivals, r.grants, r.outcomes, r.err = r.acks[:0], r.arrivals[:0], r.grants[:0], r.outcomes[:0], nil
 	r.fate, r.late, r.waiting, r.crash, r.slow, r.until = fine, false, false, false, 0, 0
 	r.tx = -1
-	if a.Kind == machine.ActCommit || a.Kind == machine.ActRollback {
+	if a.Kind == machine.ActionCommit || a.Kind == machine.ActionRollback {
 		r.tx = k.open[a.Lane]
 	}
 	for i := range r.works {
@@ -250,7 +250,7 @@ func (k *worker) send(a *machine.Action) {
 	}
 	out, back := w.latency(), w.latency()
 	r.slow = back
-	if r.kind == machine.ActReceive {
+	if r.kind == machine.ActionReceive {
 		// Receives are not lost: a receive that fails hands nothing out.
 		r.due = w.now + out
 		r.until = w.now + 20*time.Second
@@ -262,7 +262,7 @@ func (k *worker) send(a *machine.Action) {
 	case lostRequest:
 		r.err = errTimeout
 		w.push(timeout, evAnswer, k.id, ref)
-		if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+		if r.kind == machine.ActionCommit || r.kind == machine.ActionRollback {
 			w.dropTx(r)
 		}
 		return
@@ -302,24 +302,24 @@ func (w *world) apply(r *request, at time.Duration) {
 	k := &w.workers[r.worker]
 	alive := k.inc == r.inc
 	switch r.kind {
-	case machine.ActReceive:
+	case machine.ActionReceive:
 		if !alive {
 			return
 		}
 		if !w.q.receive(w, k, r) {
 			return // waits
 		}
-	case machine.ActSettle:
+	case machine.ActionSettle:
 		w.q.settleAll(w, r)
-	case machine.ActProlong:
+	case machine.ActionProlong:
 		w.q.prolong(w, r)
 	default:
 		if w.sc.nfaults > 0 && w.storeDown() {
 			r.err = errRefused
-			if r.kind == machine.ActCommit || r.kind == machine.ActRollback {
+			if r.kind == machine.ActionCommit || r.kind == machine.ActionRollback {
 				w.dropTx(r)
 			}
-		} else if r.fate == refusedWrite && r.kind != machine.ActRollback && r.kind != machine.ActCommit {
+		} else if r.fate == refusedWrite && r.kind != machine.ActionRollback && r.kind != machine.ActionCommit {
 			r.err = errSerialization
 		} else if !w.st.apply(w, r) {
 			return // waits for a row
@@ -329,7 +329,7 @@ func (w *world) apply(r *request, at time.Duration) {
 	if w.vio != nil {
 		return
 	}
-	if r.kind == machine.ActBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
+	if r.kind == machine.ActionBegin && r.tx >= 0 && (r.late || r.crash || !alive) {
 		w.dropTx(r) // nobody will use it
 	}
 	if r.late {
@@ -337,7 +337,7 @@ func (w *world) apply(r *request, at time.Duration) {
 		return // the answer was given already, or nobody waits for it
 	}
 	if r.crash && alive {
-		if r.kind == machine.ActReceive {
+		if r.kind == machine.ActionReceive {
 			w.flying -= len(r.arrivals)
 		}
 		k.crash()
@@ -359,38 +359,38 @@ func (k *worker) answer(r *request) {
 		grants, outcomes = nil, nil
 	}
 	switch r.kind {
-	case machine.ActReceive:
+	case machine.ActionReceive:
 		ev.Kind, ev.Arrivals, ev.Items, ev.Sent = machine.Received, r.arrivals, nil, k.clock()
 		w.stats.Deliveries += int64(len(r.arrivals))
 		w.flying -= len(r.arrivals)
-	case machine.ActClaim:
+	case machine.ActionClaim:
 		ev.Kind, ev.Grants = machine.Claimed, grants
 		if r.err == nil {
 			w.believe(k, r)
 		}
-	case machine.ActFinish:
+	case machine.ActionFinish:
 		ev.Kind, ev.Outcomes = machine.Finished, outcomes
 		if w.mut == mutReleaseUnanswered && r.err != nil {
 			w.releaseUnanswered(r)
 		}
-	case machine.ActSettle:
+	case machine.ActionSettle:
 		ev.Kind, ev.Outcomes = machine.Settled, outcomes
-	case machine.ActExtend:
+	case machine.ActionExtend:
 		ev.Kind, ev.Outcomes = machine.Extended, outcomes
 		if r.err == nil {
 			w.believeOn(k, r)
 		}
-	case machine.ActProlong:
+	case machine.ActionProlong:
 		ev.Kind, ev.Outcomes = machine.Prolonged, outcomes
-	case machine.ActBegin:
+	case machine.ActionBegin:
 		ev.Kind, ev.Grants = machine.Begun, grants
 		if r.err == nil && !r.late {
 			k.open[r.lane] = r.tx
 		}
-	case machine.ActCommit:
+	case machine.ActionCommit:
 		ev.Kind = machine.Committed
 		k.open[r.lane] = -1
-	case machine.ActRollback:
+	case machine.ActionRollback:
 		ev.Kind = machine.RolledBack
 		k.open[r.lane] = -1
 	}

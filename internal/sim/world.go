@@ -50,9 +50,9 @@ type world struct {
 
 // Stats counts what happened in simulations.
 type Stats struct {
-	Messages, Deliveries, Events, Runs, Effects, Crashes, Stalls, Drains, Lost, Late, Takeovers, Letters int64
-	Operations                                                                                           int64
-	// Hits counts claims that workers' fronts answered.
+	Messages, Deliveries, Events, Runs, Effects, Crashes, Stalls, Drains, Lost, Late, Takeovers, DeadLetters int64
+	Operations                                                                                               int64
+	// Hits counts claims that workers' caches answered.
 	Hits int64
 	// Outages counts breakers that opened.
 	Outages int64
@@ -86,7 +86,7 @@ const (
 	evReturn
 	evBoot
 	evSend
-	evAct
+	evAction
 	evFault
 	evEndTx
 	evSweep
@@ -268,7 +268,7 @@ func (w *world) begin() {
 	}
 	for range w.sc.people {
 		w.pending++
-		w.push(w.between(lease/2, 12*lease), evAct, -1, -1)
+		w.push(w.between(lease/2, 12*lease), evAction, -1, -1)
 	}
 	for i := range w.sc.nfaults {
 		if f := &w.sc.faults[i]; f.timed() {
@@ -315,7 +315,7 @@ func (w *world) handle(e *event) {
 	case evSend:
 		w.pending--
 		w.q.send(w, &w.sc.specs[e.ref])
-	case evAct:
+	case evAction:
 		w.act(int(e.ref))
 	case evFault:
 		w.timedFault(&w.sc.faults[e.ref])
@@ -329,20 +329,20 @@ func (w *world) handle(e *event) {
 // answerNobody is what remains of an answer whose worker is gone.
 func (w *world) answerNobody(r *request) {
 	switch {
-	case r.kind == machine.ActBegin && r.tx >= 0:
+	case r.kind == machine.ActionBegin && r.tx >= 0:
 		w.dropTx(r)
-	case r.kind == machine.ActReceive:
+	case r.kind == machine.ActionReceive:
 		w.flying -= len(r.arrivals)
 	}
 }
 
-// settledAll reports that no worker has anything in hand and none is about to.
+// settledAll reports that no worker has anything in flight and none is about to.
 func (w *world) settledAll() bool {
 	if w.pending > 0 || w.q.live > 0 || w.flying > 0 {
 		return false
 	}
 	for i := range w.sc.workers {
-		if wk := &w.workers[i]; wk.m != nil && wk.m.InHand() > 0 {
+		if wk := &w.workers[i]; wk.m != nil && wk.m.InFlight() > 0 {
 			return false
 		}
 	}

@@ -99,7 +99,7 @@ func late(b *bench) {
 	b.once("higher", "lower")
 }
 
-// poison refuses one message for ever: it becomes a letter, its group goes on, others never waited.
+// poison refuses one message forever: it becomes a dead letter, its group goes on, others never waited.
 func poison(b *bench) {
 	b.sink.before = func(_ context.Context, ms []driver.Message) error {
 		for _, m := range ms {
@@ -123,9 +123,9 @@ func poison(b *bench) {
 	}
 	b.empty()
 	b.once(append(others, "behind")...)
-	ls, err := as[driver.LetterBox](b.Outbox).Letters(context.Background(), 0)
+	ls, err := as[driver.DeadLetterQueue](b.Outbox).DeadLetters(context.Background(), 0)
 	if err != nil || len(ls) != 1 || ls[0].Message.ID != "poison" || ls[0].Attempts != 3 || r.Counts().Parked != 1 {
-		b.Errorf("letters %+v, %v, counts %+v", ls, err, r.Counts())
+		b.Errorf("dead letters %+v, %v, counts %+v", ls, err, r.Counts())
 	}
 }
 

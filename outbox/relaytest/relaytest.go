@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/internal/calm"
+	"github.com/semel-dev/semel/internal/flake"
 	"github.com/semel-dev/semel/outbox"
 )
 
@@ -49,8 +49,8 @@ func Run(t *testing.T, open func(t testing.TB) Setup) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			calm.Run(t, func(t testing.TB) { // a machine that stands still loses messages to other relays
-				calm.Tolerate(t, Visible/4)
+			flake.Run(t, func(t testing.TB) { // a machine that stands still loses messages to other relays
+				flake.Tolerate(t, Visible/4)
 				c.run(&bench{TB: t, Setup: open(t), sink: &sink{}})
 			})
 		})
@@ -188,7 +188,7 @@ func (q *timed) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	return q.Queue.Extend(ctx, visible, receipts...)
 }
 
-func (q *timed) took(began time.Time) { calm.Note(q.b.TB, time.Since(began)) }
+func (q *timed) took(began time.Time) { flake.Note(q.b.TB, time.Since(began)) }
 
 // broken is a queue with faults.
 type broken struct {

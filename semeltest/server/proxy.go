@@ -133,7 +133,7 @@ func (p *Proxy) Stall(d Direction) {
 }
 
 // LoseAnswers loses the answers of the next n requests that match: the request reaches the server, no byte of an answer
-// comes back, and a moment later the connection is reset. Letter case does not matter.
+// comes back, and a moment later the connection is reset. Dead letter case does not matter.
 //
 // With ToServer the pattern is looked for in requests ("commit"); whether the server did them before the reset is open.
 // With ToClient it is looked for in the answers, which are swallowed from there on: what it confirms has surely happened

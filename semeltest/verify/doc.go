@@ -1,5 +1,5 @@
 // Package verify proves handlers: it runs a handler under every bad schedule, and says which effect happened twice or
-// was lost, which schedule shows it, why, and how to mend it. It needs the standard library only, and no clock: a
+// was lost, which schedule shows it, why, and how to fix it. It needs the standard library only, and no clock: a
 // schedule takes milliseconds.
 //
 //	func TestCharge(t *testing.T) {
@@ -41,7 +41,7 @@
 // So the key has to be the same in every attempt, and another for every step and every message; give two messages to
 // see the latter. Statements have no key: without a state, one that changed rows again happened twice. What was refused
 // (an HTTP status from 300, an error, no row changed) has not happened. Lost is what is missing when the record is
-// completed; a message that became a letter is not lost, because a person sees it.
+// completed; a message that became a dead letter is not lost, because a person sees it.
 //
 // A passing report is no proof beyond its samples: branches that they do not take are not seen.
 package verify

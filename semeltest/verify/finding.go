@@ -56,8 +56,8 @@ type Finding struct {
 	Schedule Kind
 	At       string
 	Also     []Kind
-	// Why says what is wrong, Mend what to do.
-	Why, Mend string
+	// Why says what is wrong, Fix what to do.
+	Why, Hint string
 }
 
 // String is the finding in lines.
@@ -71,7 +71,7 @@ func (f *Finding) String() string {
 	line := func(name, text string) { fmt.Fprintf(&b, "\n  %-10s%s", name, wrapped(text)) }
 	line("schedule", when)
 	line("why", f.Why)
-	line("mend", f.Mend)
+	line("hint", f.Hint)
 	if len(f.Also) > 0 {
 		for i, k := range f.Also {
 			line([...]string{"also", ""}[min(i, 1)], k.String())

@@ -96,7 +96,7 @@ func (j *judge) byState(ts ...tally) bool {
 	return true
 }
 
-// done: the message counts as handled. Otherwise a letter tells a person.
+// done: the message counts as handled. Otherwise a dead letter tells a person.
 func (w *world) done() bool { return w.completed && !w.lettered }
 
 // add adds a finding, once for each effect and class: other schedules that show it are listed with it.
@@ -141,30 +141,30 @@ func (j *judge) doubled(w *world, name string, is, want tally) int {
 	switch zombie := w.fault.kind == LeaseLost && slices.ContainsFunc(is.all, func(e Effect) bool { return e.Ended }); {
 	case is.unkeyed == 0:
 		f.Cause = UnstableKey
-		f.Why, f.Mend = j.unstable(w, kind, is)
+		f.Why, f.Hint = j.unstable(w, kind, is)
 	case kind == emitted || kind == queued:
 		f.Cause = NoKey
 		f.Why = "it committed with more than one record: the key of the message is not the same in every delivery"
-		f.Mend = "take the key from what the message says, not from when or how it came: key.FromJSON(\"/order_id\")"
+		f.Hint = "take the key from what the message says, not from when or how it came: key.FromJSON(\"/order_id\")"
 	case zombie:
 		f.Cause = IgnoredContext
 		f.Why = "the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had finished"
-		f.Mend = "pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still " +
-			"between the look at ctx and the call: " + keyMend(kind, name)
+		f.Hint = "pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still " +
+			"between the look at ctx and the call: " + keyHint(kind, name)
 	case w.fault.kind == Paused:
 		f.Cause = Overlapped
 		f.Why = "the run stood still while another took over and finished: it could not know, and did it again"
-		f.Mend = "only the other side can refuse it: " + keyMend(kind, name) +
+		f.Hint = "only the other side can refuse it: " + keyHint(kind, name) +
 			", or compare a.Token there and refuse smaller ones"
 	case kind == statement:
 		f.Cause = OutsideTransaction
 		f.Why = "it does not commit with the record: what dies or fails in between does it again"
-		f.Mend = "queue it: semel.InTx(func(ctx, tx *semel.Statements, a) error { tx.Exec(…) }); if it changes " +
+		f.Hint = "queue it: semel.InTx(func(ctx, tx *semel.Statements, a) error { tx.Exec(…) }); if it changes " +
 			"nothing when it is repeated, give Options.State, which then judges"
 	default:
 		f.Cause = NoKey
 		f.Why = noKeyWhy[kind]
-		f.Mend = keyMend(kind, name)
+		f.Hint = keyHint(kind, name)
 	}
 	return j.add(w, "doubled", f)
 }
@@ -174,8 +174,8 @@ var noKeyWhy = map[effectKind]string{
 	explicit: "it has no key: the other side cannot tell that it is the same one again",
 }
 
-// keyMend says how to give an effect a key.
-func keyMend(kind effectKind, name string) string {
+// keyHint says how to give an effect a key.
+func keyHint(kind effectKind, name string) string {
 	switch kind {
 	case request:
 		return fmt.Sprintf("req.Header.Set(\"Idempotency-Key\", a.EffectKey(%q))", step(name))
@@ -199,7 +199,7 @@ func step(name string) string {
 	return name
 }
 
-func (j *judge) unstable(w *world, kind effectKind, is tally) (why, mend string) {
+func (j *judge) unstable(w *world, kind effectKind, is tally) (why, hint string) {
 	if is.all[0].natural {
 		return "PUT and DELETE may be repeated, but a later attempt sends something else",
 			"make what is sent of the message alone: no time, no random id, no attempt number"
@@ -228,13 +228,13 @@ func (j *judge) lost(w *world, name string, is, want tally) int {
 	switch {
 	case w.fault.kind == NotSent || w.fault.kind == AnswerLost:
 		f.Why = "the handler got an error, and returned nil all the same"
-		f.Mend = "return the error: the run is repeated, and what has a key is not done twice"
+		f.Hint = "return the error: the run is repeated, and what has a key is not done twice"
 	case len(is.keys) < len(want.keys) && w.fault.kind == Plain:
 		f.Why = "a duplicate is taken for done"
-		f.Mend = "let semel's record decide what is done"
+		f.Hint = "let semel's record decide what is done"
 	default:
 		f.Why = "the next run left it out, as if it had been done: something was marked before the effect"
-		f.Mend = "mark nothing as done before it is: leave that to semel's record, or use package steps"
+		f.Hint = "mark nothing as done before it is: leave that to semel's record, or use package steps"
 	}
 	return j.add(w, "lost", f)
 }
@@ -257,7 +257,7 @@ func (j *judge) content(w *world, name string, is tally) int {
 			return j.add(w, "content", Finding{
 				Cause: OtherContent, Effect: name,
 				Why:  "a server that compares refuses the second request (422), and the message never gets done",
-				Mend: "make what is sent of the message alone: no time, no random id, no attempt number",
+				Hint: "make what is sent of the message alone: no time, no random id, no attempt number",
 			})
 		}
 	}
@@ -269,7 +269,7 @@ func (j *judge) otherState(w *world, state any) int {
 		Cause: OtherState, Times: 0,
 		Why: fmt.Sprintf("after the plain run it is %v, here %v: something that is not keyed happened twice, or not at all",
 			j.state, state),
-		Mend: "queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value " +
+		Hint: "queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a value " +
 			"instead of adding",
 	}
 	if place := w.fault.place; place >= 0 && (j.plain[place].kind == statement || j.plain[place].kind == commit) {

@@ -21,16 +21,16 @@ func (j *judge) outside(w *world) int {
 		switch e.Where {
 		case afterRun:
 			f.Why = "the handler returned before it was done: when the process dies then, it is lost, and nobody repeats it"
-			f.Mend = "wait for it in the handler (sync.WaitGroup, errgroup), and return its error"
+			f.Hint = "wait for it in the handler (sync.WaitGroup, errgroup), and return its error"
 		case inProbe:
 			f.Why = "the probe did it: it is asked whenever a run is in doubt, and has to change nothing"
-			f.Mend = "ask with a request that only reads, or give it a key"
+			f.Hint = "ask with a request that only reads, or give it a key"
 		case beforeClaim:
 			f.Why = "it was done before the key was claimed: every delivery does it, duplicates too"
-			f.Mend = "move it behind the claim: into the handler, or into the function that semel.Do runs"
+			f.Hint = "move it behind the claim: into the handler, or into the function that semel.Do runs"
 		default:
 			f.Why = "it was done in " + e.Where + ", before the key is claimed: every delivery does it, duplicates too"
-			f.Mend = "move it behind the claim, into the handler; what takes a message apart must change nothing"
+			f.Hint = "move it behind the claim, into the handler; what takes a message apart must change nothing"
 		}
 		n += j.add(w, "outside", f)
 	}
@@ -53,7 +53,7 @@ func (j *judge) keys(w *world, others map[string][]Effect) {
 				Cause: SharedKey, Effect: e.Name, Place: i + 1,
 				Why: fmt.Sprintf("%s (effect %d) has the key %s, too: who deduplicates takes this one for a repetition, and drops it",
 					d.Name, k+1, short(e.Key)),
-				Mend: fmt.Sprintf("use one key for each step: a.EffectKey(%q); in a loop with the number of the item in the name",
+				Hint: fmt.Sprintf("use one key for each step: a.EffectKey(%q); in a loop with the number of the item in the name",
 					step(e.Name)),
 			})
 		}
@@ -62,7 +62,7 @@ func (j *judge) keys(w *world, others map[string][]Effect) {
 				j.add(w, "shared", Finding{
 					Cause: SharedKey, Effect: e.Name,
 					Why:  fmt.Sprintf("message %q has the key %s, too: only the first message takes effect", id, short(e.Key)),
-					Mend: fmt.Sprintf("derive it from the message's key: a.EffectKey(%q)", step(e.Name)),
+					Hint: fmt.Sprintf("derive it from the message's key: a.EffectKey(%q)", step(e.Name)),
 				})
 			}
 		}
@@ -90,10 +90,10 @@ func (j *judge) repeatable(w *world, again []Effect, state any) bool {
 		f := Finding{
 			Cause: NotRepeatable,
 			Why:   fmt.Sprintf("two runs in fresh worlds did [%s] and [%s]", strings.Join(a, ", "), strings.Join(b, ", ")),
-			Mend:  "make what it does depend on the message alone; names and paths without random parts (those belong into bodies)",
+			Hint:  "make what it does depend on the message alone; names and paths without random parts (those belong into bodies)",
 		}
 		if len(b) == 0 {
-			f.Mend = "make the world fresh in Options.Reset: the second run found the record of the first"
+			f.Hint = "make the world fresh in Options.Reset: the second run found the record of the first"
 		}
 		j.add(w, "repeatable", f)
 		return false
@@ -101,7 +101,7 @@ func (j *judge) repeatable(w *world, again []Effect, state any) bool {
 		j.add(w, "repeatable", Finding{
 			Cause: NotRepeatable,
 			Why:   fmt.Sprintf("two runs in fresh worlds came to the states %v and %v", j.state, state),
-			Mend:  "make the world fresh in Options.Reset, and leave times and random ids out of Options.State",
+			Hint:  "make the world fresh in Options.Reset, and leave times and random ids out of Options.State",
 		})
 		return false
 	}

@@ -75,6 +75,6 @@ func (o *Options) resolve() error {
 	return nil
 }
 
-func fieldError(field, problem, mend string) error {
-	return errors.Join(errOptions, errors.New(field+" "+problem+" ("+mend+")"))
+func fieldError(field, problem, hint string) error {
+	return errors.Join(errOptions, errors.New(field+" "+problem+" ("+hint+")"))
 }

@@ -54,7 +54,7 @@ func TestHandlerFailsTheTest(t *testing.T) {
 		t.Fatalf("errors %q, logs %q, fatal %q", f.errors, f.logs, f.fatal)
 	}
 	for i, url := range []string{bank, mail} {
-		if e := f.errors[i]; !strings.Contains(e, url) || !strings.Contains(e, "happened twice") || !strings.Contains(e, "mend") {
+		if e := f.errors[i]; !strings.Contains(e, url) || !strings.Contains(e, "happened twice") || !strings.Contains(e, "hint") {
 			t.Errorf("error %d: %s", i, e)
 		}
 	}

@@ -63,11 +63,11 @@ func (p *Process) serve(handle func(context.Context, semel.Message) error) {
 			case err != nil:
 				s.Action = driver.Retry
 				if failed[d.ID]++; failed[d.ID] >= attempts || errors.Is(err, semel.ErrFailed) || errors.Is(err, semel.ErrUncertain) {
-					kind := driver.LetterDead
+					kind := driver.DeadLetterFailed
 					if errors.Is(err, semel.ErrUncertain) {
-						kind = driver.LetterUncertain
+						kind = driver.DeadLetterUncertain
 					}
-					s.Action, s.Letter = driver.Dead, &driver.Letter{ID: d.ID, Kind: kind, Reason: err.Error()}
+					s.Action, s.DeadLetter = driver.Dead, &driver.DeadLetter{ID: d.ID, Kind: kind, Reason: err.Error()}
 				}
 			}
 			_, _ = p.queue.Settle(p.ctx, s) // of a dead process: nothing

@@ -132,10 +132,10 @@ func (q *shellQueue) settled(s *driver.Settlement) {
 		case driver.Ack:
 			q.p.w.ended[id] = "acked"
 		case driver.Dead:
-			q.p.w.ended[id] = "a letter: " + s.Letter.Reason
+			q.p.w.ended[id] = "a dead letter: " + s.DeadLetter.Reason
 			q.p.w.lettered = true
-			q.p.w.parked = q.p.w.parked || s.Letter.Kind == driver.LetterUncertain
-			q.p.w.failed = q.p.w.failed || s.Letter.Kind == driver.LetterDead
+			q.p.w.parked = q.p.w.parked || s.DeadLetter.Kind == driver.DeadLetterUncertain
+			q.p.w.failed = q.p.w.failed || s.DeadLetter.Kind == driver.DeadLetterFailed
 		default:
 			q.p.w.returned[id]++
 		}

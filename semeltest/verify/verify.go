@@ -110,7 +110,7 @@ func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok boo
 		if !w.completed {
 			j.add(w, "fails", Finding{
 				Cause: Fails, Why: "it became " + w.ended[m.ID],
-				Mend: "give a sample message, and fake servers, with which the handler succeeds",
+				Hint: "give a sample message, and fake servers, with which the handler succeeds",
 			})
 			return how, false, nil
 		}
@@ -118,7 +118,7 @@ func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok boo
 			j.add(w, "nothing", Finding{
 				Cause: NothingRecorded,
 				Why:   "no request, statement or effect went through the Process, and there is no Options.State",
-				Mend:  "give the handler Process.Client or Transport, Process.DB or Connect, or wrap what it does in Process.Effect",
+				Hint:  "give the handler Process.Client or Transport, Process.DB or Connect, or wrap what it does in Process.Effect",
 			})
 			return how, false, nil
 		}
@@ -186,7 +186,7 @@ func (j *judge) hangs(w *world) {
 	f := Finding{
 		Cause: Hangs,
 		Why:   fmt.Sprintf("the handler had not returned, or the message was not settled, after %v", j.opts.Limit),
-		Mend:  "give every call a timeout, pass ctx to it, and return when ctx ends; or raise Options.Limit",
+		Hint:  "give every call a timeout, pass ctx to it, and return when ctx ends; or raise Options.Limit",
 	}
 	j.add(w, "hangs", f)
 }
@@ -196,6 +196,6 @@ func (j *judge) missed(w *world) {
 	j.add(w, "repeatable", Finding{
 		Cause: NotRepeatable,
 		Why:   fmt.Sprintf("%s was done in the plain runs, and not in this one before anything went wrong", w.fault.target.name),
-		Mend:  "make what it does depend on the message alone",
+		Hint:  "make what it does depend on the message alone",
 	})
 }

@@ -70,8 +70,8 @@ func TestStaleWorld(t *testing.T) {
 		return cfg
 	}})
 	wantCauses(t, r, verify.NotRepeatable)
-	if !strings.Contains(r.Findings[0].Mend, "Options.Reset") {
-		t.Errorf("mend: %s", r.Findings[0].Mend)
+	if !strings.Contains(r.Findings[0].Hint, "Options.Reset") {
+		t.Errorf("hint: %s", r.Findings[0].Hint)
 	}
 }
 

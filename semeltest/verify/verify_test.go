@@ -160,7 +160,7 @@ func TestMutants(t *testing.T) {
 			if !slices.Equal(got, m.shown) {
 				t.Errorf("shown by\n%v, want\n%v", got, m.shown)
 			}
-			if f.Place != 1 || f.Of != 1 || f.Why == "" || f.Mend == "" || f.Message != order.ID {
+			if f.Place != 1 || f.Of != 1 || f.Why == "" || f.Hint == "" || f.Message != order.ID {
 				t.Errorf("finding is incomplete: %+v", f)
 			}
 		})
@@ -267,7 +267,7 @@ func TestMarkBeforeEffect(t *testing.T) {
 		}),
 	})
 	wantCauses(t, r, verify.LostEffect)
-	if f := r.Findings[0]; f.Schedule != verify.CrashBefore || !strings.Contains(f.Mend, "mark nothing") {
+	if f := r.Findings[0]; f.Schedule != verify.CrashBefore || !strings.Contains(f.Hint, "mark nothing") {
 		t.Errorf("finding %+v", f)
 	}
 }

@@ -39,7 +39,7 @@ func TestS1_19AlertsFire(t *testing.T) {
 		// A store that cannot count them.
 		{"SemelOutcomeUnknown", `semel_deliveries_total{decision="parked_uncertain",W} 0x20 1x30`, 20, 22},
 		{"SemelOutcomeUnknown", `semel_sweep_parked_total{W} 0x20 1x30`, 20, 22},
-		{"SemelLettersWait", `semel_dlq_depth{W} 0x5 3x40`, 14, 17},
+		{"SemelDeadLettersWait", `semel_dlq_depth{W} 0x5 3x40`, 14, 17},
 		{"SemelQueueDepth", `semel_queue_depth{state="visible",W} 1000x5 1001x40`, 14, 17},
 		{"SemelOldestMessage", `semel_oldest_message_age_seconds{W} 900x5 901x40`, 9, 12},
 		{"SemelStoreUnreachable", `semel_paused{reason="store",W} 0x5 1x40`, 9, 12},

@@ -59,7 +59,7 @@ func TestDoubtRingsUntilItIsResolved(t *testing.T) {
 	h.play(2, map[string]string{"b": b.metrics()})
 	h.expect(t, "the key was parked", "SemelOutcomeUnknown")
 	h.play(26*60, map[string]string{"b": b.metrics()})
-	h.expect(t, "nobody decided for a day", "SemelLettersWait", "SemelOutcomeUnknown")
+	h.expect(t, "nobody decided for a day", "SemelDeadLettersWait", "SemelOutcomeUnknown")
 	p.resolve()
 	b.kill()
 	h.play(2, map[string]string{"c": p.work("--exec", "true").metrics()})
@@ -80,7 +80,7 @@ func (p *place) resolve() {
 	p.run("records", "resolve", key, "--as", "failed", "--store", queue, "--yes")
 }
 
-// TestFM41_ParkedBySweepRings: a claim that nobody comes for any more is parked by a sweep. There is no delivery and no letter
+// TestFM41_ParkedBySweepRings: a claim that nobody comes for any more is parked by a sweep. There is no delivery and no dead letter
 // that could tell of it.
 func TestFM41_ParkedBySweepRings(t *testing.T) {
 	p := newPlace(t)
@@ -92,7 +92,7 @@ func TestFM41_ParkedBySweepRings(t *testing.T) {
 	h.play(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
 	h.expect(t, "before the sweep")
 	sweep := []string{"records", "sweep", "--store", queue, "--horizon", "1ms", "--yes", "-o", "json"}
-	for end := time.Now().Add(patience); !strings.Contains(p.run(sweep...), `"stranded":1`); {
+	for end := time.Now().Add(patience); !strings.Contains(p.run(sweep...), `"abandoned":1`); {
 		if time.Now().After(end) {
 			t.Fatal("the claim of a dead worker is not parked")
 		}

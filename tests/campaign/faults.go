@@ -54,7 +54,7 @@ func (k *campaign) faults(ctx context.Context) error {
 		}
 		// Somewhere in the work, not at the start of a batch of the sender.
 		crew.Sleep(ctx, upTo(rng, 30*time.Millisecond))
-		err := k.fleet.mend()
+		err := k.fleet.hint()
 		if err != nil {
 			return errors.Join(err, waitAll(thawed, frozen))
 		}

@@ -47,8 +47,8 @@ func (f *fleet) replace(rng *rand.Rand) error {
 	return f.replaceAt(rng.IntN(len(f.workers)))
 }
 
-// mend replaces workers that ended by themselves: each is a problem, for only SIGKILL ends a good one.
-func (f *fleet) mend() error {
+// fix replaces workers that ended by themselves: each is a problem, for only SIGKILL ends a good one.
+func (f *fleet) hint() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for place, w := range f.workers {

@@ -19,7 +19,7 @@ const sqlTerminate = `SELECT count(pg_terminate_backend(pid)) FROM (
 // than it has to, so that many are caught: the transaction is committed, the answer is "terminating connection".
 func TestFM33_SessionTerminated(t *testing.T) {
 	t.Parallel()
-	inModes(t, map[string]string{"commit_delay": "5000", "commit_siblings": "0"}, func(r *rig) {
+	inModes(t, map[string]string{"commit_delay": "5000", "commit_siblings": "0"}, func(r *fixture) {
 		task := r.task()
 		task.URL += "&application_name=victim"
 		r.spawn(task)
@@ -45,7 +45,7 @@ func TestFM33_SessionTerminated(t *testing.T) {
 // (70) and neither run the handler a second time nor give the message up.
 func TestFM33_CommitAnswerLost(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		const losses = 20
 		p := r.proxy()
 		task := r.task()
@@ -66,7 +66,7 @@ func TestFM33_CommitAnswerLost(t *testing.T) {
 // record while its commit is under way must not take the silence for a no.
 func TestFM70_CommitUnanswered(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		p := r.proxy()
 		task := r.task()
 		task.URL = r.through(p)
@@ -92,7 +92,7 @@ func TestFM70_CommitUnanswered(t *testing.T) {
 // TestFM34_ServerRestarts takes the server down under its workers, which have to wait and go on by themselves.
 func TestFM34_ServerRestarts(t *testing.T) {
 	t.Parallel()
-	inModesAlone(t, func(r *rig) {
+	inModesAlone(t, func(r *fixture) {
 		r.spawn(r.task())
 		r.spawn(r.task())
 		for i, down := range []func() error{
@@ -123,7 +123,7 @@ func TestFM34_ServerRestarts(t *testing.T) {
 // another worker, and they come back.
 func TestFM34_ConnectionsRefused(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		p := r.proxy()
 		task := r.task()
 		task.URL = r.through(p)

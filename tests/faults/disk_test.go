@@ -24,7 +24,7 @@ func TestFM50_DiskFull(t *testing.T) {
 	t.Parallel()
 	server.Need(t, "tmpfs")
 	for _, table := range []string{"ledger", "semel_record"} {
-		t.Run(table, func(t *testing.T) { inModesAlone(t, func(r *rig) { diskFull(r, table) }) })
+		t.Run(table, func(t *testing.T) { inModesAlone(t, func(r *fixture) { diskFull(r, table) }) })
 	}
 }
 
@@ -32,7 +32,7 @@ func TestFM50_DiskFull(t *testing.T) {
 func TestFM50_SendRefused(t *testing.T) {
 	t.Parallel()
 	server.Need(t, "tmpfs")
-	run(t, start(t, nil), crew.Queued, func(r *rig) {
+	run(t, start(t, nil), crew.Queued, func(r *fixture) {
 		disk := r.smallDisk("8m")
 		r.sql("ALTER TABLE semel_message SET TABLESPACE " + disk.space)
 		r.send(100)
@@ -68,7 +68,7 @@ func TestFM50_SendRefused(t *testing.T) {
 	})
 }
 
-func diskFull(r *rig, table string) {
+func diskFull(r *fixture, table string) {
 	disk := r.smallDisk("8m")
 	// Only workers write to the disk: a vacuum that it refuses says nothing of them, and the pages that one frees let the
 	// workers go on.
@@ -112,7 +112,7 @@ func diskFull(r *rig, table string) {
 }
 
 // refusals counts how often the server said that there is no space: for a whole page, or for the rest of one.
-func (r *rig) refusals() int {
+func (r *fixture) refusals() int {
 	log := r.server.Log()
 	return strings.Count(log, "No space left on device") + strings.Count(log, ": wrote only ")
 }
@@ -122,7 +122,7 @@ type smallDisk struct{ dir, space string }
 
 // smallDisk mounts one, which needs root. It goes when the test ends, with the database: the server could not write a
 // checkpoint without it.
-func (r *rig) smallDisk(size string) *smallDisk {
+func (r *fixture) smallDisk(size string) *smallDisk {
 	r.Helper()
 	dir, err := os.MkdirTemp("", "semel-disk-")
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *rig) smallDisk(size string) *smallDisk {
 func (d *smallDisk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
 // fill leaves no byte.
-func (d *smallDisk) fill(r *rig) {
+func (d *smallDisk) fill(r *fixture) {
 	r.Helper()
 	f, err := os.Create(d.ballast())
 	if err != nil {
@@ -165,7 +165,7 @@ func (d *smallDisk) fill(r *rig) {
 	}
 }
 
-func (d *smallDisk) remove(r *rig) {
+func (d *smallDisk) remove(r *fixture) {
 	for _, w := range r.workers {
 		w.Kill()
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/postgres"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/semeltest/server"
 	"github.com/semel-dev/semel/tests/internal/crew"
 )
@@ -111,12 +111,12 @@ func (p *pair) open(url string) *postgres.DB {
 }
 
 // works runs a consumer whose effect is a row for each key. failing fails the first run of each key that it says.
-func (p *pair) works(db *postgres.DB, queue string, cache, concurrency int, failing func(key string) bool) (runs *atomic.Int64) {
+func (p *pair) works(db *postgres.DB, queue string, cached, concurrency int, failing func(key string) bool) (runs *atomic.Int64) {
 	p.Helper()
 	runs = &atomic.Int64{}
 	var failed sync.Map
 	c, err := semel.New(semel.Config{
-		Queue: db.Queue(queue), Store: front.New(db.Store(), front.Options{Size: cache, Strangers: true}),
+		Queue: db.Queue(queue), Store: cache.New(db.Store(), cache.Options{Size: cached, Strangers: true}),
 		Key:        func(m *semel.Message) (string, error) { return string(m.Body), nil },
 		Visibility: failoverVisibility, Concurrency: concurrency,
 		Backoff: semel.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
@@ -246,8 +246,8 @@ func TestFM44_AsynchronousFailover(t *testing.T) {
 			if queues != "audit|audit-0\npayments|payment" {
 				t.Errorf("the other queues have\n%s", queues)
 			}
-			if letters := p.sql(p.standby, "SELECT count(*) FROM semel_letter"); letters != "0" {
-				t.Errorf("%s dead letters", letters)
+			if deadLetters := p.sql(p.standby, "SELECT count(*) FROM semel_dead_letter"); deadLetters != "0" {
+				t.Errorf("%s dead letters", deadLetters)
 			}
 		})
 	}

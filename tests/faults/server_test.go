@@ -10,7 +10,7 @@ import (
 )
 
 // hold keeps a transaction open that did what the statements say, for a while.
-func (r *rig) hold(d time.Duration, statements string) {
+func (r *fixture) hold(d time.Duration, statements string) {
 	r.Helper()
 	c, err := pgx.Connect(r.Context(), r.url)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestFM47_Locked(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []string{"100ms", "0"} {
 		t.Run("lock_timeout="+timeout, func(t *testing.T) {
-			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
+			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *fixture) {
 				r.spawn(r.task())
 				r.spawn(r.task())
 				for i, statements := range []string{
@@ -61,7 +61,7 @@ func TestFM47_OneLocked(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []string{"100ms", "2s", "0"} {
 		t.Run("lock_timeout="+timeout, func(t *testing.T) {
-			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *rig) {
+			inModes(t, map[string]string{"lock_timeout": timeout}, func(r *fixture) {
 				r.send(300)
 				keys := r.keys.Keys
 				r.sql(`CREATE FUNCTION one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -79,12 +79,12 @@ CREATE TRIGGER one BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION one()`)
 				began := time.Now()
 				r.done(keys - 1)
 				r.Logf("%d of %d effects after %v, one is blocked", keys-1, keys, time.Since(began))
-				r.until("the blocked one was given back", func() bool {
+				r.until("the blocked one was returned", func() bool {
 					return r.count(`SELECT count(*) FROM semel_record WHERE state = 2 AND encode(reason, 'escape') LIKE '%blocked by a lock%'`) == 1
 				})
 				time.Sleep(max(2*visibility-time.Since(began), 0)) // it does not end while the lock lasts
-				if got := r.count(`SELECT count(*) FROM semel_letter`); got != 0 {
-					r.Errorf("%d letters", got)
+				if got := r.count(`SELECT count(*) FROM semel_dead_letter`); got != 0 {
+					r.Errorf("%d dead letters", got)
 				}
 				if _, err := c.Exec(r.Context(), "SELECT pg_advisory_unlock(47)"); err != nil {
 					r.Fatal(err)
@@ -100,7 +100,7 @@ CREATE TRIGGER one BEFORE INSERT ON ledger FOR EACH ROW EXECUTE FUNCTION one()`)
 // test itself asks may take longer.
 func TestServerTimeouts(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		role := r.name() + "_worker"
 		r.sql("CREATE ROLE " + role + " LOGIN SUPERUSER")
 		for _, s := range []string{

@@ -11,7 +11,7 @@ import (
 // record where these are two writes (3), between record and ack (4).
 func TestFM05_WorkerKilled(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		r.send(3000)
 		first, second := r.spawn(r.task()), r.spawn(r.task())
 		held := 0
@@ -32,7 +32,7 @@ func TestFM05_WorkerKilled(t *testing.T) {
 // handlers return and what they did must not count (1), nor may its heartbeats take anything back (10).
 func TestFM01_Zombie(t *testing.T) {
 	t.Parallel()
-	inModes(t, nil, func(r *rig) {
+	inModes(t, nil, func(r *fixture) {
 		slow := r.task()
 		slow.Work = 300 * time.Millisecond
 		zombie := r.spawn(slow)

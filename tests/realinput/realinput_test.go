@@ -217,7 +217,7 @@ func (s *scene) records() []map[string]any {
 	return out
 }
 
-// settled checks what every run must show: a completed record per payload, nothing left to deliver, no letter.
+// settled checks what every run must show: a completed record per payload, nothing left to deliver, no dead letter.
 func (s *scene) settled() {
 	s.t.Helper()
 	rs := s.records()
@@ -230,7 +230,7 @@ func (s *scene) settled() {
 		}
 	}
 	if out := bytes.TrimSpace(s.run("dlq", "ls", "--queue", s.queue, "--store", s.store, "-o", "jsonl")); len(out) > 0 {
-		s.t.Errorf("letters: %s", out)
+		s.t.Errorf("dead letters: %s", out)
 	}
 	d := s.decisions()
 	s.t.Logf("decisions of %d deliveries sent: %v", 3*s.distinct, d)

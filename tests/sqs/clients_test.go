@@ -58,8 +58,8 @@ func TestTheCommandLineOfAWS(t *testing.T) {
 		t.Errorf("received %v: one receive was enough", again)
 	}
 	dead := e.queue("dead")
-	letter := only(t, aws("receive-message", "--queue-url", dead, "--attribute-names", "All"))
-	handle, _ = letter["ReceiptHandle"].(string)
+	deadLetter := only(t, aws("receive-message", "--queue-url", dead, "--attribute-names", "All"))
+	handle, _ = deadLetter["ReceiptHandle"].(string)
 	aws("delete-message", "--queue-url", dead, "--receipt-handle", handle)
 	left, _ := aws("get-queue-attributes", "--queue-url", dead, "--attribute-names", "All")["Attributes"].(map[string]any)
 	if left["ApproximateNumberOfMessages"] != "0" || left["ApproximateNumberOfMessagesNotVisible"] != "0" {

@@ -124,7 +124,7 @@ func work(ctx context.Context) error {
 	return c.Run(ctx)
 }
 
-type rig struct {
+type fixture struct {
 	*testing.T
 	*place
 	at, strategy string
@@ -132,12 +132,12 @@ type rig struct {
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL, with so many workers.
-func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
+func onBoth(t *testing.T, strategy string, fn func(r *fixture)) {
 	if testing.Short() {
 		t.Skip("-short starts no worker processes")
 	}
 	t.Run("sqlite", func(t *testing.T) {
-		r := &rig{T: t, at: filepath.Join(t.TempDir(), "semel.db"), strategy: strategy}
+		r := &fixture{T: t, at: filepath.Join(t.TempDir(), "semel.db"), strategy: strategy}
 		db, err := sqlite.Open(t.Context(), r.at, sqlite.Options{Create: true})
 		if err == nil {
 			_, err = db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (n INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)")
@@ -159,12 +159,12 @@ func onBoth(t *testing.T, strategy string, fn func(r *rig)) {
 		if _, err := server.SQL(t.Context(), u, "CREATE TABLE ledger (n BIGSERIAL PRIMARY KEY, v TEXT)"); err != nil {
 			t.Fatal(err)
 		}
-		r := &rig{T: t, at: u, strategy: strategy}
+		r := &fixture{T: t, at: u, strategy: strategy}
 		r.play(fn)
 	})
 }
 
-func (r *rig) play(fn func(r *rig)) {
+func (r *fixture) play(fn func(r *fixture)) {
 	p, err := open(r.Context(), r.at)
 	if err != nil {
 		r.Fatal(err)
@@ -175,7 +175,7 @@ func (r *rig) play(fn func(r *rig)) {
 	fn(r)
 }
 
-func (r *rig) start(n int) {
+func (r *fixture) start(n int) {
 	r.Helper()
 	for range n {
 		cmd := exec.Command(os.Args[0])
@@ -189,7 +189,7 @@ func (r *rig) start(n int) {
 }
 
 // killAll kills every worker with SIGKILL.
-func (r *rig) killAll() {
+func (r *fixture) killAll() {
 	for _, w := range r.workers {
 		_ = w.Process.Kill()
 		_ = w.Wait()
@@ -197,7 +197,7 @@ func (r *rig) killAll() {
 	r.workers = nil
 }
 
-func (r *rig) send(versions ...int) {
+func (r *fixture) send(versions ...int) {
 	r.Helper()
 	var out []driver.Message
 	for _, v := range versions {
@@ -208,7 +208,7 @@ func (r *rig) send(versions ...int) {
 	}
 }
 
-func (r *rig) applied() []string {
+func (r *fixture) applied() []string {
 	r.Helper()
 	out, err := r.ledger(r.Context())
 	if err != nil {
@@ -217,7 +217,7 @@ func (r *rig) applied() []string {
 	return out
 }
 
-func (r *rig) until(what string, ok func() bool) {
+func (r *fixture) until(what string, ok func() bool) {
 	r.Helper()
 	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -237,7 +237,7 @@ func shuffled(from, to int) (out []int) {
 // TestParkedVersionsSurviveKilledProcesses: versions wait for the first while all processes are killed again and again; in
 // the end each is applied once, in order.
 func TestParkedVersionsSurviveKilledProcesses(t *testing.T) {
-	onBoth(t, "sequence:/v,gap=park:30m", func(r *rig) {
+	onBoth(t, "sequence:/v,gap=park:30m", func(r *fixture) {
 		const n = 40
 		r.send(shuffled(2, n)...)
 		for round := range 3 {
@@ -264,7 +264,7 @@ func TestParkedVersionsSurviveKilledProcesses(t *testing.T) {
 		if got := r.applied(); !slices.Equal(got, want) {
 			r.Errorf("applied %v", got)
 		}
-		if st, err := r.queue.Stats(r.Context()); err != nil || st.Letters > 0 {
+		if st, err := r.queue.Stats(r.Context()); err != nil || st.DeadLetters > 0 {
 			r.Errorf("%+v, %v", st, err)
 		}
 	})

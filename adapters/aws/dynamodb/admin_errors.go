@@ -13,7 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// explain says in a sentence what is wrong with the way to a table, and how to mend it. action is the API's operation, which
+// explain says in a sentence what is wrong with the way to a table, and how to fix it. action is the API's operation, which
 // is also the name of the IAM action that allows it. What has no better words stays as it is; err is always wrapped.
 func explain(err error, action, table string) error {
 	if why := reason(err, action, table); why != "" {
@@ -48,9 +48,9 @@ func reason(err error, action, table string) string {
 		return "no AWS credentials were found; give some (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role of the " +
 			"machine, container or function)"
 	case errors.As(err, &dns):
-		return fmt.Sprintf("no host %q is known; mend the region or the endpoint", dns.Name)
+		return fmt.Sprintf("no host %q is known; fix the region or the endpoint", dns.Name)
 	case errors.As(err, &broken):
-		return fmt.Sprintf("what answered is no DynamoDB%s; mend the endpoint", status(err))
+		return fmt.Sprintf("what answered is no DynamoDB%s; fix the endpoint", status(err))
 	case strings.Contains(text, "request send failed"):
 		return "DynamoDB could not be reached; check the endpoint, and that the network lets it through"
 	}
@@ -71,7 +71,7 @@ func refusal(code, action, table string) string {
 	case "MissingAuthenticationToken", "MissingAuthenticationTokenException":
 		return "the request had no AWS credentials; give some (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)"
 	case "UnknownOperationException", "UnknownOperation":
-		return fmt.Sprintf("what answered does not know the operation %s of DynamoDB; mend the endpoint", action)
+		return fmt.Sprintf("what answered does not know the operation %s of DynamoDB; fix the endpoint", action)
 	}
 	return ""
 }

@@ -215,8 +215,8 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheMend: what a person can mend is said in a sentence.
-func TestErrorsNameTheMend(t *testing.T) {
+// TestErrorsNameTheHint: what a person can fix is said in a sentence.
+func TestErrorsNameTheHint(t *testing.T) {
 	static := credentials.NewStaticCredentialsProvider("semel", "semel", "")
 	html := roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusNotFound, Request: r, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("<html>"))}, nil

@@ -18,7 +18,7 @@ import (
 
 // TestFM53_RawKeyIsCompared makes two keys share an item: that is an error for the second, and never its duplicate.
 func TestFM53_RawKeyIsCompared(t *testing.T) {
-	r := newRig(t, Options{Layout: Layout{PartitionKey: "id", Text: func(driver.Key) string { return "the same" }}})
+	r := newFixture(t, Options{Layout: Layout{PartitionKey: "id", Text: func(driver.Key) string { return "the same" }}})
 	g := claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	finishOne(t, r.Store, completion(g), driver.Applied)
 	if g, err := r.Claim(t.Context(), claimOf("b")); err != nil || g[0].Err == nil || !strings.Contains(g[0].Err.Error(), "Layout.Text") {
@@ -27,9 +27,9 @@ func TestFM53_RawKeyIsCompared(t *testing.T) {
 	claimOne(t, r.Store, claimOf("a"), driver.Replay)
 }
 
-// TestFM58_LargeResults refuses what no item can keep: the attempt fails with a reason, so that it does not run for ever.
+// TestFM58_LargeResults refuses what no item can keep: the attempt fails with a reason, so that it does not run forever.
 func TestFM58_LargeResults(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	for i, n := range []int{r.Features().MaxResult, itemLimit + 1} {
 		for _, commit := range []bool{false, true} {
 			g := claimOne(t, r.Store, claimOf(fmt.Sprint(i, commit)), driver.Acquired)
@@ -57,7 +57,7 @@ func TestFM58_LargeResults(t *testing.T) {
 // TestFM85_LostSuffix loses writes of the table, as after a restore: a token comes again, and the nonce tells its holders
 // apart.
 func TestFM85_LostSuffix(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	zombie := claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	if _, err := r.client.DeleteItem(t.Context(), &awsdynamodb.DeleteItemInput{
 		TableName: aws.String("records"), Key: r.shape.keyOf(zombie.Hold.Key),
@@ -79,7 +79,7 @@ func TestFM85_LostSuffix(t *testing.T) {
 
 // TestFM12_FloorOutlivesRecords raises the floor, deletes the record and starts a process whose clock is behind.
 func TestFM12_FloorOutlivesRecords(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	g := claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	if err := r.raiseFloor(t.Context(), g.Hold.Token); err != nil {
 		t.Fatal(err)

@@ -147,7 +147,7 @@ func (s *Store) isOurs(after *row, item attrs) bool {
 }
 
 // maxReason bounds the reason of a record, in bytes. An error may quote a whole document: the item has to have room for it
-// whatever else is in it, and every duplicate of a failed key is billed by the item's size. The letter has all of it.
+// whatever else is in it, and every duplicate of a failed key is billed by the item's size. The dead letter has all of it.
 const maxReason = 8 << 10
 
 func clipped(reason string) string {

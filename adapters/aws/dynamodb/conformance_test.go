@@ -21,8 +21,8 @@ import (
 
 var midday = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// rig is a store on a fake with a ledger.
-type rig struct {
+// fixture is a store on a fake with a ledger.
+type fixture struct {
 	*Store
 	client *awsdynamodb.Client
 	fake   *fakedynamodb.Server // nil on another server
@@ -31,18 +31,18 @@ type rig struct {
 	o      Options
 }
 
-// newRig opens a store on a fake whose clock stands still, and whose table is made as the options say.
-func newRig(t testing.TB, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *rig {
+// newFixture opens a store on a fake whose clock stands still, and whose table is made as the options say.
+func newFixture(t testing.TB, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
-	return newRigAt(t, awstest.Frozen(midday), o, wrap...)
+	return newFixtureAt(t, awstest.Frozen(midday), o, wrap...)
 }
 
-func newRigAt(t testing.TB, clock *awstest.Clock, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *rig {
+func newFixtureAt(t testing.TB, clock *awstest.Clock, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
 	// The fake has a clock of its own, as the service has: nothing but the deletion of expired items goes by it.
 	fake := fakedynamodb.New(fakedynamodb.Options{Clock: awstest.Frozen(midday), TTLLag: -1})
 	plain := awsdynamodb.NewFromConfig(awstest.Config(fake))
-	r := &rig{client: plain, fake: fake, clock: clock, ledger: "ledger"}
+	r := &fixture{client: plain, fake: fake, clock: clock, ledger: "ledger"}
 	r.makeTables(t, "records", &o)
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1
@@ -55,7 +55,7 @@ func newRigAt(t testing.TB, clock *awstest.Clock, o Options, wrap ...func(http.R
 	return r
 }
 
-func (r *rig) open(t testing.TB, client Client, table string, o Options) *Store {
+func (r *fixture) open(t testing.TB, client Client, table string, o Options) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), client, table, o)
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *rig) open(t testing.TB, client Client, table string, o Options) *Store 
 }
 
 // again is another process on the same table.
-func (r *rig) again(t testing.TB, change func(o *Options), wrap ...func(http.RoundTripper) http.RoundTripper) *Store {
+func (r *fixture) again(t testing.TB, change func(o *Options), wrap ...func(http.RoundTripper) http.RoundTripper) *Store {
 	t.Helper()
 	o := r.o
 	if change != nil {
@@ -74,7 +74,7 @@ func (r *rig) again(t testing.TB, change func(o *Options), wrap ...func(http.Rou
 	return r.open(t, awsdynamodb.NewFromConfig(awstest.Config(r.fake, wrap...)), "records", o)
 }
 
-func (r *rig) makeTables(t testing.TB, table string, o *Options) {
+func (r *fixture) makeTables(t testing.TB, table string, o *Options) {
 	t.Helper()
 	if err := Create(t.Context(), r.client, table, CreateOptions{Options: *o}); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func ledgerOf(client *awsdynamodb.Client, table string) *semeltest.Ledger {
 }
 
 // damage makes a record that of a newer program.
-func (r *rig) damage(t testing.TB, k driver.Key) {
+func (r *fixture) damage(t testing.TB, k driver.Key) {
 	t.Helper()
 	_, err := r.client.UpdateItem(t.Context(), &awsdynamodb.UpdateItemInput{
 		TableName: aws.String("records"), Key: r.shape.keyOf(k), UpdateExpression: aws.String("SET #w = :w"),
@@ -134,7 +134,7 @@ func (r *rig) damage(t testing.TB, k driver.Key) {
 	}
 }
 
-func (r *rig) setup() semeltest.StoreSetup {
+func (r *fixture) setup() semeltest.StoreSetup {
 	s := semeltest.StoreSetup{
 		Store: r.Store, Advance: r.clock.Advance, Skew: r.o.skew(), Ledger: ledgerOf(r.client, r.ledger), Damage: r.damage,
 	}
@@ -194,7 +194,7 @@ func TestStoreSuite(t *testing.T) {
 				if o.Observe && strings.Contains(t.Name(), "the_clock_stepped_back") {
 					t.Skip("strict observation compares no clocks, so there is nothing to cut")
 				}
-				s := newRig(t, patient(o)).setup()
+				s := newFixture(t, patient(o)).setup()
 				if name != "own table" {
 					s.Sample = semeltest.Sampled(someCells) // more cells are compared on the own table
 				}
@@ -219,7 +219,7 @@ func TestStoreSuiteRealClock(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
-				s := newRigAt(t, awstest.System(), patient(o)).setup()
+				s := newFixtureAt(t, awstest.System(), patient(o)).setup()
 				s.Advance, s.Sample = nil, semeltest.Sampled(someCells)
 				return s
 			})

@@ -26,7 +26,7 @@
 // lost a key is fenced, because every write compares revision, token and nonce. Clocks only decide how often a run is taken for
 // dead that is not.
 //
-// Tokens grow for ever, also after their record is gone: they start at the microseconds of the clock, a sweep raises a stored
+// Tokens grow forever, also after their record is gone: they start at the microseconds of the clock, a sweep raises a stored
 // floor before it removes anything, and Open reads it. When DynamoDB itself deletes records (time to live) nobody raises the
 // floor. Then tokens go on growing as long as no clock is behind the time at which the deleted record was claimed, which is
 // its retention and Options.TTLSlack ago at least; and a worker of that time which still runs is fenced by its nonce in any
@@ -41,7 +41,7 @@
 // # Limits
 //
 // An item takes 400 KB: the result (256 KB at most), the journal of durable steps and the operators' trail together. What
-// passes that is refused and fails the attempt; it is not tried for ever. All keys of a consumer may be claimed at once,
+// passes that is refused and fails the attempt; it is not tried forever. All keys of a consumer may be claimed at once,
 // Options.Parallel requests at a time. The client's own repetitions are switched off for the requests of a store, which
 // repeats itself what was throttled, met a transaction or got no answer.
 //

@@ -75,7 +75,7 @@ func TestFleet(t *testing.T) {
 		if testing.Short() && (strings.Contains(t.Name(), "cells") || strings.Contains(t.Name(), "thousand")) {
 			t.Skip("-short compares cells of one process alone")
 		}
-		r := newRig(t, patient(Options{}))
+		r := newFixture(t, patient(Options{}))
 		s := r.setup()
 		s.Store = &fleet{of: []*Store{r.Store, r.again(t, nil), r.again(t, nil)}}
 		s.Sample = someCells // one process compares more of them (TestStoreSuite)

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// floor is the number above which tokens are drawn. Tokens of one key have to grow for ever (I3), also when the record that
+// floor is the number above which tokens are drawn. Tokens of one key have to grow forever (I3), also when the record that
 // knew the last one is gone, so they start at the microseconds of the clock, and three things keep them growing where clocks
 // do not: a process never draws below what its own clock has shown before; a sweep removes only records whose tokens every
 // clock within MaxClockSkew has passed by then; and it raises the floor that is stored in the table first, which every

@@ -13,7 +13,7 @@ import (
 // guardClient is what tests of fences call.
 type guardClient interface {
 	AdminClient
-	LetterClient
+	DeadLetterClient
 	UpdateItem(context.Context, *awsdynamodb.UpdateItemInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.UpdateItemOutput, error)
 	PutItem(context.Context, *awsdynamodb.PutItemInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.PutItemOutput, error)
 }

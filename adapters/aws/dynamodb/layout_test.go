@@ -26,7 +26,7 @@ func tracker() Options {
 }
 
 // old writes an item as the guard before semel did.
-func (r *rig) old(t testing.TB, id, status string) {
+func (r *fixture) old(t testing.TB, id, status string) {
 	t.Helper()
 	_, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{
 		TableName: aws.String("records"),
@@ -43,7 +43,7 @@ func (r *rig) old(t testing.TB, id, status string) {
 // TestS2_11_TrackerTable runs on the table of the old guard. What it left as processing when it crashed is taken over after one
 // lease, its own attributes stay, and what the layout does not know is an error and runs nothing.
 func TestS2_11_TrackerTable(t *testing.T) {
-	r := newRig(t, tracker())
+	r := newFixture(t, tracker())
 	for id, status := range map[string]string{
 		"crashed.csv": "processing", "done.csv": "success", "failed.csv": "failed", "gone.csv": "deleted", "odd.csv": "weird",
 	} {
@@ -95,7 +95,7 @@ func TestS2_11_TrackerTable(t *testing.T) {
 
 // TestS2_11_NewFile claims a file that nobody knows: the item has the columns of the old guard.
 func TestS2_11_NewFile(t *testing.T) {
-	r := newRig(t, tracker())
+	r := newFixture(t, tracker())
 	claimOne(t, r.Store, claimOf("new.csv"), driver.Acquired)
 	claimOne(t, r.Store, claimOf("new.csv"), driver.Busy)
 	if item := r.item(t, "new.csv"); !same(item["status"], text("processing")) || !same(item["attempts"], number(1)) {
@@ -106,7 +106,7 @@ func TestS2_11_NewFile(t *testing.T) {
 // TestS2_10_HistoryTable uses another table of the same kind, whose key was a hash of the caller's; here the key itself is
 // compared, so two that meet are an error and not one file.
 func TestS2_10_HistoryTable(t *testing.T) {
-	r := newRig(t, Options{Layout: Layout{
+	r := newFixture(t, Options{Layout: Layout{
 		PartitionKey: "unique_key", Status: "status", Statuses: map[driver.State]string{driver.InProgress: "processing"},
 	}})
 	g := claimOne(t, r.Store, claimOf("bucket|a.csv|2026-01-02"), driver.Acquired)
@@ -120,7 +120,7 @@ func TestS2_10_HistoryTable(t *testing.T) {
 
 // TestS4_02_OneContainerCreates lets twenty workers claim one id at once: one creates the record, by its first write.
 func TestS4_02_OneContainerCreates(t *testing.T) {
-	r := newRig(t, Options{Layout: Layout{PartitionKey: "id", Text: RawKeys("orders"), Status: "status"}})
+	r := newFixture(t, Options{Layout: Layout{PartitionKey: "id", Text: RawKeys("orders"), Status: "status"}})
 	var mu sync.Mutex
 	verdicts := map[driver.Verdict]int{}
 	var wg sync.WaitGroup
@@ -146,7 +146,7 @@ func TestS4_02_OneContainerCreates(t *testing.T) {
 // TestS4_03_InProgressIsKept: a duplicate of what is processed is busy, to be asked again, and not "success, skipped": when
 // its holder dies it runs.
 func TestS4_03_InProgressIsKept(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	if g := claimOne(t, r.Store, claimOf("a"), driver.Busy); g.Wait <= 0 {
 		t.Error("a busy key has no time to come back at")
@@ -157,7 +157,7 @@ func TestS4_03_InProgressIsKept(t *testing.T) {
 
 // TestS4_04_OutageIsNoDuplicate: only a failed condition is a verdict. Everything else is an error, also what sounds alike.
 func TestS4_04_OutageIsNoDuplicate(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	f := awstest.NewFaults(awstest.Plan{})
 	s := r.again(t, func(o *Options) { o.RetryFor = 50 * time.Millisecond }, f.Wrap)
 	f.Outage(true)
@@ -176,7 +176,7 @@ func TestS4_04_OutageIsNoDuplicate(t *testing.T) {
 
 // TestS0_11_ConcurrentCompleters: of all who complete, one is applied, and who lost the key is told so and does not crash.
 func TestS0_11_ConcurrentCompleters(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	first := claimOne(t, r.Store, claimOf("msg-1"), driver.Acquired)
 	r.clock.Advance(2 * time.Minute)
 	other := r.again(t, nil)
@@ -219,11 +219,11 @@ func demo(consumer string) Options {
 	}
 }
 
-func (r *rig) gateRows() int { return len(r.fake.Items("message-completed")) }
+func (r *fixture) gateRows() int { return len(r.fake.Items("message-completed")) }
 
 // TestS3_09_StatusAndAttempts: the status table shows STARTED, then COMPLETED, and counts the attempts.
 func TestS3_09_StatusAndAttempts(t *testing.T) {
-	r := newRig(t, demo("orders"))
+	r := newFixture(t, demo("orders"))
 	g := claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
 	if item := r.item(t, "m1"); !same(item["status"], text("STARTED")) || !same(item["attempts"], number(1)) {
 		t.Errorf("the status row is %v", item)
@@ -242,7 +242,7 @@ func TestS3_09_StatusAndAttempts(t *testing.T) {
 // TestS3_10_GateAcrossConsumers: two consumers with status tables of their own share the gate. The effects of the second are
 // not written, its record is completed all the same, and duplicates replay.
 func TestS3_10_GateAcrossConsumers(t *testing.T) {
-	r := newRig(t, demo("orders"))
+	r := newFixture(t, demo("orders"))
 	o := demo("billing")
 	o.Clock = r.clock.Now
 	if err := Create(t.Context(), r.client, "billing-status", CreateOptions{Options: o}); err != nil {
@@ -270,7 +270,7 @@ func TestS3_10_GateAcrossConsumers(t *testing.T) {
 // TestS3_55_FaultBetweenTransactionAndAck loses the answer to the transaction and then the worker: the next delivery finds the
 // record completed. When somebody removed the record meanwhile, the gate still stops the second transaction as a whole.
 func TestS3_55_FaultBetweenTransactionAndAck(t *testing.T) {
-	r := newRig(t, demo("orders"))
+	r := newFixture(t, demo("orders"))
 	s, _ := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "TransactWriteItems", Call: 1, Kind: awstest.After}}})
 	g := claimOne(t, s, claimOf("m1"), driver.Acquired)
 	if o, err := s.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {

@@ -29,7 +29,7 @@ func bareFake() *awsdynamodb.Client {
 
 func TestS0_03_Create(t *testing.T) { testCreate(t, bareFake()) }
 
-func TestLetters(t *testing.T) { testLetters(t, bareFake(), true) }
+func TestDeadLetters(t *testing.T) { testDeadLetters(t, bareFake(), true) }
 
 func TestFM2_Guard(t *testing.T) { testGuard(t, bareFake()) }
 
@@ -55,7 +55,7 @@ func endNow(t *testing.T, s driver.Store, f driver.Finish, want driver.Outcome) 
 // TestS2_15_LockSuite runs locks over two opened stores, as two processes have them, in real time.
 func TestS2_15_LockSuite(t *testing.T) {
 	semeltest.RunLock(t, func(t testing.TB) semeltest.LockSetup {
-		r := newRigAt(t, awstest.System(), Options{MaxClockSkew: 50 * time.Millisecond})
+		r := newFixtureAt(t, awstest.System(), Options{MaxClockSkew: 50 * time.Millisecond})
 		return semeltest.LockSetup{Store: r.Store, Other: r.again(t, nil)}
 	})
 }
@@ -64,7 +64,7 @@ func TestS2_15_LockSuite(t *testing.T) {
 // over after its end, a non-owner's release changes nothing, what fails inside comes out as it was, and the attribute that
 // the guarded item is fenced by may be called "owner".
 func TestS2_15_DistributedLock(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	createTableOf(t, r.client, "reports", "id")
 	const ttl = 300 * time.Second
 	locker, err := lock.New(r.Store, lock.Options{Lease: ttl})
@@ -118,10 +118,10 @@ func finishStep(name string, result []byte) driver.StepWrite {
 	return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: result}
 }
 
-// TestFM58_JournalFull fills an item. What does not fit is refused in words that name the mend, and nothing that was written
+// TestFM58_JournalFull fills an item. What does not fit is refused in words that name the fix, and nothing that was written
 // before is lost: a step is refused before it runs, and a run that goes back still has room, and can be ended with a result.
 func TestFM58_JournalFull(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	h := claimNow(t, r, "full", 1).Hold
 	large := bytes.Repeat([]byte("x"), 60<<10)
 	n := 0
@@ -169,7 +169,7 @@ func TestFM58_JournalFull(t *testing.T) {
 // TestFM63_Saga runs a saga of package steps from end to end: the process dies in the middle, the next attempt, in another
 // process, does not repeat what is in the journal, its step fails, and everything is undone in the reverse order.
 func TestFM63_Saga(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	stores := []*Store{r.Store, r.again(t, nil)}
 	var calls []string
 	trip := func(dies bool) steps.Func {
@@ -215,7 +215,7 @@ func TestFM63_Saga(t *testing.T) {
 		t.Fatalf("after it: %+v", grant)
 	}
 	err := steps.With(t.Context(), semel.NewAttempt(semel.Message{ID: "m"}, grant, stores[1]), trip(false))
-	if m := semel.MarksOf(err); !m.Permanent || !m.Compensated {
+	if m := semel.DispositionOf(err); !m.Permanent || !m.Compensated {
 		t.Errorf("the saga ended with %v, wanted a compensated failure", err)
 	}
 	want := []string{"book flight", "book hotel", "cancel car ", "cancel hotel hotel-4711", "cancel flight flight-4711"}

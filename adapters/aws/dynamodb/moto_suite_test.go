@@ -17,10 +17,10 @@ import (
 )
 
 // onMoto is a store with tables of its own on a moto_server.
-func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *rig {
+func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *fixture {
 	t.Helper()
 	clock := awstest.Frozen(midday)
-	r := &rig{client: client, clock: clock, ledger: "ledger-" + name, o: o}
+	r := &fixture{client: client, clock: clock, ledger: "ledger-" + name, o: o}
 	r.o.Clock = clock.Now
 	r.o.SweepEvery, r.o.Parallel, r.o.CallTimeout = -1, 4, 20*time.Second // it takes one request at a time, and its time
 	r.makeTables(t, "records-"+name, &r.o)
@@ -70,7 +70,7 @@ func TestMoto(t *testing.T) {
 	}
 }
 
-func motoLives(t *testing.T, r *rig) {
+func motoLives(t *testing.T, r *fixture) {
 	t.Helper()
 	var cs []driver.Claim
 	for i := range 120 {

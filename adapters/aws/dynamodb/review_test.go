@@ -20,7 +20,7 @@ import (
 
 // TestS3_10_GateKeepsTenantsApart completes one key for two tenants: the gate drops the effects of neither.
 func TestS3_10_GateKeepsTenantsApart(t *testing.T) {
-	r := newRig(t, demo("orders"))
+	r := newFixture(t, demo("orders"))
 	for i, tenant := range []string{"", "a", "b"} {
 		c := claimOf("m1")
 		c.Key.Tenant = tenant
@@ -39,7 +39,7 @@ func TestS3_10_GateKeepsTenantsApart(t *testing.T) {
 // TestFM32_UnsureSpeaksForAll lets one item of a call fail for certain, and the other without an answer though it was written:
 // the call may not say that nothing was.
 func TestFM32_UnsureSpeaksForAll(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	s := r.again(t, func(o *Options) { o.RetryFor = 50 * time.Millisecond }, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(q *http.Request) (*http.Response, error) {
 			switch read := strings.HasSuffix(q.Header.Get("X-Amz-Target"), "GetItem"); {
@@ -88,7 +88,7 @@ func TestFM32_UnsureSpeaksForAll(t *testing.T) {
 
 // TestFM58_LongReasons ends attempts whose errors quote whole documents: the end is written, with the beginning of the reason.
 func TestFM58_LongReasons(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	for i, final := range []driver.Final{driver.Fail, driver.Park, driver.Release} {
 		for _, n := range []int{maxReason, maxReason + 1, itemLimit + 1} {
 			for _, commit := range []bool{false, true} {
@@ -128,7 +128,7 @@ func dated(now func() time.Time) func(http.RoundTripper) http.RoundTripper {
 // TestLaw10_SweepOfAClockAhead sweeps by a clock that is years ahead, and one that is ahead by less than is tolerated: the
 // first finds every retention over, and purges and parks nothing.
 func TestLaw10_SweepOfAClockAhead(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	service := func() time.Time { return r.clock.Now() }
 	at := func(ahead time.Duration) *Store {
 		return r.again(t, func(o *Options) { o.Clock = func() time.Time { return r.clock.Now().Add(ahead) } }, dated(service))
@@ -158,7 +158,7 @@ func TestLaw10_SweepOfAClockAhead(t *testing.T) {
 
 // TestS1_33_SweepsAreNotPutOffForEver: a process whose clock is a year ahead takes a pass. The others do not wait for a year.
 func TestS1_33_SweepsAreNotPutOffForEver(t *testing.T) {
-	r := newRig(t, Options{SweepEvery: time.Hour})
+	r := newFixture(t, Options{SweepEvery: time.Hour})
 	year := 365 * 24 * time.Hour
 	wrong := awstest.Frozen(midday.Add(year))
 	ahead := r.again(t, func(o *Options) { o.Clock = wrong.Now })
@@ -185,7 +185,7 @@ func TestS1_33_SweepsAreNotPutOffForEver(t *testing.T) {
 // TestFM42_DuplicatesLeaveLeasesOfClocksAhead: a holder's clock is ahead within the skew. Its duplicates cost one failed write
 // each and leave its record alone; they come back when it may be over by their own clock.
 func TestFM42_DuplicatesLeaveLeasesOfClocksAhead(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	ahead := r.again(t, func(o *Options) { o.Clock = func() time.Time { return r.clock.Now().Add(9 * time.Second) } })
 	claimOne(t, ahead, claimOf("a"), driver.Acquired)
 	before := r.item(t, "a")
@@ -199,32 +199,32 @@ func TestFM42_DuplicatesLeaveLeasesOfClocksAhead(t *testing.T) {
 	}
 }
 
-// TestLettersBesideOtherNames keeps letters in a table whose keys are called as the letter's own attributes are.
-func TestLettersBesideOtherNames(t *testing.T) {
-	for pk, sk := range map[string]string{"key": "at", "data": "letter", "reason": "kind", "parts": "id"} {
+// TestDeadLettersBesideOtherNames keeps dead letters in a table whose keys are called as the dead letter's own attributes are.
+func TestDeadLettersBesideOtherNames(t *testing.T) {
+	for pk, sk := range map[string]string{"key": "at", "data": "dead_letter", "reason": "kind", "parts": "id"} {
 		client := bareFake()
 		o := Options{Layout: Layout{PartitionKey: pk, SortKey: sk}}
-		if err := Create(t.Context(), client, "letters", CreateOptions{Options: o}); err != nil {
+		if err := Create(t.Context(), client, "dead-letters", CreateOptions{Options: o}); err != nil {
 			t.Fatal(err)
 		}
-		box, err := Letters(client, "letters", "orders", o)
+		box, err := DeadLetters(client, "dead-letters", "orders", o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		large := strings.Repeat("x", partSize+1)
 		for _, id := range []string{"one", "two"} {
-			l := fullLetter(id, []byte(large))
+			l := fullDeadLetter(id, []byte(large))
 			l.Reason = strings.Repeat("why", 2<<20)
-			if err := box.PutLetter(t.Context(), l); err != nil {
+			if err := box.PutDeadLetter(t.Context(), l); err != nil {
 				t.Fatalf("keys %s and %s: %v", pk, sk, err)
 			}
 		}
-		if err := box.DeleteLetter(t.Context(), "one"); err != nil {
+		if err := box.DeleteDeadLetter(t.Context(), "one"); err != nil {
 			t.Error(err)
 		}
-		all, err := box.Letters(t.Context(), 0)
+		all, err := box.DeadLetters(t.Context(), 0)
 		if err != nil || len(all) != 1 || all[0].ID != "two" || string(all[0].Message.Body) != large {
-			t.Errorf("keys %s and %s: %d letters listed, %v", pk, sk, len(all), err)
+			t.Errorf("keys %s and %s: %d dead letters listed, %v", pk, sk, len(all), err)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestLettersBesideOtherNames(t *testing.T) {
 func TestS2_11_StatusOfOtherKinds(t *testing.T) {
 	o := tracker()
 	o.Layout.Adopt = map[string]driver.State{"3": driver.Completed, "4": driver.Released, "": driver.Absent}
-	r := newRig(t, o)
+	r := newFixture(t, o)
 	for id, status := range map[string]types.AttributeValue{"done": number(3), "failed": number(4), "none": nil, "empty": text("")} {
 		item := attrs{"file_key": text(id), "status": status}
 		if status == nil {
@@ -259,7 +259,7 @@ func bodyOf(q *http.Request) string {
 
 // TestOpenOnOtherKeys opens tables whose keys are not those that the options name: the error says so.
 func TestOpenOnOtherKeys(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	for name, kind := range map[string]types.ScalarAttributeType{"pk": types.ScalarAttributeTypeN, "other": types.ScalarAttributeTypeS} {
 		_, err := r.client.CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
 			TableName: aws.String("by-" + name), BillingMode: types.BillingModePayPerRequest,

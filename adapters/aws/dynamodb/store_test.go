@@ -52,13 +52,13 @@ func completion(g driver.Grant) driver.Finish {
 }
 
 // withEffect completes a grant with one addition to the ledger.
-func (r *rig) withEffect(g driver.Grant) driver.Work {
+func (r *fixture) withEffect(g driver.Grant) driver.Work {
 	w := &Writes{}
 	w.Add(r.ledger, ledgerKey(g.Hold.Key.Raw), "n", 1)
 	return driver.Work{Finish: completion(g), Effects: w}
 }
 
-func (r *rig) effects(t testing.TB, raw string) int {
+func (r *fixture) effects(t testing.TB, raw string) int {
 	t.Helper()
 	n, err := ledgerOf(r.client, r.ledger).Count(t.Context(), raw)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *rig) effects(t testing.TB, raw string) int {
 }
 
 // item is the item of a key as it lies in the table.
-func (r *rig) item(t testing.TB, raw string) attrs {
+func (r *fixture) item(t testing.TB, raw string) attrs {
 	t.Helper()
 	out, err := r.client.GetItem(t.Context(), &awsdynamodb.GetItemInput{
 		TableName: aws.String("records"), Key: r.shape.keyOf(driver.Key{Consumer: "orders", Raw: raw}), ConsistentRead: aws.Bool(true),
@@ -80,7 +80,7 @@ func (r *rig) item(t testing.TB, raw string) attrs {
 }
 
 // faulty opens a store behind faults.
-func (r *rig) faulty(t testing.TB, p awstest.Plan) (*Store, *awstest.Faults) {
+func (r *fixture) faulty(t testing.TB, p awstest.Plan) (*Store, *awstest.Faults) {
 	t.Helper()
 	f := awstest.NewFaults(p)
 	return r.again(t, nil, f.Wrap), f
@@ -112,7 +112,7 @@ func (x twice) RoundTrip(q *http.Request) (*http.Response, error) {
 // TestFM31_OwnWriteIsNoDuplicate sends every write twice, and sees the refusal of the second: it is never taken for
 // somebody else's.
 func TestFM31_OwnWriteIsNoDuplicate(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	s := r.again(t, nil, func(next http.RoundTripper) http.RoundTripper { return twice{next} })
 	g := claimOne(t, s, claimOf("a"), driver.Acquired)
 	if g.Attempt != 1 || g.Unknown {
@@ -134,7 +134,7 @@ func TestFM31_OwnWriteIsNoDuplicate(t *testing.T) {
 
 // TestFM31_SDKRepeats leaves the answer to a claim out once: the write is repeated and recognised.
 func TestFM31_SDKRepeats(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	s, f := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{
 		{Operation: "UpdateItem", Call: 1, Kind: awstest.After}, {Operation: "UpdateItem", Call: 3, Kind: awstest.Internal, Done: true},
 	}})
@@ -151,7 +151,7 @@ func TestFM31_SDKRepeats(t *testing.T) {
 // TestFM32_UnansweredCommit loses the answer of a transaction: the same bytes are sent again (one transaction), and a later
 // repetition by the engine, which has other bytes, answers Applied and writes nothing.
 func TestFM32_UnansweredCommit(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	s, f := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "TransactWriteItems", Call: 1, Kind: awstest.After}}})
 	g := claimOne(t, s, claimOf("a"), driver.Acquired)
 	for range 3 {
@@ -187,7 +187,7 @@ func must[T any](v T, ok bool) T {
 
 // TestConflictsAndThrottlingAreNoVerdict lets every kind of write meet both: it is repeated, and never lost.
 func TestConflictsAndThrottlingAreNoVerdict(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	s, f := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{
 		{Operation: "UpdateItem", Call: 1, Kind: awstest.Throttled}, {Operation: "UpdateItem", Call: 2, Kind: awstest.Conflict},
 		{Operation: "UpdateItem", Call: 4, Kind: awstest.Unavailable}, {Operation: "TransactWriteItems", Call: 1, Kind: awstest.Throttled},
@@ -247,7 +247,7 @@ func TestConflictsAndThrottlingAreNoVerdict(t *testing.T) {
 // TestFM36_HangingConnection gives up a connection that never answers, and goes on.
 func TestFM36_HangingConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		s, _ := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "UpdateItem", Call: 1, Kind: awstest.Hang}}})
 		began := time.Now()
 		claimOne(t, s, claimOf("a"), driver.Acquired)
@@ -258,7 +258,7 @@ func TestFM36_HangingConnection(t *testing.T) {
 		s.client = awsdynamodb.NewFromConfig(awstest.Config(r.fake, all.Wrap))
 		began = time.Now()
 		if _, err := s.Claim(t.Context(), claimOf("b")); err == nil || time.Since(began) > 20*time.Second {
-			t.Errorf("a claim that hangs for ever answered %v after %v", err, time.Since(began))
+			t.Errorf("a claim that hangs forever answered %v after %v", err, time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -272,7 +272,7 @@ func TestFM36_HangingConnection(t *testing.T) {
 // TestFM40_TTLLag keeps items in the table that are past their time to live, as the service does for days: only the
 // record's own times count. Items in work have none.
 func TestFM40_TTLLag(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	if v := r.item(t, "a")["ttl"]; v != nil {
 		t.Errorf("a record in progress has a time to live: %v", v)
@@ -297,7 +297,7 @@ func TestFM40_TTLLag(t *testing.T) {
 // strict observation nobody does whatever the clocks say.
 func TestFM42_ClockSkew(t *testing.T) {
 	at := func(clock *awstest.Clock) func(o *Options) { return func(o *Options) { o.Clock = clock.Now } }
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	ahead := awstest.Frozen(midday.Add(9 * time.Second))
 	other := r.again(t, at(ahead))
 	g := claimOne(t, r.Store, claimOf("a"), driver.Acquired)
@@ -320,7 +320,7 @@ func TestFM42_ClockSkew(t *testing.T) {
 
 // TestFM42_Observe compares no clocks: only the time during which a record was seen unchanged counts.
 func TestFM42_Observe(t *testing.T) {
-	r := newRig(t, Options{Observe: true})
+	r := newFixture(t, Options{Observe: true})
 	mine := awstest.Frozen(midday.Add(1000 * time.Hour))
 	other := r.again(t, func(o *Options) { o.Clock = mine.Now })
 	g := claimOne(t, r.Store, claimOf("a"), driver.Acquired)

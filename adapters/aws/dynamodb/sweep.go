@@ -124,7 +124,7 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 		out, err := s.client.UpdateItem(ctx, &awsdynamodb.UpdateItemInput{
 			TableName: &s.table, Key: s.shape.keyAt(ownMark + "sweep"),
 			UpdateExpression: aws.String("SET #n = :next"),
-			// What is further away than anybody may put it is of a clock that was far ahead: it must not put sweeps off for ever.
+			// What is further away than anybody may put it is of a clock that was far ahead: it must not put sweeps off forever.
 			ConditionExpression:      aws.String("attribute_not_exists(#n) OR #n <= :now OR #n > :far"),
 			ExpressionAttributeNames: map[string]string{"#n": sweepAttr},
 			ExpressionAttributeValues: attrs{
@@ -180,7 +180,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 				continue
 			}
 			top = max(top, r.Token)
-		case driver.SweepStrand, driver.SweepExpire:
+		case driver.SweepAbandon, driver.SweepExpire:
 		}
 		w.todo = append(w.todo, *r)
 	}
@@ -211,13 +211,13 @@ func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration
 	var errs []error
 	now := s.now()
 	s.each(ctx, len(rows), func(i int, err error) {
-		var purged, stranded bool
+		var purged, abandoned bool
 		if err == nil {
 			switch _, v := driver.DecideSweep(rows[i].Record, now, horizon, 0, consumers...); v {
 			case driver.SweepPurge:
 				purged, err = s.purge(ctx, &rows[i])
-			case driver.SweepStrand:
-				stranded, err = s.strand(ctx, &rows[i], horizon, consumers)
+			case driver.SweepAbandon:
+				abandoned, err = s.abandon(ctx, &rows[i], horizon, consumers)
 			case driver.SweepKeep, driver.SweepExpire: // it has no long-term periods
 			}
 		}
@@ -226,8 +226,8 @@ func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration
 		if purged {
 			sum.Purged++
 		}
-		if stranded {
-			sum.Stranded++
+		if abandoned {
+			sum.Abandoned++
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -268,11 +268,11 @@ func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 	return true, nil
 }
 
-// strand parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
-func (s *Store) strand(ctx context.Context, r *row, horizon time.Duration, consumers []string) (bool, error) {
+// abandon parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
+func (s *Store) abandon(ctx context.Context, r *row, horizon time.Duration, consumers []string) (bool, error) {
 	c := &change{key: r.Key, row: *r, decide: func(r row, now time.Time) (after row, write bool, err error) {
 		rec, v := driver.DecideSweep(r.Record, now, horizon, 0, consumers...)
-		if v != driver.SweepStrand {
+		if v != driver.SweepAbandon {
 			return r, false, errKept
 		}
 		after = r

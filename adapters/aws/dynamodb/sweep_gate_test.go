@@ -16,7 +16,7 @@ import (
 func TestFM41_SweepOfTheGate(t *testing.T) {
 	const gate = "done"
 	scanned := func() {}
-	r := newRig(t, Options{Gate: gate}, func(next http.RoundTripper) http.RoundTripper {
+	r := newFixture(t, Options{Gate: gate}, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(q *http.Request) (*http.Response, error) {
 			res, err := next.RoundTrip(q)
 			if q.Header.Get("X-Amz-Target") == "DynamoDB_20120810.Scan" {

@@ -72,7 +72,7 @@ func TestS1_33_SweepManyRecords(t *testing.T) {
 		n = 2000
 	}
 	var pages scans
-	r := newRig(t, Options{SweepEvery: 6 * time.Hour}, pages.count)
+	r := newFixture(t, Options{SweepEvery: 6 * time.Hour}, pages.count)
 	other := r.again(t, nil, pages.count)
 	fill(t, r.Store, n)
 	r.clock.Advance(24 * time.Hour)
@@ -87,7 +87,7 @@ func TestS1_33_SweepManyRecords(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				sum.Purged, sum.Stranded, more = sum.Purged+swept.Purged, sum.Stranded+swept.Stranded, again
+				sum.Purged, sum.Abandoned, more = sum.Purged+swept.Purged, sum.Abandoned+swept.Abandoned, again
 				most = max(most, pages.n-at)
 			}
 		}
@@ -95,7 +95,7 @@ func TestS1_33_SweepManyRecords(t *testing.T) {
 	}
 	once := pages.n
 	read := r.Consumed().Reads + other.Consumed().Reads - before
-	if want := (driver.Swept{Purged: n/2 - n/100, Stranded: n / 100}); sum != want {
+	if want := (driver.Swept{Purged: n/2 - n/100, Abandoned: n / 100}); sum != want {
 		t.Errorf("swept %+v, wanted %+v", sum, want)
 	}
 	if most > sweepPages || once > 16 {
@@ -109,12 +109,12 @@ func TestS1_33_SweepManyRecords(t *testing.T) {
 		r.Consumed().Writes+other.Consumed().Writes-began)
 }
 
-// ttlRig is a store on a fake that goes by the same clock, so that its time to live can delete records.
-func ttlRig(t *testing.T) *rig {
+// ttlFixture is a store on a fake that goes by the same clock, so that its time to live can delete records.
+func ttlFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := awstest.Frozen(midday)
 	fake := fakedynamodb.New(fakedynamodb.Options{Clock: clock, TTLLag: -1})
-	r := &rig{client: awsdynamodb.NewFromConfig(awstest.Config(fake)), fake: fake, clock: clock, ledger: "ledger", o: Options{Clock: clock.Now}}
+	r := &fixture{client: awsdynamodb.NewFromConfig(awstest.Config(fake)), fake: fake, clock: clock, ledger: "ledger", o: Options{Clock: clock.Now}}
 	r.makeTables(t, "records", &r.o)
 	r.Store = r.again(t, nil)
 	return r
@@ -123,7 +123,7 @@ func ttlRig(t *testing.T) *rig {
 // TestFM40_ExpiredItemsStay: what is past its retention may lie in the table for days. Until it is gone it is a record, and replays;
 // a released one is claimed again; and none can be claimed whose lease lasts.
 func TestFM40_ExpiredItemsStay(t *testing.T) {
-	r := ttlRig(t)
+	r := ttlFixture(t)
 	done, back := claimNow(t, r, "done", 1), claimNow(t, r, "back", 2)
 	endNow(t, r, driver.Finish{Hold: done.Hold, Final: driver.Complete, Keep: time.Hour, Result: []byte("x")}, driver.Applied)
 	endNow(t, r, driver.Finish{Hold: back.Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: time.Hour}, driver.Applied)
@@ -146,7 +146,7 @@ func TestFM40_ExpiredItemsStay(t *testing.T) {
 // TestFM41_TTLPurgesNothingEarly: DynamoDB may delete a record from its TTL on, so that lies behind its retention, and
 // what runs or is uncertain has none.
 func TestFM41_TTLPurgesNothingEarly(t *testing.T) {
-	r := ttlRig(t)
+	r := ttlFixture(t)
 	running, parked, done := claimNow(t, r, "running", 1), claimNow(t, r, "parked", 2), claimNow(t, r, "done", 3)
 	endNow(t, r, driver.Finish{Hold: parked.Hold, Final: driver.Park, Keep: time.Hour}, driver.Applied)
 	endNow(t, r, driver.Finish{Hold: done.Hold, Final: driver.Complete, Keep: time.Hour}, driver.Applied)
@@ -172,7 +172,7 @@ func TestLaw10_SweepChecksAgain(t *testing.T) {
 	var fresh *Store
 	var once sync.Once
 	between := func() {}
-	r := newRig(t, Options{}, func(next http.RoundTripper) http.RoundTripper {
+	r := newFixture(t, Options{}, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(q *http.Request) (*http.Response, error) {
 			res, err := next.RoundTrip(q)
 			if q.Header.Get("X-Amz-Target") == "DynamoDB_20120810.Scan" {
@@ -207,11 +207,11 @@ func TestLaw10_SweepChecksAgain(t *testing.T) {
 }
 
 // TestFM12_StrandedIsTakenOver: an operator gives an abandoned key back, and its next token is greater.
-func TestFM12_StrandedIsTakenOver(t *testing.T) {
-	r := newRigAt(t, awstest.Frozen(midday), Options{})
+func TestFM12_AbandonedIsTakenOver(t *testing.T) {
+	r := newFixtureAt(t, awstest.Frozen(midday), Options{})
 	g := claimNow(t, r, "k", 1)
 	r.clock.Advance(30 * 24 * time.Hour)
-	if swept, more, err := r.Sweep(t.Context(), 14*24*time.Hour, 10); err != nil || more || swept.Stranded != 1 {
+	if swept, more, err := r.Sweep(t.Context(), 14*24*time.Hour, 10); err != nil || more || swept.Abandoned != 1 {
 		t.Fatalf("swept %+v, %v", swept, err)
 	}
 	op := driver.Operation{
@@ -233,7 +233,7 @@ func TestFM12_StrandedIsTakenOver(t *testing.T) {
 // TestFM12_SweepWaitsForClocks: a record whose token is ahead of a clock that is allowed to be behind is not purged yet: who
 // goes by that clock would hand out a smaller token afterwards.
 func TestFM12_SweepWaitsForClocks(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	off := func(d time.Duration) func(o *Options) {
 		return func(o *Options) { o.Clock = func() time.Time { return r.clock.Now().Add(d) } }
 	}

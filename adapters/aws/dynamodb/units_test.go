@@ -22,7 +22,7 @@ type cost struct {
 }
 
 // measure runs f and tells what the fake charged for it.
-func (r *rig) measure(t *testing.T, f func()) cost {
+func (r *fixture) measure(t *testing.T, f func()) cost {
 	t.Helper()
 	r.fake.ResetUsed()
 	before := r.Consumed()
@@ -41,7 +41,7 @@ func (r *rig) measure(t *testing.T, f func()) cost {
 
 // naive is the guard that one finds everywhere: read the item, put it, run, update it. Its steps are not atomic: two that read
 // at the same time both run, and one that dies after the put never runs again.
-type naive struct{ r *rig }
+type naive struct{ r *fixture }
 
 func (n naive) handle(t *testing.T, id string, run func()) {
 	t.Helper()
@@ -76,10 +76,10 @@ func (n naive) handle(t *testing.T, id string, run func()) {
 
 // TestUnitsPerMessage asserts what a message costs, new and as a duplicate, and prints the table of the documentation.
 func TestUnitsPerMessage(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	createTableOf(t, r.client, "naive", "id")
-	gated := newRig(t, Options{Gate: "completed"})
-	runA := func(r *rig, id string) {
+	gated := newFixture(t, Options{Gate: "completed"})
+	runA := func(r *fixture, id string) {
 		g, err := r.Claim(t.Context(), claimOf(id))
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestUnitsPerMessage(t *testing.T) {
 			finishOne(t, r.Store, completion(g[0]), driver.Applied)
 		}
 	}
-	runA2 := func(r *rig, id string) {
+	runA2 := func(r *fixture, id string) {
 		g, err := r.Claim(t.Context(), claimOf(id))
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func TestUnitsPerMessage(t *testing.T) {
 			}
 		}
 	}
-	effect := func(r *rig, id string) func() {
+	effect := func(r *fixture, id string) func() {
 		return func() {
 			_, err := r.client.UpdateItem(t.Context(), &awsdynamodb.UpdateItemInput{
 				TableName: &r.ledger, Key: ledgerKey(id), UpdateExpression: aws.String("ADD n :n"),
@@ -114,7 +114,7 @@ func TestUnitsPerMessage(t *testing.T) {
 	table.WriteString("\n| | new: calls | read units | write units | duplicate: calls | read units | write units |\n|---|---|---|---|---|---|---|\n")
 	for _, x := range []struct {
 		name      string
-		r         *rig
+		r         *fixture
 		run       func(id string)
 		new, dupe cost
 	}{
@@ -155,7 +155,7 @@ func TestUnitsOfADuplicate(t *testing.T) {
 		{0, cost{1, 0, 1}}, {512, cost{1, 0, 1}}, {4 << 10, cost{1, 0, 5}}, {16 << 10, cost{1, 0, 17}}, {64 << 10, cost{1, 0, 65}},
 		{200 << 10, cost{1, 0, 201}},
 	} {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		g := claimOne(t, r.Store, claimOf("k"), driver.Acquired)
 		f := completion(g)
 		f.Result = []byte(strings.Repeat("r", x.result))
@@ -171,7 +171,7 @@ func TestUnitsOfADuplicate(t *testing.T) {
 
 // TestBatchesShareTransactions commits many works: as few calls as the limit of 100 items allows, and the same units.
 func TestBatchesShareTransactions(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	var cs []driver.Claim
 	for i := range 60 {
 		cs = append(cs, claimOf(fmt.Sprint(i)))
@@ -197,7 +197,7 @@ func TestBatchesShareTransactions(t *testing.T) {
 
 // TestMeterIsAnUpperBound compares the meter with what the fake charged, over a history with refusals of all kinds.
 func TestMeterIsAnUpperBound(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	other := r.again(t, nil)
 	r.fake.ResetUsed()
 	before, others := r.Consumed(), other.Consumed()

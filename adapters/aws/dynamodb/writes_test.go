@@ -13,7 +13,7 @@ import (
 
 // TestWritesAreChecked refuses before anything is sent what no transaction takes.
 func TestWritesAreChecked(t *testing.T) {
-	r := newRig(t, Options{Gate: "done"})
+	r := newFixture(t, Options{Gate: "done"})
 	big := text(strings.Repeat("x", 390<<10))
 	for name, add := range map[string]func(w *Writes){
 		"takes 98 beside": func(w *Writes) {
@@ -73,7 +73,7 @@ func TestWritesAreChecked(t *testing.T) {
 
 // TestWorksOnOneItem commits works that write the same item: they go one after the other.
 func TestWorksOnOneItem(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	var cs []driver.Claim
 	for i := range 5 {
 		cs = append(cs, claimOf(string(rune('a'+i))))

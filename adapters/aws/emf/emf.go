@@ -8,7 +8,7 @@
 // # What to alarm on
 //
 // On DuplicateEffects, which an audit of the effects counts (see [Count]), on its absence, on Uncertain and UncertainKeys,
-// LeasesLost and Letters. Not on
+// LeasesLost and DeadLetters. Not on
 // DuplicatesSuppressed, which counts the duplicates that did no harm, and not on DynamoDB's ConditionalCheckFailedRequests:
 // both are healthy. deploy/aws has alarms that say it so.
 //
@@ -73,7 +73,7 @@ type figures struct {
 // New makes a Writer. It writes whole lines to w, each with one call.
 func New(w io.Writer, o Options) (*Writer, error) {
 	if o.Queue == nil {
-		return nil, &semel.ConfigError{Field: "Queue", Problem: "is nil", Mend: "give the queue that the consumer reads"}
+		return nil, &semel.ConfigError{Field: "Queue", Problem: "is nil", Hint: "give the queue that the consumer reads"}
 	}
 	if o.Namespace == "" {
 		o.Namespace = DefaultNamespace
@@ -150,7 +150,7 @@ func (m *Writer) health(e semel.Event) {
 	if e.Kind == semel.EventSwept {
 		m.mu.Lock()
 		m.now.swept += int64(e.Purged)
-		m.now.uncertain += int64(e.Stranded) // no delivery may ever come for them
+		m.now.uncertain += int64(e.Abandoned) // no delivery may ever come for them
 		m.mu.Unlock()
 	}
 }
@@ -183,7 +183,7 @@ func (m *Writer) Flush(ctx context.Context) error {
 		if err == nil {
 			l.add("Visible", count, s.Visible)
 			l.add("InFlight", count, s.InFlight)
-			l.add("Letters", count, s.Letters)
+			l.add("DeadLetters", count, s.DeadLetters)
 			l.add("OldestMessageAge", seconds, s.Oldest.Seconds())
 		}
 	}

@@ -232,7 +232,7 @@ func TestUncertain(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Events().Delivery(semel.Event{Kind: semel.EventDecided, Decision: semel.ParkedUncertain})
-	m.Events().Health(semel.Event{Kind: semel.EventSwept, Stranded: 2})
+	m.Events().Health(semel.Event{Kind: semel.EventSwept, Abandoned: 2})
 	for _, want := range []float64{3, 0} {
 		if err := m.Flush(t.Context()); err != nil {
 			t.Fatal(err)

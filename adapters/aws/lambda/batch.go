@@ -19,11 +19,11 @@ import (
 
 // batch is the driver.Queue of one invocation: it hands its records to a consumer once, and collects how they ended.
 type batch struct {
-	name      string
-	fifo      bool
-	letters   driver.LetterBox
-	retention time.Duration
-	items     []item
+	name        string
+	fifo        bool
+	deadLetters driver.DeadLetterQueue
+	retention   time.Duration
+	items       []item
 	// gate tells whether anything may still be begun; stop ends the consumer.
 	gate func() bool
 	stop context.CancelFunc
@@ -65,7 +65,7 @@ func newBatch(records []events.SQSMessage, o *Options, logger *slog.Logger) (*ba
 		return nil, errors.New("semellambda: the first record names no queue (eventSourceARN): is it an event of SQS?")
 	}
 	b := &batch{
-		name: name, fifo: strings.HasSuffix(name, ".fifo"), letters: o.Letters, retention: o.Retention,
+		name: name, fifo: strings.HasSuffix(name, ".fifo"), deadLetters: o.DeadLetters, retention: o.Retention,
 		items: make([]item, len(records)), groups: map[string]groupState{},
 	}
 	now := time.Now()
@@ -124,7 +124,7 @@ func (b *batch) Features() driver.QueueFeatures {
 
 // Receive hands out records while there is time to begin them; of a FIFO queue's group one at a time, so that nothing runs
 // behind one that fails. When nothing comes any more it waits for the consumer's end, and brings that about as soon as
-// nothing is in hand.
+// nothing is in flight.
 func (b *batch) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	for {
 		ds, wake := b.hand(limit)
@@ -172,7 +172,7 @@ func (b *batch) hand(limit int) (ds []driver.Delivery, wake <-chan struct{}) {
 	return nil, nil
 }
 
-// over ends the consumer when nothing comes any more and nothing is in hand.
+// over ends the consumer when nothing comes any more and nothing is in flight.
 func (b *batch) over() {
 	if b.shut && b.out == 0 {
 		b.stop()
@@ -199,7 +199,7 @@ func (b *batch) settled(r receipt, done bool) {
 	b.over()
 }
 
-// Settle notes how records ended. Only Lambda's answer tells SQS, but for letters, which are written here.
+// Settle notes how records ended. Only Lambda's answer tells SQS, but for dead letters, which are written here.
 func (b *batch) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(ss))
 	var errs []error
@@ -221,20 +221,20 @@ func (b *batch) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.O
 // ends does what a settlement asks for, and tells whether SQS may forget the message.
 func (b *batch) ends(ctx context.Context, s *driver.Settlement) (done bool, err error) {
 	switch {
-	case s.Action == driver.Ack && s.Close != "" && b.letters != nil:
-		if err := b.letters.DeleteLetter(ctx, s.Close); err != nil {
-			return false, fmt.Errorf("close letter %s: %w", s.Close, err)
+	case s.Action == driver.Ack && s.Close != "" && b.deadLetters != nil:
+		if err := b.deadLetters.DeleteDeadLetter(ctx, s.Close); err != nil {
+			return false, fmt.Errorf("close dead letter %s: %w", s.Close, err)
 		}
 		return true, nil
 	case s.Action == driver.Ack:
 		return true, nil
-	case s.Action == driver.Dead && b.letters != nil && s.Letter != nil:
-		l := *s.Letter
+	case s.Action == driver.Dead && b.deadLetters != nil && s.DeadLetter != nil:
+		l := *s.DeadLetter
 		if l.DeadAt.IsZero() {
 			l.DeadAt = time.Now()
 		}
-		if err := b.letters.PutLetter(ctx, l); err != nil {
-			return false, fmt.Errorf("write letter %s: %w", l.ID, err)
+		if err := b.deadLetters.PutDeadLetter(ctx, l); err != nil {
+			return false, fmt.Errorf("write dead letter %s: %w", l.ID, err)
 		}
 		return true, nil
 	}

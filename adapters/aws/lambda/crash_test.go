@@ -196,11 +196,11 @@ func invoke(t *testing.T, url, where string, ev events.SQSEvent) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// TestS3_08_RedrivePolicyTakesWhatIsDead: without a place for letters a message that failed for good is run no more, and
+// TestS3_08_RedrivePolicyTakesWhatIsDead: without a place for dead letters a message that failed for good is run no more, and
 // goes where the queue's redrive policy leads.
 func TestS3_08_RedrivePolicyTakesWhatIsDead(t *testing.T) {
 	p := newPoller(t, "orders", sqs.CreateOptions{MaxReceive: 3})
-	w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.Letters, o.RedrivePolicy = nil, true })
+	w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
 	if err := p.queue.Send(t.Context(), driver.Message{ID: "a", Body: []byte("dead")}, driver.Message{ID: "b", Body: []byte("ok")}); err != nil {
 		t.Fatal(err)
 	}

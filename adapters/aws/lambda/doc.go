@@ -3,7 +3,7 @@
 //
 //	h, err := semellambda.NewSQS(semel.Config{
 //		Store: store, Handler: semel.HandlerFunc(charge), Key: key.FromJSON("/order_id"),
-//	}, semellambda.Options{Letters: letters})
+//	}, semellambda.Options{DeadLetters: deadLetters})
 //	if err != nil {
 //		log.Fatal(err)
 //	}
@@ -40,10 +40,10 @@
 // https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (what runs behind the answer is frozen, and goes
 // on with the next invocation; a crash or a timeout resets the environment).
 //
-// # Letters
+// # Dead letters
 //
-// With Options.Letters what ended for good is written there, and is then a success to SQS. A letter that cannot be written
-// leaves its message in the queue. Without a place for letters what failed for good is reported as failed each time, without
+// With Options.DeadLetters what ended for good is written there, and is then a success to SQS. A dead letter that cannot be written
+// leaves its message in the queue. Without a place for dead letters what failed for good is reported as failed each time, without
 // a run, until the queue's redrive policy takes it: that needs such a policy, which is said with Options.RedrivePolicy. A
 // message of which neither is true would be lost at the end of its retention, so NewSQS refuses that.
 //

@@ -87,7 +87,7 @@ func eachOf[R any](
 // one handles one record; its key is that of body.
 func one[R any](ctx context.Context, d *Direct, body, raw []byte, fn func(context.Context, R, *semel.Attempt) error) error {
 	if d.Store == nil || d.Consumer == "" {
-		return &semel.ConfigError{Field: "Direct", Problem: "has no Store or no Consumer", Mend: "give both"}
+		return &semel.ConfigError{Field: "Direct", Problem: "has no Store or no Consumer", Hint: "give both"}
 	}
 	key, err := keyOfEvent(&semel.Message{Body: body})
 	if err != nil {

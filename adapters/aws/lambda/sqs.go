@@ -25,9 +25,9 @@ const beyond = time.Second
 
 // Options of [NewSQS]. Letters or RedrivePolicy is needed; the zero value of everything else is the documented default.
 type Options struct {
-	// Letters keeps what ended for good: an sqs.LetterQueue, or any queue of semel that keeps letters.
-	Letters driver.LetterBox
-	// RedrivePolicy says that the queue has a redrive policy, and that what ended for good is left to it. Letters go first.
+	// DeadLetters keeps what ended for good: an sqs.DeadLetterQueue, or any queue of semel that keeps dead letters.
+	DeadLetters driver.DeadLetterQueue
+	// RedrivePolicy says that the queue has a redrive policy, and that what ended for good is left to it. Dead letters go first.
 	RedrivePolicy bool
 	// Floor is the least time that must be left before the margin for anything to be begun. Defaults to 250 ms.
 	Floor time.Duration
@@ -57,16 +57,16 @@ type SQS struct {
 func NewSQS(cfg semel.Config, o Options) (*SQS, error) {
 	switch {
 	case cfg.Queue != nil:
-		return nil, &semel.ConfigError{Field: "Queue", Problem: "is set, and Lambda hands the messages in", Mend: "leave it nil"}
+		return nil, &semel.ConfigError{Field: "Queue", Problem: "is set, and Lambda hands the messages in", Hint: "leave it nil"}
 	case cfg.Limit != 0 || !cfg.Until.IsZero():
-		return nil, &semel.ConfigError{Field: "Limit and Until", Problem: "are those of an invocation", Mend: "leave them zero"}
-	case o.Letters == nil && !o.RedrivePolicy:
+		return nil, &semel.ConfigError{Field: "Limit and Until", Problem: "are those of an invocation", Hint: "leave them zero"}
+	case o.DeadLetters == nil && !o.RedrivePolicy:
 		return nil, &semel.ConfigError{
-			Field: "Options.Letters", Problem: "is nil: what fails for good would come back until the queue forgets it",
-			Mend: "give a place for letters, or say with RedrivePolicy that the queue has one for what is received too often",
+			Field: "Options.DeadLetters", Problem: "is nil: what fails for good would come back until the queue forgets it",
+			Hint: "give a place for dead letters, or say with RedrivePolicy that the queue has one for what is received too often",
 		}
 	case o.Floor < 0 || o.Margin < 0 || o.Retention < 0:
-		return nil, &semel.ConfigError{Field: "Options", Problem: "has a negative duration", Mend: "use 0 for the default"}
+		return nil, &semel.ConfigError{Field: "Options", Problem: "has a negative duration", Hint: "use 0 for the default"}
 	}
 	if o.Floor == 0 {
 		o.Floor = DefaultFloor
@@ -82,7 +82,7 @@ func NewSQS(cfg semel.Config, o Options) (*SQS, error) {
 	}
 	h := &SQS{cfg: cfg, o: o}
 	probe := cfg
-	probe.Queue = &batch{name: "queue", letters: o.Letters, retention: o.Retention}
+	probe.Queue = &batch{name: "queue", deadLetters: o.DeadLetters, retention: o.Retention}
 	if _, err := semel.New(probe); err != nil {
 		return nil, err
 	}

@@ -41,13 +41,13 @@ func rec(id, body, group string) events.SQSMessage {
 
 // world is what several invocations of one environment share.
 type world struct {
-	t       *testing.T
-	store   *memory.Store
-	letters *memory.Queue
-	h       *semellambda.SQS
-	mu      sync.Mutex
-	ran     []string // bodies, in the order in which runs began
-	exits   int
+	t           *testing.T
+	store       *memory.Store
+	deadLetters *memory.Queue
+	h           *semellambda.SQS
+	mu          sync.Mutex
+	ran         []string // bodies, in the order in which runs began
+	exits       int
 }
 
 // newWorld makes a handler whose runs do what their body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, deaf), long
@@ -55,9 +55,9 @@ type world struct {
 func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *world {
 	t.Helper()
 	db := memory.Open()
-	w := &world{t: t, store: db.Store(), letters: memory.NewQueue("letters")}
+	w := &world{t: t, store: db.Store(), deadLetters: memory.NewQueue("dead-letters")}
 	cfg := semel.Config{Store: w.store, Handler: semel.HandlerFunc(w.run), MaxAttempts: 2, Logger: slog.New(slog.DiscardHandler)}
-	o := semellambda.Options{Letters: w.letters, Exit: func(int) { w.exits++ }}
+	o := semellambda.Options{DeadLetters: w.deadLetters, Exit: func(int) { w.exits++ }}
 	if tweak != nil {
 		tweak(&cfg, &o)
 	}
@@ -129,9 +129,9 @@ func (w *world) record(key string) driver.Record {
 	return driver.Record{}
 }
 
-func (w *world) lettersNow() []driver.Letter {
+func (w *world) deadLettersNow() []driver.DeadLetter {
 	w.t.Helper()
-	ls, err := w.letters.Letters(context.Background(), 0)
+	ls, err := w.deadLetters.DeadLetters(context.Background(), 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -141,19 +141,19 @@ func (w *world) lettersNow() []driver.Letter {
 // TestPartialAnswers is the table of what a batch is answered with.
 func TestPartialAnswers(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		rs      []string // id, body and group, cut at /
-		failed  string
-		ran     int
-		letters int
+		name        string
+		rs          []string // id, body and group, cut at /
+		failed      string
+		ran         int
+		deadLetters int
 	}{
 		{"all done", []string{"1/ok", "2/ok 2", "3/ok 3"}, "", 3, 0},
 		{"one fails", []string{"1/ok", "2/fail", "3/ok 3"}, "2", 3, 0},
 		{"the first fails", []string{"1/fail", "2/ok"}, "1", 2, 0},
 		{"all fail", []string{"1/fail", "2/fail 2"}, "1 2", 2, 0},
 		{"a panic fails one", []string{"1/panic", "2/ok"}, "1", 2, 0},
-		{"dead is kept as a letter", []string{"1/dead", "2/ok"}, "", 2, 1},
-		{"parked is kept as a letter", []string{"1/park", "2/ok"}, "", 2, 1},
+		{"dead is kept as a dead letter", []string{"1/dead", "2/ok"}, "", 2, 1},
+		{"parked is kept as a dead letter", []string{"1/park", "2/ok"}, "", 2, 1},
 		{"dropped is done", []string{"1/drop"}, "", 1, 0},
 		{"no key", []string{"1/ok/-/nokey", "2/ok 2"}, "", 1, 1},
 		{"one message twice", []string{"1/ok", "1/ok"}, "", 1, 0},
@@ -162,7 +162,7 @@ func TestPartialAnswers(t *testing.T) {
 		{"FIFO, stops at the first failure", []string{"1/ok/a", "2/fail/a", "3/ok 3/a", "4/ok 4/a"}, "2 3 4", 2, 0},
 		{"FIFO, other groups go on", []string{"1/fail/a", "2/ok/b", "3/ok 3/a", "4/ok 4/b"}, "1 3", 3, 0},
 		{"FIFO, every group has its own end", []string{"1/fail/a", "2/fail 2/b", "3/ok/a", "4/ok/b", "5/ok/c"}, "1 2 3 4", 3, 0},
-		{"FIFO, a letter is an end", []string{"1/dead/a", "2/ok/a"}, "", 2, 1},
+		{"FIFO, a dead letter is an end", []string{"1/dead/a", "2/ok/a"}, "", 2, 1},
 		{"nothing", nil, "", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestPartialAnswers(t *testing.T) {
 				if got := strings.Join(w.invoke(30*time.Second, rs...), " "); got != c.failed || len(w.ran) != c.ran {
 					t.Errorf("failed %q after the runs %q", got, w.ran)
 				}
-				if n := len(w.lettersNow()); n != c.letters {
-					t.Errorf("%d letters", n)
+				if n := len(w.deadLettersNow()); n != c.deadLetters {
+					t.Errorf("%d dead letters", n)
 				}
 				if d := time.Since(began); d > time.Second {
 					t.Errorf("answered after %v with nothing to wait for", d)
@@ -207,13 +207,13 @@ func TestDuplicatesAndRetries(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute) // the visibility
 		if got := w.invoke(30*time.Second, rec("1", "ok", ""), rec("2", "fail", "")); len(got) != 0 {
-			t.Fatalf("failed %q: 1 is a duplicate, 2 has used its attempts up and is a letter", got)
+			t.Fatalf("failed %q: 1 is a duplicate, 2 has used its attempts up and is a dead letter", got)
 		}
 		if got := w.invoke(30*time.Second, rec("2", "fail", ""), rec("1", "ok", "")); len(got) != 0 {
 			t.Fatalf("failed %q", got)
 		}
-		if fmt.Sprint(w.ran) != "[ok fail fail]" || len(w.lettersNow()) != 1 {
-			t.Errorf("runs %q, %d letters", w.ran, len(w.lettersNow()))
+		if fmt.Sprint(w.ran) != "[ok fail fail]" || len(w.deadLettersNow()) != 1 {
+			t.Errorf("runs %q, %d dead letters", w.ran, len(w.deadLettersNow()))
 		}
 	})
 }
@@ -235,10 +235,10 @@ func TestBusyComesBack(t *testing.T) {
 	})
 }
 
-// TestWithoutLettersTheQueueKeepsThem: what is dead is no success, and is not run again.
-func TestWithoutLettersTheQueueKeepsThem(t *testing.T) {
+// TestWithoutDeadLettersTheQueueKeepsThem: what is dead is no success, and is not run again.
+func TestWithoutDeadLettersTheQueueKeepsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.Letters, o.RedrivePolicy = nil, true })
+		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
 		for range 3 {
 			if got := w.invoke(30*time.Second, rec("1", "dead", "")); !slices.Equal(got, []string{"1"}) {
 				t.Fatalf("failed %q", got)
@@ -250,26 +250,26 @@ func TestWithoutLettersTheQueueKeepsThem(t *testing.T) {
 	})
 }
 
-// broken keeps no letters.
+// broken keeps no dead letters.
 type broken struct{ *memory.Queue }
 
-func (broken) PutLetter(context.Context, driver.Letter) error { return errBoom }
+func (broken) PutDeadLetter(context.Context, driver.DeadLetter) error { return errBoom }
 
-// TestLettersThatCannotBeWritten leave their message in the queue.
-func TestLettersThatCannotBeWritten(t *testing.T) {
+// TestDeadLettersThatCannotBeWritten leave their message in the queue.
+func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.Letters = broken{memory.NewQueue("l")} })
+		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters = broken{memory.NewQueue("l")} })
 		if got := w.invoke(30*time.Second, rec("1", "dead", ""), rec("2", "ok", "")); !slices.Equal(got, []string{"1"}) {
 			t.Fatalf("failed %q", got)
 		}
 	})
 }
 
-// TestWhatIsNotBegun comes back: what is not due yet, a piece of a letter, and in a FIFO queue what stands behind either.
+// TestWhatIsNotBegun comes back: what is not due yet, a piece of a dead letter, and in a FIFO queue what stands behind either.
 func TestWhatIsNotBegun(t *testing.T) {
 	for name, value := range map[string]func() string{
 		"semel-not-before": func() string { return strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10) },
-		"semel-part":       func() string { return `{"letter":"l","set":"s","number":0,"of":2}` },
+		"semel-part":       func() string { return `{"dead_letter":"l","set":"s","number":0,"of":2}` },
 	} {
 		for group, want := range map[string]string{"": "[1]", "a": "[1 2]"} {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,8 +279,8 @@ func TestWhatIsNotBegun(t *testing.T) {
 				if got := ids(w.invoke(30*time.Second, rs...)); got != want || len(w.ran) != 4-len(strings.Fields(want))-1 {
 					t.Errorf("%s in group %q: failed %s after the runs %q, want %s", name, group, got, w.ran, want)
 				}
-				if len(w.lettersNow()) != 0 {
-					t.Error("it is a letter")
+				if len(w.deadLettersNow()) != 0 {
+					t.Error("it is a dead letter")
 				}
 			})
 		}
@@ -313,15 +313,15 @@ func TestNewSQSRefuses(t *testing.T) {
 		cfg semel.Config
 		o   semellambda.Options
 	}{
-		"Queue":           {semel.Config{Store: store, Handler: h, Queue: memory.NewQueue("q")}, semellambda.Options{RedrivePolicy: true}},
-		"Limit":           {semel.Config{Store: store, Handler: h, Limit: 1}, semellambda.Options{RedrivePolicy: true}},
-		"Options.Letters": {semel.Config{Store: store, Handler: h}, semellambda.Options{}},
-		"Options":         {semel.Config{Store: store, Handler: h}, semellambda.Options{RedrivePolicy: true, Floor: -1}},
-		"Store":           {semel.Config{Handler: h}, semellambda.Options{RedrivePolicy: true}},
-		"Retention":       {semel.Config{Store: store, Handler: h, Retention: time.Hour}, semellambda.Options{RedrivePolicy: true, Retention: 96 * time.Hour}},
+		"Queue":               {semel.Config{Store: store, Handler: h, Queue: memory.NewQueue("q")}, semellambda.Options{RedrivePolicy: true}},
+		"Limit":               {semel.Config{Store: store, Handler: h, Limit: 1}, semellambda.Options{RedrivePolicy: true}},
+		"Options.DeadLetters": {semel.Config{Store: store, Handler: h}, semellambda.Options{}},
+		"Options":             {semel.Config{Store: store, Handler: h}, semellambda.Options{RedrivePolicy: true, Floor: -1}},
+		"Store":               {semel.Config{Handler: h}, semellambda.Options{RedrivePolicy: true}},
+		"Retention":           {semel.Config{Store: store, Handler: h, Retention: time.Hour}, semellambda.Options{RedrivePolicy: true, Retention: 96 * time.Hour}},
 	} {
 		_, err := semellambda.NewSQS(c.cfg, c.o)
-		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || !strings.HasPrefix(e.Field, field) || e.Mend == "" {
+		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || !strings.HasPrefix(e.Field, field) || e.Hint == "" {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

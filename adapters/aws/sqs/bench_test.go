@@ -57,7 +57,7 @@ func newBench(t testing.TB, s setup) *bench {
 	if _, err := Create(t.Context(), awssqs.NewFromConfig(awstest.Config(b.server)), s.name, s.create); err != nil {
 		t.Fatal(err)
 	}
-	s.o.clock, s.o.letterShort = b.clock.Now, s.frozen || s.o.letterShort
+	s.o.clock, s.o.deadLetterShort = b.clock.Now, s.frozen || s.o.deadLetterShort
 	if s.frozen && s.o.patience == 0 { // tests poll for what is not there
 		s.o.patience = time.Millisecond
 	}

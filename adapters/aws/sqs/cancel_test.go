@@ -99,7 +99,7 @@ func TestFM64_CancelledWhileTheAnswerComes(t *testing.T) {
 	}
 	out, err := q.Settle(t.Context(), driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Defer})
 	if visible, flying, _ := fake.Count("orders"); err != nil || out[0] != driver.Applied || visible != 1 || flying != 0 {
-		t.Errorf("given back: %v, %v; %d visible, %d in flight", out, err, visible, flying)
+		t.Errorf("returned: %v, %v; %d visible, %d in flight", out, err, visible, flying)
 	}
 }
 

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// lookFresh is how long what a look did not find counts as not there, when a settlement closes letters.
+	// lookFresh is how long what a look did not find counts as not there, when a settlement closes dead letters.
 	lookFresh = 30 * time.Second
-	// countLag is how long after a letter was written SQS's number of messages may say that there is none. The
+	// countLag is how long after a dead letter was written SQS's number of messages may say that there is none. The
 	// documentation has a minute.
 	//
 	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
 	countLag = 2 * time.Minute
-	// mostWritten bounds what is remembered of letters that were written since the last look.
+	// mostWritten bounds what is remembered of dead letters that were written since the last look.
 	mostWritten = 1000
 )
 
-// closeLetters removes the letters of Settlement.Close, when the messages are settled: an item whose ack is Unknown is
-// settled again, and its letter closed then. It is best effort: the letter of a completed record is stale, a redrive
+// closeDeadLetters removes the dead letters of Settlement.Close, when the messages are settled: an item whose ack is Unknown is
+// settled again, and its dead letter closed then. It is best effort: the dead letter of a completed record is stale, a redrive
 // drops it, and each further duplicate closes it again. So a failure is a warning, and keeps no ack from being Applied.
-func (q *Queue) closeLetters(ctx context.Context, s []driver.Settlement, out []driver.Outcome) {
+func (q *Queue) closeDeadLetters(ctx context.Context, s []driver.Settlement, out []driver.Outcome) {
 	var ids []string
 	for i := range s {
 		if s[i].Close != "" && out[i] != driver.Unknown && !slices.Contains(ids, s[i].Close) {
@@ -37,21 +37,21 @@ func (q *Queue) closeLetters(ctx context.Context, s []driver.Settlement, out []d
 	ctx, cancel := q.bounded(context.WithoutCancel(ctx)) // a look takes longer than a caller's patience
 	defer cancel()
 	var err error
-	if box, ok := q.box.(*LetterQueue); ok {
+	if box, ok := q.box.(*DeadLetterQueue); ok {
 		err = box.close(ctx, ids)
 	} else {
 		for _, id := range ids {
-			err = errors.Join(err, q.box.DeleteLetter(ctx, id))
+			err = errors.Join(err, q.box.DeleteDeadLetter(ctx, id))
 		}
 	}
 	if err != nil {
-		q.o.Logger.Warn("letters could not be closed: their keys are completed, and semel dlq redrive drops them", "queue", q.name,
-			"letters", ids, "err", err)
+		q.o.Logger.Warn("dead letters could not be closed: their keys are completed, and semel dlq redrive drops them", "queue", q.name,
+			"dead_letters", ids, "err", err)
 	}
 }
 
-// close removes letters, with one look for all of them, and with none where there are no letters.
-func (b *LetterQueue) close(ctx context.Context, ids []string) error {
+// close removes dead letters, with one look for all of them, and with none where there are no dead letters.
+func (b *DeadLetterQueue) close(ctx context.Context, ids []string) error {
 	if ids = b.perhaps(ids); len(ids) == 0 {
 		return nil
 	}
@@ -73,19 +73,19 @@ func (b *LetterQueue) close(ctx context.Context, ids []string) error {
 
 // seenBefore is what is known of letters without a look.
 type seenBefore struct {
-	// handles are those of the last look, by letter: a standard queue deletes with the latest handle of a message also
-	// after it was given back.
+	// handles are those of the last look, by dead letter: a standard queue deletes with the latest handle of a message also
+	// after it was returned.
 	handles map[string][]string
 	// looked is when the last look found all there was; zero: it did not.
 	looked time.Time
-	// written are the letters that this process wrote since that look began, unless they are too many.
+	// written are the dead letters that this process wrote since that look began, unless they are too many.
 	written map[string]bool
 	many    bool
 	wrote   time.Time // when it wrote the last one
 }
 
-// perhaps are those of some letters that may be there.
-func (b *LetterQueue) perhaps(ids []string) (left []string) {
+// perhaps are those of some dead letters that may be there.
+func (b *DeadLetterQueue) perhaps(ids []string) (left []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known.many || b.known.looked.IsZero() || b.q.o.clock().Sub(b.known.looked) >= lookFresh {
@@ -99,14 +99,14 @@ func (b *LetterQueue) perhaps(ids []string) (left []string) {
 	return left
 }
 
-func (b *LetterQueue) wroteLately() bool {
+func (b *DeadLetterQueue) wroteLately() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.known.wrote.IsZero() && b.q.o.clock().Sub(b.known.wrote) < countLag
 }
 
-// noteWritten notes a letter that may have been written.
-func (b *LetterQueue) noteWritten(id string) {
+// noteWritten notes a dead letter that may have been written.
+func (b *DeadLetterQueue) noteWritten(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known.wrote = b.q.o.clock()
@@ -118,7 +118,7 @@ func (b *LetterQueue) noteWritten(id string) {
 }
 
 // beginLook forgets what was written before a look, which the look finds.
-func (b *LetterQueue) beginLook() {
+func (b *DeadLetterQueue) beginLook() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known.looked, b.known.many = time.Time{}, false
@@ -126,7 +126,7 @@ func (b *LetterQueue) beginLook() {
 }
 
 // endLook notes what a look found; all tells that it missed nothing.
-func (b *LetterQueue) endLook(handles map[string][]string, all bool) {
+func (b *DeadLetterQueue) endLook(handles map[string][]string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known.handles = handles; all {
@@ -134,8 +134,8 @@ func (b *LetterQueue) endLook(handles map[string][]string, all bool) {
 	}
 }
 
-// takeHandles are the handles that are known of a letter. They are good for one try.
-func (b *LetterQueue) takeHandles(id string) []string {
+// takeHandles are the handles that are known of a dead letter. They are good for one try.
+func (b *DeadLetterQueue) takeHandles(id string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := b.known.handles[id]

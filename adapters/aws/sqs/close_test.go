@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// closing acks deliveries with a letter to close for each.
+// closing acks deliveries with a dead letter to close for each.
 func closing(ds []driver.Delivery, ids ...string) (ss []driver.Settlement) {
 	for i, d := range ds {
 		ss = append(ss, driver.Settlement{Receipt: d.Receipt, Close: ids[i%len(ids)]})
@@ -22,40 +22,40 @@ func closing(ds []driver.Delivery, ids ...string) (ss []driver.Settlement) {
 	return ss
 }
 
-// TestCloseComesBehindTheAck: a message is acknowledged before anybody looks at letters, and a look that cannot be made
-// keeps no ack from being Applied: the letter's record is completed, and a letter too many does no harm.
+// TestCloseComesBehindTheAck: a message is acknowledged before anybody looks at dead letters, and a look that cannot be made
+// keeps no ack from being Applied: the dead letter's record is completed, and a dead letter too many does no harm.
 func TestCloseComesBehindTheAck(t *testing.T) {
 	for _, op := range []string{"GetQueueAttributes", "ReceiveMessage"} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, setup{})
-			if err := b.q.PutLetter(t.Context(), driver.Letter{ID: "open", Message: driver.Message{ID: "m"}}); err != nil {
+			if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "open", Message: driver.Message{ID: "m"}}); err != nil {
 				t.Fatal(err)
 			}
 			b.send(make([]driver.Message, 3)...)
 			left := -1
-			box := b.q.box.(*LetterQueue)
+			box := b.q.box.(*DeadLetterQueue)
 			hang := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{op: {Hang: 1}}})
 			box.q.client = awssqs.NewFromConfig(awstest.Config(b.server, func(next http.RoundTripper) http.RoundTripper {
 				return &around{next: hang.Wrap(next), op: op, before: func() { left = len(b.server.Messages("orders")) }}
 			}))
-			time.Sleep(2 * time.Minute) // the number of letters is not what this process wrote a moment ago
+			time.Sleep(2 * time.Minute) // the number of dead letters is not what this process wrote a moment ago
 			ds := b.receive(3)
 			began := time.Now()
 			b.settle(driver.Applied, closing(ds, "open", "other")...)
 			if left != 0 {
-				t.Errorf("%s: %d messages were there when the letters were looked at", op, left)
+				t.Errorf("%s: %d messages were there when the dead letters were looked at", op, left)
 			}
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("%s: it took %v", op, took)
 			}
-			if s := b.log.String(); !strings.Contains(s, "letters could not be closed") {
+			if s := b.log.String(); !strings.Contains(s, "dead letters could not be closed") {
 				t.Errorf("%s: the log says %q", op, s)
 			}
 		})
 	}
 }
 
-// TestCloseIsCheap: where there are no letters, closing one asks for their number, once for a whole call; where there are,
+// TestCloseIsCheap: where there are no dead letters, closing one asks for their number, once for a whole call; where there are,
 // one look serves all, and what it did not find is not looked for again for a while.
 func TestCloseIsCheap(t *testing.T) {
 	kindsFrozen(t, func(t *testing.T, s setup) {
@@ -72,55 +72,55 @@ func TestCloseIsCheap(t *testing.T) {
 			return r2 - r, c2 - c
 		}
 		if r, c := settle("a", "b", "c"); r != 0 || c != 1 {
-			t.Errorf("without letters: %d receives, %d times asked for the number", r, c)
+			t.Errorf("without dead letters: %d receives, %d times asked for the number", r, c)
 		}
 		for _, id := range []string{"a", "b", "keep"} {
-			if err := b.q.PutLetter(t.Context(), driver.Letter{ID: id, Message: driver.Message{ID: "m"}}); err != nil {
+			if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: id, Message: driver.Message{ID: "m"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if r, _ := settle("a", "b", "c"); r == 0 || r > 3 {
-			t.Errorf("three letters to close: %d receives", r)
+			t.Errorf("three dead letters to close: %d receives", r)
 		}
 		if ls := b.listed(); len(ls) != 1 || ls[0].ID != "keep" {
-			t.Errorf("letters %+v", ls)
+			t.Errorf("dead letters %+v", ls)
 		}
 		if r, c := settle("a", "c"); r != 0 || c != 0 {
-			t.Errorf("letters that were not there a moment ago: %d receives, %d times asked for the number", r, c)
+			t.Errorf("dead letters that were not there a moment ago: %d receives, %d times asked for the number", r, c)
 		}
 		// One that is written since is found.
-		if err := b.q.PutLetter(t.Context(), driver.Letter{ID: "c", Message: driver.Message{ID: "m"}}); err != nil {
+		if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "c", Message: driver.Message{ID: "m"}}); err != nil {
 			t.Fatal(err)
 		}
 		settle("c")
 		b.clock.Advance(time.Hour)
 		settle("keep")
 		if ls := b.listed(); len(ls) != 0 {
-			t.Errorf("letters %+v", ls)
+			t.Errorf("dead letters %+v", ls)
 		}
 	})
 }
 
 // TestCloseTrustsNoFreshCount: SQS's numbers lag behind for a minute, so one that says none is not believed by who wrote a
-// letter himself.
+// dead letter himself.
 func TestCloseTrustsNoFreshCount(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
-	if err := b.q.PutLetter(t.Context(), driver.Letter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
+	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
-	box := b.q.box.(*LetterQueue)
-	box.q.client = noLetters{box.q.client}
+	box := b.q.box.(*DeadLetterQueue)
+	box.q.client = noDeadLetters{box.q.client}
 	b.send(driver.Message{ID: "m"})
 	b.settle(driver.Applied, closing([]driver.Delivery{b.one()}, "a")...)
 	if n := len(b.server.Messages("orders-dead")); n != 0 {
-		t.Errorf("%d letters are left", n)
+		t.Errorf("%d dead letters are left", n)
 	}
 }
 
-// noLetters says that a queue is empty.
-type noLetters struct{ Client }
+// noDeadLetters says that a queue is empty.
+type noDeadLetters struct{ Client }
 
-func (c noLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAttributesInput, o ...func(*awssqs.Options)) (
+func (c noDeadLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAttributesInput, o ...func(*awssqs.Options)) (
 	*awssqs.GetQueueAttributesOutput, error,
 ) {
 	out, err := c.Client.GetQueueAttributes(ctx, in, o...)
@@ -134,10 +134,10 @@ func (c noLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAt
 	return out, err
 }
 
-// TestCloseOfAnUnansweredAck: what is not known to be acknowledged is settled again, and its letter closed then.
+// TestCloseOfAnUnansweredAck: what is not known to be acknowledged is settled again, and its dead letter closed then.
 func TestCloseOfAnUnansweredAck(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
-	if err := b.q.PutLetter(t.Context(), driver.Letter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
+	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.send(driver.Message{ID: "m"})
@@ -145,11 +145,11 @@ func TestCloseOfAnUnansweredAck(t *testing.T) {
 	f := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"DeleteMessageBatch": {Throttled: 1}}})
 	b.q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap), func(o *awssqs.Options) { o.RetryMaxAttempts = 1 })
 	if out, err := b.q.Settle(t.Context(), s...); err == nil || out[0] != driver.Unknown || len(b.listed()) != 1 {
-		t.Errorf("answered %v, %v; %d letters", out, err, len(b.listed()))
+		t.Errorf("answered %v, %v; %d dead letters", out, err, len(b.listed()))
 	}
 	b.q.client = b.client
 	b.settle(driver.Applied, s...)
 	if len(b.listed()) != 0 {
-		t.Error("the letter is left")
+		t.Error("the dead letter is left")
 	}
 }

@@ -78,7 +78,7 @@ func TestQueueSuiteRealClock(t *testing.T) {
 		const visible = 4 * time.Second
 		waiting(t, s, "orders")
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-			s.o.Visibility, s.o.patience, s.o.letterShort = visible, time.Millisecond, true // a look at letters takes a second else
+			s.o.Visibility, s.o.patience, s.o.deadLetterShort = visible, time.Millisecond, true // a look at dead letters takes a second else
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
 				Queue: newResent(b.q), Visibility: visible, MaxBody: largest, OwnDelays: b.q.is.fifo,
@@ -95,7 +95,7 @@ func TestPairSuite(t *testing.T) {
 		semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
 			// With a redrive policy the engine defers duplicates of a busy key for minutes in the end.
 			s.o.Visibility, s.create.MaxReceive = 2*time.Second, -1
-			s.o.LetterQueue = strings.Replace("orders-dead.fifo", ".fifo", strings.TrimPrefix(s.name, "orders"), 1)
+			s.o.DeadLetterQueue = strings.Replace("orders-dead.fifo", ".fifo", strings.TrimPrefix(s.name, "orders"), 1)
 			b := newBench(t, s)
 			return semeltest.PairSetup{Queue: newResent(b.q), Store: memory.NewStore()}
 		})

@@ -26,22 +26,22 @@ type CreateOptions struct {
 	FIFO bool
 	// Visibility is the queue's visibility timeout. Defaults to 30 s.
 	Visibility time.Duration
-	// MaxReceive is the number of receives after which SQS moves a message to the letter queue, 1 to 1000; negative =
-	// never: the queue gets no redrive policy, and Open has to be told the letter queue. Defaults to 200: deferrals of
+	// MaxReceive is the number of receives after which SQS moves a message to the dead-letter queue, 1 to 1000; negative =
+	// never: the queue gets no redrive policy, and Open has to be told the dead-letter queue. Defaults to 200: deferrals of
 	// duplicates are receives too, and attempts × (1 + max-runtime / lease) of the defaults is 172.
 	MaxReceive int
-	// Retention is how long the queue keeps a message, 1 min to 14 days. Defaults to 4 days. Letters are kept for 14 days.
+	// Retention is how long the queue keeps a message, 1 min to 14 days. Defaults to 4 days. Dead letters are kept for 14 days.
 	Retention time.Duration
-	// LetterQueue is the name of the queue for letters. Defaults to the queue's with the ending -dead.
-	LetterQueue string
+	// DeadLetterQueue is the name of the dead-letter queue. Defaults to the queue's with the ending -dead.
+	DeadLetterQueue string
 	// Tags are given to both queues.
 	Tags map[string]string
 }
 
 // Created names what Create made.
-type Created struct{ URL, LetterURL string }
+type Created struct{ URL, DeadLetterURL string }
 
-// Create makes a queue, and a queue for its letters, to which its redrive policy leads. Where both exist with the same
+// Create makes a queue, and a queue for its dead letters, to which its redrive policy leads. Where both exist with the same
 // attributes it changes nothing. SQS wants a second before a new queue is used.
 func Create(ctx context.Context, client Creator, name string, o CreateOptions) (c Created, err error) {
 	name, o, err = o.withDefaults(name)
@@ -53,17 +53,17 @@ func Create(ctx context.Context, client Creator, name string, o CreateOptions) (
 		attrs["FifoQueue"] = "true"
 	}
 	attrs["MessageRetentionPeriod"] = strconv.Itoa(14 * 24 * 3600)
-	if c.LetterURL, err = create(ctx, client, o.LetterQueue, attrs, o.Tags); err != nil {
+	if c.DeadLetterURL, err = create(ctx, client, o.DeadLetterQueue, attrs, o.Tags); err != nil {
 		return c, err
 	}
 	attrs["MessageRetentionPeriod"] = strconv.Itoa(int(seconds(o.Retention)))
 	attrs["VisibilityTimeout"] = strconv.Itoa(int(seconds(o.Visibility)))
 	if o.MaxReceive > 0 {
 		out, err := client.GetQueueAttributes(ctx, &awssqs.GetQueueAttributesInput{
-			QueueUrl: &c.LetterURL, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+			QueueUrl: &c.DeadLetterURL, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
 		})
 		if err != nil {
-			return c, explain("GetQueueAttributes", o.LetterQueue, "", err)
+			return c, explain("GetQueueAttributes", o.DeadLetterQueue, "", err)
 		}
 		policy, err := json.Marshal(map[string]string{
 			"deadLetterTargetArn": out.Attributes["QueueArn"], "maxReceiveCount": strconv.Itoa(o.MaxReceive),
@@ -87,8 +87,8 @@ func (o CreateOptions) withDefaults(name string) (string, CreateOptions, error) 
 	if base == "" {
 		return "", o, errors.New("sqs: create: no name given")
 	}
-	if o.LetterQueue == "" {
-		o.LetterQueue = base + "-dead" + end
+	if o.DeadLetterQueue == "" {
+		o.DeadLetterQueue = base + "-dead" + end
 	}
 	if o.Visibility == 0 {
 		o.Visibility = 30 * time.Second
@@ -106,9 +106,9 @@ func (o CreateOptions) withDefaults(name string) (string, CreateOptions, error) 
 		return "", o, fmt.Errorf("sqs: CreateOptions.Retention is %v, must be 1 min to 14 days", o.Retention)
 	case o.MaxReceive > 1000:
 		return "", o, fmt.Errorf("sqs: CreateOptions.MaxReceive is %d, must be at most 1000", o.MaxReceive)
-	case strings.HasSuffix(o.LetterQueue, ".fifo") != o.FIFO:
-		return "", o, fmt.Errorf("sqs: CreateOptions.LetterQueue is %q: the letter queue of a FIFO queue is FIFO, "+
-			"and of a standard queue standard", o.LetterQueue)
+	case strings.HasSuffix(o.DeadLetterQueue, ".fifo") != o.FIFO:
+		return "", o, fmt.Errorf("sqs: CreateOptions.DeadLetterQueue is %q: the dead-letter queue of a FIFO queue is FIFO, "+
+			"and of a standard queue standard", o.DeadLetterQueue)
 	}
 	return base + end, o, nil
 }

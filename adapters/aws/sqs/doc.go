@@ -3,7 +3,7 @@
 //	client := awssqs.NewFromConfig(cfg)
 //	queue, err := sqs.Open(ctx, client, "orders", sqs.Options{})
 //
-// [Create] makes a queue with a queue for its letters. The client, its region and its credentials are the caller's.
+// [Create] makes a queue with a queue for its dead letters. The client, its region and its credentials are the caller's.
 //
 // # What SQS does not tell
 //
@@ -30,17 +30,17 @@
 // # FIFO
 //
 // Message.Group is the MessageGroupId. One Receive may hand out several messages of a group (driver.QueueFeatures.Runs);
-// SQS holds those back that are behind one that is hidden. A message that is given back may come again at once, while
+// SQS holds those back that are behind one that is hidden. A message that is returned may come again at once, while
 // those behind it are still out: the engine gives them back too, and runs none of them before.
 //
-// # Letters
+// # Dead letters
 //
-// A redrive policy makes its target the place for letters; Options.Letters and Options.LetterQueue name another. See
-// [LetterQueue]. With a policy the engine puts off duplicates of a busy key for longer and longer, up to its MaxRuntime,
+// A redrive policy makes its target the place for dead letters; Options.DeadLetters and Options.DeadLetterQueue name another. See
+// [DeadLetterQueue]. With a policy the engine puts off duplicates of a busy key for longer and longer, up to its MaxRuntime,
 // because deferrals are receives too: give maxReceiveCount 200 or so, and let the engine count attempts.
 //
 // # Permissions
 //
 // sqs:GetQueueUrl, GetQueueAttributes, ReceiveMessage, DeleteMessage and ChangeMessageVisibility for a worker,
-// sqs:SendMessage to send, and all of these on the letter queue. Purge needs sqs:PurgeQueue, [Create] sqs:CreateQueue.
+// sqs:SendMessage to send, and all of these on the dead-letter queue. Purge needs sqs:PurgeQueue, [Create] sqs:CreateQueue.
 package sqs

@@ -41,15 +41,15 @@ func (q *Queue) deadLetterNeverDue(ctx context.Context, in *types.Message, rc *r
 	ctx, cancel := q.bounded(context.WithoutCancel(ctx))
 	defer cancel()
 	out := []driver.Outcome{driver.Unknown}
-	err := q.box.PutLetter(ctx, l)
+	err := q.box.PutDeadLetter(ctx, l)
 	if err == nil {
 		err = q.remove(ctx, []change{{rc: rc, action: driver.Dead}}, out)
 	}
 	if err != nil || out[0] != driver.Applied {
 		log.Error("a message is not to be handled before the queue drops it, and could not be put into the dead-letter queue",
-			"letter", l.ID, "err", err)
+			"dead_letter", l.ID, "err", err)
 		return false
 	}
-	log.Warn("a message that is not to be handled before the queue drops it was moved to the dead-letter queue", "letter", l.ID, "reason", l.Reason)
+	log.Warn("a message that is not to be handled before the queue drops it was moved to the dead-letter queue", "dead_letter", l.ID, "reason", l.Reason)
 	return true
 }

@@ -44,13 +44,13 @@ func TestFM73_NeverDue(t *testing.T) {
 		if visible, hidden, delayed := b.server.Count(name); visible+hidden+delayed != 0 {
 			t.Errorf("%s: %d, %d, %d messages are left", name, visible, hidden, delayed)
 		}
-		ls, err := b.q.Letters(t.Context(), 0)
+		ls, err := b.q.DeadLetters(t.Context(), 0)
 		if err != nil || len(ls) != 1 {
-			t.Fatalf("%s: letters %+v, %v", name, ls, err)
+			t.Fatalf("%s: dead letters %+v, %v", name, ls, err)
 		}
-		if l := ls[0]; string(l.Message.Body) != "far" || l.Kind != driver.LetterDead || !strings.Contains(l.Reason, attrDue) ||
+		if l := ls[0]; string(l.Message.Body) != "far" || l.Kind != driver.DeadLetterFailed || !strings.Contains(l.Reason, attrDue) ||
 			l.Message.Queue != name || l.Message.Header("idempotency-key") == "" || l.Message.Header(attrDue) != "" {
-			t.Errorf("%s: letter %+v", name, l)
+			t.Errorf("%s: dead letter %+v", name, l)
 		}
 		if log := b.log.String(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "dead-letter queue") {
 			t.Errorf("%s: the log says %q", name, log)
@@ -67,18 +67,20 @@ func TestFM73_DueAtTheEndOfRetention(t *testing.T) {
 	if ds, err := b.q.Receive(t.Context(), 10); err != nil || len(ds) != 0 {
 		t.Fatalf("received %+v, %v", ds, err)
 	}
-	if ls, err := b.q.Letters(t.Context(), 0); err != nil || len(ls) != 0 {
-		t.Errorf("letters %+v, %v", ls, err)
+	if ls, err := b.q.DeadLetters(t.Context(), 0); err != nil || len(ls) != 0 {
+		t.Errorf("dead letters %+v, %v", ls, err)
 	}
 }
 
-// refusing is a place for letters that is not there.
-type refusing struct{ driver.LetterBox }
+// refusing is a place for dead letters that is not there.
+type refusing struct{ driver.DeadLetterQueue }
 
-func (refusing) PutLetter(context.Context, driver.Letter) error { return errors.New("AccessDenied") }
+func (refusing) PutDeadLetter(context.Context, driver.DeadLetter) error {
+	return errors.New("AccessDenied")
+}
 
 // TestFM73_NeverDueAndNoLetterQueue: where the dead letter cannot be written the message stays, and the log says so.
-func TestFM73_NeverDueAndNoLetterQueue(t *testing.T) {
+func TestFM73_NeverDueAndNoDeadLetterQueue(t *testing.T) {
 	b := newBench(t, setup{frozen: true, o: Options{Wait: ShortPoll}})
 	b.raw(awssqs.SendMessageInput{MessageBody: aws.String("far"), MessageAttributes: textAttributes(attrDue, b.clock.Now().AddDate(9, 0, 0).UnixMilli())})
 	b.q.box = refusing{}

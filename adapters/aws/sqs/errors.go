@@ -24,31 +24,31 @@ func explain(op, of, region string, err error) error {
 	if region != "" {
 		where = " in region " + region
 	}
-	mend := ""
+	hint := ""
 	switch {
 	case code == "QueueDoesNotExist" || code == "NonExistentQueue":
 		return fmt.Errorf("sqs: %s of queue %q%s: %w: make it with sqs.Create or \"aws sqs create-queue --queue-name %s\", "+
 			"or correct name, region and endpoint: %w", op, of, where, ErrNoQueue, of, err)
 	case strings.HasPrefix(code, "AccessDenied"):
-		mend = fmt.Sprintf("allow sqs:%s on this queue to the credentials in use", permission(op))
+		hint = fmt.Sprintf("allow sqs:%s on this queue to the credentials in use", permission(op))
 	case strings.HasPrefix(code, "Kms") || strings.HasPrefix(code, "KMS"):
-		mend = "the queue is encrypted: allow kms:Decrypt and kms:GenerateDataKey on its key"
+		hint = "the queue is encrypted: allow kms:Decrypt and kms:GenerateDataKey on its key"
 	case code == "InvalidClientTokenId" || code == "UnrecognizedClientException" || code == "InvalidSecurity" ||
 		code == "SignatureDoesNotMatch" || code == "ExpiredToken" || code == "ExpiredTokenException":
-		mend = "the credentials are not valid: renew them (aws sts get-caller-identity tells whose they are)"
+		hint = "the credentials are not valid: renew them (aws sts get-caller-identity tells whose they are)"
 	case code == "" && (strings.Contains(text, "Missing Region") || strings.Contains(text, "missing region")):
-		mend = "no region: set AWS_REGION, or region= in the queue's URL"
+		hint = "no region: set AWS_REGION, or region= in the queue's URL"
 	case code == "" && (strings.Contains(text, "get identity") || strings.Contains(text, "credential")):
-		mend = "no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+		hint = "no credentials: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 	case code == "OverLimit":
-		mend = "too many messages are in flight: settle them, or lower the visibility"
+		hint = "too many messages are in flight: settle them, or lower the visibility"
 	case code == "PurgeQueueInProgress":
-		mend = "a queue can be purged once in 60 s: wait"
+		hint = "a queue can be purged once in 60 s: wait"
 	}
-	if mend == "" {
+	if hint == "" {
 		return fmt.Errorf("sqs: %s of queue %q%s: %w", op, of, where, err)
 	}
-	return fmt.Errorf("sqs: %s of queue %q%s: %s: %w", op, of, where, mend, err)
+	return fmt.Errorf("sqs: %s of queue %q%s: %s: %w", op, of, where, hint, err)
 }
 
 // permission is the action in a policy that an operation needs: batches have that of the single operation.

@@ -20,7 +20,7 @@ func Example() {
 	ctx := context.Background()
 	client := awssqs.NewFromConfig(awstest.Config(fakesqs.New(fakesqs.Options{})))
 
-	// Once: the queue, and a queue for its letters.
+	// Once: the queue, and a queue for its dead letters.
 	if _, err := sqs.Create(ctx, client, "orders", sqs.CreateOptions{}); err != nil {
 		fmt.Println(err)
 		return

@@ -23,15 +23,15 @@ func (q *Queue) horizon() time.Duration {
 // readMoved finds out for how long the queue of the redrive policy keeps what is moved there. One that cannot be asked is
 // taken for one that keeps messages as long as SQS can.
 func (q *Queue) readMoved(ctx context.Context) {
-	if q.is.letterARN == "" {
+	if q.is.deadLetterARN == "" {
 		return
 	}
-	if box, ok := q.box.(*LetterQueue); ok && box.q.is.arn == q.is.letterARN {
+	if box, ok := q.box.(*DeadLetterQueue); ok && box.q.is.arn == q.is.deadLetterARN {
 		q.movedKept = box.q.is.retention
 		return
 	}
 	q.movedKept = maxRetention
-	part := strings.Split(q.is.letterARN, ":") // arn:aws:sqs:region:account:name
+	part := strings.Split(q.is.deadLetterARN, ":") // arn:aws:sqs:region:account:name
 	if len(part) != 6 {
 		return
 	}
@@ -44,5 +44,5 @@ func (q *Queue) readMoved(ctx context.Context) {
 		}
 	}
 	q.o.Logger.Warn("nothing is known of the queue of the redrive policy: its messages are taken to be kept for 14 days",
-		"queue", q.name, "letters", part[5], "err", err)
+		"queue", q.name, "dead_letters", part[5], "err", err)
 }

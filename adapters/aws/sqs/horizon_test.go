@@ -17,11 +17,11 @@ import (
 func TestFM41_HorizonOfAQueue(t *testing.T) {
 	const day = 24 * time.Hour
 	fake := fakesqs.New(fakesqs.Options{})
-	create := func(name string, kept time.Duration, letters string) string {
+	create := func(name string, kept time.Duration, deadLetters string) string {
 		t.Helper()
 		attrs := map[string]string{"MessageRetentionPeriod": fmt.Sprint(int(kept.Seconds()))}
-		if letters != "" {
-			attrs["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, letters)
+		if deadLetters != "" {
+			attrs["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":5}`, deadLetters)
 		}
 		if name[len(name)-1] == 'o' { // .fifo
 			attrs["FifoQueue"] = "true"
@@ -32,9 +32,9 @@ func TestFM41_HorizonOfAQueue(t *testing.T) {
 		}
 		return arn
 	}
-	letters, ordered := create("letters", 10*day, ""), create("letters.fifo", 10*day, "")
+	deadLetters, ordered := create("dead-letters", 10*day, ""), create("dead-letters.fifo", 10*day, "")
 	create("plain", 3*day, "")
-	create("standard", 4*day, letters)
+	create("standard", 4*day, deadLetters)
 	create("ordered.fifo", 4*day, ordered)
 	for _, c := range []struct {
 		name  string
@@ -42,12 +42,12 @@ func TestFM41_HorizonOfAQueue(t *testing.T) {
 		o     Options
 		want  time.Duration
 	}{
-		{"no letters of the service", "plain", Options{}, 3 * day},
-		{"semel's letters alone: nobody else moves them back", "plain", Options{LetterQueue: "letters"}, 3 * day},
-		{"standard: the age goes on counting in the letters", "standard", Options{}, 14 * day},
+		{"no dead letters of the service", "plain", Options{}, 3 * day},
+		{"semel's dead letters alone: nobody else moves them back", "plain", Options{DeadLetterQueue: "dead-letters"}, 3 * day},
+		{"standard: the age goes on counting in the dead letters", "standard", Options{}, 14 * day},
 		{"FIFO: the age begins anew", "ordered.fifo", Options{}, 18 * day},
-		{"semel's letters elsewhere: the service moves all the same", "standard", Options{Letters: memory.Open().Queue("letters")}, 14 * day},
-		{"semel's letters in another queue", "standard", Options{LetterQueue: "plain"}, 14 * day},
+		{"semel's dead letters elsewhere: the service moves all the same", "standard", Options{DeadLetters: memory.Open().Queue("dead-letters")}, 14 * day},
+		{"semel's dead letters in another queue", "standard", Options{DeadLetterQueue: "plain"}, 14 * day},
 	} {
 		q, err := Open(t.Context(), awssqs.NewFromConfig(awstest.Config(fake)), c.queue, c.o)
 		if err != nil {
@@ -57,20 +57,20 @@ func TestFM41_HorizonOfAQueue(t *testing.T) {
 			t.Errorf("%s: a copy can come %v after the first (%v with a day of the producers'), want %v", c.name, f.Horizon, f.LateBy(day), c.want)
 		}
 	}
-	// A queue of letters that cannot be asked keeps them as long as can be.
+	// A queue of dead letters that cannot be asked keeps them as long as can be.
 	client := awssqs.NewFromConfig(awstest.Config(fake))
-	url, err := client.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: aws.String("letters")})
+	url, err := client.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: aws.String("dead-letters")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.DeleteQueue(t.Context(), &awssqs.DeleteQueueInput{QueueUrl: url.QueueUrl}); err != nil {
 		t.Fatal(err)
 	}
-	q, err := Open(t.Context(), client, "standard", Options{LetterQueue: "plain"})
+	q, err := Open(t.Context(), client, "standard", Options{DeadLetterQueue: "plain"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f := q.Features(); f.Horizon != 18*day {
-		t.Errorf("with letters that nobody knows of, a copy can come %v after the first, want 18 days", f.Horizon)
+		t.Errorf("with dead letters that nobody knows of, a copy can come %v after the first, want 18 days", f.Horizon)
 	}
 }

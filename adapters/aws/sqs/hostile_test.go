@@ -14,27 +14,27 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// rawLetter sends something to the letter queue as anybody can who may send to it.
-func (b *bench) rawLetter(body string, attributes map[string]types.MessageAttributeValue) {
+// rawDeadLetter sends something to the dead-letter queue as anybody can who may send to it.
+func (b *bench) rawDeadLetter(body string, attributes map[string]types.MessageAttributeValue) {
 	b.t.Helper()
 	_, err := b.client.SendMessage(b.t.Context(), &awssqs.SendMessageInput{
-		QueueUrl: &b.q.box.(*LetterQueue).q.url, MessageBody: &body, MessageAttributes: attributes,
+		QueueUrl: &b.q.box.(*DeadLetterQueue).q.url, MessageBody: &body, MessageAttributes: attributes,
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// TestHostilePieces: what only looks like a piece of a letter is a letter that nobody knows the key of, and whatever it
-// says, nobody who looks at letters dies of it.
+// TestHostilePieces: what only looks like a piece of a dead letter is a dead letter that nobody knows the key of, and whatever it
+// says, nobody who looks at dead letters dies of it.
 func TestHostilePieces(t *testing.T) {
 	for _, part := range []string{
-		`{"letter":"x","set":"s","number":-1,"of":3}`, `{"letter":"x","set":"s","number":3,"of":3}`, `{"letter":"x","set":"s","number":0,"of":0}`,
-		`{"letter":"","set":"s","number":0,"of":1}`, `{"letter":"x","number":"1"}`, `[]`, `{`, `null`,
+		`{"dead_letter":"x","set":"s","number":-1,"of":3}`, `{"dead_letter":"x","set":"s","number":3,"of":3}`, `{"dead_letter":"x","set":"s","number":0,"of":0}`,
+		`{"dead_letter":"","set":"s","number":0,"of":1}`, `{"dead_letter":"x","number":"1"}`, `[]`, `{`, `null`,
 	} {
 		b := newBench(t, setup{frozen: true})
-		b.rawLetter("body", textAttributes(attrPart, part))
-		if ls := b.listed(); len(ls) != 1 || string(ls[0].Message.Body) != "body" || ls[0].Kind != driver.LetterDead {
+		b.rawDeadLetter("body", textAttributes(attrPart, part))
+		if ls := b.listed(); len(ls) != 1 || string(ls[0].Message.Body) != "body" || ls[0].Kind != driver.DeadLetterFailed {
 			t.Errorf("%s: listed as %+v", part, ls)
 		}
 		// In the queue itself it is a message like any other.
@@ -44,17 +44,17 @@ func TestHostilePieces(t *testing.T) {
 		}
 	}
 	b := newBench(t, setup{frozen: true})
-	// Pieces of more pieces than there is memory for, and a writing of a letter under the name of another.
-	b.rawLetter("body", textAttributes(attrPart, `{"letter":"huge","set":"s","number":0,"of":9000000000000000000}`))
-	b.rawLetter(`{"meta":{"id":"other"},"body":""}`, textAttributes(attrPart, `{"letter":"forged","set":"s","number":0,"of":1}`))
-	b.rawLetter(`{"meta":{"id":"one"},"body":"MQ=="}`, textAttributes(attrPart, `{"letter":"one","set":"s","number":0,"of":1}`))
-	b.rawLetter(`{"meta":{"id":"two"},"body":"Mg=="}`, textAttributes(attrPart, `{"letter":"two","set":"s","number":0,"of":1}`))
+	// Pieces of more pieces than there is memory for, and a writing of a dead letter under the name of another.
+	b.rawDeadLetter("body", textAttributes(attrPart, `{"dead_letter":"huge","set":"s","number":0,"of":9000000000000000000}`))
+	b.rawDeadLetter(`{"meta":{"id":"other"},"body":""}`, textAttributes(attrPart, `{"dead_letter":"forged","set":"s","number":0,"of":1}`))
+	b.rawDeadLetter(`{"meta":{"id":"one"},"body":"MQ=="}`, textAttributes(attrPart, `{"dead_letter":"one","set":"s","number":0,"of":1}`))
+	b.rawDeadLetter(`{"meta":{"id":"two"},"body":"Mg=="}`, textAttributes(attrPart, `{"dead_letter":"two","set":"s","number":0,"of":1}`))
 	ls := b.listed()
 	if len(ls) != 2 || ls[0].ID != "one" || string(ls[0].Message.Body) != "1" || ls[1].ID != "two" || string(ls[1].Message.Body) != "2" {
-		t.Errorf("letters %+v, wanted one and two: two writings under one name of a set are two", ls)
+		t.Errorf("dead letters %+v, wanted one and two: two writings under one name of a set are two", ls)
 	}
 	for _, id := range []string{"huge", "forged", "one", "two"} {
-		if err := b.q.DeleteLetter(t.Context(), id); err != nil {
+		if err := b.q.DeleteDeadLetter(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 	}
@@ -63,29 +63,29 @@ func TestHostilePieces(t *testing.T) {
 	}
 }
 
-// TestHostileLetters: attributes that look like ours and are not make a letter all the same, and block no other.
-func TestHostileLetters(t *testing.T) {
+// TestHostileDeadLetters: attributes that look like ours and are not make a dead letter all the same, and block no other.
+func TestHostileDeadLetters(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	for _, text := range []string{`{`, `{"id":""}`, `{"id":7}`, `null`, `{"id":"x","token":-1}`} {
-		b.rawLetter(text, textAttributes(attrLetter, text))
+		b.rawDeadLetter(text, textAttributes(attrDeadLetter, text))
 	}
-	if err := b.q.PutLetter(t.Context(), driver.Letter{ID: "fine", Message: driver.Message{ID: "m"}}); err != nil {
+	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "fine", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
 	ls := b.listed()
 	if len(ls) != 6 {
-		t.Fatalf("%d letters", len(ls))
+		t.Fatalf("%d dead letters", len(ls))
 	}
 	for _, l := range ls {
 		if l.ID != "fine" && !strings.HasPrefix(l.ID, "sqs-") {
-			t.Errorf("letter %q", l.ID)
+			t.Errorf("dead letter %q", l.ID)
 		}
-		if err := b.q.DeleteLetter(t.Context(), l.ID); err != nil {
+		if err := b.q.DeleteDeadLetter(t.Context(), l.ID); err != nil {
 			t.Error(err)
 		}
 	}
 	if ls := b.listed(); len(ls) != 0 {
-		t.Errorf("%d letters are left", len(ls))
+		t.Errorf("%d dead letters are left", len(ls))
 	}
 }
 
@@ -100,7 +100,7 @@ func TestNamesThatResembleOurs(t *testing.T) {
 	}
 	b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt})
 	attributes := map[string]types.MessageAttributeValue{}
-	for _, name := range []string{"Semel-Id", "SEMEL-PART", "Semel-Not-Before", "semel-Letter"} {
+	for _, name := range []string{"Semel-Id", "SEMEL-PART", "Semel-Not-Before", "semel-Dead-Letter"} {
 		maps.Copy(attributes, textAttributes(name, b.clock.Now().Add(time.Hour).UnixMilli()))
 	}
 	id := b.raw(awssqs.SendMessageInput{
@@ -138,16 +138,16 @@ func TestHostileNeighbours(t *testing.T) {
 	b.raw(awssqs.SendMessageInput{MessageBody: aws.String("last")})
 	ds := b.receive(10)
 	for _, d := range ds {
-		l := letterOf(d, driver.NewMessageID())
-		b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: l})
+		l := deadLetterOf(d, driver.NewMessageID())
+		b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: l})
 	}
 	if ls := b.listed(); len(ls) != 10 {
-		t.Errorf("%d letters of 10 messages", len(ls))
+		t.Errorf("%d dead letters of 10 messages", len(ls))
 	}
 }
 
-// TestLettersOfSeveralQueues: a letter that the provider moved names the queue that it came from.
-func TestLettersOfSeveralQueues(t *testing.T) {
+// TestDeadLettersOfSeveralQueues: a dead letter that the provider moved names the queue that it came from.
+func TestDeadLettersOfSeveralQueues(t *testing.T) {
 	b := newBench(t, setup{frozen: true, create: CreateOptions{MaxReceive: 1}})
 	b.raw(awssqs.SendMessageInput{MessageBody: aws.String("x")})
 	b.one()
@@ -157,6 +157,6 @@ func TestLettersOfSeveralQueues(t *testing.T) {
 		t.Fatalf("received %v, %v", ds, err)
 	}
 	if ls := b.listed(); len(ls) != 1 || ls[0].Message.Queue != "orders" {
-		t.Errorf("letters %+v", ls)
+		t.Errorf("dead letters %+v", ls)
 	}
 }

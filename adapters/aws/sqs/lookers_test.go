@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
-// TestLooksWaitWithinTheirContext: while one look at the letters hangs, another waits for it no longer than its ctx.
+// TestLooksWaitWithinTheirContext: while one look at the dead letters hangs, another waits for it no longer than its ctx.
 func TestLooksWaitWithinTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{{Operation: "ReceiveMessage", Call: 1, Kind: awstest.Hang}}})
@@ -19,14 +19,14 @@ func TestLooksWaitWithinTheirContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		hung := make(chan error)
 		go func() {
-			_, err := b.q.LetterBox().Letters(ctx, 0)
+			_, err := b.q.DeadLetterQueue().DeadLetters(ctx, 0)
 			hung <- err
 		}()
 		synctest.Wait()
 		began := time.Now()
 		short, done := context.WithTimeout(t.Context(), time.Second)
 		defer done()
-		err := b.q.LetterBox().DeleteLetter(short, "none")
+		err := b.q.DeadLetterQueue().DeleteDeadLetter(short, "none")
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("a look behind one that hangs answered %v after %v, wanted its own deadline of a second", err, time.Since(began))
 		}

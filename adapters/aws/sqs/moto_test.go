@@ -31,7 +31,7 @@ func TestQueueSuiteMoto(t *testing.T) {
 			t.Fatal(err)
 		}
 		another := func(t testing.TB) driver.Queue {
-			o := Options{Visibility: 3 * time.Second, Wait: time.Second, letterShort: true}
+			o := Options{Visibility: 3 * time.Second, Wait: time.Second, deadLetterShort: true}
 			return &oneReceive{reopen(t, client, name, o), make(chan struct{}, 1)}
 		}
 		return semeltest.QueueSetup{Queue: another(t), Visibility: 3 * time.Second, MaxBody: 128 << 10, Restart: another}

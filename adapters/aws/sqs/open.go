@@ -27,7 +27,7 @@ type Queue struct {
 	is      attributes
 	visible time.Duration
 	wait    int32 // 0 = not asked for
-	box     driver.LetterBox
+	box     driver.DeadLetterQueue
 	// movedKept is for how long the queue of the redrive policy keeps messages; 0 = there is none.
 	movedKept time.Duration
 
@@ -37,14 +37,14 @@ type Queue struct {
 
 // attributes is what the server knows of a queue.
 type attributes struct {
-	arn        string
-	fifo       bool
-	visible    time.Duration
-	wait       time.Duration
-	retention  time.Duration
-	maxSize    int
-	letterARN  string
-	maxReceive int
+	arn           string
+	fifo          bool
+	visible       time.Duration
+	wait          time.Duration
+	retention     time.Duration
+	maxSize       int
+	deadLetterARN string
+	maxReceive    int
 }
 
 // Open looks a queue up by its name or URL and reads its attributes. The client stays the caller's.
@@ -53,7 +53,7 @@ func Open(ctx context.Context, client Client, queue string, o Options) (*Queue, 
 	if err != nil {
 		return nil, err
 	}
-	if err := q.openLetters(ctx); err != nil {
+	if err := q.openDeadLetters(ctx); err != nil {
 		return nil, err
 	}
 	q.readMoved(ctx)
@@ -155,23 +155,23 @@ func (q *Queue) read(ctx context.Context) (a attributes, err error) {
 		if err := json.Unmarshal([]byte(p), &policy); err != nil {
 			return a, fmt.Errorf("sqs: queue %q: read its redrive policy %q: %w", q.name, p, err)
 		}
-		a.letterARN = policy.ARN
+		a.deadLetterARN = policy.ARN
 		a.maxReceive, _ = strconv.Atoi(strings.Trim(string(policy.Max), `"`))
 	}
 	return a, nil
 }
 
-// openLetters finds the place for letters.
-func (q *Queue) openLetters(ctx context.Context) error {
-	if q.o.Letters != nil {
-		q.box = q.o.Letters
+// openDeadLetters finds the place for dead letters.
+func (q *Queue) openDeadLetters(ctx context.Context) error {
+	if q.o.DeadLetters != nil {
+		q.box = q.o.DeadLetters
 		return nil
 	}
-	name := q.o.LetterQueue
-	if name == "" && q.is.letterARN != "" {
-		part := strings.Split(q.is.letterARN, ":") // arn:aws:sqs:region:account:name
+	name := q.o.DeadLetterQueue
+	if name == "" && q.is.deadLetterARN != "" {
+		part := strings.Split(q.is.deadLetterARN, ":") // arn:aws:sqs:region:account:name
 		if len(part) != 6 {
-			return fmt.Errorf("sqs: queue %q: its redrive policy names %q, which is no ARN of a queue", q.name, q.is.letterARN)
+			return fmt.Errorf("sqs: queue %q: its redrive policy names %q, which is no ARN of a queue", q.name, q.is.deadLetterARN)
 		}
 		url, err := q.find(ctx, part[5], part[4])
 		if err != nil {
@@ -182,12 +182,12 @@ func (q *Queue) openLetters(ctx context.Context) error {
 	if name == "" {
 		return nil
 	}
-	box, err := openLetterQueue(ctx, q, name)
+	box, err := openDeadLetterQueue(ctx, q, name)
 	if err != nil {
-		return fmt.Errorf("letters of queue %q: %w", q.name, err)
+		return fmt.Errorf("dead letters of queue %q: %w", q.name, err)
 	}
 	if box.q.is.arn != "" && box.q.is.arn == q.is.arn {
-		return fmt.Errorf("sqs: queue %q is its own letter queue: name another in Options.LetterQueue", q.name)
+		return fmt.Errorf("sqs: queue %q is its own dead-letter queue: name another in Options.DeadLetterQueue", q.name)
 	}
 	q.box = box
 	return nil
@@ -197,12 +197,12 @@ func (q *Queue) openLetters(ctx context.Context) error {
 func (q *Queue) Features() driver.QueueFeatures {
 	f := driver.QueueFeatures{
 		Name: q.name, Kind: "sqs", MaxBatch: maxBatch, MaxVisible: maxVisible, Retention: q.is.retention, Horizon: q.horizon(), Durable: true,
-		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.letterARN != "",
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.deadLetterARN != "",
 		Runs: q.is.fifo,
 	}
-	if box, ok := q.box.(*LetterQueue); ok && box.q.is.retention > 0 {
+	if box, ok := q.box.(*DeadLetterQueue); ok && box.q.is.retention > 0 {
 		f.Caveats = append(f.Caveats,
-			fmt.Sprintf("letters are kept in queue %s, which drops them after %s", box.q.name,
+			fmt.Sprintf("dead letters are kept in queue %s, which drops them after %s", box.q.name,
 				driver.DurationText(box.q.is.retention)))
 	}
 	return f
@@ -214,8 +214,8 @@ func (q *Queue) MaxReceive() int { return q.is.maxReceive }
 // URL is the queue's URL.
 func (q *Queue) URL() string { return q.url }
 
-// LetterBox is the place for letters; nil when the queue has none.
-func (q *Queue) LetterBox() driver.LetterBox { return q.box }
+// DeadLetterQueue is the place for dead letters; nil when the queue has none.
+func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
 
 // Stats counts what the queue holds, approximately: SQS's numbers may lag behind by a minute. It cannot tell how old the
 // oldest message is.
@@ -224,12 +224,12 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 		return s, err
 	}
 	s.Approximate = true
-	if box, ok := q.box.(*LetterQueue); ok {
+	if box, ok := q.box.(*DeadLetterQueue); ok {
 		l, err := box.q.counts(ctx)
 		if err != nil {
 			return s, err
 		}
-		s.Letters = l.Visible + l.InFlight + l.Delayed
+		s.DeadLetters = l.Visible + l.InFlight + l.Delayed
 	}
 	return s, nil
 }
@@ -259,7 +259,7 @@ func (q *Queue) Peek(context.Context, int) ([]driver.Delivery, error) {
 		"counts towards the redrive policy: %w", q.name, driver.ErrUnsupported)
 }
 
-// Purge removes every message but the letters, which are in a queue of their own. The number is SQS's own count from
+// Purge removes every message but the dead letters, which are in a queue of their own. The number is SQS's own count from
 // before, which is approximate. SQS takes up to a minute for it and allows it once in 60 s.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	s, err := q.counts(ctx)

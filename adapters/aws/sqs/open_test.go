@@ -29,7 +29,7 @@ func (r refuse) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"__type":"com.amazonaws.sqs#`+r.code+`","message":"no"}`)
 }
 
-// TestOpenSaysWhatToDo: a wrong configuration names what is wrong and how to mend it.
+// TestOpenSaysWhatToDo: a wrong configuration names what is wrong and how to fix it.
 func TestOpenSaysWhatToDo(t *testing.T) {
 	fake := fakesqs.New(fakesqs.Options{})
 	if _, err := fake.CreateQueue("orders", nil); err != nil {
@@ -61,13 +61,13 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 				return aws.Credentials{}, errors.New("no EC2 IMDS role found")
 			})
 		}), "orders", Options{}, "no credentials: set AWS_PROFILE"},
-		"access denied":     {client(refuse{"AccessDeniedException"}, nil), "orders", Options{}, "allow sqs:GetQueueUrl"},
-		"bad credentials":   {client(refuse{"UnrecognizedClientException"}, nil), "orders", Options{}, "the credentials are not valid"},
-		"letter queue":      {client(fake, nil), "orders", Options{LetterQueue: "gone"}, "letters of queue \"orders\""},
-		"own letters":       {client(fake, nil), "orders", Options{LetterQueue: "orders"}, "its own letter queue"},
-		"two letter places": {client(fake, nil), "orders", Options{LetterQueue: "x", Letters: &LetterQueue{}}, "choose one"},
-		"visibility":        {client(fake, nil), "orders", Options{Visibility: 13 * time.Hour}, "Options.Visibility"},
-		"wait":              {client(fake, nil), "orders", Options{Wait: 21 * time.Second}, "Options.Wait"},
+		"access denied":          {client(refuse{"AccessDeniedException"}, nil), "orders", Options{}, "allow sqs:GetQueueUrl"},
+		"bad credentials":        {client(refuse{"UnrecognizedClientException"}, nil), "orders", Options{}, "the credentials are not valid"},
+		"dead-letter queue":      {client(fake, nil), "orders", Options{DeadLetterQueue: "gone"}, "dead letters of queue \"orders\""},
+		"own dead letters":       {client(fake, nil), "orders", Options{DeadLetterQueue: "orders"}, "its own dead-letter queue"},
+		"two dead letter places": {client(fake, nil), "orders", Options{DeadLetterQueue: "x", DeadLetters: &DeadLetterQueue{}}, "choose one"},
+		"visibility":             {client(fake, nil), "orders", Options{Visibility: 13 * time.Hour}, "Options.Visibility"},
+		"wait":                   {client(fake, nil), "orders", Options{Wait: 21 * time.Second}, "Options.Wait"},
 	} {
 		q, err := Open(t.Context(), c.client, c.queue, c.o)
 		if q != nil || err == nil || !strings.Contains(err.Error(), c.want) {
@@ -84,12 +84,12 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 	if f := q.Features(); f.DeadLetters || f.Redrives || f.Orders || f.Retention != 4*24*time.Hour || q.visible != 30*time.Second {
 		t.Errorf("features %+v", f)
 	}
-	if _, err := q.Letters(t.Context(), 0); !errors.Is(err, driver.ErrUnsupported) {
-		t.Errorf("letters of a queue without: %v", err)
+	if _, err := q.DeadLetters(t.Context(), 0); !errors.Is(err, driver.ErrUnsupported) {
+		t.Errorf("dead letters of a queue without: %v", err)
 	}
 }
 
-// TestSendSaysWhatToDo: an error names the message and the mend, and nothing of the call is sent.
+// TestSendSaysWhatToDo: an error names the message and the fix, and nothing of the call is sent.
 func TestSendSaysWhatToDo(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true})
 	for want, m := range map[string]driver.Message{
@@ -206,7 +206,7 @@ func TestCreate(t *testing.T) {
 	client := awssqs.NewFromConfig(awstest.Config(fake))
 	for range 2 { // it can be repeated
 		c, err := Create(t.Context(), client, "shop", CreateOptions{FIFO: true, MaxReceive: 5, Visibility: time.Minute})
-		if err != nil || !strings.HasSuffix(c.URL, "/shop.fifo") || !strings.HasSuffix(c.LetterURL, "/shop-dead.fifo") {
+		if err != nil || !strings.HasSuffix(c.URL, "/shop.fifo") || !strings.HasSuffix(c.DeadLetterURL, "/shop-dead.fifo") {
 			t.Fatalf("%+v, %v", c, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("other attributes: %v", err)
 	}
 	for want, o := range map[string]CreateOptions{
-		"MaxReceive": {MaxReceive: 1001}, "Retention": {Retention: time.Second}, "LetterQueue": {FIFO: true, LetterQueue: "standard"},
+		"MaxReceive": {MaxReceive: 1001}, "Retention": {Retention: time.Second}, "DeadLetterQueue": {FIFO: true, DeadLetterQueue: "standard"},
 		"Visibility": {Visibility: -1},
 	} {
 		if _, err := Create(t.Context(), client, "x", o); err == nil || !strings.Contains(err.Error(), want) {

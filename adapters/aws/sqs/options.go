@@ -22,7 +22,7 @@ const (
 	maxBatch      = 10
 	maxSize       = 1 << 20 // of a message with its attributes, and of a batch
 	maxAttributes = 10
-	maxVisible    = 12 * time.Hour // from the hand-off, however often it is extended
+	maxVisible    = 12 * time.Hour // from the delivery, however often it is extended
 	maxWait       = 20 * time.Second
 	maxDelay      = 900 * time.Second
 )
@@ -53,11 +53,11 @@ type Options struct {
 	// Wait is how long one call waits for a message (long polling), in whole seconds up to 20 s. Defaults to 10 s.
 	// [ShortPoll] does not wait; the SDK cannot ask for that, so a queue with a wait of its own is then asked for 1 s.
 	Wait time.Duration
-	// Letters keeps the letters. Defaults to a [LetterQueue] on LetterQueue.
-	Letters driver.LetterBox
-	// LetterQueue is the name or the URL of the queue for letters. Defaults to the queue that the redrive policy names. A
+	// DeadLetters keeps the dead letters. Defaults to a [DeadLetterQueue] on DeadLetterQueue.
+	DeadLetters driver.DeadLetterQueue
+	// DeadLetterQueue is the name or the URL of the dead-letter queue. Defaults to the queue that the redrive policy names. A
 	// queue with neither has no dead letters.
-	LetterQueue string
+	DeadLetterQueue string
 	// Ungrouped lets a FIFO queue take messages without a group, each in a group of its own: in no order. Defaults to
 	// refusing them.
 	Ungrouped bool
@@ -69,9 +69,9 @@ type Options struct {
 	// Logger gets warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	clock       func() time.Time // tests; defaults to time.Now, whose monotonic part decides
-	patience    time.Duration    // tests; defaults to the constant
-	letterShort bool             // tests on a frozen clock: the letter queue is not polled long
+	clock           func() time.Time // tests; defaults to time.Now, whose monotonic part decides
+	patience        time.Duration    // tests; defaults to the constant
+	deadLetterShort bool             // tests on a frozen clock: the dead-letter queue is not polled long
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -82,8 +82,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("sqs: Options.Wait is %v, must be 1 s to %v, 0 for 10 s, or ShortPoll", o.Wait, maxWait)
 	case o.CallTimeout < 0:
 		return o, fmt.Errorf("sqs: Options.CallTimeout is %v, must not be negative", o.CallTimeout)
-	case o.Letters != nil && o.LetterQueue != "":
-		return o, errors.New("sqs: Options.Letters and Options.LetterQueue are both set: choose one place for letters")
+	case o.DeadLetters != nil && o.DeadLetterQueue != "":
+		return o, errors.New("sqs: Options.DeadLetters and Options.DeadLetterQueue are both set: choose one place for dead letters")
 	}
 	if o.Wait == 0 {
 		o.Wait = 10 * time.Second

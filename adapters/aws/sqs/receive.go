@@ -213,7 +213,7 @@ func (q *Queue) tooLate(n int) {
 		"queue", q.name, "messages", n, "visibility", q.visible)
 }
 
-// putAside hides what is not to be handled now, and brings pieces of letters back. A receive that was cancelled does that
+// putAside hides what is not to be handled now, and brings pieces of dead letters back. A receive that was cancelled does that
 // too.
 func (q *Queue) putAside(ctx context.Context, early []change, parts []*types.Message) {
 	if len(early)+len(parts) == 0 {

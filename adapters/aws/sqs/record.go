@@ -13,11 +13,11 @@ import (
 // Record is a message that somebody else received from SQS, read as [Queue.Receive] reads it.
 type Record struct {
 	Message driver.Message
-	// Count is SQS's count of hand-offs, 0 where it says none.
+	// Count is SQS's count of deliveries, 0 where it says none.
 	Count int
 	// Due is when the message may be handled, where its sender said so (a delay that SQS cannot do).
 	Due time.Time
-	// Piece: it is a piece of a large letter, which a redrive by the provider brought into the queue. Alone it is no
+	// Piece: it is a piece of a large dead letter, which a redrive by the provider brought into the queue. Alone it is no
 	// message.
 	Piece bool
 }

@@ -23,8 +23,8 @@ const parallel = 8
 // (settle_stale). Repeating the action that a receipt was spent on answers Applied, another action Lost.
 //
 // Retry and Defer count in whole seconds, rounded up, and end with the 12 hours that a delivery can be kept in all. Dead
-// writes the letter first and deletes the message then. Settlement.Close comes behind the settlement, whatever became of the
-// receipt, and is best effort: it takes one look at the letter queue for a whole call, none where SQS counts no letters.
+// writes the dead letter first and deletes the message then. Settlement.Close comes behind the settlement, whatever became of the
+// receipt, and is best effort: it takes one look at the dead-letter queue for a whole call, none where SQS counts no dead letters.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
@@ -61,7 +61,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	wg.Go(func() { errAcks = q.each(acks, func(cs []change) error { return q.remove(ctx, cs, out) }) })
 	errMoves = q.each(moves, func(cs []change) error { return q.change(ctx, cs, out) })
 	wg.Wait()
-	q.closeLetters(ctx, s, out)
+	q.closeDeadLetters(ctx, s, out)
 	if err := errors.Join(errDeads, errAcks, errMoves); err != nil {
 		return out, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
 	}
@@ -87,15 +87,15 @@ func (q *Queue) check(s *driver.Settlement) error {
 		return nil
 	}
 	if q.box == nil {
-		return fmt.Errorf("action dead: the queue has neither a redrive policy nor Options.Letters: %w", driver.ErrUnsupported)
+		return fmt.Errorf("action dead: the queue has neither a redrive policy nor Options.DeadLetters: %w", driver.ErrUnsupported)
 	}
-	if s.Letter == nil || s.Letter.ID == "" {
-		return errors.New("action dead needs a letter with an ID")
+	if s.DeadLetter == nil || s.DeadLetter.ID == "" {
+		return errors.New("action dead needs a dead letter with an ID")
 	}
 	return nil
 }
 
-// bury writes letters, a few at once, and deletes the messages of those that are written. A letter is written once for each
+// bury writes dead letters, a few at once, and deletes the messages of those that are written. A dead letter is written once for each
 // delivery, however often that is repeated.
 func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change, out []driver.Outcome) error {
 	var wg sync.WaitGroup
@@ -105,7 +105,7 @@ func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change,
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = q.putLetter(ctx, &s[deads[i].at])
+			errs[i] = q.putDeadLetter(ctx, &s[deads[i].at])
 		})
 	}
 	wg.Wait()
@@ -125,15 +125,15 @@ func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change,
 	return errors.Join(append(errs, err)...)
 }
 
-func (q *Queue) putLetter(ctx context.Context, s *driver.Settlement) error {
+func (q *Queue) putDeadLetter(ctx context.Context, s *driver.Settlement) error {
 	rc := s.Receipt.(*receipt)
-	if rc.DeadLetter() == s.Letter.ID {
+	if rc.DeadLetter() == s.DeadLetter.ID {
 		return nil
 	}
-	if err := q.box.PutLetter(ctx, *s.Letter); err != nil {
-		return fmt.Errorf("put letter %s: %w", s.Letter.ID, err)
+	if err := q.box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+		return fmt.Errorf("put dead letter %s: %w", s.DeadLetter.ID, err)
 	}
-	rc.SetDeadLetter(s.Letter.ID)
+	rc.SetDeadLetter(s.DeadLetter.ID)
 	return nil
 }
 
@@ -337,7 +337,7 @@ func (q *Queue) whole(op string, cs []change, out []driver.Outcome, err error) e
 // stale reports a receipt whose message is somebody else's: a fact, and nothing to stop for.
 func (q *Queue) stale(rc *receipt, action, why string) {
 	if rc.received.IsZero() {
-		return // a letter that was looked at and given back: it is visible all the same
+		return // a dead letter that was looked at and returned: it is visible all the same
 	}
 	q.o.Logger.Warn("settle_stale", "queue", q.name, "message_id", rc.id, "action", action, "reason", why)
 }

@@ -25,13 +25,13 @@ import (
 
 // The attributes of this package.
 const (
-	attrID       = "semel-id"         // the message's ID, which outlives a redrive by the provider
-	attrGroup    = "semel-group"      // its group, where MessageGroupId does not say it
-	attrHeaders  = "semel-headers"    // JSON of restOf
-	attrEncoding = "semel-encoding"   // of the body: base64, or empty (SQS takes no empty body)
-	attrDue      = "semel-not-before" // milliseconds since 1970: a delay that SQS cannot do
-	attrLetter   = "semel-letter"     // JSON of letterMeta: the message is a letter
-	attrPart     = "semel-part"       // JSON of partMeta: the body is a piece of a letter
+	attrID         = "semel-id"          // the message's ID, which outlives a redrive by the provider
+	attrGroup      = "semel-group"       // its group, where MessageGroupId does not say it
+	attrHeaders    = "semel-headers"     // JSON of restOf
+	attrEncoding   = "semel-encoding"    // of the body: base64, or empty (SQS takes no empty body)
+	attrDue        = "semel-not-before"  // milliseconds since 1970: a delay that SQS cannot do
+	attrDeadLetter = "semel-dead-letter" // JSON of deadLetterMeta: the message is a dead letter
+	attrPart       = "semel-part"        // JSON of partMeta: the body is a piece of a dead letter
 )
 
 const (
@@ -160,7 +160,7 @@ func reserved(name string) bool { return ours(strings.ToLower(name)) }
 
 func ours(name string) bool {
 	switch name {
-	case attrID, attrGroup, attrHeaders, attrEncoding, attrDue, attrLetter, attrPart:
+	case attrID, attrGroup, attrHeaders, attrEncoding, attrDue, attrDeadLetter, attrPart:
 		return true
 	}
 	return false

@@ -53,7 +53,7 @@ func TestHostileMessages(t *testing.T) {
 	ms := []driver.Message{
 		{ID: "many", Headers: many, Body: []byte("x")},
 		{ID: "eight", Headers: map[string]string{"1": "a", "2": "b", "3": "c", "4": "d", "5": "e", "6": "f", "7": "g", "8": "h", "9": "i"}},
-		{ID: "names", Headers: map[string]string{"": "empty", "a b": "c", "AWS.x": "y", ".dot": "z", "x..y": "1", "ü": "2", "semel-id": "mine", "Semel-Letter": "l"}},
+		{ID: "names", Headers: map[string]string{"": "empty", "a b": "c", "AWS.x": "y", ".dot": "z", "x..y": "1", "ü": "2", "semel-id": "mine", "Semel-Dead-Letter": "l"}},
 		{ID: "values", Headers: map[string]string{"nul": "\x00\x01\x7f", "empty": "", "bmp": "\uFFFE\uFFFF", "astral": "😀 \u2028", "json": `"\u0000`}},
 		{ID: "control\x00\x1b", Group: "g\x00\n", Body: []byte("\x00")},
 		{ID: strings.Repeat("long", 500), Group: strings.Repeat("group ", 100), Body: []byte("\xff\xfe")},
@@ -71,14 +71,14 @@ func TestHostileMessages(t *testing.T) {
 			if d.ID != m.ID || d.Group != m.Group || !bytes.Equal(d.Body, m.Body) || !maps.Equal(d.Headers, want) {
 				t.Errorf("%.20q came back as ID %.20q, group %.20q, body %.20q, headers %v", m.ID, d.ID, d.Group, d.Body, d.Headers)
 			}
-			l := letterOf(d, "letter of "+m.ID)
-			b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, Letter: l})
+			l := deadLetterOf(d, "dead letter of "+m.ID)
+			b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: l})
 			ls := b.listed()
 			if len(ls) != 1 || ls[0].ID != l.ID || ls[0].Message.ID != m.ID || ls[0].Message.Group != m.Group ||
 				!bytes.Equal(ls[0].Message.Body, m.Body) || !maps.Equal(ls[0].Message.Headers, want) {
-				t.Errorf("%.20q as a letter: %+v", m.ID, ls)
+				t.Errorf("%.20q as a dead letter: %+v", m.ID, ls)
 			}
-			if err := b.q.DeleteLetter(t.Context(), l.ID); err != nil {
+			if err := b.q.DeleteDeadLetter(t.Context(), l.ID); err != nil {
 				t.Fatal(err)
 			}
 		}

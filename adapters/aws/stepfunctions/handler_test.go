@@ -77,7 +77,7 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-// TestHandlerWhatItCannotStart: what can never be started becomes a letter; what is the service's fault spends no attempt.
+// TestHandlerWhatItCannotStart: what can never be started becomes a dead letter; what is the service's fault spends no attempt.
 func TestHandlerWhatItCannotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, db := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()

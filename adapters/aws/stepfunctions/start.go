@@ -26,7 +26,7 @@ const callTimeout = 10 * time.Second
 type word uint8
 
 const (
-	// refused: this input or name will never be taken. notNow: nothing was done, and somebody or time can mend it: throttling,
+	// refused: this input or name will never be taken. notNow: nothing was done, and somebody or time can fix it: throttling,
 	// quotas, permissions, a machine that is not there. unanswered: nobody knows. exists: the name is taken.
 	refused word = iota + 1
 	notNow
@@ -205,7 +205,7 @@ func named(key string, err error) error {
 // applied tells that the call may have started something of this key.
 func (e *startError) applied() bool { return e.doubt || e.word == unanswered || e.word == unproven }
 
-// mark tells Do what an error leaves behind. Nothing is failed for good: there is no letter that would tell anybody, and
+// mark tells Do what an error leaves behind. Nothing is failed for good: there is no dead letter that would tell anybody, and
 // whoever asks again is told again.
 func mark(err error) error {
 	var e *startError
@@ -215,7 +215,7 @@ func mark(err error) error {
 	return err
 }
 
-// markForConsumer tells a consumer what becomes of the message: a letter for what can never be started, another delivery
+// markForConsumer tells a consumer what becomes of the message: a dead letter for what can never be started, another delivery
 // without a spent attempt for what is the service's or the configuration's fault, a person for what EXPRESS leaves open.
 func (s *Starter) markForConsumer(err error) error {
 	var e *startError

@@ -200,7 +200,7 @@ func TestS2_07_StartTimesOutButSucceeded(t *testing.T) {
 	}
 }
 
-// TestS2_07_PermissionLaterFixed: a refusal leaves nothing behind, and the same call starts it when somebody has mended the role.
+// TestS2_07_PermissionLaterFixed: a refusal leaves nothing behind, and the same call starts it when somebody has fixed the role.
 func TestS2_07_PermissionLaterFixed(t *testing.T) {
 	levels(t, func(s *scene) {
 		starter := s.starter()

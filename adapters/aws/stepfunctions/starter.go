@@ -209,12 +209,12 @@ func (s *Starter) executionARN(name string) string {
 // check refuses what cannot hold, and asks once which type the machine has.
 func (s *Starter) check(ctx context.Context, recorded bool) error {
 	if s.Client == nil {
-		return &semel.ConfigError{Field: "Client", Problem: "is nil", Mend: "use sfn.NewFromConfig"}
+		return &semel.ConfigError{Field: "Client", Problem: "is nil", Hint: "use sfn.NewFromConfig"}
 	}
 	if _, _, ok := s.machine(); !ok {
 		return &semel.ConfigError{
 			Field: "StateMachineARN", Problem: fmt.Sprintf("%q is not that of a state machine", s.StateMachineARN),
-			Mend: "use arn:aws:states:REGION:ACCOUNT:stateMachine:NAME, with :VERSION or :ALIAS if need be",
+			Hint: "use arn:aws:states:REGION:ACCOUNT:stateMachine:NAME, with :VERSION or :ALIAS if need be",
 		}
 	}
 	kind, err := s.ask(ctx)
@@ -226,10 +226,10 @@ func (s *Starter) check(ctx context.Context, recorded bool) error {
 	case !s.AcceptDoubt:
 		return &semel.ConfigError{
 			Field: "StateMachineARN", Problem: "is an EXPRESS machine, whose executions have no names: every start is one more",
-			Mend: "use a STANDARD machine, or set Store and AcceptDoubt: a start without an answer then waits for a person",
+			Hint: "use a STANDARD machine, or set Store and AcceptDoubt: a start without an answer then waits for a person",
 		}
 	case !recorded:
-		return &semel.ConfigError{Field: "Store", Problem: "is nil, and the machine is EXPRESS", Mend: "set the store of the records"}
+		return &semel.ConfigError{Field: "Store", Problem: "is nil, and the machine is EXPRESS", Hint: "set the store of the records"}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
--- semel's tables. They may be read by anybody; the views semel_records, semel_messages and semel_letters are for people. Names are
+-- semel's tables. They may be read by anybody; the views semel_records, semel_messages and semel_dead_letters are for people. Names are
 -- not qualified: they live in the first schema of the search_path of the connection URL.
 
 -- One row: the version of this schema.
@@ -37,7 +37,7 @@ CREATE TABLE semel_record (
   takeover     smallint    NOT NULL,                 -- 0 resume 1 probe 2 once
   unknown      boolean     NOT NULL DEFAULT false,   -- an earlier run may have had its effect
   spent        boolean     NOT NULL DEFAULT false,   -- the nonce was released
-  disposed     boolean     NOT NULL DEFAULT false,   -- a person discarded the letter
+  disposed     boolean     NOT NULL DEFAULT false,   -- a person discarded the dead letter
   consumer     bytea       NOT NULL,                 -- bytes as they came: keys are compared byte by byte
   tenant       bytea       NOT NULL,
   key          bytea       NOT NULL,
@@ -189,7 +189,7 @@ $$;
 --         transaction that completes them before anybody else can see them.
 --   wait  how long to wait for the open transaction of a twin, in milliseconds; then lock_not_available.
 -- found is NULL for a record that was made. SEM02: a record was purged whose token is not smaller than one that was
--- drawn here; nothing is claimed, and drawing again mends it.
+-- drawn here; nothing is claimed, and drawing again fixes it.
 CREATE FUNCTION semel_claim(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
   tenants bytea[], keys bytea[], fingerprints bytea[], deliveries bytea[], keep bigint, wait int, digests bigint[])
 RETURNS TABLE (of uuid, drawn bigint, at timestamptz, found bytea)
@@ -539,7 +539,7 @@ $$;
 -- nothing else and waits for nobody; processes that sweep at once take different stretches. Without an index on the
 -- retention, which every completion would have to move.
 --   first      the stretch to begin with
---   pages      of a stretch; the same for ever
+--   pages      of a stretch; the same forever
 --   small      a table of so many stretches is looked at as a whole each time
 --   most       how many records to purge, to expire and to return
 --   horizon    claims are abandoned whose lease ended so long ago; NULL: none are
@@ -563,7 +563,7 @@ DECLARE
   token bigint;
   kept interval;
   next timestamptz;
-  stranded bigint := 0;
+  abandoned bigint := 0;
   places tid[];
   hashes uuid[];
   belongings bigint;
@@ -626,15 +626,15 @@ BEGIN
       WHERE r.ctid >= low AND r.ctid < high AND r.state = 1 AND r.lease_until + horizon < t
         AND (consumers IS NULL OR r.consumer = ANY (consumers)) LIMIT most - gone - lapsed
       FOR UPDATE SKIP LOCKED;
-    GET DIAGNOSTICS stranded = ROW_COUNT;
+    GET DIAGNOSTICS abandoned = ROW_COUNT;
   END IF;
-  IF gone + lapsed + stranded < most AND NOT cut THEN
+  IF gone + lapsed + abandoned < most AND NOT cut THEN
     SELECT min(r.retain_until), least(kept, min(r.retain_until - r.updated_at)) INTO next, kept FROM semel_record r
       WHERE isfinite(r.retain_until) AND r.ctid >= low AND r.ctid < high AND r.state IN (2, 3, 4, 6);
     kept := least(greatest(coalesce(kept, s.again), interval '10 seconds'), interval '1 hour');
     UPDATE semel_sweep w SET due = least(next, t + kept), again = kept WHERE w.stretch = s.stretch;
   END IF;
-  RETURN QUERY SELECT s.stretch, gone, lapsed, gone + lapsed + stranded < most AND NOT cut, NULL::bytea, t;
+  RETURN QUERY SELECT s.stretch, gone, lapsed, gone + lapsed + abandoned < most AND NOT cut, NULL::bytea, t;
 END
 $$;
 
@@ -1002,12 +1002,12 @@ BEGIN
 END
 $$;
 
--- Messages set aside for a person. A letter is self-contained.
-CREATE TABLE semel_letter (
+-- Messages set aside for a person. A dead letter is self-contained.
+CREATE TABLE semel_dead_letter (
   seq            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   queue          int         NOT NULL,
   id             text        NOT NULL,
-  kind           text        NOT NULL,               -- dead, mismatch, uncertain, busy, late
+  kind           text        NOT NULL,               -- failed, mismatch, uncertain, busy, late
   reason         bytea       NOT NULL,
   consumer       bytea       NOT NULL,
   tenant         bytea       NOT NULL,
@@ -1027,14 +1027,14 @@ CREATE TABLE semel_letter (
   UNIQUE (queue, id)
 );
 
--- Letters in words, as semel_messages.
-CREATE VIEW semel_letters AS
+-- Dead letters in words, as semel_messages.
+CREATE VIEW semel_dead_letters AS
 SELECT q.name AS queue, l.id, l.kind, encode(l.reason, 'escape') AS reason, encode(l.consumer, 'escape') AS consumer,
   encode(l.tenant, 'escape') AS tenant, encode(l.key, 'escape') AS key, l.generation, l.token, l.attempts, l.first_received,
   l.dead_at, encode(l.msg_id, 'escape') AS msg_id, l.msg_queue, encode(l.grp, 'escape') AS grp, l.sent_at,
   encode(l.headers, 'escape') AS headers, octet_length(l.body) AS size, encode(substring(l.body FOR 1024), 'escape') AS body,
   encode(l.version, 'escape') AS version
-FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+FROM semel_dead_letter l JOIN semel_queue q ON q.id = l.queue;
 
 CREATE VIEW semel_steps AS
 SELECT encode(r.consumer, 'escape') AS consumer, encode(r.tenant, 'escape') AS tenant, encode(r.key, 'escape') AS key,

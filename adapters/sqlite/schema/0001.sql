@@ -40,7 +40,7 @@ CREATE TABLE semel_record (
   failures     INTEGER NOT NULL,         -- recorded failed runs in this generation
   takeovers    INTEGER NOT NULL,         -- runs in a row that ended without a word
   uncertainty  INTEGER NOT NULL,         -- moments when nobody could know the outcome
-  disposed     INTEGER NOT NULL,         -- 1: a person discarded the letter
+  disposed     INTEGER NOT NULL,         -- 1: a person discarded the dead letter
   retry_at     INTEGER NOT NULL,
   created_at   INTEGER NOT NULL,
   deliveries   TEXT    NOT NULL,         -- JSON array of the ids of deliveries that acquired the key
@@ -62,7 +62,7 @@ CREATE TABLE semel_queue (
   taken INTEGER NOT NULL                 -- messages of semel_stream up to this position were handed out
 ) STRICT;
 
--- Messages that come in order and have never been given back. They are handed out in runs, see semel_flight, so that
+-- Messages that come in order and have never been returned. They are handed out in runs, see semel_flight, so that
 -- neither handing out nor settling a run writes to each message.
 CREATE TABLE semel_stream (
   pos     INTEGER PRIMARY KEY,           -- queue id << 44 | position in the queue
@@ -79,12 +79,12 @@ CREATE TABLE semel_flight (
   first  INTEGER NOT NULL,
   last   INTEGER NOT NULL,               -- positions, inclusive
   rest   INTEGER NOT NULL,               -- messages of the run that are still in semel_stream
-  parted INTEGER NOT NULL,               -- 1: some were given back or extended singly, and are in semel_timed
+  parted INTEGER NOT NULL,               -- 1: some were returned or extended singly, and are in semel_timed
   until  INTEGER NOT NULL,               -- visible to others after it
   hold   INTEGER NOT NULL                -- the visibility that was asked for
 ) STRICT;
 
--- Messages with a time of their own: delayed, given back, extended, or of an ordered group.
+-- Messages with a time of their own: delayed, returned, extended, or of an ordered group.
 CREATE TABLE semel_timed (
   pos     INTEGER PRIMARY KEY,           -- as in semel_stream
   queue   INTEGER NOT NULL,
@@ -92,8 +92,8 @@ CREATE TABLE semel_timed (
   until   INTEGER NOT NULL,              -- deliverable from then on
   hold    INTEGER NOT NULL,              -- the delay or visibility that was asked for
   held    INTEGER NOT NULL,              -- 1: handed out, until is the end of its visibility
-  hand    INTEGER NOT NULL,              -- the latest hand-off; 0 = none that could still settle it
-  count   INTEGER NOT NULL,              -- hand-offs so far
+  hand    INTEGER NOT NULL,              -- the latest delivery; 0 = none that could still settle it
+  count   INTEGER NOT NULL,              -- deliveries so far
   grp     TEXT,                          -- ordered group
   id      TEXT    NOT NULL,
   sent_at INTEGER NOT NULL,
@@ -110,12 +110,12 @@ CREATE TABLE semel_body (
   body BLOB NOT NULL
 ) STRICT;
 
--- Messages set aside for a person. A letter is self-contained.
-CREATE TABLE semel_letter (
+-- Messages set aside for a person. A dead letter is self-contained.
+CREATE TABLE semel_dead_letter (
   seq            INTEGER PRIMARY KEY AUTOINCREMENT,
   queue          INTEGER NOT NULL,
   id             TEXT    NOT NULL,
-  kind           TEXT    NOT NULL,       -- dead, mismatch, uncertain, busy, late
+  kind           TEXT    NOT NULL,       -- failed, mismatch, uncertain, busy, late
   reason         TEXT    NOT NULL,
   consumer       TEXT    NOT NULL,
   tenant         TEXT    NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE semel_letter (
   body           BLOB,
   version        BLOB                    -- of the message; NULL: none
 ) STRICT;
-CREATE UNIQUE INDEX semel_letter_id ON semel_letter (queue, id);
+CREATE UNIQUE INDEX semel_dead_letter_id ON semel_dead_letter (queue, id);
 
 -- Journals of steps (mode E): what the run of a key wrote down of its progress. epoch and version name the run.
 CREATE TABLE semel_step (
@@ -233,12 +233,12 @@ SELECT q.name, t.pos & 17592186044415, t.id, t.grp,
        CAST(substr(coalesce(t.body, (SELECT b.body FROM semel_body b WHERE b.pos = t.pos)), 1, 1024) AS TEXT)
   FROM semel_timed t JOIN semel_queue q ON q.id = t.queue;
 
-CREATE VIEW semel_letters AS
+CREATE VIEW semel_dead_letters AS
 SELECT q.name AS queue, l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
        datetime(nullif(l.first_received, 0) / 1000000, 'unixepoch') AS first_received, datetime(nullif(l.dead_at, 0) / 1000000, 'unixepoch') AS dead_at,
        l.msg_id, l.msg_queue, l.grp, datetime(nullif(l.sent_at, 0) / 1000000, 'unixepoch') AS sent_at, l.headers,
        length(l.body) AS size, CAST(substr(l.body, 1, 1024) AS TEXT) AS body, CAST(l.version AS TEXT) AS version
-  FROM semel_letter l JOIN semel_queue q ON q.id = l.queue;
+  FROM semel_dead_letter l JOIN semel_queue q ON q.id = l.queue;
 
 CREATE VIEW semel_steps AS
 SELECT r.consumer, r.tenant, r.key, s.epoch, s.version, s.seq, s.name,

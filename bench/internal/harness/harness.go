@@ -48,7 +48,7 @@ type Measure struct {
 
 // Sample is the outcome of one run of a measure.
 type Sample struct {
-	// Done counts the units, Deliveries the hand-offs they took (0 = not of this measure).
+	// Done counts the units, Deliveries the deliveries they took (0 = not of this measure).
 	Done, Deliveries int
 	Usage
 	// P50 is the median time of one unit, where a measure takes it.

@@ -43,7 +43,7 @@ func (p *page) fronts() {
 		return
 	}
 	p.linef("## A cache before the store\n")
-	p.linef("`front.New` before PostgreSQL, with room for all keys. Half of the duplicates are redeliveries under the id of the first")
+	p.linef("`cache.New` before PostgreSQL, with room for all keys. Half of the duplicates are redeliveries under the id of the first")
 	p.linef("delivery, half come under a new id from the producer; only `Strangers` answers those from memory. Claims are those that")
 	p.linef("reached the store, calls its claims, commits and extensions. `go run . -measure front` in `bench/`.\n")
 	p.linef("| | claims per delivery | calls per 1,000 deliveries | deliveries/s | × no cache | CPU µs per delivery, client + server |")
@@ -56,7 +56,7 @@ func (p *page) fronts() {
 			number(median(rows, clientCPU)), number(median(rows, serverCPU)))
 	}
 	p.linef("")
-	p.linef("Duplicates of what is in hand at the same time never reach a store, with or without a cache: the engine answers them. And")
+	p.linef("Duplicates of what is in flight at the same time never reach a store, with or without a cache: the engine answers them. And")
 	p.linef("claims go in batches, so that here a cache saves claims and some of the server's processor time, but hardly any calls; it costs")
 	p.linef("this process some microseconds per delivery, and only pays in throughput where nearly everything is a duplicate. It is made for")
 	p.linef("stores where every key is a call of its own or is charged for, as on DynamoDB.\n")
@@ -115,7 +115,7 @@ func (p *page) sweeps() {
 		return
 	}
 	p.linef("## A sweep of a million\n")
-	p.linef("How long messages are in hand, from receipt to settlement, while another consumer sweeps a million expired records in the")
+	p.linef("How long messages are in flight, from receipt to settlement, while another consumer sweeps a million expired records in the")
 	p.linef("same database, and while none does; quiet and busy times take turns.")
 	p.linef("`go run . -measure semel-sqlite-sweep,semel-pg-sweep` in `bench/`.\n")
 	p.linef("| | p50 quiet, µs | p50 beside the sweep | p99 quiet | p99 beside the sweep | ÷ quiet | purged/s | load average before |")

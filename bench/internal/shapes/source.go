@@ -17,9 +17,9 @@ import (
 type source struct {
 	mu    sync.Mutex
 	fresh []driver.Delivery
-	again []driver.Delivery // given back
+	again []driver.Delivery // returned
 	left  int
-	wake  chan struct{} // one token: something was given back
+	wake  chan struct{} // one token: something was returned
 	done  context.CancelCauseFunc
 }
 
@@ -50,7 +50,7 @@ func (s *source) Features() driver.QueueFeatures {
 	return driver.QueueFeatures{Name: "orders", Kind: "slice", Durable: true, Extends: true, Delays: true, DeadLetters: true}
 }
 
-// Receive hands out what is next; with nothing left it waits for something to be given back.
+// Receive hands out what is next; with nothing left it waits for something to be returned.
 func (s *source) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	for {
 		if d := s.take(limit); len(d) > 0 {
@@ -89,7 +89,7 @@ func (s *source) Settle(_ context.Context, list ...driver.Settlement) ([]driver.
 				s.done(errDone)
 			}
 		case driver.Dead:
-			s.done(fmt.Errorf("message %s became a letter: %s", d.ID, list[i].Letter.Reason))
+			s.done(fmt.Errorf("message %s became a dead letter: %s", d.ID, list[i].DeadLetter.Reason))
 		default:
 			time.AfterFunc(list[i].After, func() { s.giveBack(*d) })
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// The sweep measure: how long messages are in hand, which come at a fixed rate, without and with another consumer that
+// The sweep measure: how long messages are in flight, which come at a fixed rate, without and with another consumer that
 // sweeps a backlog of expired records in the same database. Quiet and busy times take turns.
 const (
 	sweepBacklog = 1_000_000
@@ -56,7 +56,7 @@ func stream(ctx context.Context, q driver.Sender) error {
 	}
 }
 
-// times collects how long messages were in hand, from their receipt to their settlement.
+// times collects how long messages were in flight, from their receipt to their settlement.
 type times struct {
 	mu  sync.Mutex
 	all []time.Duration

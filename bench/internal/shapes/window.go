@@ -225,10 +225,10 @@ func compareWindow(ctx context.Context, large *window, base *running, old int, v
 	if err != nil {
 		return err
 	}
-	v["late"], v["late_dead_letters"] = float64(r.late), float64(after.Letters)
-	if now := r.c.Summary(); late != 0 || rows != ids || rows != r.sent || int(after.Letters) != r.late || int(now.Late) != r.late {
+	v["late"], v["late_dead_letters"] = float64(r.late), float64(after.DeadLetters)
+	if now := r.c.Summary(); late != 0 || rows != ids || rows != r.sent || int(after.DeadLetters) != r.late || int(now.Late) != r.late {
 		return fmt.Errorf("the figure is refused: of %d new and %d late messages the ledger got %d rows (%d distinct), %d of late ones; "+
-			"%d dead letters, %d counted as late", r.sent, r.late, rows, ids, late, after.Letters, now.Late)
+			"%d dead letters, %d counted as late", r.sent, r.late, rows, ids, late, after.DeadLetters, now.Late)
 	}
 	return nil
 }

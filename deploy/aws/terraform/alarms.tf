@@ -52,12 +52,12 @@ resource "aws_cloudwatch_metric_alarm" "uncertain" {
   alarm_actions       = local.actions
 }
 
-resource "aws_cloudwatch_metric_alarm" "letters" {
-  alarm_name          = "${var.project_name}-letters"
-  alarm_description   = "Letters wait for a person (semel dlq ls)."
+resource "aws_cloudwatch_metric_alarm" "dead_letters" {
+  alarm_name          = "${var.project_name}-dead-letters"
+  alarm_description   = "Dead letters wait for a person (semel dlq ls)."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
-  dimensions          = { QueueName = aws_sqs_queue.letters.name }
+  dimensions          = { QueueName = aws_sqs_queue.dead_letters.name }
   statistic           = "Maximum"
   period              = 300
   evaluation_periods  = 1

@@ -1,4 +1,4 @@
-# Least privilege: one policy for who works, one for who sends, one for the person who looks after letters.
+# Least privilege: one policy for who works, one for who sends, one for the person who looks after dead letters.
 
 data "aws_iam_policy_document" "worker" {
   statement {
@@ -7,9 +7,9 @@ data "aws_iam_policy_document" "worker" {
     resources = [aws_sqs_queue.main.arn]
   }
   statement {
-    sid       = "Letters"
+    sid       = "DeadLetters"
     actions   = ["sqs:SendMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
-    resources = [aws_sqs_queue.letters.arn]
+    resources = [aws_sqs_queue.dead_letters.arn]
   }
   statement {
     sid       = "Records"
@@ -37,7 +37,7 @@ data "aws_iam_policy_document" "operator" {
 
 resource "aws_iam_policy" "worker" {
   name        = "${var.project_name}-worker"
-  description = "semel work: receive, settle, keep records and letters. Add what the handler itself needs."
+  description = "semel work: receive, settle, keep records and dead letters. Add what the handler itself needs."
   policy      = data.aws_iam_policy_document.worker.json
 }
 
@@ -49,6 +49,6 @@ resource "aws_iam_policy" "producer" {
 
 resource "aws_iam_policy" "operator" {
   name        = "${var.project_name}-operator"
-  description = "semel doctor, records, dlq: a person who looks after letters."
+  description = "semel doctor, records, dlq: a person who looks after dead letters."
   policy      = data.aws_iam_policy_document.operator.json
 }

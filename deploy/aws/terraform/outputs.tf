@@ -4,8 +4,8 @@ output "queue_url" {
 }
 
 output "letters_url" {
-  description = "Where letters are kept."
-  value       = aws_sqs_queue.letters.url
+  description = "Where dead letters are kept."
+  value       = aws_sqs_queue.dead_letters.url
 }
 
 output "table_name" {

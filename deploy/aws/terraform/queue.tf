@@ -1,7 +1,7 @@
-# The queue, and the one where letters and what SQS gave up on are kept for a person.
+# The queue, and the one where dead letters and what SQS gave up on are kept for a person.
 
-resource "aws_sqs_queue" "letters" {
-  name                      = "${var.project_name}-letters"
+resource "aws_sqs_queue" "dead_letters" {
+  name                      = "${var.project_name}-dead-letters"
   message_retention_seconds = 1209600 # 14 days, the longest there is
   sqs_managed_sse_enabled   = true
 }
@@ -13,13 +13,13 @@ resource "aws_sqs_queue" "main" {
   message_retention_seconds  = var.queue_retention
   sqs_managed_sse_enabled    = true
   redrive_policy = jsonencode({
-    deadLetterTargetArn = aws_sqs_queue.letters.arn
+    deadLetterTargetArn = aws_sqs_queue.dead_letters.arn
     maxReceiveCount     = var.max_receive_count
   })
 }
 
-resource "aws_sqs_queue_redrive_allow_policy" "letters" {
-  queue_url = aws_sqs_queue.letters.id
+resource "aws_sqs_queue_redrive_allow_policy" "dead_letters" {
+  queue_url = aws_sqs_queue.dead_letters.id
   redrive_allow_policy = jsonencode({
     redrivePermission = "byQueue"
     sourceQueueArns   = [aws_sqs_queue.main.arn]
@@ -54,7 +54,7 @@ resource "aws_dynamodb_table" "records" {
   lifecycle {
     precondition {
       condition     = var.record_retention_days * 86400 >= var.queue_retention + 1209600
-      error_message = "A copy can come for queue_retention and for 14 days more from the letters: a record that ends before (record_retention_days) lets it take effect again."
+      error_message = "A copy can come for queue_retention and for 14 days more from the dead letters: a record that ends before (record_retention_days) lets it take effect again."
     }
   }
   # No replicas: two regions of a global table with eventual consistency can both win one claim.

@@ -45,7 +45,7 @@ variable "queue_retention" {
 }
 
 variable "max_receive_count" {
-  description = "Receives after which SQS moves a message to the letters by itself. Deferred duplicates count as receives, so it is no number of attempts: attempts are counted in the record, see max_attempts. At least max_attempts × (1 + max runtime ÷ lease)."
+  description = "Receives after which SQS moves a message to the dead letters by itself. Deferred duplicates count as receives, so it is no number of attempts: attempts are counted in the record, see max_attempts. At least max_attempts × (1 + max runtime ÷ lease)."
   type        = number
   default     = 200
   validation {
@@ -55,18 +55,18 @@ variable "max_receive_count" {
 }
 
 variable "max_attempts" {
-  description = "Failed runs after which semel makes a letter of a message."
+  description = "Failed runs after which semel makes a dead letter of a message."
   type        = number
   default     = 5
 }
 
 variable "record_retention_days" {
-  description = "How long a record outlives its message: at least the queue's retention and that of its letters (14 days), since a redrive sends them again."
+  description = "How long a record outlives its message: at least the queue's retention and that of its dead letters (14 days), since a redrive sends them again."
   type        = number
   default     = 28
   validation {
     condition     = var.record_retention_days >= 18
-    error_message = "A copy can come for 4 days from the queue and for 14 more from its letters: keep records for 18 days or more."
+    error_message = "A copy can come for 4 days from the queue and for 14 more from its dead letters: keep records for 18 days or more."
   }
 }
 

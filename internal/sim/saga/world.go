@@ -220,7 +220,7 @@ func (w *world) judge(r *runner) (driver.Finish, bool) {
 		return f, false
 	}
 	f.Reason = r.err.Error()
-	m := semel.MarksOf(r.err)
+	m := semel.DispositionOf(r.err)
 	switch {
 	case m.Parked && w.mut != mutHalfFailed:
 		f.Final = driver.Park

@@ -38,12 +38,12 @@ type Verdict struct {
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
 	Strange int `json:"strange"`
-	// Letters and Parked count messages that need a person; Unfinished counts records that are neither completed nor
+	// DeadLetters and Parked count messages that need a person; Unfinished counts records that are neither completed nor
 	// parked, Left the messages that are still in the queue.
-	Letters    int `json:"letters"`
-	Parked     int `json:"parked"`
-	Unfinished int `json:"unfinished"`
-	Left       int `json:"left"`
+	DeadLetters int `json:"dead_letters"`
+	Parked      int `json:"parked"`
+	Unfinished  int `json:"unfinished"`
+	Left        int `json:"left"`
 	// Unfenced counts effects whose token is not their record's: made by an attempt that did not win.
 	Unfenced int `json:"unfenced"`
 }
@@ -59,7 +59,7 @@ func (v Verdict) Effects() bool { return v.Lost == 0 && v.Doubled == 0 && v.Stra
 func (v Verdict) String() string {
 	return fmt.Sprintf("%d keys, %d effects: %d lost, %d doubled, %d never sent, %d by an attempt that lost; "+
 		"%d letters, %d parked, %d records unfinished, %d messages left",
-		v.Keys, v.Rows, v.Lost, v.Doubled, v.Strange, v.Unfenced, v.Letters, v.Parked, v.Unfinished, v.Left)
+		v.Keys, v.Rows, v.Lost, v.Doubled, v.Strange, v.Unfenced, v.DeadLetters, v.Parked, v.Unfinished, v.Left)
 }
 
 // sqlVerdict reads the ledger, and the tables of the adapter, with SQL that shares nothing with it. %[1]d is the number of
@@ -72,7 +72,7 @@ SELECT (SELECT coalesce(sum(n), 0) FROM l),
   (SELECT count(*) FROM generate_series(1, %[1]d) k LEFT JOIN l ON l.key = k WHERE l.key IS NULL),
   (SELECT count(*) FROM l WHERE n > 1),
   (SELECT count(*) FROM l WHERE key NOT BETWEEN 1 AND %[1]d),
-  (SELECT count(*) FROM semel_letter),
+  (SELECT count(*) FROM semel_dead_letter),
   (SELECT count(*) FROM semel_record WHERE state = 5),
   (SELECT count(*) FROM semel_record WHERE state NOT IN (3, 5)),
   (SELECT count(*) FROM semel_message),
@@ -86,7 +86,7 @@ func Judge(ctx context.Context, url string, keys int) (Verdict, error) {
 	if err != nil {
 		return v, fmt.Errorf("read the ledger: %w", err)
 	}
-	_, err = fmt.Sscan(strings.ReplaceAll(out, "|", " "), &v.Rows, &v.Lost, &v.Doubled, &v.Strange, &v.Letters, &v.Parked,
+	_, err = fmt.Sscan(strings.ReplaceAll(out, "|", " "), &v.Rows, &v.Lost, &v.Doubled, &v.Strange, &v.DeadLetters, &v.Parked,
 		&v.Unfinished, &v.Left, &v.Unfenced)
 	if err != nil {
 		return v, fmt.Errorf("read the ledger: %q: %w", out, err)

@@ -22,9 +22,9 @@ type token struct {
 	at   int
 }
 
-func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-func digit(c byte) bool  { return c >= '0' && c <= '9' }
-func inWord(c byte) bool { return letter(c) || digit(c) || c == '_' }
+func deadLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+func digit(c byte) bool      { return c >= '0' && c <= '9' }
+func inWord(c byte) bool     { return deadLetter(c) || digit(c) || c == '_' }
 
 // scan cuts an expression into tokens; the last is tokEnd. Bytes that belong to no token become signs, for the parser to
 // complain about.
@@ -37,7 +37,7 @@ func scan(src string) []token {
 		case strings.IndexByte(" \t\r\n", c) >= 0:
 			i++
 			continue
-		case letter(c):
+		case deadLetter(c):
 			kind = tokWord
 			i = wordEnd(src, i)
 		case (c == '#' || c == ':') && i+1 < len(src) && inWord(src[i+1]):

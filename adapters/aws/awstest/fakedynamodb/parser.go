@@ -156,7 +156,7 @@ func (p *parser) want(text string) {
 	}
 }
 
-// word takes a keyword when it is next, in any case of letters.
+// word takes a keyword when it is next, in any case of dead letters.
 func (p *parser) word(texts ...string) (string, bool) {
 	if t := p.peek(); t.kind == tokWord && slices.Contains(texts, strings.ToUpper(t.text)) {
 		return strings.ToUpper(p.next().text), true

@@ -2,7 +2,7 @@ package fakedynamodb
 
 import "strings"
 
-// reserved are the words that the service does not take as attribute names in expressions, in any case of letters.
+// reserved are the words that the service does not take as attribute names in expressions, in any case of dead letters.
 //
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
 const reserved = `

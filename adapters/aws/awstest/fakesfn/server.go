@@ -85,7 +85,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.json.ServeHTTP(w, r)
 }
 
-// Deny takes the permission for an operation ("StartExecution") away, or gives it back: a role that somebody mends later.
+// Deny takes the permission for an operation ("StartExecution") away, or gives it back: a role that somebody fixes later.
 func (s *Server) Deny(operation string, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

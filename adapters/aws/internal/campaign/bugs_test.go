@@ -154,7 +154,7 @@ var bugs = []bug{
 		wire: onWire(beside, nil),
 	},
 	{
-		name: "letters are not sent (FM61)", wants: "lost", tune: func(p *plan) { p.failing = .5 },
+		name: "dead letters are not sent (FM61)", wants: "lost", tune: func(p *plan) { p.failing = .5 },
 		wire: onWire(func(x *exchange) object {
 			url, _ := x.in["QueueUrl"].(string)
 			if !strings.Contains(url, "-dead") || x.op != "SendMessageBatch" {

@@ -21,7 +21,7 @@ func bytesOf(it fakedynamodb.Item, name string) string {
 }
 
 // TestCampaign: whatever goes wrong, every key takes effect exactly once (collected and keyed effects), or as often as its
-// record accounts for (plain ones), or is a letter. It simulates as many seeds as there is time for. A failure prints its
+// record accounts for (plain ones), or is a dead letter. It simulates as many seeds as there is time for. A failure prints its
 // seed and its history; go test -run TestCampaign -seed N simulates it again with the same plan and the same faults, though
 // not in the same order of goroutines.
 func TestCampaign(t *testing.T) {
@@ -62,13 +62,13 @@ func TestCampaign(t *testing.T) {
 	}
 	workers.Wait()
 	t.Logf("%d seeds, %d messages, %d runs, %d letters, %d uncertain moments, %v of virtual time in %v; faults: %v",
-		next.Load(), sum.messages, sum.runs, sum.letters, sum.doubts, sum.took.Round(time.Minute), time.Since(began).Round(time.Second), sum.counts)
+		next.Load(), sum.messages, sum.runs, sum.deadLetters, sum.doubts, sum.took.Round(time.Minute), time.Since(began).Round(time.Second), sum.counts)
 }
 
 func (v *verdict) add(o verdict) {
 	v.messages += o.messages
 	v.runs += o.runs
-	v.letters += o.letters
+	v.deadLetters += o.deadLetters
 	v.doubts += o.doubts
 	v.took += o.took
 	for k, n := range o.counts {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestFM73_ARunIsGivenBackInAnyOrder: a worker holds three messages of a FIFO group and gives them back one by one; another one
-// receives and deletes after each. Whatever the order of giving back, the other one meets them in the order of the group:
+// receives and deletes after each. Whatever the order of returning, the other one meets them in the order of the group:
 // what is held hides those behind it, so that none comes before the one in front of it is done.
 func TestFM73_ARunIsGivenBackInAnyOrder(t *testing.T) {
 	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}

@@ -47,7 +47,7 @@ func openPair(t testing.TB, queue, dead string) semeltest.PairSetup {
 		t.Fatal(err)
 	}
 	q, err := sqs.Open(t.Context(), awssqs.NewFromConfig(awstest.Config(s)), queue, sqs.Options{
-		Visibility: 2 * time.Second, Wait: time.Second, LetterQueue: dead, Ungrouped: true,
+		Visibility: 2 * time.Second, Wait: time.Second, DeadLetterQueue: dead, Ungrouped: true,
 	})
 	if err != nil {
 		t.Fatal(err)

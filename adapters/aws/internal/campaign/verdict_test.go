@@ -49,8 +49,8 @@ func (w *world) records() map[string]record {
 	return all
 }
 
-// letters counts the letters of each key in the queue for letters, those that the provider moved there too.
-func (w *world) letters() map[string]int {
+// dead letters counts the dead letters of each key in the dead-letter queue, those that the provider moved there too.
+func (w *world) deadLetters() map[string]int {
 	all := map[string]int{}
 	for _, m := range w.sqs.Messages(w.dead) {
 		all[m.Attributes["key"]]++
@@ -71,9 +71,9 @@ func (w *world) ledger() (n map[string]int, by map[string]string) {
 	return n, by
 }
 
-// judge reads what is there in the end: every key took effect exactly once, or is a letter; nothing is lost or doubled.
+// judge reads what is there in the end: every key took effect exactly once, or is a dead letter; nothing is lost or doubled.
 func (w *world) judge() verdict {
-	rs, ls := w.records(), w.letters()
+	rs, ls := w.records(), w.deadLetters()
 	counts, by := w.ledger()
 	v := verdict{plan: w.plan, counts: map[string]int{}, took: time.Since(w.began), runs: w.out.runs}
 	for _, key := range slices.Sorted(maps.Keys(w.sent)) {
@@ -98,7 +98,7 @@ func (w *world) judge() verdict {
 		}
 	}
 	for _, n := range ls {
-		v.letters += n
+		v.deadLetters += n
 	}
 	for _, p := range w.procs {
 		for kind, n := range p.faults.Counts() {
@@ -109,21 +109,21 @@ func (w *world) judge() verdict {
 	return v
 }
 
-func (w *world) judgeKey(key string, r record, letters, effects, most int) {
-	about := fmt.Sprintf("key %s (%d messages, record %+v, %d letters)", key, w.sent[key], r, letters)
+func (w *world) judgeKey(key string, r record, deadLetters, effects, most int) {
+	about := fmt.Sprintf("key %s (%d messages, record %+v, %d dead letters)", key, w.sent[key], r, deadLetters)
 	switch {
-	case effects == 0 && letters == 0:
-		w.fail("%s had no effect and is no letter: lost", about)
+	case effects == 0 && deadLetters == 0:
+		w.fail("%s had no effect and is no dead letter: lost", about)
 	case effects > most:
 		w.fail("%s took effect %d times, at most %d are accounted for", about, effects, most)
 	case r.state == "COMPLETED" && effects == 0:
 		w.fail("%s is completed and had no effect (I18)", about)
-	case r.state == "FAILED" && letters == 0:
-		w.fail("%s failed and is no letter (I19)", about)
-	case r.state == "UNCERTAIN" && letters == 0:
-		w.fail("%s is uncertain and is no letter (I19)", about)
-	case letters == 0 && r.state != "COMPLETED":
-		w.fail("%s is neither completed nor a letter, and nothing is left to deliver: lost", about)
+	case r.state == "FAILED" && deadLetters == 0:
+		w.fail("%s failed and is no dead letter (I19)", about)
+	case r.state == "UNCERTAIN" && deadLetters == 0:
+		w.fail("%s is uncertain and is no dead letter (I19)", about)
+	case deadLetters == 0 && r.state != "COMPLETED":
+		w.fail("%s is neither completed nor a dead letter, and nothing is left to deliver: lost", about)
 	}
 	if w.effects == collected && effects == 1 && r.state != "COMPLETED" {
 		w.fail("%s took effect and is not completed", about)

@@ -39,7 +39,7 @@ type world struct {
 	sqs    *fakesqs.Server
 	dynamo *fakedynamodb.Server
 	queue  string
-	dead   string // the queue for letters
+	dead   string // the dead-letter queue
 	began  time.Time
 	out    *outside
 
@@ -57,15 +57,15 @@ type world struct {
 
 // verdict is what a seed showed.
 type verdict struct {
-	plan     plan
-	wrong    []string
-	log      []string
-	counts   map[string]int // injected faults
-	messages int
-	letters  int
-	doubts   int // U-events
-	runs     int
-	took     time.Duration // in virtual time
+	plan        plan
+	wrong       []string
+	log         []string
+	counts      map[string]int // injected faults
+	messages    int
+	deadLetters int
+	doubts      int // U-events
+	runs        int
+	took        time.Duration // in virtual time
 }
 
 // simulate runs a seed.

@@ -70,15 +70,15 @@ type Live struct {
 	Visibility, Retention, Wait time.Duration
 	// MaxReceives is the redrive policy's limit; 0 = there is no policy.
 	MaxReceives int
-	// LetterRetention is that of the queue that the redrive policy names; 0 = it is unknown.
-	LetterRetention time.Duration
-	FIFO            bool
+	// DeadLetterRetention is that of the queue that the redrive policy names; 0 = it is unknown.
+	DeadLetterRetention time.Duration
+	FIFO                bool
 	// ContentDedup: the deduplication id of a message without one is the hash of its body.
 	ContentDedup bool
 }
 
 // InputError names what does not fit.
-type InputError struct{ Field, Problem, Mend string }
+type InputError struct{ Field, Problem, Hint string }
 
 func (e *InputError) Error() string { return e.Field + " " + e.Problem }
 
@@ -160,11 +160,11 @@ type Settings struct {
 	MaxReceives int
 	// Retention is of records, Horizon how late a duplicate may come.
 	Retention, Horizon time.Duration
-	// LetterRetention is of the dead-letter queue; 0 = dead letters are kept until somebody deals with them.
-	LetterRetention time.Duration
-	Wait            time.Duration
-	Batch           int
-	Grace           time.Duration
+	// DeadLetterRetention is of the dead-letter queue; 0 = dead letters are kept until somebody deals with them.
+	DeadLetterRetention time.Duration
+	Wait                time.Duration
+	Batch               int
+	Grace               time.Duration
 }
 
 const day = 24 * time.Hour
@@ -181,7 +181,7 @@ func Compute(in Input) Settings {
 		if in.LambdaTimeout > 0 {
 			s.MaxReceives = max(s.MaxReceives, lambdaReceives)
 		}
-		s.LetterRetention, s.Wait = in.deadLetters(), maxWait
+		s.DeadLetterRetention, s.Wait = in.deadLetters(), maxWait
 		s.Batch = min(in.Batch, maxBatch)
 	}
 	s.Batch = min(s.Batch, begun(in))

@@ -101,7 +101,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"8 s of work", Input{P99: 8 * time.Second, Redrive: 14 * day, ProducerRetries: day},
 			Settings{
 				Kind: Standard, Visibility: 30 * time.Second, Lease: 27 * time.Second, Heartbeat: 9 * time.Second, MaxRuntime: 15 * time.Minute,
-				MaxReceives: 172, Horizon: 19 * day, Retention: 19 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
+				MaxReceives: 172, Horizon: 19 * day, Retention: 19 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
 				Grace: 25 * time.Second,
 			},
 		},
@@ -109,7 +109,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"a run of 12 h", Input{P99: time.Hour, MaxRuntime: 12 * time.Hour},
 			Settings{
 				Kind: Standard, Visibility: 8 * time.Minute, Lease: 432 * time.Second, Heartbeat: 144 * time.Second, MaxRuntime: 12 * time.Hour,
-				Steps: true, MaxReceives: 505, Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second,
+				Steps: true, MaxReceives: 505, Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second,
 				Batch: 10, Grace: time.Hour,
 			},
 		},
@@ -117,7 +117,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"a function of 30 s", Input{P99: 5 * time.Second, LambdaTimeout: 30 * time.Second, LambdaWindow: 2 * time.Second, Attempts: 2},
 			Settings{
 				Kind: Standard, Visibility: 182 * time.Second, Lease: 30 * time.Second, Heartbeat: 10 * time.Second, MaxRuntime: 30 * time.Second,
-				MaxReceives: 5, Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
+				MaxReceives: 5, Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 10,
 				Grace: 25 * time.Second,
 			},
 		},
@@ -132,7 +132,7 @@ func TestS0_25_TheVisibilityOfACommonJob(t *testing.T) {
 			"no heartbeat", Input{MaxRuntime: 9 * time.Minute, NoHeartbeat: true, Batch: 10, Concurrency: 5},
 			Settings{
 				Kind: Standard, Visibility: 20 * time.Minute, Lease: 18 * time.Minute, MaxRuntime: 9 * time.Minute, MaxReceives: 8,
-				Horizon: 18 * day, Retention: 18 * day, LetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 5, Grace: 25 * time.Second,
+				Horizon: 18 * day, Retention: 18 * day, DeadLetterRetention: 14 * day, Wait: 20 * time.Second, Batch: 5, Grace: 25 * time.Second,
 			},
 		},
 	} {
@@ -153,7 +153,7 @@ func TestALiveQueueIsCompared(t *testing.T) {
 		}
 		return out
 	}
-	good := Live{Visibility: 30 * time.Second, Retention: 4 * day, Wait: 20 * time.Second, MaxReceives: 200, LetterRetention: 14 * day}
+	good := Live{Visibility: 30 * time.Second, Retention: 4 * day, Wait: 20 * time.Second, MaxReceives: 200, DeadLetterRetention: 14 * day}
 	for _, c := range []struct {
 		name, item, want string
 		change           func(*Input)
@@ -166,7 +166,7 @@ func TestALiveQueueIsCompared(t *testing.T) {
 		{"below the function's time limit", "visibility", Danger, func(in *Input) { in.LambdaTimeout, in.P99 = time.Minute, 0 }},
 		{"two receives", "redrive limit", Danger, func(in *Input) { in.Live.MaxReceives = 2 }},
 		{"no policy", "redrive limit", OK, func(in *Input) { in.Live.MaxReceives = 0 }},
-		{"dead letters of 4 days", "dead-letter retention", Change, func(in *Input) { in.Live.LetterRetention = 4 * day }},
+		{"dead letters of 4 days", "dead-letter retention", Change, func(in *Input) { in.Live.DeadLetterRetention = 4 * day }},
 		{"14 days", "dead-letter retention", Warning, func(in *Input) { in.Live.Retention = 14 * day }},
 		{"short polls", "long polling", Change, func(in *Input) { in.Live.Wait = 0 }},
 		{"a run of 12 h", "max-runtime", Danger, func(in *Input) { in.MaxRuntime = 12 * time.Hour }},
@@ -194,7 +194,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 		"max-attempts":   {Attempts: -1},
 	} {
 		e := (*InputError)(nil)
-		if err := in.Check(); !errors.As(err, &e) || e.Field != field || e.Mend == "" {
+		if err := in.Check(); !errors.As(err, &e) || e.Field != field || e.Hint == "" {
 			t.Errorf("%s: %+v", field, err)
 		}
 	}

@@ -75,8 +75,8 @@ func LateAdvised(q driver.QueueFeatures, producers time.Duration) (l Late, ok bo
 
 // deadLetters is how long the dead-letter queue keeps messages: as it is set where that is enough, else as long as SQS can.
 func (in Input) deadLetters() time.Duration {
-	if l := in.Live; l != nil && l.LetterRetention > 0 && DeadLettersOutlast(in.Retention, l.LetterRetention, in.Kind == FIFO) {
-		return l.LetterRetention
+	if l := in.Live; l != nil && l.DeadLetterRetention > 0 && DeadLettersOutlast(in.Retention, l.DeadLetterRetention, in.Kind == FIFO) {
+		return l.DeadLetterRetention
 	}
 	return maxKept
 }

@@ -21,7 +21,7 @@ func (q kept) Features() driver.QueueFeatures {
 	f.Retention, f.Orders, f.Redrives = q.live.Retention, q.live.FIFO, q.live.MaxReceives > 0
 	f.Horizon = f.Retention
 	if f.Redrives {
-		f.Horizon = driver.LateBy(f.Retention, driver.MovedBack(f.Retention, q.live.LetterRetention, q.live.FIFO), 0)
+		f.Horizon = driver.LateBy(f.Retention, driver.MovedBack(f.Retention, q.live.DeadLetterRetention, q.live.FIFO), 0)
 	}
 	return f
 }
@@ -35,7 +35,7 @@ func TestWorkDoctorAndAdviseAgree(t *testing.T) {
 			for _, producers := range []time.Duration{0, 90 * time.Minute, 3 * day} {
 				for _, more := range []Live{{}, {MaxReceives: 200}, {FIFO: true}, {FIFO: true, MaxReceives: 200}} {
 					live := more
-					live.Retention, live.LetterRetention = retention, dead
+					live.Retention, live.DeadLetterRetention = retention, dead
 					q := kept{db.Queue("orders"), live}
 					c, err := semel.New(semel.Config{
 						Queue: q, Store: db.Store(), ProducerRetries: producers,
@@ -56,7 +56,7 @@ func TestWorkDoctorAndAdviseAgree(t *testing.T) {
 					case s.Horizon != advised.Horizon() || s.Retention != Retention(advised.Horizon()):
 						t.Errorf("%+v: advise says horizon %s and retention %s, doctor %s once that is set", live, s.Horizon, s.Retention,
 							advised.Horizon())
-					case s.LetterRetention == dead && advised != now:
+					case s.DeadLetterRetention == dead && advised != now:
 						t.Errorf("%+v: nothing is to be changed, and the horizon changes: %+v", live, advised)
 					}
 					if live.MaxReceives > 0 && DeadLettersKept(q.Features()) != dead {

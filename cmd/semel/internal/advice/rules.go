@@ -34,15 +34,15 @@ type Item struct {
 
 // Where the rules are written.
 const (
-	law3     = "docs/protocol.md, law 3"
-	law6     = "docs/protocol.md, law 6"
-	law10    = "docs/protocol.md, law 10"
-	sqsGuide = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
-	hidden   = sqsGuide + "sqs-visibility-timeout.html"
-	letters  = sqsGuide + "setting-up-dead-letter-queue-retention.html"
-	polling  = sqsGuide + "sqs-short-and-long-polling.html"
-	dedup    = sqsGuide + "using-messagededuplicationid-property.html"
-	quotas   = sqsGuide + "quotas-messages.html"
+	law3        = "docs/protocol.md, law 3"
+	law6        = "docs/protocol.md, law 6"
+	law10       = "docs/protocol.md, law 10"
+	sqsGuide    = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/"
+	hidden      = sqsGuide + "sqs-visibility-timeout.html"
+	deadLetters = sqsGuide + "setting-up-dead-letter-queue-retention.html"
+	polling     = sqsGuide + "sqs-short-and-long-polling.html"
+	dedup       = sqsGuide + "using-messagededuplicationid-property.html"
+	quotas      = sqsGuide + "quotas-messages.html"
 	// jetStream is about consumers: AckWait, MaxDeliver.
 	jetStream = "https://docs.nats.io/nats-concepts/jetstream/consumers"
 	lambda    = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
@@ -61,9 +61,9 @@ func Items(in Input) []Item {
 	}
 	items = append(items, retention(in, s))
 	if in.Kind.SQS() {
-		items = append(items, letterRetention(in, s), longPoll(in, s))
+		items = append(items, deadLetterRetention(in, s), longPoll(in, s))
 	}
-	items = append(items, inHand(in, s), grace(in, s))
+	items = append(items, inFlight(in, s), grace(in, s))
 	if in.Kind == FIFO {
 		items = append(items, window(in))
 	}
@@ -217,18 +217,18 @@ func retention(in Input, s Settings) Item {
 		it.Why = fmt.Sprintf("a duplicate may come as late as %s (%s): one that comes after its record is gone takes effect again",
 			Text(s.Horizon), in.late(in.deadLetters()).Parts())
 	}
-	if l := in.Live; l != nil && l.LetterRetention > 0 {
-		if now := in.late(l.LetterRetention).Horizon(); now != s.Horizon {
+	if l := in.Live; l != nil && l.DeadLetterRetention > 0 {
+		if now := in.late(l.DeadLetterRetention).Horizon(); now != s.Horizon {
 			it.Why += fmt.Sprintf("; %s as the dead-letter queue is set now", Text(now))
 		}
 	}
 	return it
 }
 
-func letterRetention(in Input, s Settings) Item {
+func deadLetterRetention(in Input, s Settings) Item {
 	it := Item{
 		Name: "dead-letter retention", Level: Advice, Question: "How long should the dead-letter queue keep a message?",
-		Value: Text(s.LetterRetention), Source: letters,
+		Value: Text(s.DeadLetterRetention), Source: deadLetters,
 		Why: "longer than the queue itself: on a standard queue a message's age goes on counting when it is moved, so an equal retention " +
 			"leaves a message that failed late no time at all",
 	}
@@ -239,9 +239,9 @@ func letterRetention(in Input, s Settings) Item {
 		it.Level = Warning
 		it.Why += "; the queue's own retention is the most there is, so lower it, or keep dead letters in DynamoDB (dead_letters=dynamodb:TABLE)"
 	}
-	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.LetterRetention))
-	if l := in.Live; l != nil && l.LetterRetention > 0 {
-		it.compare(Text(l.LetterRetention), DeadLettersOutlast(in.Retention, l.LetterRetention, in.Kind == FIFO))
+	it.attribute("dead-letter queue MessageRetentionPeriod", seconds(s.DeadLetterRetention))
+	if l := in.Live; l != nil && l.DeadLetterRetention > 0 {
+		it.compare(Text(l.DeadLetterRetention), DeadLettersOutlast(in.Retention, l.DeadLetterRetention, in.Kind == FIFO))
 	}
 	return it
 }
@@ -260,7 +260,7 @@ func longPoll(in Input, s Settings) Item {
 	return it
 }
 
-func inHand(in Input, s Settings) Item {
+func inFlight(in Input, s Settings) Item {
 	it := Item{
 		Name: "batch", Level: Advice, Question: "How many messages should a worker take at once?", Value: strconv.Itoa(s.Batch),
 		Set: fmt.Sprintf("--batch %d --concurrency %d", s.Batch, in.Concurrency), Source: "docs/guide.md",

@@ -211,7 +211,7 @@ func (a *Audit) stepOf(e Effect) (int, error) {
 }
 
 // judges tells whether something of that time is to be judged: in the range, and settled by now. What happened too often
-// is judged as soon as it is in the range: nothing that is under way can mend it.
+// is judged as soon as it is in the range: nothing that is under way can fix it.
 func (a *Audit) judges(at time.Time) bool { return a.ranged(at) && a.settled(at) }
 
 func (a *Audit) ranged(at time.Time) bool {

@@ -17,7 +17,7 @@ var began = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 const grace = time.Minute
 
-func record(key string, state driver.State, mend ...func(*driver.Record)) driver.Record {
+func record(key string, state driver.State, hint ...func(*driver.Record)) driver.Record {
 	old := began.Add(-time.Hour)
 	r := driver.Record{
 		Key: driver.Key{Consumer: "orders", Raw: key}, State: state, Generation: 1, Token: 1, CreatedAt: old, UpdatedAt: old,
@@ -29,7 +29,7 @@ func record(key string, state driver.State, mend ...func(*driver.Record)) driver
 		r.LeaseUntil = old.Add(time.Minute)
 	default:
 	}
-	for _, m := range mend {
+	for _, m := range hint {
 		m(&r)
 	}
 	return r

@@ -20,19 +20,19 @@ import (
 // advised is what advise prints: the settings for programs, the advice with its reasons, and the questions behind it.
 type advised struct {
 	Settings struct {
-		Kind                   advice.Kind `json:"kind"`
-		VisibilitySeconds      float64     `json:"visibility_seconds"`
-		LeaseSeconds           float64     `json:"lease_seconds"`
-		HeartbeatSeconds       float64     `json:"heartbeat_seconds"`
-		MaxRuntimeSeconds      float64     `json:"max_runtime_seconds"`
-		Steps                  bool        `json:"steps"`
-		MaxReceiveCount        int         `json:"max_receive_count,omitempty"`
-		HorizonSeconds         float64     `json:"horizon_seconds"`
-		RetentionSeconds       float64     `json:"retention_seconds"`
-		LetterRetentionSeconds float64     `json:"letter_retention_seconds,omitempty"`
-		WaitSeconds            float64     `json:"wait_seconds,omitempty"`
-		Batch                  int         `json:"batch"`
-		GraceSeconds           float64     `json:"grace_seconds"`
+		Kind                       advice.Kind `json:"kind"`
+		VisibilitySeconds          float64     `json:"visibility_seconds"`
+		LeaseSeconds               float64     `json:"lease_seconds"`
+		HeartbeatSeconds           float64     `json:"heartbeat_seconds"`
+		MaxRuntimeSeconds          float64     `json:"max_runtime_seconds"`
+		Steps                      bool        `json:"steps"`
+		MaxReceiveCount            int         `json:"max_receive_count,omitempty"`
+		HorizonSeconds             float64     `json:"horizon_seconds"`
+		RetentionSeconds           float64     `json:"retention_seconds"`
+		DeadLetterRetentionSeconds float64     `json:"dead_letter_retention_seconds,omitempty"`
+		WaitSeconds                float64     `json:"wait_seconds,omitempty"`
+		Batch                      int         `json:"batch"`
+		GraceSeconds               float64     `json:"grace_seconds"`
 	} `json:"settings"`
 	Advice    []advice.Item   `json:"advice"`
 	Questions []advice.Answer `json:"questions"`
@@ -113,7 +113,7 @@ func (a *app) advise(ctx context.Context, f adviseFlags) (err error) {
 	}
 	if err := in.Check(); err != nil {
 		if e := (*advice.InputError)(nil); errors.As(err, &e) {
-			return output.Usage("--%s %s", e.Field, e.Problem).WithHint("%s", e.Mend)
+			return output.Usage("--%s %s", e.Field, e.Problem).WithHint("%s", e.Hint)
 		}
 		return err
 	}
@@ -153,7 +153,7 @@ func proposal(in advice.Input) advised {
 	d.Settings.HeartbeatSeconds, d.Settings.MaxRuntimeSeconds = s.Heartbeat.Seconds(), s.MaxRuntime.Seconds()
 	d.Settings.Steps, d.Settings.MaxReceiveCount = s.Steps, s.MaxReceives
 	d.Settings.HorizonSeconds, d.Settings.RetentionSeconds = s.Horizon.Seconds(), s.Retention.Seconds()
-	d.Settings.LetterRetentionSeconds, d.Settings.WaitSeconds = s.LetterRetention.Seconds(), s.Wait.Seconds()
+	d.Settings.DeadLetterRetentionSeconds, d.Settings.WaitSeconds = s.DeadLetterRetention.Seconds(), s.Wait.Seconds()
 	d.Settings.Batch, d.Settings.GraceSeconds = s.Batch, s.Grace.Seconds()
 	return d
 }

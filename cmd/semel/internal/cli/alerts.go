@@ -31,15 +31,15 @@ of each rule leads to what it means and what to do.`,
   semel alerts --depth 10000 --age 1h`,
 		RunE: func(*cobra.Command, []string) error {
 			t.Age, t.AuditAge = time.Duration(age), time.Duration(auditAge)
-			if t.Depth < 0 || t.Letters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
-				return output.Usage("--depth, --letters and --leases-lost must not be negative, --age and --audit-age 1s or more")
+			if t.Depth < 0 || t.DeadLetters < 0 || t.LeasesLost < 0 || t.Age < time.Second || t.AuditAge < time.Second {
+				return output.Usage("--depth, --dead-letters and --leases-lost must not be negative, --age and --audit-age 1s or more")
 			}
 			return prom.WriteRules(a.p.Out, t)
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&t.Depth, "depth", t.Depth, "messages that may wait in a queue")
-	f.IntVar(&t.Letters, "letters", t.Letters, "dead letters that may wait for a person")
+	f.IntVar(&t.DeadLetters, "dead-letters", t.DeadLetters, "dead letters that may wait for a person")
 	f.IntVar(&t.LeasesLost, "leases-lost", t.LeasesLost, "runs that may lose their lease in 15 minutes; one in a thousand always may")
 	f.Var(&age, "age", "how long the oldest message may wait")
 	f.Var(&auditAge, "audit-age", "how long ago the last audit may have been, where there was one")

@@ -212,7 +212,7 @@ func (l *ledger) scanAll(ctx context.Context, f driver.RecordFilter, each func(d
 	return nil
 }
 
-// readEffects reads the journal, wherever it is. What is wrong in it is the user's to mend.
+// readEffects reads the journal, wherever it is. What is wrong in it is the user's to fix.
 func (a *app) readEffects(ctx context.Context, f *auditFlags, add func(audit.Effect) error) (err error) {
 	if open.IsURL(f.effects) {
 		var columns []string

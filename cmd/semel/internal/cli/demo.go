@@ -61,7 +61,7 @@ func (a *app) demo(ctx context.Context, o lab.DemoOptions) error {
 	v, err := lab.RunDemo(ctx, o, progress)
 	done()
 	if bad := (*lab.UsageError)(nil); errors.As(err, &bad) {
-		return output.Usage("--%s: %s", bad.Flag, bad.Problem).WithHint("%s", bad.Mend)
+		return output.Usage("--%s: %s", bad.Flag, bad.Problem).WithHint("%s", bad.Hint)
 	}
 	if err != nil {
 		return err

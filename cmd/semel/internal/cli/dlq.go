@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
 
-// letter is what is printed of a letter (contract section 7).
-type letter struct {
+// dead letter is what is printed of a dead letter (contract section 7).
+type deadLetter struct {
 	ID              string            `json:"id"`
 	Kind            string            `json:"kind"`
 	Key             string            `json:"key"`
@@ -37,15 +37,15 @@ type letter struct {
 	BodyBase64      string            `json:"body_base64,omitempty"`
 }
 
-func letterOf(l driver.Letter) letter {
-	return letter{
+func deadLetterOf(l driver.DeadLetter) deadLetter {
+	return deadLetter{
 		ID: l.ID, Kind: string(l.Kind), Key: l.Key.Raw, Consumer: l.Key.Consumer, Queue: l.Message.Queue, Attempts: l.Attempts,
 		Reason: l.Reason, Generation: l.Generation, Token: l.Token, Version: l.Version.String(), MessageID: l.Message.ID, Group: l.Message.Group,
 		FirstReceivedAt: rfc3339(l.FirstReceived), DeadAt: rfc3339(l.DeadAt), BodyBytes: len(l.Message.Body),
 	}
 }
 
-// dlqFlags are shared by the commands on letters.
+// dlqFlags are shared by the commands on dead letters.
 type dlqFlags struct {
 	queue, store, by string
 	scopeFlags
@@ -60,7 +60,7 @@ worker's --busy is fail) and late (an older version).
 
 A command acts on the dead letters of the queue that --queue names, whatever their consumer; several queues of SQS may share a
 dead-letter queue. With --consumer it acts on those of this consumer only; --all-consumers widens the scope to all dead
-letters that are there. A dead letter outside of the scope is not found.`,
+dead letters that are there. A dead letter outside of the scope is not found.`,
 		a.dlqLs(f), a.dlqShow(f), a.dlqEdit(f), a.dlqRedrive(f), a.dlqDiscard(f), a.dlqExport(f), a.dlqImport(f))
 	c.PersistentFlags().StringVar(&f.queue, "queue", "", "URL of the queue")
 	c.PersistentFlags().StringVar(&f.store, "store", "", "URL of the record store (default: the queue's)")
@@ -91,15 +91,15 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 				return err
 			}
 			a.noteLeft(box)
-			var all []letter
+			var all []deadLetter
 			for _, l := range ls {
 				if limit > 0 && len(all) == limit {
 					break
 				}
-				all = append(all, letterOf(l))
+				all = append(all, deadLetterOf(l))
 			}
 			head := []string{"id", "kind", "key", "attempts", "dead at", "bytes", "reason"}
-			return output.List(a.p, all, head, func(l letter) []any {
+			return output.List(a.p, all, head, func(l deadLetter) []any {
 				reason, _, _ := strings.Cut(l.Reason, "\n") // the causes behind it are in dlq show
 				return []any{l.ID, l.Kind, l.Key, l.Attempts, l.DeadAt, l.BodyBytes, reason}
 			})
@@ -112,8 +112,8 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 
 // deadLetterKinds are the kinds of dead letters.
 var deadLetterKinds = []string{
-	string(driver.LetterDead), string(driver.LetterMismatch), string(driver.LetterUncertain), string(driver.LetterBusy),
-	string(driver.LetterLate),
+	string(driver.DeadLetterFailed), string(driver.DeadLetterMismatch), string(driver.DeadLetterUncertain), string(driver.DeadLetterBusy),
+	string(driver.DeadLetterLate),
 }
 
 // checkKind refuses a kind that there is not; "" is any.
@@ -126,11 +126,11 @@ func checkKind(kind string) error {
 
 // kindFlag adds --kind, whose help begins with when.
 func kindFlag(c *cobra.Command, kind *string, when string) {
-	c.Flags().StringVar(kind, "kind", "", when+"only dead, mismatch, uncertain, busy or late")
+	c.Flags().StringVar(kind, "kind", "", when+"only failed, mismatch, uncertain, busy or late")
 	fixed(c.Flags(), "kind", deadLetterKinds...)
 }
 
-var redriveModes = []string{string(letters.Skip), string(letters.Verify), string(letters.Rerun)}
+var redriveModes = []string{string(deadletters.Skip), string(deadletters.Verify), string(deadletters.Rerun)}
 
 func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	var body bool
@@ -150,17 +150,17 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 			if body {
 				return a.p.Raw(l.Message.Body)
 			}
-			v := letterOf(l)
+			v := deadLetterOf(l)
 			v.Headers = l.Message.Headers
 			v.Body, v.BodyBase64 = textOr64(l.Message.Body)
-			return a.p.Object(v, func(w io.Writer) error { return textLetter(w, v) })
+			return a.p.Object(v, func(w io.Writer) error { return textDeadLetter(w, v) })
 		},
 	}
 	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
 	return c
 }
 
-func textLetter(w io.Writer, l letter) error {
+func textDeadLetter(w io.Writer, l deadLetter) error {
 	body := l.BodyBase64
 	if l.Body != nil {
 		body = *l.Body
@@ -185,7 +185,7 @@ func textLetter(w io.Writer, l letter) error {
 	return nil
 }
 
-// batchFlags are those of verbs that act on many letters.
+// batchFlags are those of verbs that act on many dead letters.
 type batchFlags struct {
 	all, yes, dry bool
 	kind          string
@@ -201,8 +201,8 @@ func (b *batchFlags) bind(c *cobra.Command) {
 	c.Flags().Float64Var(&b.rate, "rate", 0, "dead letters per second (0: as fast as possible)")
 }
 
-// pick returns the letters that are meant.
-func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) ([]driver.Letter, error) {
+// pick returns the dead letters that are meant.
+func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) ([]driver.DeadLetter, error) {
 	switch {
 	case b.all == (len(ids) > 0):
 		return nil, output.Usage("which dead letters? give ids, or --all").
@@ -215,7 +215,7 @@ func (b *batchFlags) pick(ctx context.Context, box *deadLetters, ids []string) (
 	if err := checkKind(b.kind); err != nil {
 		return nil, err
 	}
-	var out []driver.Letter
+	var out []driver.DeadLetter
 	if b.all {
 		all, err := box.list(ctx, b.kind)
 		if err != nil {
@@ -250,22 +250,22 @@ deletes the dead letter, in this order: after a crash repeat the command. Comple
   --mode rerun   you vouch that the effect did not happen: nothing is probed
 Mismatch dead letters belong to a key with another payload, and uncertain ones need a decision: both are left alone. The
 message of a busy one is sent again as it was, and the record decides; it is dropped when the key is completed.`,
-		Example: `  semel dlq redrive --all --kind dead --rate 10 --queue 'sqlite:shop.db?queue=orders'
+		Example: `  semel dlq redrive --all --kind failed --rate 10 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			m := letters.Mode(mode)
+			m := deadletters.Mode(mode)
 			if err := choice("mode", mode, redriveModes); err != nil {
 				return err
 			}
-			if newGeneration && m != letters.Rerun {
+			if newGeneration && m != deadletters.Rerun {
 				return output.Usage("--new-generation runs completed keys again: it needs --mode rerun")
 			}
-			o := letters.Options{Mode: m, NewGeneration: newGeneration, DryRun: b.dry, By: actor(f.by)}
-			return a.onLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box letters.Box, l driver.Letter) (
-				_ letters.Result, err error,
+			o := deadletters.Options{Mode: m, NewGeneration: newGeneration, DryRun: b.dry, By: actor(f.by)}
+			return a.onDeadLetters(cmd.Context(), f, b, ids, "redrive", func(ctx context.Context, box deadletters.Box, l driver.DeadLetter) (
+				_ deadletters.Result, err error,
 			) {
 				if o.Keep, err = keep.For(driver.Released, box.Horizon); err != nil {
-					return letters.Result{}, err
+					return deadletters.Result{}, err
 				}
 				return box.Redrive(ctx, l, o)
 			})
@@ -286,8 +286,8 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 		Use: "discard (ID… | --all) --queue URL", Short: "Delete dead letters for good; later duplicates are just acknowledged",
 		Example: "  semel dlq discard --all --kind mismatch --dry-run --queue 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			o := letters.Options{DryRun: b.dry, By: actor(f.by)}
-			return a.onLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box letters.Box, l driver.Letter) (letters.Result, error) {
+			o := deadletters.Options{DryRun: b.dry, By: actor(f.by)}
+			return a.onDeadLetters(cmd.Context(), f, b, ids, "discard", func(ctx context.Context, box deadletters.Box, l driver.DeadLetter) (deadletters.Result, error) {
 				return box.Discard(ctx, l, o)
 			})
 		},
@@ -297,11 +297,11 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 	return c
 }
 
-// onLetters does something to many letters, at a rate, and prints what became of each. It goes on after a refusal, and
+// onDeadLetters does something to many dead letters, at a rate, and prints what became of each. It goes on after a refusal, and
 // exits 3 when there was any; an error ends it.
-func (a *app) onLetters(
+func (a *app) onDeadLetters(
 	ctx context.Context, f *dlqFlags, b batchFlags, ids []string, what string,
-	act func(context.Context, letters.Box, driver.Letter) (letters.Result, error),
+	act func(context.Context, deadletters.Box, driver.DeadLetter) (deadletters.Result, error),
 ) (err error) {
 	set, box, err := f.open(ctx, false)
 	if err != nil {
@@ -321,7 +321,7 @@ func (a *app) onLetters(
 			return err
 		}
 	}
-	var results []letters.Result
+	var results []deadletters.Result
 	refused := 0
 	began := time.Now()
 	for i, l := range ls {
@@ -330,18 +330,18 @@ func (a *app) onLetters(
 				break
 			}
 		}
-		var r letters.Result
+		var r deadletters.Result
 		if r, err = act(ctx, box.Box, l); err != nil {
 			break
 		}
-		if r.Outcome == letters.Refused {
+		if r.Outcome == deadletters.Refused {
 			refused++
 		}
 		results = append(results, r)
 	}
 	head := []string{"id", "key", "outcome", "message", "why"}
-	perr := output.List(a.p, results, head, func(r letters.Result) []any {
-		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != letters.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
+	perr := output.List(a.p, results, head, func(r deadletters.Result) []any {
+		return []any{r.ID, r.Key, verb(b.dry && r.Outcome != deadletters.Refused, "be ", "") + string(r.Outcome), r.MessageID, r.Why}
 	})
 	switch {
 	case err != nil:

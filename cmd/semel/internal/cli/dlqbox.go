@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -11,7 +11,7 @@ import (
 
 // deadLetters are those of an open queue that lie in the scope of the command.
 type deadLetters struct {
-	letters.Box
+	deadletters.Box
 	scope scope
 	left  int // dead letters outside of the scope that the last listing met
 }
@@ -49,7 +49,7 @@ func (f *dlqFlags) openQueue(
 	if err != nil {
 		return fail(err)
 	}
-	box, err := letters.NewBox(open.WithDeadLetters(q, st), st)
+	box, err := deadletters.NewBox(open.WithDeadLetters(q, st), st)
 	if err != nil {
 		return fail(output.Usage("%w", err))
 	}
@@ -69,9 +69,9 @@ func (f *dlqFlags) flags() []string {
 	return out
 }
 
-// list lists the letters in the scope that are of a kind ("" = any), oldest first.
-func (b *deadLetters) list(ctx context.Context, kind string) (out []driver.Letter, err error) {
-	all, err := b.Letters.Letters(ctx, 0)
+// list lists the dead letters in the scope that are of a kind ("" = any), oldest first.
+func (b *deadLetters) list(ctx context.Context, kind string) (out []driver.DeadLetter, err error) {
+	all, err := b.DeadLetters.DeadLetters(ctx, 0)
 	b.left = 0
 	for _, l := range all {
 		switch {
@@ -85,21 +85,21 @@ func (b *deadLetters) list(ctx context.Context, kind string) (out []driver.Lette
 	return out, err
 }
 
-// one returns the letter of an id. One outside of the scope is not found.
-func (b *deadLetters) one(ctx context.Context, id string) (driver.Letter, error) {
-	l, ok, err := b.Letters.Letter(ctx, id)
+// one returns the dead letter of an id. One outside of the scope is not found.
+func (b *deadLetters) one(ctx context.Context, id string) (driver.DeadLetter, error) {
+	l, ok, err := b.DeadLetters.DeadLetter(ctx, id)
 	if err != nil || ok && b.scope.hasDeadLetter(&l) {
 		return l, err
 	}
 	missing := output.NotFound("there is no dead letter %q in queue %s", id, b.Name)
 	if !ok {
-		return driver.Letter{}, missing.WithHint("%s", output.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
+		return driver.DeadLetter{}, missing.WithHint("%s", output.Command(append([]string{"dlq", "ls"}, b.Flags...)...))
 	}
 	owner, from := output.Printable(l.Key.Consumer, 200), output.Printable(l.Message.Queue, 200)
 	if owner == "" {
-		return driver.Letter{}, missing.WithHint("the dead letter belongs to queue %s: --all-consumers", from)
+		return driver.DeadLetter{}, missing.WithHint("the dead letter belongs to queue %s: --all-consumers", from)
 	}
-	return driver.Letter{}, missing.WithHint("the dead letter belongs to %s, queue %s: --consumer %s, or --all-consumers", owner, from, owner)
+	return driver.DeadLetter{}, missing.WithHint("the dead letter belongs to %s, queue %s: --consumer %s, or --all-consumers", owner, from, owner)
 }
 
 // noteLeft says that the last listing left dead letters out.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/key"
 )
@@ -47,13 +47,13 @@ be as the worker has them.`,
 				box.Box = box.DryRun()
 			}
 			after, err := box.Edit(cmd.Context(), l, e)
-			if no := (*letters.RefusedError)(nil); errors.As(err, &no) {
-				return output.Negative("dead letter %s: %w", args[0], err).WithHint("%s", no.Mend)
+			if no := (*deadletters.RefusedError)(nil); errors.As(err, &no) {
+				return output.Negative("dead letter %s: %w", args[0], err).WithHint("%s", no.Hint)
 			}
 			if err != nil {
 				return err
 			}
-			v := letterOf(after)
+			v := deadLetterOf(after)
 			return a.p.Object(v, func(out io.Writer) error {
 				_, err := fmt.Fprintf(out, "%s dead letter %s: it is %s now\n", verb(dry, "edit", "edited"), args[0], after.ID)
 				return err
@@ -70,7 +70,7 @@ be as the worker has them.`,
 }
 
 // editOf reads what to change.
-func (a *app) editOf(w config.Work, body string, headers []string) (e letters.Edit, err error) {
+func (a *app) editOf(w config.Work, body string, headers []string) (e deadletters.Edit, err error) {
 	if body == "" && len(headers) == 0 {
 		return e, output.Usage("nothing to change: give --body or --header").WithHint("--body fixed.json")
 	}

@@ -19,17 +19,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// moved is a letter with everything that is in it: a line of an export.
+// moved is a dead letter with everything that is in it: a line of an export.
 type moved struct {
-	letter
+	deadLetter
 	Tenant        string    `json:"tenant,omitempty"`
 	VersionBase64 string    `json:"version_base64,omitempty"`
 	SentAt        time.Time `json:"sent_at,omitzero"`
 }
 
-func movedOf(l driver.Letter) moved {
+func movedOf(l driver.DeadLetter) moved {
 	m := moved{
-		letter: letterOf(l), Tenant: l.Key.Tenant, VersionBase64: base64.StdEncoding.EncodeToString([]byte(l.Version)),
+		deadLetter: deadLetterOf(l), Tenant: l.Key.Tenant, VersionBase64: base64.StdEncoding.EncodeToString([]byte(l.Version)),
 		SentAt: l.Message.SentAt,
 	}
 	m.Headers = l.Message.Headers
@@ -37,10 +37,10 @@ func movedOf(l driver.Letter) moved {
 	return m
 }
 
-// letter is the letter that a line of an export describes.
-func (m *moved) asLetter() (driver.Letter, error) {
-	l := driver.Letter{
-		ID: m.ID, Kind: driver.LetterKind(m.Kind), Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},
+// dead letter is the dead letter that a line of an export describes.
+func (m *moved) asDeadLetter() (driver.DeadLetter, error) {
+	l := driver.DeadLetter{
+		ID: m.ID, Kind: driver.DeadLetterKind(m.Kind), Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},
 		Generation: m.Generation, Token: m.Token, Attempts: m.Attempts,
 		Message: driver.Message{ID: m.MessageID, Queue: m.Queue, Group: m.Group, Headers: m.Headers, SentAt: m.SentAt},
 	}
@@ -74,7 +74,7 @@ func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
 		Use: "export [ID…] --queue URL", Short: "Print dead letters with everything in them, as JSON lines (they stay)",
 		Long: `export prints all dead letters, or those that are named, one JSON object a line whatever -o says: what dlq ls shows, with
 headers and body. dlq import reads it.`,
-		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > letters.jsonl",
+		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > dead-letters.jsonl",
 		RunE: func(cmd *cobra.Command, ids []string) (err error) {
 			set, box, err := f.open(cmd.Context(), true)
 			if err != nil {
@@ -112,10 +112,10 @@ func (a *app) dlqImport(f *dlqFlags) *cobra.Command {
 		Long: `import puts dead letters into the queue that --queue names, under the ids that they have; dead_at becomes the time of
 the import. Nothing is put before every line was read. A dead letter belongs to the record of its key: in another database there is none, and its redrive sends its message
 as a new one.`,
-		Example: "  semel dlq import letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
+		Example: "  semel dlq import dead-letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
 		Args:    oneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ls, err := a.readLetters(args[0])
+			ls, err := a.readDeadLetters(args[0])
 			if err != nil {
 				return err
 			}
@@ -128,9 +128,9 @@ as a new one.`,
 			defer closing(&err, set)
 			put, there := 0, 0
 			for _, l := range ls {
-				_, ok, err := box.Letters.Letter(cmd.Context(), l.ID)
+				_, ok, err := box.DeadLetters.DeadLetter(cmd.Context(), l.ID)
 				if err == nil && !ok && !dry {
-					err = box.Letters.PutLetter(cmd.Context(), l)
+					err = box.DeadLetters.PutDeadLetter(cmd.Context(), l)
 				}
 				if err != nil {
 					return fmt.Errorf("import dead letter %s, after %d others: %w", l.ID, put+there, err)
@@ -152,8 +152,8 @@ as a new one.`,
 	return c
 }
 
-// readLetters reads an export.
-func (a *app) readLetters(path string) (out []driver.Letter, err error) {
+// readDeadLetters reads an export.
+func (a *app) readDeadLetters(path string) (out []driver.DeadLetter, err error) {
 	in := a.in
 	if path != "-" {
 		file, err := os.Open(path)
@@ -174,7 +174,7 @@ func (a *app) readLetters(path string) (out []driver.Letter, err error) {
 			if jerr := json.Unmarshal(b, &m); jerr != nil {
 				return nil, output.Usage("%s:%d: %w", path, n, jerr)
 			}
-			l, lerr := m.asLetter()
+			l, lerr := m.asDeadLetter()
 			if lerr != nil {
 				return nil, output.Usage("%s:%d: %w", path, n, lerr)
 			}

@@ -31,10 +31,10 @@ type finding struct {
 
 // diagnosis is what doctor prints.
 type diagnosis struct {
-	Verdict   string         `json:"verdict"` // ok, warnings, dangerous
-	Guarantee string         `json:"guarantee,omitempty"`
-	Promise   *semel.Promise `json:"promise,omitempty"`
-	Findings  []finding      `json:"findings"`
+	Verdict    string            `json:"verdict"` // ok, warnings, dangerous
+	Guarantee  string            `json:"guarantee,omitempty"`
+	Guarantees *semel.Guarantees `json:"promise,omitempty"`
+	Findings   []finding         `json:"findings"`
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -106,7 +106,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 			return config.Explain(err)
 		}
 	} else {
-		d.Promise, d.Guarantee = &p, p.String()
+		d.Guarantees, d.Guarantee = &p, p.String()
 	}
 	d.Verdict = x.worst()
 	if err := a.p.Object(d, d.text); err != nil {
@@ -290,8 +290,8 @@ func (x *exam) key() {
 	default:
 		x.note(levelOK, "key", "", "%s", x.w.Key)
 	}
-	if x.w.HasFormer() {
-		x.note(levelOK, "former key", "", "keys of before are claimed too: take --former-key and --former-consumer away %s after the last "+
+	if x.w.HasPreviousKey() {
+		x.note(levelOK, "previous key", "", "keys of before are claimed too: take --previous-key and --previous-consumer away %s after the last "+
 			"worker without them has stopped, when no key waits for its next attempt or for a person (semel records ls --state RELEASED)",
 			x.w.Retention)
 	}

@@ -44,14 +44,14 @@ func (x *exam) redriveLimit() {
 		longest = x.w.Timeout
 	}
 	need := advice.Receives(x.w.MaxAttempts, time.Duration(longest), x.w.Lease())
-	mend := "a shorter --max-runtime, fewer --max-attempts or a longer --visibility: maxReceiveCount is 1000 at most"
+	hint := "a shorter --max-runtime, fewer --max-attempts or a longer --visibility: maxReceiveCount is 1000 at most"
 	if need <= 1000 {
-		mend = fmt.Sprintf("maxReceiveCount %d; a shorter --max-runtime or a longer --visibility needs less", need)
+		hint = fmt.Sprintf("maxReceiveCount %d; a shorter --max-runtime or a longer --visibility needs less", need)
 	}
 	switch {
 	case have == 0:
 	case have < need:
-		x.note(levelDanger, "redrive", mend,
+		x.note(levelDanger, "redrive", hint,
 			"the queue moves a message away after %d receives, and %d attempts of runs of up to %s may take %d: healthy messages whose key "+
 				"is running would end up in the dead-letter queue", have, x.w.MaxAttempts, longest, need)
 	default:

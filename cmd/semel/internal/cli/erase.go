@@ -35,7 +35,7 @@ any more. To let it run again, use semel records reopen.
 
 One entry in the audit trail stays: when, by whom and why a record of which consumer and tenant was
 erased. It does not name the key; do not write the key into --reason. Messages in queues, dead
-letters (semel dlq ls) and your own tables are not touched.
+dead letters (semel dlq ls) and your own tables are not touched.
 
 A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB and Redis
 refuse, too: their records go at the end of the retention.`,

@@ -50,7 +50,7 @@ func (z *labSize) apply(a *app, chosen []plan.Scenario) ([]plan.Scenario, error)
 				return nil, err
 			}
 		case errors.As(err, &bad):
-			return nil, output.Usage("%w", err).WithHint("%s", bad.Mend)
+			return nil, output.Usage("%w", err).WithHint("%s", bad.Hint)
 		case err != nil:
 			return nil, err
 		}

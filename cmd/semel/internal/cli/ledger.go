@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -17,7 +17,7 @@ type recordFlags struct {
 	scopeFlags
 }
 
-// ledger is an open store, with what is needed to find keys and their letters.
+// ledger is an open store, with what is needed to find keys and their dead letters.
 type ledger struct {
 	*recordFlags
 	scope scope
@@ -140,8 +140,8 @@ func (l *ledger) scan(ctx context.Context, raw string) (found, elsewhere []drive
 	return found, elsewhere, err
 }
 
-// box opens the queue that holds the letter id, for working on it: --queue, the URL's, else whichever has it.
-func (l *ledger) box(ctx context.Context, consumer, id string) (letters.Box, error) {
+// box opens the queue that holds the dead letter id, for working on it: --queue, the URL's, else whichever has it.
+func (l *ledger) box(ctx context.Context, consumer, id string) (deadletters.Box, error) {
 	raw := l.queue
 	if raw == "" {
 		raw = l.recordFlags.store
@@ -151,30 +151,30 @@ func (l *ledger) box(ctx context.Context, consumer, id string) (letters.Box, err
 		err = t.HasQueues("queue")
 	}
 	if err != nil {
-		return letters.Box{}, err
+		return deadletters.Box{}, err
 	}
 	names := []string{t.Queue}
 	if t.Queue == "" {
 		all, err := l.set.Queues(ctx, "queue", raw)
 		if err != nil {
-			return letters.Box{}, err
+			return deadletters.Box{}, err
 		}
 		names = append([]string{consumer}, all...)
 	}
-	var first letters.Box
+	var first deadletters.Box
 	for i, name := range names {
 		q, err := l.set.QueueOf(ctx, t, name)
 		if err != nil {
-			return letters.Box{}, err
+			return deadletters.Box{}, err
 		}
-		b, err := letters.NewBox(q, l.store)
+		b, err := deadletters.NewBox(q, l.store)
 		if err != nil {
 			return b, output.Usage("%w", err)
 		}
 		if b.Flags = l.flags(); i == 0 {
 			first = b
 		}
-		if _, ok, err := b.Letters.Letter(ctx, id); err != nil || ok {
+		if _, ok, err := b.DeadLetters.DeadLetter(ctx, id); err != nil || ok {
 			return b, err
 		}
 	}

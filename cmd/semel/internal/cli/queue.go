@@ -25,7 +25,7 @@ type queueStats struct {
 	Visible       int64   `json:"visible"`
 	InFlight      int64   `json:"in_flight"`
 	Delayed       int64   `json:"delayed"`
-	Letters       int64   `json:"letters"`
+	DeadLetters   int64   `json:"dead_letters"`
 	OldestSeconds float64 `json:"oldest_seconds"`
 }
 
@@ -39,16 +39,16 @@ func statsOf(ctx context.Context, q driver.Queue) (queueStats, error) {
 		return queueStats{}, fmt.Errorf("read queue %s: %w", q.Features().Name, err)
 	}
 	return queueStats{
-		Queue: q.Features().Name, Visible: s.Visible, InFlight: s.InFlight, Delayed: s.Delayed, Letters: s.Letters,
+		Queue: q.Features().Name, Visible: s.Visible, InFlight: s.InFlight, Delayed: s.Delayed, DeadLetters: s.DeadLetters,
 		OldestSeconds: s.Oldest.Seconds(),
 	}, nil
 }
 
-var statsHeader = []string{"queue", "visible", "in flight", "delayed", "letters", "oldest"}
+var statsHeader = []string{"queue", "visible", "in flight", "delayed", "dead letters", "oldest"}
 
 func (s queueStats) row() []any {
 	return []any{
-		s.Queue, s.Visible, s.InFlight, s.Delayed, s.Letters,
+		s.Queue, s.Visible, s.InFlight, s.Delayed, s.DeadLetters,
 		(time.Duration(s.OldestSeconds * float64(time.Second))).Round(time.Second).String(),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
@@ -85,7 +85,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 	if err != nil {
 		return err
 	}
-	box, err := l.box(ctx, r.Key.Consumer, driver.LetterID(driver.LetterUncertain, r.Key, r.Token, ""))
+	box, err := l.box(ctx, r.Key.Consumer, driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, ""))
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 		return err
 	}
 	if dry && r.State != driver.Uncertain && r.State != state {
-		return f.notUncertain(&letters.NotUncertainError{Key: key, State: r.State})
+		return f.notUncertain(&deadletters.NotUncertainError{Key: key, State: r.State})
 	}
 	if !dry {
 		if err := a.confirm(p.yes, fmt.Sprintf("resolve key %s as %s", key, as)); err != nil {
@@ -118,7 +118,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 
 // notUncertain says what else to do about a key.
 func (f *recordFlags) notUncertain(err error) error {
-	e := (*letters.NotUncertainError)(nil)
+	e := (*deadletters.NotUncertainError)(nil)
 	if !errors.As(err, &e) {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
-	"github.com/semel-dev/semel/cmd/semel/internal/letters"
+	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
@@ -150,19 +150,19 @@ func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
 	out := resolved{Key: r.Key.Raw, Answer: "unknown", DryRun: p.dry}
 	if r.State != driver.Uncertain {
-		out.Why = (&letters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
+		out.Why = (&deadletters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
 		return out, nil
 	}
-	id := driver.LetterID(driver.LetterUncertain, r.Key, r.Token, "")
+	id := driver.DeadLetterID(driver.DeadLetterUncertain, r.Key, r.Token, "")
 	box, err := l.box(ctx, r.Key.Consumer, id)
 	if err != nil {
 		return out, err
 	}
-	letter, _, err := box.Letters.Letter(ctx, id)
+	deadLetter, _, err := box.DeadLetters.DeadLetter(ctx, id)
 	if err != nil {
 		return out, err
 	}
-	answer, result, err := p.ask(ctx, pr, l.store, letter.Message, r)
+	answer, result, err := p.ask(ctx, pr, l.store, deadLetter.Message, r)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
 	}
@@ -186,14 +186,14 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 		return out, err
 	}
 	out.MessageID, err = box.Resolve(ctx, r, as, result, kept, actor(p.by))
-	if changed := (*letters.NotUncertainError)(nil); errors.As(err, &changed) {
+	if changed := (*deadletters.NotUncertainError)(nil); errors.As(err, &changed) {
 		out.As, out.Why = "", changed.Error() // somebody else decided meanwhile
 		return out, nil
 	}
 	return out, err
 }
 
-// ask asks about one key, with the message of its letter and the effect key that its run had.
+// ask asks about one key, with the message of its dead letter and the effect key that its run had.
 func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m driver.Message, r driver.Record) (
 	semel.ProbeResult, []byte, error,
 ) {

@@ -76,7 +76,7 @@ func (s scope) has(k driver.Key) bool { return s.consumer == "" || s.consumer ==
 
 // hasDeadLetter reports that a dead letter lies in the scope: it is of the consumer, or of the URL's queue if --consumer names none
 // or if its consumer is unknown. Several queues may share a dead-letter queue.
-func (s scope) hasDeadLetter(l *driver.Letter) bool {
+func (s scope) hasDeadLetter(l *driver.DeadLetter) bool {
 	ofQueue := l.Message.Queue == s.queue || l.Message.Queue == ""
 	return s.has(l.Key) || ofQueue && (s.byQueue || l.Key.Consumer == "")
 }

@@ -39,7 +39,7 @@ func (s *shift) report(sum semel.Summary) error {
 }
 
 // guarantee is the sentence about effects, and where to read what it rests on; with --verbose all of it.
-func (s *shift) guarantee(p semel.Promise) string {
+func (s *shift) guarantee(p semel.Guarantees) string {
 	if s.verbose {
 		return p.String()
 	}

@@ -103,7 +103,7 @@ park the claims of a consumer that no worker runs any more.`,
 				return err
 			}
 			v := map[string]any{
-				"purged": total.Purged, "expired": total.Expired, "stranded": total.Stranded, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
+				"purged": total.Purged, "expired": total.Expired, "abandoned": total.Abandoned, "lag_seconds": total.Lag.Seconds(), "dry_run": dry,
 			}
 			return a.p.Object(v, func(w io.Writer) error {
 				late := ""
@@ -115,7 +115,7 @@ park the claims of a consumer that no worker runs any more.`,
 					expired = fmt.Sprintf(", %s %s", verb(dry, "expire", "expired"), output.Count(total.Expired, "record"))
 				}
 				_, err := fmt.Fprintf(w, "%s %s%s, %s %s%s\n", verb(dry, "purge", "purged"), output.Count(total.Purged, "record"), expired,
-					verb(dry, "park", "parked"), output.Count(total.Stranded, "abandoned claim"), late)
+					verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
 				return err
 			})
 		},
@@ -164,8 +164,8 @@ func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumer
 		case driver.SweepExpire:
 			n.Expired++
 			n.Overdue(now, r.RetainUntil)
-		case driver.SweepStrand:
-			n.Stranded++
+		case driver.SweepAbandon:
+			n.Abandoned++
 		case driver.SweepKeep:
 		}
 	}

@@ -31,7 +31,7 @@ func tick(ctx context.Context, t *time.Ticker) bool {
 }
 
 // watchEmpty calls stop when the queue has nothing visible, in flight or delayed. Twice in a row, because a
-// message that is being given back may for a moment be in none of the three; six times, over five seconds, on queues that
+// message that is being returned may for a moment be in none of the three; six times, over five seconds, on queues that
 // count approximately.
 func watchEmpty(ctx context.Context, q driver.QueueInspector, log *slog.Logger, stop context.CancelCauseFunc) {
 	t := time.NewTicker(emptyEvery)

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
-	"github.com/semel-dev/semel/front"
 	"github.com/semel-dev/semel/key"
 )
 
@@ -78,7 +78,7 @@ func (a *app) work(ctx context.Context, w config.Work) (err error) {
 	}
 	a.warnOfNewQueue(ctx, set, w.Queue, queue.Features().Name)
 	// Copies that producers send again have ids of their own; the messages that dlq redrive sends are known by theirs.
-	store = front.New(store, front.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
+	store = cache.New(store, cache.Options{Size: w.CacheSize, MaxAge: time.Duration(w.CacheMaxAge), Strangers: true})
 	if w.UntilEmpty {
 		if _, ok := driver.As[driver.QueueInspector](queue); !ok {
 			return output.Usage("--until-empty: queue %s cannot count its messages", queue.Features().Name).WithHint("--idle-timeout 10s")
@@ -175,12 +175,12 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 	if err != nil {
 		return semel.Config{}, config.Explain(err)
 	}
-	former, err := w.Former(q.Features().Name)
+	previous, err := w.Previous(q.Features().Name)
 	if err != nil {
 		return semel.Config{}, err
 	}
 	cfg := semel.Config{
-		Queue: q, Store: st, Consumer: w.Consumer, Key: key, Former: former, Fingerprint: fp, Versions: versions,
+		Queue: q, Store: st, Consumer: w.Consumer, Key: key, PreviousKey: previous, Fingerprint: fp, Versions: versions,
 		AllowUnkeyed: w.OnMissingKey == "unprotected", Takeover: w.TakeoverPolicy(), Busy: w.BusyPolicy(),
 		Concurrency: w.Concurrency, Batch: w.Batch, Committers: w.Committers,
 		Visibility: time.Duration(w.Visibility), Timeout: time.Duration(w.Timeout), MaxRuntime: time.Duration(w.MaxRuntime),
@@ -217,7 +217,7 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 // watchRoutes warns, once for each pair of routes, of source events that come as two messages.
 func (s *shift) watchRoutes() semel.Events {
 	told := map[[2]string]bool{}
-	return semel.WatchRoutes(func(k semel.Key, first, second semel.Sighting) {
+	return semel.DetectDuplicateRoutes(func(k semel.Key, first, second semel.DuplicateRoute) {
 		pair := [2]string{min(first.Route, second.Route), max(first.Route, second.Route)}
 		if told[pair] {
 			return

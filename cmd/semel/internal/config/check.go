@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// Check refuses what cannot work before anything is opened. The error names the setting and the mend.
+// Check refuses what cannot work before anything is opened. The error names the setting and the fix.
 func (w *Work) Check() error {
 	for _, f := range []func() error{w.checkPlaces, w.checkHandler, w.checkWords, w.checkNumbers} {
 		if err := f(); err != nil {
@@ -26,7 +26,7 @@ func (w *Work) Check() error {
 	if _, err := key.Parse(w.Key); err != nil {
 		return Explain(err)
 	}
-	if err := w.checkFormer(); err != nil {
+	if err := w.checkPreviousKey(); err != nil {
 		return err
 	}
 	if _, err := w.FingerprintFunc(); err != nil {
@@ -175,7 +175,7 @@ func (w *Work) checkNumbers() error {
 	for _, c := range []struct {
 		flag string
 		bad  bool
-		mend string
+		hint string
 	}{
 		{"concurrency", w.Concurrency < 1 || w.Concurrency > 10000, "use 1 to 10000"},
 		{"batch", w.Batch < 1 || w.Batch > 10000, "use 1 to 10000"},
@@ -194,7 +194,7 @@ func (w *Work) checkNumbers() error {
 		{"result-max", w.ResultMax < 1, "use 1 byte or more"},
 	} {
 		if c.bad {
-			return output.Usage("--%s is out of range", c.flag).WithHint("%s", c.mend)
+			return output.Usage("--%s is out of range", c.flag).WithHint("%s", c.hint)
 		}
 	}
 	if w.Timeout > w.MaxRuntime {
@@ -259,10 +259,10 @@ func (w *Work) BusyPolicy() semel.BusyPolicy {
 // Explain turns an error about the consumer's configuration into one that names the flag.
 func Explain(err error) error {
 	if e := (*semel.ConfigError)(nil); errors.As(err, &e) {
-		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
+		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Hint)
 	}
 	if e := (*key.SpecError)(nil); errors.As(err, &e) {
-		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Mend)
+		return output.Usage("--%s %s", flagOf(e.Field), e.Problem).WithHint("%s", e.Hint)
 	}
 	if errors.Is(err, semel.ErrNoTx) {
 		return output.Usage("--effects sql: %w", err).WithHint("--store with the sqlite or postgres URL of the database that the effects go to")
@@ -281,7 +281,7 @@ func flagOf(field string) string {
 	case "Versions":
 		return "strategy"
 	case "Former":
-		return "former-key"
+		return "previous-key"
 	}
 	var b strings.Builder
 	for i, r := range field {

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel"
+	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
-	"github.com/semel-dev/semel/front"
 )
 
 // Work is the configuration of semel work. The tag conf is the name of the flag and of the key in the file; in the
@@ -39,9 +39,9 @@ type Work struct {
 	Strategy     string `conf:"strategy" yaml:"strategy" forms:"once version:/ timestamp:/ sequence:/ sequencer:/ text:/" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
 	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" values:"fail id unprotected" help:"fail (dead letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
-	// FormerKey and FormerConsumer are --key and --consumer of before, while they change.
-	FormerKey      string `conf:"former-key" yaml:"former-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
-	FormerConsumer string `conf:"former-consumer" yaml:"former-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
+	// PreviousKey and PreviousConsumer are --key and --consumer of before, while they change.
+	PreviousKey      string `conf:"previous-key" yaml:"previous-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
+	PreviousConsumer string `conf:"previous-consumer" yaml:"previous-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
 
 	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" values:"resume probe once" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
 	Busy        string  `conf:"busy" yaml:"busy" values:"defer fail" help:"what becomes of another message of a key in progress: defer (put it back until the lease ends) or fail (dead-letter it at once, kind busy; redeliveries of the running message are deferred all the same)"`
@@ -94,7 +94,7 @@ func Default() Work {
 		Breaker:     1,
 		BreakerOpen: Range{Duration(semel.DefaultBreakerOpenMin), Duration(semel.DefaultBreakerOpenMax)},
 		GroupBy:     "group",
-		CacheMaxAge: Duration(front.DefaultMaxAge),
+		CacheMaxAge: Duration(cache.DefaultMaxAge),
 		ResultMax:   Size(semel.DefaultResultMax),
 	}
 }

@@ -38,10 +38,10 @@ type DemoOptions struct {
 	Env []string
 }
 
-// UsageError reports an option that cannot be used: which flag, and how to mend it.
-type UsageError struct{ Flag, Problem, Mend string }
+// UsageError reports an option that cannot be used: which flag, and how to fix it.
+type UsageError struct{ Flag, Problem, Hint string }
 
-func (e *UsageError) Error() string { return fmt.Sprintf("--%s: %s (%s)", e.Flag, e.Problem, e.Mend) }
+func (e *UsageError) Error() string { return fmt.Sprintf("--%s: %s (%s)", e.Flag, e.Problem, e.Hint) }
 
 func (o DemoOptions) withDefaults() (DemoOptions, error) {
 	if o.Orders == 0 {

@@ -21,7 +21,7 @@ func TestDemoOptionsNameTheFlag(t *testing.T) {
 	} {
 		_, err := RunDemo(t.Context(), c.o, nil)
 		usage, ok := err.(*UsageError) //nolint:errorlint // RunDemo returns it bare
-		if !ok || usage.Flag != c.flag || usage.Mend == "" {
+		if !ok || usage.Flag != c.flag || usage.Hint == "" {
 			t.Errorf("%+v: got %v, want a usage error for --%s", c.o, err, c.flag)
 		}
 	}

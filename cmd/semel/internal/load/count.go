@@ -130,12 +130,12 @@ func (b *bench) count(ctx context.Context) (Result, error) {
 	if err != nil {
 		return res, fmt.Errorf("look at the queue: %w", err)
 	}
-	letters, err := b.rig.Queue.Letters(ctx, 0)
+	deadLetters, err := b.rig.Queue.DeadLetters(ctx, 0)
 	if err != nil {
-		return res, fmt.Errorf("look at the letters: %w", err)
+		return res, fmt.Errorf("look at the dead letters: %w", err)
 	}
 	res.fill(b, t)
-	res.check(b, t, made, st.Visible+st.InFlight+st.Delayed, len(letters))
+	res.check(b, t, made, st.Visible+st.InFlight+st.Delayed, len(deadLetters))
 	return res, nil
 }
 

@@ -40,14 +40,14 @@ func TestS4_09_OptionsNameTheFlag(t *testing.T) {
 // TestS4_26_ChecksSayNo: each count that does not come out is one ✗, and the only one.
 func TestS4_26_ChecksSayNo(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		sameKey bool
-		made    map[string]int
-		ends    []semel.Decision
-		left    int64
-		letters int
-		log     int
-		want    []string
+		name        string
+		sameKey     bool
+		made        map[string]int
+		ends        []semel.Decision
+		left        int64
+		deadLetters int
+		log         int
+		want        []string
 	}{
 		{name: "all well", made: map[string]int{"a": 1, "b": 1}, ends: []semel.Decision{semel.Executed, semel.Executed}},
 		{name: "one missing", made: map[string]int{"a": 1, "b": 1}, ends: []semel.Decision{semel.Executed}, want: []string{"sent = done"}},
@@ -64,7 +64,7 @@ func TestS4_26_ChecksSayNo(t *testing.T) {
 			want: []string{"queue empty"},
 		},
 		{
-			name: "a letter", made: map[string]int{"a": 1, "b": 1}, ends: []semel.Decision{semel.Executed, semel.Executed}, letters: 1,
+			name: "a dead letter", made: map[string]int{"a": 1, "b": 1}, ends: []semel.Decision{semel.Executed, semel.Executed}, deadLetters: 1,
 			want: []string{"queue empty"},
 		},
 		{
@@ -85,7 +85,7 @@ func TestS4_26_ChecksSayNo(t *testing.T) {
 		tl.last = b.began.Add(time.Second)
 		res := Result{Errors: Errors{LogLines: c.log}}
 		res.fill(b, tl)
-		res.check(b, tl, c.made, c.left, c.letters)
+		res.check(b, tl, c.made, c.left, c.deadLetters)
 		var no []string
 		for _, one := range res.Checks {
 			if !one.OK {
@@ -102,7 +102,7 @@ func TestS4_26_ChecksSayNo(t *testing.T) {
 	}
 }
 
-// TestFirstEndCounts: a message that comes again after it was done ended when it was done; one that was only given back has
+// TestFirstEndCounts: a message that comes again after it was done ended when it was done; one that was only returned has
 // not ended.
 func TestFirstEndCounts(t *testing.T) {
 	tl := &tally{
@@ -112,7 +112,7 @@ func TestFirstEndCounts(t *testing.T) {
 	for i, d := range []semel.Decision{semel.BusyDeferred, semel.Retried, semel.Executed, semel.Replayed} {
 		tl.decide(story.Line{MessageID: "m1", At: at.Add(time.Duration(i) * time.Second), Decision: string(d)})
 	}
-	tl.decide(story.Line{MessageID: "m2", At: at, Decision: string(semel.GivenBack)})
+	tl.decide(story.Line{MessageID: "m2", At: at, Decision: string(semel.Returned)})
 	if tl.ends["m1"] != semel.Executed || !tl.done["m1"].Equal(at.Add(2*time.Second)) || len(tl.ends) != 1 {
 		t.Errorf("ended %v at %v", tl.ends, tl.done)
 	}

@@ -35,7 +35,7 @@ type Result struct {
 	// Executed is how often the handler left an effect in its ledger, Keys how many keys have one.
 	Executed int `json:"executed"`
 	Keys     int `json:"keys"`
-	// Suppressed duplicates were answered from the record, Deferred ones were given back while the key was at work; Causes
+	// Suppressed duplicates were answered from the record, Deferred ones were returned while the key was at work; Causes
 	// say why there were any. Deliveries counts all that came.
 	Suppressed int            `json:"suppressed"`
 	Deferred   int            `json:"deferred"`
@@ -107,7 +107,7 @@ func (r *Result) OK() bool {
 }
 
 // check compares what was counted with what has to be.
-func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, letters int) {
+func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, deadLetters int) {
 	r.Keys = len(made)
 	most := 0
 	for _, n := range made {
@@ -131,7 +131,7 @@ func (r *Result) check(b *bench, t *tally, made map[string]int, left int64, lett
 		add("executed once each", r.Executed == b.N && most == 1, "%s for %s", output.Count(r.Executed, "run"), output.Count(r.Keys, "key"))
 	}
 	add("effects = keys", r.Executed == r.Keys, "%s, %s", output.Count(r.Executed, "effect"), output.Count(r.Keys, "key"))
-	add("queue empty", left == 0 && letters == 0, "%s left, %s", output.Count(left, "message"), output.Count(letters, "dead letter"))
+	add("queue empty", left == 0 && deadLetters == 0, "%s left, %s", output.Count(left, "message"), output.Count(deadLetters, "dead letter"))
 	add("no ERROR in the logs", r.Errors.LogLines == 0, "%s", output.Count(r.Errors.LogLines, "line"))
 	r.Verdict = "ok"
 	if !r.OK() {

@@ -3,7 +3,7 @@ package nearest
 
 import "strings"
 
-// Name is the known name that is nearest to name, within less than limit edits, and fewer than half of its letters; "" when
+// Name is the known name that is nearest to name, within less than limit edits, and fewer than half of its dead letters; "" when
 // there is none.
 func Name(name string, known []string, limit int) string {
 	best, at := "", limit

@@ -23,11 +23,11 @@ const examTimeout = 30 * time.Second
 type sqsQueue struct {
 	name string
 	live advice.Live
-	// letters is the name of the queue that the policy names; lettersErr is why nothing is known of it.
-	letters    string
-	lettersErr error
-	// letterBox is where semel's own letters go, as the URL says; "" = to the queue of the policy.
-	letterBox string
+	// dead letters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
+	deadLetters    string
+	deadLettersErr error
+	// deadLetterQueue is where semel's own dead letters go, as the URL says; "" = to the queue of the policy.
+	deadLetterQueue string
 	// short: this worker's receives do not wait.
 	short bool
 }
@@ -75,7 +75,7 @@ func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
 		return q, fmt.Errorf("examine %s: %w", at.Shown, err)
 	}
 	if d.t.aws.params.Get("dead_letters") != "" {
-		q.letterBox = d.t.aws.params.Get("dead_letters")
+		q.deadLetterQueue = d.t.aws.params.Get("dead_letters")
 	}
 	wait, err := d.t.aws.wait("queue")
 	if err != nil {
@@ -85,8 +85,8 @@ func (d *sqsDB) look(ctx context.Context, name string) (q sqsQueue, err error) {
 	if arn == "" {
 		return q, nil
 	}
-	if q.live.LetterRetention, q.lettersErr = d.retention(ctx, arn); errors.Is(q.lettersErr, context.Canceled) {
-		return q, q.lettersErr
+	if q.live.DeadLetterRetention, q.deadLettersErr = d.retention(ctx, arn); errors.Is(q.deadLettersErr, context.Canceled) {
+		return q, q.deadLettersErr
 	}
 	return q, nil
 }
@@ -118,8 +118,8 @@ func (d *sqsDB) retention(ctx context.Context, arn string) (time.Duration, error
 	return secondsOf(m, types.QueueAttributeNameMessageRetentionPeriod)
 }
 
-// read takes the attributes apart and answers the ARN of the letters' queue.
-func (q *sqsQueue) read(m map[string]string) (letters string, err error) {
+// read takes the attributes apart and answers the ARN of the dead-letter queue.
+func (q *sqsQueue) read(m map[string]string) (deadLetters string, err error) {
 	q.live.FIFO, q.live.ContentDedup = m["FifoQueue"] == "true", m["ContentBasedDeduplication"] == "true"
 	for name, to := range map[types.QueueAttributeName]*time.Duration{
 		types.QueueAttributeNameVisibilityTimeout:             &q.live.Visibility,
@@ -144,7 +144,7 @@ func (q *sqsQueue) read(m map[string]string) (letters string, err error) {
 	if q.live.MaxReceives, err = strconv.Atoi(strings.Trim(string(policy.Max), `"`)); err != nil {
 		return "", fmt.Errorf("read the redrive policy %q: %w", raw, err)
 	}
-	q.letters = policy.ARN[strings.LastIndexByte(policy.ARN, ':')+1:]
+	q.deadLetters = policy.ARN[strings.LastIndexByte(policy.ARN, ':')+1:]
 	return policy.ARN, nil
 }
 
@@ -179,32 +179,32 @@ func (q *sqsQueue) facts() []Fact {
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
 func (q *sqsQueue) redrive() Fact {
-	have, letters := advice.Text(q.live.Retention), advice.Text(q.live.LetterRetention)
-	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.letters)
+	have, deadLetters := advice.Text(q.live.Retention), advice.Text(q.live.DeadLetterRetention)
+	longer := fmt.Sprintf("aws sqs set-queue-attributes: MessageRetentionPeriod 1209600 (14d) on %s", q.deadLetters)
 	switch {
 	case q.live.MaxReceives == 0:
-		where := q.letterBox
+		where := q.deadLetterQueue
 		if where == "" {
 			where = "kept in the store, where that can"
 		}
 		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + where + ")", ""}
-	case q.lettersErr != nil:
+	case q.deadLettersErr != nil:
 		return Fact{
-			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.letters, q.lettersErr),
+			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
 			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists",
 		}
-	case q.live.LetterRetention < q.live.Retention && !q.live.FIFO:
+	case q.live.DeadLetterRetention < q.live.Retention && !q.live.FIFO:
 		return Fact{
 			Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
-				"is moved: one that failed late is deleted at once", q.letters, letters, have), longer,
+				"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer,
 		}
-	case q.live.LetterRetention <= q.live.Retention:
+	case q.live.DeadLetterRetention <= q.live.Retention:
 		return Fact{
 			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-				"little time left", q.letters, letters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
+				"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
 		}
 	}
-	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.letters, letters, have), ""}
+	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.deadLetters, deadLetters, have), ""}
 }
 
 func (q *sqsQueue) polling() Fact {

@@ -173,15 +173,15 @@ func dynamoSchema(t Target) (string, error) {
 	return string(b) + "\n", err
 }
 
-// openLetterTable keeps the letters of a queue in a table, where they stay until a person is done with them.
-func openLetterTable(ctx context.Context, cfg aws.Config, t Target, queue, table string) (driver.LetterBox, error) {
+// openDeadLetterTable keeps the dead letters of a queue in a table, where they stay until a person is done with them.
+func openDeadLetterTable(ctx context.Context, cfg aws.Config, t Target, queue, table string) (driver.DeadLetterQueue, error) {
 	client := awsdynamodb.NewFromConfig(cfg)
 	if _, err := client.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &table}); err != nil {
 		at := t
 		at.Shown = "dynamodb://" + table
-		return nil, awsError(at, "open the letters of "+t.Shown+" in", err, missingTable(at))
+		return nil, awsError(at, "open the dead letters of "+t.Shown+" in", err, missingTable(at))
 	}
-	box, err := dynamodb.Letters(client, table, queue, dynamodb.Options{})
+	box, err := dynamodb.DeadLetters(client, table, queue, dynamodb.Options{})
 	if err != nil {
 		return nil, output.Usage("--queue: dead_letters=dynamodb:%s: %w", table, err)
 	}

@@ -43,7 +43,7 @@ var ErrNoQueue = sqs.ErrNoQueue
 // NewQueue is how a queue is made, where its kind takes wishes.
 type NewQueue struct {
 	// Visibility is how long its deliveries are kept unless the receiver says otherwise; MaxReceives after how many of them
-	// the service itself moves a message to the letters; Retention how long it keeps a message. 0 = the adapter's default.
+	// the service itself moves a message to the dead letters; Retention how long it keeps a message. 0 = the adapter's default.
 	Visibility, Retention time.Duration
 	MaxReceives           int
 }
@@ -151,7 +151,7 @@ func (s *Set) Pair(ctx context.Context, queue, store string) (driver.Queue, driv
 func WithDeadLetters(q driver.Queue, s driver.Store) driver.Queue {
 	f := q.Features()
 	if box, ok := driver.As[driver.DeadLetterStore](s); ok && !f.DeadLetters {
-		return deadletter.With(q, box.DeadLetters(f.Name))
+		return deadletter.With(q, box.DeadLetterQueue(f.Name))
 	}
 	return q
 }

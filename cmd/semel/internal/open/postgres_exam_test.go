@@ -52,27 +52,27 @@ func TestWhyNotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	pg := func(code, message string) error {
-		return fmt.Errorf("open database h:5432/shop: %w; Try: a mend", &pgconn.PgError{Severity: "FATAL", Code: code, Message: message})
+		return fmt.Errorf("open database h:5432/shop: %w; Try: a fix", &pgconn.PgError{Severity: "FATAL", Code: code, Message: message})
 	}
 	for name, c := range map[string]struct {
 		err         error
 		code        output.Code
-		says, mends string
+		says, hints string
 	}{
 		"no schema":        {&postgres.SchemaError{Want: 2}, output.CodeUnreachable, "no tables of semel", "semel migrate --store 'postgres://shop@h/shop'"},
 		"an older schema":  {&postgres.SchemaError{Have: 1, Want: 2}, output.CodeUnreachable, "it has schema 1, this program needs 2", "semel migrate"},
 		"a newer schema":   {&postgres.SchemaError{Have: 3, Want: 2}, output.CodeUnreachable, "newer semel (schema 3", "a newer semel"},
-		"password":         {pg("28P01", "password authentication failed"), output.CodeUnreachable, "authentication failed", "a mend"},
+		"password":         {pg("28P01", "password authentication failed"), output.CodeUnreachable, "authentication failed", "a fix"},
 		"unknown setting":  {pg("42704", "unrecognized configuration parameter \"x\""), output.CodeUsage, "refuses a parameter of the URL", "docs/cli.md"},
 		"a pooler refuses": {pg("08P01", "unsupported startup parameter: search_path"), output.CodeUsage, "search_path", "ALTER ROLE"},
-		"another protocol": {pg("08P01", "broken"), output.CodeUnreachable, "broken", "a mend"},
+		"another protocol": {pg("08P01", "broken"), output.CodeUnreachable, "broken", "a fix"},
 		"TLS first": {
 			errors.New("open database h:5432/shop: failed to connect to `user=shop database=shop`:\n\th:5432 (h): tls error: server refused TLS connection\n\th:5432 (h): no"),
 			output.CodeUnreachable, "open postgres://shop@h/shop: failed to connect to `user=shop database=shop`: h:5432 (h): no", "",
 		},
 	} {
 		e := output.As(unreachableServer(target, c.err))
-		if e.Code != c.code || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Hint, c.mends) || strings.Contains(e.Error(), "Try") {
+		if e.Code != c.code || !strings.Contains(e.Error(), c.says) || !strings.Contains(e.Hint, c.hints) || strings.Contains(e.Error(), "Try") {
 			t.Errorf("%s: %s %q, try %q", name, e.Code, e.Error(), e.Hint)
 		}
 	}

@@ -57,7 +57,7 @@ func (d *sqsDB) Queue(ctx context.Context, name string, visible time.Duration) (
 	return q, nil
 }
 
-// createSQS makes a queue and one for its letters.
+// createSQS makes a queue and one for its dead letters.
 func createSQS(ctx context.Context, t Target, how NewQueue) error {
 	switch {
 	case how.Visibility > 12*time.Hour:
@@ -69,12 +69,12 @@ func createSQS(ctx context.Context, t Target, how NewQueue) error {
 	if err != nil {
 		return err
 	}
-	letters, _, err := t.aws.letters("queue")
-	if err != nil || httpURL(letters) {
+	deadLetters, _, err := t.aws.deadLetters("queue")
+	if err != nil || httpURL(deadLetters) {
 		return errors.Join(err, output.Usage("--queue: dead_letters= has to be a name for a queue that is made").WithHint("dead_letters=orders-dead"))
 	}
 	_, err = sqs.Create(ctx, awssqs.NewFromConfig(cfg), t.aws.name, sqs.CreateOptions{
-		Visibility: how.Visibility, Retention: how.Retention, MaxReceive: how.MaxReceives, LetterQueue: letters,
+		Visibility: how.Visibility, Retention: how.Retention, MaxReceive: how.MaxReceives, DeadLetterQueue: deadLetters,
 	})
 	if err != nil {
 		return awsError(t, "create", err, "")
@@ -107,13 +107,13 @@ func (d *sqsDB) options(ctx context.Context, name string) (o sqs.Options, err er
 	if o.Ungrouped, err = d.t.aws.on("queue", "ungrouped"); err != nil {
 		return o, err
 	}
-	queue, table, err := d.t.aws.letters("queue")
+	queue, table, err := d.t.aws.deadLetters("queue")
 	if err != nil {
 		return o, err
 	}
-	o.LetterQueue = queue
+	o.DeadLetterQueue = queue
 	if table != "" {
-		o.Letters, err = openLetterTable(ctx, d.cfg, d.t, name, table)
+		o.DeadLetters, err = openDeadLetterTable(ctx, d.cfg, d.t, name, table)
 	}
 	return o, err
 }

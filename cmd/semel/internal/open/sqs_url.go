@@ -54,7 +54,7 @@ func parseSQS(flag, raw string, t *Target) error {
 			return err
 		}
 	}
-	if _, _, err := a.letters(flag); err != nil {
+	if _, _, err := a.deadLetters(flag); err != nil {
 		return err
 	}
 	t.Queue, t.aws, t.place = a.name, a, a.place("sqs")
@@ -130,19 +130,19 @@ func (a *awsPlace) on(flag, name string) (bool, error) {
 	}
 }
 
-// letters is where letters go: another queue of SQS, by name or URL, or a table.
-func (a *awsPlace) letters(flag string) (queue, table string, err error) {
+// dead letters is where dead letters go: another queue of SQS, by name or URL, or a table.
+func (a *awsPlace) deadLetters(flag string) (queue, table string, err error) {
 	raw := a.params.Get("dead_letters")
 	if name, ok := strings.CutPrefix(raw, "dynamodb:"); ok {
 		name = strings.TrimPrefix(name, "//")
 		if !tableName.MatchString(name) {
-			return "", "", output.Usage("--%s: dead_letters=%s does not name a table", flag, raw).WithHint("dead_letters=dynamodb:semel-letters")
+			return "", "", output.Usage("--%s: dead_letters=%s does not name a table", flag, raw).WithHint("dead_letters=dynamodb:semel-dead-letters")
 		}
 		return "", name, nil
 	}
 	if raw != "" && !validQueueName(raw) && !httpURL(raw) {
 		return "", "", output.Usage("--%s: dead_letters=%s names neither a queue nor a table", flag, raw).
-			WithHint("dead_letters=orders-dlq, or dead_letters=dynamodb:semel-letters")
+			WithHint("dead_letters=orders-dlq, or dead_letters=dynamodb:semel-dead-letters")
 	}
 	return raw, "", nil
 }

@@ -38,7 +38,7 @@ func (c Code) Exit() int {
 	return 1
 }
 
-// Error is an error with its class and how to mend it. Silent ones were reported already, as data.
+// Error is an error with its class and how to fix it. Silent ones were reported already, as data.
 type Error struct {
 	Code   Code
 	Err    error
@@ -49,7 +49,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// WithHint adds how to mend it.
+// WithHint adds how to fix it.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
@@ -74,7 +74,7 @@ func newError(c Code, format string, args []any) *Error {
 	return &Error{Code: c, Err: fmt.Errorf(format, args...)}
 }
 
-// As classes any error: those without a class have failed. A mend that a library wrote behind "; Try: " becomes the hint.
+// As classes any error: those without a class have failed. A fix that a library wrote behind "; Try: " becomes the hint.
 func As(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		if err.Error() == e.Error() {
@@ -88,7 +88,7 @@ func As(err error) *Error {
 	return &Error{Code: CodeFailed, Err: err}
 }
 
-// Split parts an error's text into what happened and how to mend it: adapters write "…; Try: …".
+// Split parts an error's text into what happened and how to fix it: adapters write "…; Try: …".
 func Split(err error) (text, hint string) {
 	text, hint, _ = strings.Cut(err.Error(), "; Try: ")
 	return text, hint

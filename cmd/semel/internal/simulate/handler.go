@@ -192,7 +192,7 @@ func (w *Worker) observe(e semel.Event) {
 	w.ran.forget(e.MessageID)
 }
 
-// dieAt ends the process as a crash does: nothing is flushed, nothing given back.
+// dieAt ends the process as a crash does: nothing is flushed, nothing returned.
 func (w *Worker) dieAt(where, key string) {
 	w.log.Warn("crash", "where", where, "id", key, "pid", os.Getpid())
 	w.die()

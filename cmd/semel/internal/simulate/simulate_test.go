@@ -263,9 +263,9 @@ func TestS3_28_ARejectedPayloadIsALetterWithAReason(t *testing.T) {
 			if l.live(`reject="poison": true,ledger=` + path + how) {
 				t.Fatal("died")
 			}
-			letters, err := l.db.Queue("q").Letters(t.Context(), 0)
-			if err != nil || len(letters) != 1 || !strings.Contains(letters[0].Reason, `the payload has "\"poison\": true"`) {
-				t.Errorf("letters %+v %v", letters, err)
+			deadLetters, err := l.db.Queue("q").DeadLetters(t.Context(), 0)
+			if err != nil || len(deadLetters) != 1 || !strings.Contains(deadLetters[0].Reason, `the payload has "\"poison\": true"`) {
+				t.Errorf("dead letters %+v %v", deadLetters, err)
 			}
 		})
 	}
@@ -295,7 +295,7 @@ func TestOneMessageAtATimeGoesFromRunToSettlement(t *testing.T) {
 		turns.pass("a")
 		synctest.Wait()
 		if !entered {
-			t.Error("b waits for ever")
+			t.Error("b waits forever")
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		stop()

@@ -200,8 +200,8 @@ func (s *Server) serveFaults(w http.ResponseWriter, r *http.Request) {
 // refuse answers an error of our own pages, as the API of semel serve does.
 func refuse(w http.ResponseWriter, status int, err error) {
 	e := map[string]string{"code": "usage", "message": err.Error()}
-	if mend := (*output.Error)(nil); errors.As(err, &mend) && mend.Hint != "" {
-		e["hint"] = mend.Hint
+	if hint := (*output.Error)(nil); errors.As(err, &hint) && hint.Hint != "" {
+		e["hint"] = hint.Hint
 	}
 	respond(w, status, map[string]any{"error": e})
 }

@@ -241,7 +241,7 @@ func decided(e Line, who string) string {
 		return fmt.Sprintf("The handler dropped message %s on purpose%s.", e.MessageID, because(e.Reason))
 	case "expired":
 		return fmt.Sprintf("Message %s was let go: its visibility ended first.", e.MessageID)
-	case "given_back":
+	case "returned":
 		return fmt.Sprintf("Message %s was put back unstarted.", e.MessageID)
 	}
 	return ""
@@ -278,7 +278,7 @@ func (k *Known) verdict() (text, advice string, commands []string) {
 		if r.Disposed {
 			return "It failed for good and its dead letter was discarded: duplicates are just acknowledged.", "", nil
 		}
-		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.Tool.onLetter(r)
+		return fmt.Sprintf("It failed for good; %s.", k.left(r)), "fix the cause and send it again, or give it up", k.Tool.onDeadLetter(r)
 	case driver.Expired:
 		return fmt.Sprintf("It ended %s and its record expired: until %s each further message of the key becomes a dead letter of kind late.",
 			r.Ended, stamp(r.RetainUntil)), "", nil

@@ -94,7 +94,7 @@ func TestTellEvents(t *testing.T) {
 	}
 	for _, d := range []semel.Decision{
 		semel.Executed, semel.Replayed, semel.BusyDeferred, semel.Mismatched, semel.Retried, semel.DeadLettered, semel.ParkedUncertain,
-		semel.Fenced, semel.Dropped, semel.GivenBack, semel.Expired,
+		semel.Fenced, semel.Dropped, semel.Returned, semel.Expired,
 	} {
 		add(Line{Kind: "decided", Decision: string(d), MessageID: "m", Cause: string(semel.Redelivery)})
 	}
@@ -228,7 +228,7 @@ func TestCommandsName(t *testing.T) {
 	}
 	r.State = driver.FailedState
 	s = Tell(Known{Record: r, Tool: tool})
-	want = "semel dlq redrive " + driver.LetterID(driver.LetterDead, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
+	want = "semel dlq redrive " + driver.DeadLetterID(driver.DeadLetterFailed, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
 	}

@@ -51,12 +51,12 @@ func (t *Tool) resolutions(r *driver.Record) (out []string) {
 	return out
 }
 
-// onLetter are the commands on the dead letter of a FAILED key.
-func (t *Tool) onLetter(r *driver.Record) (out []string) {
+// onDeadLetter are the commands on the dead letter of a FAILED key.
+func (t *Tool) onDeadLetter(r *driver.Record) (out []string) {
 	if t == nil {
 		return nil
 	}
-	id := driver.LetterID(driver.LetterDead, r.Key, r.Token, "")
+	id := driver.DeadLetterID(driver.DeadLetterFailed, r.Key, r.Token, "")
 	for _, verb := range []string{"show", "redrive", "discard"} {
 		out = append(out, fmt.Sprintf("semel dlq %s %s %s", verb, id, t.ofQueue()))
 	}

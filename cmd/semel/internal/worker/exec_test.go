@@ -89,15 +89,15 @@ func TestExecExitCodes(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
-			ls, err := db.Queue("q").Letters(t.Context(), 0)
+			ls, err := db.Queue("q").DeadLetters(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			switch {
 			case c.reason == "" && len(ls) > 0:
-				t.Errorf("letter %+v", ls[0])
+				t.Errorf("dead letter %+v", ls[0])
 			case c.reason != "" && (len(ls) != 1 || !strings.Contains(ls[0].Reason, c.reason)):
-				t.Errorf("letters %+v, want reason %q", ls, c.reason)
+				t.Errorf("dead letters %+v, want reason %q", ls, c.reason)
 			}
 		})
 	}

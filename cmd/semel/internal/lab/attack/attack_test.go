@@ -49,8 +49,8 @@ func run(t *testing.T, o attack.Options) (attack.Report, map[string]attack.Verdi
 		if a.Verdict != attack.Held && (a.Why == "" || a.Did == "") {
 			t.Errorf("%s: no reason given: %+v", name, a)
 		}
-		if (a.Verdict == attack.Doubled || a.Verdict == attack.Lost) && a.Mend == "" {
-			t.Errorf("%s: no mend given: %+v", name, a)
+		if (a.Verdict == attack.Doubled || a.Verdict == attack.Lost) && a.Hint == "" {
+			t.Errorf("%s: no fix given: %+v", name, a)
 		}
 	}
 	return rep, got
@@ -77,7 +77,7 @@ const (
 var habits = []struct {
 	habit string
 	want  map[string]attack.Verdict
-	// attack and in: the reason or mend of that attack has this text.
+	// attack and in: the reason or fix of that attack has this text.
 	attack, in string
 }{
 	{"bare", map[string]attack.Verdict{
@@ -100,7 +100,7 @@ var habits = []struct {
 	{"blames", map[string]attack.Verdict{"answer-lost": held, "error-before": held}, "answer-lost",
 		"exit 75 says that nothing was applied"},
 	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused",
-		"ended as a letter although its effect is there"},
+		"ended as a dead letter although its effect is there"},
 	{"leaves", map[string]attack.Verdict{"redelivery": held}, "normal", "left processes behind"},
 	{"twice", map[string]attack.Verdict{
 		"kill-after 1": held, "kill-after 2": doubled, "error-before 1": held, "error-before 2": held,
@@ -128,8 +128,8 @@ func TestSharedKey(t *testing.T) {
 				t.Errorf("%v, %+v", got, a)
 			}
 			if !strings.Contains(a.Why, "POST /charges was requested 2 times in one run under one Idempotency-Key") ||
-				!strings.Contains(a.Mend, `printf %s "$SEMEL_EFFECT_KEY/charges/1" | sha256sum`) {
-				t.Errorf("why %s, mend %s", a.Why, a.Mend)
+				!strings.Contains(a.Hint, `printf %s "$SEMEL_EFFECT_KEY/charges/1" | sha256sum`) {
+				t.Errorf("why %s, fix %s", a.Why, a.Hint)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestSharedKeyOfAnEndpoint(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	rep, got := run(t, attack.Options{HTTP: s.URL, Ready: func(url string) { service.Store(url) }})
-	if len(got) != 1 || got["normal"] != lost || !strings.Contains(rep.Attacks[0].Mend, "of the request's Idempotency-Key followed by /charges/1") {
+	if len(got) != 1 || got["normal"] != lost || !strings.Contains(rep.Attacks[0].Hint, "of the request's Idempotency-Key followed by /charges/1") {
 		show(t, rep)
 		t.Errorf("%v", got)
 	}
@@ -182,7 +182,7 @@ func TestHabits(t *testing.T) {
 				t.Errorf("%d of %d attacks, verdict %s", len(got), len(want), rep.Verdict)
 			}
 			a := result(t, rep, h.attack)
-			if text := a.Why + a.Mend + strings.Join(a.Notes, " "); !strings.Contains(text, h.in) {
+			if text := a.Why + a.Hint + strings.Join(a.Notes, " "); !strings.Contains(text, h.in) {
 				t.Errorf("%s says nothing of %q: %+v", h.attack, h.in, a)
 			}
 			if t.Failed() {
@@ -228,8 +228,8 @@ func TestKeyByID(t *testing.T) {
 		show(t, rep)
 		t.Error("verdicts")
 	}
-	if a := result(t, rep, "producer-retry"); !strings.Contains(a.Mend, "--key json:/order_id") {
-		t.Errorf("mend %q", a.Mend)
+	if a := result(t, rep, "producer-retry"); !strings.Contains(a.Hint, "--key json:/order_id") {
+		t.Errorf("hint %q", a.Hint)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestJournal(t *testing.T) {
 			show(t, rep)
 		}
 	}
-	if a := result(t, rep, "kill-after"); a.Journal != 2 || !strings.Contains(a.Mend, "--effects sql") {
+	if a := result(t, rep, "kill-after"); a.Journal != 2 || !strings.Contains(a.Hint, "--effects sql") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -361,8 +361,8 @@ func TestEndpoints(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, got[name], v)
 			}
 		}
-		if a := result(t, attack.Report{Attacks: rep.Attacks[6:]}, "kill-after"); !strings.Contains(a.Mend, "pass the request's") {
-			t.Errorf("mend %q", a.Mend)
+		if a := result(t, attack.Report{Attacks: rep.Attacks[6:]}, "kill-after"); !strings.Contains(a.Hint, "pass the request's") {
+			t.Errorf("hint %q", a.Hint)
 		}
 		if t.Failed() {
 			show(t, rep)

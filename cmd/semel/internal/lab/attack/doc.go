@@ -1,5 +1,5 @@
 // Package attack runs the user's own handler under planned faults, and says which of its effects would happen twice or
-// be lost, and how to mend it.
+// be lost, and how to fix it.
 //
 //   - attacks.go: the attacks, as data; scripts.go: what each of them does.
 //   - service.go: a service that takes the handler's effects over HTTP, keeps count, and misbehaves when it is told to.
@@ -7,6 +7,6 @@
 //   - shim.go: stands before a handler that is a program, tells its process, and holds it before or after its run.
 //   - journal.go: what the handler's own journal has.
 //   - scene.go, process.go: one attack: its queue, its worker processes, and what they left.
-//   - judge.go, mend.go: the verdict, why, and the mend.
+//   - judge.go, fix.go: the verdict, why, and the fix.
 //   - naive.go: the consumer that people write by hand, for the guard off.
 package attack

@@ -70,13 +70,13 @@ func (s *scene) judgeCounts(o *observed, res *Result) {
 	switch {
 	case len(more) > 0:
 		res.Verdict = Doubled
-		res.Why, res.Mend = s.whyDoubled(o, more[0])
+		res.Why, res.Hint = s.whyDoubled(o, more[0])
 	case s.attack.name == plain && len(o.swallowed()) > 0:
 		res.Verdict = Lost
-		res.Why, res.Mend = s.whySwallowed(o)
+		res.Why, res.Hint = s.whySwallowed(o)
 	case len(fewer) > 0:
 		res.Verdict = Lost
-		res.Why, res.Mend = s.whyLost(o, fewer[0])
+		res.Why, res.Hint = s.whyLost(o, fewer[0])
 	case s.unsettled:
 		res.Verdict = Unknown
 		res.Why = "the message did not come to its end in time" + lastWords(o)
@@ -127,14 +127,14 @@ func (s *scene) odds(o *observed) (more, fewer []odd) {
 func (s *scene) failedPlainly(o *observed, res *Result) {
 	res.Verdict = Unknown
 	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastWords(o)
-	res.Mend = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
+	res.Hint = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
 		"{url} is the " +
 		"service)"
 	for _, e := range o.exits {
 		if strings.Contains(e.text, "stopped") {
 			res.Why = fmt.Sprintf("the handler did not end within %s (--timeout), even when nothing goes wrong; it was stopped",
 				s.timeout)
-			res.Mend = "give it more time (--timeout 1m), or find out what it waits for"
+			res.Hint = "give it more time (--timeout 1m), or find out what it waits for"
 		}
 	}
 }
@@ -155,11 +155,11 @@ func (s *scene) blind(o *observed, res *Result) {
 		if s.Journal.Place != "" {
 			res.Why += ", and the journal has nothing of it"
 		}
-		res.Mend = "have it POST its effects to that URL, or give your own variable: --env PAYMENTS_URL={url}; or count what it " +
+		res.Hint = "have it POST its effects to that URL, or give your own variable: --env PAYMENTS_URL={url}; or count what it " +
 			"writes: " +
 			"--effects FILE|URL. Without that only its runs can be counted"
 		if s.HTTP != "" {
-			res.Mend = "start it with the URL of the service (--listen 127.0.0.1:9099 makes it a fixed one), or --effects FILE|URL"
+			res.Hint = "start it with the URL of the service (--listen 127.0.0.1:9099 makes it a fixed one), or --effects FILE|URL"
 		}
 	case s.attack.name == "poison":
 		res.Verdict, res.Why = Unknown, "no effect can be seen"+lastWords(o)
@@ -184,7 +184,7 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 		if res.Verdict, res.Why = Held, "the handler had its effect all the same: it does not look at what was "+
 			"broken"; len(more) > 0 {
 			res.Verdict = Doubled
-			res.Why, res.Mend = s.whyDoubled(o, more[0])
+			res.Why, res.Hint = s.whyDoubled(o, more[0])
 		}
 		res.Expected = len(o.effects)
 	case s.unsettled:
@@ -192,23 +192,23 @@ func (s *scene) judgePoison(o *observed, res *Result) {
 	case end == endDone:
 		res.Verdict = Lost
 		res.Why = "the handler said that it is done, and nothing happened: nobody will ever hear of this message"
-		res.Mend = "exit 65 when a message cannot be handled: it becomes a letter, with the last line of stderr as its reason"
+		res.Hint = "exit 65 when a message cannot be handled: it becomes a dead letter, with the last line of stderr as its reason"
 		if s.HTTP != "" {
-			res.Mend = "answer 400 or 422 when a message cannot be handled: it becomes a letter, with the body as its reason"
+			res.Hint = "answer 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
 		}
 	case s.guard == guardOff:
 		res.Verdict, res.Why = Held, fmt.Sprintf("the consumer gave up after %s", output.Count(o.runs, "run", "runs"))
 	case o.runs > 1:
-		res.Verdict, res.Why = Held, fmt.Sprintf("it became a letter after %d runs", o.runs)
+		res.Verdict, res.Why = Held, fmt.Sprintf("it became a dead letter after %d runs", o.runs)
 		word := "exit 65"
 		if s.HTTP != "" {
 			word = "answer 422"
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the letter would be there after one run "+
+		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the dead letter would be there after one run "+
 			"instead of %d",
 			word, o.runs))
 	default:
-		res.Verdict, res.Why = Held, "it became a letter at once"
+		res.Verdict, res.Why = Held, "it became a dead letter at once"
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// whyDoubled finds the reason of effects too many, and the mend.
-func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
+// whyDoubled finds the reason of effects too many, and the fix.
+func (s *scene) whyDoubled(o *observed, x odd) (why, hint string) {
 	if strings.HasPrefix(x.kind, "journal") {
 		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and nothing told the later runs", x.kind,
 			x.n,
 			x.want, o.runs)
-		mend = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have " +
+		hint = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have " +
 			"semel " +
 			"commit the SQL with its record (--effects sql), or have it ask first (--takeover probe --probe CMD)"
-		return why, s.inPlaceOf(mend)
+		return why, s.inPlaceOf(hint)
 	}
 	bare, named := 0, map[string]bool{}
 	for _, e := range o.effects {
@@ -41,30 +41,30 @@ func (s *scene) whyDoubled(o *observed, x odd) (why, mend string) {
 	switch {
 	case s.keyFollowsID():
 		why += fmt.Sprintf("; with --key %s the two copies are two messages to semel", s.Key)
-		mend = "choose a key that the producer repeats, as --key json:/order_id, or have the producer send the header " +
+		hint = "choose a key that the producer repeats, as --key json:/order_id, or have the producer send the header " +
 			"idempotency-key"
-		return why, mend
+		return why, hint
 	case bare > 0 && s.HTTP != "":
-		mend = "pass the request's Idempotency-Key on, as the header " + s.KeyHeader
+		hint = "pass the request's Idempotency-Key on, as the header " + s.KeyHeader
 	case bare > 0:
-		mend = "send SEMEL_EFFECT_KEY as the header " + s.KeyHeader
+		hint = "send SEMEL_EFFECT_KEY as the header " + s.KeyHeader
 	case s.HTTP != "":
-		mend = "derive the key from the request's Idempotency-Key alone"
+		hint = "derive the key from the request's Idempotency-Key alone"
 	default:
-		mend = "derive the key from SEMEL_EFFECT_KEY alone"
+		hint = "derive the key from SEMEL_EFFECT_KEY alone"
 	}
-	mend += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; " +
+	hint += ": it is the same in every attempt (nothing of the attempt, the message id, the time or chance may go into it; " +
 		"several " +
 		"effects: a name for each, docs/worker.md). Where the service takes no such key: --takeover probe --probe CMD, or --takeover once"
-	return why, s.inPlaceOf(mend)
+	return why, s.inPlaceOf(hint)
 }
 
-// inPlaceOf is the mend for the guard that is on: off, there is no effect key.
-func (s *scene) inPlaceOf(mend string) string {
+// inPlaceOf is the fix for the guard that is on: off, there is no effect key.
+func (s *scene) inPlaceOf(hint string) string {
 	if s.guard == guardOff {
 		return "let semel work call the handler (and see its own findings)"
 	}
-	return mend
+	return hint
 }
 
 // keyFollowsID: the copies of one message have several keys to semel.
@@ -84,8 +84,8 @@ func (s *scene) keyFollowsID() bool {
 	return false
 }
 
-// whyLost finds the reason of a missing effect, and the mend.
-func (s *scene) whyLost(o *observed, x odd) (why, mend string) {
+// whyLost finds the reason of a missing effect, and the fix.
+func (s *scene) whyLost(o *observed, x odd) (why, hint string) {
 	for _, e := range o.effects {
 		if e.repeat && e.first.key != "" && e.first.key != e.key && e.kind == x.kind {
 			return fmt.Sprintf("%s had the %s of another message, and was answered as that one's repeat", x.kind, s.KeyHeader),
@@ -106,22 +106,22 @@ func (s *scene) whyLost(o *observed, x odd) (why, mend string) {
 	switch {
 	case s.attack.name == "deploy":
 		why += ": it was told to stop, and said that it is done"
-		mend = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing " +
+		hint = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing " +
 			"was applied)"
 	case s.attack.service && s.struck:
 		why += ": the handler " + zero + " although its request failed"
-		mend = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody " +
+		hint = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody " +
 			"knows"
 		if s.HTTP != "" {
-			mend = "look at the answer: 503 when nothing was applied, 500 when nobody knows"
+			hint = "look at the answer: 503 when nothing was applied, 500 when nobody knows"
 		}
 	case s.struck:
 		why += fmt.Sprintf(": a run was killed, and a later one %s without it", zero)
-		mend = "do not mark a message as done before its effect: semel's record, which is written after it, does that for you"
+		hint = "do not mark a message as done before its effect: semel's record, which is written after it, does that for you"
 	default:
-		mend = "find out why a run ends well without its effect"
+		hint = "find out why a run ends well without its effect"
 	}
-	return why, mend
+	return why, hint
 }
 
 // whyHeld says what held.
@@ -151,8 +151,8 @@ func (s *scene) addNotes(o *observed, res *Result) {
 		}
 	}
 	for _, key := range s.keys {
-		if got, ok := o.ofKey(key); ok && o.endings[key] == endLetter && sum(got) > 0 && s.attack.name != plain {
-			note := "the message ended as a letter although its effect is there"
+		if got, ok := o.ofKey(key); ok && o.endings[key] == endDeadLetter && sum(got) > 0 && s.attack.name != plain {
+			note := "the message ended as a dead letter although its effect is there"
 			if s.attack.name == "duplicate-refused" {
 				note += ": a repeat that the service refuses (409) is done"
 			}
@@ -176,7 +176,7 @@ func (s *scene) addNotes(o *observed, res *Result) {
 }
 
 // whySwallowed explains an effect that is never made, because another one of the same run has its key.
-func (s *scene) whySwallowed(o *observed) (why, mend string) {
+func (s *scene) whySwallowed(o *observed) (why, hint string) {
 	all := o.swallowed()
 	times := 0
 	for _, e := range o.effects {

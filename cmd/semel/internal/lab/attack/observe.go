@@ -14,11 +14,11 @@ import (
 type ending string
 
 const (
-	endDone    ending = "completed"
-	endDropped ending = "dropped"
-	endLetter  ending = "letter"
-	endParked  ending = "parked"
-	endOpen    ending = "open" // not at its end
+	endDone       ending = "completed"
+	endDropped    ending = "dropped"
+	endDeadLetter ending = "dead letter"
+	endParked     ending = "parked"
+	endOpen       ending = "open" // not at its end
 )
 
 // exit is how a run of the handler ended, as its worker saw it.
@@ -83,11 +83,11 @@ func (s *scene) naiveEnding(o *observed, id, decision, reason string) {
 	case "executed":
 		o.endings[key] = endDone
 	case "dead_lettered":
-		o.endings[key], o.reasons[key] = endLetter, reason
+		o.endings[key], o.reasons[key] = endDeadLetter, reason
 	}
 }
 
-// recorded takes endings from the records, and from letters of messages that have none.
+// recorded takes endings from the records, and from dead letters of messages that have none.
 func (s *scene) recorded(o *observed) error {
 	for _, m := range s.sent {
 		key := s.texts[m.ID]
@@ -109,20 +109,20 @@ func (s *scene) recorded(o *observed) error {
 		case r.State == driver.Completed:
 			o.endings[key] = endDone
 		case r.State == driver.FailedState:
-			o.endings[key] = endLetter
+			o.endings[key] = endDeadLetter
 		case r.State == driver.Uncertain:
 			o.endings[key] = endParked
 		default:
 			o.endings[key] = endOpen
 		}
 	}
-	letters, err := s.queue.Letters(s.ctx, 0)
+	deadLetters, err := s.queue.DeadLetters(s.ctx, 0)
 	if err != nil {
-		return fmt.Errorf("read the letters: %w", err)
+		return fmt.Errorf("read the dead letters: %w", err)
 	}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		if key := s.texts[l.Message.ID]; key != "" && o.endings[key] == "" {
-			o.endings[key], o.reasons[key] = endLetter, l.Reason
+			o.endings[key], o.reasons[key] = endDeadLetter, l.Reason
 		}
 	}
 	return nil

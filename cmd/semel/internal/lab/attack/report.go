@@ -49,7 +49,7 @@ type Result struct {
 
 	Verdict Verdict `json:"verdict"`
 	Why     string  `json:"why"`
-	Mend    string  `json:"mend,omitempty"`
+	Hint    string  `json:"hint,omitempty"`
 	// Notes are what broke nothing here, and may elsewhere.
 	Notes     []string `json:"notes,omitempty"`
 	ElapsedMS int64    `json:"elapsed_ms"`
@@ -204,17 +204,17 @@ func (t *writer) attack(a Result) {
 func (t *writer) broken(name string, a Result) {
 	t.line("did", a.Did)
 	t.line("seen", a.seen())
-	if first := t.said[a.Guard+a.Why+a.Mend]; first != "" {
+	if first := t.said[a.Guard+a.Why+a.Hint]; first != "" {
 		t.line("why", "as for "+first)
 		return
 	}
-	t.said[a.Guard+a.Why+a.Mend] = name
+	t.said[a.Guard+a.Why+a.Hint] = name
 	t.line("why", a.Why)
-	if first := t.said[a.Guard+a.Mend]; first != "" {
-		t.line("mend", "as for "+first)
-	} else if a.Mend != "" {
-		t.said[a.Guard+a.Mend] = name
-		t.line("mend", a.Mend)
+	if first := t.said[a.Guard+a.Hint]; first != "" {
+		t.line("hint", "as for "+first)
+	} else if a.Hint != "" {
+		t.said[a.Guard+a.Hint] = name
+		t.line("hint", a.Hint)
 	}
 }
 

@@ -78,7 +78,7 @@
         if (e.a?.startsWith("replayed") && p) { p.skip = e.t; say(s, e.t, `${e.key}: duplicate skipped`, "good"); }
         if (e.a === "fenced") say(s, e.t, `${e.key}: worker ${e.w} comes too late, and writes nothing`, "good");
         if (e.a === "taken_over") say(s, e.t, `${e.key}: worker ${e.w} takes it over`, "good");
-        if (e.a === "dead_lettered") say(s, e.t, `${e.key}: put aside as a letter`);
+        if (e.a === "dead_lettered") say(s, e.t, `${e.key}: put aside as a dead letter`);
         break;
       case "settled":
         if (p) { p.b = e.t; p.ran ??= e.t; l.open.delete(id); }
@@ -150,7 +150,7 @@
         box(v.a, v.b, y + 3, LANE - 6, palette.work);
         g.globalAlpha = 1;
       }
-      // What was left lying is nobody's any more when its visibility ends; what runs on is still in hand.
+      // What was left lying is nobody's any more when its visibility ends; what runs on is still in flight.
       for (const [id, p] of l.open) {
         if (p.until < end && (p.run === undefined || p.ran !== undefined)) { p.b = Math.max(p.until, p.ran ?? 0); l.open.delete(id); }
       }

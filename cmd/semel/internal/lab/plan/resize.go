@@ -21,7 +21,7 @@ const (
 )
 
 // SizeError refuses a size: Flag is what asked for it.
-type SizeError struct{ Flag, Scenario, Problem, Mend string }
+type SizeError struct{ Flag, Scenario, Problem, Hint string }
 
 func (e *SizeError) Error() string {
 	if e.Scenario == "" {

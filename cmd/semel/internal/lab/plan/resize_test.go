@@ -74,7 +74,7 @@ func TestS3_52_SizesThatShowNothingAreRefused(t *testing.T) {
 	} {
 		_, _, err := c.s.Resize(c.orders, c.prefech)
 		bad := (*SizeError)(nil)
-		if errors.As(err, &bad) == c.ok || err != nil && bad.Mend == "" {
+		if errors.As(err, &bad) == c.ok || err != nil && bad.Hint == "" {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

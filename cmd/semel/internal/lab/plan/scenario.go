@@ -21,7 +21,7 @@ const (
 type Outcome string
 
 // The outcomes of a run. Broken: an effect was doubled, lost, or applied in the wrong order. Held: every key sent has its
-// effect exactly once, or a letter or parked record instead of it.
+// effect exactly once, or a dead letter or parked record instead of it.
 const (
 	Broken Outcome = "broken"
 	Held   Outcome = "held"
@@ -69,8 +69,8 @@ const (
 // Scenario describes a run: plain data, from which Plan makes the schedule.
 type Scenario struct {
 	// Name is the scenario's on the command line. Title says in a line what goes wrong, Asks is the question that it
-	// answers, Mend what to set or build.
-	Name, Title, Asks, Mend string
+	// answers, Fix what to set or build.
+	Name, Title, Asks, Hint string
 	// Slow scenarios take more than a few seconds.
 	Slow    bool
 	Load    Load
@@ -167,7 +167,7 @@ type Workers struct {
 	Visibility time.Duration
 	// Heartbeat makes the unguarded designs extend the visibility while they work. semel always does.
 	Heartbeat bool
-	// MaxAttempts is how often a message is tried before it becomes a letter. 0 = 5.
+	// MaxAttempts is how often a message is tried before it becomes a dead letter. 0 = 5.
 	MaxAttempts int
 	// Restart is how long after its death a worker is started again.
 	Restart time.Duration

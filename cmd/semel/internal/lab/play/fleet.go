@@ -24,7 +24,7 @@ type fleet struct {
 	spec    func(worker, life int) worker.Spec
 	restart time.Duration
 	log     *trail.Trail
-	// drains: a process that is to be replaced is asked to, and ends what it has in hand.
+	// drains: a process that is to be replaced is asked to, and ends what it has in flight.
 	drains bool
 
 	slots []*slot

@@ -76,7 +76,7 @@ type runner struct {
 	scaler  scaler
 	empty   time.Time // since when the queue looks empty; zero: it does not
 	live    live
-	waiting int64 // that nobody has in hand, at the last look
+	waiting int64 // that nobody has in flight, at the last look
 	ready   bool  // every worker consumes
 }
 

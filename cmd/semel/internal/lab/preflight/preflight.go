@@ -35,7 +35,7 @@ type Line struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	// Hint is how to mend it.
+	// Hint is how to fix it.
 	Hint string `json:"hint,omitempty"`
 }
 

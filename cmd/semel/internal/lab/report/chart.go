@@ -210,7 +210,7 @@ func details(s *verdict.Span) string {
 	lines := []string{
 		s.Key,
 		fmt.Sprintf("message %s, delivery %d, worker %d (pid %d)", s.Message, max(1, s.Count), s.Worker, s.PID),
-		fmt.Sprintf("in hand %.3f–%.3f s", s.From/1000, s.To/1000),
+		fmt.Sprintf("in flight %.3f–%.3f s", s.From/1000, s.To/1000),
 	}
 	if s.Ran() {
 		end := s.RunTo

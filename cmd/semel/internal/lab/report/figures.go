@@ -43,7 +43,7 @@ func figures(runs []verdict.Run) (out []figureRow) {
 	count("duplicates skipped", false, func(r verdict.Run) int { return r.Replayed }, false)
 	count("too late, and fenced", false, func(r verdict.Run) int { return r.Fenced }, false)
 	count("stale versions skipped", false, func(r verdict.Run) int { return r.Stale }, false)
-	count("letters", false, func(r verdict.Run) int { return r.Dead }, false)
+	count("dead letters", false, func(r verdict.Run) int { return r.Dead }, false)
 	count("parked for a person", false, func(r verdict.Run) int { return r.Parked }, false)
 	count("largest backlog", false, func(r verdict.Run) int { return r.Backlog }, false)
 	count("most workers at once", false, func(r verdict.Run) int { return r.Peak }, false)

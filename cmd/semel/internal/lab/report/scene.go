@@ -126,7 +126,7 @@ func viewOf(t verdict.Tale, endMS float64, drawn int) *runView {
 		{Class: "skip", Label: "skipped: known already", N: f.Skipped},
 		{Class: "defer", Label: "put back: at work elsewhere", N: f.Deferred},
 		{Class: "cut", Label: "cut off by a kill", N: f.Cut},
-		{Class: "other", Label: "without effect: given back, too late, or put aside", N: f.Other},
+		{Class: "other", Label: "without effect: returned, too late, or put aside", N: f.Other},
 	} {
 		if p.N > 0 {
 			v.Parts = append(v.Parts, p)
@@ -218,7 +218,7 @@ func (sc *scene) keys(limit int) {
 	}
 	for _, view := range sc.Views {
 		for _, key := range view.Lost {
-			sc.key(keyView{Key: key, Fate: "lost", Why: "no effect, no letter, and nothing left in the queue"}, limit)
+			sc.key(keyView{Key: key, Fate: "lost", Why: "no effect, no dead letter, and nothing left in the queue"}, limit)
 		}
 		for _, key := range view.SetBack {
 			sc.key(keyView{Key: key, Fate: "set back", Why: "an older version was applied over a newer one"}, limit)
@@ -301,7 +301,7 @@ func struckOf(t verdict.Tale) (out []struckView) {
 		s := struckView{AtMS: k.AtMS, Worker: k.Worker, PID: k.PID, What: "SIGKILL " + stepText(k.Step), Key: k.Key}
 		switch {
 		case k.Key == "":
-			s.Then = fmt.Sprintf("%d in hand", k.InHand)
+			s.Then = fmt.Sprintf("%d in flight", k.InFlight)
 		case k.Charges > 1:
 			s.Then, s.Tone = fmt.Sprintf("charged %d×", k.Charges), "bad"
 		case k.Charges == 1:

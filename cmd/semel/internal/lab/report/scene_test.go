@@ -16,7 +16,7 @@ import (
 // told is a scenario of the catalogue's kind, unguarded, as the fixture has it.
 func told(name string, f *verdicttest.Fixture) verdict.Verdict {
 	s := verdicttest.Scenario()
-	s.Name, s.Title, s.Asks, s.Mend = name, "What "+name+" does", "Why "+name+"?", "Mend "+name+"."
+	s.Name, s.Title, s.Asks, s.Hint = name, "What "+name+" does", "Why "+name+"?", "Fix "+name+"."
 	s.Designs = map[plan.Guard]plan.Design{plan.GuardOff: plan.TTLLock, plan.GuardOn: plan.Semel}
 	v := verdict.Verdict{Story: &verdict.Story{Scenario: s, Seed: 7, Repeat: "semel lab run " + name + " --seed 7"}}
 	v.Add(s, f.Plan, f.Result)
@@ -47,7 +47,7 @@ func TestReportOfManyHasAnIndexAndAPageForEach(t *testing.T) {
 	f.Sort()
 	page := html(t, []verdict.Verdict{told("one", f), told("two", verdicttest.Broken())})
 	for _, want := range []string{
-		`href="#one"`, `href="#two"`, `<article id="one"`, `<article id="two"`, "Why two?", "Mend one.", "semel lab run two --seed 7",
+		`href="#one"`, `href="#two"`, `<article id="one"`, `<article id="two"`, "Why two?", "Fix one.", "semel lab run two --seed 7",
 		"semel lab run --all --seed 7", plan.TTLLock.Sentence(), "Without the guard 2 of 2 broke.", "¥800,000",
 		`class="stop"`, `class="outage"`, `class="deploy"`, "frozen for 0.5 s", "database out of reach for 0.1 s",
 		"killed between effect and ack", "sent twice by the producer", "+¥200,000", "as_expected",
@@ -90,7 +90,7 @@ func TestReportIsBounded(t *testing.T) {
 	}
 }
 
-// TestTextOfAScenario: what it is about, figures that are not zero, what was missed, question and mend, in 80 columns.
+// TestTextOfAScenario: what it is about, figures that are not zero, what was missed, question and fix, in 80 columns.
 func TestTextOfAScenario(t *testing.T) {
 	v := told("one", verdicttest.Broken())
 	v.Runs[0].Missed, v.Runs[0].TakenOver = []string{"kills is 1, expected 2"}, 3
@@ -104,14 +104,14 @@ func TestTextOfAScenario(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		"one  What one does", "Takes a lock", "taken over                               3", "missed     guard off: kills is 1, expected 2",
-		"question   Why one?", "mend       Mend one.", "  1.2 s  Start msg-1 sleep 8", "time runs 2.5× as fast", "its record was refused",
+		"question   Why one?", "hint       Fix one.", "  1.2 s  Start msg-1 sleep 8", "time runs 2.5× as fast", "its record was refused",
 		"was charged 2×", "semel lab run one --seed 7",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	for _, not := range []string{"semel demo", "letters", "stale", "set back", "put back"} {
+	for _, not := range []string{"semel demo", "dead letters", "stale", "set back", "put back"} {
 		if strings.Contains(text, not) {
 			t.Errorf("%q is in\n%s", not, text)
 		}

@@ -280,7 +280,7 @@ func summary(r verdict.Run) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{r.Duplicated, "doubled"}, {r.Lost, "lost"}, {r.Regressed, "set back"}, {r.Standing, "not undone"}, {r.Dead, "letters"}} {
+	}{{r.Duplicated, "doubled"}, {r.Lost, "lost"}, {r.Regressed, "set back"}, {r.Standing, "not undone"}, {r.Dead, "dead letters"}} {
 		if c.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}

@@ -36,7 +36,7 @@ func (p *printer) scenario(v verdict.Verdict) {
 	}
 	p.line("")
 	p.labelled("question", "", s.Asks)
-	p.labelled("mend", "", s.Mend)
+	p.labelled("hint", "", s.Hint)
 }
 
 // labelled prints a label of nine columns, and text beside it.
@@ -131,7 +131,7 @@ func happened(t verdict.Tale) string {
 		}
 		text += fmt.Sprintf(" %s was charged %d×: %s.", d.Key, d.Charges, d.Why)
 	case len(t.Lost) > 0:
-		text += fmt.Sprintf(" %s has no effect and no letter, and nothing is left in the queue.", t.Lost[0])
+		text += fmt.Sprintf(" %s has no effect and no dead letter, and nothing is left in the queue.", t.Lost[0])
 	case len(t.SetBack) > 0:
 		text += fmt.Sprintf(" %s ended with an older version, or had one in between.", t.SetBack[0])
 	}

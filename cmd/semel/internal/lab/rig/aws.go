@@ -47,17 +47,17 @@ func named(raw string) (name string, q url.Values) {
 	return u.Host, u.Query()
 }
 
-// letterEnd and the ends of the tables are those of the names of what a run has on AWS.
+// deadLetterEnd and the ends of the tables are those of the names of what a run has on AWS.
 const (
-	letterEnd = "-dead"
-	ledgerEnd = "-ledger"
-	marksEnd  = "-marks"
+	deadLetterEnd = "-dead"
+	ledgerEnd     = "-ledger"
+	marksEnd      = "-marks"
 )
 
-// makeQueue makes the queue of a run, and one for its letters. It has no redrive policy: the lab counts the attempts.
+// makeQueue makes the queue of a run, and one for its dead letters. It has no redrive policy: the lab counts the attempts.
 func (s *Site) makeQueue(ctx context.Context, p Place, run string, visibility time.Duration) (string, error) {
 	name := s.name(s.queue, run)
-	raw := fmt.Sprintf("sqs://%s?dead_letters=%s&wait=1&%s", name, name+letterEnd, s.rest(s.queue))
+	raw := fmt.Sprintf("sqs://%s?dead_letters=%s&wait=1&%s", name, name+deadLetterEnd, s.rest(s.queue))
 	cfg, err := p.configure(ctx, "queue", raw)
 	if err != nil {
 		return "", err
@@ -69,11 +69,11 @@ func (s *Site) makeQueue(ctx context.Context, p Place, run string, visibility ti
 		if err != nil && !open.MissingQueue(err) {
 			return "", open.Explain("queue", raw, "create", err)
 		}
-		for _, one := range []string{name + letterEnd, name} {
+		for _, one := range []string{name + deadLetterEnd, name} {
 			s.removes = append(s.removes, func(ctx context.Context) error { return removeQueue(ctx, client, one) })
 		}
 	}
-	if _, err = sqs.Create(ctx, client, name, sqs.CreateOptions{Visibility: visibility, MaxReceive: -1, LetterQueue: name + letterEnd}); err != nil {
+	if _, err = sqs.Create(ctx, client, name, sqs.CreateOptions{Visibility: visibility, MaxReceive: -1, DeadLetterQueue: name + deadLetterEnd}); err != nil {
 		return "", open.Explain("queue", raw, "create", err)
 	}
 	return raw, nil
@@ -176,7 +176,7 @@ func (o *opening) sqs(ctx context.Context) error {
 	}
 	name, q := named(o.place.Queue)
 	queue, err := sqs.Open(ctx, awssqs.NewFromConfig(cfg), name, sqs.Options{
-		Visibility: o.visibility, Wait: time.Second, LetterQueue: q.Get("dead_letters"),
+		Visibility: o.visibility, Wait: time.Second, DeadLetterQueue: q.Get("dead_letters"),
 	})
 	if err != nil {
 		return open.Explain("queue", o.place.Queue, "open", err)

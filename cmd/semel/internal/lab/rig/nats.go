@@ -15,7 +15,7 @@ import (
 // natsQueue is a stream with its bucket of dead letters.
 type natsQueue struct {
 	*nats.Queue
-	driver.LetterBox
+	driver.DeadLetterQueue
 }
 
 // plainNATS refuses what a URL says about a stream that is not going to be used.
@@ -65,6 +65,6 @@ func (o *opening) nats(ctx context.Context) error {
 		return err
 	}
 	stream := q.(*nats.Queue)
-	o.rig.Queue = natsQueue{stream, stream.LetterBox()}
+	o.rig.Queue = natsQueue{stream, stream.DeadLetterQueue()}
 	return nil
 }

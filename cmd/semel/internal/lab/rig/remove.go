@@ -77,7 +77,7 @@ func removeSide(ctx context.Context, p Place, flag, raw string) error {
 		return errors.Join(errs...)
 	}
 	client := awssqs.NewFromConfig(cfg)
-	return errors.Join(removeQueue(ctx, client, u.Host), removeQueue(ctx, client, u.Host+letterEnd))
+	return errors.Join(removeQueue(ctx, client, u.Host), removeQueue(ctx, client, u.Host+deadLetterEnd))
 }
 
 func dropSchema(ctx context.Context, flag, raw, name string) error {

@@ -20,12 +20,12 @@ const QueueName = "orders"
 // OutboxName is the queue of what handlers emit.
 const OutboxName = "mails"
 
-// Queue is what the lab needs of a queue: to consume, send, watch and read letters.
+// Queue is what the lab needs of a queue: to consume, send, watch and read dead letters.
 type Queue interface {
 	driver.Queue
 	driver.Sender
 	driver.QueueInspector
-	driver.LetterBox
+	driver.DeadLetterQueue
 }
 
 // Store is what the lab needs of a store: claim mode, journals of steps, and a look at the records.
@@ -119,7 +119,7 @@ func (e Effect) Reversed() Effect {
 	return e
 }
 
-// Aside lists what is not done and not lost: letters, and records that wait for a person.
+// Aside lists what is not done and not lost: dead letters, and records that wait for a person.
 type Aside struct {
 	Dead, Parked int
 	Keys         map[string]bool
@@ -128,12 +128,12 @@ type Aside struct {
 // Aside reads what was set aside.
 func (r *Rig) Aside(ctx context.Context) (Aside, error) {
 	out := Aside{Keys: map[string]bool{}}
-	letters, err := r.letters(ctx)
+	deadLetters, err := r.deadLetters(ctx)
 	if err != nil {
-		return out, fmt.Errorf("read the letters: %w", err)
+		return out, fmt.Errorf("read the dead letters: %w", err)
 	}
-	for _, l := range letters {
-		if l.Kind != driver.LetterUncertain {
+	for _, l := range deadLetters {
+		if l.Kind != driver.DeadLetterUncertain {
 			out.Dead++
 		}
 		key := l.Key.Raw
@@ -153,14 +153,14 @@ func (r *Rig) Aside(ctx context.Context) (Aside, error) {
 	return out, nil
 }
 
-// letters reads the letters. Where counts are exact, a look that finds none is spared: SQS shows letters only to who waits
+// dead letters reads the dead letters. Where counts are exact, a look that finds none is spared: SQS shows dead letters only to who waits
 // for them.
-func (r *Rig) letters(ctx context.Context) ([]driver.Letter, error) {
+func (r *Rig) deadLetters(ctx context.Context) ([]driver.DeadLetter, error) {
 	if r.Quiet == 0 {
 		stats, err := r.Queue.Stats(ctx)
-		if err != nil || stats.Letters == 0 {
+		if err != nil || stats.DeadLetters == 0 {
 			return nil, err
 		}
 	}
-	return r.Queue.Letters(ctx, 0)
+	return r.Queue.DeadLetters(ctx, 0)
 }

@@ -34,6 +34,6 @@ func TestStillHoldsTheWriteLock(t *testing.T) {
 		t.Fatalf("%v, ran %t", err, ran)
 	}
 	if err := r.AddEffect(t.Context(), Effect{Key: "a", At: time.Now()}, ""); err != nil {
-		t.Errorf("the lock was not given back: %v", err)
+		t.Errorf("the lock was not returned: %v", err)
 	}
 }

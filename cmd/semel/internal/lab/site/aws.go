@@ -85,7 +85,7 @@ func (s *site) credentials() {
 	_ = os.Unsetenv("AWS_SESSION_TOKEN")
 }
 
-// queueURL finds the queue as other programs name it, and makes it lead to the queue of its letters, so that they find it too.
+// queueURL finds the queue as other programs name it, and makes it lead to the queue of its dead letters, so that they find it too.
 func (s *site) queueURL(ctx context.Context) (at, dead, region string, err error) {
 	raw := s.state.Place.Queue
 	u, err := url.Parse(raw)
@@ -107,15 +107,15 @@ func (s *site) queueURL(ctx context.Context) (at, dead, region string, err error
 	if at, err = find(u.Host); err != nil {
 		return "", "", "", err
 	}
-	letters, err := find(u.Query().Get("dead_letters"))
+	deadLetters, err := find(u.Query().Get("dead_letters"))
 	if err != nil {
 		return "", "", "", err
 	}
 	out, err := client.GetQueueAttributes(ctx, &awssqs.GetQueueAttributesInput{
-		QueueUrl: &letters, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
+		QueueUrl: &deadLetters, AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameQueueArn},
 	})
 	if err != nil {
-		return "", "", "", open.Explain("queue", raw, "look at the letters of", err)
+		return "", "", "", open.Explain("queue", raw, "look at the dead letters of", err)
 	}
 	dead = out.Attributes[string(types.QueueAttributeNameQueueArn)]
 	policy, err := json.Marshal(map[string]string{"deadLetterTargetArn": dead, "maxReceiveCount": strconv.Itoa(maxReceives)})

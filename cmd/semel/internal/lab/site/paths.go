@@ -27,12 +27,12 @@ const maxBody = 256 << 10
 // Status is what GET /lab answers.
 type Status struct {
 	PID int `json:"pid"`
-	// Visible, InFlight, Delayed and Letters count messages; Summary is the worker's.
-	Visible  int64          `json:"visible"`
-	InFlight int64          `json:"in_flight"`
-	Delayed  int64          `json:"delayed"`
-	Letters  int64          `json:"letters"`
-	Summary  *semel.Summary `json:"worker,omitempty"`
+	// Visible, InFlight, Delayed and Dead letters count messages; Summary is the worker's.
+	Visible     int64          `json:"visible"`
+	InFlight    int64          `json:"in_flight"`
+	Delayed     int64          `json:"delayed"`
+	DeadLetters int64          `json:"dead_letters"`
+	Summary     *semel.Summary `json:"worker,omitempty"`
 }
 
 // paths is what the site answers.
@@ -143,7 +143,7 @@ func (s *site) status(w http.ResponseWriter, r *http.Request) {
 			})
 			return
 		}
-		st.Visible, st.InFlight, st.Delayed, st.Letters = n.Visible, n.InFlight, n.Delayed, n.Letters
+		st.Visible, st.InFlight, st.Delayed, st.DeadLetters = n.Visible, n.InFlight, n.Delayed, n.DeadLetters
 	}
 	if s.consumer != nil {
 		sum := s.consumer.Summary()

@@ -53,7 +53,7 @@ const (
 	Down   = "down"   // parent: the database is out of reach
 	Up     = "up"     // parent: it is back
 	Sent   = "sent"   // parent: a message was accepted by the queue
-	Depth  = "depth"  // parent: Count messages wait or are in hand, for so many Workers
+	Depth  = "depth"  // parent: Count messages wait or are in flight, for so many Workers
 	Effect = "effect" // worker: the effect is durable
 	Delay  = "delay"  // worker: the process did not get to run for AfterMS
 	// worker: an unguarded one wrote the id down behind its work; or was refused, because it was there by then

@@ -13,7 +13,7 @@ type tally struct {
 	// Duplicated counts the effects beyond the first of each key, Damage what they cost in minor units.
 	Duplicated int
 	Damage     int64
-	// Lost are keys without effect, letter or parked record; Strays are effects of keys that nobody sent.
+	// Lost are keys without effect, dead letter or parked record; Strays are effects of keys that nobody sent.
 	Lost   []string
 	Strays int
 	// Standing counts the keys of failed sagas of which something stands, and the keys that were undone too often.
@@ -23,7 +23,7 @@ type tally struct {
 	Regressed int
 }
 
-// count compares the ledger with the keys that were sent. excused are the keys that have a letter or a parked record:
+// count compares the ledger with the keys that were sent. excused are the keys that have a dead letter or a parked record:
 // without an effect they are not lost, a person is asked. It must be called when the queue is empty, so that every key
 // is settled.
 func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tally {

@@ -15,7 +15,7 @@ import (
 type Span struct {
 	Worker, Life, PID int
 	Key, Message      string
-	Count             int // the broker's count of hand-offs
+	Count             int // the broker's count of deliveries
 	// From is the receipt; To is the settlement, the end of the process, or the last that was heard of it.
 	From, To float64
 	// VisibleUntil is when the queue would hand it out again, extensions included.
@@ -37,7 +37,7 @@ type Span struct {
 	// Version is the version that it applied, where keys have versions; Back: over a newer one.
 	Version int
 	Back    bool
-	// Cut: the process was killed with it in hand.
+	// Cut: the process was killed with it in flight.
 	Cut bool
 	// Row is its place in the lane.
 	Row int
@@ -165,7 +165,7 @@ func (p *Process) struck(e trail.Entry, at float64) {
 	}
 }
 
-// cut ends what a process had in hand. A kill right after the commit of a message cuts it too: the worker never saw the
+// cut ends what a process had in flight. A kill right after the commit of a message cuts it too: the worker never saw the
 // answer.
 func (p *Process) cut(at float64) {
 	for _, s := range p.Spans {
@@ -269,7 +269,7 @@ func (h *history) charged(e rig.Effect, at float64) (best *Span) {
 // maxRows bounds the height of a lane; what does not fit shares the last row.
 const maxRows = 8
 
-// pack gives each span the first row that is free for as long as the delivery is in hand.
+// pack gives each span the first row that is free for as long as the delivery is in flight.
 func pack(spans []*Span) int {
 	var free []float64
 	for _, s := range spans {

@@ -9,7 +9,7 @@ import (
 // Standing is how a run stands while it goes on.
 type Standing struct {
 	Duplicated, Regressed int
-	// Lost are the keys that are certainly lost already: those without effect, letter or parked record, less the messages
+	// Lost are the keys that are certainly lost already: those without effect, dead letter or parked record, less the messages
 	// that are still in the queue. With an empty queue these are all of them.
 	Lost int
 	// Damage is in minor units.

@@ -23,6 +23,6 @@ func TestStandCountsAsLostWhatTheQueueHasNoMore(t *testing.T) {
 	}
 	batch := []plan.Send{{Key: "a", Items: []string{"a/1", "a/2", "a/3"}}}
 	if got := Stand(batch, nil, rig.Aside{}, driver.QueueStats{InFlight: 1}); got.Lost != 0 {
-		t.Errorf("items of a message that is in hand are lost: %+v", got)
+		t.Errorf("items of a message that is in flight are lost: %+v", got)
 	}
 }

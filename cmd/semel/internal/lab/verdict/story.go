@@ -30,7 +30,7 @@ type Tale struct {
 	Flow    Flow
 	// SharedKills is the number of planned kills that the unguarded run has too.
 	SharedKills int
-	// Lost are the keys without effect, letter or parked record; SetBack those of which an older version was applied over a
+	// Lost are the keys without effect, dead letter or parked record; SetBack those of which an older version was applied over a
 	// newer one.
 	Lost, SetBack []string
 	// Outages are the times in which the database was out of reach.
@@ -49,7 +49,7 @@ type DoubleCause string
 // The causes, from the one that semel's own crash window explains to the one that is the producer's.
 const (
 	CauseKilled   DoubleCause = "killed"   // its worker was killed between effect and ack
-	CauseOverrun  DoubleCause = "overrun"  // it was in hand for longer than its visibility
+	CauseOverrun  DoubleCause = "overrun"  // it was in flight for longer than its visibility
 	CauseFrozen   DoubleCause = "frozen"   // its worker stood still past the visibility
 	CauseForgot   DoubleCause = "forgot"   // it was acked, and the queue handed it out again
 	CauseProducer DoubleCause = "producer" // the producer sent it twice
@@ -87,9 +87,9 @@ type KillTold struct {
 	Worker, Life, PID int
 	Step              plan.Step
 	Key               string
-	// InHand is the number of deliveries that the process held; Charges how often the order at the step is charged in
+	// InFlight is the number of deliveries that the process held; Charges how often the order at the step is charged in
 	// the end.
-	InHand, Charges int
+	InFlight, Charges int
 }
 
 // Flow counts what became of the deliveries; the parts sum up to all of them.
@@ -129,7 +129,7 @@ func tell(s plan.Scenario, p plan.Plan, res play.Result, run Run) Tale {
 			if p.Killed {
 				t.Kills = append(t.Kills, KillTold{
 					AtMS: p.To, Worker: p.Worker, Life: p.Life, PID: p.PID, Step: p.Step, Key: p.Key,
-					InHand: inHand(p), Charges: len(charges[p.Key]),
+					InFlight: inFlight(p), Charges: len(charges[p.Key]),
 				})
 			}
 		}
@@ -149,7 +149,7 @@ func setBack(effects []rig.Effect) bool {
 	return false
 }
 
-func inHand(p *Process) (n int) {
+func inFlight(p *Process) (n int) {
 	for _, s := range p.Spans {
 		if s.Cut {
 			n++
@@ -223,7 +223,7 @@ func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (
 			old = extra
 		}
 		if still := stoodStill(old, h.frozen[old.PID]); still > 0 {
-			return CauseFrozen, fmt.Sprintf("worker %d stood still for %s with it in hand, the visibility is %s",
+			return CauseFrozen, fmt.Sprintf("worker %d stood still for %s with it in flight, the visibility is %s",
 				old.Worker, Seconds(still), visibility)
 		}
 		if old.Settled && old.Outcome == "applied" && old.To < extra.From {
@@ -238,7 +238,7 @@ func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (
 	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", before[0].Message, extra.Message)
 }
 
-// stoodStill is for how long the process was stopped while it had the delivery in hand.
+// stoodStill is for how long the process was stopped while it had the delivery in flight.
 func stoodStill(s *Span, frozen []Frozen) (ms float64) {
 	for _, f := range frozen {
 		to := f.To
@@ -344,13 +344,13 @@ func (s *Span) Last(who string) (Line, bool) {
 	case s.Decision == "stale":
 		l.Text, l.Tone = "stale: a newer version is applied already", "good"
 	case s.Decision == "dead_lettered":
-		l.Text = "put aside as a letter, with its reason"
+		l.Text = "put aside as a dead letter, with its reason"
 	case s.Action == "ack" && s.Outcome == "lost":
 		l.Text, l.Tone = who+" acks too late: the queue has handed it out again", "bad"
 	case s.Action == "ack":
 		l.Text = "acked"
 	case s.Action != "":
-		l.Text = "given back (" + s.Action + ")"
+		l.Text = "returned (" + s.Action + ")"
 	default:
 		return l, false
 	}

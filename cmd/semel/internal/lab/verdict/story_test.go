@@ -42,7 +42,7 @@ func TestTellDrawsProcessesKillsAndFlow(t *testing.T) {
 	if !first.Killed || first.PID != 101 || first.Step != plan.AfterEffect || !first.Spans[0].Cut || first.Spans[0].Settled {
 		t.Errorf("the killed process: %+v, %+v", first, first.Spans[0])
 	}
-	if len(tale.Kills) != 1 || tale.Kills[0].Charges != 2 || tale.Kills[0].InHand != 1 || tale.Kills[0].Key != "order-0001" {
+	if len(tale.Kills) != 1 || tale.Kills[0].Charges != 2 || tale.Kills[0].InFlight != 1 || tale.Kills[0].Key != "order-0001" {
 		t.Errorf("kills %+v", tale.Kills)
 	}
 	if tale.Flow != (verdict.Flow{Charged: 5, Doubled: 4}) {

@@ -87,7 +87,7 @@ func TestTellKnowsFrozenWorkersAndForgottenAcks(t *testing.T) {
 		got[d.Key] = string(d.Cause) + ": " + d.Why
 	}
 	for key, want := range map[string]string{
-		"order-0001": "frozen: worker 1 stood still for 3.8 s with it in hand, the visibility is 2s",
+		"order-0001": "frozen: worker 1 stood still for 3.8 s with it in flight, the visibility is 2s",
 		"order-0002": "forgot: worker 2 acked it, and the queue handed it out again",
 	} {
 		if got[key] != want {

@@ -14,13 +14,13 @@ import (
 type Run struct {
 	Scenario string     `json:"scenario"`
 	Guard    plan.Guard `json:"guard"`
-	// Sent counts distinct keys, Delivered hand-offs by the queue, Executed handler runs, Effects rows of the ledger.
+	// Sent counts distinct keys, Delivered deliveries by the queue, Executed handler runs, Effects rows of the ledger.
 	Sent      int `json:"sent"`
 	Delivered int `json:"delivered"`
 	Executed  int `json:"executed"`
 	Effects   int `json:"effects"`
 	// Duplicated counts the effects beyond the first per key, Lost the keys that were sent and settled and have neither
-	// effect nor letter nor parked record.
+	// effect nor dead letter nor parked record.
 	Duplicated int `json:"duplicated"`
 	Lost       int `json:"lost"`
 	// Replayed counts the duplicates that were acked without running.
@@ -52,7 +52,7 @@ type Run struct {
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
 	Transcript []string `json:"transcript,omitempty"`
-	// Backlog is the most that waited or was in hand at once, Peak the most workers at once; Settled tells that the backlog
+	// Backlog is the most that waited or was in flight at once, Peak the most workers at once; Settled tells that the backlog
 	// was worked off in less time than the load took to send. Only of scenarios that scale.
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`

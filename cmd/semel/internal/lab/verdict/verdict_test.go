@@ -48,7 +48,7 @@ func TestCount(t *testing.T) {
 			want: tally{Sent: 2, Effects: 2, Duplicated: 1, Damage: 100_000}, lost: "b",
 		},
 		{
-			name: "a letter is not a loss", sent: sends("a", "b"), effects: effects("a"),
+			name: "a dead letter is not a loss", sent: sends("a", "b"), effects: effects("a"),
 			excused: map[string]bool{"b": true}, want: tally{Sent: 2, Effects: 1},
 		},
 		{name: "nobody sent it", sent: sends("a"), effects: effects("a", "x"), want: tally{Sent: 1, Effects: 2, Strays: 1}},
@@ -128,14 +128,14 @@ func TestCountVersions(t *testing.T) {
 	}
 }
 
-// TestCountItems: each item of a message has its own effect, and a letter of the message is one of all its items.
+// TestCountItems: each item of a message has its own effect, and a dead letter of the message is one of all its items.
 func TestCountItems(t *testing.T) {
 	sent := []plan.Send{{Key: "a", Items: []string{"a/1", "a/2"}}, {Key: "b", Items: []string{"b/1"}}}
 	if got := count(sent, effects("a/1", "a/2", "a/1"), nil); got.Sent != 3 || got.Duplicated != 1 || len(got.Lost) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if got := count(sent, effects("a/1", "a/2"), map[string]bool{"b": true}); len(got.Lost) != 0 {
-		t.Errorf("a letter is no loss: %+v", got)
+		t.Errorf("a dead letter is no loss: %+v", got)
 	}
 }
 

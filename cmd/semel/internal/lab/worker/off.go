@@ -26,7 +26,7 @@ var errLeft = errors.New("the message is left in the queue")
 // unguarded is the loop that everybody writes first: receive a batch, do one message after the other, ack each. one
 // answers nil to have the message acked, an error to leave it where it is.
 //
-// When ctx ends it finishes what it has in hand, as the polite ones do.
+// When ctx ends it finishes what it has in flight, as the polite ones do.
 func unguarded(one func(context.Context, *job) error) func(context.Context, *worker) error {
 	return func(ctx context.Context, w *worker) error {
 		for ctx.Err() == nil {

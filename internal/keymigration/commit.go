@@ -1,0 +1,246 @@
+package keymigration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+// Offers is the store's.
+func (s *store) Offers(effects any) bool { return s.committer.Offers(effects) }
+
+// Joins is the store's.
+func (s *store) Joins(q driver.Queue) bool { return s.committer.Joins(q) }
+
+// Commit writes works. A completion and that of its mirror are one transaction, which holds both records: two works of one
+// Commit would not do, because of those that one is Lost the other is written. Then the mirror would be COMPLETED without
+// the effect, or the effect written beside that of who has the mirror. Other ends go as they are, and their mirrors with
+// them. A store without transactions completes works without effects, messages and acks one record after the other.
+func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
+	var pairs, others []driver.Work
+	var pairAt, otherAt []int
+	mirrors := 0
+	for i := range w {
+		if w[i].Finish.Hold.NewKey != nil {
+			mirrors++
+			if w[i].Finish.Final == driver.Complete {
+				pairs, pairAt = append(pairs, w[i]), append(pairAt, i)
+				continue
+			}
+		}
+		others, otherAt = append(others, w[i]), append(otherAt, i)
+	}
+	if mirrors == 0 {
+		return s.committer.Commit(ctx, w...)
+	}
+	out := make([]driver.Outcome, len(w))
+	for _, part := range []struct {
+		works  []driver.Work
+		at     []int
+		commit func(context.Context, []driver.Work) ([]driver.Outcome, error)
+	}{{pairs, pairAt, s.pairs}, {others, otherAt, s.others}} {
+		if len(part.works) == 0 {
+			continue
+		}
+		got, err := part.commit(ctx, part.works)
+		for j := range got {
+			out[part.at[j]] = got[j]
+		}
+		if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 {
+			return nil, &driver.ItemError{Index: part.at[e.Index], Err: e.Err, Suspect: e.Suspect}
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// others commits what completes no mirror, with the releases of mirrors.
+func (s *store) others(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	all, owner := make([]driver.Work, len(w), 2*len(w)), make([]int, len(w), 2*len(w))
+	x := split(finishes(w))
+	for i := range w {
+		all[i], owner[i] = w[i], i
+		all[i].Finish = x.primary[i]
+	}
+	for j, i := range x.backOf {
+		all, owner = append(all, driver.Work{Finish: x.back[j]}), append(owner, i)
+	}
+	out, err := s.committer.Commit(ctx, all...)
+	if err == nil && len(out) != len(all) {
+		err = errShort
+	}
+	if err != nil {
+		return nil, mapped(err, owner)
+	}
+	x.givenBack(out[len(w):], out)
+	return out[:len(w)], nil
+}
+
+func finishes(w []driver.Work) []driver.Finish {
+	fs := make([]driver.Finish, len(w))
+	for i := range w {
+		fs[i] = w[i].Finish
+	}
+	return fs
+}
+
+// mapped names the culprit as the caller does: owner has the caller's index of every work that was sent.
+func mapped(err error, owner []int) error {
+	if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 && e.Index < len(owner) {
+		return &driver.ItemError{Index: owner[e.Index], Err: e.Err, Suspect: e.Suspect}
+	}
+	return err
+}
+
+// pairs commits completions with their mirrors.
+func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	if s.tx == nil {
+		for i := range w {
+			if w[i].Effects != nil || w[i].Ack != nil || len(w[i].Emit) > 0 {
+				return nil, &driver.ItemError{Index: i, Err: fmt.Errorf("complete two records with effects in one write: %w", driver.ErrUnsupported)}
+			}
+		}
+		return s.Finish(ctx, finishes(w)...)
+	}
+	out, err := s.together(ctx, w)
+	e := (*driver.ItemError)(nil)
+	if !errors.As(err, &e) || e.Index >= 0 {
+		return out, err
+	}
+	// Nobody knows whose effects were refused: one at a time.
+	out = make([]driver.Outcome, len(w))
+	for i := range w {
+		one, err := s.together(ctx, w[i:i+1])
+		switch {
+		case errors.As(err, &e):
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
+		case err != nil:
+			return out, err
+		}
+		out[i] = one[0]
+	}
+	return out, nil
+}
+
+// together completes works and their mirrors in one transaction, which claims all records once more, each by the nonce that
+// has it: that answers whether both are still ours, and keeps others from them until the end.
+func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome, error) {
+	claims := make([]driver.Claim, 0, 2*len(w))
+	for i := range w {
+		h := &w[i].Finish.Hold
+		claims = append(claims, s.reclaim(h), s.reclaim(h.NewKey))
+	}
+	tx, grants, err := s.tx.Begin(ctx, claims...)
+	if err == nil && len(grants) != len(claims) {
+		err = errShort
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("begin the end of attempts with two keys: %w", err), rollback(ctx, tx))
+	}
+	out := make([]driver.Outcome, len(w))
+	var primaries, mirrors []driver.Work
+	var owner, mirrorOf, parked []int
+	for i := range w {
+		x := w[i]
+		p, m := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.NewKey)
+		f, mf := apart(x.Finish)
+		switch x.Finish = f; {
+		case p == driver.Unknown || m == driver.Unknown:
+		case p == driver.Applied && m == driver.Applied:
+			primaries, owner = append(primaries, x), append(owner, i)
+			mirrors, mirrorOf = append(mirrors, driver.Work{Finish: *mf}), append(mirrorOf, i)
+		case p == driver.Settled && m == driver.Applied:
+			mirrors, mirrorOf = append(mirrors, driver.Work{Finish: *mf}), append(mirrorOf, i)
+		case p == driver.Settled && m == driver.Settled:
+			out[i] = driver.Applied // by a write that was not answered
+		case p == driver.Recovered:
+			parked = append(parked, i)
+		default:
+			out[i] = driver.Lost
+		}
+	}
+	if len(mirrors) == 0 {
+		err = rollback(ctx, tx)
+	} else if err = tx.Commit(ctx, append(primaries, mirrors...)...); err != nil {
+		return nil, errors.Join(mapped(err, append(owner, mirrorOf...)), rollback(ctx, tx))
+	}
+	for _, i := range mirrorOf {
+		out[i] = driver.Applied
+	}
+	for _, i := range parked {
+		if err == nil {
+			out[i], err = s.late(ctx, w[i])
+		}
+		if e := (*driver.ItemError)(nil); errors.As(err, &e) {
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
+		}
+	}
+	return out, err
+}
+
+// late completes an attempt whose primary was parked meanwhile: late truth wins. No transaction claims a parked record, so
+// the mirror is claimed before, by a nonce of its own, and completed behind it: one that was parked, too.
+func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
+	f, m := apart(w.Finish)
+	grants, err := s.inner.Claim(ctx, s.afresh(m.Hold.Key))
+	if err == nil && len(grants) != 1 {
+		err = errShort
+	}
+	switch {
+	case err != nil:
+		return driver.Unknown, fmt.Errorf("claim the second key of a parked one: %w", err)
+	case grants[0].Err != nil:
+		return driver.Unknown, grants[0].Err
+	case grants[0].Verdict != driver.Acquired && grants[0].Verdict != driver.Parked:
+		return driver.Lost, nil
+	}
+	w.Finish, m.Hold = f, grants[0].Hold
+	out, err := s.committer.Commit(ctx, w)
+	if err == nil && len(out) != 1 {
+		err = errShort
+	}
+	if err != nil {
+		return driver.Unknown, err
+	}
+	if !ok(out[0]) {
+		m = unstarted(m.Hold, s.o.Keep)
+	}
+	_, err = s.inner.Finish(ctx, *m)
+	return out[0], err
+}
+
+// reclaim is the claim of who has a record already: it renews the lease, and tells by its grant whether the record is ours.
+func (s *store) reclaim(h *driver.Hold) driver.Claim {
+	return driver.Claim{Key: h.Key, Nonce: h.Nonce, Lease: s.o.Lease, Version: h.Version}
+}
+
+// standing is what a claim that was made again says of the attempt: Applied while it has the record, Settled when it
+// completed it, Recovered when it was parked and may still be completed, Lost, or Unknown.
+func standing(g *driver.Grant, h *driver.Hold) driver.Outcome {
+	mine := g.Hold.Token == h.Token && g.Hold.Generation == h.Generation && g.Hold.Nonce == h.Nonce
+	switch {
+	case g.Err != nil:
+		return driver.Unknown
+	case mine && g.Verdict == driver.Acquired:
+		return driver.Applied
+	case mine && g.Verdict == driver.Replay:
+		return driver.Settled
+	case mine && g.Verdict == driver.Parked:
+		return driver.Recovered
+	}
+	return driver.Lost
+}
+
+func rollback(ctx context.Context, tx driver.Tx) error {
+	if tx == nil {
+		return nil
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package keymigration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+)
+
+var verdicts = []driver.Verdict{
+	driver.Acquired, driver.Busy, driver.Replay, driver.Failed, driver.Parked, driver.Mismatch, driver.Stale, driver.Late, 0,
+}
+
+// table is every pair of answers: the verdict, and what is written. A row is the primary's answer, a column the mirror's, in
+// the order of verdicts; the last is one that is not known. A Acquired, B Busy, R Replay, F Failed, U Parked, M Mismatch,
+// S Stale, L Late, ? unknown. p and m are the primary and the mirror: + completed with the other's result, - returned as
+// one that did not run, ~ returned as
+// one that did no harm, ! returned with the doubt.
+const table = `
+	A    Bp-  Rp+  Fp-  Up-  Mp-  Sp-  Lp-  ?
+	Bm-  B    B    B    B    B    B    B    ?
+	Rm+  B    R    F    U    R    R    R    ?
+	Fm~  F    F    F    F    F    F    F    ?
+	Um!  U    U    U    U    U    U    U    ?
+	Mm~  M    M    M    M    M    M    M    ?
+	Sm~  S    S    S    S    S    S    S    ?
+	Lm-  L    L    L    L    L    L    L    ?
+	?    ?    ?    ?    ?    ?    ?    ?    ?
+`
+
+func grantOf(v driver.Verdict, who string, token uint64) driver.Grant {
+	g := driver.Grant{Verdict: v, Hold: driver.Hold{Key: driver.Key{Raw: who}, Token: token, Nonce: driver.Nonce{1}}}
+	switch v {
+	case 0:
+		g.Err = errors.New("no answer")
+	case driver.Replay:
+		g.Result = []byte(who)
+	}
+	return g
+}
+
+func cellOf(g driver.Grant, end *driver.Finish) string {
+	if g.Err != nil {
+		if end != nil {
+			return "? and writes"
+		}
+		return "?"
+	}
+	s := string("_ABRFUMSL"[g.Verdict])
+	if end == nil {
+		return s
+	}
+	s += end.Hold.Key.Raw
+	switch {
+	case end.Final == driver.Complete && string(end.Result) == map[string]string{"p": "m", "m": "p"}[end.Hold.Key.Raw]:
+		return s + "+"
+	case end.Final == driver.Release && end.Ran == driver.Unstarted && !end.Refund:
+		return s + "-"
+	case end.Final == driver.Release && end.Ran == driver.NotApplied && end.Refund:
+		return s + "~"
+	case end.Final == driver.Release && end.Ran == driver.MaybeApplied && end.Refund:
+		return s + "!"
+	}
+	return s + " " + end.Final.String()
+}
+
+// TestPairs is the table of all pairs of answers.
+func TestPairs(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	if len(lines) != len(verdicts) {
+		t.Fatalf("%d rows for %d verdicts", len(lines), len(verdicts))
+	}
+	for i, pv := range verdicts {
+		cells := strings.Fields(lines[i])
+		for j, mv := range verdicts {
+			g, end := decide(grantOf(pv, "p", 7), grantOf(mv, "m", 9), time.Hour)
+			if got := cellOf(g, end); got != cells[j] {
+				t.Errorf("primary %v, mirror %v: %s, the table says %s", pv, mv, got, cells[j])
+			}
+			if end != nil && (end.Keep != time.Hour || end.Hold.Token != map[string]uint64{"p": 7, "m": 9}[end.Hold.Key.Raw]) {
+				t.Errorf("primary %v, mirror %v: writes %+v", pv, mv, end)
+			}
+			if held := g.Hold.NewKey != nil; held != (pv == driver.Acquired && mv == driver.Acquired) {
+				t.Errorf("primary %v, mirror %v: the grant has a mirror: %v", pv, mv, held)
+			}
+		}
+	}
+}
+
+// TestBoth tells what is known of a key that both records know something of.
+func TestBoth(t *testing.T) {
+	p := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}, Attempt: 2, Failures: 1}
+	m := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}, Failures: 3, Takeovers: 2,
+		Uncertainty: 1, Unknown: true, Redelivery: true}
+	g := both(p, m)
+	if g.Hold.Token != 7 || g.Hold.NewKey == nil || g.Hold.NewKey.Token != 9 || g.Attempt != 2 {
+		t.Errorf("%+v: wanted the primary's attempt with the mirror's hold", g)
+	}
+	if g.Failures != 3 || g.Takeovers != 2 || g.Uncertainty != 1 || !g.Redelivery {
+		t.Errorf("%+v: what the mirror alone counts is forgotten", g)
+	}
+	for _, c := range []struct {
+		primary, mirror driver.Takeover
+		unknown         bool
+	}{
+		{driver.Resume, driver.Resume, true},
+		{driver.Once, driver.Resume, false}, // no worker ran it by the mirror alone: the primary knows of every run
+		{driver.Once, driver.Once, true},
+		{driver.Probe, driver.Once, true},
+		{driver.Resume, driver.Probe, true},
+	} {
+		p.Takeover, m.Takeover = c.primary, c.mirror
+		if g := both(p, m); g.Unknown != c.unknown || g.Takeover != max(c.primary, c.mirror) {
+			t.Errorf("doubt of a mirror under %v, primary under %v: unknown %v, policy %v", c.mirror, c.primary, g.Unknown, g.Takeover)
+		}
+	}
+	p.Unknown, m.Unknown = true, false
+	if !both(p, m).Unknown {
+		t.Error("the primary's doubt is forgotten")
+	}
+}
+
+// TestApart tells what becomes of a mirror at the end of an attempt.
+func TestApart(t *testing.T) {
+	m := driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}
+	for _, c := range []struct {
+		name string
+		end  driver.Finish
+		want driver.Finish // of the mirror
+	}{
+		{"completed", driver.Finish{Final: driver.Complete, Result: []byte("r")}, driver.Finish{Final: driver.Complete, Result: []byte("r")}},
+		{"to be retried", driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, RetryAfter: time.Minute, Reason: "x"},
+			driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, RetryAfter: time.Minute, Refund: true, Reason: "x"}},
+		{"failed in doubt", driver.Finish{Final: driver.Fail, Ran: driver.MaybeApplied},
+			driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, Refund: true}},
+		{"failed for sure", driver.Finish{Final: driver.Fail, Ran: driver.NotApplied},
+			driver.Finish{Final: driver.Release, Ran: driver.NotApplied, Refund: true}},
+		{"failed unstarted", driver.Finish{Final: driver.Fail}, driver.Finish{Final: driver.Release, Ran: driver.NotApplied, Refund: true}},
+		{"compensated", driver.Finish{Final: driver.Fail, Ran: driver.MaybeApplied, Compensated: true},
+			driver.Finish{Final: driver.Release, Ran: driver.NotApplied, Refund: true}},
+		{"parked", driver.Finish{Final: driver.Park}, driver.Finish{Final: driver.Release, Ran: driver.MaybeApplied, Refund: true}},
+	} {
+		f := c.end
+		f.Keep, f.Hold = time.Hour, driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}
+		alone := f
+		f.Hold.NewKey = &m
+		p, got := apart(f)
+		c.want.Keep, c.want.Hold = time.Hour, m
+		if !same(p, alone) || got == nil || !same(*got, c.want) {
+			t.Errorf("%s: primary %+v, mirror %+v, wanted %+v", c.name, p, got, c.want)
+		}
+		if p, got := apart(alone); got != nil || !same(p, alone) {
+			t.Errorf("%s without a mirror: %+v, %+v", c.name, p, got)
+		}
+	}
+}
+
+func same(a, b driver.Finish) bool {
+	r := string(a.Result) == string(b.Result)
+	return r && a.Hold == b.Hold && a.Final == b.Final && a.Ran == b.Ran && a.Refund == b.Refund && a.Keep == b.Keep &&
+		a.RetryAfter == b.RetryAfter && a.Reason == b.Reason && a.Compensated == b.Compensated
+}
+
+// TestPlan keeps the keys of one call distinct: who meets another's key waits, whichever of the two it is.
+func TestPlan(t *testing.T) {
+	k := func(raw string) driver.Key { return driver.Key{Consumer: "c", Raw: raw} }
+	claims := []driver.Claim{
+		{Key: k("a"), NewKey: k("n"), Takeover: driver.Once},
+		{Key: k("b"), NewKey: k("n")}, // the same new key
+		{Key: k("n")},                 // known by the new key alone
+		{Key: k("c"), NewKey: k("a")}, // its new key is the other's previous one
+		{Key: k("d")},
+		{Key: k("e"), NewKey: k("o")},
+	}
+	p := planOf(claims)
+	var asked []string
+	for _, c := range p.asks {
+		asked = append(asked, c.Key.Raw+":"+c.Takeover.String())
+		if c.NewKey != (driver.Key{}) {
+			t.Errorf("the store would see the mirror of %v", c.Key)
+		}
+	}
+	if got := strings.Join(asked, " "); got != "a:once d:resume e:resume n:resume o:resume" {
+		t.Errorf("asked for %s", got)
+	}
+	grants := make([]driver.Grant, len(p.asks))
+	for i := range grants {
+		grants[i].Verdict = driver.Acquired
+	}
+	for i, want := range []driver.Verdict{
+		driver.Acquired, driver.Busy, driver.Busy, driver.Busy, driver.Acquired, driver.Acquired,
+	} {
+		g, end := p.answer(i, &claims[i], grants, time.Hour)
+		if g.Verdict != want || end != nil || want == driver.Busy && (g.Wait <= 0 || g.Hold.Key != claims[i].Key) {
+			t.Errorf("claim %d: %+v, wanted %v", i, g, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package keymigration_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/keymigration"
+)
+
+// migrate is a whole change of a key: old workers; mixed with those that know both; these alone, for a horizon; mixed with
+// new ones; these alone. New messages come all the time, and copies of all messages.
+func migrate(w *world) []string {
+	for _, phase := range []struct {
+		fleets  []fleet
+		horizon bool
+	}{
+		{fleets: []fleet{before, before}}, {fleets: []fleet{before, during, during}}, {fleets: []fleet{during, during}, horizon: true},
+		{fleets: []fleet{during, after, after}}, {fleets: []fleet{after, after}, horizon: true},
+	} {
+		w.staff(phase.fleets...)
+		w.add(1)
+		w.play(60)
+		if phase.horizon {
+			w.settle()
+		}
+		if len(w.faults) > 0 {
+			break
+		}
+	}
+	return slices.Compact(w.faults)
+}
+
+// txStore is a store with transactions.
+type txStore interface {
+	driver.Store
+	driver.Committer
+	driver.Transactor
+}
+
+func honest(s txStore) txStore {
+	both, ok := driver.As[txStore](keymigration.New(s, keymigration.Options{Keep: modelKeep, Lease: modelLease}))
+	if !ok {
+		panic("the store has no transactions")
+	}
+	return both
+}
+
+// TestMigrations changes keys among crashes, pauses, lost answers and late requests: every effect happens once, nothing is
+// acked that is not done, and whoever runs after an interrupted run is told.
+func TestMigrations(t *testing.T) {
+	n := uint64(3000)
+	if testing.Short() {
+		n = 500
+	}
+	for m := outside; m <= inTx; m++ {
+		t.Run(m.String(), func(t *testing.T) {
+			for i := range n + 1 {
+				seed := i
+				if i == n {
+					seed = 4277 // the mirror is taken over by who dies, and the first run completes its primary late
+				}
+				if faults := migrate(newWorld(seed, m, honest)); len(faults) > 0 {
+					t.Fatalf("seed %d: %v", seed, faults)
+				}
+			}
+		})
+	}
+}
+
+// TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong, and whoever is left.
+func TestMigrationsOnce(t *testing.T) {
+	n := uint64(5000)
+	if testing.Short() {
+		n = 500
+	}
+	for seed := range n {
+		w := newWorld(seed, outside, honest)
+		w.policy, w.harm = driver.Once, true // a late completion of a parked key is acked whatever its mirror is
+		if faults := migrate(w); len(faults) > 0 {
+			t.Fatalf("seed %d: %v", seed, faults)
+		}
+	}
+}

@@ -32,8 +32,8 @@ var (
 	// ErrUnreadable: the record of the key cannot be read, because a newer version of semel wrote it or because it is damaged
 	// (Do only). Upgrade the program, or restore or delete the record.
 	ErrUnreadable = driver.ErrUnreadable
-	// ErrUnanswered: a write was not answered in time; nobody knows whether it was applied.
-	ErrUnanswered = errors.New("semel: write not answered")
+	// ErrNoResponse: a write was not answered in time; nobody knows whether it was applied.
+	ErrNoResponse = errors.New("semel: write not answered")
 	// ErrResultNotStored: the key is completed and its effect happened, but its record has no result (Do only).
 	ErrResultNotStored = errors.New("semel: the key is completed, and its result was not stored")
 	// ErrNoTx: the store offers no transaction of the kind that the handler asks for.

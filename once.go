@@ -63,7 +63,7 @@ func WithProbe(p ProbeFunc) DoOption {
 // ErrBusy at once.
 func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 
-// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrUnanswered,
+// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrNoResponse,
 // and fn did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends.
 // Waiting for somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx
 // is done. A store that answers, but always when the lease has ended already, is asked three times.
@@ -81,7 +81,7 @@ func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.c
 //   - ErrBusy as a *BusyError, which tells for how long; ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate
 //   - ErrUnreadable: this program cannot read the key's record
 //   - ErrFenced: the lease was lost while fn ran, and another caller may run the key
-//   - ErrUnanswered: fn succeeded and the record's state is not known, or the claim was not answered in time and fn does
+//   - ErrNoResponse: fn succeeded and the record's state is not known, or the claim was not answered in time and fn does
 //     not run
 //   - ErrResultNotStored, with Executed or Replayed: the key is completed, but without a result (it was too large, or has
 //     no JSON form, or a probe or a person completed the key). The caller that ran fn gets its value all the same. A T
@@ -195,7 +195,7 @@ func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error
 			return busy, sent, errors.Join(context.Cause(ctx), err)
 		}
 		if o.claimWait > 0 && time.Since(answered) >= o.claimWait {
-			return driver.Grant{}, sent, errors.Join(ErrUnanswered, err)
+			return driver.Grant{}, sent, errors.Join(ErrNoResponse, err)
 		}
 	}
 }

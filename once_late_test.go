@@ -132,7 +132,7 @@ func TestFM36_DoOnAStoreAsSlowAsTheLease(t *testing.T) {
 					}
 					return
 				}
-				if d != "" || !errors.Is(err, semel.ErrUnanswered) {
+				if d != "" || !errors.Is(err, semel.ErrNoResponse) {
 					t.Errorf("%s %v", d, err)
 				}
 				if _, d, err := semel.Do(ctx, s.Store, lateKey, func(context.Context, *semel.Attempt) (int, error) { return 1, nil }); d != semel.Executed {

@@ -154,7 +154,7 @@ func (l *lossy) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return o, err
 }
 
-func TestFM31_FM32_UnansweredWritesAreRepeated(t *testing.T) {
+func TestFM31_FM32_NoResponseWritesAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lossy{Store: memory.NewStore(), claims: 3, finishes: 3}
 		runs := 0

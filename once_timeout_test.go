@@ -41,7 +41,7 @@ func TestFM34_ClaimTimeout(t *testing.T) {
 				t.Error("it ran")
 				return 0, nil
 			}, semel.WithClaimTimeout(5*time.Second))
-			if took := time.Since(began); !errors.Is(err, semel.ErrUnanswered) || took < 5*time.Second || took > 7*time.Second {
+			if took := time.Since(began); !errors.Is(err, semel.ErrNoResponse) || took < 5*time.Second || took > 7*time.Second {
 				t.Errorf("gone %v: %v after %v", gone, err, took)
 			}
 		})

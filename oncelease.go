@@ -34,7 +34,7 @@ func (o *once) tooSlow(ctx context.Context, g driver.Grant, sent time.Time) erro
 		Hold: g.Hold, Final: driver.Release, Ran: driver.Unstarted, Keep: o.retention, Reason: "the store is slower than the lease",
 	})
 	return errors.Join(fmt.Errorf("%w before the lease had ended: the store took %v, WithLease is %v: use a lease of at least %v",
-		ErrUnanswered, took.Round(time.Millisecond), o.lease, (4*took).Round(time.Millisecond)), err)
+		ErrNoResponse, took.Round(time.Millisecond), o.lease, (4*took).Round(time.Millisecond)), err)
 }
 
 // leaseFrom is how long a lease lasts that is asked for at sent.
@@ -108,7 +108,7 @@ func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) erro
 			}
 		}
 		if !idle.For(ctx, pause) {
-			return errors.Join(ErrUnanswered, err)
+			return errors.Join(ErrNoResponse, err)
 		}
 	}
 }

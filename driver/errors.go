@@ -31,10 +31,10 @@ var ErrUnsupported = errors.New("not supported by this adapter")
 type ItemError struct {
 	Index int
 	Err   error
-	// Suspect says that the refusal need not be the item's fault: a deadlock, a timeout, too little memory. The engine
+	// Transient says that the refusal need not be the item's fault: a deadlock, a timeout, too little memory. The engine
 	// writes the others, and this item alone. If that is refused several times while others are written, it is the item's
 	// failure after all.
-	Suspect bool
+	Transient bool
 }
 
 func (e *ItemError) Error() string {

@@ -236,7 +236,7 @@ type Committer interface {
 	// Commit writes works atomically, each guarded by its Hold: an item whose hold is Lost writes nothing at all, the
 	// others are committed. An item that was already applied by the same hold answers Applied and does nothing. When
 	// an item's effects are refused, nothing of that item is committed and the error is an *ItemError that names it (see
-	// Suspect there, and [ErrBlocked]: an adapter answers while a lock lasts, and before ctx is done). The
+	// Transient there, and [ErrBlocked]: an adapter answers while a lock lasts, and before ctx is done). The
 	// others are to be committed again: one that a store had to write before (in a transaction of its own) answers Applied
 	// then. Any other error means Unknown for all, unless it wraps [ErrNotCommitted].
 	Commit(ctx context.Context, w ...Work) ([]Outcome, error)

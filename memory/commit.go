@@ -77,7 +77,7 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 		}
 		if err := s.writeWork(rec, &after, &w[i]); err != nil {
 			s.takeBack(s.undo)
-			return nil, &driver.ItemError{Index: i, Err: err, Suspect: errors.Is(err, driver.ErrNotCommitted)}
+			return nil, &driver.ItemError{Index: i, Err: err, Transient: errors.Is(err, driver.ErrNotCommitted)}
 		}
 	}
 	s.publish(w, now)

@@ -53,7 +53,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		var err error
 		if s.undo, err = s.db.tables.apply(e.list, s.undo); err != nil {
 			s.takeBack(s.undo)
-			return driver.Unknown, &driver.ItemError{Index: i, Err: err, Suspect: errors.Is(err, driver.ErrNotCommitted)}
+			return driver.Unknown, &driver.ItemError{Index: i, Err: err, Transient: errors.Is(err, driver.ErrNotCommitted)}
 		}
 	}
 	for _, i := range effects {

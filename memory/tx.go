@@ -184,7 +184,7 @@ func (t *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 	for i := range w {
 		if err := t.write(&w[i], i, now); err != nil {
 			s.takeBack(s.undo)
-			return &driver.ItemError{Index: i, Err: err, Suspect: errors.Is(err, driver.ErrNotCommitted)}
+			return &driver.ItemError{Index: i, Err: err, Transient: errors.Is(err, driver.ErrNotCommitted)}
 		}
 	}
 	s.publish(w, now)

@@ -87,7 +87,7 @@ func (s *faultyStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Ou
 	return call(ctx, s.f, "commit", false, func(ctx context.Context, x fate) ([]driver.Outcome, error) {
 		fix := func(err error, place []int) error {
 			if item := (*driver.ItemError)(nil); errors.As(err, &item) {
-				return &driver.ItemError{Index: place[item.Index], Err: item.Err, Suspect: item.Suspect}
+				return &driver.ItemError{Index: place[item.Index], Err: item.Err, Transient: item.Transient}
 			}
 			return err
 		}

@@ -58,7 +58,7 @@ func lockCases() []suiteCase[LockSetup] {
 		{"FM9 the heartbeat extends", testHeldOn},
 		{"FM1 expiry, takeover and the stale holder", testTakeover},
 		{"FM11 a lock is taken away", testTakenAway},
-		{"FM31 unanswered requests", testUnanswered},
+		{"FM31 unanswered requests", testNoResponse},
 		{"FM32 unanswered unlock, then somebody else", testLateUnlock},
 		{"FM12 tokens survive a purge", testLockPurged},
 		{"law 10 an abandoned lock", testAbandoned},

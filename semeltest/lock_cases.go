@@ -164,8 +164,8 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	unlock(t, next)
 }
 
-// testUnanswered loses answers: what was carried out is ours, and is not taken for somebody else's.
-func testUnanswered(t testing.TB, s LockSetup) {
+// testNoResponse loses answers: what was carried out is ours, and is not taken for somebody else's.
+func testNoResponse(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	w.loseClaim.Store(2)

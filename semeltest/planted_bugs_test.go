@@ -241,7 +241,7 @@ func moreBugs() []bug {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				out, err := s.locking(ctx, w)
 				if item := (*driver.ItemError)(nil); errors.As(err, &item) {
-					item.Suspect = false
+					item.Transient = false
 				}
 				return out, err
 			}
@@ -249,7 +249,7 @@ func moreBugs() []bug {
 		{"one refused statement is told as an outage (FM46)", "FM46 commit refused", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				out, err := s.locking(ctx, w)
-				if item := (*driver.ItemError)(nil); errors.As(err, &item) && item.Suspect {
+				if item := (*driver.ItemError)(nil); errors.As(err, &item) && item.Transient {
 					err = fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, item.Err)
 				}
 				return out, err

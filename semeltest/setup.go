@@ -84,9 +84,9 @@ type Ledger struct {
 	Buffer func(c driver.Committer) any
 	Add    func(effects any, id string)
 	Refuse func(effects any)
-	// Suspect queues an effect that the database refuses with an error that is often its own trouble (an internal error, a
+	// Transient queues an effect that the database refuses with an error that is often its own trouble (an internal error, a
 	// timeout); nil: that is left out.
-	Suspect func(effects any)
+	Transient func(effects any)
 	// Lock has somebody else hold a lock until unlock is called; use queues an effect that needs it. nil: that is left out.
 	Lock func(t testing.TB) (use func(effects any), unlock func())
 	// AddTx does the effect for id in an open transaction. A driver.Transactor needs it.

@@ -50,7 +50,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"commit is guarded", testCommitGuarded},
 		{"commit repeated", testCommitRepeated},
 		{"commit refused as a whole", testCommitRefused},
-		{"FM46 commit refused for what need not be an item's fault", testCommitSuspect},
+		{"FM46 commit refused for what need not be an item's fault", testCommitTransient},
 		{"FM47 commit blocked by a lock", testCommitBlocked},
 		{"FM82 a record that cannot be read", testUnreadable},
 		{"commit joins acks", testCommitAcks},

@@ -57,21 +57,21 @@ func (s StoreSetup) unreadableGrants(t testing.TB, what string, asked []driver.K
 	}
 }
 
-// testCommitSuspect lets one item's effects be refused, each time, with an error that is often the store's own trouble. It
+// testCommitTransient lets one item's effects be refused, each time, with an error that is often the store's own trouble. It
 // must not look like that: an outage, or a write of which nobody knows. Without the item the others are written.
-func testCommitSuspect(t testing.TB, s StoreSetup) {
+func testCommitTransient(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
-	if !ok || s.Ledger.Suspect == nil {
-		t.Log("left out: no driver.Committer, or Ledger.Suspect is nil")
+	if !ok || s.Ledger.Transient == nil {
+		t.Log("left out: no driver.Committer, or Ledger.Transient is nil")
 		return
 	}
-	refusedApart(t, s, c, "suspect", s.Ledger.Suspect, func(err error, alone bool) error {
+	refusedApart(t, s, c, "suspect", s.Ledger.Transient, func(err error, alone bool) error {
 		var item *driver.ItemError
 		switch {
 		case errors.Is(err, driver.ErrOutage) || errors.Is(err, driver.ErrBlocked):
 			return errors.New("it is neither an outage nor a lock")
 		case errors.As(err, &item):
-			if !alone && !item.Suspect {
+			if !alone && !item.Transient {
 				return errors.New("among others it is a suspect: it need not be its fault")
 			}
 		case !errors.Is(err, driver.ErrNotCommitted):

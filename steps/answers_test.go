@@ -37,8 +37,8 @@ func (s *silent) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Step
 	return driver.Applied, errors.New("connection reset") // an error counts, whatever comes with it
 }
 
-// TestUnansweredWritesAreRepeated: the same write again, applied or not, until there is an answer (law 4).
-func TestUnansweredWritesAreRepeated(t *testing.T) {
+// TestNoResponseWritesAreRepeated: the same write again, applied or not, until there is an answer (law 4).
+func TestNoResponseWritesAreRepeated(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		g := newFixture(t)
 		st := &silent{journals: g.store, until: func(n int) bool { return n%4 != 0 }, applied: applied}
@@ -63,8 +63,8 @@ func TestUnansweredWritesAreRepeated(t *testing.T) {
 	}
 }
 
-// TestUnansweredForGood: when the context is over and the grace with it, the run stops and calls nothing more.
-func TestUnansweredForGood(t *testing.T) {
+// TestNoResponseForGood: when the context is over and the grace with it, the run stops and calls nothing more.
+func TestNoResponseForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newFixture(t)
 		g.opts = nil
@@ -74,14 +74,14 @@ func TestUnansweredForGood(t *testing.T) {
 		began := time.Now()
 		err := g.attemptIn(ctx, st, func(ctx context.Context, r *steps.Run) error {
 			_, err := steps.Do(ctx, r, "a", func(context.Context, string) (int, error) { return 1, nil })
-			if !errors.Is(err, semel.ErrUnanswered) {
+			if !errors.Is(err, semel.ErrNoResponse) {
 				t.Errorf("the step answered %v", err)
 			}
 			return errors.Join(g.step(ctx, r, "b", nil), steps.Abort(errBroken))
 		})
 		g.called()
-		if !errors.Is(err, semel.ErrUnanswered) || semel.DispositionOf(err).Permanent {
-			t.Errorf("the run answered %v, wanted ErrUnanswered", err)
+		if !errors.Is(err, semel.ErrNoResponse) || semel.DispositionOf(err).Permanent {
+			t.Errorf("the run answered %v, wanted ErrNoResponse", err)
 		}
 		if d := time.Since(began); d < time.Minute || d > time.Minute+5*time.Second {
 			t.Errorf("it gave up after %v", d)
@@ -124,7 +124,7 @@ func TestFM63SilentJournalSpendsNoAttempt(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := g.attemptIn(ctx, c.make(g.store), trip(errBroken))
-			if m := semel.DispositionOf(err); !m.Deferred || !errors.Is(err, semel.ErrUnanswered) {
+			if m := semel.DispositionOf(err); !m.Deferred || !errors.Is(err, semel.ErrNoResponse) {
 				t.Errorf("%s: answered %v, marks %+v", c.what, err, m)
 			}
 			g.state(driver.Released)

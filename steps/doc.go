@@ -33,7 +33,7 @@
 // dead letter, and a redrive runs under new effect keys.
 //
 // A run fails for good when its function returns an error that is semel.Permanent (or [Abort]), or any error in the last
-// attempt; one in which the journal did not answer (semel.ErrUnanswered) does not count. From then on it never goes
+// attempt; one in which the journal did not answer (semel.ErrNoResponse) does not count. From then on it never goes
 // forward again, whoever resumes it. A compensation that fails is repeated in place, then later, and parked for a person
 // when it failed too often: it is never dropped.
 //

@@ -58,13 +58,13 @@ func (r *Run) write(ctx context.Context, w ...driver.StepWrite) error {
 		o, err := r.store.WriteSteps(ctx, r.a.Hold(), w...)
 		var refused *driver.ItemError
 		named := errors.As(err, &refused)
-		if refusals++; !(named && refused.Suspect) && (!errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage)) {
+		if refusals++; !(named && refused.Transient) && (!errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage)) {
 			refusals = 0
 		}
 		switch {
 		case named && errors.Is(err, driver.ErrBlocked):
 			return true, r.halt(r.later(fmt.Errorf("effects were not written: %w", refused.Err), lockPause))
-		case named && !refused.Suspect:
+		case named && !refused.Transient:
 			return true, semel.NotApplied(fmt.Errorf("effects were refused: %w", refused.Err))
 		case effects && refusals >= maxRefusals && !errors.Is(err, driver.ErrBlocked):
 			return true, semel.NotApplied(fmt.Errorf("effects were refused %d times: %w", refusals, err))
@@ -106,7 +106,7 @@ func (r *Run) ask(ctx context.Context, what string, call func(ctx context.Contex
 			return r.halt(semel.Permanent(fmt.Errorf("%s: %w", what, err)))
 		case !r.cfg.sleep(ctx, pause) && late:
 			// Nobody's failure: as the last one it would bury the message, and leave what the run did standing.
-			return r.halt(r.later(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrUnanswered, err)), time.Second))
+			return r.halt(r.later(fmt.Errorf("%s: %w", what, errors.Join(semel.ErrNoResponse, err)), time.Second))
 		}
 	}
 }

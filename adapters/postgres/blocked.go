@@ -81,7 +81,7 @@ func (p *pipeline) limit(ctx context.Context, db *DB, alone bool) {
 	p.limits.add(p)
 }
 
-// refusal is the error of an item whose statement was refused: its own fault, perhaps not (see driver.ItemError.Suspect),
+// refusal is the error of an item whose statement was refused: its own fault, perhaps not (see driver.ItemError.Transient),
 // or somebody's who holds a lock.
 func (l *limits) refusal(item int, err error, w *lockWatch) error {
 	switch {
@@ -91,7 +91,7 @@ func (l *limits) refusal(item int, err error, w *lockWatch) error {
 	case l.alone && code(err) == codeCancelled:
 		return &driver.ItemError{Index: item, Err: err}
 	}
-	return &driver.ItemError{Index: item, Err: err, Suspect: environmental(err)}
+	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
 }
 
 // refusable reports an error that can be that of an item's statement: nothing was committed, and the server is there and

@@ -111,7 +111,7 @@ func ofPart(err error, part []int, some bool) error {
 	var item *driver.ItemError
 	switch {
 	case errors.As(err, &item):
-		return &driver.ItemError{Index: part[item.Index], Err: item.Err, Suspect: item.Suspect}
+		return &driver.ItemError{Index: part[item.Index], Err: item.Err, Transient: item.Transient}
 	case some:
 		return errors.New(err.Error()) // not certain for all: repeat
 	}

@@ -158,7 +158,7 @@ func TestFM46_NobodysFault(t *testing.T) {
 				t.Errorf("%s: commit answered %v, wanted ErrOutage", sqlstate, err)
 			}
 		default:
-			if item.Index != 1 || outage || (sqlstate == "55P03") != errors.Is(err, driver.ErrBlocked) || item.Suspect == errors.Is(err, driver.ErrBlocked) {
+			if item.Index != 1 || outage || (sqlstate == "55P03") != errors.Is(err, driver.ErrBlocked) || item.Transient == errors.Is(err, driver.ErrBlocked) {
 				t.Errorf("%s: commit answered %#v, wanted the second item as a suspect, or blocked", sqlstate, err)
 			}
 		}

@@ -42,7 +42,7 @@ func ledger(db *DB) *semeltest.Ledger {
 		},
 		Add:    func(e any, id string) { e.(*driver.Statements).Exec("INSERT INTO ledger (id) VALUES ($1)", id) },
 		Refuse: func(e any) { e.(*driver.Statements).ExecRows(1, "UPDATE ledger SET id = id WHERE 1 = 0") },
-		Suspect: func(e any) {
+		Transient: func(e any) {
 			e.(*driver.Statements).Exec("DO $$ BEGIN RAISE EXCEPTION 'internal error' USING ERRCODE = 'XX000'; END $$")
 		},
 		Lock: func(t testing.TB) (func(any), func()) {

@@ -104,7 +104,7 @@ func refusedBy(item int, err error) error {
 	if outage(err) || busy(err) && code(err) != codeLocked {
 		return err
 	}
-	return &driver.ItemError{Index: item, Err: err, Suspect: environmental(err)}
+	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
 }
 
 // explain adds to the errors of a full or read-only database what to do about them. The caller fails closed: nothing

@@ -260,7 +260,7 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 		case got = <-done:
 		case <-late.C:
 			got.err = fmt.Errorf("record the response of key %q: %w in %v: it is still being written",
-				k.Raw, semel.ErrUnanswered, m.o.StoreTimeout)
+				k.Raw, semel.ErrNoResponse, m.o.StoreTimeout)
 		}
 	}
 	m.respond(w, r, k, got)

@@ -49,7 +49,7 @@ func (s *store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 			out[part.at[j]] = got[j]
 		}
 		if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 {
-			return nil, &driver.ItemError{Index: part.at[e.Index], Err: e.Err, Suspect: e.Suspect}
+			return nil, &driver.ItemError{Index: part.at[e.Index], Err: e.Err, Transient: e.Transient}
 		}
 		if err != nil {
 			return out, err
@@ -91,7 +91,7 @@ func finishes(w []driver.Work) []driver.Finish {
 // mapped names the culprit as the caller does: owner has the caller's index of every work that was sent.
 func mapped(err error, owner []int) error {
 	if e := (*driver.ItemError)(nil); errors.As(err, &e) && e.Index >= 0 && e.Index < len(owner) {
-		return &driver.ItemError{Index: owner[e.Index], Err: e.Err, Suspect: e.Suspect}
+		return &driver.ItemError{Index: owner[e.Index], Err: e.Err, Transient: e.Transient}
 	}
 	return err
 }
@@ -117,7 +117,7 @@ func (s *store) pairs(ctx context.Context, w []driver.Work) ([]driver.Outcome, e
 		one, err := s.together(ctx, w[i:i+1])
 		switch {
 		case errors.As(err, &e):
-			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Transient: e.Transient}
 		case err != nil:
 			return out, err
 		}
@@ -176,7 +176,7 @@ func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome
 			out[i], err = s.late(ctx, w[i])
 		}
 		if e := (*driver.ItemError)(nil); errors.As(err, &e) {
-			return nil, &driver.ItemError{Index: i, Err: e.Err, Suspect: e.Suspect}
+			return nil, &driver.ItemError{Index: i, Err: e.Err, Transient: e.Transient}
 		}
 	}
 	return out, err

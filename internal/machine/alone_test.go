@@ -17,7 +17,7 @@ func TestFM46_OneRefusedEndIsItsMessagesFailure(t *testing.T) {
 	for name, refuse := range map[string]func(works []driver.Work, at int) error{
 		"unnamed": func([]driver.Work, int) error { return errRefused },
 		"suspect": func(_ []driver.Work, at int) error {
-			return &driver.ItemError{Index: at, Err: errors.New("XX000"), Suspect: true}
+			return &driver.ItemError{Index: at, Err: errors.New("XX000"), Transient: true}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestFM47_BlockedEndIsPutOff(t *testing.T) {
 
 // A work that is never answered does not keep the others of its flush: alone it is asked for until its lease has ended, and
 // writes nothing more.
-func TestFM47_UnansweredEndStopsNobodyElse(t *testing.T) {
+func TestFM47_NoResponseEndStopsNobodyElse(t *testing.T) {
 	w := newWorld(t, nil)
 	w.end = func([]driver.Work, int) error { return errSilent }
 	w.send(1, "a", bad, "b")
@@ -191,7 +191,7 @@ func TestFM46_RecordThatIsRefusedKeepsItsLease(t *testing.T) {
 func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 	for name, mode := range map[string]func(*machine.Config){"one by one": openMode, "batch": batchMode} {
 		for kind, refusal := range map[string]error{
-			"unnamed": errRefused, "suspect": &driver.ItemError{Err: errors.New("XX000"), Suspect: true},
+			"unnamed": errRefused, "suspect": &driver.ItemError{Err: errors.New("XX000"), Transient: true},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				w := newWorld(t, mode)
@@ -258,7 +258,7 @@ func TestFM82_UnreadableRecordStopsNobodyElse(t *testing.T) {
 }
 
 // One key whose claim is not answered, or whose ack, waits by itself: its lane does not.
-func TestFM46_OneUnansweredKeyWaitsAlone(t *testing.T) {
+func TestFM46_OneNoResponseKeyWaitsAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	claims := 0
 	w.claim = func(_ []driver.Claim, _ int, g *driver.Grant) error {
@@ -282,7 +282,7 @@ func TestFM46_OneUnansweredKeyWaitsAlone(t *testing.T) {
 	}
 }
 
-func TestFM46_OneUnansweredAckWaitsAlone(t *testing.T) {
+func TestFM46_OneNoResponseAckWaitsAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	acks := 0
 	w.settle = func(key string) driver.Outcome {

@@ -149,7 +149,7 @@ func (m *Machine) onClaimed(ev *Event) {
 		case ev.Err != nil && own:
 			m.unclaimed(it, ev.Err)
 		case ev.Err != nil:
-			// Unanswered: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
+			// NoResponse: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
 			if m.alone == it {
 				m.letGo(it)
 				it.phase = phHeld

@@ -241,7 +241,7 @@ func (m *Machine) onFinished(ev *Event) {
 			again = append(again, it)
 		}
 	}
-	// Unanswered: the same write again until there is an answer, or the lease has passed (law 4).
+	// NoResponse: the same write again until there is an answer, or the lease has passed (law 4).
 	keep := again[:0]
 	for _, it := range again {
 		if it.leaseEnd <= m.now {
@@ -273,7 +273,7 @@ func (m *Machine) excluded(ev *Event, e *driver.ItemError, alone bool) {
 	it := ev.Items[e.Index]
 	waits := errors.Is(e.Err, driver.ErrBlocked)
 	switch {
-	case waits && it.work.Effects == nil, e.Suspect && !waits && !(alone && m.struck(it)):
+	case waits && it.work.Effects == nil, e.Transient && !waits && !(alone && m.struck(it)):
 		// It need not be to blame.
 		m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("finish the attempt of key %q: %w", it.Key.Raw, e.Err)})
 		switch {

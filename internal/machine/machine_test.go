@@ -154,7 +154,7 @@ func TestBusyHeadOfAGroupIsKeptInHand(t *testing.T) {
 	}
 }
 
-func TestFM31_UnansweredClaimIsRepeatedWithItsNonce(t *testing.T) {
+func TestFM31_NoResponseClaimIsRepeatedWithItsNonce(t *testing.T) {
 	r := newFixture(t, nil)
 	r.receive(message("1", "a"))
 	a := r.take(machine.ActionClaim)
@@ -207,7 +207,7 @@ func TestFM34_StoreDownPausesPollingAndResumesHalfOpen(t *testing.T) {
 	}
 }
 
-func TestFM35_UnansweredFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
+func TestFM35_NoResponseFinishIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	r := newFixture(t, nil)
 	r.begin("a")
 	r.ran("a", machine.Result{})

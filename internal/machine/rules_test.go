@@ -250,7 +250,7 @@ func (r *fixture) beginTx(change func(key string, g *driver.Grant)) machine.Acti
 	return a
 }
 
-func TestFM70_UnansweredCommitRepeatsTheClaims(t *testing.T) {
+func TestFM70_NoResponseCommitRepeatsTheClaims(t *testing.T) {
 	r := newFixture(t, openMode)
 	r.receive(message("1", "a"))
 	nonce := r.beginTx(nil).Claims[0].Nonce
@@ -353,9 +353,9 @@ func TestNothingIsExtendedInsideATransaction(t *testing.T) {
 	r.take(machine.ActionCommit)
 }
 
-// TestAckOfAnUnansweredWriteIsLeftAlone: (1) a joined finish times out, and its adapter still holds the work; (2) the
+// TestAckOfAnNoResponseWriteIsLeftAlone: (1) a joined finish times out, and its adapter still holds the work; (2) the
 // repetition is applied, the delivery is gone; (3) the next delivery must not be written over the ack of the first.
-func TestAckOfAnUnansweredWriteIsLeftAlone(t *testing.T) {
+func TestAckOfAnNoResponseWriteIsLeftAlone(t *testing.T) {
 	r := newFixture(t, func(c *machine.Config) { c.Mode = machine.Joined })
 	r.begin("a")
 	r.ran("a", machine.Result{})

@@ -368,8 +368,8 @@ func (m *Machine) onCommitted(ev *Event) {
 	if ev.Err == nil || errors.As(ev.Err, &culprit) {
 		m.storeUp()
 	}
-	err, unnamed := ev.Err, culprit == nil || culprit.Suspect
-	if culprit != nil && culprit.Suspect {
+	err, unnamed := ev.Err, culprit == nil || culprit.Transient
+	if culprit != nil && culprit.Transient {
 		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err) // it is among the members: their halves tell
 	}
 	switch {

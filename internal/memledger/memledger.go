@@ -20,7 +20,7 @@ func Of(store *memory.Store) *semeltest.Ledger {
 		},
 		Add:    func(e any, id string) { e.(*memory.Effects).Append("ledger", id) },
 		Refuse: func(e any) { e.(*memory.Effects).Refuse(memory.ErrExists) },
-		Suspect: func(e any) {
+		Transient: func(e any) {
 			e.(*memory.Effects).Refuse(fmt.Errorf("%w: internal error", driver.ErrNotCommitted))
 		},
 		AddTx: func(_ context.Context, tx driver.Tx, id string) error {

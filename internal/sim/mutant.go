@@ -19,7 +19,7 @@ const (
 	mutPurgeEarly
 	mutAckFirst
 	mutOwnClaimDuplicate
-	mutReleaseUnanswered
+	mutReleaseNoResponse
 	mutTokenRestarts
 	mutRowSurvives
 	mutGroupOrder
@@ -78,7 +78,7 @@ var catalogue = [...]struct{ name, breaks string }{
 	mutPurgeEarly:            {"purge before the horizon", "I13 I2 I10"},
 	mutAckFirst:              {"ack first", "I1"},
 	mutOwnClaimDuplicate:     {"own timed-out claim taken for a duplicate", "I1 I8"},
-	mutReleaseUnanswered:     {"release after an unanswered complete", "I10 I2"},
+	mutReleaseNoResponse:     {"release after an unanswered complete", "I10 I2"},
 	mutTokenRestarts:         {"token restarts after release or purge", "I3"},
 	mutRowSurvives:           {"record row survives its failed batch item", "I18"},
 	mutGroupOrder:            {"group handled in key order", "I22"},
@@ -224,8 +224,8 @@ func (w *world) arrivalsMutated(r *request) {
 	}
 }
 
-// releaseUnanswered is a worker that takes an unanswered COMPLETE for a failure and gives the key back.
-func (w *world) releaseUnanswered(r *request) {
+// releaseNoResponse is a worker that takes an unanswered COMPLETE for a failure and gives the key back.
+func (w *world) releaseNoResponse(r *request) {
 	for i := range r.works {
 		f := r.works[i].Finish
 		if f.Final != driver.Complete {

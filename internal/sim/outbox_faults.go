@@ -13,7 +13,7 @@ const (
 	relayCrashBefore            // the process dies before the request leaves
 	relayCrashAfter             // the request is carried out, and the process dies before it knows
 	relayDropped                // the request does not arrive
-	relayUnanswered             // the request is carried out, the answer is lost
+	relayNoResponse             // the request is carried out, the answer is lost
 	relayLate                   // the relay gives up, and the request is carried out much later
 	relayFrozenOut              // the process is frozen before the request leaves, past its leases
 	relayFrozenIn               // the process is frozen before the answer reaches it, past its leases
@@ -62,7 +62,7 @@ func (w *relayWorld) request(c *relayCall) {
 	case relayDropped:
 		w.stats.Lost++
 		w.on(w.now+time.Second, func() { w.fail(c) })
-	case relayUnanswered:
+	case relayNoResponse:
 		w.stats.Lost++
 		w.on(arrives, func() { w.apply(c) })
 		w.on(w.now+time.Second, func() { w.fail(c) })

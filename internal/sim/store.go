@@ -371,7 +371,7 @@ func (w *world) refusal(key, i int) error {
 	case w.mut == mutRefusalOutage:
 		return fmt.Errorf("%w: %w: %w", driver.ErrNotCommitted, driver.ErrOutage, errRefusedBy)
 	case kind == refusesSuspect:
-		return &driver.ItemError{Index: i, Err: errRefusedBy, Suspect: true}
+		return &driver.ItemError{Index: i, Err: errRefusedBy, Transient: true}
 	}
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, errRefusedBy)
 }

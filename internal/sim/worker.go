@@ -370,8 +370,8 @@ func (k *worker) answer(r *request) {
 		}
 	case machine.ActionFinish:
 		ev.Kind, ev.Outcomes = machine.Finished, outcomes
-		if w.mut == mutReleaseUnanswered && r.err != nil {
-			w.releaseUnanswered(r)
+		if w.mut == mutReleaseNoResponse && r.err != nil {
+			w.releaseNoResponse(r)
 		}
 	case machine.ActionSettle:
 		ev.Kind, ev.Outcomes = machine.Settled, outcomes

@@ -62,9 +62,9 @@ func TestFM33_CommitAnswerLost(t *testing.T) {
 	})
 }
 
-// TestFM70_CommitUnanswered holds the answers back for longer than a lease, and then cuts: a worker that reads the
+// TestFM70_CommitNoResponse holds the answers back for longer than a lease, and then cuts: a worker that reads the
 // record while its commit is under way must not take the silence for a no.
-func TestFM70_CommitUnanswered(t *testing.T) {
+func TestFM70_CommitNoResponse(t *testing.T) {
 	t.Parallel()
 	inModes(t, nil, func(r *fixture) {
 		p := r.proxy()

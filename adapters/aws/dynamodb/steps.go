@@ -128,7 +128,7 @@ func (s *Store) stepsRound(ctx context.Context, c *change, h *driver.Hold, w []d
 		if refused := (*RefusedError)(nil); errors.As(item.Err, &refused) && refused.Write < len(effects.of) {
 			at = effects.of[refused.Write]
 		}
-		err = &driver.ItemError{Index: at, Err: item.Err, Suspect: item.Suspect}
+		err = &driver.ItemError{Index: at, Err: item.Err, Transient: item.Transient}
 	}
 	return o, err
 }

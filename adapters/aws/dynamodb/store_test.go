@@ -148,9 +148,9 @@ func TestFM31_SDKRepeats(t *testing.T) {
 	}
 }
 
-// TestFM32_UnansweredCommit loses the answer of a transaction: the same bytes are sent again (one transaction), and a later
+// TestFM32_NoResponseCommit loses the answer of a transaction: the same bytes are sent again (one transaction), and a later
 // repetition by the engine, which has other bytes, answers Applied and writes nothing.
-func TestFM32_UnansweredCommit(t *testing.T) {
+func TestFM32_NoResponseCommit(t *testing.T) {
 	r := newFixture(t, Options{})
 	s, f := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "TransactWriteItems", Call: 1, Kind: awstest.After}}})
 	g := claimOne(t, s, claimOf("a"), driver.Acquired)

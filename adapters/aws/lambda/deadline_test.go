@@ -183,8 +183,8 @@ func (s *silent) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outco
 	return s.Store.Finish(ctx, f...)
 }
 
-// TestLaw4_UnansweredWritesAreFailures: nobody knows, so the message comes back; and the answer comes in time.
-func TestLaw4_UnansweredWritesAreFailures(t *testing.T) {
+// TestLaw4_NoResponseWritesAreFailures: nobody knows, so the message comes back; and the answer comes in time.
+func TestLaw4_NoResponseWritesAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &silent{}
 		st.finish.Store(true)

@@ -134,8 +134,8 @@ func (c noDeadLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQue
 	return out, err
 }
 
-// TestCloseOfAnUnansweredAck: what is not known to be acknowledged is settled again, and its dead letter closed then.
-func TestCloseOfAnUnansweredAck(t *testing.T) {
+// TestCloseOfAnNoResponseAck: what is not known to be acknowledged is settled again, and its dead letter closed then.
+func TestCloseOfAnNoResponseAck(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func listen(err error) *startError {
 	e := &startError{word: notNow, err: err}
 	switch {
 	case code == "" || status < 400 || status >= 500 || status == http.StatusRequestTimeout:
-		e.word, e.err = unanswered, errors.Join(semel.ErrUnanswered, err)
+		e.word, e.err = unanswered, errors.Join(semel.ErrNoResponse, err)
 	case code == "ExecutionAlreadyExists":
 		e.word = exists
 	case code == "InvalidName", code == "InvalidExecutionInput":
@@ -134,7 +134,7 @@ func (s *Starter) verify(ctx context.Context, name, input string) (e Execution, 
 	if missing := (*types.ExecutionDoesNotExist)(nil); errors.As(err, &missing) {
 		// Descriptions lag behind, or the name became free this moment: starting it again finds out.
 		return e, false, &startError{word: unanswered, err: fmt.Errorf("%w: the name is taken, and its execution is not there: %w",
-			semel.ErrUnanswered, err)}
+			semel.ErrNoResponse, err)}
 	}
 	if err != nil {
 		problem = listen(err)

@@ -283,7 +283,7 @@ func TestPatience(t *testing.T) {
 		starter.Client, starter.Patience = sfn.NewFromConfig(awstest.Config(s.fake, faults.Wrap)), 20*time.Second
 		began := time.Now()
 		_, d, err := starter.Start(s.Context(), report, []byte(input))
-		if took := time.Since(began); !errors.Is(err, semel.ErrUnanswered) || d != semel.Retried || took < 10*time.Second || took > 20*time.Second {
+		if took := time.Since(began); !errors.Is(err, semel.ErrNoResponse) || d != semel.Retried || took < 10*time.Second || took > 20*time.Second {
 			s.Errorf("%s %v after %v", d, err, took)
 		}
 		if e, _, err := s.starter().Start(s.Context(), report, []byte(input)); err != nil || e.ARN == "" {

@@ -79,7 +79,7 @@ type Execution struct {
 // [Starter.Patience] at the most.
 //
 // Errors: [semel.ErrMismatch], the key was used with another input; [semel.ErrBusy], somebody else is at it: come back;
-// [semel.ErrUnanswered], nobody knows whether it was started: call it again with the same key and input, which is safe;
+// [semel.ErrNoResponse], nobody knows whether it was started: call it again with the same key and input, which is safe;
 // [semel.ErrUncertain], of EXPRESS machines: a person has to look; [semel.ErrResultNotStored], it is done, and
 // the record does not tell which execution it was; *[semel.ConfigError]; *[key.Error]; what the service
 // says. Call it again after each of them but the first: nothing is ever started twice by that.

@@ -45,8 +45,8 @@ func (s *lossy) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return out, err
 }
 
-// testUnanswered: what was written without an answer is written again, and the client notices nothing.
-func testUnanswered(t *testing.T, s Setup) {
+// testNoResponse: what was written without an answer is written again, and the client notices nothing.
+func testNoResponse(t *testing.T, s Setup) {
 	l := &lossy{Store: s.Store}
 	l.claims.Store(2)
 	l.finishes.Store(2)

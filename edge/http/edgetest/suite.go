@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t testing.TB) Setup) {
 		{"FM16 in flight, and the client gone", testInFlight},
 		{"FM6 answers that are not stored", testNotStored},
 		{"FM3 an interrupted request", testInterrupted},
-		{"FM32 unanswered writes", testUnanswered},
+		{"FM32 unanswered writes", testNoResponse},
 		{"FM34 the store is gone", testStoreGone},
 		{"FM59 an answer that cannot be read", testUnreadable},
 		{"aborted answers", testAborted},

@@ -27,7 +27,7 @@ const (
 	fateKinds
 )
 
-var errUnanswered = errors.New("no answer")
+var errNoResponse = errors.New("no answer")
 
 // runner is an attempt: the function under test as a coroutine.
 type runner struct {
@@ -75,7 +75,7 @@ func (r *runner) do(c *call) {
 		r.yield(c)
 	}
 	if r.ghost && c.refuse != nil {
-		c.refuse(errUnanswered)
+		c.refuse(errNoResponse)
 	}
 }
 
@@ -154,7 +154,7 @@ func (r *runner) resume() {
 		case lateRequest:
 			w.later(c.apply)
 		}
-		c.refuse(errUnanswered)
+		c.refuse(errNoResponse)
 	default:
 		if c.apply != nil {
 			c.apply()

@@ -41,7 +41,7 @@ func (m *Machine) startBatch(lane int) {
 		if i == 0 {
 			m.startInTx(it)
 		} else {
-			m.noteStart(it)
+			m.traceStart(it)
 		}
 	}
 	m.act(Action{Kind: ActionRun, Lane: lane, Item: t.items[0], Items: t.items, Job: m.txJob(t.items[0])})
@@ -65,7 +65,7 @@ func (m *Machine) ranBatch(ev *Event) {
 	}
 	switch r := &ev.Result; {
 	case len(ev.Results) == len(t.items):
-		if m.condemnBatch(t, ev.Results) {
+		if m.failMembers(t, ev.Results) {
 			break
 		}
 		for i, it := range t.items {
@@ -77,14 +77,14 @@ func (m *Machine) ranBatch(ev *Event) {
 	case r.Class == Transient:
 		m.repeatTx(lane, r)
 		return
-	case first.cancelled == CauseDraining && !first.alone():
+	case first.cancelled == CauseDraining && !first.ownTx():
 		// Nobody's fault: all of them are returned.
 	case r.Class == Deferred || r.Class == Unavailable || len(t.items) == 1:
 		// A refusal that is nobody's failure loses nothing when it is taken for all: do not ask a busy downstream again
 		// and again to find out for whom it was meant.
 		t.tainted = 0
 		for _, it := range t.items {
-			m.condemn(it, r)
+			m.failInTx(it, r)
 		}
 	default:
 		m.taint(t, fmt.Errorf("batch of %d failed: %w", len(t.items), r.Err))
@@ -109,11 +109,11 @@ func (m *Machine) resultIn(ev *Event, i int) *Result {
 	return &ev.Result
 }
 
-// condemnBatch sets those aside whose results are failures.
-func (m *Machine) condemnBatch(t *txLane, results []Result) (failed bool) {
+// failMembers sets those aside whose results are failures.
+func (m *Machine) failMembers(t *txLane, results []Result) (failed bool) {
 	for i, it := range t.items {
 		if r := &results[i]; r.Class != OK && r.Class != Dropped {
-			m.condemn(it, r)
+			m.failInTx(it, r)
 			failed = true
 		}
 	}
@@ -137,7 +137,7 @@ func (m *Machine) lineUp(g *group, from int) {
 			continue
 		}
 		if it.phase != phHeld || it.waitsFor != nil || it.wakeAt > 0 || !m.fitsTx(it) || !m.inLine(g.items[i-1]) ||
-			m.twinOf(it) != nil {
+			m.leaderOf(it) != nil {
 			return
 		}
 		m.offer(it)
@@ -145,7 +145,7 @@ func (m *Machine) lineUp(g *group, from int) {
 }
 
 // inLine tells that an item waits for its lane's next transaction, which others may share.
-func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.solo && it.lined }
+func (m *Machine) inLine(it *Item) bool { return it.phase == phQueued && !it.preclaimed && it.lined }
 
 // isBehind tells that one of an item's group is before it that is neither in line nor done.
 func (m *Machine) isBehind(it *Item) bool {
@@ -153,7 +153,7 @@ func (m *Machine) isBehind(it *Item) bool {
 		return false
 	}
 	p := it.group.items[it.group.at(it)-1]
-	return !m.inLine(p) && (p.phase != phSettling || !succeeded(p.note.Decision))
+	return !m.inLine(p) && (p.phase != phSettling || !succeeded(p.trace.Decision))
 }
 
 // holdThoseBehind takes those out of the line that stand behind an item of their group.

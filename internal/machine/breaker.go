@@ -81,7 +81,7 @@ func (m *Machine) wants() bool {
 	case brkClosed:
 		return true
 	case brkHalfOpen:
-		return m.brk.trial == nil && m.claimable == 0 && m.ready.len() == 0
+		return m.brk.trial == nil && m.claimable == 0 && m.quarantine.len() == 0
 	}
 	return false
 }
@@ -233,9 +233,9 @@ func (m *Machine) afterOutage(it *Item, r *Result) time.Duration {
 	return after
 }
 
-// handBack returns what has not started, because the worker stops or the breaker is open. Failures that wait to be
+// returnUnstarted returns what has not started, because the worker stops or the breaker is open. Failures that wait to be
 // recorded stay: that needs no run.
-func (m *Machine) handBack() {
+func (m *Machine) returnUnstarted() {
 	if m.draining {
 		m.drainItems()
 		return
@@ -246,7 +246,7 @@ func (m *Machine) handBack() {
 	for it := m.head; it != nil; it = it.next {
 		switch it.phase {
 		case phHeld, phQueued, phWaiting:
-			if it.condemned != nil || it.waitsFor != nil {
+			if it.txFailure != nil || it.waitsFor != nil {
 				continue // its twin's end answers it
 			}
 			m.dequeue(it)
@@ -258,9 +258,9 @@ func (m *Machine) handBack() {
 			if it.asked {
 				after = max(after, m.cfg.Lease) // its claim may be ours, and was not answered: until then it is busy
 			}
-			m.giveBack(it, after)
-		case phReady:
-			m.ready.remove(it)
+			m.returnDelivery(it, after)
+		case phQuarantine:
+			m.quarantine.remove(it)
 			m.busy--
 			m.releaseFor(it, Returned, m.shutFor())
 		}

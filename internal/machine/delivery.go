@@ -12,6 +12,66 @@ import (
 
 // ---- received ------------------------------------------------------------------------------------------------------
 
+// slowRun is how long handlers (in an open transaction: those of a batch) have to take for nothing to be fetched ahead of
+// them: a fetch takes milliseconds, and what waits here is kept from other workers, which may have nothing to do.
+const (
+	slowRun   = 50 * time.Millisecond
+	slowBatch = 500 * time.Millisecond
+)
+
+// took notes how long a handler ran for one message.
+func (m *Machine) took(d time.Duration) {
+	m.avgHandler, m.anyHandler = m.avgHandler+(d-m.avgHandler)/8, true
+}
+
+// most is how many deliveries may be in flight whose end is still to come.
+func (m *Machine) most() int {
+	slow, needed := m.avgHandler > slowRun, m.cfg.Concurrency
+	if m.cfg.Mode == Open {
+		slow, needed = m.avgHandler*time.Duration(m.cfg.Batch) > slowBatch, m.cfg.Batch*m.cfg.Lanes
+	}
+	if slow || !m.anyHandler {
+		return min(needed, m.cfg.InFlight)
+	}
+	return m.cfg.InFlight
+}
+
+func (m *Machine) room() int {
+	flight := m.cfg.Batch * m.cfg.Lanes
+	most := m.ahead(m.most())
+	waiting := min(m.waiting+m.following+m.quarantine.len(), m.cfg.InFlight) // they keep nobody else out
+	n := min(most-(m.inFlight-m.ending-waiting), most+2*flight-(m.inFlight-waiting), flight)
+	if m.cfg.Limit > 0 {
+		n = min(n, m.cfg.Limit-int(m.counts.Received))
+	}
+	return n
+}
+
+func (m *Machine) pumpReceive() {
+	n := m.room()
+	if m.receiving || m.draining || n <= 0 || m.now < m.receiveAt {
+		return
+	}
+	switch {
+	case m.down:
+		// Fail closed (law 8): polling pauses, so that receive counts do not burn. With nothing in flight one delivery is
+		// fetched to probe with.
+		if m.now < m.downAt || m.inFlight > 0 {
+			return
+		}
+		n = 1
+	case m.brk.state != brkClosed:
+		if !m.wants() {
+			return
+		}
+		n = 1 // to try with
+	case m.claimable > 0 && n < min(m.cfg.Batch, m.most())/2:
+		return // there is work in flight: wait for a batch worth a round trip
+	}
+	m.receiving, m.asked = true, n
+	m.act(Action{Kind: ActionReceive, Max: n})
+}
+
 func (m *Machine) onReceived(ev *Event) {
 	m.receiving, m.backlog = false, len(ev.Arrivals) >= m.asked
 	if ev.Err != nil {
@@ -48,11 +108,11 @@ func (m *Machine) arrive(a *Arrival, returned time.Duration) {
 	m.observe(TraceEvent{Kind: TraceReceived, Item: it})
 	switch {
 	case m.draining:
-		m.giveBack(it, 0)
+		m.returnDelivery(it, 0)
 	case a.KeyErr != nil && !a.Unkeyed:
 		m.rejectKey(it)
 	case !m.wants():
-		m.giveBack(it, m.shutFor())
+		m.returnDelivery(it, m.shutFor())
 	case m.cfg.Orders && a.Group != "":
 		m.joinGroup(it)
 	default:
@@ -67,7 +127,7 @@ func (m *Machine) rejectKey(it *Item) {
 	if it.BadVersion {
 		what = "version_invalid: "
 	}
-	l := m.keylessDeadLetter(it, what+it.KeyErr.Error())
+	l := m.newKeylessDeadLetter(it, what+it.KeyErr.Error())
 	l.Key.Raw = ""
 	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l},
 		TraceEvent{Decision: DeadLettered, Reason: l.Reason})
@@ -79,23 +139,23 @@ func (m *Machine) offer(it *Item) {
 	it.phase = phHeld
 	switch {
 	case m.draining:
-		m.giveBack(it, 0)
+		m.returnDelivery(it, 0)
 		return
 	case !m.wants():
-		m.giveBack(it, m.shutFor())
+		m.returnDelivery(it, m.shutFor())
 		return
 	}
 	if it.unprotected() {
 		if it.Count <= 1 && m.tooOld(it) {
-			m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.keylessDeadLetter(it, m.oldReason(it))},
+			m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newKeylessDeadLetter(it, m.oldReason(it))},
 				TraceEvent{Decision: DeadLettered, Reason: m.oldReason(it)})
 			return
 		}
 		m.enqueue(it)
 		return
 	}
-	if first := m.twinOf(it); first != nil {
-		m.follow(it, first)
+	if first := m.leaderOf(it); first != nil {
+		m.waitForLeader(it, first)
 		return
 	}
 	it.leader = true
@@ -125,6 +185,86 @@ func (m *Machine) queueUp(it *Item) {
 
 // ---- claimed -------------------------------------------------------------------------------------------------------
 
+// pumpClaims claims only for free slots (law 1): a delivery that waits for a slot keeps its visibility alive, not a
+// claim, so that a message that kills its process takes no others with it.
+func (m *Machine) pumpClaims(i int) {
+	l := &m.lanes[i]
+	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.inQuarantine() {
+		return
+	}
+	n := min(l.claims.len(), m.cfg.Batch, m.cfg.Concurrency-m.busy)
+	if l.claimMost > 0 {
+		n = min(n, l.claimMost)
+	}
+	if m.down {
+		if m.now < m.downAt || m.probing() {
+			return
+		}
+		n = min(n, 1) // half-open: one probe
+	}
+	if n <= 0 {
+		return
+	}
+	if n == l.claims.len() && n < m.cfg.Batch/2 && m.receiving && m.backlog && l.finishing {
+		return // a remnant: more is on its way, and the lane is not idle
+	}
+	if n < min(l.claims.len(), m.cfg.Batch) && m.running > 0 && m.now < m.lastStart+m.flushDelay(l) {
+		return // the slots of a batch become free one by one
+	}
+	ahead := m.claimsAhead(l)
+	items, claims := l.claimBuf.take(n)
+	for range n {
+		if it := l.claims.first(); it.txFailure == nil {
+			if !m.admits(nil) || m.mayStart() < 1 || ahead <= 0 {
+				break
+			}
+			ahead--
+			m.take(it)
+		}
+		it := l.claims.pop()
+		m.claimable--
+		m.busy++
+		if it.unprotected() {
+			m.start(it)
+			continue
+		}
+		it.phase = phClaiming
+		it.refs++
+		items, claims = append(items, it), append(claims, m.claimOf(it))
+	}
+	if len(items) == 0 {
+		l.claimBuf.put(items, claims, nil)
+		return
+	}
+	l.claiming = true
+	m.act(Action{Kind: ActionClaim, Lane: i, Items: items, Claims: claims})
+}
+
+// claimOf makes the claim of an item. An unanswered claim is repeated with the same nonce (law 5); any other gets a
+// fresh one.
+func (m *Machine) claimOf(it *Item) driver.Claim {
+	if !it.asked {
+		it.nonce = m.cfg.Nonce()
+		it.asked = true
+	}
+	it.leased = m.lease()
+	return driver.Claim{
+		Key: it.Key, NewKey: it.NewKey, Nonce: it.nonce, Fingerprint: it.Fingerprint, DeliveryID: it.ID,
+		BodyDigest: it.BodyDigest, WholeBody: it.WholeBody,
+		Lease: it.leased, Takeover: m.cfg.Takeover,
+		Version: it.Version, After: it.After, NoWait: m.cannotWait(it),
+	}
+}
+
+func (m *Machine) probing() bool {
+	for i := range m.lanes {
+		if m.lanes[i].claiming {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *Machine) onClaimed(ev *Event) {
 	l := &m.lanes[ev.Lane]
 	l.claiming = false
@@ -150,10 +290,10 @@ func (m *Machine) onClaimed(ev *Event) {
 			m.unclaimed(it, ev.Err)
 		case ev.Err != nil:
 			// NoResponse: the claim may be ours. It is repeated with the same nonce, in the same place (laws 4, 5).
-			if m.alone == it {
-				m.letGo(it)
+			if m.quarantined == it {
+				m.releaseShare(it)
 				it.phase = phHeld
-				m.ready.pushFront([]*Item{it})
+				m.quarantine.pushFront([]*Item{it})
 				break
 			}
 			it.phase = phQueued
@@ -167,7 +307,7 @@ func (m *Machine) onClaimed(ev *Event) {
 			m.granted(it, &ev.Grants[i], ev.Sent)
 		}
 		if it.phase != phRunning && it.phase != phTx {
-			m.letIn(it)
+			m.endQuarantine(it)
 		}
 	}
 	if m.claimable += len(again); len(ev.Items) == 1 && len(again) == 1 {
@@ -175,14 +315,14 @@ func (m *Machine) onClaimed(ev *Event) {
 	} else {
 		l.claims.pushFront(again)
 	}
-	m.handBack()
+	m.returnUnstarted()
 }
 
 func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
-	it.asked, it.solo, it.refusal.answers = false, false, 0
+	it.asked, it.preclaimed, it.refusal.responses = false, false, 0
 	it.grant, it.hold = *g, g.Hold
 	if g.Verdict != driver.Acquired {
-		m.letGo(it)
+		m.releaseShare(it)
 	}
 	switch g.Verdict {
 	case driver.Acquired:
@@ -201,12 +341,12 @@ func (m *Machine) granted(it *Item, g *driver.Grant, sent time.Duration) {
 			m.settle(it, driver.Settlement{Action: driver.Ack}, TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: "discarded earlier"})
 			return
 		}
-		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterFailed, g.Reason)},
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterFailed, g.Reason)},
 			TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Parked:
 		// The answer of the write that parked it may have been lost before its dead letter was written: make sure (FM77).
 		m.counts.Rejected++
-		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterUncertain, g.Reason)},
+		m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterUncertain, g.Reason)},
 			TraceEvent{Decision: ParkedUncertain, Duplicate: cause(g), Reason: g.Reason + notInDeadLetter(g)})
 	case driver.Mismatch:
 		m.mismatch(it, g)
@@ -281,22 +421,22 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 	it.leaseAt, it.leaseEnd = sent, sent+it.leased-m.cfg.Guard
 	it.beats = 0
 	m.scanBy(it.leaseEnd)
-	if g.Takeovers > 0 && m.alone != it { // else it was counted when it was claimed first
+	if g.Takeovers > 0 && m.quarantined != it { // else it was counted when it was claimed first
 		m.counts.TakenOver++
 		// The doubt is about the run before this one, whose token is not known here.
 		m.observe(TraceEvent{Kind: TraceDoubt, Item: it, Attempt: g.Attempt - 1, Reason: "its worker crashed or lost its lease: attempt " +
 			strconv.Itoa(g.Attempt) + " takes over"})
 	}
 	switch {
-	case it.condemned != nil:
-		m.judge(it, it.condemned)
+	case it.txFailure != nil:
+		m.judge(it, it.txFailure)
 	case m.draining || it.leaseEnd <= m.now:
 		// Too late to start: the store answered slowly (FM36), or the worker stops.
 		m.releaseUnstarted(it, Returned)
 	case !m.admits(it):
 		m.releaseFor(it, Returned, m.shutFor())
 	case m.tooOld(it):
-		m.bury(it, m.oldReason(it), driver.Unstarted)
+		m.deadLetter(it, m.oldReason(it), driver.Unstarted)
 	case g.Unknown && g.Takeover == driver.Once:
 		m.park(it, "the outcome of an earlier run is unknown and the policy is once")
 	case g.Takeovers > driver.QuarantineAfter+1 && g.Failures+g.Takeovers-driver.QuarantineAfter >= m.cfg.MaxAttempts:
@@ -305,21 +445,21 @@ func (m *Machine) acquired(it *Item, sent time.Duration) {
 		if g.Unknown {
 			m.park(it, reason)
 		} else {
-			m.bury(it, reason, driver.Unstarted)
+			m.deadLetter(it, reason, driver.Unstarted)
 		}
 	case g.Unknown && g.Takeover == driver.Probe && !m.cfg.Probes:
 		// The record was made by a worker that has a probe; this one cannot ask, and must not weaken it (FM82).
 		m.park(it, "the outcome of an earlier run is unknown, and this worker has no probe")
-	case m.alone == it && m.fitsBeside(it):
+	case m.quarantined == it && m.fitsBeside(it):
 		m.busy++
 		m.run(it)
 	case g.Takeovers >= driver.QuarantineAfter:
 		// It may have killed its process twice: it runs alone, so that it takes no others with it (FM83).
-		it.phase = phReady
+		it.phase = phQuarantine
 		m.busy++
-		m.ready.push(it)
+		m.quarantine.push(it)
 	case m.cfg.Mode == Open && !m.mustProbe(it):
-		m.enqueueSolo(it)
+		m.enqueuePreclaimed(it)
 	default:
 		m.busy++
 		m.start(it)
@@ -334,7 +474,7 @@ func (m *Machine) mustProbe(it *Item) bool {
 func (m *Machine) run(it *Item) {
 	if m.cfg.Mode == Open && !m.mustProbe(it) {
 		m.busy--
-		it.solo, it.asked = true, true
+		it.preclaimed, it.asked = true, true
 		m.begin(it.lane, append(m.lanes[it.lane].tx.items[:0], it))
 		return
 	}
@@ -385,8 +525,8 @@ func (m *Machine) onRan(ev *Event) {
 	m.lanes[it.lane].running--
 	m.busy--
 	m.took(m.now - it.startedAt)
-	still := m.alone == it
-	m.letIn(it)
+	still := m.quarantined == it
+	m.endQuarantine(it)
 	if r.Probe == NotProbed || r.Class == Unavailable {
 		m.heard(it, r)
 	}
@@ -411,14 +551,14 @@ func (m *Machine) onRan(ev *Event) {
 		switch {
 		case it.grant.Takeovers >= driver.QuarantineAfter && still:
 			m.busy++
-			m.alone = it
+			m.quarantined = it
 			m.run(it)
 		case it.grant.Takeovers >= driver.QuarantineAfter:
-			it.phase = phReady // others run beside it by now: it waits for its next turn
+			it.phase = phQuarantine // others run beside it by now: it waits for its next turn
 			m.busy++
-			m.ready.push(it)
+			m.quarantine.push(it)
 		case m.cfg.Mode == Open:
-			m.enqueueSolo(it)
+			m.enqueuePreclaimed(it)
 		default:
 			m.busy++
 			m.start(it)

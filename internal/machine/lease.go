@@ -11,6 +11,15 @@ import (
 
 func (m *Machine) beat() time.Duration { return min(m.cfg.Lease, m.cfg.Visibility) / 6 }
 
+// lease is how long a claim that is made now lasts: no longer than Until, when this process ends or stands still and could
+// not renew it.
+func (m *Machine) lease() time.Duration {
+	if m.cfg.Until == 0 {
+		return m.cfg.Lease
+	}
+	return max(min(m.cfg.Lease, m.cfg.Until-m.now), time.Millisecond)
+}
+
 // scanBy makes sure that deadlines are looked at no later than t.
 func (m *Machine) scanBy(t time.Duration) { m.scanAt = min(m.scanAt, t) }
 
@@ -52,7 +61,7 @@ func (m *Machine) extendLeases() {
 			continue
 		}
 		// Inside a transaction the row is locked by ourselves: an extension would wait for it, or spoil it.
-		if p := it.phase; p == phReady || p == phRunning || p == phFinishing || ((p == phQueued || p == phHeld) && it.solo) {
+		if p := it.phase; p == phQuarantine || p == phRunning || p == phFinishing || ((p == phQueued || p == phHeld) && it.preclaimed) {
 			it.refs++
 			items, holds = append(items, it), append(holds, it.hold)
 		}
@@ -75,7 +84,7 @@ func (m *Machine) onExtended(ev *Event) {
 		it.refs--
 		o := ev.outcome(i)
 		if it.ended {
-			m.retire(it)
+			m.reuse(it)
 			continue
 		}
 		m.observe(TraceEvent{Kind: TraceExtended, Item: it, Outcome: o, After: m.extendBy, Err: ev.Err})
@@ -85,7 +94,7 @@ func (m *Machine) onExtended(ev *Event) {
 			it.leaseAt, it.leaseEnd = ev.Sent, ev.Sent+m.extendBy-m.cfg.Guard
 			m.scanBy(it.leaseEnd)
 			if it.beats++; it.beats >= driver.QuarantineBeats(it.grant.Uncertainty) {
-				m.letIn(it)
+				m.endQuarantine(it)
 			}
 			if it.phase == phRunning {
 				m.act(Action{Kind: ActionRenewed, Item: it, Until: it.leaseEnd})
@@ -100,8 +109,8 @@ func (m *Machine) onExtended(ev *Event) {
 // write's own answer decides, and it may be what ended the lease.
 func (m *Machine) leaseLost(it *Item) {
 	switch it.phase {
-	case phReady:
-		m.ready.remove(it)
+	case phQuarantine:
+		m.quarantine.remove(it)
 		m.busy--
 		m.fenced(it)
 	case phRunning:
@@ -143,7 +152,7 @@ func (m *Machine) onProlonged(ev *Event) {
 		it.refs--
 		o := ev.outcome(i)
 		if it.ended {
-			m.retire(it)
+			m.reuse(it)
 			continue
 		}
 		m.observe(TraceEvent{Kind: TraceProlonged, Item: it, Outcome: o, After: m.cfg.Visibility, Err: ev.Err})
@@ -187,7 +196,7 @@ func (m *Machine) deadlines(it *Item) {
 		}
 	case phFinishing, phSettling:
 		m.wakeEnd(it)
-	case phReady:
+	case phQuarantine:
 		if it.leaseEnd <= m.now {
 			m.leaseLost(it)
 			return
@@ -204,7 +213,7 @@ func (m *Machine) runDeadlines(it *Item) {
 	}
 	if end := it.startedAt + m.cfg.MaxRuntime; end <= m.now {
 		it.noExtend = true // FM8: a wedged handler does not keep its claim forever
-		m.letIn(it)
+		m.endQuarantine(it)
 		m.cancel(it, CauseTimeout)
 	} else {
 		m.scanBy(end)
@@ -237,27 +246,27 @@ func (m *Machine) cancel(it *Item, c Cause) {
 func (m *Machine) expire(it *Item) {
 	m.dequeue(it)
 	if it.holds() {
-		m.leaveTwin(it)
+		m.leaveLeader(it)
 		m.releaseUnstarted(it, Expired)
 		return
 	}
 	m.counts.Returned++
-	it.note = TraceEvent{Decision: Expired}
+	it.trace = TraceEvent{Decision: Expired}
 	m.decide(it)
-	m.gone(it)
+	m.recycle(it)
 }
 
 // dequeue takes an unstarted item out of its lane's queue.
 func (m *Machine) dequeue(it *Item) {
 	if it.phase == phHeld {
-		m.ready.remove(it)
+		m.quarantine.remove(it)
 	}
 	if it.phase == phQueued {
 		m.lanes[it.lane].claims.remove(it)
 		m.lanes[it.lane].tx.queue.remove(it)
 		m.claimable--
 		it.phase = phHeld
-		m.letGo(it)
+		m.releaseShare(it)
 	}
 	if it.phase == phWaiting {
 		m.leavePool(it)

@@ -81,7 +81,7 @@ func (m *Machine) fits(p *pool) int {
 
 // joinPool lets an item queue up, or wait for its pool.
 func (m *Machine) joinPool(it *Item) (now bool) {
-	if it.Pool == "" || it.condemned != nil || !m.pooled() {
+	if it.Pool == "" || it.txFailure != nil || !m.pooled() {
 		return true
 	}
 	p := m.pools[it.Pool]
@@ -116,7 +116,7 @@ func (m *Machine) joinPool(it *Item) (now bool) {
 func (m *Machine) putOff(it *Item, p *pool) {
 	each := m.cfg.PoolEvery
 	if each == 0 {
-		each = m.pace / time.Duration(m.cfg.PoolConcurrency)
+		each = m.avgHandler / time.Duration(m.cfg.PoolConcurrency)
 	}
 	after, most := time.Duration(p.waiting.len()+1)*each/2, m.cfg.Lease
 	if m.cfg.Redrives {
@@ -126,7 +126,7 @@ func (m *Machine) putOff(it *Item, p *pool) {
 		}
 	}
 	after = max(min(after, most), time.Second)
-	m.giveBack(it, after+jitter(m.cfg.Nonce(), after/4))
+	m.returnDelivery(it, after+jitter(m.cfg.Nonce(), after/4))
 }
 
 // wakePool makes sure that a pool is looked at when its bucket has something for those who wait.
@@ -192,15 +192,15 @@ func (m *Machine) take(it *Item) {
 	}
 }
 
-// letGo returns what an item holds of the limits: it ran, or will not. What it did not use of the rates is for others.
-func (m *Machine) letGo(it *Item) {
-	if p := m.drop(it); p != nil {
+// releaseShare returns what an item holds of the limits: it ran, or will not. What it did not use of the rates is for others.
+func (m *Machine) releaseShare(it *Item) {
+	if p := m.dropShare(it); p != nil {
 		m.flowOn(p)
 		m.retirePool(p)
 	}
 }
 
-func (m *Machine) drop(it *Item) *pool {
+func (m *Machine) dropShare(it *Item) *pool {
 	if m.brk.trial == it {
 		m.brk.trial = nil
 	}
@@ -225,13 +225,13 @@ func (m *Machine) drop(it *Item) *pool {
 	return p
 }
 
-// requeued is letGo for an item that is put back at the head of its queue: if it is still to run, its place is its own.
+// requeued is releaseShare for an item that is put back at the head of its queue: if it is still to run, its place is its own.
 func (m *Machine) requeued(it *Item) {
-	if it.condemned != nil {
-		m.letGo(it)
+	if it.txFailure != nil {
+		m.releaseShare(it)
 		return
 	}
-	if m.drop(it); it.pool != nil {
+	if m.dropShare(it); it.pool != nil {
 		it.pool.queued++
 		it.gate = gateQueued
 	}

@@ -24,8 +24,8 @@ const (
 type refusal struct {
 	apart bool // its end is written alone
 	times int  // in a row, alone
-	// Machine.ends and writes before the first of them; answers, after the last claim that failed.
-	ends, writes, answers int
+	// Machine.ends and writes before the first of them; responses, after the last claim that failed.
+	ends, writes, responses int
 }
 
 // refusedOnce reports an error of a write that certainly did not happen, though the store can write.
@@ -93,14 +93,14 @@ func (m *Machine) spread(l *lane, err error) bool {
 	case errors.Is(err, driver.ErrBlocked) && !errors.Is(err, driver.ErrOutage):
 		return false // nobody can write
 	default:
-		if l.unheard++; l.unheard == 1 {
-			l.answers = m.answers
+		if l.noResponse++; l.noResponse == 1 {
+			l.responses = m.responses
 		}
 	}
-	if l.refused < refusedTogether && (l.unheard < refusedTogether || m.answers == l.answers) {
+	if l.refused < refusedTogether && (l.noResponse < refusedTogether || m.responses == l.responses) {
 		return false
 	}
-	l.refused, l.unheard = 0, 0
+	l.refused, l.noResponse = 0, 0
 	return true
 }
 
@@ -217,7 +217,7 @@ func (m *Machine) refusedAlone(t *txLane, err error, r Result) bool {
 		return false
 	}
 	t.tainted, t.refused = 0, 0
-	m.condemn(it, &r)
+	m.failInTx(it, &r)
 	return true
 }
 
@@ -238,7 +238,7 @@ func (m *Machine) refusedTx(t *txLane, err error) {
 // pause of its own.
 func (m *Machine) unclaimed(it *Item, err error) {
 	m.observe(TraceEvent{Kind: TraceTrouble, Item: it, Err: fmt.Errorf("claim key %q: %w", it.Key.Raw, err)})
-	m.letGo(it)
+	m.releaseShare(it)
 	if errors.Is(err, driver.ErrUnreadable) {
 		m.unreadable(it, err)
 		return
@@ -256,8 +256,8 @@ func (m *Machine) ownError(ev *Event) (own bool) {
 	}
 	for _, it := range ev.Items {
 		f := &it.refusal
-		own = len(ev.Items) == 1 && f.answers > 0 && m.answers >= f.answers
-		f.answers = m.answers + 1
+		own = len(ev.Items) == 1 && f.responses > 0 && m.responses >= f.responses
+		f.responses = m.responses + 1
 	}
 	return own
 }
@@ -278,7 +278,7 @@ func (m *Machine) boundClaims(l *lane, n int, err error) {
 // unreadable returns a delivery whose record this program cannot read: a newer program may read it. When it was
 // delivered often enough it becomes a dead letter. Nothing is written to the record.
 func (m *Machine) unreadable(it *Item, err error) {
-	it.asked, it.condemned = false, nil
+	it.asked, it.txFailure = false, nil
 	reason := fmt.Sprintf("the record of key %q cannot be read: %v; if a newer version of semel wrote it, upgrade this worker, "+
 		"else restore or delete the record, and redrive the message", it.Key.Raw, err)
 	if it.Count < m.cfg.MaxAttempts {
@@ -288,7 +288,7 @@ func (m *Machine) unreadable(it *Item, err error) {
 		return
 	}
 	m.counts.Rejected++
-	l := m.keylessDeadLetter(it, reason)
+	l := m.newKeylessDeadLetter(it, reason)
 	l.Key.Raw = "" // a dead letter of a key names a token of its record, which nobody can read
 	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: l}, TraceEvent{Decision: DeadLettered, Reason: reason})
 }

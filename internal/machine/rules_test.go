@@ -173,7 +173,7 @@ func probing(c *machine.Config) { c.Takeover, c.Probes = driver.Probe, true }
 func unknown(_ string, g *driver.Grant) { g.Unknown, g.Takeovers = true, 1 }
 
 func TestFM3_ProbeIsAskedBeforeARunThatFollowsADoubt(t *testing.T) {
-	for answer, want := range map[machine.ProbeAnswer]driver.Final{
+	for answer, want := range map[machine.ProbeResult]driver.Final{
 		machine.ProbeApplied: driver.Complete, machine.ProbeUnknown: driver.Park,
 	} {
 		r := newFixture(t, probing)

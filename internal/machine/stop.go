@@ -22,7 +22,7 @@ func (m *Machine) drainItems() {
 		switch it.phase {
 		case phHeld, phWaiting, phQueued:
 			m.dequeue(it)
-			m.leaveTwin(it)
+			m.leaveLeader(it)
 			if it.holds() {
 				m.releaseUnstarted(it, Returned)
 				continue
@@ -33,9 +33,9 @@ func (m *Machine) drainItems() {
 			if !it.asked {
 				after = 0
 			}
-			m.giveBack(it, after)
-		case phReady:
-			m.ready.remove(it)
+			m.returnDelivery(it, after)
+		case phQuarantine:
+			m.quarantine.remove(it)
 			m.busy--
 			m.releaseUnstarted(it, Returned)
 		}
@@ -43,7 +43,7 @@ func (m *Machine) drainItems() {
 }
 
 // holds tells that an unstarted item has a durable claim: it waits for a transaction.
-func (it *Item) holds() bool { return it.solo && it.leaseEnd > 0 }
+func (it *Item) holds() bool { return it.preclaimed && it.leaseEnd > 0 }
 
 // releaseUnstarted gives a claim and its delivery back: the run never began.
 func (m *Machine) releaseUnstarted(it *Item, d Decision) { m.releaseFor(it, d, 0) }

@@ -39,7 +39,7 @@ type txLane struct {
 
 // fitsTx tells that the claim inside a transaction is enough: the queue counts deliveries, and this is the first.
 func (m *Machine) fitsTx(it *Item) bool {
-	return it.condemned == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
+	return it.txFailure == nil && !it.unprotected() && m.cfg.Counts && it.Count <= 1 && !m.tooOld(it)
 }
 
 // past tells that an earlier run of the item's key may have failed, or killed its process.
@@ -48,7 +48,7 @@ func (it *Item) past() bool {
 }
 
 // alone tells that an item runs in a transaction of its own.
-func (it *Item) alone() bool { return it.solo && it.past() }
+func (it *Item) ownTx() bool { return it.preclaimed && it.past() }
 
 // claimsAhead is how many more durable claims a lane may hold for its next transaction: one batch.
 func (m *Machine) claimsAhead(l *lane) int {
@@ -57,14 +57,14 @@ func (m *Machine) claimsAhead(l *lane) int {
 	}
 	n := m.cfg.Batch
 	for _, it := range l.tx.queue.items[l.tx.queue.at:] {
-		n -= b2i(it.solo)
+		n -= b2i(it.preclaimed)
 	}
 	return n
 }
 
-// enqueueSolo queues an item whose durable claim is ours for a transaction: the claim inside it carries the same nonce.
-func (m *Machine) enqueueSolo(it *Item) {
-	it.solo, it.asked = true, true
+// enqueuePreclaimed queues an item whose durable claim is ours for a transaction: the claim inside it carries the same nonce.
+func (m *Machine) enqueuePreclaimed(it *Item) {
+	it.preclaimed, it.asked = true, true
 	it.phase = phQueued
 	m.lanes[it.lane].tx.queue.push(it)
 	m.claimable++
@@ -73,15 +73,15 @@ func (m *Machine) enqueueSolo(it *Item) {
 func (m *Machine) pumpTx(i int) {
 	l := &m.lanes[i]
 	t := &l.tx
-	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.quarantine() {
+	if t.state != txIdle || t.queue.len() == 0 || m.now < l.claimAt || m.inQuarantine() {
 		return
 	}
 	t.tainted = min(t.tainted, t.queue.len())
-	if try := m.brk.trial; try != nil && try.solo && try.phase == phQueued && try.lane == i {
+	if try := m.brk.trial; try != nil && try.preclaimed && try.phase == phQueued && try.lane == i {
 		t.queue.remove(try) // those before it wait for it
 		t.queue.pushFront([]*Item{try})
 	}
-	if head := t.queue.first(); !m.admits(head) || (!head.solo && m.mayStart() < 1) {
+	if head := t.queue.first(); !m.admits(head) || (!head.preclaimed && m.mayStart() < 1) {
 		return
 	}
 	most := min(t.queue.len(), m.cfg.Batch, max(m.mayStart(), 1))
@@ -98,11 +98,11 @@ func (m *Machine) pumpTx(i int) {
 	items := t.items[:0]
 	for len(items) < most {
 		it := t.queue.first()
-		if len(items) > 0 && (it.solo != items[0].solo || it.alone() || items[0].alone()) {
+		if len(items) > 0 && (it.preclaimed != items[0].preclaimed || it.ownTx() || items[0].ownTx()) {
 			break
 		}
 		items = append(items, t.queue.pop())
-		if !it.solo { // else its turn was taken with the durable claim
+		if !it.preclaimed { // else its turn was taken with the durable claim
 			m.take(it)
 		}
 	}
@@ -121,7 +121,7 @@ func (m *Machine) begin(i int, items []*Item) {
 		it.refs++
 		claims = append(claims, m.claimOf(it))
 	}
-	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].alone())
+	t.state, t.at, t.taken = txBeginning, 0, len(items)-b2i(items[0].ownTx())
 	m.act(Action{Kind: ActionBegin, Lane: i, Items: t.items, Claims: claims})
 }
 
@@ -148,13 +148,13 @@ func (m *Machine) onBegun(ev *Event) {
 		switch {
 		case it.behind:
 			it.behind = false
-			m.letGo(it)
+			m.releaseShare(it)
 		case g.Err != nil:
 			m.unclaimed(it, g.Err)
 		case g.Verdict == driver.Acquired:
 			it.grant, it.hold = *g, g.Hold
 			members = append(members, it)
-			plain = plain && (it.solo || !it.past())
+			plain = plain && (it.preclaimed || !it.past())
 		default:
 			m.granted(it, g, ev.Sent)
 		}
@@ -182,7 +182,7 @@ func (m *Machine) onBegun(ev *Event) {
 // endTx makes a lane free for its next transaction.
 func (m *Machine) endTx(t *txLane) {
 	t.state = txIdle
-	m.letIn(m.alone) // while it is set nothing else runs: it was a member
+	m.endQuarantine(m.quarantined) // while it is set nothing else runs: it was a member
 }
 
 func b2i(b bool) int {
@@ -225,10 +225,10 @@ func (m *Machine) startInTx(it *Item) {
 		m.scanBy(m.now + m.cfg.Timeout)
 	}
 	m.running++
-	m.noteStart(it)
+	m.traceStart(it)
 }
 
-func (m *Machine) noteStart(it *Item) {
+func (m *Machine) traceStart(it *Item) {
 	it.paid = false
 	if !it.ran {
 		it.ran = true
@@ -263,7 +263,7 @@ func (m *Machine) ranInTx(it *Item, r *Result) {
 	case Transient:
 		m.repeatTx(lane, r)
 	default:
-		m.condemn(it, r)
+		m.failInTx(it, r)
 		m.rollback(lane)
 	}
 }
@@ -277,7 +277,7 @@ func (m *Machine) succeededInTx(it *Item, r *Result) {
 		n = TraceEvent{Decision: DroppedOnPurpose, Reason: reasonOf(r)}
 		f.Result, f.Reason = nil, "dropped: "+reasonOf(r)
 	}
-	it.note, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
+	it.trace, it.settlement = n, driver.Settlement{Receipt: it.Receipt, Action: driver.Ack}
 	it.work = driver.Work{Finish: f, Effects: r.Effects, Emit: r.Emit}
 	if m.cfg.JoinedAck {
 		it.work.Ack = &it.settlement
@@ -297,12 +297,12 @@ func (m *Machine) repeatTx(lane int, r *Result) {
 	m.rollback(lane)
 }
 
-// condemn remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
+// failInTx remembers the failure of an item: it is recorded by a claim and a finish of its own. Its effects were rolled
 // back.
-func (m *Machine) condemn(it *Item, r *Result) {
+func (m *Machine) failInTx(it *Item, r *Result) {
 	failed := *r
 	failed.NotApplied = true
-	it.condemned = &failed
+	it.txFailure = &failed
 }
 
 func (m *Machine) rollback(lane int) {
@@ -321,23 +321,23 @@ func (m *Machine) requeueTx(lane int) {
 	var again []*Item
 	for _, it := range t.items {
 		it.phase, it.startedAt, it.work = phQueued, 0, driver.Work{}
-		it.lined = !it.solo && m.fitsTx(it)
-		if !it.solo {
+		it.lined = !it.preclaimed && m.fitsTx(it)
+		if !it.preclaimed {
 			m.requeued(it)
 		}
 		switch {
 		case m.isBehind(it):
-			it.phase, it.condemned = phHeld, nil
-			m.letGo(it)
+			it.phase, it.txFailure = phHeld, nil
+			m.releaseShare(it)
 			m.holdThoseBehind(it)
-		case it.solo && it.condemned != nil:
-			m.judge(it, it.condemned) // its claim is durable already
-		case it.lined, it.solo && !it.alone():
+		case it.preclaimed && it.txFailure != nil:
+			m.judge(it, it.txFailure) // its claim is durable already
+		case it.lined, it.preclaimed && !it.ownTx():
 			again = append(again, it)
 			m.scanVisibility(it)
 		default:
 			m.holdThoseBehind(it)
-			if it.solo {
+			if it.preclaimed {
 				m.requeued(it)
 			}
 			l.claims.push(it)
@@ -347,7 +347,7 @@ func (m *Machine) requeueTx(lane int) {
 	t.queue.pushFront(again)
 	m.claimable += len(again)
 	t.items = t.items[:0]
-	m.handBack()
+	m.returnUnstarted()
 }
 
 func (m *Machine) troubleInTx(lane int, err error) {
@@ -396,7 +396,7 @@ func (m *Machine) onCommitted(ev *Event) {
 	default:
 		t.tainted = 0
 		it := t.items[max(culprit.Index, 0)]
-		m.condemn(it, m.refusedEffects(it, ev, culprit.Err))
+		m.failInTx(it, m.refusedEffects(it, ev, culprit.Err))
 	}
 	m.requeueTx(ev.Lane)
 }

@@ -9,9 +9,6 @@ import (
 
 // This file is mode D (protocol section 6): messages of one key that carry versions and replace each other.
 
-// UnknownAge is the age of a message of which nobody knows when it was sent.
-const UnknownAge = time.Duration(-1 << 63)
-
 // The bounds of a wait for the version before.
 const (
 	gapWaitMin = 100 * time.Millisecond
@@ -28,7 +25,7 @@ func (m *Machine) stale(it *Item, g *driver.Grant) {
 func (m *Machine) late(it *Item, g *driver.Grant) {
 	m.counts.Rejected++
 	m.counts.Late++
-	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterLate, g.Reason)},
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterLate, g.Reason)},
 		TraceEvent{Decision: DeadLettered, Duplicate: cause(g), Reason: g.Reason})
 }
 
@@ -42,16 +39,8 @@ func (m *Machine) mismatch(it *Item, g *driver.Grant) {
 		reason = "version " + it.Version.String() + " of the key was used with another payload"
 	}
 	m.counts.Mismatched++
-	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.deadLetter(it, driver.DeadLetterMismatch, reason)},
+	m.settle(it, driver.Settlement{Action: driver.Dead, DeadLetter: m.newDeadLetter(it, driver.DeadLetterMismatch, reason)},
 		TraceEvent{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
-}
-
-// age is how old a message is by now; negative = nobody knows.
-func (m *Machine) age(it *Item) time.Duration {
-	if it.Age < -m.cfg.Park {
-		return -1 // sent in the future: some clock is wrong by more than the wait
-	}
-	return max(it.Age, 0) + m.now - it.arrivedAt
 }
 
 // cannotWait tells that an item waits for no message that is still to come: the head of an ordered group would keep it
@@ -73,11 +62,11 @@ func (m *Machine) cannotWait(it *Item) bool {
 // waitForGap gives a version back whose predecessor is missing: for longer and longer, and not beyond the time that it
 // waits at most. Newer ones that wait for it here are returned with it: they wait for the same.
 func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
-	newer := slices.DeleteFunc(slices.Clone(it.twins), func(t *Item) bool {
+	newer := slices.DeleteFunc(slices.Clone(it.duplicates), func(t *Item) bool {
 		return t.Version <= it.Version || t.After <= it.After || m.cannotWait(t)
 	})
 	for _, t := range newer {
-		m.leaveTwin(t)
+		m.leaveLeader(t)
 		m.deferForGap(t, g)
 	}
 	m.deferForGap(it, g)

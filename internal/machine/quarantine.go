@@ -11,66 +11,66 @@ import "github.com/semel-dev/semel/driver"
 // the others go on for as long, if any of them waits. So a few keys that were in flight when a process died do not keep a
 // worker from its work.
 
-// startReady starts the next run in quarantine, when its turn has come. Keys wait for that without a claim, because a
+// pumpQuarantine starts the next run in quarantine, when its turn has come. Keys wait for that without a claim, because a
 // neighbour that kills the process would be charged to them.
-func (m *Machine) startReady() {
-	if m.ready.len() == 0 {
-		if m.alone == nil {
+func (m *Machine) pumpQuarantine() {
+	if m.quarantine.len() == 0 {
+		if m.quarantined == nil {
 			m.turnAt = 0
 		}
 		return
 	}
 	rests := m.now < m.restUntil
-	if it := m.ready.first(); it.phase == phReady && m.ready.len() == 1 && !rests && m.calm(it) {
-		m.ready.pop()
-		m.alone, m.turnAt = it, max(m.now, 1)
+	if it := m.quarantine.first(); it.phase == phQuarantine && m.quarantine.len() == 1 && !rests && m.mayQuarantine(it) {
+		m.quarantine.pop()
+		m.quarantined, m.turnAt = it, max(m.now, 1)
 		m.run(it)
 		return
 	}
-	for i := m.ready.at; i < len(m.ready.items); {
-		if it := m.ready.items[i]; it.phase == phReady {
-			m.ready.remove(it)
-			m.giveUpClaim(it)
+	for i := m.quarantine.at; i < len(m.quarantine.items); {
+		if it := m.quarantine.items[i]; it.phase == phQuarantine {
+			m.quarantine.remove(it)
+			m.releaseClaim(it)
 		} else {
 			i++
 		}
 	}
-	if m.ready.len() == 0 || m.alone != nil || rests || m.busy >= m.cfg.Concurrency || (m.down && m.now < m.downAt) ||
+	if m.quarantine.len() == 0 || m.quarantined != nil || rests || m.busy >= m.cfg.Concurrency || (m.down && m.now < m.downAt) ||
 		!m.admits(nil) || m.mayStart() < 1 {
 		return
 	}
-	it := m.ready.first()
+	it := m.quarantine.first()
 	if m.turnAt == 0 {
-		m.turnAt, m.hush = max(m.now, 1), max(m.hush, m.cfg.Lease)
+		m.turnAt, m.turnWait = max(m.now, 1), max(m.turnWait, m.cfg.Lease)
 	}
 	switch {
-	case !m.calm(it):
-		if m.now >= m.turnAt+m.hush {
+	case !m.mayQuarantine(it):
+		if m.now >= m.turnAt+m.turnWait {
 			// Something runs for long: others go on for as long, and the next turn is more patient.
-			m.hush = min(2*m.hush, max(m.cfg.MaxRuntime, m.cfg.Lease))
-			m.ready.pop()
-			m.ready.push(it)
-			m.rest()
+			m.turnWait = min(2*m.turnWait, max(m.cfg.MaxRuntime, m.cfg.Lease))
+			m.quarantine.pop()
+			m.quarantine.push(it)
+			m.endTurn()
 		}
 	case m.now >= m.lanes[it.lane].claimAt:
-		m.hush = 0
-		m.ready.pop()
-		m.claimAlone(it)
+		m.turnWait = 0
+		m.quarantine.pop()
+		m.claimQuarantined(it)
 	}
 }
 
-// giveUpClaim releases a claim whose item stays in flight.
-func (m *Machine) giveUpClaim(it *Item) {
+// releaseClaim releases a claim whose item stays in flight.
+func (m *Machine) releaseClaim(it *Item) {
 	m.busy--
-	m.suspects++
-	it.suspect = true
+	m.releasing++
+	it.releasing = true
 	m.releaseUnstarted(it, Returned)
 	it.work.Ack = nil
 }
 
-// claimAlone claims the key whose turn it is.
-func (m *Machine) claimAlone(it *Item) {
-	m.alone = it
+// claimQuarantined claims the key whose turn it is.
+func (m *Machine) claimQuarantined(it *Item) {
+	m.quarantined = it
 	m.busy++
 	m.take(it)
 	it.phase = phClaiming
@@ -82,18 +82,18 @@ func (m *Machine) claimAlone(it *Item) {
 }
 
 // quarantine reports that nothing else may start.
-func (m *Machine) quarantine() bool { return m.alone != nil || m.turnAt > 0 }
+func (m *Machine) inQuarantine() bool { return m.quarantined != nil || m.turnAt > 0 }
 
-// letIn ends the turn of a key that runs in quarantine: others may start.
-func (m *Machine) letIn(it *Item) {
-	if it != nil && m.alone == it {
-		m.alone = nil
-		m.rest()
+// endQuarantine ends the turn of a key that runs in quarantine: others may start.
+func (m *Machine) endQuarantine(it *Item) {
+	if it != nil && m.quarantined == it {
+		m.quarantined = nil
+		m.endTurn()
 	}
 }
 
 // rest ends a turn. The others' turn is as long, if any of them waits.
-func (m *Machine) rest() {
+func (m *Machine) endTurn() {
 	if m.claimable > 0 && m.turnAt > 0 {
 		m.restUntil = m.now + (m.now - m.turnAt)
 	}
@@ -102,8 +102,8 @@ func (m *Machine) rest() {
 
 // calm reports that a key may start in quarantine: no claim is under way that would start a run, and what runs may run
 // beside it.
-func (m *Machine) calm(it *Item) bool {
-	if m.alone != nil || m.suspects > 0 {
+func (m *Machine) mayQuarantine(it *Item) bool {
+	if m.quarantined != nil || m.releasing > 0 {
 		return false
 	}
 	for i := range m.lanes {

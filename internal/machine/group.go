@@ -7,8 +7,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file keeps order: groups (law 13: only the head of a group is ever claimed) and twins (one process never runs
-// one key twice at once).
+// This file keeps order: ordered groups (law 13: only the head of a group is ever claimed) and local duplicates (one process
+// never runs a key twice at once: a copy waits for its leader, the item of the same key that came first).
 
 type group struct {
 	name  string
@@ -40,8 +40,8 @@ func (g *group) at(it *Item) int {
 	return -1
 }
 
-// leaveGroup lets the next of a group go on after a success. After anything else the rest of the group that is in flight
-// is returned unstarted, so that the broker's order rules again.
+// leaveGroup takes an item out of its group. After a success the next of the group goes on. After any other end the rest of
+// the group in flight is returned unstarted, so that the broker's order holds again.
 func (m *Machine) leaveGroup(it *Item) {
 	g := it.group
 	if g == nil {
@@ -66,7 +66,7 @@ func succeeded(d Decision) bool {
 	return d == Executed || d == Replayed || d == ReplayedOtherPayload || d == DroppedOnPurpose || d == Unprotected || d == Stale
 }
 
-// stopGroup returns what stands behind an item in its group. None of it is claimed.
+// stopGroup returns the items behind an item of their group. None of them is claimed.
 func (m *Machine) stopGroup(it *Item) {
 	g := it.group
 	at := g.at(it)
@@ -77,7 +77,7 @@ func (m *Machine) stopGroup(it *Item) {
 		if f.phase == phQueued || f.phase == phWaiting {
 			m.dequeue(f)
 		}
-		if f.phase == phHeld { // else it is on its way back already
+		if f.phase == phHeld { // else it is being returned already
 			m.leaveLeader(f)
 			m.returnDelivery(f, 0)
 		}
@@ -86,8 +86,8 @@ func (m *Machine) stopGroup(it *Item) {
 
 const maxDuplicates = 16
 
-// follow lets an item wait for its twin that is in flight. While that one runs, too many of them are returned, so that one
-// key cannot fill the hand.
+// waitForLeader lets a local duplicate wait for its leader. If too many wait for one that runs, the others are returned, so
+// that one key cannot take all the room in flight.
 func (m *Machine) waitForLeader(it, first *Item) {
 	if m.failsBeside(it, first) {
 		it.hold = first.hold
@@ -103,7 +103,7 @@ func (m *Machine) waitForLeader(it, first *Item) {
 	m.following += b2i(first.runs)
 }
 
-// runs marks whether an item's handler runs. Its twins, which wait for that, keep nobody else out of the hand meanwhile.
+// runs records whether an item's handler runs. The local duplicates that wait for it take no room in flight meanwhile.
 func (m *Machine) runs(it *Item, yes bool) {
 	if it.runs == yes {
 		return
@@ -115,7 +115,7 @@ func (m *Machine) runs(it *Item, yes bool) {
 	}
 }
 
-// tooManyDuplicates gives a twin back: for longer and longer where the broker counts deliveries, as busyElsewhere does.
+// tooManyDuplicates returns a local duplicate. If the broker counts deliveries the delay grows, as in busyElsewhere.
 func (m *Machine) tooManyDuplicates(it *Item) {
 	m.counts.Busy++
 	wait := m.cfg.Lease / 2
@@ -125,12 +125,12 @@ func (m *Machine) tooManyDuplicates(it *Item) {
 		}
 		wait = min(wait, max(m.cfg.MaxRuntime, m.cfg.Lease/2))
 	}
-	wait += jitter(m.cfg.Nonce(), m.cfg.Lease/2) // they must not all come back at once
+	wait += jitter(m.cfg.Nonce(), m.cfg.Lease/2) // they must not all be redelivered at once
 	m.settle(it, driver.Settlement{Action: driver.Defer, After: wait},
 		TraceEvent{Decision: BusyDeferred, Duplicate: RacedLocal, After: wait})
 }
 
-// leaderOf is another item in flight that leads one of the item's keys; nil = there is none.
+// leaderOf is another item in flight that leads one of the item's keys. Nil = none.
 func (m *Machine) leaderOf(it *Item) *Item {
 	if first := m.leaders[it.Key]; first != nil && first != it {
 		return first
@@ -143,9 +143,9 @@ func (m *Machine) leaderOf(it *Item) *Item {
 	return nil
 }
 
-// releaseDuplicates answers those who waited. A twin is acked only when the record is completed and the payload is the
-// same; in every other case it asks the store itself. So does the message of a redrive: a person may have reopened the record
-// while the end of its leader was on its way.
+// releaseDuplicates ends the wait of an item's local duplicates. A duplicate is acked only if the record is completed and the
+// payload is the same. In every other case it is claimed. So is the message of a redrive: an operator may have reopened the
+// record while its leader's end was being written.
 func (m *Machine) releaseDuplicates(it *Item) {
 	m.leaveLeader(it)
 	done := it.trace.Decision == Executed || it.trace.Decision == DroppedOnPurpose || it.trace.Decision == Replayed
@@ -156,7 +156,7 @@ func (m *Machine) releaseDuplicates(it *Item) {
 	}
 	for _, t := range duplicates {
 		t.waitsFor = nil
-		// Of two keys that one meets, the other's record may still be open.
+		// With two keys, only one may be the same: the other one's record may still be open.
 		same := t.Key == it.Key && t.NewKey == it.NewKey && t.Version == it.Version
 		if done && same && !t.Fingerprint.Differs(it.Fingerprint) && !t.BodyDigest.Differs(it.BodyDigest) && !driver.IsRedrive(t.ID) {
 			m.counts.Replayed++
@@ -167,7 +167,7 @@ func (m *Machine) releaseDuplicates(it *Item) {
 	}
 }
 
-// leaveLeader takes an item out of those who wait for its twin.
+// leaveLeader takes an item out of the local duplicates of its leader.
 func (m *Machine) leaveLeader(it *Item) {
 	if first := it.waitsFor; first != nil {
 		it.waitsFor = nil
@@ -190,9 +190,9 @@ func (m *Machine) leaveLeader(it *Item) {
 const busyReason = "its key was in progress when this message came, and the policy for that is fail; a redrive drops it once " +
 	"the key is completed"
 
-// failsBusy reports that a duplicate of a key in progress goes to the dead-letter queue. same: it is a redelivery of a message
-// that acquired the key. That one is deferred: if the run dies, it is the message that repeats it. So are messages of an ordered
-// group, whose head must wait (law 13), those that a person sent again, and those without an id.
+// failsBusy reports that a duplicate of a key in progress goes to the dead-letter queue. same: it is a redelivery of the
+// message that acquired the key. That one is deferred, because it repeats the run if the worker dies. Messages of an ordered
+// group, whose head must wait (law 13), messages that an operator sent again, and messages without an id are deferred too.
 func (m *Machine) failsBusy(it *Item, same bool) bool {
 	return m.cfg.FailBusy && !same && it.group == nil && it.ID != "" && !driver.IsRedrive(it.ID)
 }
@@ -203,7 +203,7 @@ func (m *Machine) failBusy(it *Item, c DuplicateCause) {
 		TraceEvent{Decision: DeadLettered, Duplicate: c, Reason: busyReason})
 }
 
-// failsBeside reports it of a local duplicate. One with another payload waits: it is a mismatch.
+// failsBeside reports the same of a local duplicate. One with another payload waits: it is a mismatch.
 func (m *Machine) failsBeside(it, first *Item) bool {
 	return first.runs && !it.Fingerprint.Differs(first.Fingerprint) && m.failsBusy(it, it.ID == first.ID)
 }

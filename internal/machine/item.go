@@ -9,7 +9,7 @@ import (
 
 // This file has the items: the state of a delivery in flight, and what is derived from one item's nonce, key or age.
 
-// UnknownAge is the age of a message of which nobody knows when it was sent.
+// UnknownAge is the age of a message whose send time is unknown.
 const UnknownAge = time.Duration(-1 << 63)
 
 type phase uint8
@@ -158,24 +158,24 @@ func (m *Machine) endsSoon(it *Item, yes bool) {
 	}
 }
 
-// age is how old a message is by now; negative = nobody knows.
+// age is how old a message is by now. Negative = unknown.
 func (m *Machine) age(it *Item) time.Duration {
 	if it.Age < -m.cfg.Park {
-		return -1 // sent in the future: some clock is wrong by more than the wait
+		return -1 // sent in the future: a clock is wrong by more than the wait
 	}
 	return max(it.Age, 0) + m.now - it.arrivedAt
 }
 
-// tooOld tells that a message waited longer than it may before its key was begun: for longer than MaxAge. What was begun
-// goes on, however old it is: an earlier run, deferred or not (see driver.Record.Attempt), a doubt, a key that a person
-// reopened. So does the message that a person sent again.
+// tooOld reports that a message waited longer than MaxAge before its key was begun. A key that was begun goes on at any age:
+// after an earlier run, deferred or not (see driver.Record.Attempt), with a doubt, or reopened by an operator. So does a
+// message that an operator sent again.
 func (m *Machine) tooOld(it *Item) bool {
 	if m.cfg.MaxAge <= 0 || it.Age == UnknownAge || driver.IsRedrive(it.ID) {
 		return false
 	}
 	g := &it.grant
 	if it.Version != "" && g.Redelivery {
-		return false // another version ran meanwhile, and its runs are what the record counts
+		return false // another version ran meanwhile: the record counts its runs
 	}
 	if g.Attempt > 1 || g.Failures > 0 || g.Takeovers > 0 || g.Unknown || it.hold.Generation > 1 {
 		return false

@@ -2,17 +2,17 @@ package machine
 
 import "github.com/semel-dev/semel/driver"
 
-// This file is quarantine (law 12): how a key runs that may have killed its process. Nothing else is started from when its
-// run starts until that outlived driver.QuarantineBeats, so that a death of the process before is charged to this key alone;
-// one after that is charged to nobody. What runs already when it starts has to be calm: the first time that it runs so, it
-// is enough that the others have run for a while; later ones are all alone, because a key may be given up after them.
+// This file is quarantine (law 12). A key that may have killed its process runs in quarantine: nothing else starts from the
+// start of its run until the run has outlived driver.QuarantineBeats. If the process dies in that time, the crash is charged
+// to this key alone. A later crash is charged to no key. The first run in quarantine may start beside runs that have lasted
+// for a while. Later ones run all alone, because the key may be dead-lettered after them.
 //
-// Quarantine takes turns with everything else: a turn lasts until its run is over or has outlived its quarantine, and then
-// the others go on for as long, if any of them waits. So a few keys that were in flight when a process died do not keep a
-// worker from its work.
+// Quarantine takes turns with everything else. A turn lasts until its run has ended or has outlived its quarantine. Then the
+// others go on for as long, if any of them waits. So a few keys that were in flight when a process died do not block a
+// worker.
 
-// pumpQuarantine starts the next run in quarantine, when its turn has come. Keys wait for that without a claim, because a
-// neighbour that kills the process would be charged to them.
+// pumpQuarantine starts the next run in quarantine when its turn has come. Keys wait for it without a claim: otherwise they
+// would be charged if a neighbour kills the process.
 func (m *Machine) pumpQuarantine() {
 	if m.quarantine.len() == 0 {
 		if m.quarantined == nil {
@@ -20,8 +20,8 @@ func (m *Machine) pumpQuarantine() {
 		}
 		return
 	}
-	rests := m.now < m.restUntil
-	if it := m.quarantine.first(); it.phase == phQuarantine && m.quarantine.len() == 1 && !rests && m.mayQuarantine(it) {
+	others := m.now < m.restUntil // it is the others' turn
+	if it := m.quarantine.first(); it.phase == phQuarantine && m.quarantine.len() == 1 && !others && m.mayQuarantine(it) {
 		m.quarantine.pop()
 		m.quarantined, m.turnAt = it, max(m.now, 1)
 		m.run(it)
@@ -35,7 +35,7 @@ func (m *Machine) pumpQuarantine() {
 			i++
 		}
 	}
-	if m.quarantine.len() == 0 || m.quarantined != nil || rests || m.busy >= m.cfg.Concurrency || (m.down && m.now < m.downAt) ||
+	if m.quarantine.len() == 0 || m.quarantined != nil || others || m.busy >= m.cfg.Concurrency || (m.down && m.now < m.downAt) ||
 		!m.admits(nil) || m.mayStart() < 1 {
 		return
 	}
@@ -46,7 +46,7 @@ func (m *Machine) pumpQuarantine() {
 	switch {
 	case !m.mayQuarantine(it):
 		if m.now >= m.turnAt+m.turnWait {
-			// Something runs for long: others go on for as long, and the next turn is more patient.
+			// A handler runs for long: others go on for as long, and the next turn waits longer.
 			m.turnWait = min(2*m.turnWait, max(m.cfg.MaxRuntime, m.cfg.Lease))
 			m.quarantine.pop()
 			m.quarantine.push(it)
@@ -59,7 +59,7 @@ func (m *Machine) pumpQuarantine() {
 	}
 }
 
-// releaseClaim releases a claim whose item stays in flight.
+// releaseClaim releases the claim of an item that stays in flight.
 func (m *Machine) releaseClaim(it *Item) {
 	m.busy--
 	m.releasing++
@@ -78,13 +78,13 @@ func (m *Machine) claimQuarantined(it *Item) {
 	l := &m.lanes[it.lane]
 	items, claims := l.claimBuf.take(1)
 	l.claiming = true
-	m.act(Action{Kind: ActionClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
+	m.do(Action{Kind: ActionClaim, Lane: it.lane, Items: append(items, it), Claims: append(claims, m.claimOf(it))})
 }
 
-// quarantine reports that nothing else may start.
+// inQuarantine reports that nothing else may start.
 func (m *Machine) inQuarantine() bool { return m.quarantined != nil || m.turnAt > 0 }
 
-// endQuarantine ends the turn of a key that runs in quarantine: others may start.
+// endQuarantine ends the turn of the key that runs in quarantine: others may start.
 func (m *Machine) endQuarantine(it *Item) {
 	if it != nil && m.quarantined == it {
 		m.quarantined = nil
@@ -92,7 +92,7 @@ func (m *Machine) endQuarantine(it *Item) {
 	}
 }
 
-// rest ends a turn. The others' turn is as long, if any of them waits.
+// endTurn ends a turn. The others' turn is as long, if any of them waits.
 func (m *Machine) endTurn() {
 	if m.claimable > 0 && m.turnAt > 0 {
 		m.restUntil = m.now + (m.now - m.turnAt)
@@ -100,8 +100,8 @@ func (m *Machine) endTurn() {
 	m.turnAt = 0
 }
 
-// calm reports that a key may start in quarantine: no claim is under way that would start a run, and what runs may run
-// beside it.
+// mayQuarantine reports that a key may start in quarantine: no claim in flight would start a run, and the running handlers
+// may run beside it.
 func (m *Machine) mayQuarantine(it *Item) bool {
 	if m.quarantined != nil || m.releasing > 0 {
 		return false
@@ -114,7 +114,7 @@ func (m *Machine) mayQuarantine(it *Item) bool {
 	return m.fitsBeside(it)
 }
 
-// fitsBeside reports that a key may run in quarantine beside what runs already.
+// fitsBeside reports that a key may run in quarantine beside the running handlers.
 func (m *Machine) fitsBeside(it *Item) bool {
 	if m.running == 0 {
 		return true
@@ -124,7 +124,7 @@ func (m *Machine) fitsBeside(it *Item) bool {
 	}
 	for o := m.head; o != nil; o = o.next {
 		if o.phase == phRunning && m.now-o.startedAt < m.cfg.Lease/3 {
-			return false // it may be the one as well
+			return false // it may be the one that kills the process
 		}
 	}
 	return true

@@ -7,16 +7,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Step tells the machine that one thing happened at now; see [Machine.Steps].
+// Step processes one event; see [Machine.Steps].
 func (m *Machine) Step(now time.Duration, ev *Event, out []Action) []Action {
 	m.enter(now, out)
 	m.on(ev)
 	return m.leave()
 }
 
-// Steps tells the machine what happened up to now (a monotonic reading) and appends what is to be done to out. Events
-// that are told together are flushed together. Every action but ActionCancel, ActionRenewed, ActionTrace and ActionStop is answered by exactly
-// one event, sooner or later.
+// Steps processes the events up to now (a monotonic reading) and appends the actions that follow to out. Events of one call
+// share flushes. Every action but ActionCancel, ActionRenewed, ActionTrace and ActionStop is completed by exactly one event,
+// sooner or later.
 func (m *Machine) Steps(now time.Duration, evs []Event, out []Action) []Action {
 	m.enter(now, out)
 	for i := range evs {
@@ -73,8 +73,8 @@ func (m *Machine) on(ev *Event) {
 	}
 }
 
-// Next is when Step(Wake) has something to do at the latest, if nothing happens before. What is due already and was not
-// done by the last step waits for an event, not for the clock.
+// Next is when Step(Wake) is needed at the latest, if no event comes before. Work that was due at the last step and was not
+// done waits for an event, not for the clock.
 func (m *Machine) Next() time.Duration {
 	t := never
 	due := func(at time.Duration) {
@@ -121,16 +121,16 @@ func (m *Machine) Next() time.Duration {
 	return t
 }
 
-func (m *Machine) act(a Action) { m.out = append(m.out, a) }
+func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 
 func (m *Machine) observe(n TraceEvent) {
 	if m.cfg.Trace != nil && m.cfg.Trace(n) {
-		m.act(Action{Kind: ActionTrace, TraceEvent: n})
+		m.do(Action{Kind: ActionTrace, TraceEvent: n})
 	}
 }
 
-// pump starts every flush that can start. Smart batching: while one flush is under way the next requests gather; no
-// timers, so nothing waits when idle, and batches grow under load.
+// pump starts every flush that can start. Smart batching: while one flush is in flight the next requests gather. Without
+// timers nothing waits when idle, and batches grow under load.
 func (m *Machine) pump() {
 	if m.stopped {
 		return
@@ -149,7 +149,7 @@ func (m *Machine) pump() {
 	m.pumpStop()
 }
 
-// storeDown and storeUp keep the breaker: polling pauses while the store does not answer.
+// storeDown and storeUp record whether the store responds. Polling pauses while it does not.
 func (m *Machine) storeDown(err error) {
 	if !m.down {
 		m.down, m.downTries = true, 0
@@ -161,8 +161,8 @@ func (m *Machine) storeDown(err error) {
 	m.downTries++
 }
 
-// unwritten tells of a write that failed. One that certainly did not happen says nothing of the store's health, unless
-// nothing else is heard of it.
+// unwritten counts a failed write. A write that definitely did not happen is no outage, unless maxRefusals happen in a row
+// without another response of the store.
 func (m *Machine) unwritten(err error) {
 	if !refusedOnce(err) || m.refusals >= maxRefusals {
 		m.storeDown(err)
@@ -172,8 +172,8 @@ func (m *Machine) unwritten(err error) {
 	m.observe(TraceEvent{Kind: TraceTrouble, Err: err})
 }
 
-// maxRefusals is how many writes in a row may certainly not happen before that counts as an outage: a serialization
-// failure or a deadlock has a winner, so that something else succeeds meanwhile.
+// maxRefusals is how many writes in a row may definitely not happen before that counts as an outage. A serialization failure
+// or a deadlock has a winner, so something else succeeds meanwhile.
 const maxRefusals = 8
 
 func (m *Machine) storeUp() {
@@ -188,8 +188,8 @@ func (m *Machine) storeUp() {
 // delay is the pause before the n-th repetition of an operation: 50 ms doubling to 3.2 s.
 func delay(n int) time.Duration { return 50 * time.Millisecond << min(n, 6) }
 
-// delayAfter is the pause before a failed write is repeated. What certainly did not happen met somebody else's write,
-// which is over soon: 5 ms doubling to 320 ms, and as much again by the nonce, so that two do not meet again.
+// delayAfter is the pause before a failed write is repeated. A write that definitely did not happen met another one, which
+// ends soon: 5 ms doubling to 320 ms, and up to as much again by the nonce, so that two do not meet again.
 func delayAfter(err error, n int, nonce driver.Nonce) time.Duration {
 	if !errors.Is(err, driver.ErrNotCommitted) || errors.Is(err, driver.ErrOutage) {
 		return delay(n)

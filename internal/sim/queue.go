@@ -29,7 +29,7 @@ type qmsg struct {
 
 type receipt struct {
 	msg  int
-	busy bool // the claim was answered Busy (a mutant looks at it)
+	busy bool // the claim was Busy (a mutant uses it)
 }
 
 type qletter struct {
@@ -270,7 +270,8 @@ func (q *queue) deadLetter(id string) *qletter {
 	return nil
 }
 
-// hasDeadLetterOf tells that a message without a key was ever put into a dead letter: it, or one with the same id, group and body.
+// hasDeadLetterOf tells that a message without a key was ever put into a dead letter: it, or one with the same id, group and
+// body.
 func (q *queue) hasDeadLetterOf(m *qmsg) bool {
 	return slices.ContainsFunc(q.deadLetters, func(l qletter) bool {
 		o := &q.msgs[l.msg]
@@ -278,7 +279,8 @@ func (q *queue) hasDeadLetterOf(m *qmsg) bool {
 	})
 }
 
-// putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that was deleted.
+// putDeadLetter publishes a dead letter; an id twice is one dead letter. Some brokers remember the id of a dead letter that
+// was deleted.
 func (q *queue) putDeadLetter(w *world, l *driver.DeadLetter, msg int, sent time.Duration) {
 	c := *l
 	if w.mut == mutDeadLetterID && c.Kind != driver.DeadLetterMismatch {

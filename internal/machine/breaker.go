@@ -8,9 +8,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file stops runs while a downstream is down. While the breaker is open nothing is fetched, and deliveries that have not
-// started are returned without spending an attempt. Then it is half open: one message runs, and its end closes the breaker,
-// or opens it for twice as long.
+// This file stops runs while a downstream is down. While the breaker is open nothing is fetched, and deliveries that have
+// not started are returned without spending an attempt. Then it is half open: one message runs, and its end closes the
+// breaker, or opens it for twice as long.
 //
 // It also stops a broken deployment. Until the first run of the process has succeeded, it counts the keys whose runs failed
 // for one reason (reason.go). At BreakerConfig.Keys the breaker opens, and only a success closes it again: one message after

@@ -48,8 +48,8 @@ func TestFM16_BusyFailIsADeadDeadLetter(t *testing.T) {
 	r.none(machine.ActionSettle, "the head of an ordered group waits (law 13)")
 }
 
-// TestBusyFailInOneProcess: local duplicates of a run are dead-lettered, whether they came before it began or during it. Those
-// with another payload, and those of the same message, wait for its end.
+// TestBusyFailInOneProcess: local duplicates of a run are dead-lettered, whether they came before it began or during it.
+// Those with another payload, and those of the same message, wait for its end.
 func TestBusyFailInOneProcess(t *testing.T) {
 	r := newFixture(t, failBusy)
 	other := message("3", "a")

@@ -185,8 +185,8 @@ func (m *Machine) queueUp(it *Item) {
 
 // ---- claimed -------------------------------------------------------------------------------------------------------
 
-// pumpClaims claims only for free slots (law 1). A delivery that waits for a slot extends its visibility, but holds no claim:
-// if a message kills the process, the deliveries that wait are not charged.
+// pumpClaims claims only for free slots (law 1). A delivery that waits for a slot extends its visibility, but holds no
+// claim: if a message kills the process, the deliveries that wait are not charged.
 func (m *Machine) pumpClaims(i int) {
 	l := &m.lanes[i]
 	if l.claiming || l.claims.len() == 0 || m.now < l.claimAt || m.inQuarantine() {

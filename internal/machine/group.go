@@ -143,9 +143,9 @@ func (m *Machine) leaderOf(it *Item) *Item {
 	return nil
 }
 
-// releaseDuplicates ends the wait of an item's local duplicates. A duplicate is acked only if the record is completed and the
-// payload is the same. In every other case it is claimed. So is the message of a redrive: an operator may have reopened the
-// record while its leader's end was being written.
+// releaseDuplicates ends the wait of an item's local duplicates. A duplicate is acked only if the record is completed and
+// the payload is the same. In every other case it is claimed. So is the message of a redrive: an operator may have reopened
+// the record while its leader's end was being written.
 func (m *Machine) releaseDuplicates(it *Item) {
 	m.leaveLeader(it)
 	done := it.trace.Decision == Executed || it.trace.Decision == DroppedOnPurpose || it.trace.Decision == Replayed
@@ -183,8 +183,8 @@ func (m *Machine) leaveLeader(it *Item) {
 
 // ---- BusyFail ------------------------------------------------------------------------------------------------------
 
-// Config.FailBusy dead-letters duplicates of a key in progress. They are never acked without a dead letter: the run that they
-// duplicate may still fail (FM16).
+// Config.FailBusy dead-letters duplicates of a key in progress. They are never acked without a dead letter: the run that
+// they duplicate may still fail (FM16).
 
 // busyReason is the reason of such a dead letter.
 const busyReason = "its key was in progress when this message came, and the policy for that is fail; a redrive drops it once " +

@@ -119,8 +119,8 @@ func (m *Machine) leaseLost(it *Item) {
 	}
 }
 
-// notOurs reports that an item's claim was lost, or has ended by our own clock, while its handler still runs. The worker that
-// has the claim needs the message. Inside a transaction the row's lock is the claim.
+// notOurs reports that an item's claim was lost, or has ended by our own clock, while its handler still runs. The worker
+// that has the claim needs the message. Inside a transaction the row's lock is the claim.
 func (m *Machine) notOurs(it *Item) bool {
 	return it.lost || it.phase == phRunning && it.leaseEnd > 0 && it.leaseEnd <= m.now
 }

@@ -3,8 +3,8 @@ package machine
 import "time"
 
 // This file bounds how often runs start, in all and for each pool, and how many of a pool's messages run at once. A message
-// that has to wait is not claimed (law 1), its visibility is extended, and others pass it. A pool never has more items in its
-// lane's queue than may start now, so the rest of the machine need not know about pools.
+// that has to wait is not claimed (law 1), its visibility is extended, and others pass it. A pool never has more items in
+// its lane's queue than may start now, so the rest of the machine need not know about pools.
 
 // bucket is a token bucket counted in time: a start costs every, and at most burst starts are saved.
 type bucket struct {
@@ -192,8 +192,8 @@ func (m *Machine) take(it *Item) {
 	}
 }
 
-// releaseShare returns an item's share of the limits: it ran, or will not. If it was charged to the rates and did not run, it
-// is refunded.
+// releaseShare returns an item's share of the limits: it ran, or will not. If it was charged to the rates and did not run,
+// it is refunded.
 func (m *Machine) releaseShare(it *Item) {
 	if p := m.dropShare(it); p != nil {
 		m.flowOn(p)
@@ -275,8 +275,8 @@ func (m *Machine) retirePool(p *pool) {
 // mayStart is how many runs the rate allows to start now.
 func (m *Machine) mayStart() int { return m.starts.whole(m.now, m.cfg.Every, m.cfg.Burst) }
 
-// ahead bounds what is fetched by the starts that the rate allows in the next two seconds: a delivery that waits here is kept
-// from other workers.
+// ahead bounds what is fetched by the starts that the rate allows in the next two seconds: a delivery that waits here is
+// kept from other workers.
 func (m *Machine) ahead(most int) int {
 	if m.cfg.Every == 0 {
 		return most

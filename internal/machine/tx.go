@@ -311,8 +311,8 @@ func (m *Machine) rollback(lane int) {
 
 func (m *Machine) onRolledBack(ev *Event) { m.requeueTx(ev.Lane) }
 
-// requeueTx puts the members of an ended transaction back, in their order, and the failed ones into the claim queue. If one of
-// a group does not run again with the others, those behind it are held until it has ended (law 13).
+// requeueTx puts the members of an ended transaction back, in their order, and the failed ones into the claim queue. If one
+// of a group does not run again with the others, those behind it are held until it has ended (law 13).
 func (m *Machine) requeueTx(lane int) {
 	l := &m.lanes[lane]
 	t := &l.tx

@@ -43,9 +43,9 @@ func (m *Machine) mismatch(it *Item, g *driver.Grant) {
 		TraceEvent{Decision: Mismatched, Duplicate: cause(g), Reason: reason})
 }
 
-// cannotWait reports that an item does not wait for the version before its own. The head of an ordered group never waits: the
-// earlier version might be behind it. Other messages wait for a limited time. If the broker reports neither age nor delivery
-// count, the wait would have no end, so none waits.
+// cannotWait reports that an item does not wait for the version before its own. The head of an ordered group never waits:
+// the earlier version might be behind it. Other messages wait for a limited time. If the broker reports neither age nor
+// delivery count, the wait would have no end, so none waits.
 func (m *Machine) cannotWait(it *Item) bool {
 	switch {
 	case it.group != nil:
@@ -59,8 +59,8 @@ func (m *Machine) cannotWait(it *Item) bool {
 	return it.Count == 0 || it.Count > gapTries
 }
 
-// waitForGap returns a version whose predecessor is missing, with a delay that grows, until its wait has ended. Newer versions
-// that wait for it here are returned with it: they wait for the same.
+// waitForGap returns a version whose predecessor is missing, with a delay that grows, until its wait has ended. Newer
+// versions that wait for it here are returned with it: they wait for the same.
 func (m *Machine) waitForGap(it *Item, g *driver.Grant) {
 	newer := slices.DeleteFunc(slices.Clone(it.duplicates), func(t *Item) bool {
 		return t.Version <= it.Version || t.After <= it.After || m.cannotWait(t)

@@ -86,7 +86,7 @@ func (r *Relay) prepare(it *item) {
 	}
 	err := guarded(func() (err error) { it.to, err = r.cfg.Route(&it.out); return err })
 	if err == nil && it.to == nil {
-		err = errors.New("it answered no sender")
+		err = errors.New("it returned no sender")
 	}
 	if err != nil {
 		it.fate, it.err = faulty, fmt.Errorf("route: %w", err)
@@ -302,8 +302,8 @@ func (x *round) settlement(it *item) driver.Settlement {
 	}
 }
 
-// dead letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again from
-// it, and refused again, makes another dead letter.
+// dead letter is what remains of a message that cannot be published. The time is in its id: a message that is sent again
+// from it, and refused again, makes another dead letter.
 func (r *Relay) deadLetter(it *item, attempts int) *driver.DeadLetter {
 	now := r.time.Now()
 	k := driver.Key{Consumer: "outbox " + r.name, Raw: it.ID}

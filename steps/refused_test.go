@@ -21,8 +21,8 @@ func TestFM46_EffectsRefusedAgainAndAgain(t *testing.T) {
 		deferred bool
 		tries    int
 	}{
-		"suspect": {fmt.Errorf("%w: internal error", driver.ErrNotCommitted), false, 8},
-		"blocked": {fmt.Errorf("%w: held by session 4711", driver.ErrBlocked), true, 1},
+		"transient": {fmt.Errorf("%w: internal error", driver.ErrNotCommitted), false, 8},
+		"blocked":   {fmt.Errorf("%w: held by session 4711", driver.ErrBlocked), true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newFixture(t)

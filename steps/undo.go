@@ -120,13 +120,13 @@ func (r *Run) missing() string {
 	return ""
 }
 
-// collect runs the function to learn the compensations: steps that were done answer with their results, and it stops at
-// the first that was not. No step is called.
+// collect runs the function to learn the compensations: steps that are done return their results, and it stops at the first
+// that is not. No step is called.
 func (r *Run) collect(ctx context.Context, fn Func) {
 	r.mu.Lock()
 	r.collecting = true
 	r.mu.Unlock()
-	_ = r.call(ctx, fn) // how it ends does not matter: the compensations that it named do
+	_ = r.call(ctx, fn) // only the compensations that it named matter
 	r.mu.Lock()
 	r.collecting = false
 	r.mu.Unlock()

@@ -231,7 +231,7 @@ func fence(b *bench) {
 		if first.Add(1) == 1 {
 			close(frozen)
 			<-wake
-			return errBroken // nobody knows whether it was accepted
+			return errBroken // it is unknown whether it was accepted
 		}
 		after.Add(int64(len(ms)))
 		return nil

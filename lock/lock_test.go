@@ -224,7 +224,7 @@ func (r *row) ExecContext(_ context.Context, _ string, args ...any) (sql.Result,
 	return driver.RowsAffected(1), nil
 }
 
-// ExampleGuard: the resource compares the token, so that a holder who stalled for too long changes nothing.
+// ExampleGuard: the resource compares the token, so that a holder that stalled for too long changes nothing.
 func ExampleGuard() {
 	ctx := context.Background()
 	l, _ := lock.New(memory.NewStore(), lock.Options{})

@@ -39,7 +39,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Counts tell what a relay did since it was made.
+// Counts has what a relay did since it was made.
 type Counts struct {
 	// Published messages were accepted and left the outbox. Again: accepted, but another relay has them now and publishes
 	// them once more. Refused counts refusals, Parked the dead letters that were written.

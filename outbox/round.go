@@ -20,7 +20,7 @@ const (
 	accepted
 	refused // and it may have been the way
 	faulty  // and it was the message
-	lost    // somebody else has it now
+	lost    // another relay has it now
 )
 
 // item is one message in flight.
@@ -187,7 +187,7 @@ func (x *round) oneByOne(ctx context.Context, part []*item) {
 	}
 }
 
-// held leaves out messages that are not ours any more.
+// held leaves out messages that are not ours anymore.
 func (x *round) held(part []*item) []*item {
 	return slices.DeleteFunc(slices.Clone(part), func(it *item) bool {
 		if !x.hold.has(it) {
@@ -215,7 +215,7 @@ func (x *round) send(part []*item) error {
 	return nil
 }
 
-// judge tells a message that cannot be published from a way that does not work.
+// judge distinguishes a message that cannot be published from a sender that is down.
 func (x *round) judge() {
 	any, way := false, false
 	for _, it := range x.items {
@@ -248,7 +248,7 @@ func (x *round) judge() {
 	}
 }
 
-// settle marks what was published and returns what was not. Whoever does not hold a message any more changes nothing.
+// settle marks what was published and returns what was not. A relay that no longer holds a message changes nothing.
 func (x *round) settle(ctx context.Context) {
 	var ss []driver.Settlement
 	var of []*item

@@ -16,7 +16,7 @@ import (
 )
 
 // fifo is a queue as SQS's FIFO queues are: one Receive hands out several messages of a group, one behind the other. What is
-// returned can come again at once, although later ones of its group are still out.
+// returned can be redelivered at once, although later ones of its group are still out.
 type fifo struct {
 	mu    sync.Mutex
 	left  []string // in order; the group is the first character

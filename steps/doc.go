@@ -34,7 +34,7 @@
 //
 // A run fails for good when its function returns an error that is semel.Permanent (or [Abort]), or any error in the last
 // attempt. An attempt in which the journal did not respond (semel.ErrNoResponse) does not count. From then on it never goes
-// forward again, whoever resumes it. A compensation that fails is repeated in place, then later, and parked for an operator
+// forward again, whichever worker resumes it. A compensation that fails is repeated in place, then later, and parked for an operator
 // when it failed too often: it is never dropped.
 //
 // # Rules

@@ -22,7 +22,7 @@ type journals interface {
 	driver.StepStore
 }
 
-// fixture runs attempts at one key, one after the other, and tells what became of them.
+// fixture runs attempts at one key, one after the other, and checks their results.
 type fixture struct {
 	t     *testing.T
 	store journals

@@ -150,7 +150,7 @@ func TestFencedContextStops(t *testing.T) {
 	}
 }
 
-// TestCompensationPutOff: a downstream that is busy or gone is nobody's failure: it is asked later, and nothing is counted.
+// TestCompensationPutOff: a downstream that is busy or down is not a failure: it is called later, and nothing is counted.
 func TestCompensationPutOff(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -88,7 +88,7 @@ func TestOnceWithoutProbe(t *testing.T) {
 		g.has(g.attempt(pay(g, errBroken)), `step "pay" may have happened`)
 		g.called("first", "pay")
 		g.state(driver.Uncertain)
-		// A person who releases it does not make it run twice.
+		// An operator that releases it does not make it run twice.
 		g.operate(driver.Operation{Kind: driver.Resolve, As: driver.Released})
 		_ = g.attempt(pay(g, nil))
 		g.called()

@@ -38,7 +38,7 @@ func Version(v string) Option { return func(c *config) { c.version = v } }
 func Logger(l *slog.Logger) Option { return func(c *config) { c.logger = l } }
 
 // Retry says how often a compensation is tried in one attempt (3), with what pause after the first failure, doubling (200
-// ms), and after how many failures in all it is parked for a person (20). Between attempts it waits 1 s, doubling, 5 min at
+// ms), and after how many failures in all it is parked for an operator (20). Between attempts it waits 1 s, doubling, 5 min at
 // most; they do not count towards Config.MaxAttempts.
 func Retry(tries int, pause time.Duration, limit int) Option {
 	return func(c *config) { c.tries, c.pause, c.limit = max(tries, 1), pause, max(limit, 1) }
@@ -263,7 +263,7 @@ func (r *Run) open() (name string) {
 	return name
 }
 
-// undoable tells that a step has a compensation.
+// undoable reports that a step has a compensation.
 func (r *Run) undoable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -96,7 +96,7 @@ func TestLastAttemptCompensates(t *testing.T) {
 	g.state(driver.FailedState)
 }
 
-// TestFM63CrashDuringCompensation: whoever resumes goes on backwards only, with the results of the steps that were done.
+// TestFM63CrashDuringCompensation: a resumed run goes on backwards only, with the results of the steps that were done.
 func TestFM63CrashDuringCompensation(t *testing.T) {
 	g := newFixture(t)
 	crash := true
@@ -246,7 +246,7 @@ func TestUnknownStepParks(t *testing.T) {
 	g.called()
 }
 
-// TestUnknownCompensationParks: a registered step whose compensation the code does not tell any more.
+// TestUnknownCompensationParks: a registered step whose compensation the code no longer names.
 func TestUnknownCompensationParks(t *testing.T) {
 	g := newFixture(t)
 	g.opts = append(g.opts, steps.Version("v4"))

@@ -15,7 +15,7 @@ import (
 // Reversal is what a compensation gets.
 //
 // The outcome of a step that is not Done is unknown: it may have happened, it may not, and it may still be on its way. Its
-// compensation must see to it that it does not happen any more: cancel what runs under Key, and where there is nothing to
+// compensation must make sure that it does not happen anymore: cancel what runs under Key, and where there is nothing to
 // cancel yet leave a tombstone under Key that refuses a late original. A compensation that finds nothing and does nothing
 // leaves the late original standing.
 type Reversal struct {

@@ -1,4 +1,4 @@
-// Package flake runs tests that need a machine which keeps going. A case that receives a message, and expects that nobody
+// Package flake runs tests that need a machine which keeps going. A case that receives a message, and expects that no one
 // else gets it within half a second, fails on a machine that stands still for that long; nothing is wrong then with what
 // is tested. So such a case is repeated when it failed while the machine stood still. A case that fails on a machine
 // that went on has failed; and a mistake fails every time.
@@ -41,7 +41,7 @@ func Tolerate(t testing.TB, limit time.Duration) {
 	}
 }
 
-// Note tells that something took so much longer than it should have.
+// Note reports how much longer than it should an operation took.
 func Note(t testing.TB, late time.Duration) {
 	if r, ok := t.(*recorder); ok {
 		r.late(late)
@@ -107,7 +107,7 @@ func (r *recorder) late(d time.Duration) {
 	r.worst = max(r.worst, d)
 }
 
-// counts tells whether the try shows something: it did not fail, or nothing was late.
+// counts reports whether the try is conclusive: it did not fail, or nothing was late.
 func (r *recorder) counts() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func (r *recorder) cleanUp() {
 	}
 }
 
-// report tells the real test.
+// report passes the result to the real test.
 func (r *recorder) report() {
 	r.TB.Helper()
 	for _, s := range r.failures {

@@ -68,7 +68,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong, and whoever is left.
+// TestMigrationsOnce changes keys of what runs once: nothing takes effect twice, whatever goes wrong.
 func TestMigrationsOnce(t *testing.T) {
 	n := uint64(5000)
 	if testing.Short() {

@@ -331,7 +331,7 @@ func (x *worker) ends() {
 		err = x.tx.Commit(context.Background(), work)
 		out = []driver.Outcome{driver.Applied}
 		if x.tx = nil; err != nil {
-			x.step = x.claims // the same claim tells
+			x.step = x.claims // the same claim shows
 			return
 		}
 	case x.w.manner == collected && complete:

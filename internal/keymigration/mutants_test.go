@@ -198,7 +198,7 @@ var mutants = map[string]mutant{
 }
 
 // TestMutants plants mistakes in what workers of both recipes do. The model has to find each by the harm that it does, an
-// effect too many or too few, or a doubt that is kept from who runs next; one by what it acks.
+// effect too many or too few, or a doubt that the next run does not know; one by what it acks.
 func TestMutants(t *testing.T) {
 	for name, planted := range mutants {
 		t.Run(name, func(t *testing.T) {

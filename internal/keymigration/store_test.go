@@ -22,7 +22,7 @@ func pairOf(t *testing.T, s driver.Store, raw string, nonce byte) driver.Grant {
 	return g[0]
 }
 
-// TestExtendNeedsBoth: who lost one of its records stops.
+// TestExtendNeedsBoth: a worker that lost one of its records stops.
 func TestExtendNeedsBoth(t *testing.T) {
 	for _, other := range []string{"old", "new"} {
 		db, clock := openDB()

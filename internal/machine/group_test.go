@@ -43,8 +43,8 @@ func TestFM15_LocalDuplicateIsClaimedWhenItsLeaderFailed(t *testing.T) {
 	}
 }
 
-// TestRedriveIsNoLocalDuplicate: a person reopens a completed key while the ack of its message is on its way. The redrive's
-// message asks the store; any other duplicate is acked.
+// TestRedriveIsNoLocalDuplicate: an operator reopens a completed key while its message is being acked. The redrive's message
+// is claimed, any other duplicate acked.
 func TestRedriveIsNoLocalDuplicate(t *testing.T) {
 	r := newFixture(t, nil)
 	r.begin("a")

@@ -143,7 +143,7 @@ func TestFM83_QuarantineDoubles(t *testing.T) {
 	r.take(machine.ActionClaim)
 }
 
-// TestFM83_TheLastRunIsAllAlone: the first run in quarantine may start beside what has run for long. One after which the key
+// TestFM83_TheLastRunIsAllAlone: the first run in quarantine may start beside runs that have lasted for long. One after which the key
 // may be given up may not; but it does not keep the others from their work until they are done.
 func TestFM83_TheLastRunIsAllAlone(t *testing.T) {
 	r := newFixture(t, nil)

@@ -91,7 +91,7 @@ const neverBegun = "never begun"
 // exhausted is what it says of a key whose attempts were used up by workers that crashed.
 const exhausted = "crashed or lost their lease"
 
-// writer says who wrote a record.
+// writer is the kind of a record's writer.
 type writer uint8
 
 const (
@@ -133,7 +133,7 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 		if g.Verdict != driver.Acquired || g.Hold.Token != before.Token || g.Attempt != before.Attempt {
 			w.fail("I8", k, "a repeated claim with the same nonce returned %v with token %d instead of token %d", g.Verdict, g.Hold.Token, before.Token)
 		}
-		// That it renews is judged by I5: nobody may take over from a worker that believes in its lease.
+		// I5 checks that it renews: no worker may take over from one that believes in its lease.
 	case w.mut == mutClaimAtPrefetch && before.State == driver.InProgress && g.Hold.Token == before.Token:
 		// The mutant hands its early claim on.
 	case g.Verdict == driver.Acquired:
@@ -149,7 +149,7 @@ func (w *world) onClaim(before, after *driver.Record, c *driver.Claim, g *driver
 			}
 		}
 	case g.Verdict == driver.Stale:
-		ks.terminal = true // it holds nobody up
+		ks.terminal = true // nothing waits for it
 	case g.Verdict == driver.Replay:
 		fp := before.Fingerprint
 		done := before.State == driver.Completed
@@ -359,7 +359,7 @@ func (w *world) checkAck(m *qmsg, a driver.Action) {
 	}
 	switch {
 	case ks.redrives+ks.resolves > 0 && ks.terminal:
-		// Reopened by a person, who sent another copy: the final check judges.
+		// Reopened by an operator, who sent another copy: the final check judges.
 	case !rec.State.Terminal():
 		w.fail("I1", m.key, "m%d was acked (%v) while its record is %v", m.id, a, rec.State)
 	default:

@@ -20,7 +20,7 @@ const (
 	maxRelayTurns = 20_000           // a seed takes some hundred
 )
 
-// OutboxStats tell what was simulated of outboxes.
+// OutboxStats counts what was simulated of outboxes.
 type OutboxStats struct {
 	// Schedules are seeds with random faults, CrashPoints those with one fault at one operation.
 	Schedules   int `json:"schedules"`

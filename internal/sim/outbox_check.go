@@ -114,7 +114,7 @@ func (w *relayWorld) checkPublished(c *relayCall, m *driver.Message, accepted bo
 	if r.published++; r.published > 1 || r.group == 0 {
 		return
 	}
-	// A copy that arrives after its relay lost the message, or gave it up, has no order any more.
+	// A copy that arrives after its relay lost the message, or gave it up, has no order anymore.
 	if r.state != rowThere || r.holder != c.p.id || r.hand == 0 || r.until <= w.now {
 		return
 	}
@@ -180,7 +180,7 @@ func (w *relayWorld) count() {
 	}
 }
 
-// log writes a line of the history, when somebody reads it.
+// log writes a line of the history, if there is a trace.
 func (w *relayWorld) log(format string, args ...any) {
 	if w.tr == nil {
 		return

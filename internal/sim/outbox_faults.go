@@ -28,7 +28,7 @@ func (f relayFault) String() string {
 	}[f]
 }
 
-// faulty tells whether faults still happen by themselves.
+// faulty reports whether faults still happen by themselves.
 func (w *relayWorld) faulty() bool { return w.now < w.sc.quiet }
 
 func (w *relayWorld) latency() time.Duration { return w.between(time.Millisecond, 20*time.Millisecond) }

@@ -148,7 +148,7 @@ func (w *relayWorld) feed() {
 	w.end(r, false)
 }
 
-// settled tells whether every transaction ended and nothing is left; all: of the fed ones neither.
+// settled reports whether every transaction ended and nothing is left; all: of the fed ones neither.
 func (w *relayWorld) settled(all bool) bool {
 	for _, r := range w.rows {
 		if (all || !r.trickle) && (r.state == rowOpen || r.state == rowThere) {
@@ -160,7 +160,7 @@ func (w *relayWorld) settled(all bool) bool {
 
 func (w *relayWorld) done() bool { return w.late == 0 && w.settled(true) }
 
-// handable tells whether a row can be handed out.
+// handable reports whether a row can be handed out.
 func (w *relayWorld) handable(r *row) bool {
 	if r.state == rowOpen && w.mut == relayUncommitted && r.position > 0 {
 		return r.hand == 0 || r.until <= w.now
@@ -324,5 +324,5 @@ func (w *relayWorld) byID(id string) *row {
 	return nil
 }
 
-// idOf is the id that a copy carries for whoever reads it.
+// idOf is the id that a copy carries for its reader.
 func idOf(m *driver.Message) string { return m.Headers[outbox.HeaderID] }

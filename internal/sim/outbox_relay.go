@@ -15,7 +15,7 @@ type relay struct {
 	id       int
 	cancel   context.CancelFunc
 	main     *coroutine
-	cur      *coroutine // who runs
+	cur      *coroutine // that runs
 	beat     *heartbeat
 	pausing  *relayCall
 	dead     bool

@@ -292,7 +292,7 @@ func (w *world) cancelRun(r *run, c machine.Cause) {
 	w.push(at, evReturn, r.worker, r.ref)
 }
 
-// runReturn tells the machine how a run ended.
+// runReturn passes the end of a run to the machine.
 func (w *world) runReturn(r *run, at time.Duration) {
 	k := &w.workers[r.worker]
 	if r.over || (!r.job.Probe && at < r.at) {
@@ -324,7 +324,7 @@ func (w *world) runReturn(r *run, at time.Duration) {
 	k.step(&machine.Event{Kind: machine.Ran, Item: r.item, Result: r.result})
 }
 
-// probe asks the world. One that tells also keeps older tokens out from then on.
+// probe asks the world. A probe that can tell also keeps older tokens out from then on.
 func (w *world) probe(k *worker, r *run) {
 	if r.kills > 0 {
 		w.kill(k, r)

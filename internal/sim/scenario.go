@@ -119,7 +119,7 @@ func (sc *scenario) draw(w *world, faultless bool) {
 	sc.wave2 = w.chance(60)
 	sc.unkeyed = w.chance(500)
 	if sc.counts = w.seed%5 != 2; !sc.counts { // no draw of its own
-		sc.unkeyed = false // there is neither a record nor a count to tell when such a message has failed for good
+		sc.unkeyed = false // neither a record nor a count shows when such a message has failed for good
 	}
 	sc.cfg.Counts = sc.counts
 	sc.drawWork(w, specs)

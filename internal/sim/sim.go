@@ -52,7 +52,7 @@ func (r *Report) OK() bool {
 	return len(r.Violations) == 0
 }
 
-// MutantResult tells whether a planted mutant was found.
+// MutantResult reports whether a planted mutant was found.
 type MutantResult struct {
 	Name      string
 	Found     bool

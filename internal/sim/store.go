@@ -326,7 +326,7 @@ func (s *store) commit(w *world, r *request) {
 	}
 }
 
-// refuses tells whether the database refuses a run's effects; it is asked once a commit.
+// refuses reports whether the database refuses a run's effects. It is called once a commit.
 func (w *world) refuses(e *run) bool {
 	ks := &w.keys[e.key]
 	switch w.sc.conduct[e.key] {

@@ -20,7 +20,7 @@ type line struct {
 	text string
 }
 
-// add writes a line. Callers check for nil first, so that nothing is formatted when nobody reads it.
+// add writes a line. Callers check for nil first, so that nothing is formatted without a trace.
 func (t *trace) add(w *world, key int, format string, args ...any) {
 	text := fmt.Sprintf("%10.3fs  ", w.now.Seconds()) + fmt.Sprintf(format, args...)
 	if t.hash != nil {

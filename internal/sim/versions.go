@@ -110,7 +110,7 @@ func (w *world) checkVersionOrder(k int) {
 	}
 }
 
-// surpassed tells that a resource that compares versions ignores a write, and notes one that it takes.
+// surpassed reports that a resource that compares versions ignores a write. It records one that it takes.
 func (w *world) surpassed(k int) bool {
 	e := w.entity(k)
 	if w.version(k) < e.newest {
@@ -121,8 +121,8 @@ func (w *world) surpassed(k int) bool {
 	return false
 }
 
-// hasDeadLetter tells whether a message of a version is set aside, or was and a person decided about it. Dead letters that
-// no record stands behind are each of one payload, unless a person edited it.
+// hasDeadLetter reports whether a message of a version is, or was, in a dead letter. Dead letters without a record are each of
+// one payload, unless an operator edited it.
 func (w *world) hasDeadLetter(k, fp int) bool {
 	for i := range w.q.deadLetters {
 		l := &w.q.deadLetters[i]
@@ -133,7 +133,7 @@ func (w *world) hasDeadLetter(k, fp int) bool {
 	return false
 }
 
-// sentAgain tells that another copy of a message, of the same payload, is in the queue: the final check judges.
+// sentAgain reports that another copy of a message, of the same payload, is in the queue: the final check judges.
 func (w *world) sentAgain(m *qmsg) bool {
 	for i := range w.q.msgs {
 		if n := &w.q.msgs[i]; n != m && n.key == m.key && n.fp == m.fp && !n.keyless && !n.gone {
@@ -150,7 +150,7 @@ func (w *world) checkVersion(m *qmsg, when string) {
 	switch {
 	case w.hasDeadLetter(m.key, m.fp) || mark.Dropped == v:
 	case ks.redrives+ks.resolves > 0 && ks.terminal && when == atAck:
-		// Reopened by a person, who sent another copy: the final check judges.
+		// Reopened by an operator, who sent another copy: the final check judges.
 	case v == mark.Applied && mark.Fingerprint.Differs(fpText[m.fp]):
 		if !ks.edited {
 			w.fail("I11", m.key, "%s: m%d of version %s has another payload, and there is no dead letter", when, m.id, v)

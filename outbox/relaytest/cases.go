@@ -153,7 +153,7 @@ func culprit(b *bench) {
 	}
 }
 
-// outage refuses everything for a while: nothing is set aside, and everything is published in the end.
+// outage refuses everything for a while: nothing is dead-lettered, and everything is published in the end.
 func outage(b *bench) {
 	var down atomic.Bool
 	down.Store(true)

@@ -91,7 +91,7 @@ func (w *world) checkFinish(f *driver.Finish) {
 	}
 }
 
-// checkEnd is made when nothing is on its way any more: what the journals say is what the world is like.
+// checkEnd is made when no request is in flight: the journals have to match the world.
 func (w *world) checkEnd() {
 	for epoch := range w.rec.Epoch + 1 {
 		over := epoch < w.rec.Epoch // it was compensated

@@ -176,7 +176,7 @@ func (w *world) attempt() {
 	w.runners = append(w.runners, newRunner(w, g))
 }
 
-// operate is a person: what failed is sent again, what is parked is released.
+// operate is an operator, who sends failed messages again and releases parked ones.
 func (w *world) operate() {
 	w.people--
 	op := driver.Operation{Kind: driver.Redrive, Key: theKey, Token: w.rec.Token, Generation: w.rec.Generation, Keep: keep}

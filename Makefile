@@ -122,11 +122,11 @@ bench-gate: ## The same, and fails when a ratio is below its gate
 	cd bench && GOWORK=off $(GO) run . -gate $(REPORTFLAGS)
 
 .PHONY: campaign
-campaign: ## Workers killed, servers restarted, answers lost, for CAMPAIGNFLAGS; the ledger is counted at the end
+campaign: ## Workers killed, servers restarted, responses lost, for CAMPAIGNFLAGS; the ledger is counted at the end
 	cd tests && GOWORK=off $(GO) run ./campaign $(CAMPAIGNFLAGS)
 
 .PHONY: real-input
-real-input: ## Real webhooks of an npm package through three worker processes, one killed; says so when npm is out of reach
+real-input: ## Real webhooks of an npm package through three worker processes, one killed; reports when npm is out of reach
 	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
 
 .PHONY: demo
@@ -149,7 +149,7 @@ scenarios-slow: build ## Those that take longer
 	bin/semel lab run --all --slow $(ARGS)
 
 .PHONY: validate
-validate: build ## Check that scenarios can be played here, e.g. ARGS='--on aws'
+validate: build ## Check that scenarios can be run here, e.g. ARGS='--on aws'
 	bin/semel lab validate $(ARGS)
 
 .PHONY: preflight

@@ -146,16 +146,16 @@ func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome
 	var owner, newOf, parked []int
 	for i := range w {
 		x := w[i]
-		p, m := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.NewKey)
-		f, mf := apart(x.Finish)
+		p, n := standing(&grants[2*i], &x.Finish.Hold), standing(&grants[2*i+1], x.Finish.Hold.NewKey)
+		f, nf := apart(x.Finish)
 		switch x.Finish = f; {
-		case p == driver.Unknown || m == driver.Unknown:
-		case p == driver.Applied && m == driver.Applied:
+		case p == driver.Unknown || n == driver.Unknown:
+		case p == driver.Applied && n == driver.Applied:
 			previous, owner = append(previous, x), append(owner, i)
-			newKeys, newOf = append(newKeys, driver.Work{Finish: *mf}), append(newOf, i)
-		case p == driver.Settled && m == driver.Applied:
-			newKeys, newOf = append(newKeys, driver.Work{Finish: *mf}), append(newOf, i)
-		case p == driver.Settled && m == driver.Settled:
+			newKeys, newOf = append(newKeys, driver.Work{Finish: *nf}), append(newOf, i)
+		case p == driver.Settled && n == driver.Applied:
+			newKeys, newOf = append(newKeys, driver.Work{Finish: *nf}), append(newOf, i)
+		case p == driver.Settled && n == driver.Settled:
 			out[i] = driver.Applied // by a write whose outcome was unknown
 		case p == driver.Recovered:
 			parked = append(parked, i)
@@ -185,8 +185,8 @@ func (s *store) together(ctx context.Context, w []driver.Work) ([]driver.Outcome
 // late completes an attempt whose previous key was parked meanwhile: late truth wins. No transaction claims a parked record,
 // so the new key is claimed before, with a nonce of its own, and completed afterwards. It may be parked too.
 func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error) {
-	f, m := apart(w.Finish)
-	grants, err := s.inner.Claim(ctx, s.afresh(m.Hold.Key))
+	f, n := apart(w.Finish)
+	grants, err := s.inner.Claim(ctx, s.afresh(n.Hold.Key))
 	if err == nil && len(grants) != 1 {
 		err = errShort
 	}
@@ -198,7 +198,7 @@ func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error)
 	case grants[0].Verdict != driver.Acquired && grants[0].Verdict != driver.Parked:
 		return driver.Lost, nil
 	}
-	w.Finish, m.Hold = f, grants[0].Hold
+	w.Finish, n.Hold = f, grants[0].Hold
 	out, err := s.committer.Commit(ctx, w)
 	if err == nil && len(out) != 1 {
 		err = errShort
@@ -207,9 +207,9 @@ func (s *store) late(ctx context.Context, w driver.Work) (driver.Outcome, error)
 		return driver.Unknown, err
 	}
 	if !ok(out[0]) {
-		m = unstarted(m.Hold, s.o.Keep)
+		n = unstarted(n.Hold, s.o.Keep)
 	}
-	_, err = s.inner.Finish(ctx, *m)
+	_, err = s.inner.Finish(ctx, *n)
 	return out[0], err
 }
 

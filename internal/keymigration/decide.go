@@ -78,7 +78,7 @@ func (p *plan) grant(i int, c *driver.Claim, grants []driver.Grant, keep time.Du
 	return decide(grants[p.previous[i]], grants[p.newKey[i]], keep)
 }
 
-// decide is the table of two grants: p of the previous key, m of the new key.
+// decide is the table of two grants: p of the previous key, n of the new key.
 //
 //   - An unknown grant stays unknown, and keeps what it may hold: the same claims are repeated.
 //   - If one is Busy both wait, because a duplicate is acked only when both records are terminal. The exception is a previous
@@ -86,63 +86,63 @@ func (p *plan) grant(i int, c *driver.Claim, grants []driver.Grant, keep time.Du
 //   - Else the previous key's grant decides. The exception is a completed one with a new key that failed or was parked: the
 //     worker that ended that one may have crashed before it wrote the dead letter.
 //   - A record that was acquired next to a terminal one is completed with that one's result, or returned if it has none.
-func decide(p, m driver.Grant, keep time.Duration) (g driver.Grant, end *driver.Finish) {
-	pHeld, mHeld := p.Verdict == driver.Acquired, m.Verdict == driver.Acquired
+func decide(p, n driver.Grant, keep time.Duration) (g driver.Grant, end *driver.Finish) {
+	pHeld, nHeld := p.Verdict == driver.Acquired, n.Verdict == driver.Acquired
 	switch {
 	case p.Err != nil:
 		return p, nil
-	case m.Err != nil:
+	case n.Err != nil:
 		g = p
-		g.Err = m.Err
-		if pHeld && errors.Is(m.Err, driver.ErrUnreadable) {
+		g.Err = n.Err
+		if pHeld && errors.Is(n.Err, driver.ErrUnreadable) {
 			return g, unstarted(p.Hold, keep) // it is not asked for again
 		}
 		return g, nil
-	case pHeld && mHeld:
-		return both(p, m), nil
-	case p.Verdict == driver.Busy && m.Verdict == driver.Busy:
-		p.Wait = max(p.Wait, m.Wait)
+	case pHeld && nHeld:
+		return both(p, n), nil
+	case p.Verdict == driver.Busy && n.Verdict == driver.Busy:
+		p.Wait = max(p.Wait, n.Wait)
 		return p, nil
-	case p.Verdict == driver.Busy && mHeld:
-		return p, unstarted(m.Hold, keep)
+	case p.Verdict == driver.Busy && nHeld:
+		return p, unstarted(n.Hold, keep)
 	case p.Verdict == driver.Busy:
 		return p, nil
-	case m.Verdict == driver.Busy && pHeld:
-		return m, unstarted(p.Hold, keep)
-	case p.Verdict == driver.Replay && (m.Verdict == driver.Busy || m.Verdict == driver.Failed || m.Verdict == driver.Parked):
-		return m, nil
-	case mHeld && p.Verdict == driver.Replay:
-		return p, completed(m.Hold, p.Result, keep)
-	case mHeld && p.Verdict == driver.Late:
-		return p, unstarted(m.Hold, keep) // nothing is known about the new key but this claim
-	case mHeld && p.Verdict == driver.Parked && !m.Unknown:
+	case n.Verdict == driver.Busy && pHeld:
+		return n, unstarted(p.Hold, keep)
+	case p.Verdict == driver.Replay && (n.Verdict == driver.Busy || n.Verdict == driver.Failed || n.Verdict == driver.Parked):
+		return n, nil
+	case nHeld && p.Verdict == driver.Replay:
+		return p, completed(n.Hold, p.Result, keep)
+	case nHeld && p.Verdict == driver.Late:
+		return p, unstarted(n.Hold, keep) // nothing is known about the new key but this claim
+	case nHeld && p.Verdict == driver.Parked && !n.Unknown:
 		// The dead letter may be forgotten, or resolved for the previous key alone. Workers that know only the new key must see
 		// the doubt too.
-		return p, doubtful(m.Hold, keep)
-	case mHeld:
+		return p, doubtful(n.Hold, keep)
+	case nHeld:
 		// It did not run. If a run of the new key crashed, it crashed for the previous key too, which counts it. Counted here as
 		// well, it would block an operator who sends the message again.
-		return p, idle(m.Hold, keep)
+		return p, idle(n.Hold, keep)
 	case !pHeld:
 		return p, nil
-	case m.Verdict == driver.Replay:
-		return m, completed(p.Hold, m.Result, keep)
+	case n.Verdict == driver.Replay:
+		return n, completed(p.Hold, n.Result, keep)
 	}
-	return m, unstarted(p.Hold, keep)
+	return n, unstarted(p.Hold, keep)
 }
 
 // both is the grant of both records: the previous key's, with what only the new key's record knows.
-func both(p, m driver.Grant) driver.Grant {
+func both(p, n driver.Grant) driver.Grant {
 	g := p
-	hold := m.Hold
+	hold := n.Hold
 	g.Hold.NewKey = &hold
-	g.Attempt, g.Failures = max(p.Attempt, m.Attempt), max(p.Failures, m.Failures)
-	g.Takeovers, g.Uncertainty = max(p.Takeovers, m.Takeovers), max(p.Uncertainty, m.Uncertainty)
-	g.Takeover = max(p.Takeover, m.Takeover)
+	g.Attempt, g.Failures = max(p.Attempt, n.Attempt), max(p.Failures, n.Failures)
+	g.Takeovers, g.Uncertainty = max(p.Takeovers, n.Takeovers), max(p.Uncertainty, n.Uncertainty)
+	g.Takeover = max(p.Takeover, n.Takeover)
 	// If the new key's policy is milder than the previous key's, no worker without the previous recipe ran this key: the
 	// previous key's record knows of every run. An operator may have lifted the doubt there, and only there.
-	g.Unknown = p.Unknown || m.Unknown && m.Takeover >= p.Takeover
-	g.Redelivery = p.Redelivery || m.Redelivery
+	g.Unknown = p.Unknown || n.Unknown && n.Takeover >= p.Takeover
+	g.Redelivery = p.Redelivery || n.Redelivery
 	return g
 }
 
@@ -173,12 +173,12 @@ func apart(f driver.Finish) (previous driver.Finish, newKey *driver.Finish) {
 	if f.Hold.NewKey == nil {
 		return f, nil
 	}
-	m := f
-	m.Hold, f.Hold.NewKey = *f.Hold.NewKey, nil
+	n := f
+	n.Hold, f.Hold.NewKey = *f.Hold.NewKey, nil
 	switch f.Final {
 	case driver.Complete:
 	case driver.Release:
-		m.Refund = true // failed runs are counted once
+		n.Refund = true // failed runs are counted once
 	default:
 		ran := f.Ran
 		if f.Final == driver.Park {
@@ -187,9 +187,9 @@ func apart(f driver.Finish) (previous driver.Finish, newKey *driver.Finish) {
 		if ran == driver.Unstarted || f.Compensated {
 			ran = driver.NotApplied
 		}
-		m = driver.Finish{Hold: m.Hold, Final: driver.Release, Ran: ran, Refund: true, Keep: f.Keep, Reason: f.Reason}
+		n = driver.Finish{Hold: n.Hold, Final: driver.Release, Ran: ran, Refund: true, Keep: f.Keep, Reason: f.Reason}
 	}
-	return f, &m
+	return f, &n
 }
 
 // ok reports that a write is durable.

@@ -15,17 +15,17 @@ var verdicts = []driver.Verdict{
 
 // table is every pair of grants: the verdict, and what is written. A row is the previous key's grant, a column the new
 // key's, in the order of verdicts. A Acquired, B Busy, R Replay, F Failed, U Parked, M Mismatch, S Stale, L Late, ? unknown.
-// p and m are the previous and the new key: + completed with the other's result, - returned as one that did not run, ~
+// p and n are the previous and the new key: + completed with the other's result, - returned as one that did not run, ~
 // returned as one whose run had no effect, ! returned with the doubt.
 const table = `
 	A    Bp-  Rp+  Fp-  Up-  Mp-  Sp-  Lp-  ?
-	Bm-  B    B    B    B    B    B    B    ?
-	Rm+  B    R    F    U    R    R    R    ?
-	Fm~  F    F    F    F    F    F    F    ?
-	Um!  U    U    U    U    U    U    U    ?
-	Mm~  M    M    M    M    M    M    M    ?
-	Sm~  S    S    S    S    S    S    S    ?
-	Lm-  L    L    L    L    L    L    L    ?
+	Bn-  B    B    B    B    B    B    B    ?
+	Rn+  B    R    F    U    R    R    R    ?
+	Fn~  F    F    F    F    F    F    F    ?
+	Un!  U    U    U    U    U    U    U    ?
+	Mn~  M    M    M    M    M    M    M    ?
+	Sn~  S    S    S    S    S    S    S    ?
+	Ln-  L    L    L    L    L    L    L    ?
 	?    ?    ?    ?    ?    ?    ?    ?    ?
 `
 
@@ -53,7 +53,7 @@ func cellOf(g driver.Grant, end *driver.Finish) string {
 	}
 	s += end.Hold.Key.Raw
 	switch {
-	case end.Final == driver.Complete && string(end.Result) == map[string]string{"p": "m", "m": "p"}[end.Hold.Key.Raw]:
+	case end.Final == driver.Complete && string(end.Result) == map[string]string{"p": "n", "n": "p"}[end.Hold.Key.Raw]:
 		return s + "+"
 	case end.Final == driver.Release && end.Ran == driver.Unstarted && !end.Refund:
 		return s + "-"
@@ -73,16 +73,16 @@ func TestPairs(t *testing.T) {
 	}
 	for i, pv := range verdicts {
 		cells := strings.Fields(lines[i])
-		for j, mv := range verdicts {
-			g, end := decide(grantOf(pv, "p", 7), grantOf(mv, "m", 9), time.Hour)
+		for j, nv := range verdicts {
+			g, end := decide(grantOf(pv, "p", 7), grantOf(nv, "n", 9), time.Hour)
 			if got := cellOf(g, end); got != cells[j] {
-				t.Errorf("previous key %v, new key %v: %s, the table says %s", pv, mv, got, cells[j])
+				t.Errorf("previous key %v, new key %v: %s, the table says %s", pv, nv, got, cells[j])
 			}
-			if end != nil && (end.Keep != time.Hour || end.Hold.Token != map[string]uint64{"p": 7, "m": 9}[end.Hold.Key.Raw]) {
-				t.Errorf("previous key %v, new key %v: writes %+v", pv, mv, end)
+			if end != nil && (end.Keep != time.Hour || end.Hold.Token != map[string]uint64{"p": 7, "n": 9}[end.Hold.Key.Raw]) {
+				t.Errorf("previous key %v, new key %v: writes %+v", pv, nv, end)
 			}
-			if held := g.Hold.NewKey != nil; held != (pv == driver.Acquired && mv == driver.Acquired) {
-				t.Errorf("previous key %v, new key %v: the grant has a new key: %v", pv, mv, held)
+			if held := g.Hold.NewKey != nil; held != (pv == driver.Acquired && nv == driver.Acquired) {
+				t.Errorf("previous key %v, new key %v: the grant has a new key: %v", pv, nv, held)
 			}
 		}
 	}
@@ -91,9 +91,9 @@ func TestPairs(t *testing.T) {
 // TestBoth: the grant of both records has what either knows.
 func TestBoth(t *testing.T) {
 	p := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}, Attempt: 2, Failures: 1}
-	m := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}, Failures: 3, Takeovers: 2,
+	n := driver.Grant{Verdict: driver.Acquired, Hold: driver.Hold{Key: driver.Key{Raw: "n"}, Token: 9}, Failures: 3, Takeovers: 2,
 		Uncertainty: 1, Unknown: true, Redelivery: true}
-	g := both(p, m)
+	g := both(p, n)
 	if g.Hold.Token != 7 || g.Hold.NewKey == nil || g.Hold.NewKey.Token != 9 || g.Attempt != 2 {
 		t.Errorf("%+v: wanted the previous key's attempt with the new key's hold", g)
 	}
@@ -110,20 +110,20 @@ func TestBoth(t *testing.T) {
 		{driver.Probe, driver.Once, true},
 		{driver.Resume, driver.Probe, true},
 	} {
-		p.Takeover, m.Takeover = c.previous, c.newKey
-		if g := both(p, m); g.Unknown != c.unknown || g.Takeover != max(c.previous, c.newKey) {
+		p.Takeover, n.Takeover = c.previous, c.newKey
+		if g := both(p, n); g.Unknown != c.unknown || g.Takeover != max(c.previous, c.newKey) {
 			t.Errorf("doubt of a new key under %v, previous key under %v: unknown %v, policy %v", c.newKey, c.previous, g.Unknown, g.Takeover)
 		}
 	}
-	p.Unknown, m.Unknown = true, false
-	if !both(p, m).Unknown {
+	p.Unknown, n.Unknown = true, false
+	if !both(p, n).Unknown {
 		t.Error("the previous key's doubt is forgotten")
 	}
 }
 
 // TestApart: the end of the new key for each end of an attempt.
 func TestApart(t *testing.T) {
-	m := driver.Hold{Key: driver.Key{Raw: "m"}, Token: 9}
+	n := driver.Hold{Key: driver.Key{Raw: "n"}, Token: 9}
 	for _, c := range []struct {
 		name string
 		end  driver.Finish
@@ -144,9 +144,9 @@ func TestApart(t *testing.T) {
 		f := c.end
 		f.Keep, f.Hold = time.Hour, driver.Hold{Key: driver.Key{Raw: "p"}, Token: 7}
 		alone := f
-		f.Hold.NewKey = &m
+		f.Hold.NewKey = &n
 		p, got := apart(f)
-		c.want.Keep, c.want.Hold = time.Hour, m
+		c.want.Keep, c.want.Hold = time.Hour, n
 		if !same(p, alone) || got == nil || !same(*got, c.want) {
 			t.Errorf("%s: previous key %+v, new key %+v, wanted %+v", c.name, p, got, c.want)
 		}

@@ -129,8 +129,8 @@ func (s *store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 		if h[i].NewKey == nil {
 			continue
 		}
-		if m := out[at]; out[i] == driver.Applied && (m == driver.Lost || m == driver.Unknown) {
-			out[i] = m
+		if n := out[at]; out[i] == driver.Applied && (n == driver.Lost || n == driver.Unknown) {
+			out[i] = n
 		}
 		at++
 	}
@@ -170,15 +170,15 @@ type parts struct {
 func split(f []driver.Finish) parts {
 	x := parts{previous: make([]driver.Finish, len(f), 2*len(f))}
 	for i := range f {
-		var m *driver.Finish
-		x.previous[i], m = apart(f[i])
+		var n *driver.Finish
+		x.previous[i], n = apart(f[i])
 		switch {
-		case m == nil:
+		case n == nil:
 			continue
-		case m.Final == driver.Complete:
-			x.done, x.doneOf = append(x.done, *m), append(x.doneOf, i)
+		case n.Final == driver.Complete:
+			x.done, x.doneOf = append(x.done, *n), append(x.doneOf, i)
 		default:
-			x.back, x.backOf = append(x.back, *m), append(x.backOf, i)
+			x.back, x.backOf = append(x.back, *n), append(x.backOf, i)
 		}
 		x.newKeys++
 	}

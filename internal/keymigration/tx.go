@@ -113,10 +113,10 @@ func (x *migratingTx) Commit(ctx context.Context, w ...driver.Work) error {
 		all[i], owner[i] = w[i], i
 	}
 	for i := range w {
-		f, m := apart(w[i].Finish)
+		f, n := apart(w[i].Finish)
 		all[i].Finish = f
-		if m != nil {
-			all, owner = append(all, driver.Work{Finish: *m}), append(owner, i)
+		if n != nil {
+			all, owner = append(all, driver.Work{Finish: *n}), append(owner, i)
 		}
 	}
 	return mapped(x.Tx.Commit(ctx, all...), owner)

@@ -227,7 +227,12 @@ func (m *Machine) refusedTx(t *txLane, err error) {
 	if !refusedOnce(err) {
 		return
 	}
-	if t.refused++; t.refused > 1 && len(t.items) > 1 {
+	switch t.refused++; {
+	case len(t.items) == 1:
+		// Its pauses grow with its own refusals. With those of earlier deliveries they would be so long that each delivery
+		// expires before it is refused often enough to fail.
+		t.refused = t.items[0].refusal.times
+	case t.refused > 1:
 		t.tainted = len(t.items)
 	}
 }

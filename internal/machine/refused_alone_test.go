@@ -213,6 +213,24 @@ func TestFM45_OneRefusedTransactionIsItsMessagesFailure(t *testing.T) {
 	}
 }
 
+// The same without an extension of the visibility: a delivery that expired early, after some refusals, does not slow the next
+// ones down so much that each expires before it has failed.
+func TestFM45_RefusedTransactionFailsWithinAShortVisibility(t *testing.T) {
+	w := newWorld(t, func(c *machine.Config) { openMode(c); c.Extends = false })
+	w.commit = func([]*machine.Item, int) error { return errRefused }
+	for n := 1; len(w.deadLetters) == 0 && n < 20; n++ {
+		a := message(fmt.Sprint("m", n), bad)
+		if a.Count, a.Visible = n, 2*time.Second; n == 1 {
+			a.Visible = 400 * time.Millisecond
+		}
+		w.receive(a)
+		w.live(a.Visible + 3*time.Second)
+	}
+	if w.done[bad+" release"] != 2 || len(w.deadLetters) != 1 {
+		t.Errorf("%v, dead letters %v", w.done, w.deadLetters)
+	}
+}
+
 // A record that cannot be read is its key's error. Its message is redelivered with growing delays, then dead-lettered with a
 // hint. Nothing is written to the record, and nothing else waits.
 func TestFM82_UnreadableRecordStopsNoOther(t *testing.T) {

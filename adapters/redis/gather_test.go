@@ -78,12 +78,13 @@ func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
 
 // underWay counts the lanes that are busy.
 func (s *Store) underWay() (n int) {
-	s.lanes.mu.Lock()
-	defer s.lanes.mu.Unlock()
-	for _, q := range s.lanes.of {
-		if q.busy {
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		l.mu.Lock()
+		if l.busy {
 			n++
 		}
+		l.mu.Unlock()
 	}
 	return n
 }

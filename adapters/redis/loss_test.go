@@ -263,7 +263,7 @@ func TestI3_ANonceFencesWhereATokenRepeats(t *testing.T) {
 	newClock(t, s)
 	k := keyOf(1)
 	old := verdict(t, s, k).Hold
-	if err := s.client.Del(t.Context(), append(s.names(newItem(&k)), s.slot(0)+"floor", s.slot(0)+"index")...).Err(); err != nil {
+	if err := s.client.Del(t.Context(), append([]string{s.name("r", newItem(&k))}, s.slot(0)+"floor", s.slot(0)+"index")...).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if again := verdict(t, s, k).Hold; again.Token != old.Token {
@@ -333,7 +333,7 @@ func TestFM50_FullMemory(t *testing.T) {
 	if !errors.Is(err, driver.ErrOutage) {
 		t.Errorf("a claim answers %v", err)
 	}
-	if n := s.client.Exists(t.Context(), s.names(newItem(&c.Key))...).Val(); n != 0 {
+	if n := s.client.Exists(t.Context(), s.name("r", newItem(&c.Key))).Val(); n != 0 {
 		t.Error("a claim that was refused wrote a record")
 	}
 	if err := s.client.ConfigSet(t.Context(), "maxmemory", "64mb").Err(); err != nil {

@@ -113,7 +113,7 @@ func (c *clock) advance(t testing.TB, d time.Duration) {
 func damage(s *Store) func(t testing.TB, k driver.Key) {
 	return func(t testing.TB, k driver.Key) {
 		t.Helper()
-		if err := s.client.SetRange(t.Context(), s.names(newItem(&k))[0], 0, "\x02").Err(); err != nil {
+		if err := s.client.SetRange(t.Context(), s.name("r", newItem(&k)), 0, "\x02").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

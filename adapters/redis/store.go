@@ -13,36 +13,32 @@ import (
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	items := make([]*item, len(c))
 	for i := range c {
-		items[i] = newItem(&c[i].Key)
-		items[i].args = []any{""}
+		items[i] = newItem(&c[i].Key, verbRead)
 		if r, _, fresh := driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0); fresh {
-			items[i].args[0] = encode(&r)
+			items[i].args = []any{verbClaim, encode(r)}
 		}
 	}
-	s.run(ctx, s.scripts.claim, items)
+	s.run(ctx, items)
 	out := make([]driver.Grant, len(c))
-	var old []*change
-	for i := range c {
-		if it := items[i]; it.n > 0 {
+	var old []*item
+	for i, it := range items {
+		if it.n > 0 {
 			_, out[i], _ = driver.DecideClaim(driver.Record{}, c[i], it.now, uint64(it.n)) //nolint:gosec // positive
 			continue
 		}
-		old = append(old, &change{
-			item: items[i],
-			decide: func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any) {
-				after, out[i], write = driver.DecideClaim(r, c[i], now, drawn)
-				return after, write, nil
-			},
-		})
+		it.decide = func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any) {
+			after, out[i], write = driver.DecideClaim(r, c[i], now, drawn)
+			return after, write, nil
+		}
+		old = append(old, it)
 	}
 	s.swap(ctx, old)
-	err := failure("claim", items)
 	for i, it := range items {
 		if it.err != nil {
 			out[i] = driver.Grant{Err: fmt.Errorf("claim key %q: %w", c[i].Key.Raw, it.err)}
 		}
 	}
-	if err != nil {
+	if err := failure("claim", items); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -52,18 +48,17 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	items := make([]*item, len(h))
 	for i := range h {
-		items[i] = newItem(&h[i].Key)
-		items[i].args = []any{holdBytes(&h[i])}
+		items[i] = newItem(&h[i].Key, verbExtend, holdBytes(&h[i]), lease.Microseconds())
 	}
-	s.run(ctx, s.scripts.extend, items, lease.Microseconds())
+	s.run(ctx, items)
 	out := make([]driver.Outcome, len(h))
 	for i, it := range items {
 		if it.n == 1 {
 			out[i] = driver.Applied
 			continue
 		}
-		r, err := it.record()
-		if it.err = err; err == nil {
+		var r driver.Record
+		if r, it.err = it.record(); it.err == nil {
 			_, out[i] = driver.DecideExtend(r, h[i], lease, it.now)
 		}
 	}
@@ -75,30 +70,27 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	items := make([]*item, len(f))
 	for i := range f {
-		items[i] = newItem(&f[i].Hold.Key)
-		items[i].args = []any{"", 0, ""}
 		if f[i].Final < driver.Complete || f[i].Final > driver.Park {
 			return nil, fmt.Errorf("finish: Finish.Final %d is unknown", f[i].Final)
 		}
+		items[i] = newItem(&f[i].Hold.Key, verbRead)
 		if f[i].Final == driver.Complete {
-			items[i].args = []any{holdBytes(&f[i].Hold), f[i].Keep.Microseconds(), tail(f[i].Reason, f[i].Result)}
+			items[i].args = []any{verbComplete, holdBytes(&f[i].Hold), f[i].Keep.Microseconds(), tail(f[i].Reason, f[i].Result)}
 		}
 	}
-	s.run(ctx, s.scripts.complete, items)
+	s.run(ctx, items)
 	out := make([]driver.Outcome, len(f))
-	var rest []*change
-	for i := range f {
-		if items[i].n == 1 {
+	var rest []*item
+	for i, it := range items {
+		if it.n == 1 {
 			out[i] = driver.Applied
 			continue
 		}
-		rest = append(rest, &change{
-			item: items[i],
-			decide: func(r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool, more []any) {
-				after, out[i], write = driver.DecideFinish(r, f[i], now)
-				return after, write, nil
-			},
-		})
+		it.decide = func(r driver.Record, now time.Time, _ uint64) (after driver.Record, write bool, more []any) {
+			after, out[i], write = driver.DecideFinish(r, f[i], now)
+			return after, write, nil
+		}
+		rest = append(rest, it)
 	}
 	s.swap(ctx, rest)
 	for i, it := range items {
@@ -107,21 +99,6 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		}
 	}
 	return out, failure("finish", items)
-}
-
-// failure is the error of a call of which nothing has succeeded; an unreadable record is no failure of the call.
-func failure(what string, items []*item) error {
-	var err error
-	for _, i := range items {
-		if i.err == nil || isUnreadable(i.err) {
-			return nil
-		}
-		err = i.err
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }
 
 // Record reads one record; ok is false when there is none.
@@ -134,34 +111,26 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok b
 	return r, r.State != driver.Absent, nil
 }
 
-// read reads the records of items.
-func (s *Store) read(ctx context.Context, items ...*item) {
-	for _, i := range items {
-		i.side, i.args = false, []any{""}
-	}
-	s.run(ctx, s.scripts.claim, items)
-}
-
 // Operate carries out what an operator asks for; an entry of the audit log commits with it. The record returned is the one
 // that is stored afterwards. It erases no record (driver.ErrUnsupported), because audit entries are stored with their record.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	if op.Kind == driver.Erase {
 		return r, driver.Unknown, fmt.Errorf("erase key %q: %w on Redis; Try: wait for the end of its retention", op.Key.Raw, driver.ErrUnsupported)
 	}
-	c := &change{item: newItem(&op.Key)}
-	c.decide = func(found driver.Record, now time.Time, drawn uint64) (driver.Record, bool, []any) {
+	it := newItem(&op.Key)
+	it.decide = func(found driver.Record, now time.Time, drawn uint64) (driver.Record, bool, []any) {
 		var changed bool
 		if r, o, changed = driver.DecideOperate(found, op, now, drawn); !changed {
 			r = found
 			return r, false, nil
 		}
 		e := op.Entry(found, r, now)
-		return r, true, []any{s.auditField(now), auditValue(&e)}
+		return r, true, []any{s.auditField(now), encodeRow(e)}
 	}
-	s.read(ctx, c.item)
-	s.swap(ctx, []*change{c})
-	if c.err != nil {
-		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, c.err)
+	s.read(ctx, it)
+	s.swap(ctx, []*item{it})
+	if it.err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, it.err)
 	}
 	return r, o, nil
 }

@@ -140,7 +140,7 @@ func TestScriptsAreFlushed(t *testing.T) {
 func TestValuesOfAnotherType(t *testing.T) {
 	s := openFor(t, shared(t), Options{})
 	taken := keyOf(1)
-	name := s.names(newItem(&taken))[0]
+	name := s.name("r", newItem(&taken))
 	if err := s.client.RPush(t.Context(), name, "somebody's").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 		if _, err := s.Claim(t.Context(), claims[0]); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("with a list in place of the %s a claim answers %v", part, err)
 		}
-		if n := s.client.Exists(t.Context(), s.names(newItem(&claims[0].Key))...).Val(); n != 0 {
+		if n := s.client.Exists(t.Context(), s.name("r", newItem(&claims[0].Key))).Val(); n != 0 {
 			t.Errorf("with a list in place of the %s a record was written", part)
 		}
 	}

@@ -9,11 +9,14 @@ import (
 // maxGathered is the most items of a call that goes together with calls of others. Larger ones are a batch already.
 const maxGathered = 16
 
-// lane gathers small calls on one shard: while one is under way the next ones wait, and go together.
+// maxFlushes is how many gathered calls of a lane are under way at once.
+const maxFlushes = 2
+
+// lane gathers small calls on one shard: while some are under way the next ones wait, and go together.
 type lane struct {
 	mu      sync.Mutex
 	waiting []*gathered
-	busy    bool
+	flushes int
 }
 
 // gathered is a call that waits. Its items are copies: a caller that gives up leaves them to the flush.
@@ -33,8 +36,8 @@ func (s *Store) gather(ctx context.Context, shard int, items []*item) {
 	l := &s.lanes[shard]
 	l.mu.Lock()
 	l.waiting = append(l.waiting, g)
-	if !l.busy {
-		l.busy = true
+	if l.flushes < maxFlushes {
+		l.flushes++
 		go s.flush(shard)
 	}
 	l.mu.Unlock()
@@ -80,6 +83,8 @@ func (l *lane) take() (calls []*gathered, items []*item) {
 		calls, items = append(calls, g), append(items, g.items...)
 		return true
 	})
-	l.busy = len(calls) > 0
+	if len(calls) == 0 {
+		l.flushes--
+	}
 	return calls, items
 }

@@ -68,7 +68,7 @@ func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
 	}()
 	giveUp()
 	if err := <-first; err == nil {
-		t.Error("the call that was given up has an answer")
+		t.Error("the call that was given up has a result")
 	}
 	p.Stall(0)
 	if v := <-second; v != driver.Acquired {
@@ -76,14 +76,12 @@ func TestACallerThatGivesUpLeavesTheOthers(t *testing.T) {
 	}
 }
 
-// underWay counts the lanes that are busy.
+// underWay counts the calls that are under way.
 func (s *Store) underWay() (n int) {
 	for i := range s.lanes {
 		l := &s.lanes[i]
 		l.mu.Lock()
-		if l.busy {
-			n++
-		}
+		n += l.flushes
 		l.mu.Unlock()
 	}
 	return n

@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// scanPage is how many records a scan asks for at once; scanMemory how many hashes it remembers. The server may return
+// scanPage is how many records a scan asks for at once; scanMemory how many hashes it remembers at least. The server may return
 // members of the index again after it has shrunk, and those are of the pages just before.
 const (
 	scanPage   = 500
@@ -34,7 +34,7 @@ func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each fun
 // scan calls each with pages of what is in the index. A hash comes once.
 func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 	for shard := range s.shards {
-		recent, order := map[string]bool{}, []string{}
+		recent, before := map[string]bool{}, map[string]bool{}
 		for cursor := uint64(0); ; {
 			members, next, err := s.client.ZScan(ctx, s.slot(shard)+"index", cursor, "", scanPage).Result()
 			if err != nil {
@@ -42,8 +42,8 @@ func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 			}
 			var page []*item
 			for i := 0; i < len(members); i += 2 { // each with its score
-				if m := members[i]; len(m) == hashSize && !recent[m] {
-					recent[m], order = true, append(order, m)
+				if m := members[i]; len(m) == hashSize && !recent[m] && !before[m] {
+					recent[m] = true
 					page = append(page, ofHash(m))
 				}
 			}
@@ -52,8 +52,8 @@ func (s *Store) scan(ctx context.Context, each func(page []*item) error) error {
 					return err
 				}
 			}
-			for ; len(order) > scanMemory; order = order[1:] {
-				delete(recent, order[0])
+			if len(recent) > scanMemory {
+				recent, before = map[string]bool{}, recent
 			}
 			if cursor = next; cursor == 0 {
 				break

@@ -41,7 +41,7 @@ type item struct {
 	// decide returns the record afterwards (an absent one is removed), and whether to write it. more are fields of its side with
 	// their values. See Store.swap.
 	decide func(r driver.Record, now time.Time, drawn uint64) (after driver.Record, write bool, more []any)
-	// What the script returned: n is a number, raw the record that is there (nil = none), err why neither is known.
+	// The result of the script: n is a number, raw the record that is there (nil = none), err why neither is known.
 	n     int64
 	raw   []byte
 	err   error
@@ -64,7 +64,7 @@ func (s *Store) name(kind string, i *item) string {
 	return s.slot(s.shard(i)) + kind + ":" + string(i.hash[:hashSize])
 }
 
-// run runs items, one call for each shard and maxItems, all at once. What an item came to is written to it.
+// run runs items, one call for each shard and maxItems, all at once. It writes the result of the script to each item.
 func (s *Store) run(ctx context.Context, items []*item) {
 	shards := map[int][]*item{}
 	for _, i := range items {
@@ -178,21 +178,6 @@ func swapArgs(found []byte, after *driver.Record, more []any) []any {
 		return []any{verbSwap, head, "", 0, 0, 0}
 	}
 	return append([]any{verbSwap, head, encode(*after), after.Token, score(after), len(more)}, more...)
-}
-
-// failure is the error of a call of which nothing has succeeded; an unreadable record is no failure of the call.
-func failure(what string, items []*item) error {
-	var err error
-	for _, i := range items {
-		if i.err == nil || isUnreadable(i.err) {
-			return nil
-		}
-		err = i.err
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }
 
 func isUnreadable(err error) bool { return errors.Is(err, driver.ErrUnreadable) }

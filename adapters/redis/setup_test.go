@@ -21,7 +21,7 @@ func connect(t testing.TB, url string) *goredis.Client {
 	return connectWith(t, url, 0)
 }
 
-// connectWith has so many connections, made in advance; 0 = the default.
+// connectWith makes a client with conns connections, opened in advance; 0 = the default.
 func connectWith(t testing.TB, url string, conns int) *goredis.Client {
 	t.Helper()
 	o, err := goredis.ParseURL(url)

@@ -27,7 +27,7 @@ local key_at, arg_at = 2, 0
 local function next_key() key_at = key_at + 1 return KEYS[key_at] end
 local function next_arg() arg_at = arg_at + 1 return ARGV[arg_at] end
 
--- What verbs put is written at the end, all at once. sides are functions that write the sides.
+-- Verbs collect their writes, which are made at the end. sides are functions that write the sides.
 local scores, records, sides = {}, {}, {}
 local function put(key, score, record)
   scores[#scores + 1] = score

@@ -55,7 +55,7 @@ func connect(nc *nats.Conn, stream string, o Options) (q *Queue, err error) {
 	if o.Domain != "" {
 		q.api = "$JS." + o.Domain + ".API."
 	}
-	q.js, err = jetstream.NewWithAPIPrefix(nc, q.api, jetstream.WithDefaultTimeout(q.o.CallTimeout), jetstream.WithPublishAsyncTimeout(q.o.CallTimeout))
+	q.js, err = jetstream.NewWithAPIPrefix(nc, q.api, jetstream.WithDefaultTimeout(q.o.CallTimeout))
 	return q, err
 }
 
@@ -207,13 +207,12 @@ func (q *Queue) explain(doing string, err error) error {
 }
 
 func explain(nc *nats.Conn, what string, err error) error {
-	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrAsyncPublishTimeout)
 	switch last := nc.LastError(); {
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrNoStreamResponse):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%s: nobody serves it: %w; Try: start the server with JetStream (-js), and check domain= in the URL", what, err)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%s: %w; Try: enable JetStream for the account in the server's configuration", what, err)
-	case late && errors.Is(last, nats.ErrPermissionViolation):
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation):
 		return fmt.Errorf("%s: %w; Try: allow the user to publish on $JS.API.> and $JS.ACK.>, and to subscribe to _INBOX.>", what, last)
 	}
 	return fmt.Errorf("%s: %w", what, err)

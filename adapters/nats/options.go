@@ -13,6 +13,8 @@ import (
 const (
 	// DefaultConsumer is the durable consumer of a queue whose options name none.
 	DefaultConsumer = "semel"
+	// maxOutstanding is how many messages of one Send await their acknowledgement at once.
+	maxOutstanding = 4000
 	// recheck is how often Receive looks at the settings of the consumer: somebody may change them.
 	recheck = time.Minute
 )

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Most of the time of a fake goes into reading and writing items, and most items are plain. This file reads and writes these
-// without reflection; whatever is not plain goes the way of encoding/json, which knows all the rules.
+// A fake spends most of its time reading and writing items, and most items are plain. This file reads and writes these
+// without reflection. encoding/json, which knows all the rules, handles the others.
 
 // MarshalJSON writes the item as the protocol has it.
 func (m item) MarshalJSON() ([]byte, error) { return m.appendJSON(nil) }

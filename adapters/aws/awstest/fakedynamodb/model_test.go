@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// outcome is what one conditional write was told.
+// outcome is the result of one conditional write.
 type outcome struct {
 	sk   string
 	seen int    // the version that the condition named
@@ -27,9 +27,9 @@ type outcome struct {
 }
 
 // TestWritersAgainstAModel lets goroutines write a few items under the condition that nobody else did. Put into the order of
-// versions, the writes have to be those of one writer after the other: every version has one author, and whoever lost was shown
-// a version that the condition does not hold for, as its author wrote it. Transactions move units between two other items
-// meanwhile; every transactional read sees their sum unchanged.
+// versions, the writes have to be those of one writer after the other: every version has one author, and whoever lost was
+// shown a version that the condition does not hold for, as its author wrote it. Transactions move units between two other
+// items meanwhile; every transactional read sees their sum unchanged.
 func TestWritersAgainstAModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -96,7 +96,7 @@ func attempt(t *testing.T, c *ddb.Client, sk string, known map[string]int, me st
 	return o, err
 }
 
-// replay holds what everybody was told against one writer after the other.
+// replay compares all outcomes with a serial history.
 func replay(all []outcome) error {
 	authors := map[string]map[int]string{}
 	for _, o := range all {
@@ -110,7 +110,7 @@ func replay(all []outcome) error {
 			return fmt.Errorf("version %d of %s was written by %s and %s", o.at, o.sk, before, o.me)
 		}
 		if o.at != o.seen+1 || o.by != "'"+o.me+"'" {
-			return fmt.Errorf("%s wrote upon version %d of %s and was told version %d by %s", o.me, o.seen, o.sk, o.at, o.by)
+			return fmt.Errorf("%s wrote upon version %d of %s and got version %d by %s", o.me, o.seen, o.sk, o.at, o.by)
 		}
 		authors[o.sk][o.at] = o.me
 	}

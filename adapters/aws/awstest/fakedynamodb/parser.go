@@ -98,7 +98,7 @@ type parser struct {
 	b     *binding
 	err   error
 	depth int
-	// operators counts operators and functions. group tells that what was read last is all in parentheses.
+	// operators counts operators and functions. group means that the last part was all in parentheses.
 	operators int
 	group     bool
 }
@@ -156,7 +156,7 @@ func (p *parser) want(text string) {
 	}
 }
 
-// word takes a keyword when it is next, in any case of dead letters.
+// word takes a keyword if it is next, in upper or lower case.
 func (p *parser) word(texts ...string) (string, bool) {
 	if t := p.peek(); t.kind == tokWord && slices.Contains(texts, strings.ToUpper(t.text)) {
 		return strings.ToUpper(p.next().text), true

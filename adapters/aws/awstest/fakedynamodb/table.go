@@ -20,8 +20,8 @@ const (
 // attribute is a key attribute: its name and type.
 type attribute struct{ name, kind string }
 
-// place is where an item stands: partitions are in the order of a hash, as nobody can rely on it, items in a partition in the
-// order of the sort key.
+// place is where an item stands: partitions are in the order of a hash, as nobody can rely on it, items in a partition in
+// the order of the sort key.
 type place struct {
 	hash      uint64
 	partition string

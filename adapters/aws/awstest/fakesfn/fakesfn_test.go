@@ -69,6 +69,6 @@ func TestFaultsOnTheWire(t *testing.T) {
 	faults := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{{Operation: "StartExecution", Call: 1, Kind: awstest.After}}})
 	c, arn := sfn.NewFromConfig(awstest.Config(fake, faults.Wrap)), fake.Machine("m", "")
 	if err := start(t, c, arn); err == nil || len(fake.Executions("m")) != 1 {
-		t.Errorf("a lost answer: %v, %v", err, fake.Executions("m"))
+		t.Errorf("a lost response: %v, %v", err, fake.Executions("m"))
 	}
 }

@@ -123,8 +123,8 @@ func (s *Server) describeStateMachine(_ context.Context, in machineInput) (any, 
 	}, nil
 }
 
-// Machine makes a state machine of a type ("" = Standard) and returns its ARN. One of that name that is there already stays as
-// it is.
+// Machine makes a state machine of a type ("" = Standard) and returns its ARN. One of that name that is there already stays
+// as it is.
 func (s *Server) Machine(name, kind string) string {
 	if kind == "" {
 		kind = Standard

@@ -18,22 +18,22 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
-// row is one documented answer: the steps write down what the service said, and want is what it says. The same rows run against
-// the fake and against moto_server.
+// row is a documented behaviour: the steps record what the service returned, and want is what it should return. The same
+// rows run against the fake and against moto_server.
 type row struct {
 	name string
-	// source is the page that says so, below docs.aws.amazon.com/step-functions/latest/apireference/API_; "not recorded: …" is
-	// an answer whose words or code no page gives.
+	// source is the page of the documentation, below docs.aws.amazon.com/step-functions/latest/apireference/API_;
+	// "not recorded: …" marks a response whose text or code no page gives.
 	source string
 	// own tells that the row needs what only the fake has: its clock, or an execution that ends.
 	own bool
-	// moto is why moto_server answers otherwise, "" when it does not.
+	// moto is why moto_server responds differently, "" if it does not.
 	moto  string
 	steps func(*world)
 	want  string
 }
 
-// world is one service with the machine of a row, and what it answered.
+// world is one service with the machine of a row, and what it returned.
 type world struct {
 	*testing.T
 	c     *sfn.Client
@@ -63,7 +63,7 @@ func code(err error) string {
 
 const definition = `{"StartAt":"A","States":{"A":{"Type":"Pass","End":true}}}`
 
-// machine makes the row's machine, and says so only when it fails.
+// machine makes the row's machine, and records only a failure.
 func (w *world) machine(kind types.StateMachineType, name ...string) {
 	out, err := w.c.CreateStateMachine(w.Context(), &sfn.CreateStateMachineInput{
 		Name: aws.String(w.name + strings.Join(name, "")), Definition: aws.String(definition), Type: kind,
@@ -141,7 +141,7 @@ func machineNameOf(r row) string {
 	}, r.name)[:min(len(r.name), 60)]
 }
 
-func TestDocumentedAnswers(t *testing.T) {
+func TestDocumentedResponses(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			clock := awstest.Frozen(time.Unix(1_700_000_000, 0))

@@ -228,11 +228,11 @@ func TestShiftMovesTheEndOfAVisibility(t *testing.T) {
 	}
 	clock.Advance(time.Second)
 	if len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 1 {
-		t.Error("it never comes back")
+		t.Error("it is never redelivered")
 	}
 }
 
-func TestStopAnswersLongPolls(t *testing.T) {
+func TestStopEndsLongPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c, url := newQueue(t, fakesqs.Options{}, "q", nil)
 		start := time.Now()

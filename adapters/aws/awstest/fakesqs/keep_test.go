@@ -247,7 +247,7 @@ func TestARepeatedReceiveAfterARestart(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptIsNotAnswered(t *testing.T) {
+func TestUnsavedChangesAreNoSuccess(t *testing.T) {
 	w := &wanderer{T: t, clock: awstest.Frozen(time.Unix(1_700_000_000, 0)), shelf: newShelf()}
 	w.start()
 	w.make("dead")
@@ -258,7 +258,7 @@ func TestWhatCannotBeKeptIsNotAnswered(t *testing.T) {
 	}
 	w.shelf.full = true
 	if err := say("a"); err == nil || !strings.Contains(err.Error(), errFull.Error()) {
-		t.Fatalf("a message that was not kept is answered with %v", err)
+		t.Fatalf("sending a message that was not saved returned %v", err)
 	}
 	if err := say("b"); err == nil || len(w.fake.Messages("dead")) != 1 {
 		t.Fatalf("%v, %d messages: carried out although the one before was not kept", err, len(w.fake.Messages("dead")))

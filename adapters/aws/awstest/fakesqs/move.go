@@ -144,7 +144,7 @@ func (s *Server) run(t *moveTask, now time.Time) {
 		}
 		return true
 	})
-	// Messages that were deleted meanwhile are not moved: the task ends when its time is over all the same.
+	// Messages that were deleted in the meantime are not moved, but the task still ends on time.
 	over := t.moved >= t.toMove || t.perSecond == 0 || now.Sub(t.started) > time.Duration(t.toMove/t.perSecond+1)*time.Second
 	if t.status == running && over {
 		t.status = completed

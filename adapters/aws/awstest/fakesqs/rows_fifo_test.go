@@ -12,7 +12,8 @@ func attemptID(id string) func(*sqs.ReceiveMessageInput) {
 	return func(in *sqs.ReceiveMessageInput) { in.ReceiveRequestAttemptId = &id }
 }
 
-// groupRows are about the order in FIFO queues, dedupRows about their deduplication, attemptRows about receives that are repeated.
+// groupRows are about the order in FIFO queues, dedupRows about their deduplication, attemptRows about receives that are
+// repeated.
 var groupRows = []row{
 	{
 		name: "fifo in order, many of a group in one receive", source: guide + "FIFO-queues-understanding-logic.html",

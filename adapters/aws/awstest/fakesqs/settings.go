@@ -27,7 +27,7 @@ var numbers = map[string]number{
 	"KmsDataKeyReusePeriodSeconds":  {60, 86400, 300},
 }
 
-// choices are attributes with few values, for FIFO queues only where the list says so.
+// choices are attributes with few values; fifoOnly lists those of FIFO queues.
 var choices = map[string][]string{
 	"FifoQueue":                 {"true", "false"},
 	"ContentBasedDeduplication": {"true", "false"},

@@ -19,20 +19,21 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
-// row is one documented answer: the steps write down what the service said, and want is what it says. The same rows run against
-// the fake in both modes and against any other endpoint.
+// row is a documented behaviour: the steps record what the service returned, and want is what it should return. The same
+// rows run against the fake in both modes and against any other endpoint.
 type row struct {
 	name string
-	// source is the page that says so, below docs.aws.amazon.com/AWSSimpleQueueService/latest/; "recorded: …" is an answer of
-	// the service that no page gives.
+	// source is the page of the documentation, below docs.aws.amazon.com/AWSSimpleQueueService/latest/; "recorded: …" marks
+	// a response of the service that no page gives.
 	source string
-	// clock tells that the row moves the clock, which only the fake's can be.
+	// clock: the row moves the clock, which is only possible on the fake.
 	clock bool
-	// moto is why moto_server answers otherwise, "" when it does not, "fifo" for all rows of FIFO queues, which are not asked.
+	// moto is why moto_server responds differently, "" if it does not; "fifo" marks the rows of FIFO queues, which do not
+	// run there.
 	moto  string
 	steps func(*world)
 	want  string
-	// strict is the answer in mode Strict, "" when it is the same.
+	// strict is the result in mode Strict, "" if it is the same.
 	strict string
 }
 
@@ -41,7 +42,7 @@ const (
 	guide = "SQSDeveloperGuide/"
 )
 
-// world is one service with the queue of a row, and what it answered.
+// world is one service with the queue of a row, and what it returned.
 type world struct {
 	*testing.T
 	c     *sqs.Client
@@ -69,7 +70,7 @@ func code(err error) string {
 	}
 }
 
-// queue makes the row's queue, and says so only when it fails. Attributes come in pairs.
+// queue makes the row's queue, and records only a failure. Attributes are pairs.
 func (w *world) queue(suffix string, pairs ...string) *string {
 	w.Helper()
 	in := &sqs.CreateQueueInput{QueueName: aws.String(w.name + suffix), Attributes: map[string]string{}}
@@ -220,7 +221,7 @@ func queueNameOf(r row) string {
 	}, r.name)[:min(len(r.name), 60)]
 }
 
-func TestDocumentedAnswers(t *testing.T) {
+func TestDocumentedResponses(t *testing.T) {
 	for _, mode := range []fakesqs.Mode{fakesqs.AWS, fakesqs.Strict} {
 		t.Run([]string{"aws", "strict"}[mode], func(t *testing.T) {
 			for _, r := range allRows() {

@@ -44,7 +44,8 @@ const (
 	// Partial: one part of a batch is held back and reported as unprocessed (BatchGetItem, BatchWriteItem), or as failed and
 	// not by the sender's fault (SQS).
 	Partial Kind = "partial"
-	// Stale: GetItem without ConsistentRead gets an earlier response of this connection for the same key, if there is one.
+	// Stale: GetItem without ConsistentRead gets an earlier response of this connection for the same key; no item, if there
+	// is none.
 	Stale Kind = "stale"
 	// Torn: the request is carried out, and the connection breaks in the body of the response: its status and headers
 	// arrive.

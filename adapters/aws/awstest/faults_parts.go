@@ -37,7 +37,7 @@ func (c *call) partial(ctx context.Context) (*reply, error) {
 	return c.read(ctx)
 }
 
-// split divides items into sent and held ones; of two or more items each part gets at least one.
+// split divides items into sent and held ones. Of two or more items at least one is held.
 func split(r *rand.Rand, all []json.RawMessage) (sent, held []json.RawMessage) {
 	for _, x := range all {
 		if r.IntN(2) == 0 {

@@ -21,7 +21,7 @@ func ids(n int) (all []string) {
 	return all
 }
 
-// askedKeys are the keys of a BatchGetItem that reached the service.
+// askedKeys returns the keys of a BatchGetItem that reached the service.
 func askedKeys(t *testing.T, body string) (all []string) {
 	t.Helper()
 	var in struct {
@@ -44,8 +44,8 @@ func askedKeys(t *testing.T, body string) (all []string) {
 	return all
 }
 
-// TestUnprocessedKeys: what is held back and what is asked for are together all of it; a client that asks again for what
-// was not processed gets everything.
+// TestUnprocessedKeys: the keys that were held back and those that were sent are all keys. A client that repeats unprocessed
+// keys gets all items.
 func TestUnprocessedKeys(t *testing.T) {
 	for seed := range uint64(20) {
 		w := &wire{}
@@ -129,8 +129,8 @@ func entries(op, body string) string {
 	return string(b)
 }
 
-// TestFailedEntries: every entry is reported once, as successful or as failed; the failed ones were not carried out, or
-// were in spite of it.
+// TestFailedEntries: every entry is reported once, as successful or as failed. Failed entries were not carried out, or were
+// so nevertheless.
 func TestFailedEntries(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		all := 0

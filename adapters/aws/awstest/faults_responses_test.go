@@ -42,7 +42,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// pay is a transaction of two items under a token.
+// pay sends a transaction of two items with a token.
 func pay(t *testing.T, c *dynamodb.Client, token string) error {
 	t.Helper()
 	item := dt.TransactWriteItem{Delete: &dt.Delete{TableName: aws.String("t"), Key: key("1")}}
@@ -52,7 +52,7 @@ func pay(t *testing.T, c *dynamodb.Client, token string) error {
 	return err
 }
 
-// said is the code of an error, with the reasons of a cancelled transaction but for None.
+// said returns the code of an error, with the reasons of a cancelled transaction except None.
 func said(err error) string {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -70,7 +70,7 @@ func said(err error) string {
 	return out
 }
 
-// Throttling of a transaction comes as itself or as the reason of one of its items.
+// Throttling of a transaction is an error of its own, or the reason of one of its items.
 func TestThrottledTransactions(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(40) {
@@ -97,7 +97,7 @@ func TestThrottledTransactions(t *testing.T) {
 	}
 }
 
-// A transaction that conflicts can be in progress itself: only when it was sent before.
+// A conflicting transaction can be in progress itself, but only if it was sent before.
 func TestTransactionsInProgress(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(20) {

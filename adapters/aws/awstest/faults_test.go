@@ -58,7 +58,7 @@ func (w *wire) carriedOut() int {
 	return len(w.bodies)
 }
 
-// once turns the SDK's repetitions off.
+// once turns the SDK's retries off.
 func once(c aws.Config) aws.Config {
 	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 	return c
@@ -103,7 +103,7 @@ func TestNoFaults(t *testing.T) {
 	}
 }
 
-// TestBrokenConnections: what the sender sees, and how often the request was carried out, at once and in the end.
+// TestBrokenConnections checks the error of the sender, and how often the request was carried out, at once and in the end.
 func TestBrokenConnections(t *testing.T) {
 	for _, c := range []struct {
 		fault       Fault
@@ -151,7 +151,8 @@ func TestFM31_SDKRepeats(t *testing.T) {
 	})
 }
 
-// TestLateReceive: messages that were handed out to nobody are hidden from all; later there is nobody to hand them to.
+// TestLateReceive: a late receive is carried out at once. Its lost messages are hidden from all receivers, and nothing is
+// received later.
 func TestLateReceive(t *testing.T) {
 	w := &wire{}
 	c, f := sqsOn(w, at("ReceiveMessage", Late))
@@ -323,7 +324,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestRatesRepeatThemselves: the same seed gives the same faults, whatever another operation does.
+// TestRatesRepeatThemselves: the same seed gives the same faults, independent of other operations.
 func TestRatesRepeatThemselves(t *testing.T) {
 	fates := func(seed uint64, others int) string {
 		f := NewFaults(Plan{Seed: seed, LateBy: time.Minute, Only: []string{"PutItem", "GetItem"}, Rates: Rates{

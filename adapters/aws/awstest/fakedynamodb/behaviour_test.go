@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// begin is a fake with the table "rows" and a client that does not repeat what fails.
+// begin returns a fake with the table "rows" and a client that does not retry.
 func begin(t *testing.T, o fakedynamodb.Options) (*fakedynamodb.Server, *ddb.Client) {
 	t.Helper()
 	s := fakedynamodb.New(o)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzExpressions parses anything as any kind of expression, and carries it out when it is one: it may be refused, it may
-// not break, and an update never touches the item before.
+// FuzzExpressions parses any text as any kind of expression, and carries out valid ones: they may be refused, but must not
+// panic, and an update never modifies the item before.
 func FuzzExpressions(f *testing.F) {
 	for _, s := range []string{
 		"a = :v", "#n <> :w AND NOT (b < :v OR c[0].d >= :v)", "attribute_exists(a) and begins_with(a, :s)", "a BETWEEN :v AND :v",
@@ -49,7 +49,7 @@ func FuzzExpressions(f *testing.F) {
 	})
 }
 
-// FuzzNumbers holds the text forms of numbers against each other: what is written reads as the same number.
+// FuzzNumbers compares the text forms of numbers: a written number reads as the same number.
 func FuzzNumbers(f *testing.F) {
 	for _, s := range []string{"0", "-0", "1", "-1.50", "1e125", "1E-130", "+.5", "5.", "0e1000", "1e", "e1", ".",
 		"1e999999999999", "--1", "1.-2", "00012.3400"} {
@@ -75,8 +75,8 @@ func FuzzNumbers(f *testing.F) {
 
 func sameItem(a, b Item) bool { return toText(a) == toText(b) }
 
-// FuzzCodec compares the short way of reading items with that of encoding/json: the same item, or an error in both; and what
-// is written reads as the same item.
+// FuzzCodec compares the fast reader of items with encoding/json: both return the same item, or an error. A written item
+// reads as the same item.
 func FuzzCodec(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `null`, `{"a":{"S":"x"}}`, ` { "a" : { "S" : "x" } , "b" : {"N":"12"} } `, `{"a":{"S":"\u00e9\n"}}`, `{"a":{"S":"é<&>"}}`,

@@ -26,10 +26,10 @@ type outcome struct {
 	me   string
 }
 
-// TestWritersAgainstAModel lets goroutines write a few items under the condition that nobody else did. Put into the order of
-// versions, the writes have to be those of one writer after the other: every version has one author, and whoever lost was
-// shown a version that the condition does not hold for, as its author wrote it. Transactions move units between two other
-// items meanwhile; every transactional read sees their sum unchanged.
+// TestWritersAgainstAModel lets goroutines write a few items on the condition that no other did. In the order of versions
+// the writes must be serial: every version has one author, and the error of each loser has a version that fails its
+// condition, as its author wrote it. Meanwhile transactions move units between two other items, and every transactional read
+// sees their sum unchanged.
 func TestWritersAgainstAModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -67,7 +67,7 @@ func TestWritersAgainstAModel(t *testing.T) {
 	}
 }
 
-// attempt writes version seen+1 when seen is still the version.
+// attempt writes version seen+1 if seen is still the version.
 func attempt(t *testing.T, c *ddb.Client, sk string, known map[string]int, me string) (outcome, error) {
 	o := outcome{sk: sk, seen: known[sk], me: me}
 	in := &ddb.UpdateItemInput{
@@ -130,7 +130,7 @@ func replay(all []outcome) error {
 	return nil
 }
 
-// move takes from one item what it gives to the other, and looks at both.
+// move takes units from one item, adds them to the other, and reads both.
 func move(t *testing.T, c *ddb.Client, r *rand.Rand) error {
 	n := strconv.Itoa(r.IntN(40))
 	take := txUpdate("from", "SET n = n - :v", m{":v": num(n)})

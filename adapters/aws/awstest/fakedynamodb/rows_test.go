@@ -284,7 +284,7 @@ func runRow(t *testing.T, c *ddb.Client, r row, wording bool) (problems []string
 		out, err := do(ctx, c, s.in)
 		got := show(out, err)
 		if before, _, found := strings.Cut(got, " units="); found && !strings.Contains(s.want, "units=") {
-			got = before // moto tells unasked
+			got = before // moto returns it unasked
 		}
 		if got != s.want {
 			problems = append(problems, fmt.Sprintf("step %d returned %s, want %s: %v", i, got, s.want, err))

@@ -10,6 +10,6 @@
 // new executions cannot be described at first. A table of documented responses in this package's tests defines its
 // behaviour.
 //
-// It has no versions and aliases (a qualified ARN stands for its machine), Map runs, activities, histories, redrives, access
+// It lacks versions and aliases (a qualified ARN stands for its machine), Map runs, activities, histories, redrives, access
 // control and quotas.
 package fakesfn

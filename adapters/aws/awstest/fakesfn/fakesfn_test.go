@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesfn"
 )
 
-// start starts an execution without the SDK's repetitions.
+// start starts an execution without the SDK's retries.
 func start(t *testing.T, c *sfn.Client, arn string) error {
 	t.Helper()
 	_, err := c.StartExecution(t.Context(), &sfn.StartExecutionInput{
@@ -49,7 +49,7 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestFaultsOnTheWire: what awstest.Faults does to this service.
+// TestFaultsOnTheWire: awstest.Faults works with this service.
 func TestFaultsOnTheWire(t *testing.T) {
 	for kind, want := range map[awstest.Kind]struct {
 		code    string

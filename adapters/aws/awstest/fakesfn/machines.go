@@ -105,7 +105,7 @@ func (s *Server) deleteStateMachine(_ context.Context, in machineInput) (any, er
 		err = nil
 	}
 	if err != nil && strings.Contains(err.Error(), "DoesNotExist") {
-		err = nil // deleting what is not there succeeds
+		err = nil // deleting a missing one succeeds
 	}
 	return struct{}{}, err
 }

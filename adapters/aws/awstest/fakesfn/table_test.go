@@ -25,7 +25,7 @@ type row struct {
 	// source is the page of the documentation, below docs.aws.amazon.com/step-functions/latest/apireference/API_;
 	// "not recorded: …" marks a response whose text or code no page gives.
 	source string
-	// own tells that the row needs what only the fake has: its clock, or an execution that ends.
+	// own: the row needs features that only the fake has: its clock, or an execution that ends.
 	own bool
 	// moto is why moto_server responds differently, "" if it does not.
 	moto  string
@@ -48,7 +48,7 @@ func (w *world) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// code is what a client sees of an error: the code, or "ok".
+// code returns the code of an error, or "ok".
 func code(err error) string {
 	var e smithy.APIError
 	switch {
@@ -76,7 +76,7 @@ func (w *world) machine(kind types.StateMachineType, name ...string) {
 	w.arn = out.StateMachineArn
 }
 
-// start starts an execution and returns its ARN; it says "ok" or the error.
+// start starts an execution and returns its ARN; it records "ok" or the error.
 func (w *world) start(name, input string) string {
 	in := &sfn.StartExecutionInput{StateMachineArn: w.arn, Input: &input}
 	if name != "" {
@@ -90,7 +90,7 @@ func (w *world) start(name, input string) string {
 	return *out.ExecutionArn
 }
 
-// describe says state and input of an execution.
+// describe records state and input of an execution.
 func (w *world) describe(arn string) {
 	out, err := w.c.DescribeExecution(w.Context(), &sfn.DescribeExecutionInput{ExecutionArn: &arn})
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *world) stop(arn string) {
 	w.say("%s", code(err))
 }
 
-// list says the names, newest first.
+// list records the names, newest first.
 func (w *world) list(filter types.ExecutionStatus, most int32) {
 	in := &sfn.ListExecutionsInput{StateMachineArn: w.arn, StatusFilter: filter, MaxResults: most}
 	for {
@@ -155,8 +155,8 @@ func TestDocumentedResponses(t *testing.T) {
 	}
 }
 
-// TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
-// about the service. A difference that is known has to be there still.
+// TestMotoAgrees compares with another emulator: if both agree, a mistake about the service is less likely. A known
+// difference must still exist.
 func TestMotoAgrees(t *testing.T) {
 	client := sfn.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0

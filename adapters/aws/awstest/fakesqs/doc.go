@@ -11,6 +11,6 @@
 // A standard queue delivers messages in the order of their arrival until one was received three times, unless
 // Options.Disorder asks for the service's disorder.
 //
-// It has no access control, encryption, throttling and older query protocol. Everything is in memory, unless Open gets a
+// It lacks access control, encryption, throttling and the older query protocol. Everything is in memory, unless Open gets a
 // Keeper: then a restarted server has the state of the one before.
 package fakesqs

@@ -106,7 +106,7 @@ func TestNothingIsHandedToACallerWhoIsGone(t *testing.T) {
 	})
 }
 
-// A long poll hears of everything that makes a message available.
+// A long poll ends when a message becomes available, for whatever reason.
 func TestLongPollIsWokenBy(t *testing.T) {
 	for name, do := range map[string]func(w *world, h *string){
 		"a message that is put back": func(w *world, h *string) { w.hide(h, 0) },

@@ -47,7 +47,7 @@ var redriveRows = []row{
 		}, want: "a ok a ok - a true",
 	},
 	{
-		name: "a dead letter tells where it comes from", source: api + "ReceiveMessage.html", clock: true,
+		name: "a dead letter names its source queue", source: api + "ReceiveMessage.html", clock: true,
 		steps: func(w *world) {
 			src, dead := w.pair("", 1)
 			w.send("a")

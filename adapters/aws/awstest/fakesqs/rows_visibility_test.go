@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// visibilityRows are about receipt handles of standard queues: what the modes differ in.
+// visibilityRows are about receipt handles of standard queues, in which the modes differ.
 var visibilityRows = []row{
 	{
 		name: "hidden until the timeout ends", source: guide + "sqs-visibility-timeout.html", clock: true,

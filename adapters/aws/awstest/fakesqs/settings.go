@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// settings are the attributes of a queue that can be set, as they were given; what is absent has its default.
+// settings are the attributes of a queue that can be set, as they were given. A missing one has its default.
 type settings map[string]string
 
 // maxSize is the greatest message, and the greatest batch.

@@ -57,7 +57,7 @@ func (w *world) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// code is what a client sees of an error: the code, or "ok".
+// code returns the code of an error, or "ok".
 func code(err error) string {
 	var e smithy.APIError
 	switch {
@@ -129,7 +129,7 @@ func dedup(id string) func(*sqs.SendMessageInput) {
 	return func(in *sqs.SendMessageInput) { in.MessageDeduplicationId = &id }
 }
 
-// receive asks for ten messages and says their bodies, "-" for none.
+// receive receives up to ten messages and records their bodies, "-" for none.
 func (w *world) receive(more ...func(*sqs.ReceiveMessageInput)) []types.Message {
 	in := &sqs.ReceiveMessageInput{
 		QueueUrl: w.url, MaxNumberOfMessages: 10, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"},
@@ -162,7 +162,7 @@ func visibility(n int32) func(*sqs.ReceiveMessageInput) {
 	return func(in *sqs.ReceiveMessageInput) { in.VisibilityTimeout = n }
 }
 
-// handle is the receipt handle of the first message; a row that has none goes on with one that is not valid.
+// handle returns the receipt handle of the first message; without one the row goes on with an invalid handle.
 func handle(ms []types.Message) *string {
 	if len(ms) == 0 {
 		return aws.String("none")
@@ -184,7 +184,7 @@ func (w *world) hide(handle *string, seconds int32) {
 
 func (w *world) pass(d time.Duration) { w.clock.Advance(d) }
 
-// attribute says attributes of the queue.
+// attribute records attributes of the queue.
 func (w *world) attribute(names ...types.QueueAttributeName) {
 	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: names})
 	if err != nil {
@@ -243,8 +243,8 @@ func TestDocumentedResponses(t *testing.T) {
 	}
 }
 
-// TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
-// about the service. A difference that is known has to be there still.
+// TestMotoAgrees compares with another emulator: if both agree, a mistake about the service is less likely. A known
+// difference must still exist.
 func TestMotoAgrees(t *testing.T) {
 	client := sqs.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0

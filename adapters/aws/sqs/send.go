@@ -93,7 +93,7 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 		return o, err
 	}
 	if n := o.size(); n > q.is.maxSize {
-		return o, fmt.Errorf("it has %d bytes with headers and encoding, and the queue takes %d; Try: store the body elsewhere (S3) and "+
+		return o, fmt.Errorf("it has %d bytes with headers and encoding, and the queue takes %d; Try: put the body elsewhere (S3) and "+
 			"send its address, or raise the queue's MaximumMessageSize (at most %d)", n, q.is.maxSize, maxSize)
 	}
 	return o, nil

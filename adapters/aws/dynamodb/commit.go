@@ -76,7 +76,8 @@ func combine(w []driver.Work, out []driver.Outcome, errs []error) ([]driver.Outc
 	return nil, fmt.Errorf("commit key %q: %w", w[i].Finish.Hold.Key.Raw, errs[i])
 }
 
-// worst returns the error to report for a call in which everything failed. It wraps ErrNotCommitted only if all errors do.
+// worst returns the index of the error to report for a call in which everything failed: the call may return ErrNotCommitted
+// only if all errors wrap it.
 func worst(errs []error) int {
 	return max(0, slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, driver.ErrNotCommitted) }))
 }

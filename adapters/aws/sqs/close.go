@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// lookFresh is for how long a settlement that closes dead letters relies on the last look: what that did not find does
-	// not exist.
+	// lookFresh is for how long a settlement relies on the last look: it closes no dead letter that the look did not find.
 	lookFresh = 30 * time.Second
 	// countLag is for how long SQS may count no messages after a dead letter was written. The documentation says a minute.
 	//

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// module is a copy of deploy/aws/terraform where terraform may write, with the provider of AWS beside it.
+// module is a copy of deploy/aws/terraform that terraform may write to.
 type module struct {
 	t   *testing.T
 	dir string
@@ -34,13 +35,13 @@ type module struct {
 }
 
 // checked is the digest of deploy/aws/terraform when terraform last accepted it.
-const checked = "f5389a92640d1b45"
+const checked = "f12bb6020bbc9012"
 
-// initialised copies the module and initialises it with a provider that is on this machine: a test asks no registry. Terraform
-// takes a minute, so it looks again only when the module changed, and in nightly runs.
+// initialised copies the module and initialises it with a provider from this machine: tests contact no registry. Terraform
+// takes a minute, so it runs only when the module changed, and nightly.
 func initialised(t *testing.T) *module {
 	t.Helper()
-	t.Parallel() // terraform waits more than it works
+	t.Parallel() // terraform mostly waits
 	if sum := digest(t); sum != checked {
 		t.Cleanup(func() {
 			if !t.Failed() && !t.Skipped() {
@@ -48,7 +49,7 @@ func initialised(t *testing.T) *module {
 			}
 		})
 	} else if !semeltest.Nightly() {
-		t.Skip("terraform has accepted this module before; make nightly asks it again")
+		t.Skip("terraform has accepted this module before; make nightly runs it again")
 	}
 	server.Command(t, "terraform", "see terraform.io")
 	plugins := providers()
@@ -78,7 +79,7 @@ func digest(t *testing.T) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// providers is a directory with the provider: one that is named, or one of the places where mirrors are put.
+// providers is a directory with the provider: the one that SEMEL_TERRAFORM_PLUGINS names, or the first of the usual places that has it.
 func providers() string {
 	home, _ := os.UserHomeDir()
 	for _, place := range []string{
@@ -114,8 +115,8 @@ func (m *module) run(args ...string) string {
 	return out
 }
 
-// TestS3_44TerraformModule: the module is valid, takes the variables of the demonstration, and refuses values that would lose
-// or double messages with a sentence about them.
+// TestS3_44TerraformModule checks that the module is valid, takes the variables of the demonstration, and refuses values that
+// would lose or double messages with an explanation.
 func TestS3_44TerraformModule(t *testing.T) {
 	m := initialised(t)
 	m.run("validate", "-no-color")
@@ -137,30 +138,34 @@ func TestS3_44TerraformModule(t *testing.T) {
 	if t.Failed() {
 		t.Log(plan)
 	}
-	// Every value that is refused is told of at once.
+	// One plan reports every value that is refused.
 	out, err := m.try("plan", "-no-color", "-input=false", "-var", "queue_visibility_timeout=0", "-var", "queue_receive_wait=21",
 		"-var", "record_retention_days=7", "-var", "max_receive_count=1")
 	if err == nil {
-		t.Error("values that lose or double messages are taken")
+		t.Error("values that lose or double messages are accepted")
 	}
-	plain := strings.Join(strings.Fields(strings.ReplaceAll(out, "│", " ")), " ")
 	for _, want := range []string{
 		"every receive of two workers is a duplicate", "20 seconds at most", "keep records for 18 days", "Use 5 to 1000",
 	} {
-		if !strings.Contains(plain, want) {
+		if !strings.Contains(unwrapped(out), want) {
 			t.Errorf("nothing says %q:\n%s", want, out)
 		}
 	}
-	// Each of the two is fine, and both together double what a person sends again from the dead letters.
+	// Each of the two values is fine alone. Together they double the effect of a dead letter that is redriven.
 	out, err = m.try("plan", "-no-color", "-input=false", "-refresh=false", "-var", "queue_retention=1209600", "-var", "record_retention_days=20",
 		"-target=aws_dynamodb_table.records")
-	if err == nil || !strings.Contains(out, "lets it take effect again") {
+	if err == nil || !strings.Contains(unwrapped(out), "lets it take effect again") {
 		t.Errorf("records that end before the copies of their messages: %v\n%s", err, out)
 	}
 }
 
-// TestModuleCarriesAWorker: what the module makes is what a worker needs. moto stands for AWS. It knows neither rights nor the
-// lives of ECS's tasks, so the service is not applied; nor does it keep a queue's RedriveAllowPolicy, so that is left out.
+// unwrapped is the output of terraform without its frames and line breaks.
+func unwrapped(out string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(out, "│", " ")), " ")
+}
+
+// TestModuleCarriesAWorker runs a worker on what the module creates, with moto in place of AWS. moto checks no permissions and
+// runs no ECS tasks, so the service is not applied. It keeps no RedriveAllowPolicy either, so that is left out.
 func TestModuleCarriesAWorker(t *testing.T) {
 	m := initialised(t)
 	endpoint := moto.Start(t)
@@ -183,7 +188,7 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	}
 	cfg := moto.Config(endpoint)
 	cfg.Region, cfg.RetryMaxAttempts = "us-west-1", 0
-	// The table is as semel would have made it: Create leaves it alone, and refuses another.
+	// The table is as semel would have created it: Create leaves it alone, and would refuse another.
 	records := awsdynamodb.NewFromConfig(cfg)
 	if err := dynamodb.Create(t.Context(), records, out.TableName.Value, dynamodb.CreateOptions{}); err != nil {
 		t.Fatalf("the module's table is not what semel needs: %v", err)
@@ -227,4 +232,38 @@ func TestModuleCarriesAWorker(t *testing.T) {
 	if err != nil || len(deadLetters) != 1 || effects["a"] != 1 || effects["b"] != 1 {
 		t.Errorf("effects %v, dead letters %v, %v: want one effect each of a and b, and a dead letter", effects, deadLetters, err)
 	}
+}
+
+// TestModuleAgreesWithTemplate compares, without terraform, the module with the environment template of a worker (visibility)
+// and with what semel doctor expects of a table (protection, backups, time to live).
+func TestModuleAgreesWithTemplate(t *testing.T) {
+	for path, want := range map[string]string{
+		"terraform/variables.tf": `(?s)variable "queue_visibility_timeout" \{[^}]*default\s+= (\d+)\n`,
+		"env.template":           `(?m)^SQS_VISIBILITY_TIMEOUT=(\d+)$`,
+	} {
+		found := regexp.MustCompile(want).FindStringSubmatch(deployed(t, path))
+		if len(found) != 2 || found[1]+"s" != semel.DefaultVisibility.String() {
+			t.Errorf("%s: visibility %q, want %s", path, found, semel.DefaultVisibility)
+		}
+	}
+	table := regexp.MustCompile(`(?s)resource "aws_dynamodb_table" "records" \{.*?\n\}`).FindString(deployed(t, "terraform/queue.tf"))
+	for _, want := range []string{
+		`deletion_protection_enabled = var\.table_protection`, `(?s)point_in_time_recovery \{\s+enabled = true`, `attribute_name = "ttl"`,
+	} {
+		if !regexp.MustCompile(want).MatchString(table) {
+			t.Errorf("the table has no %s:\n%s", want, table)
+		}
+	}
+	if !regexp.MustCompile(`(?s)variable "table_protection" \{[^}]*default\s+= true`).MatchString(deployed(t, "terraform/variables.tf")) {
+		t.Error("the table is not protected by default")
+	}
+}
+
+func deployed(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", "..", "deploy", "aws", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is the time that a fake service goes by. Its methods may be called concurrently.
+// Clock is the clock of a fake service. Its methods may be called concurrently.
 type Clock struct {
 	mu      sync.Mutex
 	frozen  bool
@@ -14,13 +14,13 @@ type Clock struct {
 	changed chan struct{}
 }
 
-// System is a clock that goes as the machine's does, or as the bubble's inside of testing/synctest.
+// System is the machine's clock, or the bubble's inside of testing/synctest.
 func System() *Clock { return &Clock{changed: make(chan struct{})} }
 
 // Frozen is a clock that stands still until it is advanced.
 func Frozen(at time.Time) *Clock { return &Clock{frozen: true, at: at, changed: make(chan struct{})} }
 
-// Now is the time.
+// Now returns the time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,8 +40,8 @@ func (c *Clock) Advance(d time.Duration) {
 	c.changed = make(chan struct{})
 }
 
-// Wait waits until the clock may have reached at: it is advanced, or the time passed by itself. It may return early; ask
-// Now. stop ends it.
+// Wait waits until the clock may have reached at, because it was advanced or the time passed by itself. It may return early,
+// so check Now. stop ends it.
 func (c *Clock) Wait(stop <-chan struct{}, at time.Time) { c.WaitEither(stop, nil, at) }
 
 // WaitEither is Wait with two reasons to stop. Either may be nil.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ErrFault is wrapped by the errors of connections that a fault broke. Faults that the service answers (throttling,
-// conflicts) come as the SDK's errors do.
+// ErrFault is wrapped by the errors of connections that a fault broke. Faults with a response of the service (throttling,
+// conflicts) are errors of the SDK.
 var ErrFault = errors.New("injected fault")
 
 // Kind names a fault.
@@ -21,58 +21,58 @@ type Kind string
 const (
 	// Before: the connection breaks and nothing was done.
 	Before Kind = "before"
-	// After: the request is carried out and its answer is lost.
+	// After: the request is carried out and its response is lost.
 	After Kind = "after"
 	// Late: the connection breaks now and the request is carried out later, when others may have gone on. ReceiveMessage,
 	// which hands something out, is carried out at once instead, as with After.
 	Late Kind = "late"
-	// Delay: the request waits first, or its answer does; or for its context.
+	// Delay: the request is delayed, or its response is, for some time or until its context ends.
 	Delay Kind = "delay"
-	// Hang: no answer comes until the request's context ends.
+	// Hang: no response arrives until the request's context ends.
 	Hang Kind = "hang"
 	// Internal: HTTP 500.
 	Internal Kind = "500"
 	// Unavailable: HTTP 503, nothing was done.
 	Unavailable Kind = "503"
-	// Throttled: ThrottlingException or ProvisionedThroughputExceededException of DynamoDB, or a transaction that was cancelled
-	// for such a reason; RequestThrottled of SQS; ThrottlingException of Step Functions. Nothing was done.
+	// Throttled: ThrottlingException or ProvisionedThroughputExceededException of DynamoDB, or a transaction that was
+	// cancelled for such a reason; RequestThrottled of SQS; ThrottlingException of Step Functions. Nothing was done.
 	Throttled Kind = "throttled"
 	// Conflict: TransactionConflictException, or TransactionCanceledException for this reason. Nothing was done. DynamoDB's
-	// item writes and transactions only. A transaction whose token was sent before may be answered with
-	// TransactionInProgressException instead.
+	// item writes and transactions only. A transaction whose token was sent before may get TransactionInProgressException
+	// instead.
 	Conflict Kind = "conflict"
 	// Partial: one part of a batch is held back and reported as unprocessed (BatchGetItem, BatchWriteItem), or as failed and
 	// not by the sender's fault (SQS).
 	Partial Kind = "partial"
-	// Stale: GetItem without ConsistentRead gets the answer that this connection saw before for the same key; none, when it
-	// never saw one.
+	// Stale: GetItem without ConsistentRead gets an earlier response of this connection for the same key; no item, if there
+	// is none.
 	Stale Kind = "stale"
-	// Torn: the request is carried out, and the connection breaks in the body of the answer: its status and headers arrive.
+	// Torn: the request is carried out, and the connection breaks in the body of the response: its status and headers
+	// arrive.
 	Torn Kind = "torn"
 )
 
-// Rates are chances from 0 to 1. At most one fault hits a request, besides the delay.
+// Rates are probabilities from 0 to 1. A request gets at most one fault besides the delay.
 type Rates struct {
 	Before, After, Late, Delay, Hang, Internal, Unavailable, Throttled, Conflict, Partial, Stale, Torn float64
 }
 
-// Fault is one fault that was asked for.
+// Fault is one scheduled fault.
 type Fault struct {
-	// Operation is the one that is hit ("UpdateItem"), Call the how manieth of its requests, from 1. The SDK's repetitions
+	// Operation is the operation with the fault ("UpdateItem"), Call the number of its request, from 1. The SDK's retries
 	// are requests too.
 	Operation string
 	Call      int
 	Kind      Kind
-	// Done: the request is carried out in spite of what its sender gets to see (Hang, Internal; Partial: of SQS, what is
-	// reported as failed), or before it waits (Delay). As a rate it is one half of these faults.
+	// Done: the request is carried out although its sender cannot see that (Hang, Internal; Partial: the entries that SQS
+	// reports as failed), or before the delay (Delay). With rates it applies to half of these faults.
 	Done bool
 	// By is the time of Delay and Late. Defaults to the plan's.
 	By time.Duration
 }
 
-// Plan says how often what goes wrong on a connection. The zero Plan does nothing. What happens to the n-th request of one
-// operation depends on Seed, the operation and n only, so a run with the same order of requests per operation repeats
-// itself.
+// Plan configures the faults of a connection. The zero Plan has none. The fault of the n-th request of an operation depends
+// only on Seed, the operation and n, so a run with the same order of requests per operation is repeatable.
 type Plan struct {
 	Seed uint64
 	Rates
@@ -82,7 +82,7 @@ type Plan struct {
 	Only []string
 	// Operations has other rates for some operations.
 	Operations map[string]Rates
-	// Schedule has faults that certainly happen, whatever the rates and Only.
+	// Schedule has faults that always happen, independent of the rates and Only.
 	Schedule []Fault
 }
 
@@ -96,7 +96,7 @@ type Faults struct {
 	outage bool
 	calls  map[string]int
 	counts map[string]int
-	seen   map[string]*reply // answers of GetItem, by key
+	seen   map[string]*reply // responses of GetItem, by key
 	tokens map[string]bool   // of transactions that were sent
 }
 
@@ -105,19 +105,18 @@ func NewFaults(p Plan) *Faults {
 	return &Faults{plan: p, calls: map[string]int{}, counts: map[string]int{}, seen: map[string]*reply{}, tokens: map[string]bool{}}
 }
 
-// Wrap puts the faults on a connection.
+// Wrap adds the faults to a connection.
 func (f *Faults) Wrap(next http.RoundTripper) http.RoundTripper { return &faulty{f: f, next: next} }
 
-// Outage cuts the connections until it is called with false: every request fails before it is sent, and answers that are
-// on their way get lost. That is a partition, and the death of a process, of which only requests remain that were sent
-// before.
+// Outage cuts the connections until it is called with false: every request fails before it is sent, and responses on their
+// way are lost. That simulates a partition, and a dead process, of which only earlier requests remain.
 func (f *Faults) Outage(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.outage = on
 }
 
-// Counts tells how often each fault was injected, by its kind; "outage" is a request that Outage stopped.
+// Counts returns how often each fault was injected, by its kind; "outage" is a request that Outage stopped.
 func (f *Faults) Counts() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,14 +127,14 @@ func (f *Faults) Counts() map[string]int {
 	return all
 }
 
-// Calls tells how many requests of an operation came, also those that failed.
+// Calls returns the number of requests of an operation, failed ones included.
 func (f *Faults) Calls(operation string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[operation]
 }
 
-// Wait waits until all late requests were carried out.
+// Wait waits until all late requests are carried out.
 func (f *Faults) Wait() { f.late.Wait() }
 
 func (f *Faults) count(kind Kind) {
@@ -154,12 +153,12 @@ func (f *Faults) cut() bool {
 	return f.outage
 }
 
-// fate is what happens to one request.
+// fate is the fault of one request.
 type fate struct {
 	kind   Kind // "" = nothing
 	done   bool
 	delay  time.Duration
-	behind bool // the answer is delayed
+	behind bool // the response is delayed
 	late   time.Duration
 	random *rand.Rand
 }
@@ -213,7 +212,7 @@ func (x *fate) set(s Fault, p Plan) {
 	}
 }
 
-// roll draws everything that there is to draw, whatever is used of it: a changed rate leaves the other draws alone.
+// roll draws all random values, even unused ones, so that a changed rate leaves the other draws alone.
 func (x *fate) roll(r Rates, p Plan) {
 	hit, behind := x.random.Float64() < r.Delay, x.random.IntN(2) == 0
 	if hit && x.delay == 0 {

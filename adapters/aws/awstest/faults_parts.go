@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// This file holds parts of batches back, and answers reads from before.
+// This file holds parts of batches back, and returns stale reads.
 
 // object is a JSON object whose members are passed on as they are.
 type object map[string]json.RawMessage
 
 func (o object) list(member string) (l []json.RawMessage) {
-	_ = json.Unmarshal(o[member], &l) // what is no list has no items
+	_ = json.Unmarshal(o[member], &l) // anything but a list has no items
 	return l
 }
 
@@ -37,7 +37,7 @@ func (c *call) partial(ctx context.Context) (*reply, error) {
 	return c.read(ctx)
 }
 
-// split deals items out to what is sent and what is held back: of two or more at least one.
+// split divides items into sent and held ones. Of two or more items at least one is held.
 func split(r *rand.Rand, all []json.RawMessage) (sent, held []json.RawMessage) {
 	for _, x := range all {
 		if r.IntN(2) == 0 {
@@ -52,8 +52,8 @@ func split(r *rand.Rand, all []json.RawMessage) (sent, held []json.RawMessage) {
 	return sent, held
 }
 
-// unprocessed holds items of a batch of DynamoDB back. At least one is processed: a batch of which none can be is
-// throttled as a whole.
+// unprocessed holds back items of a DynamoDB batch. At least one is processed: if none can be, the service throttles the
+// whole batch.
 func (c *call) unprocessed(ctx context.Context, in object, member, responses string) (*reply, error) {
 	var tables object
 	_ = json.Unmarshal(in["RequestItems"], &tables)
@@ -75,7 +75,7 @@ func (c *call) unprocessed(ctx context.Context, in object, member, responses str
 	}
 	in["RequestItems"] = encode(sent)
 	return c.amend(ctx, in, func(out object) {
-		var also object // what the service did not process either
+		var also object // items that the service did not process either
 		_ = json.Unmarshal(out[member], &also)
 		for name, table := range also {
 			held[name] = withItems(table, append(itemsOf(table), itemsOf(held[name])...))
@@ -106,8 +106,8 @@ func withItems(table json.RawMessage, items []json.RawMessage) json.RawMessage {
 	return encode(read)
 }
 
-// failedEntries reports entries of a batch of SQS as failed. When the fate says so they are carried out all the same: the
-// service did it and could not say it.
+// failedEntries reports entries of an SQS batch as failed. If the fate is done, they are carried out nevertheless: the
+// service did it but could not report it.
 func (c *call) failedEntries(ctx context.Context, in object) (*reply, error) {
 	sent, held := split(c.fate.random, in.list("Entries"))
 	if len(held) == 0 {
@@ -158,7 +158,7 @@ func entryID(entry json.RawMessage) string {
 	return o.ID
 }
 
-// amend sends the part of a batch that is not held back, and writes the rest into the answer.
+// amend sends the part of a batch that is not held back, and adds the rest to the response.
 func (c *call) amend(ctx context.Context, in object, change func(out object)) (*reply, error) {
 	a, err := c.send(ctx, encode(in))
 	if err != nil || a.status != http.StatusOK {
@@ -166,7 +166,7 @@ func (c *call) amend(ctx context.Context, in object, change func(out object)) (*
 	}
 	var out object
 	if err := json.Unmarshal(a.body, &out); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", c.op, err)
+		return nil, fmt.Errorf("read the response of %s: %w", c.op, err)
 	}
 	c.f.count(Partial)
 	change(out)
@@ -176,7 +176,7 @@ func (c *call) amend(ctx context.Context, in object, change func(out object)) (*
 	return a, nil
 }
 
-// read sends a request that is not changed. Answers of GetItem are remembered, to be given again when they are stale.
+// read sends an unchanged request. It remembers responses of GetItem, to return them again for stale reads.
 func (c *call) read(ctx context.Context) (*reply, error) {
 	if c.op != "GetItem" {
 		return c.send(ctx, c.body)

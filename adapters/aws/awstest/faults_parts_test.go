@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,7 +21,7 @@ func ids(n int) (all []string) {
 	return all
 }
 
-// askedKeys are the keys of a BatchGetItem that reached the service.
+// askedKeys returns the keys of a BatchGetItem that reached the service.
 func askedKeys(t *testing.T, body string) (all []string) {
 	t.Helper()
 	var in struct {
@@ -43,8 +44,8 @@ func askedKeys(t *testing.T, body string) (all []string) {
 	return all
 }
 
-// TestUnprocessedKeys: what is held back and what is asked for are together all of it; a client that asks again for what
-// was not processed gets everything.
+// TestUnprocessedKeys: the keys that were held back and those that were sent are all keys. A client that repeats unprocessed
+// keys gets all items.
 func TestUnprocessedKeys(t *testing.T) {
 	for seed := range uint64(20) {
 		w := &wire{}
@@ -116,7 +117,7 @@ func TestUnprocessedItems(t *testing.T) {
 	}
 }
 
-// entries answers batches of SQS: every entry that comes is successful.
+// entries responds to batches of SQS: every entry that arrives succeeds.
 func entries(op, body string) string {
 	var in struct{ Entries []map[string]any }
 	_ = json.Unmarshal([]byte(body), &in)
@@ -128,8 +129,8 @@ func entries(op, body string) string {
 	return string(b)
 }
 
-// TestFailedEntries: every entry is reported once, as successful or as failed; the failed ones were not carried out, or
-// were in spite of it.
+// TestFailedEntries: every entry is reported once, as successful or as failed. Failed entries were not carried out, or were
+// so nevertheless.
 func TestFailedEntries(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		all := 0
@@ -179,7 +180,7 @@ func TestFailedEntries(t *testing.T) {
 	}
 }
 
-// TestFM39_StaleReads: a read that is not consistent may answer from before; one that is never does.
+// TestFM39_StaleReads: only a read that is not consistent may be stale.
 func TestFM39_StaleReads(t *testing.T) {
 	n := 0
 	w := &wire{reply: func(string, string) string {
@@ -208,8 +209,30 @@ func TestFM39_StaleReads(t *testing.T) {
 			got = v.Value
 		}
 		if got != r.want {
-			t.Errorf("read %d of %s answered %q, wanted %q", i+1, r.id, got, r.want)
+			t.Errorf("read %d of %s returned %q, wanted %q", i+1, r.id, got, r.want)
 		}
 	}
 	counted(t, f, Stale, 3)
+}
+
+// A stale response is one to the same request: a response with other attributes of the item would be wrong.
+func TestStaleResponsesHaveTheSameProjection(t *testing.T) {
+	w := &wire{reply: func(_, body string) string {
+		if strings.Contains(body, "ProjectionExpression") {
+			return `{"Item":{"part":{"S":"x"}}}`
+		}
+		return `{"Item":{"whole":{"S":"x"}}}`
+	}}
+	c, _ := dynamoOn(w, Plan{Schedule: []Fault{{Operation: "GetItem", Call: 3, Kind: Stale}}})
+	whole := &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key("1")}
+	part := &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key("1"), ProjectionExpression: aws.String("part")}
+	for i, in := range []*dynamodb.GetItemInput{whole, part, whole} {
+		out, err := c.GetItem(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, isWhole := out.Item["whole"]; isWhole != (in == whole) {
+			t.Errorf("read %d got %v", i, out.Item)
+		}
+	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// wire is a service that answers what a test tells it to, and keeps what it was asked.
+// wire is a service that returns what a test sets, and records its requests.
 type wire struct {
 	mu     sync.Mutex
 	bodies []string
@@ -58,7 +58,7 @@ func (w *wire) carriedOut() int {
 	return len(w.bodies)
 }
 
-// once turns the SDK's repetitions off.
+// once turns the SDK's retries off.
 func once(c aws.Config) aws.Config {
 	c.Retryer = func() aws.Retryer { return aws.NopRetryer{} }
 	return c
@@ -99,11 +99,11 @@ func TestNoFaults(t *testing.T) {
 	w := &wire{}
 	c, f := dynamoOn(w, Plan{})
 	if err := put(t.Context(), c); err != nil || w.carriedOut() != 1 || len(f.Counts()) != 0 {
-		t.Fatalf("answered %v, carried out %d times, counted %v", err, w.carriedOut(), f.Counts())
+		t.Fatalf("got %v, carried out %d times, counted %v", err, w.carriedOut(), f.Counts())
 	}
 }
 
-// TestBrokenConnections: what the sender sees, and how often the request was carried out, at once and in the end.
+// TestBrokenConnections checks the error of the sender, and how often the request was carried out, at once and in the end.
 func TestBrokenConnections(t *testing.T) {
 	for _, c := range []struct {
 		fault       Fault
@@ -120,7 +120,7 @@ func TestBrokenConnections(t *testing.T) {
 				client, f := dynamoOn(w, Plan{Schedule: []Fault{c.fault}})
 				err := put(t.Context(), client)
 				if !errors.Is(err, ErrFault) || w.carriedOut() != c.now {
-					t.Errorf("answered %v, carried out %d times, wanted %d", err, w.carriedOut(), c.now)
+					t.Errorf("got %v, carried out %d times, wanted %d", err, w.carriedOut(), c.now)
 				}
 				sent := time.Now()
 				f.Wait()
@@ -139,30 +139,32 @@ func TestBrokenConnections(t *testing.T) {
 	}
 }
 
-// TestFM31_SDKRepeats: the SDK repeats a request whose answer was lost, so the service carries it out twice and the caller
-// sees one answer: that of the second time. Its wait between the two is in virtual time.
+// TestFM31_SDKRepeats: the SDK repeats a request whose response was lost, so the service carries it out twice, and the
+// caller gets the second response. The pause between the two is in virtual time.
 func TestFM31_SDKRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := &wire{}, NewFaults(at("PutItem", After))
 		c := dynamodb.NewFromConfig(Config(w, f.Wrap))
 		if err := put(t.Context(), c); err != nil || w.carriedOut() != 2 || f.Calls("PutItem") != 2 {
-			t.Errorf("answered %v, carried out %d times of %d requests, wanted nil and 2 of 2", err, w.carriedOut(), f.Calls("PutItem"))
+			t.Errorf("got %v, carried out %d times of %d requests, wanted nil and 2 of 2", err, w.carriedOut(), f.Calls("PutItem"))
 		}
 	})
 }
 
-// TestLateReceive: messages that were handed out to nobody are hidden from all; later there is nobody to hand them to.
+// TestLateReceive: a late receive is carried out at once. Its lost messages are hidden from all receivers, and nothing is
+// received later.
 func TestLateReceive(t *testing.T) {
 	w := &wire{}
 	c, f := sqsOn(w, at("ReceiveMessage", Late))
 	_, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String("q")})
 	if !errors.Is(err, ErrFault) || w.carriedOut() != 1 {
-		t.Errorf("answered %v, carried out %d times, wanted at once", err, w.carriedOut())
+		t.Errorf("got %v, carried out %d times, wanted at once", err, w.carriedOut())
 	}
 	counted(t, f, Late, 1)
 }
 
-// TestDelay: a request waits before it is carried out, or its answer afterwards; a context that ends ends the wait.
+// TestDelay: a request waits before it is carried out, or its response waits afterwards. The end of its context ends the
+// wait.
 func TestDelay(t *testing.T) {
 	for _, behind := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +174,7 @@ func TestDelay(t *testing.T) {
 			}})
 			began := time.Now()
 			if err := put(t.Context(), c); err != nil || time.Since(began) != time.Minute {
-				t.Errorf("answered %v after %v, wanted a minute", err, time.Since(began))
+				t.Errorf("got %v after %v, wanted a minute", err, time.Since(began))
 			}
 			want, wantN := time.Minute, 1
 			if behind {
@@ -186,7 +188,7 @@ func TestDelay(t *testing.T) {
 			began = time.Now()
 			err := put(ctx, c)
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second || w.carriedOut() != wantN {
-				t.Errorf("answered %v after %v, carried out %d times", err, time.Since(began), w.carriedOut())
+				t.Errorf("got %v after %v, carried out %d times", err, time.Since(began), w.carriedOut())
 			}
 			counted(t, f, Delay, 2)
 		})
@@ -205,14 +207,14 @@ func TestHang(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			if err := put(ctx, c); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Hour || w.carriedOut() != n {
-				t.Errorf("answered %v after %v, carried out %d times", err, time.Since(began), w.carriedOut())
+				t.Errorf("got %v after %v, carried out %d times", err, time.Since(began), w.carriedOut())
 			}
 			counted(t, f, Hang, 1)
 		})
 	}
 }
 
-// TestErrorsAreClassified: the SDK takes the answers for what the services' own are.
+// TestErrorsAreClassified: to the SDK the injected errors are those of the services.
 func TestErrorsAreClassified(t *testing.T) {
 	calls := map[string]func(ctx context.Context, w *wire, p Plan) error{
 		"PutItem": func(ctx context.Context, w *wire, p Plan) error {
@@ -249,7 +251,7 @@ func TestErrorsAreClassified(t *testing.T) {
 					p := Plan{Seed: seed, Schedule: []Fault{{Operation: op, Call: 1, Kind: c.kind, Done: c.done, By: time.Hour}}}
 					err := do(t.Context(), w, p)
 					if err == nil || w.carriedOut() != want {
-						t.Fatalf("answered %v, carried out %d times, wanted %d", err, w.carriedOut(), want)
+						t.Fatalf("got %v, carried out %d times, wanted %d", err, w.carriedOut(), want)
 					}
 					if got := throttle.IsErrorThrottle(err); got != c.throttled {
 						t.Errorf("the SDK takes %v for throttling: %v, wanted %v", err, got, c.throttled)
@@ -272,13 +274,13 @@ func TestConflicts(t *testing.T) {
 		Fault{Operation: "GetItem", Call: 1, Kind: Conflict}))
 	_, err := c.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: aws.String("t"), Key: key("1")})
 	if conflict := (*dt.TransactionConflictException)(nil); !errors.As(err, &conflict) {
-		t.Errorf("UpdateItem answered %v", err)
+		t.Errorf("UpdateItem returned %v", err)
 	}
 	item := dt.TransactWriteItem{Delete: &dt.Delete{TableName: aws.String("t"), Key: key("1")}}
 	_, err = c.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []dt.TransactWriteItem{item, item, item}})
 	cancelled := (*dt.TransactionCanceledException)(nil)
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != 3 {
-		t.Fatalf("TransactWriteItems answered %v", err)
+		t.Fatalf("TransactWriteItems returned %v", err)
 	}
 	codes := map[string]int{}
 	for _, r := range cancelled.CancellationReasons {
@@ -288,7 +290,7 @@ func TestConflicts(t *testing.T) {
 		t.Errorf("the reasons are %v", codes)
 	}
 	if _, err := c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key("1")}); err != nil {
-		t.Errorf("GetItem answered %v: it conflicts with nothing", err)
+		t.Errorf("GetItem returned %v: it conflicts with nothing", err)
 	}
 	counted(t, f, Conflict, 2)
 }
@@ -305,7 +307,7 @@ func TestOutage(t *testing.T) {
 		}
 		for n, carriedOut := range []int{1, 1} {
 			if err := put(t.Context(), c); !errors.Is(err, ErrFault) || w.carriedOut() != carriedOut {
-				t.Errorf("request %d in the outage answered %v, carried out %d", n, err, w.carriedOut())
+				t.Errorf("request %d in the outage returned %v, carried out %d", n, err, w.carriedOut())
 			}
 		}
 		f.Outage(false)
@@ -322,7 +324,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestRatesRepeatThemselves: the same seed gives the same faults, whatever another operation does.
+// TestRatesRepeatThemselves: the same seed gives the same faults, independent of other operations.
 func TestRatesRepeatThemselves(t *testing.T) {
 	fates := func(seed uint64, others int) string {
 		f := NewFaults(Plan{Seed: seed, LateBy: time.Minute, Only: []string{"PutItem", "GetItem"}, Rates: Rates{

@@ -18,7 +18,7 @@ type faulty struct {
 	next http.RoundTripper
 }
 
-// call is one request, read to its end, so that it can be sent when its sender has given up.
+// call is one request, read to its end, so that it can still be sent when its sender is gone.
 type call struct {
 	*faulty
 	request *http.Request
@@ -28,15 +28,15 @@ type call struct {
 	fate    fate
 }
 
-// reply is one answer, read to its end.
+// reply is one response, read to its end.
 type reply struct {
 	status int
 	head   http.Header
 	body   []byte
-	torn   error // what reading the second half of the body ends with
+	torn   error // the error of reading the second half of the body
 }
 
-// RoundTrip sends a request, with what goes wrong with it.
+// RoundTrip sends a request with its faults.
 func (t *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{faulty: t, request: r}
 	if r.Body != nil {
@@ -54,7 +54,7 @@ func (t *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := c.wait(!c.fate.behind); err != nil {
 		return nil, err
 	}
-	a, err := c.answer()
+	a, err := c.response()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (t *faulty) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (c *call) broken(why Kind) error { return fmt.Errorf("%s (%s): %w", c.op, why, ErrFault) }
 
-// wait is the delay of a request or of its answer.
+// wait delays a request or its response.
 func (c *call) wait(now bool) error {
 	if c.fate.delay == 0 || !now {
 		return nil
@@ -85,8 +85,8 @@ func (c *call) wait(now bool) error {
 	}
 }
 
-// answer is what the sender gets to see.
-func (c *call) answer() (*reply, error) {
+// response returns what the sender gets.
+func (c *call) response() (*reply, error) {
 	ctx := c.request.Context()
 	switch c.fate.kind {
 	case Before:
@@ -101,7 +101,7 @@ func (c *call) answer() (*reply, error) {
 		c.f.count(Late)
 		c.f.late.Go(func() {
 			time.Sleep(c.fate.late)
-			_, _ = c.send(context.WithoutCancel(ctx), c.body) // nobody waits for the answer any more
+			_, _ = c.send(context.WithoutCancel(ctx), c.body) // the response is dropped
 		})
 		return nil, c.broken(Late)
 	case Hang:
@@ -139,14 +139,14 @@ func (c *call) answer() (*reply, error) {
 	return c.read(ctx)
 }
 
-// lose carries a request out and drops its answer.
+// lose carries out a request and drops its response.
 func (c *call) lose(why Kind) (*reply, error) {
 	c.f.count(why)
 	_, _ = c.send(c.request.Context(), c.body)
 	return nil, c.broken(why)
 }
 
-// send carries a request out. It waits for the whole answer: afterwards the service has done what it does.
+// send carries out a request. It waits for the whole response: then the service has finished.
 func (c *call) send(ctx context.Context, body []byte) (*reply, error) {
 	r := c.request.Clone(ctx)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -158,12 +158,12 @@ func (c *call) send(ctx context.Context, body []byte) (*reply, error) {
 	}
 	b, err := io.ReadAll(got.Body)
 	if err = errors.Join(err, got.Body.Close()); err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	}
 	return &reply{status: got.StatusCode, head: got.Header, body: b}, nil
 }
 
-// response makes an answer for net/http.
+// response makes a response for net/http.
 func (a *reply) response(r *http.Request) *http.Response {
 	var body io.Reader = bytes.NewReader(a.body)
 	if a.torn != nil {

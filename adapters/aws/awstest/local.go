@@ -35,8 +35,8 @@ func Config(h http.Handler, wrap ...func(http.RoundTripper) http.RoundTripper) a
 	}
 }
 
-// Local is a connection to a handler in the same process. A request whose context ends is abandoned, as with a connection that
-// breaks: it is carried out or not, its answer is lost even if it is there already, and the handler sees its context end. The
+// Local is a connection to a handler in the same process. A request whose context ends is abandoned, as when a connection
+// breaks: it is carried out or not, its response is lost even if it is ready, and the context of the handler ends. The
 // request is read to its end before the handler starts, so that no handler reads a body that its sender uses again.
 func Local(h http.Handler) http.RoundTripper { return local{h} }
 
@@ -55,7 +55,7 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	pr, pw := io.Pipe()
-	w := &answer{head: http.Header{}, body: pw, ready: make(chan struct{})}
+	w := &response{head: http.Header{}, body: pw, ready: make(chan struct{})}
 	in := r.Clone(r.Context())
 	in.Body, in.ContentLength, in.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	in.RequestURI = r.URL.RequestURI()
@@ -82,11 +82,11 @@ func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// statusLine is a status as it stands in an answer ("200 OK").
+// statusLine returns a status as in a response ("200 OK").
 func statusLine(status int) string { return strconv.Itoa(status) + " " + http.StatusText(status) }
 
-// answer is the writer of one response.
-type answer struct {
+// response is the writer of one response.
+type response struct {
 	head   http.Header
 	sent   http.Header
 	status int
@@ -95,16 +95,16 @@ type answer struct {
 	ready  chan struct{}
 }
 
-func (a *answer) Header() http.Header { return a.head }
+func (a *response) Header() http.Header { return a.head }
 
-func (a *answer) WriteHeader(status int) {
+func (a *response) WriteHeader(status int) {
 	a.once.Do(func() {
 		a.status, a.sent = status, a.head.Clone()
 		close(a.ready)
 	})
 }
 
-func (a *answer) Write(b []byte) (int, error) {
+func (a *response) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(b)
 }

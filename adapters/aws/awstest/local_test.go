@@ -21,7 +21,7 @@ func request(ctx context.Context, t *testing.T, body string) *http.Request {
 	return r
 }
 
-func TestLocalCarriesRequestsAndAnswers(t *testing.T) {
+func TestLocalCarriesRequestsAndResponses(t *testing.T) {
 	rt := awstest.Local(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil || r.ContentLength != int64(len(b)) || r.RequestURI != "/path?q=1" || r.Host != "fake.test" {
@@ -44,7 +44,7 @@ func TestLocalCarriesRequestsAndAnswers(t *testing.T) {
 	}
 }
 
-// A request that is given up has no answer, also when the handler answers at that moment; and one that was given up before
+// An abandoned request gets no response, even if the handler writes one at that moment. A request that was abandoned before
 // it was sent is not carried out.
 func TestLocalAbandons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestLocalAbandons(t *testing.T) {
 			got, err := rt.RoundTrip(request(ctx, t, "hello"))
 			if !errors.Is(err, context.Canceled) {
 				_ = got.Body.Close()
-				t.Fatalf("answered %v, %v; want that it was given up", got, err)
+				t.Fatalf("got %v, %v; want that it was abandoned", got, err)
 			}
 			synctest.Wait()
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// AdminClient is the part of *awsdynamodb.Client that makes tables and looks at them.
+// AdminClient is the part of *awsdynamodb.Client that creates and describes tables.
 type AdminClient interface {
 	CreateTable(context.Context, *awsdynamodb.CreateTableInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.CreateTableOutput, error)
 	DescribeTable(context.Context, *awsdynamodb.DescribeTableInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.DescribeTableOutput, error)
@@ -21,22 +21,22 @@ type AdminClient interface {
 	DescribeContinuousBackups(context.Context, *awsdynamodb.DescribeContinuousBackupsInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.DescribeContinuousBackupsOutput, error)
 }
 
-// CreateOptions say how a table is made that does not exist yet. The zero value is the documented default.
+// CreateOptions describe a new table. The zero value is the documented default.
 type CreateOptions struct {
-	// Options are those that the table is opened with: they name its keys.
+	// Options are those of Open: they name the keys of the table.
 	Options
-	// DeletionProtection refuses to delete the table until it is taken off again. Defaults to false.
+	// DeletionProtection keeps the table from being deleted until it is switched off. Defaults to false.
 	DeletionProtection bool
-	// PointInTimeRecovery keeps continuous backups of the table, which cost by its size. Defaults to false.
+	// PointInTimeRecovery keeps continuous backups, whose price depends on the size of the table. Defaults to false.
 	PointInTimeRecovery bool
-	// Tags are put on the table, for bills and policies.
+	// Tags are tags of the table, for bills and policies.
 	Tags map[string]string
 }
 
-// Create makes a table for records, billed on demand, waits until it can be used or ctx is done, and lets DynamoDB delete
-// records that are past their retention (time to live, which costs nothing). It may be repeated: a table that is there
-// already, with the right keys, is left as it is, and only its time to live is switched on if it is off. A table with other
-// keys, or whose time to live goes by another attribute, is an error. With Options.Gate that table is made too.
+// Create creates a table for records, billed on demand, and waits until it can be used or ctx is done. It enables the time
+// to live, so that DynamoDB deletes records past their retention for free. Create may be repeated: an existing table with
+// the right keys stays as it is, and only its time to live is switched on if it is off. A table with other keys, or with a
+// time to live on another attribute, is an error. With Options.Gate Create creates that table too.
 //
 // It needs the IAM actions dynamodb:CreateTable, DescribeTable, DescribeTimeToLive and UpdateTimeToLive.
 func Create(ctx context.Context, client AdminClient, table string, o CreateOptions) error {
@@ -56,7 +56,7 @@ func Create(ctx context.Context, client AdminClient, table string, o CreateOptio
 	return nil
 }
 
-// create makes one table, and switches its time to live on.
+// create creates one table and switches its time to live on.
 func create(ctx context.Context, client AdminClient, table string, want layout, o *CreateOptions) error {
 	d, err := describe(ctx, client, table)
 	made := false
@@ -138,12 +138,12 @@ func describe(ctx context.Context, client AdminClient, table string) (*types.Tab
 		return nil, err
 	}
 	if out.Table == nil {
-		return nil, errors.New("DescribeTable answered nothing about it")
+		return nil, errors.New("DescribeTable returned no description of it")
 	}
 	return out.Table, nil
 }
 
-// createTable makes the table; made is false when somebody else did meanwhile.
+// createTable creates the table. made is false when another process created it in the meantime.
 func createTable(ctx context.Context, client AdminClient, table string, l layout, o *CreateOptions) (made bool, err error) {
 	in := &awsdynamodb.CreateTableInput{
 		TableName:            &table,
@@ -169,8 +169,8 @@ func createTable(ctx context.Context, client AdminClient, table string, l layout
 	return err == nil, explain(err, "CreateTable", table)
 }
 
-// active waits until a table can be used. d is what is known of it, nil right after it was made: then it may take a while
-// until it is to be seen at all.
+// active waits until a table can be used. d is its last description, nil right after it was created: then it may take a
+// while until DescribeTable finds it.
 func active(
 	ctx context.Context, client AdminClient, table string, d *types.TableDescription, made bool,
 ) (*types.TableDescription, error) {
@@ -178,7 +178,7 @@ func active(
 		switch {
 		case d == nil:
 		case d.TableStatus == types.TableStatusActive, d.TableStatus == types.TableStatusUpdating && !made:
-			return d, nil // what is being changed can be used meanwhile
+			return d, nil // a table can be used while it is being updated
 		case d.TableStatus != types.TableStatusCreating && d.TableStatus != types.TableStatusUpdating:
 			return nil, fmt.Errorf("its status is %s: wait until that has ended, or use another table", d.TableStatus)
 		}
@@ -192,7 +192,7 @@ func active(
 		switch {
 		case errors.As(err, &missing):
 			if err := sleep(ctx, pause); err != nil {
-				return nil, fmt.Errorf("wait until it is there: %w", err)
+				return nil, fmt.Errorf("wait until it exists: %w", err)
 			}
 		case err != nil:
 			return nil, explain(err, "DescribeTable", table)
@@ -213,7 +213,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// enableTTL lets DynamoDB delete items by the attribute that records say their end in.
+// enableTTL lets DynamoDB delete items by attr, in which records have the time of their end.
 func enableTTL(ctx context.Context, client AdminClient, table, attr string) error {
 	out, err := client.DescribeTimeToLive(ctx, &awsdynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
@@ -223,8 +223,8 @@ func enableTTL(ctx context.Context, client AdminClient, table, attr string) erro
 	case on && other == attr:
 		return nil
 	case on:
-		return fmt.Errorf("its time to live goes by attribute %q, records have theirs in %q: switch it to that, "+
-			"or name that attribute in the options", other, attr)
+		return fmt.Errorf("its time to live is on attribute %q, records use %q: switch the table to that, "+
+			"or name the other attribute in the options", other, attr)
 	}
 	_, err = client.UpdateTimeToLive(ctx, &awsdynamodb.UpdateTimeToLiveInput{
 		TableName:               &table,
@@ -233,7 +233,7 @@ func enableTTL(ctx context.Context, client AdminClient, table, attr string) erro
 	if err == nil {
 		return nil
 	}
-	// Two who create at once: the other one has switched it on.
+	// If two processes create the table at once, the other one may have switched it on.
 	if out, again := client.DescribeTimeToLive(ctx, &awsdynamodb.DescribeTimeToLiveInput{TableName: &table}); again == nil {
 		if on, name := ttlOf(out.TimeToLiveDescription); on && name == attr {
 			return nil
@@ -242,7 +242,7 @@ func enableTTL(ctx context.Context, client AdminClient, table, attr string) erro
 	return fmt.Errorf("switch its time to live on: %w", explain(err, "UpdateTimeToLive", table))
 }
 
-// ttlOf tells whether items are deleted by an attribute, or will be soon.
+// ttlOf returns the attribute by which items are deleted; on is false when they are not.
 func ttlOf(d *types.TimeToLiveDescription) (on bool, attr string) {
 	if d == nil {
 		return false, ""

@@ -13,8 +13,9 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// explain says in a sentence what is wrong with the way to a table, and how to fix it. action is the API's operation, which
-// is also the name of the IAM action that allows it. What has no better words stays as it is; err is always wrapped.
+// explain adds to an error what is wrong with the access to a table, and how to fix it. action is the API's operation, which
+// is also the name of the IAM action that allows it. An error without a better explanation is returned as it is. err is
+// always wrapped.
 func explain(err error, action, table string) error {
 	if why := reason(err, action, table); why != "" {
 		return fmt.Errorf("%s: %w", why, err)
@@ -33,7 +34,7 @@ func reason(err error, action, table string) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		if m := api.ErrorMessage(); strings.Contains(m, "key element does not match") || strings.Contains(m, "ype mismatch for key") {
-			return fmt.Sprintf("the keys of table %q are not those that the options name, or no strings: name the table's own in the "+
+			return fmt.Sprintf("the keys of table %q are not those in the options, or not strings: name the table's own in the "+
 				"options (semel doctor shows them), or use another table", table)
 		}
 		return refusal(api.ErrorCode(), action, table)
@@ -50,14 +51,14 @@ func reason(err error, action, table string) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("no host %q is known; fix the region or the endpoint", dns.Name)
 	case errors.As(err, &broken):
-		return fmt.Sprintf("what answered is no DynamoDB%s; fix the endpoint", status(err))
+		return fmt.Sprintf("the endpoint is not DynamoDB%s; fix the endpoint", status(err))
 	case strings.Contains(text, "request send failed"):
-		return "DynamoDB could not be reached; check the endpoint, and that the network lets it through"
+		return "DynamoDB could not be reached; check the endpoint and the network"
 	}
 	return ""
 }
 
-// refusal words the error codes that every operation of the API can answer.
+// refusal explains the error codes that every operation of the API can return.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 func refusal(code, action, table string) string {
 	switch code {
@@ -71,21 +72,21 @@ func refusal(code, action, table string) string {
 	case "MissingAuthenticationToken", "MissingAuthenticationTokenException":
 		return "the request had no AWS credentials; give some (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)"
 	case "UnknownOperationException", "UnknownOperation":
-		return fmt.Sprintf("what answered does not know the operation %s of DynamoDB; fix the endpoint", action)
+		return fmt.Sprintf("the endpoint does not know the operation %s of DynamoDB; fix the endpoint", action)
 	}
 	return ""
 }
 
-// status is the HTTP status of an answer, in brackets.
+// status returns the HTTP status of a response, in brackets.
 func status(err error) string {
-	var answer *awshttp.ResponseError
-	if errors.As(err, &answer) && answer.HTTPStatusCode() != 0 {
-		return fmt.Sprintf(" (HTTP %d %s)", answer.HTTPStatusCode(), http.StatusText(answer.HTTPStatusCode()))
+	var resp *awshttp.ResponseError
+	if errors.As(err, &resp) && resp.HTTPStatusCode() != 0 {
+		return fmt.Sprintf(" (HTTP %d %s)", resp.HTTPStatusCode(), http.StatusText(resp.HTTPStatusCode()))
 	}
 	return ""
 }
 
-// denied reports that an operation is not allowed: what only looks goes on without it.
+// denied reports that an operation is not allowed. A check that only reads goes on without it.
 func denied(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && strings.HasPrefix(api.ErrorCode(), "AccessDenied")

@@ -19,12 +19,12 @@ const (
 	FactDanger  = "danger"
 )
 
-// Fact is one thing that [Examine] found out about a table: whether it is well, what it is, and what to try if it is not.
+// Fact is one finding of [Examine] about a table: how serious it is, what was found, and what to try.
 type Fact struct{ Level, Check, Detail, Try string }
 
-// Examine looks at a table as a store would use it that is opened with these options, and judges what it finds. It changes
-// nothing and reads no record. An error means that it could not look; what needs IAM actions beyond dynamodb:DescribeTable
-// (DescribeTimeToLive, DescribeContinuousBackups) is left out, and says so, when they are denied.
+// Examine checks whether a table suits a store that is opened with these options. It changes nothing and reads no record. An
+// error means that the table could not be examined. A check that needs more IAM actions than dynamodb:DescribeTable
+// (DescribeTimeToLive, DescribeContinuousBackups) reports when they are denied.
 func Examine(ctx context.Context, client AdminClient, table string, o Options) ([]Fact, error) {
 	sh, err := o.shape()
 	if err != nil {
@@ -37,7 +37,7 @@ func Examine(ctx context.Context, client AdminClient, table string, o Options) (
 	}
 	d := out.Table
 	if d == nil {
-		return nil, fmt.Errorf("examine table %q: DescribeTable answered nothing about it", table)
+		return nil, fmt.Errorf("examine table %q: DescribeTable returned no description of it", table)
 	}
 	facts := []Fact{factStatus(d), factKeys(d, want)}
 	ttl, err := factTTL(ctx, client, table, sh)
@@ -67,20 +67,20 @@ func factStatus(d *types.TableDescription) Fact {
 func factKeys(d *types.TableDescription, want layout) Fact {
 	if err := want.check(d); err != nil {
 		return Fact{Level: FactDanger, Check: "table keys", Detail: err.Error(),
-			Try: "name the table's own keys in the options, or make a table with semel migrate"}
+			Try: "name the table's own keys in the options, or create a table with semel migrate"}
 	}
 	return Fact{Level: FactOK, Check: "table keys", Detail: list(keysOf(d))}
 }
 
-// factTTL looks at the time to live. Records that are past their retention are deleted within a few days of it, so that they
-// never end too early, and a store that sees one all the same knows that it has ended.
+// factTTL checks the time to live. DynamoDB deletes records within a few days after their retention, never earlier. A store
+// that still reads such a record knows that its retention has ended.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/TTL.html
 func factTTL(ctx context.Context, client AdminClient, table string, sh *shape) (Fact, error) {
 	f := Fact{Check: "time to live"}
 	out, err := client.DescribeTimeToLive(ctx, &awsdynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if denied(err) {
 		f.Level, f.Detail = FactWarning, "not known: "+explainOnly(err, "DescribeTimeToLive", table)
-		f.Try = "allow it, or make sure that the table's time to live goes by attribute " + sh.ttl
+		f.Try = "allow it, or make sure that the table's time to live is on attribute " + sh.ttl
 		return f, nil
 	}
 	if err != nil {
@@ -91,12 +91,12 @@ func factTTL(ctx context.Context, client AdminClient, table string, sh *shape) (
 		f.Level, f.Detail = FactOK, "items are deleted by attribute "+attr+", within a few days after it"
 	case on && sh.writes(attr):
 		f.Level = FactDanger
-		f.Detail = fmt.Sprintf("items are deleted by attribute %q, which is no end of retention: records would be gone while "+
-			"their duplicates still come", attr)
+		f.Detail = fmt.Sprintf("items are deleted by attribute %q, which is not the end of retention: records would be gone while "+
+			"their duplicates can still arrive", attr)
 		f.Try = "switch the table's time to live to attribute " + sh.ttl
 	case on:
 		f.Level = FactWarning
-		f.Detail = fmt.Sprintf("items are deleted by attribute %q, and records have their end in %q: they are kept until a sweep "+
+		f.Detail = fmt.Sprintf("items are deleted by attribute %q, but the end of a record is in %q: records are kept until a sweep "+
 			"reads the whole table", attr, sh.ttl)
 		f.Try = "switch the table's time to live to attribute " + sh.ttl
 	default:
@@ -106,7 +106,7 @@ func factTTL(ctx context.Context, client AdminClient, table string, sh *shape) (
 	return f, nil
 }
 
-// explainOnly is the sentence of an error without the error.
+// explainOnly returns the explanation of an error without the error.
 func explainOnly(err error, action, table string) string {
 	if why := reason(err, action, table); why != "" {
 		return why
@@ -137,8 +137,8 @@ func factBilling(d *types.TableDescription) Fact {
 	return f
 }
 
-// factReplicas looks for copies in other regions. With eventual consistency a condition is decided by the region's own copy,
-// and of two writes at once the later one stays: a key can be claimed in two regions. With strong consistency conditions
+// factReplicas checks for replicas in other regions. With eventual consistency each region checks conditions on its own
+// copy, and the later of two concurrent writes wins: a key can be claimed in two regions. With strong consistency conditions
 // hold, but there are neither transactions nor a time to live.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/V2globaltables_HowItWorks.html
 func factReplicas(d *types.TableDescription) Fact {
@@ -169,7 +169,7 @@ func factDeletion(d *types.TableDescription) Fact {
 		return Fact{Level: FactOK, Check: "deletion protection", Detail: "on"}
 	}
 	return Fact{Level: FactWarning, Check: "deletion protection", Detail: "off: with the table all records would be gone, and every " +
-		"duplicate that comes then runs again", Try: "switch it on for a table that is in use"}
+		"later duplicate would run again", Try: "switch it on for a table that is in use"}
 }
 
 func factRecovery(ctx context.Context, client AdminClient, table string) Fact {
@@ -180,15 +180,15 @@ func factRecovery(ctx context.Context, client AdminClient, table string) Fact {
 		f.Detail = "not known: " + explainOnly(err, "DescribeContinuousBackups", table)
 	case out.ContinuousBackupsDescription != nil && out.ContinuousBackupsDescription.PointInTimeRecoveryDescription != nil &&
 		out.ContinuousBackupsDescription.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled:
-		f.Detail = "on; a restored table has forgotten the latest records, and locks need a new epoch on it"
+		f.Detail = "on; a restored table lacks the latest records, and locks on it need a new epoch"
 	default:
-		f.Detail = "off: records that are lost by mistake stay lost"
+		f.Detail = "off: records that are deleted by mistake cannot be restored"
 	}
 	return f
 }
 
-// factClock compares this machine's clock with the service's, which says its time in every answer, in whole seconds.
-// Takeovers compare clocks of different machines: they wait for the tolerated difference.
+// factClock compares this machine's clock with the service's, which is in every response, in whole seconds. Takeovers
+// compare the clocks of different machines, so they wait for the tolerated difference.
 func factClock(skew, tolerated time.Duration) Fact {
 	f := Fact{Level: FactOK, Check: "clock", Detail: fmt.Sprintf("within %v of DynamoDB's, tolerated are %v",
 		max(skew.Abs().Round(time.Second), time.Second), tolerated)}
@@ -200,7 +200,7 @@ func factClock(skew, tolerated time.Duration) Fact {
 	return f
 }
 
-// writes tells whether an attribute is one that semel writes.
+// writes reports whether semel writes an attribute.
 func (s *shape) writes(attr string) bool {
 	for _, name := range s.names {
 		if name == attr {

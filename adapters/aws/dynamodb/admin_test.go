@@ -20,7 +20,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
-// testCreate makes tables and looks at them.
+// testCreate creates and examines tables.
 func testCreate(t *testing.T, client AdminClient) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -68,7 +68,7 @@ func testCreate(t *testing.T, client AdminClient) {
 		t.Errorf("examining a table with its own keys: %v, %+v", err, factOf(facts, "table keys"))
 	}
 	if _, err := Examine(ctx, client, "nowhere", Options{}); err == nil || !strings.Contains(err.Error(), `table "nowhere" does not exist`) {
-		t.Errorf("examining a table that is not there: %v", err)
+		t.Errorf("examining a missing table: %v", err)
 	}
 }
 
@@ -117,19 +117,19 @@ func TestCreateTTLOtherMoto(t *testing.T) {
 	}
 }
 
-// canned answers requests by their operation, in the order of the list.
-func canned(answers map[string][]string) http.RoundTripper {
+// canned responds to requests by their operation, in the order of the list.
+func canned(responses map[string][]string) http.RoundTripper {
 	var mu sync.Mutex
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-		list := answers[op]
+		list := responses[op]
 		if len(list) == 0 {
 			list = []string{`400 {"__type":"AccessDeniedException","message":"User is not authorized to perform: dynamodb:` + op + `"}`}
 		}
 		if len(list) > 1 {
-			answers[op] = list[1:]
+			responses[op] = list[1:]
 		}
 		var code int
 		text, _, _ := strings.Cut(list[0], " ")
@@ -145,10 +145,10 @@ type roundTripper func(r *http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func cannedClient(answers map[string][]string) *awsdynamodb.Client {
+func cannedClient(responses map[string][]string) *awsdynamodb.Client {
 	return awsdynamodb.NewFromConfig(aws.Config{
 		Region: awstest.Region, Credentials: credentials.NewStaticCredentialsProvider("semel", "semel", ""),
-		HTTPClient: &http.Client{Transport: canned(answers)}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+		HTTPClient: &http.Client{Transport: canned(responses)}, Retryer: func() aws.Retryer { return aws.NopRetryer{} },
 		BaseEndpoint: aws.String("http://canned.test"),
 	})
 }
@@ -157,7 +157,7 @@ const cannedTable = `200 {"Table":{"TableName":"t","TableStatus":"ACTIVE","KeySc
 	`{"AttributeName":"sk","KeyType":"RANGE"}],"AttributeDefinitions":[{"AttributeName":"pk","AttributeType":"S"},` +
 	`{"AttributeName":"sk","AttributeType":"S"}]`
 
-// TestExamineFindings feeds tables that no emulator makes: each finding has its level, and a way out where it is not well.
+// TestExamineFindings describes tables that no emulator has: each finding has its level, and a hint if it is a problem.
 func TestExamineFindings(t *testing.T) {
 	on := `200 {"TimeToLiveDescription":{"TimeToLiveStatus":"ENABLED","AttributeName":"ttl"}}`
 	for _, x := range []struct{ name, table, ttl, check, level, detail string }{
@@ -188,18 +188,18 @@ func TestExamineFindings(t *testing.T) {
 	}
 }
 
-// TestCreateWaits: the table takes a while until it is to be seen and can be used, and may be somebody else's in the end.
+// TestCreateWaits: the table takes a while until it is visible and can be used, and another process may have created it.
 func TestCreateWaits(t *testing.T) {
 	missing := `400 {"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}`
 	creating := strings.Replace(cannedTable, "ACTIVE", "CREATING", 1) + "}}"
 	on := `200 {"TimeToLiveDescription":{"TimeToLiveStatus":"ENABLING","AttributeName":"ttl"}}`
-	answers := map[string][]string{
+	responses := map[string][]string{
 		"DescribeTable":      {missing, missing, creating, cannedTable + "}}"},
 		"CreateTable":        {`400 {"__type":"com.amazonaws.dynamodb.v20120810#ResourceInUseException"}`},
 		"DescribeTimeToLive": {`200 {"TimeToLiveDescription":{"TimeToLiveStatus":"DISABLED"}}`, on},
 		"UpdateTimeToLive":   {`400 {"__type":"ValidationException","message":"TimeToLive is already enabled"}`},
 	}
-	if err := Create(t.Context(), cannedClient(answers), "t", CreateOptions{}); err != nil {
+	if err := Create(t.Context(), cannedClient(responses), "t", CreateOptions{}); err != nil {
 		t.Error(err)
 	}
 	deleting := strings.Replace(cannedTable, "ACTIVE", "DELETING", 1) + "}}"
@@ -215,7 +215,7 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheHint: what a person can fix is said in a sentence.
+// TestErrorsNameTheHint: an error that a person can fix says how.
 func TestErrorsNameTheHint(t *testing.T) {
 	static := credentials.NewStaticCredentialsProvider("semel", "semel", "")
 	html := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -238,7 +238,7 @@ func TestErrorsNameTheHint(t *testing.T) {
 		{"no credentials", "no AWS credentials", aws.Config{Region: "r", Credentials: none}},
 		{"unknown host", `no host "dynamodb.nowhere"`, aws.Config{Region: "r", Credentials: static, HTTPClient: fails(&net.DNSError{Name: "dynamodb.nowhere"})}},
 		{"refused", "could not be reached", aws.Config{Region: "r", Credentials: static, HTTPClient: fails(errors.New("connection refused"))}},
-		{"something else", "is no DynamoDB (HTTP 404 Not Found)", aws.Config{Region: "r", Credentials: static, HTTPClient: &http.Client{Transport: html}}},
+		{"something else", "is not DynamoDB (HTTP 404 Not Found)", aws.Config{Region: "r", Credentials: static, HTTPClient: &http.Client{Transport: html}}},
 		{"another service", "does not know the operation DescribeTable", aws.Config{Region: "r", Credentials: static, HTTPClient: says("UnknownOperationException")}},
 		{"missing table", `table "t" does not exist`, aws.Config{Region: "r", Credentials: static, HTTPClient: says("ResourceNotFoundException")}},
 		{"denied", "allow the IAM action dynamodb:DescribeTable", aws.Config{Region: "r", Credentials: static, HTTPClient: says("AccessDeniedException")}},
@@ -256,5 +256,27 @@ func TestErrorsNameTheHint(t *testing.T) {
 	}
 	if err := explain(context.Canceled, "Query", "t"); !errors.Is(err, context.Canceled) || err.Error() != context.Canceled.Error() {
 		t.Errorf("a cancelled call became %v", err)
+	}
+}
+
+func TestS0_03_Create(t *testing.T) { testCreate(t, bareFake()) }
+
+// TestOpenOnOtherKeys opens tables whose keys are not those in the options: the error explains that.
+func TestOpenOnOtherKeys(t *testing.T) {
+	r := newFixture(t, Options{})
+	for name, kind := range map[string]types.ScalarAttributeType{"pk": types.ScalarAttributeTypeN, "other": types.ScalarAttributeTypeS} {
+		_, err := r.client.CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
+			TableName: aws.String("by-" + name), BillingMode: types.BillingModePayPerRequest,
+			AttributeDefinitions: []types.AttributeDefinition{{AttributeName: &name, AttributeType: kind}},
+			KeySchema:            []types.KeySchemaElement{{AttributeName: &name, KeyType: types.KeyTypeHash}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []Layout{{}, {PartitionKey: "pk"}} {
+			if _, err := Open(t.Context(), r.client, "by-"+name, Options{Layout: l}); err == nil || !strings.Contains(err.Error(), "doctor") {
+				t.Errorf("a table by %s (%s) with layout %+v: %v", name, kind, l, err)
+			}
+		}
 	}
 }

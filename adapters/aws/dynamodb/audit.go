@@ -15,46 +15,46 @@ import (
 )
 
 const (
-	// trailName is the attribute of a record with the operators' trail.
-	trailName = extraMark + "trail"
-	// maxTrail bounds a trail in bytes, so that no number of redrives fills the item. Beyond it the entries behind the first
-	// trailHead go: how it began and what happened last stays.
-	maxTrail  = 48 << 10
-	trailHead = 8
-	// maxTrailText bounds reason and name of an entry; the record keeps the reason in full.
-	maxTrailText = 2 << 10
+	// auditAttr is the attribute with the audit log of a record.
+	auditAttr = extraMark + "audit"
+	// maxAuditLog bounds an audit log in bytes, so that no number of redrives fills the item. Beyond it the oldest entries
+	// after the first auditHead are dropped: the beginning and the latest entries stay.
+	maxAuditLog = 48 << 10
+	auditHead   = 8
+	// maxAuditText bounds the reason and the name in an entry. The record keeps the reason in full.
+	maxAuditText = 2 << 10
 )
 
-// auditLine is an entry with its place among those of all records.
+// auditLine is an entry with its position among the entries of all records.
 type auditLine struct {
 	driver.AuditEntry
 	seq int64
 }
 
-// trailOrder numbers the entries of this process: by the clock, and behind each other when the clock stands still.
-type trailOrder struct {
+// auditSequence numbers the entries of this process by the clock, and in sequence while the clock stands still.
+type auditSequence struct {
 	mu   sync.Mutex
 	last int64
 }
 
-func (o *trailOrder) next(now time.Time) int64 {
+func (o *auditSequence) next(now time.Time) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = max(o.last+1, now.UnixMicro())
 	return o.last
 }
 
-// withEntry is the row with an entry more in its trail.
+// withEntry returns the row with one more entry in its audit log.
 func (r row) withEntry(e *driver.AuditEntry, seq int64) row {
 	var list []types.AttributeValue
-	if old, ok := r.extra[trailName].(*types.AttributeValueMemberL); ok {
+	if old, ok := r.extra[auditAttr].(*types.AttributeValueMemberL); ok {
 		list = old.Value
 	}
 	list = append(slices.Clone(list), encodeEntry(e, seq))
-	for len(list) > trailHead+1 && sizeOf(&types.AttributeValueMemberL{Value: list}) > maxTrail {
-		list = slices.Delete(list, trailHead, trailHead+1)
+	for len(list) > auditHead+1 && sizeOf(&types.AttributeValueMemberL{Value: list}) > maxAuditLog {
+		list = slices.Delete(list, auditHead, auditHead+1)
 	}
-	return r.withExtra(attrs{trailName: &types.AttributeValueMemberL{Value: list}})
+	return r.withExtra(attrs{auditAttr: &types.AttributeValueMemberL{Value: list}})
 }
 
 func encodeEntry(e *driver.AuditEntry, seq int64) types.AttributeValue {
@@ -63,8 +63,8 @@ func encodeEntry(e *driver.AuditEntry, seq int64) types.AttributeValue {
 		"token": number(e.Token), "from": number(e.From), "to": number(e.To),
 	}
 	for name, v := range map[string]string{"by": e.By, "reason": e.Reason} {
-		if len(v) > maxTrailText {
-			v = strings.ToValidUTF8(v[:maxTrailText], "") + "…"
+		if len(v) > maxAuditText {
+			v = strings.ToValidUTF8(v[:maxAuditText], "") + "…"
 		}
 		if v != "" {
 			m[name] = text(v)
@@ -78,20 +78,20 @@ func encodeEntry(e *driver.AuditEntry, seq int64) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: m}
 }
 
-// trail reads the trail of a record.
-func (r *row) trail() (lines []auditLine, err error) {
-	v, ok := r.extra[trailName]
+// auditLog reads the audit log of a record.
+func (r *row) auditLog() (lines []auditLine, err error) {
+	v, ok := r.extra[auditAttr]
 	if !ok {
 		return nil, nil
 	}
 	l, ok := v.(*types.AttributeValueMemberL)
 	if !ok {
-		return nil, fmt.Errorf("attribute %s %w", trailName, errType(v, "a list"))
+		return nil, fmt.Errorf("attribute %s %w", auditAttr, errType(v, "a list"))
 	}
 	for _, x := range l.Value {
 		m, ok := x.(*types.AttributeValueMemberM)
 		if !ok {
-			return nil, fmt.Errorf("an entry of attribute %s %w", trailName, errType(x, "a map"))
+			return nil, fmt.Errorf("an entry of attribute %s %w", auditAttr, errType(x, "a map"))
 		}
 		f := fieldReader{m: m.Value}
 		lines = append(lines, auditLine{seq: f.number("seq"), AuditEntry: driver.AuditEntry{
@@ -101,17 +101,17 @@ func (r *row) trail() (lines []auditLine, err error) {
 			Verified: f.flag("verified"), Renewed: f.flag("renewed"),
 		}})
 		if f.err != nil {
-			return nil, fmt.Errorf("an entry of attribute %s: %w", trailName, f.err)
+			return nil, fmt.Errorf("an entry of attribute %s: %w", auditAttr, f.err)
 		}
 	}
 	return lines, nil
 }
 
-// Audit lists the operators' trail, oldest first. Without a key it reads the whole table, in pages. See [driver.AuditLog].
+// Audit lists the audit log, oldest entry first. Without a key it reads the whole table, in pages. See [driver.AuditLog].
 func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
 	var lines []auditLine
 	add := func(r *row) error {
-		of, err := r.trail()
+		of, err := r.auditLog()
 		if err != nil {
 			return fmt.Errorf("key %q: %w", r.Key.Raw, err)
 		}
@@ -132,10 +132,10 @@ func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.Audit
 			err = add(&r)
 		}
 	} else {
-		err = s.scan(ctx, scanned{consumer: f.Consumer, extra: trailName}, add)
+		err = s.scan(ctx, scanned{consumer: f.Consumer, extra: auditAttr}, add)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the audit trail: %w", err)
+		return nil, fmt.Errorf("list the audit log: %w", err)
 	}
 	lines = latest(lines, f.Limit)
 	out := make([]driver.AuditEntry, len(lines))
@@ -145,11 +145,42 @@ func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.Audit
 	return out, nil
 }
 
-// latest sorts lines, and keeps the latest of them; limit 0 = all.
+// latest sorts lines and returns the last ones; limit 0 = all.
 func latest(lines []auditLine, limit int) []auditLine {
 	slices.SortStableFunc(lines, func(a, b auditLine) int { return cmp.Compare(a.seq, b.seq) })
 	if limit > 0 && len(lines) > limit {
 		return lines[len(lines)-limit:]
 	}
 	return lines
+}
+
+// Operate carries out an operator's action and adds it to the record's audit log, in one write. It erases no record
+// (driver.ErrUnsupported). See [driver.Operator] and [driver.AuditLog].
+func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+	var o driver.Outcome
+	if op.Kind == driver.Erase {
+		// Tokens come from clocks: after the record is gone, a worker whose clock is behind could draw the same token again.
+		return driver.Record{}, driver.Unknown, fmt.Errorf("erase key %q: %w on DynamoDB; Try: delete the item of table %s yourself when "+
+			"it was not changed for more than %s (aws dynamodb delete-item)", op.Key.Raw, driver.ErrUnsupported, s.table,
+			driver.DurationText(s.o.skew()))
+	}
+	c := &change{key: op.Key}
+	op.Reason = clipped(op.Reason)
+	if err := s.reload(ctx, c); err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, explain(err, "GetItem", s.table))
+	}
+	c.decide = func(r row, now time.Time) (after row, write bool, err error) {
+		after = r
+		after.Record, o, write = driver.DecideOperate(r.Record, op, now, s.drawn())
+		if write {
+			e := op.Entry(r.Record, after.Record, now)
+			after = after.withEntry(&e, s.audits.next(now))
+		}
+		return after, write, nil
+	}
+	r, err := s.change(ctx, c)
+	if err != nil {
+		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
+	}
+	return r.Record, o, nil
 }

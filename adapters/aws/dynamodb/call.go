@@ -16,21 +16,21 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// once switches the SDK's own repetitions off: the store repeats, and knows then whether a write may have been applied.
+// once switches the SDK's retries off. The store retries by itself, so it knows whether a write may have been applied.
 func once(o *awsdynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 
-// fate says what is known of a request that failed.
+// fate is what is known of a request.
 type fate uint8
 
 const (
-	done      fate = iota // it did not fail
-	refused               // it was not carried out, and would not be if it were repeated
+	done      fate = iota // it succeeded
+	refused               // it was not carried out, and repeating it does not help
 	again                 // it was not carried out; repeat it
-	unknown               // nobody knows whether it was carried out; repeat the same
+	unknown               // it may have been carried out; repeat the same request
 	condition             // its condition failed
 )
 
-// fateOf classes the error of a request.
+// fateOf classifies the error of a request.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 func fateOf(err error) fate {
 	var api smithy.APIError
@@ -38,7 +38,7 @@ func fateOf(err error) fate {
 		if notSent(err) {
 			return refused
 		}
-		return unknown // no answer, or none that can be read
+		return unknown // no response, or none that can be read
 	}
 	var cancelled *types.TransactionCanceledException
 	if errors.As(err, &cancelled) {
@@ -60,30 +60,31 @@ func fateOf(err error) fate {
 	return refused
 }
 
-// statusOf is the HTTP status of an answer, 0 if there was none.
+// statusOf returns the HTTP status of a response, 0 if there was none.
 func statusOf(err error) int {
-	var answer interface{ HTTPStatusCode() int }
-	if errors.As(err, &answer) {
-		return answer.HTTPStatusCode()
+	var resp interface{ HTTPStatusCode() int }
+	if errors.As(err, &resp) {
+		return resp.HTTPStatusCode()
 	}
 	return 0
 }
 
-// notSent tells that the SDK refused a request before it was sent: nothing was signed or serialized.
+// notSent reports that the SDK refused a request before it was sent: nothing was signed or serialized.
 func notSent(err error) bool {
 	var s *smithy.SerializationError
 	var p smithy.InvalidParamsError
 	return errors.As(err, &s) || errors.As(err, &p)
 }
 
-// The codes of cancellation reasons.
+// Codes of cancellation reasons.
 const (
 	reasonNone      = "None"
 	reasonCondition = "ConditionalCheckFailed"
 	reasonConflict  = "TransactionConflict"
 )
 
-// fateOfReasons: a conflict and throttling say nothing about any condition (protocol section 3).
+// fateOfReasons classifies a cancelled transaction. A conflict and throttling say nothing about any condition (protocol
+// section 3).
 func fateOfReasons(reasons []types.CancellationReason) fate {
 	f := refused
 	for _, r := range reasons {
@@ -97,12 +98,12 @@ func fateOfReasons(reasons []types.CancellationReason) fate {
 	return f
 }
 
-// repeater repeats what has to be repeated, with growing pauses, until RetryFor or ctx is over.
+// repeater repeats requests with growing pauses, until RetryFor has passed or ctx is done.
 type repeater struct {
 	s     *Store
 	until time.Time
 	pause time.Duration
-	// maybe: a request got no answer. last is what became of the latest one.
+	// maybe: a request got no response, so it may have been applied. last is the fate of the latest request.
 	maybe bool
 	last  fate
 }
@@ -111,7 +112,7 @@ func (s *Store) repeater() repeater {
 	return repeater{s: s, until: time.Now().Add(s.o.RetryFor), pause: 20 * time.Millisecond}
 }
 
-// call sends one request within its own time.
+// call sends one request within CallTimeout.
 func (s *Store) call(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.o.CallTimeout)
 	defer cancel()
@@ -119,7 +120,7 @@ func (s *Store) call(ctx context.Context, f func(ctx context.Context) error) err
 	return f(ctx)
 }
 
-// do sends a request until it has an answer that repeating would not change.
+// do sends a request until repeating it would not change the response.
 func (r *repeater) do(ctx context.Context, f func(ctx context.Context) error) (fate, error) {
 	for {
 		is, err := r.try(ctx, f)
@@ -145,7 +146,7 @@ func (r *repeater) try(ctx context.Context, f func(ctx context.Context) error) (
 
 var errTooLong = errors.New("repeated for as long as Options.RetryFor allows")
 
-// wait pauses before a repetition, at random up to a bound that doubles.
+// wait pauses before a repetition, for a random time up to a bound that doubles.
 func (r *repeater) wait(ctx context.Context) error {
 	d := time.Duration(rand.Int64N(int64(r.pause))) + r.pause/4
 	r.pause = min(2*r.pause, time.Second)
@@ -162,8 +163,8 @@ func (r *repeater) wait(ctx context.Context) error {
 	}
 }
 
-// failed words the error of a change: what certainly was not written, and can be at the next try, wraps
-// [driver.ErrNotCommitted].
+// failed explains the error of a change. If the write definitely did not happen, and may succeed at the next try, the error
+// wraps [driver.ErrNotCommitted].
 func (r *repeater) failed(err error, action string) error {
 	err = explain(err, action, r.s.table)
 	if r.maybe || r.last == refused || errors.Is(err, driver.ErrNotCommitted) {
@@ -197,7 +198,7 @@ func (m *meter) add(reads, writes float64) {
 	m.mu.Unlock()
 }
 
-// read and wrote count the units that answers name.
+// read and wrote count the units that responses report.
 func (m *meter) read(c ...types.ConsumedCapacity) {
 	for i := range c {
 		if n := aws.ToFloat64(c[i].ReadCapacityUnits); n > 0 {
@@ -213,7 +214,7 @@ func (m *meter) wrote(c ...types.ConsumedCapacity) {
 		switch n := aws.ToFloat64(c[i].WriteCapacityUnits); {
 		case n > 0:
 			m.add(0, n)
-		case aws.ToFloat64(c[i].ReadCapacityUnits) > 0: // a repeated transaction is only read
+		case aws.ToFloat64(c[i].ReadCapacityUnits) > 0: // a repeated transaction only reads
 			m.read(c[i])
 		default:
 			m.add(0, aws.ToFloat64(c[i].CapacityUnits))
@@ -224,8 +225,8 @@ func (m *meter) wrote(c ...types.ConsumedCapacity) {
 // failedWrite counts a write whose condition failed on an item.
 func (m *meter) failedWrite(item attrs) { m.add(0, unitsOf(itemSize(item))) }
 
-// unitsOf is what a write of so many bytes costs.
-func unitsOf(bytes int) float64 { return float64(max(1, (bytes+1023)/1024)) }
+// unitsOf returns what a write of n bytes costs.
+func unitsOf(n int) float64 { return float64(max(1, (n+1023)/1024)) }
 
 func capacity(c *types.ConsumedCapacity) []types.ConsumedCapacity {
 	if c == nil {

@@ -18,23 +18,23 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// change is one change of one record: the only way in which records are written.
+// change is one change of one record. Records are written in no other way.
 type change struct {
 	key driver.Key
-	// row is the row as it was last seen, the zero row when nobody knows of one. read says that it was read by this very
-	// call: only then an answer without a write may be given from it.
+	// row is the row as it was last seen, the zero row if none is known. read means that this call has read it: only then
+	// may the call return a result from it without a write.
 	row  row
 	read bool
-	// decide is the table's decision: the row afterwards, and whether it is to be written. It is asked again when the row
-	// turned out to be another, so it must not change anything but the answer that its caller keeps.
+	// decide is the decision of the table: the row afterwards, and whether to write it. It is called again when the item has
+	// changed, so it must not change anything but the result that its caller keeps.
 	decide func(r row, now time.Time) (after row, write bool, err error)
 }
 
-// maxRounds bounds how often a change is decided anew because others were faster.
+// maxRounds bounds how often a change is decided again because other writers were faster.
 const maxRounds = 64
 
-// change carries out a change: decide on the row as last seen, write on the condition that it is still that one, and decide
-// again on what is there instead. It returns the row as the answer was given on.
+// change carries out a change: decide on the row as last seen, write it if the item has not changed, and otherwise decide
+// again on the new row. It returns the row that the result is based on.
 func (s *Store) change(ctx context.Context, c *change) (row, error) {
 	r := s.repeater()
 	for round := range maxRounds {
@@ -71,7 +71,7 @@ func (s *Store) change(ctx context.Context, c *change) (row, error) {
 			}
 		}
 	}
-	return c.row, r.failed(errors.New("others changed the record again and again meanwhile"), "UpdateItem")
+	return c.row, r.failed(errors.New("other writers kept changing the record"), "UpdateItem")
 }
 
 // reload reads the row of a change.
@@ -88,10 +88,10 @@ func (s *Store) reload(ctx context.Context, c *change) error {
 	return nil
 }
 
-// write writes a row if the item is still as it was. Otherwise now is the row that is there instead.
+// write writes a row if its item has not changed. Otherwise now is the row that is in the table instead.
 //
-// A write that got no answer is repeated as it is. When the repetition fails because the first one was applied (the SDK, a
-// proxy or this loop sent it twice), the item that comes back is the very one that was to be written: then it is ours.
+// A write without a response is repeated unchanged. If the repetition fails because the first write was applied (the SDK, a
+// proxy or this loop sent it twice), the response contains exactly the item that was to be written. Then the write was ours.
 func (s *Store) write(ctx context.Context, r *repeater, before, after row) (now row, won bool, err error) {
 	u, err := s.update(&before, &after)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Store) write(ctx context.Context, r *repeater, before, after row) (now 
 	return s.instead(&after, failed.Item)
 }
 
-// instead reads what a failed condition returned: the row that is there instead of the one before, or our own.
+// instead reads the item that a failed condition returned. It is the row of another writer, or our own.
 func (s *Store) instead(after *row, item attrs) (now row, ours bool, err error) {
 	if s.isOurs(after, item) {
 		return now, true, nil
@@ -135,7 +135,7 @@ func (s *Store) instead(after *row, item attrs) (now row, ours bool, err error) 
 	return now, false, nil
 }
 
-// isOurs tells that an item is the one that was to be written: revision, token, nonce and everything else.
+// isOurs reports that an item is the one that was to be written: revision, token, nonce and everything else.
 func (s *Store) isOurs(after *row, item attrs) bool {
 	want := s.shape.encode(after, s.o.TTLSlack)
 	for name, v := range want {
@@ -146,8 +146,9 @@ func (s *Store) isOurs(after *row, item attrs) bool {
 	return true
 }
 
-// maxReason bounds the reason of a record, in bytes. An error may quote a whole document: the item has to have room for it
-// whatever else is in it, and every duplicate of a failed key is billed by the item's size. The dead letter has all of it.
+// maxReason bounds the reason of a record, in bytes. An error may quote a whole document, the item must have room for the
+// reason next to everything else, and every duplicate of a failed key is billed by the item's size. The dead letter has the
+// whole reason.
 const maxReason = 8 << 10
 
 func clipped(reason string) string {
@@ -164,14 +165,14 @@ func clipped(reason string) string {
 // itemLimit is the largest item in bytes.
 const itemLimit = 400 << 10
 
-var errTooLarge = errors.New("an item takes 400 KB")
+var errTooLarge = errors.New("an item takes at most 400 KB")
 
-// tooLargeItem tells that an item would pass the limit.
+// tooLargeItem reports that an item would exceed the limit.
 func tooLargeItem(err error) bool {
 	return errors.Is(err, errTooLarge) || err != nil && strings.Contains(err.Error(), "tem size")
 }
 
-// tooLarge names what is to be done about an item that is too large.
+// tooLarge explains how to fix an item that is too large.
 func tooLarge(err error, after *row) error {
 	if !tooLargeItem(err) {
 		return err
@@ -180,13 +181,13 @@ func tooLarge(err error, after *row) error {
 	for name, v := range after.extra {
 		journal += len(name) + sizeOf(v)
 	}
-	return fmt.Errorf("the record of key %q does not fit into its item (result %d bytes, journal and trail %d bytes): make them "+
+	return fmt.Errorf("the record of key %q does not fit into its item (result %d bytes, journal and audit log %d bytes): make them "+
 		"smaller, or keep the contents elsewhere: %w", after.Key.Raw, len(after.Result), journal, err)
 }
 
-// update is the conditional update from one row to the next: it sets and removes what differs, and leaves everything alone
-// that others keep in the item. The condition names revision, token and nonce (law 2): the revision says that nothing
-// changed, the others that it is not a later record of the same key that has come as far.
+// update is the conditional update from one row to the next. It sets and removes the attributes that differ, and leaves
+// those of other programs alone. The condition names revision, token and nonce (law 2): the revision shows that nothing
+// changed, token and nonce that it is not a later record of the same key that has reached the same revision.
 func (s *Store) update(before, after *row) (*types.Update, error) {
 	if after.Key == (driver.Key{}) && after.State == driver.Absent {
 		return nil, errors.New("a record is removed by a sweep, not by an update")
@@ -214,7 +215,7 @@ func (s *Store) update(before, after *row) (*types.Update, error) {
 	}, nil
 }
 
-// guard adds the condition that the item is still as the row says. A delete can use it too.
+// guard adds the condition that the item still is the given row. Deletes use it too.
 func (s *Store) guard(e *expression, r *row) {
 	n := s.shape.names
 	switch {
@@ -242,7 +243,7 @@ func (s *Store) guard(e *expression, r *row) {
 	}
 }
 
-// expression collects the parts of a request's expressions. Names always go by placeholders: reserved words are fine.
+// expression collects the parts of a request's expressions. Every name has a placeholder, so reserved words are fine.
 type expression struct {
 	set, remove, conditions []string
 	names                   map[string]string

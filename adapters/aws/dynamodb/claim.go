@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Claim decides claims, each by one conditional write: one that goes through for a new key, one that fails and returns the
-// record for a duplicate. An error means that nothing is known of any of them.
+// Claim decides claims, each with one conditional write. For a new key it succeeds. For a duplicate it fails and returns the
+// record. An error means that no outcome is known.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	if len(c) == 0 {
 		return nil, nil
@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	})
 	errs := make([]error, len(out))
 	for i := range out {
-		// An item that cannot be understood says nothing of the store: it must not look like an outage.
+		// An item that cannot be decoded must not look like an outage of the store.
 		if errs[i] = out[i].Err; errs[i] == nil || errors.Is(errs[i], errItem) {
 			return out, nil
 		}
@@ -50,7 +50,7 @@ func (s *Store) claim(ctx context.Context, c *driver.Claim) (g driver.Grant, err
 func (s *Store) decideClaim(r row, c *driver.Claim, now time.Time) (after row, g driver.Grant, write bool) {
 	after = r
 	if r.foreign && r.State == driver.InProgress {
-		// Whoever wrote it may still run it: it gets one lease from here on, and then it is taken over.
+		// Its writer may still run it, so it gets one lease from now on before it is taken over.
 		after.Lease, after.LeaseUntil, after.CreatedAt, after.UpdatedAt = c.Lease, now.Add(c.Lease), now, now
 		return after, driver.Grant{
 			Verdict: driver.Busy, Hold: after.Hold(), Attempt: after.Attempt, Takeover: after.Takeover,
@@ -85,7 +85,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		})
 }
 
-// guarded changes records of attempts. What failed is Unknown; the error is only answered when all did.
+// guarded changes records of attempts. A change that failed is Unknown. It returns an error only if all of them failed.
 func (s *Store) guarded(
 	ctx context.Context, n int, what string, hold func(i int) *driver.Hold,
 	decide func(i int, r driver.Record, now time.Time) (driver.Record, driver.Outcome, bool),
@@ -124,13 +124,13 @@ func (s *Store) guarded(
 	return nil, fmt.Errorf("%s key %q: %w", what, hold(i).Key.Raw, errs[i])
 }
 
-// found is a row, and whether it was read just now.
+// found is a row. read means that it was just read.
 type found struct {
 	row  row
 	read bool
 }
 
-// rowsOf finds the rows of attempts: those that are not known are read together.
+// rowsOf returns the rows of attempts. Rows that are not cached are read in one batch.
 func (s *Store) rowsOf(ctx context.Context, n int, hold func(i int) *driver.Hold, errs []error) []found {
 	rows := make([]found, n)
 	var missing []driver.Key

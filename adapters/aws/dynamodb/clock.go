@@ -7,26 +7,26 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// leased is a record as a claim of nonce n has to see it: with a lease of another that is over only when that is certain
-// (law 7). DynamoDB has no clock that all processes share.
+// leased returns a record as a claim with nonce n must see it: the lease of another worker has ended only when that is
+// certain (law 7). DynamoDB has no clock that all processes share.
 func (s *Store) leased(r row, n driver.Nonce, now time.Time) driver.Record {
 	rec := r.Record
 	if rec.State != driver.InProgress || rec.Nonce == n {
 		return rec
 	}
 	if s.o.Observe {
-		// Unchanged for so long as this process watches; the lease is over when that is its whole length.
+		// The lease ends when this process has seen the record unchanged for its whole length.
 		rec.LeaseUntil = now.Add(rec.Lease - s.seen.unchanged(s, &r))
 		return rec
 	}
-	// A clock that stepped back is noticed by a lease that ends later than L + skew from now: what is nearer may be that of a clock
-	// that is ahead within the skew, and each rewriting of it would cost its holder a failed write besides.
+	// A lease that ends later than L + skew from now shows that this clock stepped back. An earlier end may come from a
+	// clock that is ahead within the skew. Rewriting such a lease would cost its holder a failed write each time.
 	rec.LeaseUntil = rec.LeaseUntil.Add(s.o.skew())
 	rec.Lease += 2 * s.o.skew()
 	return rec
 }
 
-// unleased takes back what leased did, of a record that DecideClaim made of it.
+// unleased undoes leased in a record that DecideClaim returned for it.
 func (s *Store) unleased(before row, view, after driver.Record) driver.Record {
 	switch {
 	case view.LeaseUntil.Equal(before.LeaseUntil) && view.Lease == before.Lease: // leased did nothing
@@ -39,7 +39,7 @@ func (s *Store) unleased(before row, view, after driver.Record) driver.Record {
 	return after
 }
 
-// observations are when this process saw records of others first as they still are: by their revisions.
+// observations are the times at which this process first saw the current revisions of other workers' records.
 type observations struct {
 	mu    sync.Mutex
 	of    map[driver.Key]observation
@@ -53,7 +53,7 @@ type observation struct {
 	since time.Time // with the monotonic clock
 }
 
-// saw notes a row that was just read or written.
+// saw records a row that was just read or written.
 func (o *observations) saw(s *Store, r *row) {
 	if !s.o.Observe {
 		return
@@ -70,7 +70,7 @@ func (o *observations) saw(s *Store, r *row) {
 			return
 		}
 	} else if len(o.of) >= o.limit {
-		for k := range o.of { // any will do: its watch begins anew
+		for k := range o.of { // any will do: its observation starts again
 			delete(o.of, k)
 			break
 		}
@@ -81,7 +81,7 @@ func (o *observations) saw(s *Store, r *row) {
 	o.of[r.Key] = now
 }
 
-// unchanged is for how long a row is known to be as it is.
+// unchanged returns for how long a row is known not to have changed.
 func (o *observations) unchanged(s *Store, r *row) time.Duration {
 	o.saw(s, r)
 	now := s.o.Clock()

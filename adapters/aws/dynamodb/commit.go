@@ -21,12 +21,12 @@ func (s *Store) Offers(effects any) bool {
 	return ok
 }
 
-// Joins answers false: no queue is in a table.
+// Joins returns false: no queue is in a table.
 func (s *Store) Joins(driver.Queue) bool { return false }
 
-// Commit writes works: the effects of each and its record in one transaction, several works in one where they fit. A work
-// without effects is a plain conditional write. When effects are refused, nothing of their work is written, and nothing of
-// those that were in the same transaction; what is in others may be. See [driver.Committer].
+// Commit writes works: the effects of each work and its record in one transaction, and as many works in a transaction as
+// fit. A work without effects is a plain conditional write. If effects are refused, nothing of their transaction is written;
+// other transactions may be. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	if len(w) == 0 {
 		return nil, nil
@@ -53,12 +53,12 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 			}
 		})
 	}
-	return answers(w, out, errs)
+	return combine(w, out, errs)
 }
 
-// answers makes one answer of those of all transactions. An item that is to blame goes first: the others are committed
-// again, and those that were written already are known then.
-func answers(w []driver.Work, out []driver.Outcome, errs []error) ([]driver.Outcome, error) {
+// combine makes one result of those of all transactions. An ItemError takes precedence: the caller commits the others again,
+// and those that were already written are recognised then.
+func combine(w []driver.Work, out []driver.Outcome, errs []error) ([]driver.Outcome, error) {
 	var item *driver.ItemError
 	some := false
 	for i, err := range errs {
@@ -76,13 +76,13 @@ func answers(w []driver.Work, out []driver.Outcome, errs []error) ([]driver.Outc
 	return nil, fmt.Errorf("commit key %q: %w", w[i].Finish.Hold.Key.Raw, errs[i])
 }
 
-// worst is the error that speaks for a call of which everything failed: that certainly nothing was written may only be said when
-// it is true of every item.
+// worst returns the index of the error to report for a call in which everything failed: the call may return ErrNotCommitted
+// only if all errors wrap it.
 func worst(errs []error) int {
 	return max(0, slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, driver.ErrNotCommitted) }))
 }
 
-// works are the changes that works ask for. They put their outcomes into out.
+// works returns the changes for the works. They put their outcomes into out.
 func (s *Store) works(w []driver.Work, out []driver.Outcome) ([]*work, error) {
 	works := make([]*work, len(w))
 	for i := range w {
@@ -105,7 +105,7 @@ func (s *Store) works(w []driver.Work, out []driver.Outcome) ([]*work, error) {
 	return works, nil
 }
 
-// checkWork refuses what this store cannot write.
+// checkWork refuses a work that this store cannot write.
 func (s *Store) checkWork(w *driver.Work, x *work) (err error) {
 	if w.Effects != nil {
 		e, ok := w.Effects.(*Writes)
@@ -120,15 +120,15 @@ func (s *Store) checkWork(w *driver.Work, x *work) (err error) {
 		return fmt.Errorf("ack with the record: no queue is in a table: %w", driver.ErrUnsupported)
 	}
 	if len(w.Emit) > 0 {
-		return fmt.Errorf("emit with the record: no queue is in a table; put what is to be sent into an item of an outbox of your "+
+		return fmt.Errorf("emit with the record: no queue is in a table; write the message into an outbox table of your "+
 			"own, or send it when the record is completed: %w", driver.ErrUnsupported)
 	}
 	x.targets, err = s.checkWrites(x.effects)
 	return err
 }
 
-// layers sorts works into transactions: those of one layer touch no item twice and are sent at once, one layer after the
-// other. Works without effects are alone: they need no transaction, which costs twice as much.
+// layers sorts works into transactions. The transactions of a layer touch no item twice and are sent at once, one layer
+// after the other. A work without effects stays alone: it needs no transaction, which would cost twice as much.
 func layers(works []*work) [][][]*work {
 	type layer struct {
 		groups [][]*work
@@ -165,7 +165,7 @@ func layers(works []*work) [][][]*work {
 	return out
 }
 
-// size is how much of a transaction a work takes: two items for the record and the gate.
+// size returns how much of a transaction a work takes. Two items are for the record and the gate.
 func (w *work) size() (items, bytes int) {
 	bytes = w.bytes
 	for i := range w.targets {
@@ -174,7 +174,7 @@ func (w *work) size() (items, bytes int) {
 	return len(w.effects) + 2, bytes
 }
 
-// touches tells that two works write one item.
+// touches reports that two works write the same item.
 func (w *work) touches(o *work) bool {
 	if w.key == o.key {
 		return true
@@ -204,7 +204,7 @@ func (s *Store) commit(ctx context.Context, ws []*work) error {
 	return nil
 }
 
-// theirs tells that a request was refused for what is in it, and not for who sent it.
+// theirs reports that a request was refused for its contents, not for its sender.
 func theirs(err error) bool {
 	var api smithy.APIError
 	if !errors.As(err, &api) {

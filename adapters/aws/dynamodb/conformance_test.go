@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +33,7 @@ type fixture struct {
 	o      Options
 }
 
-// newFixture opens a store on a fake whose clock stands still, and whose table is made as the options say.
+// newFixture opens a store on a fake whose clock stands still, with the table that the options describe.
 func newFixture(t testing.TB, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
 	return newFixtureAt(t, awstest.Frozen(midday), o, wrap...)
@@ -39,7 +41,7 @@ func newFixture(t testing.TB, o Options, wrap ...func(http.RoundTripper) http.Ro
 
 func newFixtureAt(t testing.TB, clock *awstest.Clock, o Options, wrap ...func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
-	// The fake has a clock of its own, as the service has: nothing but the deletion of expired items goes by it.
+	// The fake has its own clock, as the service has. Only the deletion of expired items uses it.
 	fake := fakedynamodb.New(fakedynamodb.Options{Clock: awstest.Frozen(midday), TTLLag: -1})
 	plain := awsdynamodb.NewFromConfig(awstest.Config(fake))
 	r := &fixture{client: plain, fake: fake, clock: clock, ledger: "ledger"}
@@ -82,7 +84,7 @@ func (r *fixture) makeTables(t testing.TB, table string, o *Options) {
 	createTableOf(t, r.client, r.ledger, "id")
 }
 
-// createTableOf makes a table with a partition key alone.
+// createTableOf creates a table that has only a partition key.
 func createTableOf(t testing.TB, c *awsdynamodb.Client, table, key string) {
 	t.Helper()
 	_, err := c.CreateTable(t.Context(), &awsdynamodb.CreateTableInput{
@@ -97,7 +99,7 @@ func createTableOf(t testing.TB, c *awsdynamodb.Client, table, key string) {
 
 func ledgerKey(id string) attrs { return attrs{"id": text("effect of " + id)} }
 
-// ledgerOf adds to counters, so that a second effect is seen.
+// ledgerOf adds to counters, so that a second effect is visible.
 func ledgerOf(client *awsdynamodb.Client, table string) *semeltest.Ledger {
 	return &semeltest.Ledger{
 		Buffer: func(c driver.Committer) any {
@@ -121,7 +123,7 @@ func ledgerOf(client *awsdynamodb.Client, table string) *semeltest.Ledger {
 	}
 }
 
-// damage makes a record that of a newer program.
+// damage turns a record into one of a newer program.
 func (r *fixture) damage(t testing.TB, k driver.Key) {
 	t.Helper()
 	_, err := r.client.UpdateItem(t.Context(), &awsdynamodb.UpdateItemInput{
@@ -148,10 +150,10 @@ func (r *fixture) setup() semeltest.StoreSetup {
 // fewerCells is the sample of cells on the own table: memory compares all cells, and each takes several requests here.
 const fewerCells = 4
 
-// someCells is the sample of cells that is compared where all would say the same again.
+// someCells is the sample of cells where all of them would only repeat other tests.
 const someCells = 11
 
-// rawLayout is that of a table that was there before: its partition key is the text of the key, and it has no sort key.
+// rawLayout is that of an existing table: its partition key is the text of the key, and it has no sort key.
 func rawLayout() Layout {
 	return Layout{
 		PartitionKey: "file_key", Status: "status", Names: map[string]string{"attempt": "attempts"},
@@ -161,7 +163,7 @@ func rawLayout() Layout {
 	}
 }
 
-// twoTables are a table of states and one of what is completed.
+// twoTables are a table of states and a table of completed keys.
 func twoTables() Options {
 	return Options{
 		Layout: Layout{
@@ -173,8 +175,8 @@ func twoTables() Options {
 	}
 }
 
-// patient waits for the fake on a busy machine, too: the suite has no timeouts.
-func patient(o Options) Options {
+// longTimeouts waits for the fake on a busy machine as well: the suite has no timeouts of its own.
+func longTimeouts(o Options) Options {
 	o.CallTimeout = time.Minute
 	return o
 }
@@ -194,7 +196,7 @@ func TestStoreSuite(t *testing.T) {
 				if o.Observe && strings.Contains(t.Name(), "the_clock_stepped_back") {
 					t.Skip("strict observation compares no clocks, so there is nothing to cut")
 				}
-				s := newFixture(t, patient(o)).setup()
+				s := newFixture(t, longTimeouts(o)).setup()
 				if name != "own table" {
 					s.Sample = semeltest.Sampled(someCells) // more cells are compared on the own table
 				}
@@ -204,8 +206,8 @@ func TestStoreSuite(t *testing.T) {
 	}
 }
 
-// TestStoreSuiteRealClock uses short leases, a short skew and real waits; and strict observation. It compares a part of the
-// cells: all of them take minutes on a busy machine, and the suite tells times apart by two (semeltest's slack).
+// TestStoreSuiteRealClock uses short leases, a short skew, real waits and strict observation. It compares a part of the
+// cells: all of them take minutes on a busy machine, where the suite allows for two (semeltest's slack).
 func TestStoreSuiteRealClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves real waits out")
@@ -219,10 +221,21 @@ func TestStoreSuiteRealClock(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
-				s := newFixtureAt(t, awstest.System(), patient(o)).setup()
+				s := newFixtureAt(t, awstest.System(), longTimeouts(o)).setup()
 				s.Advance, s.Sample = nil, semeltest.Sampled(someCells)
 				return s
 			})
 		})
 	}
+}
+
+// bareFake is a client of a fake without tables.
+func bareFake() *awsdynamodb.Client {
+	return awsdynamodb.NewFromConfig(awstest.Config(fakedynamodb.New(fakedynamodb.Options{CreateLag: 20 * time.Millisecond})))
+}
+
+// TestMain collects garbage less often: a hundred small fakes at once keep little memory but allocate much.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A dead letter is two items or more in the partition of its queue ("semel#dead-letters#" and the name), written and deleted in one
-// transaction:
+// A dead letter is two or more items in the partition of its queue ("semel#dead-letters#" and the name). They are written
+// and deleted in one transaction:
 //
-//	sk = id#ID               where the dead letter is: makes its id unique, and finds it by it
-//	sk = dead-letter#TIME#ID      the dead letter, in the order of writing
-//	sk = part#ID#N           what of a large one does not fit into that item
+//	sk = id#ID                 the key of the next item: makes the ID unique, and finds the dead letter by it
+//	sk = dead-letter#TIME#ID   the dead letter, in the order of writing
+//	sk = part#ID#N             the rest of a dead letter that does not fit into that item
 //
-// None of them has a time to live: dead letters stay until a person is done with them.
+// None of them has a time to live: dead letters stay until an operator deletes or redrives them.
 
 const (
 	// partSize is how much of a dead letter is in one item, which may have 400 KB.
@@ -41,8 +41,8 @@ type DeadLetterClient interface {
 	TransactWriteItems(context.Context, *awsdynamodb.TransactWriteItemsInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.TransactWriteItemsOutput, error)
 }
 
-// DeadLetterQueue keeps dead letters in a table, which may be that of the records. Unlike a queue it keeps them forever, and finds one
-// by its id. All methods may be called concurrently.
+// DeadLetterQueue keeps dead letters in a table, which may be that of the records. Unlike a queue it keeps them forever, and
+// finds each by its ID. All methods may be called concurrently.
 type DeadLetterQueue struct {
 	client DeadLetterClient
 	table  string
@@ -51,7 +51,7 @@ type DeadLetterQueue struct {
 	now    func() time.Time
 }
 
-// DeadLetters makes the dead-letter queue of a queue in a table, for sqs.Options.DeadLetters. The table needs a sort key.
+// DeadLetters returns a dead-letter queue in a table, for sqs.Options.DeadLetters. The table needs a sort key.
 func DeadLetters(client DeadLetterClient, table, queue string, o Options) (*DeadLetterQueue, error) {
 	l, err := o.layout()
 	if err != nil {
@@ -63,7 +63,7 @@ func DeadLetters(client DeadLetterClient, table, queue string, o Options) (*Dead
 	return &DeadLetterQueue{client: client, table: table, queue: ownMark + "dead-letters#" + safeName(queue), keys: l, now: o.clock()}, nil
 }
 
-// safeName is a name as it can be part of a key of an item: keys are UTF-8.
+// safeName returns a name as it can be part of an item's key: keys are UTF-8.
 func safeName(name string) string {
 	plain := len(name) > 0 && len(name) <= 200
 	for i := range len(name) {
@@ -80,7 +80,7 @@ func (b *DeadLetterQueue) key(sk string) attrs {
 	return attrs{b.keys.pk: &types.AttributeValueMemberS{Value: b.queue}, b.keys.sk: &types.AttributeValueMemberS{Value: sk}}
 }
 
-// attr is the name of an attribute: a table's keys may have it already.
+// attr returns the name of an attribute, with a prefix if a key of the table has that name.
 func (b *DeadLetterQueue) attr(name string) string {
 	if name == b.keys.pk || name == b.keys.sk {
 		return "semel_" + name
@@ -97,14 +97,14 @@ func (b *DeadLetterQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter
 	}
 	l.DeadAt = b.now()
 	if len(l.Reason) > maxDeadLetterReason {
-		l.Reason = strings.ToValidUTF8(l.Reason[:maxDeadLetterReason], "") + "…" // the message is what must not be lost
+		l.Reason = strings.ToValidUTF8(l.Reason[:maxDeadLetterReason], "") + "…" // the message must not be lost, the reason may be cut
 	}
 	data, err := encodeDeadLetter(&l)
 	if err != nil {
 		return fmt.Errorf("put dead letter %s: %w", l.ID, err)
 	}
 	if len(data) > maxDeadLetter || len(l.ID) > 512 {
-		return fmt.Errorf("put dead letter %s: it has %d bytes, and its id %d; a table takes dead letters of %d with ids of 512",
+		return fmt.Errorf("put dead letter %s: it has %d bytes, and its ID %d; a table takes dead letters of %d bytes with IDs of 512",
 			l.ID, len(data), len(l.ID), maxDeadLetter)
 	}
 	at := fmt.Sprintf("dead-letter#%020d#%s", l.DeadAt.UnixMicro(), safeName(l.ID))
@@ -118,7 +118,7 @@ func (b *DeadLetterQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter
 		if len(v) > 1024 {
 			v = v[:1024]
 		}
-		head[b.attr(name)] = text(strings.ToValidUTF8(v, "\uFFFD")) // for people who look at the table
+		head[b.attr(name)] = text(strings.ToValidUTF8(v, "\uFFFD")) // for operators who look at the table
 	}
 	writes := []types.TransactWriteItem{b.put(where, "attribute_not_exists(#pk)"), b.put(head, "")}
 	for n := 1; n <= parts; n++ {
@@ -140,8 +140,8 @@ func (b *DeadLetterQueue) put(it attrs, condition string) types.TransactWriteIte
 	return types.TransactWriteItem{Put: p}
 }
 
-// write carries out a transaction whose first write has a condition; refused tells that it did not hold. What collides with
-// another transaction, or is throttled, is tried again until ctx is done.
+// write carries out a transaction whose first write has a condition. refused means that the condition failed. A transaction
+// that conflicts with another one, or is throttled, is repeated until ctx is done.
 func (b *DeadLetterQueue) write(ctx context.Context, w []types.TransactWriteItem) (refused bool, err error) {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		_, err = b.client.TransactWriteItems(ctx, &awsdynamodb.TransactWriteItemsInput{TransactItems: w})
@@ -202,7 +202,7 @@ func (b *DeadLetterQueue) DeadLetters(ctx context.Context, limit int) ([]driver.
 	}
 }
 
-// dead letter reads a dead letter from its item and its parts; ok is false when it was deleted meanwhile.
+// deadLetter reads a dead letter from its item and its parts. ok is false if it was deleted in the meantime.
 func (b *DeadLetterQueue) deadLetter(ctx context.Context, head attrs) (l driver.DeadLetter, ok bool, err error) {
 	id := string(blob(head[b.attr("dead_letter")]))
 	data := blob(head[b.attr("data")])
@@ -274,11 +274,11 @@ func (b *DeadLetterQueue) DeleteDeadLetter(ctx context.Context, id string) error
 		if !refused {
 			return fmt.Errorf("delete dead letter %s: %w", id, explain(err, "TransactWriteItems", b.table))
 		}
-		// Somebody else deleted it, and it may have been written again since: look once more.
+		// Another caller deleted it, and it may have been written again since: look once more.
 	}
 }
 
-// plain, blob and count read attributes of items that were written here; what is none of their kind is empty.
+// plain, blob and count read attributes of items that were written here. An attribute of another type is read as empty.
 func plain(v types.AttributeValue) string {
 	s, _ := asText(v)
 	return s

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// deadLetterForm is everything of a dead letter but its body, as JSON. What need not be UTF-8 is a byte slice (base64).
+// deadLetterForm is a dead letter without its body, as JSON. Texts that need not be UTF-8 are byte slices (base64).
 type deadLetterForm struct {
 	ID         []byte      `json:"id"`
 	Kind       string      `json:"kind"`
@@ -79,7 +79,7 @@ func decodeDeadLetter(data []byte) (l driver.DeadLetter, err error) {
 	return l, nil
 }
 
-// microsOf is a time in microseconds; 0 for the zero time.
+// microsOf returns a time in microseconds; 0 for the zero time.
 func microsOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func newDeadLetters(t *testing.T, client DeadLetterClient, table, queue string) 
 	return b
 }
 
-// fullDeadLetter is a dead letter whose every field is set, to bytes that are no UTF-8 where these may come.
+// fullDeadLetter is a dead letter with every field set, to invalid UTF-8 where that may occur.
 func fullDeadLetter(id string, body []byte) driver.DeadLetter {
 	at := time.Date(2026, 5, 6, 7, 8, 9, 123456000, time.UTC)
 	return driver.DeadLetter{
@@ -57,7 +58,7 @@ func deadLetterIDs(t *testing.T, b *DeadLetterQueue, limit int) (ids []string) {
 	return ids
 }
 
-// testDeadLetters is what every dead-letter queue has to do (as the queues' suite wants it of theirs).
+// testDeadLetters checks what every dead-letter queue must do, as the suite for queues does.
 func testDeadLetters(t *testing.T, client interface {
 	AdminClient
 	DeadLetterClient
@@ -100,10 +101,10 @@ func testDeadLetters(t *testing.T, client interface {
 		}
 		putDeadLetter(t, b, fullDeadLetter("a", []byte("again")))
 		if got := deadLetterIDs(t, b, 0); !slices.Equal(got, []string{"b", "c", "a"}) {
-			t.Errorf("dead letters after one came again: %q", got)
+			t.Errorf("dead letters after one was put again: %q", got)
 		}
 	})
-	t.Run("bodies come back byte for byte", func(t *testing.T) {
+	t.Run("bodies are returned byte for byte", func(t *testing.T) {
 		b := newDeadLetters(t, client, "dead-letters", "bodies")
 		for i, n := range []int{0, 1, partSize - 700, partSize, 400 << 10, 1 << 20, 3 << 20} {
 			body := make([]byte, n)
@@ -117,18 +118,18 @@ func testDeadLetters(t *testing.T, client interface {
 				t.Fatalf("dead letter of %d bytes: found %v, %v", n, ok, err)
 			}
 			if got.DeadAt.IsZero() || !bytes.Equal(got.Message.Body, body) {
-				t.Errorf("the body of %d bytes came back with %d, or changed; dead at %v", n, len(got.Message.Body), got.DeadAt)
+				t.Errorf("the body of %d bytes was returned with %d, or changed; dead at %v", n, len(got.Message.Body), got.DeadAt)
 			}
 			got.DeadAt, got.Message.Body, want.Message.Body = time.Time{}, nil, nil
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("the dead letter came back as\n%+v, wanted\n%+v", got, want)
+				t.Errorf("the dead letter was returned as\n%+v, wanted\n%+v", got, want)
 			}
 			if err := b.DeleteDeadLetter(t.Context(), want.ID); err != nil {
 				t.Error(err)
 			}
 		}
 		if err := b.PutDeadLetter(t.Context(), fullDeadLetter("too large", make([]byte, maxDeadLetter))); err == nil {
-			t.Error("a dead letter that no transaction takes was taken")
+			t.Error("a dead letter that no transaction takes was accepted")
 		}
 		if got := deadLetterIDs(t, b, 0); len(got) != 0 {
 			t.Errorf("dead letters %q are left", got)
@@ -169,7 +170,7 @@ func testDeadLetters(t *testing.T, client interface {
 
 func TestDeadLettersMoto(t *testing.T) { testDeadLetters(t, moto(t), false) }
 
-// TestDeadLetterWithoutParts: what a broken hand left is said, and not handed out as a dead letter.
+// TestDeadLetterWithoutParts reads damaged items: that is an error, never a dead letter.
 func TestDeadLetterWithoutParts(t *testing.T) {
 	for _, data := range [][]byte{nil, {0xff}, {200, 1, '{'}, append([]byte{2}, "{]"...)} {
 		if l, err := decodeDeadLetter(data); err == nil {
@@ -177,6 +178,38 @@ func TestDeadLetterWithoutParts(t *testing.T) {
 		}
 	}
 	if _, err := DeadLetters(nil, "t", "q", Options{Layout: Layout{PartitionKey: "file_key"}}); err == nil {
-		t.Error("dead letters in a table without a sort key were taken")
+		t.Error("dead letters in a table without a sort key were accepted")
+	}
+}
+
+func TestDeadLetters(t *testing.T) { testDeadLetters(t, bareFake(), true) }
+
+// TestDeadLettersBesideOtherNames keeps dead letters in a table whose keys have the names of the dead letter's attributes.
+func TestDeadLettersBesideOtherNames(t *testing.T) {
+	for pk, sk := range map[string]string{"key": "at", "data": "dead_letter", "reason": "kind", "parts": "id"} {
+		client := bareFake()
+		o := Options{Layout: Layout{PartitionKey: pk, SortKey: sk}}
+		if err := Create(t.Context(), client, "dead-letters", CreateOptions{Options: o}); err != nil {
+			t.Fatal(err)
+		}
+		q, err := DeadLetters(client, "dead-letters", "orders", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large := strings.Repeat("x", partSize+1)
+		for _, id := range []string{"one", "two"} {
+			l := fullDeadLetter(id, []byte(large))
+			l.Reason = strings.Repeat("why", 2<<20)
+			if err := q.PutDeadLetter(t.Context(), l); err != nil {
+				t.Fatalf("keys %s and %s: %v", pk, sk, err)
+			}
+		}
+		if err := q.DeleteDeadLetter(t.Context(), "one"); err != nil {
+			t.Error(err)
+		}
+		all, err := q.DeadLetters(t.Context(), 0)
+		if err != nil || len(all) != 1 || all[0].ID != "two" || string(all[0].Message.Body) != large {
+			t.Errorf("keys %s and %s: %d dead letters listed, %v", pk, sk, len(all), err)
+		}
 	}
 }

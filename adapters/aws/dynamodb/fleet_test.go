@@ -11,8 +11,8 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// fleet is several processes on one table: each call goes to the next of them, so that what one of them has cached was
-// changed by another.
+// fleet is several processes on one table. Each call goes to the next process, so that cached rows have been changed by
+// another one.
 type fleet struct {
 	of []*Store
 	n  atomic.Int64
@@ -24,8 +24,8 @@ func (f *fleet) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	return f.next().Claim(ctx, c...)
 }
 
-// Extend stays with one process, as the heartbeat of an attempt does. Two that extend one attempt in the same microsecond
-// would write the same item, and take it for one write.
+// Extend stays with one process, as the heartbeat of an attempt does. Two processes that extend an attempt in the same
+// microsecond would write the same item, and take it for one write.
 func (f *fleet) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	return f.of[0].Extend(ctx, lease, h...)
 }
@@ -63,19 +63,19 @@ func (f *fleet) Records(ctx context.Context, x driver.RecordFilter) ([]driver.Re
 	return f.next().Records(ctx, x)
 }
 
-// Sweep stays with one process, which goes on where it stopped.
+// Sweep stays with one process, which continues where it stopped.
 func (f *fleet) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	return f.of[0].Sweep(ctx, horizon, limit, consumers...)
 }
 
 // TestFleet runs the suite on three processes that share a table: random histories of records and journals, races,
-// repeated writes, sweeps. Every answer is compared with the decision table; the seeds are in the log (SEMEL_SEED).
+// repeated writes, sweeps. Every result is compared with the decision table; the seeds are in the log (SEMEL_SEED).
 func TestFleet(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		if testing.Short() && (strings.Contains(t.Name(), "cells") || strings.Contains(t.Name(), "thousand")) {
 			t.Skip("-short compares cells of one process alone")
 		}
-		r := newFixture(t, patient(Options{}))
+		r := newFixture(t, longTimeouts(Options{}))
 		s := r.setup()
 		s.Store = &fleet{of: []*Store{r.Store, r.again(t, nil), r.again(t, nil)}}
 		s.Sample = someCells // one process compares more of them (TestStoreSuite)

@@ -12,17 +12,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// floor is the number above which tokens are drawn. Tokens of one key have to grow forever (I3), also when the record that
-// knew the last one is gone, so they start at the microseconds of the clock, and three things keep them growing where clocks
-// do not: a process never draws below what its own clock has shown before; a sweep removes only records whose tokens every
-// clock within MaxClockSkew has passed by then; and it raises the floor that is stored in the table first, which every
-// process reads when it opens the table.
+// floor is the number above which tokens are drawn. The tokens of a key must grow forever (I3), even after the record with
+// the last one is gone. They start at the microseconds of the clock. Three things keep them growing where clocks do not:
+//
+//   - A process never draws a token below what its own clock has shown before.
+//   - A sweep removes only records whose tokens every clock within MaxClockSkew has passed.
+//   - Before that it raises the floor in the table, which every process reads when it opens the table.
 type floor struct {
 	mu   sync.Mutex
 	high uint64
 }
 
-// drawn is the next number of the token sequence. DecideClaim takes it if it is above the record's token.
+// drawn returns the next number of the token sequence. DecideClaim uses it if it is above the record's token.
 func (s *Store) drawn() uint64 {
 	now := uint64(max(0, s.o.Clock().UnixMicro()))
 	s.floor.mu.Lock()
@@ -37,7 +38,7 @@ func (f *floor) raise(to uint64) {
 	f.high = max(f.high, to)
 }
 
-// floorKey is the key of the item with the floor. Its attributes are "floor" and nothing else.
+// floorKey is the key of the item with the floor. Its only attribute is "floor".
 func (s *Store) floorKey() attrs { return s.shape.keyAt(ownMark + "floor") }
 
 const floorAttr = "floor"
@@ -56,8 +57,8 @@ func (s *Store) readFloor(ctx context.Context) error {
 	return nil
 }
 
-// raiseFloor stores a floor, unless a higher one is stored. A sweep does so before it removes records whose greatest token
-// is to.
+// raiseFloor stores a floor, unless a higher one is stored. A sweep calls it before it removes records, with their greatest
+// token.
 func (s *Store) raiseFloor(ctx context.Context, to uint64) error {
 	s.floor.raise(to)
 	r := s.repeater()

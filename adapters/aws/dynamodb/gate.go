@@ -11,12 +11,12 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// The gate is a second table with one row for every key that was completed, by whatever consumer: it is written in the
-// transaction that completes a record, on the condition that it is not there. Nobody reads it before: what is in progress
-// is told by the records.
+// The gate is a second table with one row for every key that any consumer has completed. The row is written in the
+// transaction that completes a record, on the condition that it does not exist. It is not read before: the records show what
+// is in progress.
 
-// gate is the write of a completed record's row. The row is replaced when the same key is deliberately completed again: in
-// another epoch (a new generation of a completed key), or in a newer version.
+// gate returns the write of a completed record's row. It replaces the row if the same key is deliberately completed again:
+// in another epoch (a new generation of a completed key), or in a newer version.
 func (s *Store) gate(r *row) types.TransactWriteItem {
 	item := attrs{
 		s.shape.gateKey: &types.AttributeValueMemberS{Value: s.shape.gatePartition(r.Key)},
@@ -40,8 +40,8 @@ func (s *Store) gate(r *row) types.TransactWriteItem {
 	}}
 }
 
-// gatePartition is the key of a row: the text of the key, whoever consumes it. A key that has none, and one of a tenant, whose
-// text is another tenant's too, has the hash of both.
+// gatePartition is the key of a row: the text of the key, for any consumer. A key without a text, or with a tenant, has the
+// hash of tenant and text, because other tenants may use the same text.
 func (s *shape) gatePartition(k driver.Key) string {
 	if t := k.Raw; s.text != nil && k.Tenant == "" && t != "" && len(t) <= 1024 && utf8.ValidString(t) && !strings.HasPrefix(t, hashMark) {
 		return t
@@ -50,7 +50,8 @@ func (s *shape) gatePartition(k driver.Key) string {
 	return hashMark + base64.RawURLEncoding.EncodeToString(h[:])
 }
 
-// gateIsOf makes sure that a row is really of the key: what is dropped because of it would else be lost (I12).
+// gateIsOf checks that a row belongs to the key. Otherwise a message would be dropped, and lost, because of another key's
+// row (I12).
 func (s *shape) gateIsOf(k driver.Key, table string, item attrs) error {
 	tenant, _ := asText(item["tenant"])
 	raw, err := asText(item["key"])

@@ -16,21 +16,21 @@ const (
 	fenceValue = ":semel_fence"
 )
 
-// Fence makes a write to an item of your own spend a fencing token, of a lock (package lock) or of an attempt: it goes
-// through only while no newer token has written the item, and it leaves its own token there. Without it a lock is advisory:
-// who lost it while he stood still writes all the same (protocol section 9).
+// Fence guards a write to an item of your own with a fencing token, of a lock (package lock) or of an attempt. The write
+// succeeds only while no newer token has written the item, and it leaves its own token there. Without a fence a lock is
+// advisory: a process that lost it while it was paused still writes (protocol section 9).
 //
 //	fence := dynamodb.Guard("fence", held.Token())
 //	in := &awsdynamodb.UpdateItemInput{ /* as without a lock */ }
 //	fence.Update(in)
 //	if _, err := client.UpdateItem(ctx, in); fence.IsStale(err) {
-//		// somebody else has the lock: stop
+//		// another process has the lock: stop
 //	}
 //
-// The attribute is always named by a placeholder: reserved words ("owner", "token", "ttl") are fine.
+// The attribute always has a placeholder, so reserved words ("owner", "token", "ttl") are fine.
 type Fence struct {
-	// Condition is the condition, Set the assignment that has to be part of the write; Names and Values are their
-	// placeholders: for requests that the methods do not cover.
+	// Condition and Set are the condition and the assignment that the write must contain, Names and Values their
+	// placeholders. Use them for requests that the methods do not cover.
 	Condition, Set string
 	Names          map[string]string
 	Values         map[string]types.AttributeValue
@@ -39,8 +39,8 @@ type Fence struct {
 	token uint64
 }
 
-// Guard makes a fence from a token. attr is the attribute of the guarded items that keeps the newest token that wrote them,
-// a number; an item without it takes any token.
+// Guard makes a fence from a token. attr is the attribute of the guarded items with the newest token that wrote them, a
+// number. An item without it accepts any token.
 func Guard(attr string, token uint64) Fence {
 	return Fence{
 		Condition: "(attribute_not_exists(" + fenceName + ") OR " + fenceName + " <= " + fenceValue + ")",
@@ -56,7 +56,7 @@ func tokenValue(token uint64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatUint(token, 10)}
 }
 
-// Update adds the fence to an update, beside whatever condition and assignments it has.
+// Update adds the fence to the condition and the assignments of an update.
 func (f Fence) Update(in *awsdynamodb.UpdateItemInput) {
 	in.ConditionExpression = f.and(in.ConditionExpression)
 	in.UpdateExpression = f.assign(in.UpdateExpression)
@@ -92,8 +92,9 @@ func (f Fence) PutTx(in *types.Put) {
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
 }
 
-// IsStale reports that a guarded write was refused because a newer token has written the item: who sent it lost the lock,
-// and stops. A write that was refused for a condition of its own is not stale; the item that comes with the refusal tells.
+// IsStale reports that a guarded write was refused because a newer token has written the item. Its sender has lost the lock
+// and must stop. A write that was refused for a condition of its own is not stale: the item in the error shows the
+// difference.
 func (f Fence) IsStale(err error) bool {
 	var failed *types.ConditionalCheckFailedException
 	if errors.As(err, &failed) {
@@ -111,7 +112,7 @@ func (f Fence) IsStale(err error) bool {
 	return false
 }
 
-// newer tells that an item was written with a newer token. What is no number of ours refuses every token.
+// newer reports that an item was written with a newer token. An attribute that is no valid number counts as newer.
 func (f Fence) newer(item map[string]types.AttributeValue) bool {
 	v, ok := item[f.attr]
 	if !ok {
@@ -142,8 +143,8 @@ func (f Fence) assign(update *string) *string {
 	return aws.String(strings.TrimSpace("SET " + f.Set + " " + u))
 }
 
-// setClause finds the end of the word SET; -1 = there is none. It is a reserved word: it stands for nothing else unless it is
-// part of a placeholder.
+// setClause finds the end of the word SET; -1 = there is none. SET is a reserved word, so outside of placeholders it is
+// always the clause.
 func setClause(u string) int {
 	for at := 0; at+3 <= len(u); at++ {
 		begins := at == 0 || !wordByte(u[at-1])

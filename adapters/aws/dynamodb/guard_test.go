@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// guardClient is what tests of fences call.
+// guardClient is the part of the client that tests of fences use.
 type guardClient interface {
 	AdminClient
 	DeadLetterClient
@@ -18,8 +18,8 @@ type guardClient interface {
 	PutItem(context.Context, *awsdynamodb.PutItemInput, ...func(*awsdynamodb.Options)) (*awsdynamodb.PutItemOutput, error)
 }
 
-// testGuard: the item decides by its token, whatever kind of write carries it, and whatever the attribute is called: "owner"
-// is a reserved word (S2-15).
+// testGuard: the item decides by its token, for every kind of write and every name of the attribute: "owner" is a reserved
+// word (S2-15).
 func testGuard(t *testing.T, client guardClient) {
 	if err := Create(t.Context(), client, "guarded", CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func testGuard(t *testing.T, client guardClient) {
 			t.Errorf("%s (token %d): %v, wanted %v", x.what, x.token, err, x.want)
 		}
 	}
-	// A condition of the write's own is no stale token.
+	// A failed condition of the write itself is no stale token.
 	f := Guard("owner", 1<<63+2)
 	in := &awsdynamodb.UpdateItemInput{
 		TableName: aws.String("guarded"), Key: key, ConditionExpression: aws.String("attribute_exists(nothing_a) OR attribute_exists(nothing_b)"),
@@ -126,3 +126,5 @@ func TestGuardExpressions(t *testing.T) {
 		}
 	}
 }
+
+func TestFM2_Guard(t *testing.T) { testGuard(t, bareFake()) }

@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// find reads the row of a key, as it was written last.
+// find reads the current row of a key.
 func (s *Store) find(ctx context.Context, k driver.Key) (row, error) {
 	item, err := s.get(ctx, s.shape.keyOf(k))
 	if err != nil {
@@ -30,8 +30,8 @@ func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, 
 	return r.Record, r.State != driver.Absent, nil
 }
 
-// Records lists records, oldest first unless f says otherwise. The table has no order of their age: all of it is read, whatever
-// the limit, and what is asked for is sorted. For many records use [Store.ScanRecords].
+// Records lists records, oldest first unless f says otherwise. The table is not ordered by age: Records reads all of it,
+// whatever the limit, and sorts. For many records use [Store.ScanRecords].
 func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Record, error) {
 	var all []driver.Record
 	err := s.scan(ctx, scanned{consumer: f.Consumer, state: f.State}, func(r *row) error {
@@ -47,7 +47,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	return first(all, f), nil
 }
 
-// first sorts records in the order of f, and keeps the first of them; limit 0 = all.
+// first sorts records in the order of f and returns the first f.Limit; 0 = all.
 func first(all []driver.Record, f driver.RecordFilter) []driver.Record {
 	slices.SortStableFunc(all, f.Compare)
 	if f.Limit > 0 && len(all) > f.Limit {

@@ -15,18 +15,18 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// attrs are the attributes of an item. Maps and values that a row has are never written to: they are shared.
+// attrs are the attributes of an item. The maps and values of a row are shared and never modified.
 type attrs = map[string]types.AttributeValue
 
-// row is a record with what its item has besides. The zero row is that of a key without an item.
+// row is a record with the other attributes of its item. The zero row is that of a key without an item.
 type row struct {
 	driver.Record
-	// rev is raised by every write; 0 = there is no item, or one that a program before semel wrote.
+	// rev is raised by every write; 0 = there is no item, or an older program wrote it.
 	rev uint64
-	// extra are the attributes of journal and trail, by their names without prefix: all that begin with extraMark. To
-	// change them, put a changed copy here: only what differs is written.
+	// extra are the attributes of journal and audit log, by their names without prefix: all that begin with extraMark. To
+	// change them, put a changed copy here: only differences are written.
 	extra attrs
-	// adopted is the status of an item that a program before semel wrote, nil = it has none, and foreign says that it is one.
+	// foreign means that an older program wrote the item; adopted is its status, nil = it has none.
 	adopted types.AttributeValue
 	foreign bool
 }
@@ -34,7 +34,7 @@ type row struct {
 // extraMark begins the names of the attributes in row.extra.
 const extraMark = "x_"
 
-// withExtra is the row with attributes put or, where nil, removed.
+// withExtra returns the row with attributes put or, where nil, removed.
 func (r row) withExtra(change attrs) row {
 	all := maps.Clone(r.extra)
 	if all == nil {
@@ -51,14 +51,14 @@ func (r row) withExtra(change attrs) row {
 	return r
 }
 
-// field is one attribute of a record. get answers nil for the zero value, which has no attribute.
+// field is one attribute of a record. get returns nil for the zero value, which has no attribute.
 type field struct {
 	name string
 	get  func(r *row) types.AttributeValue
 	set  func(r *row, v types.AttributeValue) error
 }
 
-// fields are the attributes of a record but its state, its rev and its time to live.
+// fields are the attributes of a record except state, rev and time to live.
 var fields = []field{
 	textField("key", func(r *row) *string { return &r.Key.Raw }),
 	textField("consumer", func(r *row) *string { return &r.Key.Consumer }),
@@ -122,7 +122,7 @@ var fields = []field{
 	{"deliveries", deliveriesValue, setDeliveries},
 }
 
-// attributeNames are the names of all attributes without prefix, but journal and trail.
+// attributeNames returns the names of all attributes without prefix, except journal and audit log.
 func attributeNames() []string {
 	names := []string{"rev", "state", "ttl"}
 	for i := range fields {
@@ -131,7 +131,7 @@ func attributeNames() []string {
 	return names
 }
 
-// encode is the item of a row, without its keys.
+// encode returns the item of a row, without its keys.
 func (s *shape) encode(r *row, slack time.Duration) attrs {
 	item := make(attrs, 24+len(r.extra))
 	if r.rev == 0 {
@@ -153,8 +153,8 @@ func (s *shape) encode(r *row, slack time.Duration) attrs {
 	return item
 }
 
-// decode reads the item of a key, which may be nil. It is an error when the item is another key's, or none of semel's that
-// the layout tells the meaning of.
+// decode reads the item of a key, which may be nil. It is an error if the item belongs to another key, or is not semel's and
+// the layout does not define its meaning.
 func (s *shape) decode(k driver.Key, item attrs) (row, error) {
 	if len(item) == 0 {
 		return row{}, nil
@@ -165,13 +165,13 @@ func (s *shape) decode(k driver.Key, item attrs) (row, error) {
 	}
 	r, err := s.parse(item)
 	if err == nil && r.Key != k {
-		err = fmt.Errorf("its item in the table is that of another key (%q of consumer %q, tenant %q): Layout.Text has to "+
-			"tell them apart", r.Key.Raw, r.Key.Consumer, r.Key.Tenant)
+		err = fmt.Errorf("its item in the table is that of another key (%q of consumer %q, tenant %q): Layout.Text must "+
+			"return different texts for them", r.Key.Raw, r.Key.Consumer, r.Key.Tenant)
 	}
 	return r, ofItem(err)
 }
 
-// errItem is wrapped by errors about one item that was read: the store works.
+// errItem is wrapped by errors about a single item: the store itself works.
 var errItem = fmt.Errorf("%w: nothing is run", driver.ErrUnreadable)
 
 func ofItem(err error) error {
@@ -184,7 +184,7 @@ func ofItem(err error) error {
 // errForeign reports an item without semel's attributes.
 var errForeign = errors.New("not written by semel")
 
-// parse reads an item that semel wrote; errForeign = it did not.
+// parse reads an item that semel wrote; errForeign = semel did not write it.
 func (s *shape) parse(item attrs) (r row, err error) {
 	rev, ok := item[s.names["rev"]]
 	if !ok {
@@ -195,7 +195,7 @@ func (s *shape) parse(item attrs) (r row, err error) {
 	}
 	status, err := asText(item[s.names["state"]])
 	if r.State, ok = s.states[status]; err != nil || !ok {
-		return r, fmt.Errorf("read attribute %s of item %s: %q is no state: Layout.Statuses has to name it",
+		return r, fmt.Errorf("read attribute %s of item %s: %q is no state: list it in Layout.Statuses",
 			s.names["state"], s.itemName(item), status)
 	}
 	for i := range fields {
@@ -216,7 +216,7 @@ func (s *shape) parse(item attrs) (r row, err error) {
 	return r, nil
 }
 
-// adoptItem is the record that an item of a program before semel stands for.
+// adoptItem returns the record for an item of an older program.
 func (s *shape) adoptItem(k driver.Key, item attrs) (row, error) {
 	found := item[s.names["state"]]
 	status, _ := asText(found)
@@ -248,7 +248,7 @@ func (s *shape) itemName(item attrs) string {
 	return strconv.Quote(name)
 }
 
-// hashMark begins partition keys that are hashes, ownMark those of items that are no records.
+// hashMark begins partition keys that are hashes, ownMark those of items that are not records.
 const (
 	hashMark = "rec#"
 	ownMark  = "semel#"

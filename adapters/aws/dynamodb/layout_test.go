@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// tracker is the table of csv-processing-tracker: one partition key, and items that a guard before semel wrote.
+// tracker is the table of csv-processing-tracker: one partition key, and items that an older guard wrote.
 func tracker() Options {
 	return Options{Layout: Layout{
 		PartitionKey: "file_key", Text: RawKeys("orders"), Status: "status", Names: map[string]string{"attempt": "attempts"},
@@ -25,7 +25,7 @@ func tracker() Options {
 	}}
 }
 
-// old writes an item as the guard before semel did.
+// old writes an item as the older guard did.
 func (r *fixture) old(t testing.TB, id, status string) {
 	t.Helper()
 	_, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{
@@ -40,8 +40,8 @@ func (r *fixture) old(t testing.TB, id, status string) {
 	}
 }
 
-// TestS2_11_TrackerTable runs on the table of the old guard. What it left as processing when it crashed is taken over after one
-// lease, its own attributes stay, and what the layout does not know is an error and runs nothing.
+// TestS2_11_TrackerTable runs on the table of the old guard. An item that it left as processing when it crashed is taken
+// over after one lease, its own attributes stay, and an item that the layout does not define is an error and runs nothing.
 func TestS2_11_TrackerTable(t *testing.T) {
 	r := newFixture(t, tracker())
 	for id, status := range map[string]string{
@@ -51,15 +51,15 @@ func TestS2_11_TrackerTable(t *testing.T) {
 	}
 	claimOne(t, r.Store, claimOf("done.csv"), driver.Replay)
 	if g := claimOne(t, r.Store, claimOf("failed.csv"), driver.Acquired); !g.Unknown {
-		t.Error("a run after one that failed in an unknown way has no doubt")
+		t.Error("a run after one with an unknown outcome is not marked as unknown")
 	}
 	if g := claimOne(t, r.Store, claimOf("gone.csv"), driver.Acquired); g.Unknown || g.Attempt != 1 {
 		t.Errorf("an item that means nothing made %+v, wanted a new key", g)
 	}
-	// It is this claim's error and not the store's: others go on.
+	// It is an error of this claim and not of the store: others go on.
 	g, err := r.Claim(t.Context(), claimOf("odd.csv"))
 	if err != nil || g[0].Err == nil || !strings.Contains(g[0].Err.Error(), "Layout.Adopt") {
-		t.Errorf("the claim of an item that the layout does not know answered %+v, %v", g, err)
+		t.Errorf("the claim of an item that the layout does not know returned %+v, %v", g, err)
 	}
 	// The old guard would have kept crashed.csv from ever running again.
 	if g := claimOne(t, r.Store, claimOf("crashed.csv"), driver.Busy); g.Wait != time.Minute+r.o.skew() {
@@ -70,7 +70,7 @@ func TestS2_11_TrackerTable(t *testing.T) {
 	r.clock.Advance(25 * time.Second)
 	late := claimOne(t, r.Store, claimOf("crashed.csv"), driver.Acquired)
 	if !late.Unknown || late.Attempt != 2 || late.Takeovers != 1 {
-		t.Errorf("the takeover is %+v, wanted the second attempt, in doubt", late)
+		t.Errorf("the takeover is %+v, wanted the second attempt, with an unknown outcome before", late)
 	}
 	finishOne(t, r.Store, completion(late), driver.Applied)
 	item := r.item(t, "crashed.csv")
@@ -93,7 +93,7 @@ func TestS2_11_TrackerTable(t *testing.T) {
 	}
 }
 
-// TestS2_11_NewFile claims a file that nobody knows: the item has the columns of the old guard.
+// TestS2_11_NewFile claims a new file: the item has the columns of the old guard.
 func TestS2_11_NewFile(t *testing.T) {
 	r := newFixture(t, tracker())
 	claimOne(t, r.Store, claimOf("new.csv"), driver.Acquired)
@@ -103,8 +103,8 @@ func TestS2_11_NewFile(t *testing.T) {
 	}
 }
 
-// TestS2_10_HistoryTable uses another table of the same kind, whose key was a hash of the caller's; here the key itself is
-// compared, so two that meet are an error and not one file.
+// TestS2_10_HistoryTable uses a similar table whose key was a hash made by the caller. Here the key itself is compared, so a
+// collision is an error and not one file.
 func TestS2_10_HistoryTable(t *testing.T) {
 	r := newFixture(t, Options{Layout: Layout{
 		PartitionKey: "unique_key", Status: "status", Statuses: map[driver.State]string{driver.InProgress: "processing"},
@@ -143,26 +143,27 @@ func TestS4_02_OneContainerCreates(t *testing.T) {
 	}
 }
 
-// TestS4_03_InProgressIsKept: a duplicate of what is processed is busy, to be asked again, and not "success, skipped": when
-// its holder dies it runs.
+// TestS4_03_InProgressIsKept: a duplicate of a key in progress is busy and tried again, and not "success, skipped". It runs
+// when the holder dies.
 func TestS4_03_InProgressIsKept(t *testing.T) {
 	r := newFixture(t, Options{})
 	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 	if g := claimOne(t, r.Store, claimOf("a"), driver.Busy); g.Wait <= 0 {
-		t.Error("a busy key has no time to come back at")
+		t.Error("a busy key has no wait")
 	}
 	r.clock.Advance(time.Minute + r.o.skew() + time.Second)
 	claimOne(t, r.Store, claimOf("a"), driver.Acquired)
 }
 
-// TestS4_04_OutageIsNoDuplicate: only a failed condition is a verdict. Everything else is an error, also what sounds alike.
+// TestS4_04_OutageIsNoDuplicate: only a failed condition is a verdict. Everything else is an error, even if it sounds
+// similar.
 func TestS4_04_OutageIsNoDuplicate(t *testing.T) {
 	r := newFixture(t, Options{})
 	f := awstest.NewFaults(awstest.Plan{})
 	s := r.again(t, func(o *Options) { o.RetryFor = 50 * time.Millisecond }, f.Wrap)
 	f.Outage(true)
 	if g, err := s.Claim(t.Context(), claimOf("a")); err == nil {
-		t.Errorf("a claim during an outage answered %+v", g)
+		t.Errorf("a claim during an outage returned %+v", g)
 	}
 	f.Outage(false)
 	claimOne(t, s, claimOf("a"), driver.Acquired)
@@ -170,11 +171,11 @@ func TestS4_04_OutageIsNoDuplicate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g, err := s.Claim(t.Context(), claimOf("b")); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("a claim without a table answered %+v, %v", g, err)
+		t.Errorf("a claim without a table returned %+v, %v", g, err)
 	}
 }
 
-// TestS0_11_ConcurrentCompleters: of all who complete, one is applied, and who lost the key is told so and does not crash.
+// TestS0_11_ConcurrentCompleters: of all concurrent completions one is applied. The others return Lost and do not crash.
 func TestS0_11_ConcurrentCompleters(t *testing.T) {
 	r := newFixture(t, Options{})
 	first := claimOne(t, r.Store, claimOf("msg-1"), driver.Acquired)
@@ -200,7 +201,7 @@ func TestS0_11_ConcurrentCompleters(t *testing.T) {
 	wg.Wait()
 	for i, o := range outcomes {
 		if want := []driver.Outcome{driver.Lost, driver.Applied}[i%2]; o != want {
-			t.Errorf("completer %d is told %v, wanted %v", i, o, want)
+			t.Errorf("completer %d got %v, wanted %v", i, o, want)
 		}
 	}
 	if n := r.effects(t, "msg-1"); n != 1 {
@@ -239,8 +240,8 @@ func TestS3_09_StatusAndAttempts(t *testing.T) {
 	}
 }
 
-// TestS3_10_GateAcrossConsumers: two consumers with status tables of their own share the gate. The effects of the second are
-// not written, its record is completed all the same, and duplicates replay.
+// TestS3_10_GateAcrossConsumers: two consumers with separate status tables share the gate. The effects of the second are not
+// written, but its record is completed, and duplicates replay.
 func TestS3_10_GateAcrossConsumers(t *testing.T) {
 	r := newFixture(t, demo("orders"))
 	o := demo("billing")
@@ -255,10 +256,10 @@ func TestS3_10_GateAcrossConsumers(t *testing.T) {
 	g2 := claimOne(t, billing, c, driver.Acquired)
 	for range 2 {
 		if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
-			t.Fatalf("commit answered %v, %v", o, err)
+			t.Fatalf("commit returned %v, %v", o, err)
 		}
 		if o, err := billing.Commit(t.Context(), r.withEffect(g2)); err != nil || o[0] != driver.Applied {
-			t.Fatalf("the second consumer's commit answered %v, %v", o, err)
+			t.Fatalf("the second consumer's commit returned %v, %v", o, err)
 		}
 	}
 	if n := r.effects(t, "m1"); n != 1 || r.gateRows() != 1 {
@@ -267,14 +268,14 @@ func TestS3_10_GateAcrossConsumers(t *testing.T) {
 	claimOne(t, billing, c, driver.Replay)
 }
 
-// TestS3_55_FaultBetweenTransactionAndAck loses the answer to the transaction and then the worker: the next delivery finds the
-// record completed. When somebody removed the record meanwhile, the gate still stops the second transaction as a whole.
+// TestS3_55_FaultBetweenTransactionAndAck loses the response to the transaction and then the worker: the next delivery finds
+// the record completed. If the record was removed in between, the gate still stops the whole second transaction.
 func TestS3_55_FaultBetweenTransactionAndAck(t *testing.T) {
 	r := newFixture(t, demo("orders"))
 	s, _ := r.faulty(t, awstest.Plan{Schedule: []awstest.Fault{{Operation: "TransactWriteItems", Call: 1, Kind: awstest.After}}})
 	g := claimOne(t, s, claimOf("m1"), driver.Acquired)
 	if o, err := s.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
-		t.Fatalf("commit answered %v, %v", o, err)
+		t.Fatalf("commit returned %v, %v", o, err)
 	}
 	before := r.item(t, "m1")
 	claimOne(t, r.again(t, nil), claimOf("m1"), driver.Replay)
@@ -289,13 +290,13 @@ func TestS3_55_FaultBetweenTransactionAndAck(t *testing.T) {
 	r.clock.Advance(time.Second)
 	g = claimOne(t, r.Store, claimOf("m1"), driver.Acquired)
 	if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
-		t.Fatalf("the second run's commit answered %v, %v", o, err)
+		t.Fatalf("the second run's commit returned %v, %v", o, err)
 	}
 	if n := r.effects(t, "m1"); n != 1 {
 		t.Errorf("%d effects, wanted one: the gate stops the second", n)
 	}
 	claimOne(t, r.Store, claimOf("m1"), driver.Replay)
-	// A gate row of another key is an error: nothing may be dropped because of it.
+	// A gate row of another key is an error: no message may be dropped because of it.
 	_, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{
 		TableName: aws.String("message-completed"), Item: attrs{"message_id": text("m2"), "key": text("another")},
 	})
@@ -304,7 +305,7 @@ func TestS3_55_FaultBetweenTransactionAndAck(t *testing.T) {
 	}
 	g = claimOne(t, r.Store, claimOf("m2"), driver.Acquired)
 	if _, err := r.Commit(t.Context(), r.withEffect(g)); err == nil || !strings.Contains(err.Error(), "another key") {
-		t.Errorf("a row of another key answered %v", err)
+		t.Errorf("a row of another key returned %v", err)
 	}
 }
 
@@ -319,7 +320,46 @@ func TestLayoutIsChecked(t *testing.T) {
 	} {
 		if _, err := Open(t.Context(), awsdynamodb.NewFromConfig(awstest.Config(nil)), "records", Options{Layout: l}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("layout %+v answered %v, wanted %q", l, err, want)
+			t.Errorf("layout %+v returned %v, wanted %q", l, err, want)
 		}
+	}
+}
+
+// TestS3_10_GateKeepsTenantsApart completes one key for two tenants: the gate drops the effects of neither.
+func TestS3_10_GateKeepsTenantsApart(t *testing.T) {
+	r := newFixture(t, demo("orders"))
+	for i, tenant := range []string{"", "a", "b"} {
+		c := claimOf("m1")
+		c.Key.Tenant = tenant
+		g := claimOne(t, r.Store, c, driver.Acquired)
+		for range 2 {
+			if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Applied {
+				t.Fatalf("tenant %q: commit returned %v, %v", tenant, o, err)
+			}
+		}
+		if n := r.effects(t, "m1"); n != i+1 || r.gateRows() != i+1 {
+			t.Errorf("after tenant %q: %d effects and %d rows in the gate, wanted %d of each", tenant, n, r.gateRows(), i+1)
+		}
+	}
+}
+
+// TestS2_11_StatusOfOtherKinds adopts items whose status is a number, and items without a status.
+func TestS2_11_StatusOfOtherKinds(t *testing.T) {
+	o := tracker()
+	o.Layout.Adopt = map[string]driver.State{"3": driver.Completed, "4": driver.Released, "": driver.Absent}
+	r := newFixture(t, o)
+	for id, status := range map[string]types.AttributeValue{"done": number(3), "failed": number(4), "none": nil, "empty": text("")} {
+		item := attrs{"file_key": text(id), "status": status}
+		if status == nil {
+			delete(item, "status")
+		}
+		if _, err := r.client.PutItem(t.Context(), &awsdynamodb.PutItemInput{TableName: aws.String("records"), Item: item}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimOne(t, r.Store, claimOf("done"), driver.Replay)
+	for _, id := range []string{"failed", "none", "empty"} {
+		finishOne(t, r.Store, completion(claimOne(t, r.Store, claimOf(id), driver.Acquired)), driver.Applied)
+		claimOne(t, r.Store, claimOf(id), driver.Replay)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// get reads an item of the table as it was committed last; nil when there is none.
+// get reads the current item of a key, consistently; nil if there is none.
 func (s *Store) get(ctx context.Context, key attrs) (item attrs, err error) {
 	r := s.repeater()
 	_, err = r.do(ctx, func(ctx context.Context) error {
@@ -28,11 +28,11 @@ func (s *Store) get(ctx context.Context, key attrs) (item attrs, err error) {
 	return item, err
 }
 
-// batchGet is how many items one request reads at most.
+// batchGet is the maximum number of items that one request reads.
 const batchGet = 100
 
-// load reads the rows of keys as they were committed last. Keys that could not be read are not among them, and the error
-// says why; a row that cannot be understood has an error of its own.
+// load reads the current rows of keys, consistently. Keys that could not be read are missing, and the error says why. A row
+// that cannot be decoded has an error in bad.
 func (s *Store) load(ctx context.Context, keys []driver.Key) (rows map[driver.Key]row, bad map[driver.Key]error, err error) {
 	rows, bad = make(map[driver.Key]row, len(keys)), map[driver.Key]error{}
 	byPartition := map[string][]driver.Key{}
@@ -66,8 +66,8 @@ func (s *Store) load(ctx context.Context, keys []driver.Key) (rows map[driver.Ke
 	return rows, bad, err
 }
 
-// getMany reads up to batchGet items by their partition keys. What the service leaves out for lack of capacity is asked for
-// again.
+// getMany reads up to batchGet items by their partition keys. It asks again for the items that the service left out for lack
+// of capacity.
 func (s *Store) getMany(ctx context.Context, partitions []string) (map[string]attrs, error) {
 	items := make(map[string]attrs, len(partitions))
 	if len(partitions) == 1 {
@@ -91,8 +91,8 @@ func (s *Store) getMany(ctx context.Context, partitions []string) (map[string]at
 				return err
 			}
 			s.meter.read(out.ConsumedCapacity...)
-			for _, answered := range out.Responses {
-				for _, item := range answered {
+			for _, found := range out.Responses {
+				for _, item := range found {
 					p, _ := asText(item[s.shape.pk])
 					items[p] = item
 				}

@@ -12,6 +12,7 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/semel-dev/semel/adapters/aws/awstest"
+	motoserver "github.com/semel-dev/semel/adapters/aws/awstest/moto"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/semeltest"
 )
@@ -28,9 +29,9 @@ func onMoto(t testing.TB, client *awsdynamodb.Client, name string, o Options) *f
 	return r
 }
 
-// TestStoreSuiteMoto runs the suite on another implementation of the API. moto ignores ClientRequestToken, knows neither
-// conflicts nor throttling, and deletes nothing by time to live: what depends on those is tested on the fake. It is slow, so
-// it is asked for by name, and compares a part of the cells (SEMEL_MOTO_SUITE=all: all, which takes hours); TestMoto is the
+// TestStoreSuiteMoto runs the suite on another implementation of the API. moto ignores ClientRequestToken, has neither
+// conflicts nor throttling, and deletes nothing by time to live: the fake's tests cover these. moto is slow, so the suite
+// runs only on request, and compares a part of the cells (SEMEL_MOTO_SUITE=all: all, which takes hours). TestMoto is the
 // short form.
 func TestStoreSuiteMoto(t *testing.T) {
 	asked := os.Getenv("SEMEL_MOTO_SUITE")
@@ -51,8 +52,8 @@ func TestStoreSuiteMoto(t *testing.T) {
 	})
 }
 
-// TestMoto runs messages through their lives on another implementation of the API: conditions, returned items, transactions
-// and their reasons, batches of reads. Every write is sent twice.
+// TestMoto runs messages from claim to completion on another implementation of the API: conditions, returned items,
+// transactions and their reasons, batches of reads. Every write is sent twice.
 func TestMoto(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short leaves moto_server out")
@@ -83,7 +84,7 @@ func motoLives(t *testing.T, r *fixture) {
 	var works []driver.Work
 	for i, g := range gs {
 		if g.Err != nil || g.Verdict != driver.Acquired || g.Attempt != 1 {
-			t.Fatalf("claim answered %+v", g)
+			t.Fatalf("claim returned %+v", g)
 		}
 		if i < 30 {
 			works = append(works, r.withEffect(g))
@@ -92,13 +93,13 @@ func motoLives(t *testing.T, r *fixture) {
 	bad := r.withEffect(gs[30])
 	ledgerOf(r.client, r.ledger).Refuse(bad.Effects)
 	if o, err := r.Commit(t.Context(), bad); err == nil {
-		t.Errorf("refused effects answered %v", o)
+		t.Errorf("refused effects returned %v", o)
 	}
 	other := r.open(t, r.client, r.table, r.o) // knows no rows: it reads them
 	for _, s := range []*Store{r.Store, r.Store, other} {
 		o, err := s.Commit(t.Context(), works...)
 		if err != nil || o[0] != driver.Applied || o[29] != driver.Applied {
-			t.Fatalf("commit answered %v, %v", o, err)
+			t.Fatalf("commit returned %v, %v", o, err)
 		}
 	}
 	for i := range 31 {
@@ -112,7 +113,7 @@ func motoLives(t *testing.T, r *fixture) {
 	}
 	for _, s := range []*Store{other, r.Store} {
 		if o, err := s.Finish(t.Context(), rest...); err != nil || o[0] != driver.Applied || o[89] != driver.Applied {
-			t.Fatalf("finish answered %v, %v", o, err)
+			t.Fatalf("finish returned %v, %v", o, err)
 		}
 	}
 	claimOne(t, other, claimOf("m7"), driver.Replay)
@@ -121,7 +122,15 @@ func motoLives(t *testing.T, r *fixture) {
 	r.clock.Advance(2 * 60e9)
 	next := claimOne(t, other, claimOf("held"), driver.Acquired)
 	if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Lost || r.effects(t, "held") != 0 {
-		t.Errorf("the fenced commit answered %v, %v", o, err)
+		t.Errorf("the fenced commit returned %v, %v", o, err)
 	}
 	finishOne(t, other, completion(next), driver.Applied)
+}
+
+// moto is a client of a moto_server that the test starts. Without moto_server the test is left out.
+func moto(t *testing.T) *awsdynamodb.Client {
+	t.Helper()
+	cfg := motoserver.Config(motoserver.Start(t))
+	cfg.RetryMaxAttempts = 0 // the SDK's own
+	return awsdynamodb.NewFromConfig(cfg)
 }

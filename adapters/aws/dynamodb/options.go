@@ -27,37 +27,38 @@ type Client interface {
 
 // Options of [Open]. The zero value is the documented default.
 type Options struct {
-	// Layout says how records lie in the table. The zero Layout is that of a table of semel's own.
+	// Layout describes how records are stored in the table. The zero Layout is that of a table that semel created.
 	Layout Layout
 	// Gate is the name of a second table that gets one row per completed key, written in the transaction that completes
-	// the record, under the condition that it is not there yet. It costs four write units instead of one. "" = none.
+	// the record, on the condition that it does not exist yet. It costs four write units instead of one. "" = none.
 	Gate string
 	// GateKey is the partition key of that table; it has no sort key. Defaults to Layout.PartitionKey.
 	GateKey string
-	// MaxClockSkew is how far the clocks of two processes may differ: a lease of another is over this long after its end.
+	// MaxClockSkew is how far the clocks of two processes may differ. Another worker's lease is respected for this long
+	// after its end.
 	// Defaults to 10 s; negative = 0.
 	MaxClockSkew time.Duration
-	// Observe takes a lease of another for over when this process saw its record unchanged for the whole lease, by its own
-	// monotonic clock: no clocks are compared. A takeover then takes a lease longer at least. Defaults to false.
+	// Observe ends another worker's lease when this process has seen its record unchanged for the whole lease, by its own
+	// monotonic clock: no clocks are compared. A takeover then takes at least a lease longer. Defaults to false.
 	Observe bool
-	// Clock is the time. Defaults to time.Now.
+	// Clock returns the time. Defaults to time.Now.
 	Clock func() time.Time
-	// Parallel bounds the requests that are under way at once. Defaults to 32.
+	// Parallel bounds the number of concurrent requests. Defaults to 32.
 	Parallel int
-	// CallTimeout bounds one request, so that a connection that hangs is given up. Defaults to 3 s.
+	// CallTimeout bounds one request, so that a hanging connection is abandoned. Defaults to 3 s.
 	CallTimeout time.Duration
-	// RetryFor bounds for how long a write is repeated that was throttled, met a transaction or got no answer, within
-	// its ctx. Defaults to 15 s.
+	// RetryFor bounds for how long a write is repeated that was throttled, conflicted with a transaction or got no response,
+	// within its ctx. Defaults to 15 s.
 	RetryFor time.Duration
 	// TTLSlack is how long after a record's retention DynamoDB may delete it (the attribute of the time to live).
-	// Defaults to 1 h, and is two MaxClockSkew at least.
+	// Defaults to 1 h, and is at least twice MaxClockSkew.
 	TTLSlack time.Duration
-	// MaxCached bounds the records of running attempts that are kept in memory, so that what changes them need not read
-	// them. Defaults to 16384.
+	// MaxCached bounds the records of running attempts that are kept in memory, so that changes need not read them first.
+	// Defaults to 16384.
 	MaxCached int
-	// SweepEvery is how often the whole table is read, by one process of all, to park claims that were abandoned and to purge
-	// what the table's time to live left; in parts, a few MB a minute. Reading is paid, and the time to live costs nothing.
-	// Defaults to 6 h; negative = with every call of [Store.Sweep], as a person asks for it.
+	// SweepEvery is how often one process of all reads the whole table, in parts of a few MB a minute, to park abandoned
+	// claims and to purge records that the time to live has not deleted. Reads are billed, and the time to live is free.
+	// Defaults to 6 h; negative = with every call of [Store.Sweep], as an operator's command does.
 	SweepEvery time.Duration
 }
 
@@ -69,9 +70,9 @@ type Layout struct {
 	// SortKey is the name of the sort key, a string, and SortValue what records have in it. "" = the table has none, if
 	// PartitionKey is given; else "sk". SortValue defaults to "record".
 	SortKey, SortValue string
-	// Text makes the value of the partition key from a key, where an existing table prescribes it: see [RawKeys]. nil, or
-	// an answer of "" or of more than 1024 bytes or of what is not UTF-8: "rec#" and the key's hash. Two keys with the same
-	// text are an error and never one record: the raw key is stored and compared besides.
+	// Text makes the value of the partition key from a key, where an existing table prescribes it: see [RawKeys]. If it is
+	// nil or returns "", more than 1024 bytes or invalid UTF-8, the value is "rec#" and the key's hash. Two keys with the
+	// same text are an error and never share a record: the raw key is stored and compared as well.
 	Text func(k driver.Key) string
 	// Prefix begins the names of the attributes that semel writes. Defaults to "", and to "semel_" if PartitionKey is given.
 	Prefix string
@@ -81,16 +82,16 @@ type Layout struct {
 	Status string
 	// Statuses are the texts of the states in it, where they are not their names ("IN_PROGRESS", "COMPLETED").
 	Statuses map[driver.State]string
-	// Adopt says what items mean that have a status and nothing else of semel's, by that status: a program before semel
-	// wrote them. InProgress gives whoever wrote it one lease; Absent makes it a new key. An item whose status is not
-	// listed is an error, and nothing is run. A status that is a number is listed by its digits, an item without one by "".
+	// Adopt maps the statuses of items that an older program wrote, and that have no other attribute of semel's, to states.
+	// InProgress gives the old writer one lease; Absent makes it a new key. An item whose status is not listed is an error,
+	// and nothing is run. List a status that is a number by its digits, an item without a status by "".
 	Adopt map[string]driver.State
-	// TTL is the name of the attribute that DynamoDB's time to live goes by. Defaults to the prefix and "ttl".
+	// TTL is the name of the attribute for DynamoDB's time to live. Defaults to the prefix and "ttl".
 	TTL string
 }
 
-// RawKeys makes a [Layout.Text] that stores the keys of one consumer without a tenant as they are, as a table has it whose
-// partition key is the message's id. All other keys are hashed.
+// RawKeys makes a [Layout.Text] that stores the keys of one consumer without a tenant as they are, for a table whose
+// partition key is the message's ID. All other keys are hashed.
 func RawKeys(consumer string) func(driver.Key) string {
 	return func(k driver.Key) string {
 		if k.Consumer != consumer || k.Tenant != "" {
@@ -107,7 +108,7 @@ func (o Options) clock() func() time.Time {
 	return o.Clock
 }
 
-// skew is how far clocks may differ.
+// skew returns how far clocks may differ.
 func (o Options) skew() time.Duration {
 	switch {
 	case o.MaxClockSkew < 0:
@@ -118,7 +119,7 @@ func (o Options) skew() time.Duration {
 	return o.MaxClockSkew
 }
 
-// layout is the keys of the table.
+// layout returns the keys of the table.
 func (o Options) layout() (layout, error) {
 	s, err := o.shape()
 	return layout{pk: s.pk, sk: s.sk, ttl: s.ttl}, err

@@ -16,27 +16,27 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// scanned says what of the table a scan hands out. DynamoDB reads, and bills, all of it.
+// scanned selects what a scan returns. DynamoDB reads, and bills, the whole table.
 type scanned struct {
 	consumer string       // "" = all
 	state    driver.State // Absent = all
-	// extra is an attribute of row.extra that the items must have, and that is read too: without it no journal and no trail
-	// is sent.
+	// extra is an attribute of row.extra that the items must have, and that is read too. Without it neither journal nor
+	// audit log is read.
 	extra string
-	// eventual reads what may be a second old, at half the price: for who checks again before it writes.
+	// eventual reads data that may be a second old, at half the price, for callers that check again before they write.
 	eventual bool
 }
 
 // page is a page of the table.
 type page struct {
 	rows []row
-	next attrs // its last item, nil behind the last page
-	bad  error // of each item that cannot be read: one broken item must not hide all others
-	// ahead is how far this machine's clock certainly is ahead of the service's.
+	next attrs // its last item, nil after the last page
+	bad  error // of the items that cannot be read: one broken item must not hide all others
+	// ahead is how far this machine's clock is at least ahead of the service's.
 	ahead time.Duration
 }
 
-// page reads a page of the table behind an item; from nil = the first one.
+// page reads the page of the table after an item; from nil = the first page.
 func (s *Store) page(ctx context.Context, sel scanned, from attrs) (p page, err error) {
 	e := newExpression()
 	e.and("attribute_exists(" + e.name(s.shape.names["rev"]) + ")")
@@ -94,17 +94,17 @@ func (s *Store) page(ctx context.Context, sel scanned, from attrs) (p page, err 
 	return p, nil
 }
 
-// aheadOf is how far the clock that showed sent is ahead of the service's, which says its time in every answer, in whole seconds:
-// 0 when it says none, or when the clock may be right.
-func aheadOf(sent time.Time, answer middleware.Metadata) time.Duration {
-	at, ok := awsmiddleware.GetServerTime(answer)
+// aheadOf returns how far the clock that showed sent is ahead of the service's, whose time is in every response, in whole
+// seconds; 0 if the response has none, or if the clock may be right.
+func aheadOf(sent time.Time, meta middleware.Metadata) time.Duration {
+	at, ok := awsmiddleware.GetServerTime(meta)
 	if !ok {
 		return 0
 	}
 	return max(0, sent.Sub(at)-time.Second)
 }
 
-// scan calls each with every record that is selected, a page of the table (1 MB) at a time, in no particular order.
+// scan calls each with every selected record, a page of the table (1 MB) at a time, in no particular order.
 func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) error {
 	for from := attrs(nil); ; {
 		p, err := s.page(ctx, sel, from)
@@ -125,8 +125,8 @@ func (s *Store) scan(ctx context.Context, sel scanned, each func(r *row) error) 
 // errEnough ends a scan.
 var errEnough = errors.New("enough")
 
-// ScanRecords calls each with every record that f selects, a page at a time. The whole table is read, or what of it is
-// needed for f.Limit. See [driver.RecordScanner].
+// ScanRecords calls each with every record that f selects, a page at a time. It reads the whole table, or as much as f.Limit
+// needs. See [driver.RecordScanner].
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
 	n := 0
 	var theirs error

@@ -11,19 +11,19 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// An item has 400 KB, and what does not fit is refused while nothing depends on it yet: a step that may still run, before it
-// runs, so that its result finds room; and what a run needs to go back is taken when nothing else is any more.
+// An item has 400 KB. A journal that would not fit is refused while nothing depends on it: a step is refused before it runs,
+// so that there is room for its result. The writes of compensations are still accepted when no step can begin any more.
 const (
 	roomToBegin = 256 << 10 // the item, when another step may begin
 	roomToEnd   = 320 << 10 // with its result
 	roomToUndo  = 384 << 10 // with what compensations write
 )
 
-// errJournalFull reports a journal that its record's item has no room for.
+// errJournalFull reports that the item has no room for the journal.
 var errJournalFull = errors.New("the journal of steps is full")
 
-// runLocks lets writes of one run in this process come one after the other: at the same time they would fail each other's
-// conditions, and each failure is paid.
+// runLocks serialises the writes of a run in this process. At the same time they would fail each other's conditions, and
+// every failure is billed.
 type runLocks struct {
 	once  sync.Once
 	slots [64]chan struct{}
@@ -58,9 +58,9 @@ func (s *Store) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error)
 	return steps, nil
 }
 
-// WriteSteps writes rows of a journal, and the effects that belong to them in the same transaction. A journal whose record
-// has no room for it is refused: with an ItemError before the step runs, and with an error that wraps
-// [driver.ErrUnsupported] when a step has run whose result does not fit. See [driver.StepStore].
+// WriteSteps writes rows of a journal, and their effects in the same transaction. If the item has no room, the error is an
+// ItemError before the step runs. If a step has run and its result does not fit, the error wraps [driver.ErrUnsupported].
+// See [driver.StepStore].
 func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
 	o, err := s.writeSteps(ctx, &h, w)
 	if err != nil {
@@ -95,11 +95,10 @@ func (s *Store) writeSteps(ctx context.Context, h *driver.Hold, w []driver.StepW
 	}
 }
 
-// errOthers ends a round whose effects turned out to be others than those that were to be sent: a part of the call was
-// applied before.
+// errOthers ends a round whose effects are not those that were to be sent, because a part of the call was applied before.
 var errOthers = errors.New("other effects")
 
-// stepsRound writes rows with the effects that they carry as the record was last seen.
+// stepsRound writes rows with their effects, based on the record as it was last seen.
 func (s *Store) stepsRound(ctx context.Context, c *change, h *driver.Hold, w []driver.StepWrite) (o driver.Outcome, err error) {
 	_, put, named, o, err := s.decideSteps(c.row, h, w, s.now())
 	if err != nil || len(put) == 0 && c.read {
@@ -133,7 +132,7 @@ func (s *Store) stepsRound(ctx context.Context, c *change, h *driver.Hold, w []d
 	return o, err
 }
 
-// decideSteps asks the table, and refuses what has no room.
+// decideSteps asks the decision table, and refuses rows that have no room.
 func (s *Store) decideSteps(
 	r row, h *driver.Hold, w []driver.StepWrite, now time.Time,
 ) (after row, put []driver.Step, effects []int, o driver.Outcome, err error) {
@@ -172,13 +171,13 @@ func (s *Store) checkRoom(after *row, w []driver.StepWrite) error {
 		if w[i].Effects != nil || room == roomToBegin {
 			return &driver.ItemError{Index: i, Err: full}
 		}
-		// The step had its effect: nobody may take that back by a repetition, and none would fit.
+		// The step had its effect, so it must not be repeated, and a repetition would not fit either.
 		return fmt.Errorf("%w: %w", driver.ErrUnsupported, full)
 	}
 	return nil
 }
 
-// What a store can do beside the core.
+// The optional interfaces of a store.
 var (
 	_ driver.StepStore       = (*Store)(nil)
 	_ driver.Operator        = (*Store)(nil)

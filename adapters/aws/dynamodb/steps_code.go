@@ -15,9 +15,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A journal is in the item of its record: attributes x_stepsEPOCH.VERSION.PAGE, lists of stepPage rows each, in the order of
-// their numbers. A write changes the pages of the rows that it puts, so that neither a request nor an expression grows with
-// the journal.
+// A journal is stored in the item of its record: attributes x_stepsEPOCH.VERSION.PAGE, lists of stepPage rows each, in the
+// order of their numbers. A write replaces only the pages of its rows, so neither requests nor expressions grow with the
+// journal.
 
 const (
 	stepMark = extraMark + "steps"
@@ -38,7 +38,7 @@ func (id runID) prefix() string {
 
 func (id runID) page(n int) string { return id.prefix() + strconv.Itoa(n) }
 
-// versionOfPage is the version of the journal that an attribute belongs to; ok is false when it belongs to none.
+// versionOfPage returns the version of the journal that an attribute belongs to; ok is false if it belongs to none.
 func versionOfPage(name string) (v driver.Version, ok bool) {
 	rest, ok := strings.CutPrefix(name, stepMark)
 	parts := strings.Split(rest, ".")
@@ -71,7 +71,7 @@ func (r *row) journal(id runID) (steps []driver.Step, err error) {
 	}
 }
 
-// withSteps is the row with rows of a journal put. Journals of older versions are overtaken, and go.
+// withSteps returns the row with rows of a journal put. Journals of older versions are superseded and removed.
 func (r row) withSteps(id runID, put []driver.Step) row {
 	change := attrs{}
 	if id.version != "" {
@@ -140,13 +140,13 @@ func decodeStep(v types.AttributeValue) (s driver.Step, err error) {
 	return s, f.err
 }
 
-// fieldReader reads the fields of a map; what is not there is zero. err is the first field that is of another kind.
+// fieldReader reads the fields of a map; a missing field is zero. err is about the first field of a wrong type.
 type fieldReader struct {
 	m   attrs
 	err error
 }
 
-func (f *fieldReader) note(name string, err error) {
+func (f *fieldReader) fail(name string, err error) {
 	if err != nil && f.err == nil {
 		f.err = fmt.Errorf("field %s %w", name, err)
 	}
@@ -154,7 +154,7 @@ func (f *fieldReader) note(name string, err error) {
 
 func (f *fieldReader) text(name string) string {
 	s, err := asText(f.m[name])
-	f.note(name, err)
+	f.fail(name, err)
 	return s
 }
 
@@ -167,7 +167,7 @@ func (f *fieldReader) number(name string) int64 {
 		return n
 	}
 	n, err := asUint(v) // a token beyond the signed numbers
-	f.note(name, err)
+	f.fail(name, err)
 	return int64(n) //nolint:gosec // read back as unsigned
 }
 
@@ -177,7 +177,7 @@ func (f *fieldReader) bytes(name string) []byte {
 		return nil
 	}
 	b, err := asBytes(v)
-	f.note(name, err)
+	f.fail(name, err)
 	return b
 }
 
@@ -188,7 +188,7 @@ func (f *fieldReader) flag(name string) bool {
 	}
 	b, ok := v.(*types.AttributeValueMemberBOOL)
 	if !ok {
-		f.note(name, errType(v, "a boolean"))
+		f.fail(name, errType(v, "a boolean"))
 		return false
 	}
 	return b.Value

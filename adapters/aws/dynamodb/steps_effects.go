@@ -10,14 +10,14 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// carried is the writes that steps carry, as one transaction can take them, and whose each is.
+// carried is the list of writes that steps carry, as one transaction accepts them, with the step of each.
 type carried struct {
 	list []types.TransactWriteItem
 	of   []int // the step's index in the call
 }
 
-// add adds the effects of a step. Several steps of a call often add to one number (a counter, a balance), and a transaction
-// writes an item once: these become one addition. Other writes of one item stay, and are refused.
+// add adds the effects of a step. Several steps of a call often add to one number (a counter, a balance), but a transaction
+// writes an item only once: such additions become one. Other writes of the same item are kept, and refused later.
 func (c *carried) add(step int, w *driver.StepWrite) {
 	e, ok := w.Effects.(*Writes)
 	if !ok || e == nil {
@@ -30,7 +30,7 @@ func (c *carried) add(step int, w *driver.StepWrite) {
 	}
 }
 
-// sum adds to an addition that is there already.
+// sum adds x to an existing addition to the same number.
 func (c *carried) sum(x *types.TransactWriteItem) bool {
 	attr, n, ok := addition(x)
 	if !ok {
@@ -64,7 +64,7 @@ func addition(x *types.TransactWriteItem) (attr string, n int64, ok bool) {
 	return u.ExpressionAttributeNames["#attr"], n, err == nil
 }
 
-// checkEffects refuses what no transaction can write, and names whose it is.
+// checkEffects refuses effects that no transaction can write. The error names the step.
 func (s *Store) checkEffects(w []driver.StepWrite) error {
 	var all carried
 	for i := range w {

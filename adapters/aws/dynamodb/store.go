@@ -16,19 +16,19 @@ type Store struct {
 	table  string
 	o      Options
 	shape  *shape
-	slots  chan struct{} // one for each request that may be under way
+	slots  chan struct{} // one for each concurrent request
 	meter  meter
 	floor  floor
 	rows   rowCache
 	seen   observations
 
 	runs    runLocks
-	trail   trailOrder
+	audits  auditSequence
 	sweeper sweeper
 }
 
-// Open opens the table of records, which [Create] made, or which was there before and is described by Options.Layout. It
-// reads one item, the floor of the tokens (see the package documentation), and fails when the table cannot be read.
+// Open opens a table of records: one that [Create] created, or an existing one that Options.Layout describes. It reads one
+// item, the floor of the tokens (see the package documentation), and fails if the table cannot be read.
 func Open(ctx context.Context, client Client, table string, o Options) (*Store, error) {
 	switch {
 	case client == nil:
@@ -64,11 +64,11 @@ func (s *Store) Features() driver.StoreFeatures {
 		Name: "dynamodb table " + s.table, Kind: "dynamodb", Durable: true, MaxResult: maxResult,
 	}
 	if s.o.Observe {
-		f.Caveats = append(f.Caveats, "DynamoDB has no clock of its own: a lease of another worker is taken for over when this "+
-			"process saw its record unchanged for the whole lease, so a key whose worker died is taken over a lease later")
+		f.Caveats = append(f.Caveats, "DynamoDB has no clock of its own: the lease of another worker has ended when this "+
+			"process has seen its record unchanged for the whole lease, so a key whose worker died is taken over a lease later")
 	} else {
-		f.Caveats = append(f.Caveats, fmt.Sprintf("DynamoDB has no clock of its own: the workers' clocks have to agree within "+
-			"%s; where they do not, a run may be taken for dead that is not, and its key is run twice, the late one fenced",
+		f.Caveats = append(f.Caveats, fmt.Sprintf("DynamoDB has no clock of its own: the workers' clocks must agree within "+
+			"%s; otherwise a live run may be taken for dead, and its key is run twice, with the older run fenced",
 			driver.DurationText(s.o.skew())))
 	}
 	return f
@@ -77,12 +77,12 @@ func (s *Store) Features() driver.StoreFeatures {
 // now is the time to the microsecond, as records keep it.
 func (s *Store) now() time.Time { return s.o.Clock().Truncate(time.Microsecond) }
 
-// Consumed is what all calls of this store consumed: see [driver.Meter]. DynamoDB does not say what a failed condition cost;
-// it is counted by the size of the item that it returned.
+// Consumed returns what all calls of this store consumed: see [driver.Meter]. DynamoDB does not report what a failed
+// condition cost, so it is counted by the size of the item that it returned.
 func (s *Store) Consumed() driver.Units { return s.meter.units() }
 
-// each calls f for 0 to n-1, as many at once as there are slots. It returns when all have returned. f gets the error of
-// ctx when there was no slot before ctx was done.
+// each calls f for 0 to n-1, as many at once as there are slots, and waits for all of them. f gets the error of ctx if ctx
+// was done before a slot was free.
 func (s *Store) each(ctx context.Context, n int, f func(i int, err error)) {
 	if n == 1 {
 		err := s.acquire(ctx)
@@ -123,15 +123,15 @@ func (s *Store) release(err error) {
 	}
 }
 
-// rowCache keeps the rows of running attempts, as this process saw them last. It only saves reads: every write is
-// conditional on the row, and no answer is given from it.
+// rowCache keeps the rows of running attempts, as this process last saw them. It only saves reads: every write is
+// conditional on the row, and no result is returned from the cache.
 type rowCache struct {
 	mu    sync.Mutex
 	rows  map[driver.Key]row
 	limit int
 }
 
-// of is the row of an attempt.
+// of returns the row of an attempt.
 func (c *rowCache) of(h driver.Hold) (r row, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *rowCache) of(h driver.Hold) (r row, ok bool) {
 	return r, ok && r.Token == h.Token && r.Nonce == h.Nonce
 }
 
-// claimed is the row of a key that a claim of the same nonce made before.
+// claimed returns the row of a key that an earlier claim with the same nonce made.
 func (c *rowCache) claimed(k driver.Key, n driver.Nonce) (r row, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *rowCache) claimed(k driver.Key, n driver.Nonce) (r row, ok bool) {
 	return r, ok && r.Nonce == n
 }
 
-// put keeps a row while somebody runs it, and forgets it otherwise.
+// put keeps the row of a running attempt, and forgets any other.
 func (c *rowCache) put(r row) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

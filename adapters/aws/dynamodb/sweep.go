@@ -14,9 +14,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A sweep reads the whole table, and reading is paid: so DynamoDB's own time to live does the bulk of the purging, for
-// nothing, and a pass begins every Options.SweepEvery in one process of all. Its purpose is to park abandoned claims, and to
-// purge where the time to live is off.
+// A sweep reads the whole table, and reads are billed. So DynamoDB's own time to live does most of the purging for free, and
+// a pass begins every Options.SweepEvery in one process of all. It parks abandoned claims, and purges where the time to live
+// is off.
 
 const (
 	// sweepEvery is the default of Options.SweepEvery.
@@ -27,17 +27,17 @@ const (
 	sweepAttr = "next"
 )
 
-// sweeper is the pass that is under way. A slot makes sweeps of one store come one after the other.
+// sweeper is the pass that is under way. slot serialises the sweeps of a store.
 type sweeper struct {
 	once    sync.Once
 	slot    chan struct{}
 	running bool
-	next    time.Time // no pass begins before
-	cursor  attrs     // the last item of the page that was read last
-	end     bool      // there is no page behind it
-	todo    []row     // what of that page is to be swept
+	next    time.Time // no pass begins before this
+	cursor  attrs     // the last item of the last page that was read
+	end     bool      // that was the last page
+	todo    []row     // the rows of that page that are still to be swept
 	gate    bool      // the records are done, the gate is under way
-	gone    []gateRow // what of its page is to be removed
+	gone    []gateRow // the rows of its page that are still to be removed
 }
 
 func (w *sweeper) acquire(ctx context.Context) error {
@@ -50,10 +50,10 @@ func (w *sweeper) acquire(ctx context.Context) error {
 	}
 }
 
-// Sweep goes on with the pass over the table that is under way, or begins one when it is time: a part of the table is read,
-// up to limit records that are past their retention are purged (0 = no limit), and claims that were abandoned for longer
-// than horizon are parked, those of the consumers or of all. more tells that it stopped at the limit. With a negative Options.SweepEvery every call that finds
-// no pass under way does a whole one. See [driver.Sweeper].
+// Sweep continues the pass over the table that is under way, or begins one when it is due. It reads a part of the table,
+// purges up to limit records past their retention (0 = no limit), and parks claims of the consumers (none = all) that were
+// abandoned for longer than horizon. more reports that it stopped at the limit. With a negative Options.SweepEvery a call
+// that finds no pass under way does a whole one. See [driver.Sweeper].
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	w := &s.sweeper
 	if err := w.acquire(ctx); err != nil {
@@ -110,7 +110,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 	}
 }
 
-// sweepDue tells whether a pass may begin now, and takes it from the other processes if so.
+// sweepDue reports whether a pass may begin now, and if so reserves it against the other processes.
 func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 	now := s.now()
 	if s.o.SweepEvery < 0 {
@@ -124,7 +124,7 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 		out, err := s.client.UpdateItem(ctx, &awsdynamodb.UpdateItemInput{
 			TableName: &s.table, Key: s.shape.keyAt(ownMark + "sweep"),
 			UpdateExpression: aws.String("SET #n = :next"),
-			// What is further away than anybody may put it is of a clock that was far ahead: it must not put sweeps off forever.
+			// A time beyond :far was written by a clock that was far ahead. It must not put sweeps off forever.
 			ConditionExpression:      aws.String("attribute_not_exists(#n) OR #n <= :now OR #n > :far"),
 			ExpressionAttributeNames: map[string]string{"#n": sweepAttr},
 			ExpressionAttributeValues: attrs{
@@ -142,7 +142,7 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 	if is == condition && errors.As(err, &failed) {
 		s.meter.failedWrite(failed.Item)
 		at, _ := asInt(failed.Item[sweepAttr])
-		if at == next.UnixMicro() { // ours: the answer of the first request was lost
+		if at == next.UnixMicro() { // ours: the response to the first request was lost
 			s.sweeper.next = next
 			return true, nil
 		}
@@ -156,7 +156,7 @@ func (s *Store) sweepDue(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// sweepPage reads the next page, and keeps what of it is to be swept.
+// sweepPage reads the next page, and keeps the rows to sweep.
 func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers []string) (bad, err error) {
 	w := &s.sweeper
 	p, err := s.page(ctx, scanned{eventual: s.o.SweepEvery >= 0}, w.cursor)
@@ -185,7 +185,7 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 		w.todo = append(w.todo, *r)
 	}
 	if top > 0 {
-		// Before the first of them is gone: nobody knows its token afterwards.
+		// Before the first of them is removed: its token is lost afterwards.
 		if err := s.raiseFloor(ctx, top); err != nil {
 			w.todo = nil
 			return bad, err
@@ -194,17 +194,17 @@ func (s *Store) sweepPage(ctx context.Context, horizon time.Duration, consumers 
 	return bad, nil
 }
 
-// outgrown tells that every clock within MaxClockSkew has passed a record's token, so that the next one of its key is
-// greater though nobody remembers this one.
+// outgrown reports that every clock within MaxClockSkew has passed a record's token, so the next token of its key is greater
+// even though this one is forgotten.
 func (s *Store) outgrown(r *row, now time.Time) bool {
 	passed := now.Add(-s.o.skew()).UnixMicro()
 	return passed > 0 && r.Token < uint64(passed)
 }
 
-// errKept ends a change that is not due any more.
+// errKept ends a change that is no longer due.
 var errKept = errors.New("changed meanwhile")
 
-// sweepRows purges or parks records, each only if it is still as it was read (law 10).
+// sweepRows purges or parks records, each only if it has not changed since it was read (law 10).
 func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration, consumers []string,
 	sum *driver.Swept) error {
 	var mu sync.Mutex
@@ -239,8 +239,8 @@ func (s *Store) sweepRows(ctx context.Context, rows []row, horizon time.Duration
 	return nil
 }
 
-// purge removes a record, if it is still the one that was read: the condition names its revision, token and nonce, so state
-// and retention are those that were decided on.
+// purge removes a record if it has not changed since it was read: the condition names its revision, token and nonce, so
+// state and retention are those of the decision.
 func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 	e := newExpression()
 	s.guard(e, r)
@@ -260,7 +260,7 @@ func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 	var failed *types.ConditionalCheckFailedException
 	if is == condition && errors.As(err, &failed) {
 		s.meter.failedWrite(failed.Item)
-		return rep.maybe && len(failed.Item) == 0, nil // the request before was carried out, and its answer lost
+		return rep.maybe && len(failed.Item) == 0, nil // the earlier request was carried out, and its response lost
 	}
 	if err != nil {
 		return false, fmt.Errorf("purge key %q: %w", r.Key.Raw, explain(err, "DeleteItem", s.table))
@@ -268,7 +268,7 @@ func (s *Store) purge(ctx context.Context, r *row) (bool, error) {
 	return true, nil
 }
 
-// abandon parks an abandoned claim. The row was read without journal and trail: the write leaves them alone.
+// abandon parks an abandoned claim. The row was read without journal and audit log: the write leaves them alone.
 func (s *Store) abandon(ctx context.Context, r *row, horizon time.Duration, consumers []string) (bool, error) {
 	c := &change{key: r.Key, row: *r, decide: func(r row, now time.Time) (after row, write bool, err error) {
 		rec, v := driver.DecideSweep(r.Record, now, horizon, 0, consumers...)

@@ -14,15 +14,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// A pass ends with the table of Options.Gate: rows whose time to live is over are removed, as DynamoDB does where it is on.
+// A pass ends with the table of Options.Gate. It removes the rows whose time to live has ended, as DynamoDB does where that
+// is switched on.
 
-// gateRow is a row of the gate that is past its time.
+// gateRow is a row of the gate whose time to live has ended.
 type gateRow struct {
 	partition string
 	token     types.AttributeValue
 }
 
-// gatePage reads the next page of the gate, and keeps what of it is over. Rows that semel did not write are left alone.
+// gatePage reads the next page of the gate, and keeps the rows to remove. Rows that semel did not write are left alone.
 func (s *Store) gatePage(ctx context.Context) error {
 	w, now := &s.sweeper, s.now()
 	e := newExpression()
@@ -47,7 +48,7 @@ func (s *Store) gatePage(ctx context.Context) error {
 			ahead = aheadOf(sent, out.ResultMetadata)
 		}
 		return err
-	}); denied(err) { // a worker need not have this right: its gate is left to the time to live
+	}); denied(err) { // a worker need not have this permission: then only the time to live cleans the gate
 		w.cursor, w.end, w.gone = nil, true, nil
 		return nil
 	} else if err != nil {
@@ -66,8 +67,8 @@ func (s *Store) gatePage(ctx context.Context) error {
 	return nil
 }
 
-// dropGateRows removes rows of the gate, each only if it is still the one that was read: a key that
-// was completed again has another token.
+// dropGateRows removes rows of the gate, each only if it has not changed since it was read: a key that was completed again
+// has another token.
 func (s *Store) dropGateRows(ctx context.Context, rows []gateRow, sum *driver.Swept) error {
 	var mu sync.Mutex
 	var errs []error
@@ -110,7 +111,7 @@ func (s *Store) dropGateRow(ctx context.Context, g gateRow) (bool, error) {
 	var failed *types.ConditionalCheckFailedException
 	if is == condition && errors.As(err, &failed) {
 		s.meter.failedWrite(failed.Item)
-		return rep.maybe && len(failed.Item) == 0, nil // the request before was carried out, and its answer lost
+		return rep.maybe && len(failed.Item) == 0, nil // the earlier request was carried out, and its response lost
 	}
 	if err != nil {
 		return false, fmt.Errorf("remove row %q: %w", g.partition, explain(err, "DeleteItem", s.o.Gate))
@@ -118,7 +119,8 @@ func (s *Store) dropGateRow(ctx context.Context, g gateRow) (bool, error) {
 	return true, nil
 }
 
-// sweepGate goes on with the gate, until limit is reached or so many pages were read. over tells that the pass has ended.
+// sweepGate continues with the gate, until limit rows are removed or sweepPages pages were read, pages before included. over
+// reports that the pass has ended.
 func (s *Store) sweepGate(ctx context.Context, limit, pages int, sum *driver.Swept) (over, more bool, err error) {
 	w := &s.sweeper
 	for ; ; pages++ {
@@ -147,7 +149,7 @@ func (s *Store) sweepGate(ctx context.Context, limit, pages int, sum *driver.Swe
 	}
 }
 
-// left tells for how long what a pass leaves is due, beyond the time between two passes.
+// left reports for how long the rows that a pass leaves have been due, beyond the time between two passes.
 func (s *Store) left(sum *driver.Swept) {
 	now := s.now().Add(-max(s.o.SweepEvery, 0))
 	for i := range s.sweeper.todo {
@@ -159,5 +161,5 @@ func (s *Store) left(sum *driver.Swept) {
 
 func (s *Store) aheadError(ahead time.Duration) error {
 	return fmt.Errorf("the clock of this machine is %v ahead of DynamoDB's, tolerated are %v: records would be purged while "+
-		"their duplicates still come, so none is; synchronise the clock (NTP)", ahead.Round(time.Second), s.o.skew())
+		"their duplicates can still arrive, so none is; synchronise the clock (NTP)", ahead.Round(time.Second), s.o.skew())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestFM41_SweepOfTheGate: where no time to live is on, a pass removes rows of the gate as it would: those that are over, if
-// they are still the rows that were read, and nothing that semel did not write. A sweep that leaves something tells its lag.
+// TestFM41_SweepOfTheGate: without a time to live a pass removes the rows of the gate that have expired, if they have not
+// changed since they were read, and nothing that semel did not write. A sweep that leaves rows reports its lag.
 func TestFM41_SweepOfTheGate(t *testing.T) {
 	const gate = "done"
 	scanned := func() {}
@@ -29,7 +29,7 @@ func TestFM41_SweepOfTheGate(t *testing.T) {
 	for id, keep := range keeps {
 		g := claimOne(t, r.Store, claimOf(id), driver.Acquired)
 		if o, err := r.Commit(t.Context(), driver.Work{Finish: driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: keep}}); err != nil || o[0] != driver.Applied {
-			t.Fatalf("commit answered %v, %v", o, err)
+			t.Fatalf("commit returned %v, %v", o, err)
 		}
 	}
 	put := func(item attrs) {
@@ -73,7 +73,7 @@ func TestFM41_SweepOfTheGate(t *testing.T) {
 	for more := true; more; {
 		swept, again, err := r.Sweep(t.Context(), 0, 2)
 		if err != nil || swept.Count() > 2 {
-			t.Fatalf("sweep answered %+v, %v", swept, err)
+			t.Fatalf("sweep returned %+v, %v", swept, err)
 		}
 		purged, lagged, more = purged+swept.Purged, max(lagged, swept.Lag), again
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// fill completes n keys, those with an odd number to be kept for longer, and leaves every hundredth abandoned.
+// fill completes n keys, those with an odd number with a longer retention, and leaves every hundredth abandoned.
 func fill(t *testing.T, s *Store, n int) {
 	t.Helper()
 	const batch = 1000
@@ -64,8 +65,8 @@ func (c *scans) count(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestS1_33_SweepManyRecords sweeps 20,000 records by the minute, as consumers do: a call reads few pages, one process of
-// two does the pass, and nobody begins another before Options.SweepEvery has passed.
+// TestS1_33_SweepManyRecords sweeps 20,000 records every minute, as consumers do: a call reads few pages, one process of two
+// does the pass, and no other pass begins before Options.SweepEvery has passed.
 func TestS1_33_SweepManyRecords(t *testing.T) {
 	n := 20000
 	if testing.Short() {
@@ -109,7 +110,7 @@ func TestS1_33_SweepManyRecords(t *testing.T) {
 		r.Consumed().Writes+other.Consumed().Writes-began)
 }
 
-// ttlFixture is a store on a fake that goes by the same clock, so that its time to live can delete records.
+// ttlFixture is a store on a fake with the same clock, so that its time to live can delete records.
 func ttlFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := awstest.Frozen(midday)
@@ -120,8 +121,8 @@ func ttlFixture(t *testing.T) *fixture {
 	return r
 }
 
-// TestFM40_ExpiredItemsStay: what is past its retention may lie in the table for days. Until it is gone it is a record, and replays;
-// a released one is claimed again; and none can be claimed whose lease lasts.
+// TestFM40_ExpiredItemsStay: a record may stay in the table for days after its retention. Until it is deleted a completed
+// one replays, a released one can be claimed again, and one with a live lease cannot be claimed.
 func TestFM40_ExpiredItemsStay(t *testing.T) {
 	r := ttlFixture(t)
 	done, back := claimNow(t, r, "done", 1), claimNow(t, r, "back", 2)
@@ -143,8 +144,8 @@ func TestFM40_ExpiredItemsStay(t *testing.T) {
 	}
 }
 
-// TestFM41_TTLPurgesNothingEarly: DynamoDB may delete a record from its TTL on, so that lies behind its retention, and
-// what runs or is uncertain has none.
+// TestFM41_TTLPurgesNothingEarly: DynamoDB may delete a record from its TTL on, so the TTL is after its retention, and
+// records that run or are uncertain have none.
 func TestFM41_TTLPurgesNothingEarly(t *testing.T) {
 	r := ttlFixture(t)
 	running, parked, done := claimNow(t, r, "running", 1), claimNow(t, r, "parked", 2), claimNow(t, r, "done", 3)
@@ -166,8 +167,8 @@ func TestFM41_TTLPurgesNothingEarly(t *testing.T) {
 	}
 }
 
-// TestLaw10_SweepChecksAgain: between the page and the delete the record changes; it stays. And a claim that was abandoned,
-// and comes back before the sweep writes, goes on.
+// TestLaw10_SweepChecksAgain: a record that changes between the page and the delete stays. A holder of an abandoned claim
+// that returns before the sweep writes goes on.
 func TestLaw10_SweepChecksAgain(t *testing.T) {
 	var fresh *Store
 	var once sync.Once
@@ -191,7 +192,7 @@ func TestLaw10_SweepChecksAgain(t *testing.T) {
 				t.Errorf("a released key: %v", g.Verdict)
 			}
 			if out, err := fresh.Extend(context.WithoutCancel(t.Context()), time.Minute, lost.Hold); err != nil || out[0] != driver.Applied {
-				t.Errorf("a holder that comes back: %v, %v", out, err)
+				t.Errorf("a holder that returns: %v, %v", out, err)
 			}
 		})
 	}
@@ -206,7 +207,7 @@ func TestLaw10_SweepChecksAgain(t *testing.T) {
 	}
 }
 
-// TestFM12_StrandedIsTakenOver: an operator gives an abandoned key back, and its next token is greater.
+// TestFM12_AbandonedIsTakenOver: an operator releases an abandoned key, and its next token is greater.
 func TestFM12_AbandonedIsTakenOver(t *testing.T) {
 	r := newFixtureAt(t, awstest.Frozen(midday), Options{})
 	g := claimNow(t, r, "k", 1)
@@ -218,20 +219,20 @@ func TestFM12_AbandonedIsTakenOver(t *testing.T) {
 		Kind: driver.Resolve, Key: g.Hold.Key, Token: g.Hold.Token, Generation: 1, As: driver.Released, Keep: time.Hour, By: "ann",
 	}
 	if _, o, err := r.Operate(t.Context(), op); err != nil || o != driver.Applied {
-		t.Fatalf("resolve answered %v, %v", o, err)
+		t.Fatalf("resolve returned %v, %v", o, err)
 	}
 	next := claimNow(t, r.again(t, nil), "k", 2)
 	if next.Verdict != driver.Acquired || next.Hold.Token <= g.Hold.Token {
 		t.Errorf("the key afterwards: %v with token %d, before it was %d", next.Verdict, next.Hold.Token, g.Hold.Token)
 	}
-	trail, err := r.Audit(t.Context(), driver.AuditFilter{Key: g.Hold.Key})
-	if err != nil || len(trail) != 1 || trail[0].By != "ann" {
-		t.Errorf("the trail is %+v, %v", trail, err)
+	entries, err := r.Audit(t.Context(), driver.AuditFilter{Key: g.Hold.Key})
+	if err != nil || len(entries) != 1 || entries[0].By != "ann" {
+		t.Errorf("the audit log is %+v, %v", entries, err)
 	}
 }
 
-// TestFM12_SweepWaitsForClocks: a record whose token is ahead of a clock that is allowed to be behind is not purged yet: who
-// goes by that clock would hand out a smaller token afterwards.
+// TestFM12_SweepWaitsForClocks: a record whose token is ahead of a tolerated clock is not purged yet, because a worker with
+// that clock would draw a smaller token afterwards.
 func TestFM12_SweepWaitsForClocks(t *testing.T) {
 	r := newFixture(t, Options{})
 	off := func(d time.Duration) func(o *Options) {
@@ -249,6 +250,77 @@ func TestFM12_SweepWaitsForClocks(t *testing.T) {
 		t.Errorf("swept %+v, %v; wanted the record", swept, err)
 	}
 	if next := claimNow(t, behind, "k", 2); next.Hold.Token <= g.Hold.Token {
-		t.Errorf("token %d came after token %d", next.Hold.Token, g.Hold.Token)
+		t.Errorf("token %d after token %d", next.Hold.Token, g.Hold.Token)
 	}
+}
+
+// dated adds the time of the service to responses, as DynamoDB does.
+func dated(now func() time.Time) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(q *http.Request) (*http.Response, error) {
+			res, err := next.RoundTrip(q)
+			if err == nil {
+				res.Header.Set("Date", now().UTC().Format(http.TimeFormat))
+			}
+			return res, err
+		})
+	}
+}
+
+// TestLaw10_SweepOfAClockAhead sweeps with clocks that are ahead by more than the tolerated skew, up to years: by them every
+// retention has ended, but they purge and park nothing. A clock that is ahead within the skew sweeps.
+func TestLaw10_SweepOfAClockAhead(t *testing.T) {
+	r := newFixture(t, Options{})
+	service := func() time.Time { return r.clock.Now() }
+	at := func(ahead time.Duration) *Store {
+		return r.again(t, func(o *Options) { o.Clock = func() time.Time { return r.clock.Now().Add(ahead) } }, dated(service))
+	}
+	done, live := claimOne(t, r.Store, claimOf("done"), driver.Acquired), claimOne(t, r.Store, claimOf("live"), driver.Acquired)
+	finishOne(t, r.Store, completion(done), driver.Applied)
+	for _, ahead := range []time.Duration{12 * time.Second, 3 * time.Hour, 5 * 365 * 24 * time.Hour} {
+		if swept, more, err := at(ahead).Sweep(t.Context(), time.Hour, 0); swept != (driver.Swept{}) || more || err == nil ||
+			!strings.Contains(err.Error(), "NTP") {
+			t.Errorf("a clock that is %v ahead swept %+v, %v", ahead, swept, err)
+		}
+	}
+	claimOne(t, r.Store, claimOf("done"), driver.Replay)
+	if o, err := r.Extend(t.Context(), time.Minute, live.Hold); err != nil || o[0] != driver.Applied {
+		t.Errorf("the running attempt got %v, %v", o, err)
+	}
+	r.clock.Advance(3 * time.Hour)
+	for _, ahead := range []time.Duration{-time.Minute, 9 * time.Second} {
+		if _, _, err := at(ahead).Sweep(t.Context(), time.Hour, 0); err != nil {
+			t.Errorf("a clock that is %v ahead: %v", ahead, err)
+		}
+	}
+	if rs, err := r.Records(t.Context(), driver.RecordFilter{}); err != nil || len(rs) != 1 || rs[0].State != driver.Uncertain {
+		t.Errorf("afterwards there are %+v, %v; wanted the abandoned claim, parked", rs, err)
+	}
+}
+
+// TestS1_33_SweepsAreNotPutOffForever: a process whose clock is a year ahead reserves a pass. The others do not wait for a
+// year.
+func TestS1_33_SweepsAreNotPutOffForever(t *testing.T) {
+	r := newFixture(t, Options{SweepEvery: time.Hour})
+	year := 365 * 24 * time.Hour
+	wrong := awstest.Frozen(midday.Add(year))
+	ahead := r.again(t, func(o *Options) { o.Clock = wrong.Now })
+	due := func(s *Store, want bool) {
+		t.Helper()
+		r.clock.Advance(time.Second)
+		wrong.Advance(time.Second)
+		if got, err := s.sweepDue(t.Context()); err != nil || got != want {
+			t.Errorf("a pass is due: %v, %v; wanted %v", got, err, want)
+		}
+	}
+	due(ahead, true)
+	due(r.Store, true)
+	due(r.Store, false)
+	due(r.again(t, nil), false)
+	wrong.Advance(-year) // NTP puts it right
+	due(ahead, false)
+	r.clock.Advance(time.Hour + time.Minute)
+	wrong.Advance(time.Hour + time.Minute)
+	due(ahead, true)
+	due(r.Store, false)
 }

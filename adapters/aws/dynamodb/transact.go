@@ -16,11 +16,11 @@ import (
 // work is a change of a record with effects that are written in the same transaction.
 type work struct {
 	change
-	index   int // of the caller's list, for errors
+	index   int // in the caller's list, for errors
 	effects []types.TransactWriteItem
 	targets []target
-	bytes   int // of the record, about
-	// passed: the gate has a row of the key already, so the record is completed without this run's effects.
+	bytes   int // approximate size of the record
+	// passed: the gate already has a row of the key, so the record is completed without this run's effects.
 	passed bool
 	done   bool
 
@@ -40,15 +40,15 @@ func (s *Store) changeWith(ctx context.Context, c *change, effects []types.Trans
 	return w.row, err
 }
 
-// maxConflicts is how often a transaction of several works meets others before each of them goes alone.
+// maxConflicts is how often a transaction of several works may conflict before each work gets its own.
 const maxConflicts = 3
 
-// errApart asks to write the works of a transaction each for itself.
-var errApart = errors.New("the works have to be written each for itself")
+// errApart asks the caller to write each work in its own transaction.
+var errApart = errors.New("each work needs a transaction of its own")
 
-// together carries out works in one transaction, all of them or none: decide on the rows as last seen, write on the condition
-// that they are still those, and decide again on what is there instead. The error is a *[driver.ItemError] when the effects
-// of one are refused: nothing was written then.
+// together carries out works in one transaction, all of them or none: decide on the rows as last seen, write them if the
+// items have not changed, and otherwise decide again on the new rows. If the effects of a work are refused, nothing is
+// written and the error is a *[driver.ItemError].
 func (s *Store) together(ctx context.Context, ws []*work) error {
 	r := s.repeater()
 	for round := range maxRounds {
@@ -70,10 +70,10 @@ func (s *Store) together(ctx context.Context, ws []*work) error {
 			}
 		}
 	}
-	return r.failed(errors.New("others changed the records again and again meanwhile"), "TransactWriteItems")
+	return r.failed(errors.New("other writers kept changing the records"), "TransactWriteItems")
 }
 
-// decideWorks decides the works that are not done, and answers those that have something to write.
+// decideWorks decides the works that are not done, and returns those that have something to write.
 func (s *Store) decideWorks(ctx context.Context, r *repeater, ws []*work) (todo []*work, err error) {
 	now := s.now()
 	for _, w := range ws {
@@ -103,12 +103,12 @@ func (s *Store) decideWorks(ctx context.Context, r *repeater, ws []*work) (todo 
 	return todo, nil
 }
 
-// gated tells that a change completes a record, so that the gate has to be passed.
+// gated reports that a change completes a record, so that it must pass the gate.
 func (s *Store) gated(before, after *row) bool {
 	return s.o.Gate != "" && after.State == driver.Completed && before.State != driver.Completed
 }
 
-// transacts tells that a work is more than one write.
+// transacts reports that a work is more than one write.
 func (s *Store) transacts(w *work) bool {
 	return !w.passed && (len(w.effects) > 0 || s.gated(&w.row, &w.after))
 }
@@ -128,15 +128,15 @@ func (s *Store) writeAlone(ctx context.Context, r *repeater, w *work) error {
 	return nil
 }
 
-// won notes that a work was written.
+// won marks a work as written.
 func (s *Store) won(w *work) {
 	w.row, w.read, w.done = w.after, true, true
 	s.rows.put(w.after)
 	s.seen.saw(s, &w.after)
 }
 
-// transact sends one transaction, again and again while there is no answer that says more. The token of the request makes
-// the repetition of the same bytes one transaction; another round has other bytes, and another token.
+// transact sends one transaction, and repeats it until its outcome is known. The request token makes repetitions of the same
+// bytes one transaction. Another round has other bytes and another token.
 func (s *Store) transact(ctx context.Context, r *repeater, ws []*work) error {
 	in := &awsdynamodb.TransactWriteItemsInput{
 		ClientRequestToken: aws.String(rand.Text()), ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
@@ -187,8 +187,8 @@ func (s *Store) transact(ctx context.Context, r *repeater, ws []*work) error {
 	}
 }
 
-// countCancelled counts a transaction that was cancelled. DynamoDB prepares every write of it, and does not say in the error what
-// that cost: each is counted as if it had been written, by the size of what is known of its item.
+// countCancelled counts the units of a cancelled transaction. DynamoDB prepares every write of it, but the error does not
+// say what that cost. So each is counted as if it had been written, by the known size of its item.
 func (s *Store) countCancelled(ws []*work, writes []types.TransactWriteItem, err error) {
 	var c *types.TransactionCanceledException
 	if !errors.As(err, &c) {
@@ -211,8 +211,8 @@ func (s *Store) countCancelled(ws []*work, writes []types.TransactWriteItem, err
 	}
 }
 
-// cancelled decides what a transaction that was not carried out means: from the reasons, which say for every write whether
-// its condition failed, and from the records that come with them.
+// cancelled decides how to continue after a cancelled transaction, from the cancellation reasons, which say for every write
+// whether its condition failed, and from the records in them.
 func (s *Store) cancelled(ctx context.Context, r *repeater, ws []*work, err error) error {
 	var c *types.TransactionCanceledException
 	if !errors.As(err, &c) {
@@ -251,18 +251,18 @@ func (s *Store) cancelled(ctx context.Context, r *repeater, ws []*work, err erro
 	case culprit.read:
 		return &driver.ItemError{Index: culprit.index, Err: why}
 	}
-	// Before an attempt is blamed: its record may say that it was committed before.
+	// Before the attempt is blamed: its record may show that it was already committed.
 	return s.reload(ctx, &culprit.change)
 }
 
-// readReasons reads the reasons that belong to one work. condition: its record, or the gate, is not as it was taken to be, and
-// the work has the news; refused: its effects are, and the error says which.
+// readReasons reads the reasons of one work. condition: its record, or the gate, was not as expected, and the work is
+// updated. refused: its effects were refused, and the error says which.
 func (s *Store) readReasons(w *work, reasons []types.CancellationReason) (fate, error) {
 	switch code := aws.ToString(reasons[0].Code); code {
 	case reasonCondition:
 		now, ours, err := s.instead(&w.after, reasons[0].Item)
 		if ours {
-			s.won(w) // and with it everything else of its transaction
+			s.won(w) // and with it its whole transaction
 		} else {
 			w.row, w.read = now, true
 		}
@@ -296,7 +296,7 @@ func (s *Store) readReasons(w *work, reasons []types.CancellationReason) (fate, 
 	return done, nil
 }
 
-// refusedWorks is about a transaction that was refused as it stands.
+// refusedWorks returns the error for a transaction that was refused as a whole.
 func (s *Store) refusedWorks(ws []*work, r *repeater, err error) error {
 	for _, w := range ws {
 		s.rows.forget(w.key)
@@ -308,7 +308,7 @@ func (s *Store) refusedWorks(ws []*work, r *repeater, err error) error {
 		return errApart
 	}
 	switch w := ws[0]; {
-	case len(w.effects) > 0: // theirs: the record's size was looked at before
+	case len(w.effects) > 0: // the effects are to blame: the record's size was checked before
 		return &driver.ItemError{Index: w.index, Err: err}
 	case tooLargeItem(err):
 		return &driver.ItemError{Index: w.index, Err: tooLarge(err, &w.after)}
@@ -316,15 +316,14 @@ func (s *Store) refusedWorks(ws []*work, r *repeater, err error) error {
 	return r.failed(err, "TransactWriteItems")
 }
 
-// RefusedError says which of the [Writes] of an attempt was refused: it is in the attempt's failure.
+// RefusedError names the one of the [Writes] of an attempt that was refused. The attempt's failure wraps it.
 type RefusedError struct {
 	// Write is its index in the order in which the writes were queued, from 0; Table its table.
 	Write int
 	Table string
-	// Code is DynamoDB's reason ("ConditionalCheckFailed", "ValidationError"), Message its words.
+	// Code is DynamoDB's reason ("ConditionalCheckFailed", "ValidationError"), Message its text.
 	Code, Message string
-	// Item is the item as it is, when its condition failed and the write asked for it
-	// (ReturnValuesOnConditionCheckFailure).
+	// Item is the current item, if its condition failed and the write asked for it (ReturnValuesOnConditionCheckFailure).
 	Item map[string]types.AttributeValue
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// cost is what one message costs.
+// cost is the price of one message.
 type cost struct {
 	Calls         int
 	Reads, Writes float64
 }
 
-// measure runs f and tells what the fake charged for it.
+// measure runs f and returns what the fake charged for it.
 func (r *fixture) measure(t *testing.T, f func()) cost {
 	t.Helper()
 	r.fake.ResetUsed()
@@ -39,8 +39,8 @@ func (r *fixture) measure(t *testing.T, f func()) cost {
 	return c
 }
 
-// naive is the guard that one finds everywhere: read the item, put it, run, update it. Its steps are not atomic: two that read
-// at the same time both run, and one that dies after the put never runs again.
+// naive is the common guard: read the item, put it, run, update it. Its steps are not atomic: two workers that read at the
+// same time both run, and a message whose worker dies after the put never runs again.
 type naive struct{ r *fixture }
 
 func (n naive) handle(t *testing.T, id string, run func()) {
@@ -95,7 +95,7 @@ func TestUnitsPerMessage(t *testing.T) {
 		}
 		if g[0].Verdict == driver.Acquired {
 			if o, err := r.Commit(t.Context(), r.withEffect(g[0])); err != nil || o[0] != driver.Applied {
-				t.Fatalf("commit answered %v, %v", o, err)
+				t.Fatalf("commit returned %v, %v", o, err)
 			}
 		}
 	}
@@ -143,8 +143,8 @@ func TestUnitsPerMessage(t *testing.T) {
 	t.Log(table.String())
 }
 
-// TestUnitsOfADuplicate asserts what a duplicate costs by the size of its record, where no memory answers it: the condition of
-// the claim fails, and DynamoDB charges that as a write of the item. It prints the table of the documentation.
+// TestUnitsOfADuplicate asserts what a duplicate costs by the size of its record, without a cache: the condition of the
+// claim fails, and DynamoDB charges that as a write of the item. It prints the table of the documentation.
 func TestUnitsOfADuplicate(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("\n| result | duplicate: calls | read units | write units |\n|---|---|---|---|\n")
@@ -187,7 +187,7 @@ func TestBatchesShareTransactions(t *testing.T) {
 	got := r.measure(t, func() {
 		o, err := r.Commit(t.Context(), works...)
 		if err != nil || o[59] != driver.Applied {
-			t.Fatalf("commit answered %v, %v", o, err)
+			t.Fatalf("commit returned %v, %v", o, err)
 		}
 	})
 	if want := (cost{2, 0, 240}); got != want {
@@ -223,7 +223,7 @@ func TestMeterIsAnUpperBound(t *testing.T) {
 		}
 		finishOne(t, other, driver.Finish{Hold: g.Hold, Final: driver.Park}, driver.Applied)
 		if o, err := r.Commit(t.Context(), r.withEffect(g)); err != nil || o[0] != driver.Recovered {
-			t.Fatalf("commit answered %v, %v", o, err)
+			t.Fatalf("commit returned %v, %v", o, err)
 		}
 	}
 	got := r.Consumed().Since(before)

@@ -26,7 +26,7 @@ func number[T integer](n T) types.AttributeValue {
 
 func binary(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-// text is a string, or bytes when it is not UTF-8, which no string of DynamoDB can keep.
+// text is a string, or bytes if it is not UTF-8, which a DynamoDB string cannot hold.
 func text(s string) types.AttributeValue {
 	if utf8.ValidString(s) {
 		return &types.AttributeValueMemberS{Value: s}
@@ -156,7 +156,7 @@ func setDeliveries(r *row, v types.AttributeValue) error {
 	return nil
 }
 
-// same compares two values. nil is like no other.
+// same compares two values. nil equals no value.
 func same(a, b types.AttributeValue) bool {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS:
@@ -184,7 +184,7 @@ func same(a, b types.AttributeValue) bool {
 	return false
 }
 
-// sizeOf is the size of a value as DynamoDB counts it for its limits and units, or a little more.
+// sizeOf returns the size of a value as DynamoDB counts it for its limits and units, or a little more.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
 func sizeOf(v types.AttributeValue) int {
 	switch v := v.(type) {
@@ -228,7 +228,7 @@ func sizeOf(v types.AttributeValue) int {
 	return 1
 }
 
-// itemSize is the size of an item.
+// itemSize returns the size of an item.
 func itemSize(item attrs) (n int) {
 	for name, v := range item {
 		n += len(name) + sizeOf(v)

@@ -16,9 +16,9 @@ import (
 //
 //	semel.InTx(func(ctx context.Context, w *dynamodb.Writes, a *semel.Attempt) error { ... })
 //
-// A condition of theirs that fails fails the attempt, and nothing of it is written. A transaction takes 100 items, of which
-// the record is one (two with Options.Gate), 4 MB in all, and at most one write of each item; what passes that is refused
-// before it is sent. The items may be in any tables of the account and region, the records' own excluded.
+// If one of their conditions fails, the attempt fails and nothing of it is written. A transaction takes 100 items, one of
+// them the record (two with Options.Gate), 4 MB in all, and at most one write of each item. Writes beyond these limits are
+// refused before they are sent. The items may be in any table of the account and region, but not the records themselves.
 type Writes struct{ list []types.TransactWriteItem }
 
 // Put queues a put.
@@ -35,7 +35,7 @@ func (w *Writes) Check(c types.ConditionCheck) {
 	w.list = append(w.list, types.TransactWriteItem{ConditionCheck: &c})
 }
 
-// Create queues a put of an item that must not be there yet. key names an attribute of the table's primary key.
+// Create queues a put of an item that must not exist yet. key names an attribute of the table's primary key.
 func (w *Writes) Create(table, key string, item map[string]types.AttributeValue) {
 	w.Put(types.Put{
 		TableName: &table, Item: item, ConditionExpression: aws.String("attribute_not_exists(#key)"),
@@ -43,7 +43,7 @@ func (w *Writes) Create(table, key string, item map[string]types.AttributeValue)
 	})
 }
 
-// Add queues an addition to a number of an item, which is made when it is not there: a counter, a balance.
+// Add queues an addition to a number of an item (a counter, a balance). The item is created if it does not exist.
 func (w *Writes) Add(table string, key map[string]types.AttributeValue, attr string, n int64) {
 	w.Update(types.Update{
 		TableName: &table, Key: key, UpdateExpression: aws.String("ADD #attr :n"),
@@ -51,7 +51,7 @@ func (w *Writes) Add(table string, key map[string]types.AttributeValue, attr str
 	})
 }
 
-// Len is how many writes are queued.
+// Len returns the number of queued writes.
 func (w *Writes) Len() int { return len(w.list) }
 
 // Limits of a transaction.
@@ -61,7 +61,7 @@ const (
 	maxBytes = 4 << 20
 )
 
-// target is the item that a write is for.
+// target is the item of a write.
 type target struct {
 	table string
 	key   attrs // nil for a put: only its table knows which attributes are the key
@@ -96,7 +96,7 @@ func targetOf(w *types.TransactWriteItem) (t target, err error) {
 	return t, nil
 }
 
-// same tells that two writes are for one item, as far as can be told without the tables' descriptions.
+// same reports that two writes are for one item, as far as that is known without the descriptions of the tables.
 func (t *target) same(o *target) bool {
 	switch {
 	case t.table != o.table:
@@ -120,14 +120,14 @@ func within(key, item attrs) bool {
 	return true
 }
 
-// checkWrites refuses what no transaction can write, before anything is sent.
+// checkWrites refuses writes that no transaction accepts, before anything is sent.
 func (s *Store) checkWrites(list []types.TransactWriteItem) (targets []target, err error) {
 	room := maxItems - 1
 	if s.o.Gate != "" {
 		room--
 	}
 	if len(list) > room {
-		return nil, fmt.Errorf("%d writes for one message: a transaction takes %d beside the record; split the work, or write "+
+		return nil, fmt.Errorf("%d writes for one message: a transaction takes %d besides the record; split the work, or write "+
 			"less in the transaction", len(list), room)
 	}
 	total := 0
@@ -140,8 +140,8 @@ func (s *Store) checkWrites(list []types.TransactWriteItem) (targets []target, e
 			return nil, fmt.Errorf("write %d: %w", i+1, err)
 		}
 		if j := slices.IndexFunc(targets, func(o target) bool { return t.same(&o) }); j >= 0 {
-			return nil, fmt.Errorf("writes %d and %d are both for one item of table %q, a transaction takes one: make one write of "+
-				"them", j+1, i+1, t.table)
+			return nil, fmt.Errorf("writes %d and %d are for the same item of table %q, and a transaction takes one write of an item: "+
+				"combine them", j+1, i+1, t.table)
 		}
 		total += t.bytes
 		targets = append(targets, t)
@@ -153,7 +153,7 @@ func (s *Store) checkWrites(list []types.TransactWriteItem) (targets []target, e
 	return targets, nil
 }
 
-// foreignItem refuses writes of what is semel's own.
+// foreignItem refuses writes to semel's own items.
 func (s *Store) foreignItem(t *target) error {
 	if s.o.Gate != "" && t.table == s.o.Gate {
 		return fmt.Errorf("table %q is the gate, which only semel writes: use another table", t.table)

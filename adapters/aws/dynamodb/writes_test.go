@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestWritesAreChecked refuses before anything is sent what no transaction takes.
+// TestWritesAreChecked: writes that no transaction accepts are refused before anything is sent.
 func TestWritesAreChecked(t *testing.T) {
 	r := newFixture(t, Options{Gate: "done"})
 	big := text(strings.Repeat("x", 390<<10))
@@ -21,7 +21,7 @@ func TestWritesAreChecked(t *testing.T) {
 				w.Add(r.ledger, ledgerKey(string(rune('a'+i))), "n", 1)
 			}
 		},
-		"both for one item": func(w *Writes) {
+		"are for the same item": func(w *Writes) {
 			w.Add(r.ledger, ledgerKey("a"), "n", 1)
 			w.Put(types.Put{TableName: &r.ledger, Item: attrs{"id": text("effect of a"), "n": number(7)}})
 		},
@@ -41,7 +41,7 @@ func TestWritesAreChecked(t *testing.T) {
 			}
 		},
 		"names no table": func(w *Writes) { w.Update(types.Update{Key: ledgerKey("a")}) },
-		// These two only the service knows.
+		// Only the service can refuse these two.
 		"condition failed": func(w *Writes) {
 			w.Check(types.ConditionCheck{
 				TableName: &r.ledger, Key: ledgerKey("x"), ConditionExpression: aws.String("attribute_exists(id)"),
@@ -59,10 +59,10 @@ func TestWritesAreChecked(t *testing.T) {
 			_, err = r.Commit(t.Context(), r.withEffect(gs[0]), bad)
 			var item *driver.ItemError
 			if !errors.As(err, &item) || item.Index != 1 || !strings.Contains(err.Error(), name) {
-				t.Errorf("commit answered %v", err)
+				t.Errorf("commit returned %v", err)
 			}
 			if o, err := r.Commit(t.Context(), r.withEffect(gs[0])); err != nil || o[0] != driver.Applied {
-				t.Errorf("the other work's commit answered %v, %v", o, err)
+				t.Errorf("the other work's commit returned %v, %v", o, err)
 			}
 			if r.effects(t, "good "+name) != 1 || r.effects(t, "bad "+name) != 0 {
 				t.Errorf("effects %d and %d, wanted 1 and 0", r.effects(t, "good "+name), r.effects(t, "bad "+name))
@@ -90,6 +90,6 @@ func TestWorksOnOneItem(t *testing.T) {
 	}
 	o, err := r.Commit(t.Context(), works...)
 	if err != nil || o[4] != driver.Applied || r.effects(t, "shared") != 5 {
-		t.Errorf("commit answered %v, %v with %d effects", o, err, r.effects(t, "shared"))
+		t.Errorf("commit returned %v, %v with %d effects", o, err, r.effects(t, "shared"))
 	}
 }

@@ -1,5 +1,5 @@
-// Package emf writes a consumer's figures in the CloudWatch embedded metric format: JSON lines that CloudWatch makes metrics
-// of when they arrive in its logs, from Lambda, ECS or the agent. It calls nothing and needs no permission.
+// Package emf writes a consumer's metrics in the CloudWatch embedded metric format: JSON lines from which CloudWatch makes
+// metrics when they arrive in its logs, from Lambda, ECS or the agent. It calls nothing and needs no permission.
 //
 //	m, err := emf.New(os.Stdout, emf.Options{Queue: queue})
 //	cfg.Events = semel.Tee(cfg.Events, m.Events())
@@ -7,12 +7,12 @@
 //
 // # What to alarm on
 //
-// On DuplicateEffects, which an audit of the effects counts (see [Count]), on its absence, on Uncertain and UncertainKeys,
-// LeasesLost and DeadLetters. Not on
-// DuplicatesSuppressed, which counts the duplicates that did no harm, and not on DynamoDB's ConditionalCheckFailedRequests:
-// both are healthy. deploy/aws has alarms that say it so.
+// Alarm on DuplicateEffects, which an audit of the effects counts (see [Count]), on its absence, on Uncertain and
+// UncertainKeys, LeasesLost and DeadLetters. Do not alarm on DuplicatesSuppressed, which counts harmless duplicates, nor on
+// DynamoDB's ConditionalCheckFailedRequests: both are healthy. deploy/aws has such alarms.
 //
-// Format: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+// Format:
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 package emf
 
 import (
@@ -33,25 +33,25 @@ const (
 	DefaultEvery     = time.Minute
 )
 
-// Options say what is written, and how often.
+// Options configure what is written, and how often.
 type Options struct {
 	// Namespace of the metrics. Defaults to "Semel".
 	Namespace string
-	// Queue names the dimension Queue (printable ASCII, else New refuses it: CloudWatch would drop the line), and is asked for
-	// its depth at every line when it is a driver.QueueInspector.
+	// Queue names the dimension Queue (printable ASCII, else New refuses it: CloudWatch would drop the line). If it is a
+	// driver.QueueInspector, every line has its depth.
 	Queue driver.Queue
-	// Store is asked for the keys whose outcome is unknown when it lists them (driver.StoreFeatures.ListsUncertain). It may
-	// be nil.
+	// Store provides the number of keys with an unknown outcome, if it lists them (driver.StoreFeatures.ListsUncertain). It
+	// may be nil.
 	Store driver.Store
 	// Consumer names the dimension Consumer, as Queue. Defaults to the queue's name.
 	Consumer string
-	// Every is the time between two lines of Run. Defaults to a minute, the finest that CloudWatch keeps for them.
+	// Every is the time between two lines of Run. Defaults to a minute, the finest resolution of CloudWatch for them.
 	Every time.Duration
-	// Timeout bounds the questions to queue and store. Defaults to 5 s.
+	// Timeout bounds the calls to queue and store. Defaults to 5 s.
 	Timeout time.Duration
 }
 
-// Writer gathers what happens and writes a line of it now and then. Its methods may be called concurrently.
+// Writer collects metrics and writes them as lines. Its methods may be called concurrently.
 type Writer struct {
 	o        Options
 	inspect  driver.QueueInspector
@@ -64,13 +64,13 @@ type Writer struct {
 	now figures
 }
 
-// figures are those of one line.
+// figures are the metrics of one line.
 type figures struct {
 	deliveries, effects, suppressed, retried, dead, uncertain, lost, settleErrors, swept int64
 	handler                                                                              sample
 }
 
-// New makes a Writer. It writes whole lines to w, each with one call.
+// New returns a Writer. It writes whole lines to w, each with one call.
 func New(w io.Writer, o Options) (*Writer, error) {
 	if o.Queue == nil {
 		return nil, &semel.ConfigError{Field: "Queue", Problem: "is nil", Hint: "give the queue that the consumer reads"}
@@ -100,10 +100,10 @@ func (m *Writer) dimensions() [][2]string {
 	return [][2]string{{"Consumer", m.o.Consumer}, {"Queue", m.o.Queue.Features().Name}}
 }
 
-// Watch adds how many handlers run to the lines.
+// Watch adds the number of running handlers to the lines.
 func (m *Writer) Watch(c *semel.Consumer) { m.consumer.Store(c) }
 
-// Events is the observer to give to the consumer, alone or in a semel.Tee. It does no I/O.
+// Events returns the observer for the consumer, alone or in a semel.Tee. It does no I/O.
 func (m *Writer) Events() semel.Events {
 	return semel.Events{Delivery: m.delivery, Attempt: m.attempt, Health: m.health}
 }
@@ -150,13 +150,13 @@ func (m *Writer) health(e semel.Event) {
 	if e.Kind == semel.EventSwept {
 		m.mu.Lock()
 		m.now.swept += int64(e.Purged)
-		m.now.uncertain += int64(e.Abandoned) // no delivery may ever come for them
+		m.now.uncertain += int64(e.Abandoned) // there may be no delivery for them ever
 		m.mu.Unlock()
 	}
 }
 
-// Run writes a line every Options.Every and a last one when ctx is done, and returns what the last of them failed with. It
-// blocks until then.
+// Run writes a line every Options.Every and a last one when ctx is done, and returns the error of the last one. It blocks
+// until then.
 func (m *Writer) Run(ctx context.Context) error {
 	t := time.NewTicker(m.o.Every)
 	defer t.Stop()
@@ -165,13 +165,13 @@ func (m *Writer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return m.Flush(context.WithoutCancel(ctx))
 		case <-t.C:
-			_ = m.Flush(ctx) // the next line has what this one could not tell
+			_ = m.Flush(ctx) // the next line has the metrics of a line that failed
 		}
 	}
 }
 
-// Flush writes one line. When it cannot be written, its figures come with the next one. A queue or a store that does not
-// answer is left out of the line, and is no error.
+// Flush writes one line. If it cannot be written, the next line has its metrics. A queue or a store that does not respond is
+// left out of the line, and is no error.
 func (m *Writer) Flush(ctx context.Context) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
@@ -230,7 +230,7 @@ func (m *Writer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// join adds figures that could not be written.
+// join adds metrics that could not be written.
 func (f *figures) join(g figures) {
 	f.deliveries += g.deliveries
 	f.effects += g.effects
@@ -246,7 +246,8 @@ func (f *figures) join(g figures) {
 	}
 }
 
-// Count writes one metric of its own: an audit's DuplicateEffects, say. Dimensions are pairs of name and value.
+// Count writes a line with a single metric, for example DuplicateEffects of an audit. Dimensions are pairs of name and
+// value.
 func Count(w io.Writer, namespace, metric string, n int64, dimensions ...[2]string) error {
 	if err := check(namespace, dimensions); err != nil {
 		return err

@@ -30,8 +30,8 @@ type document struct {
 	values map[string]any
 }
 
-// read checks what the specification demands of a line: every metric and dimension that is named has a value of the right
-// kind beside it, at most 100 metrics with at most 100 values each.
+// read checks a line against the specification: every named metric and dimension has a value of the right type, and there
+// are at most 100 metrics with at most 100 values each.
 func read(t *testing.T, b []byte) document {
 	t.Helper()
 	var d document
@@ -70,7 +70,7 @@ func read(t *testing.T, b []byte) document {
 	return d
 }
 
-// TestS2_16Consumer: a line a minute, with what happened since the one before, and a last one at the end.
+// TestS2_16Consumer: a line a minute, with the metrics since the line before, and a last one at the end.
 func TestS2_16Consumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory.Open()
@@ -137,7 +137,7 @@ func TestS2_16Consumer(t *testing.T) {
 	})
 }
 
-// TestS2_16Names: the metric under the names that the alarm of a state machine asks for.
+// TestS2_16Names: the metric with the names that the alarm of a state machine uses.
 func TestS2_16Names(t *testing.T) {
 	var out bytes.Buffer
 	err := emf.Count(&out, "Custom/StepFunctions", "DuplicateExecutions", 1, [2]string{"StateMachine", "CSV-Processing"})
@@ -161,8 +161,7 @@ func TestS2_16Names(t *testing.T) {
 	}
 }
 
-// TestWhatCloudWatchDropsIsRefused: a line whose dimension CloudWatch does not take is dropped there without a word. New and Count
-// say it.
+// TestWhatCloudWatchDropsIsRefused: CloudWatch silently drops a line with an invalid dimension, so New and Count refuse it.
 func TestWhatCloudWatchDropsIsRefused(t *testing.T) {
 	db := memory.Open()
 	for text, ok := range map[string]bool{
@@ -214,8 +213,8 @@ func (s uncertain) Features() driver.StoreFeatures {
 	return f
 }
 
-// TestUncertain: a claim that a sweep parked is as uncertain as a message that was set aside, and no delivery tells of it; and
-// every line has how many keys are in doubt still.
+// TestUncertain: a claim that a sweep parked is as uncertain as a message that was set aside, but has no delivery. Every
+// line has the number of uncertain keys.
 func TestUncertain(t *testing.T) {
 	db := memory.Open()
 	store := uncertain{db.Store()}
@@ -244,8 +243,8 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// TestNothingIsForgotten: what could not be written comes with the next line; a queue that does not answer costs its own
-// figures only; and of many handlers' times a sample is kept.
+// TestNothingIsForgotten: the next line has metrics that could not be written. A queue that does not respond costs only its
+// own metrics. Of many handler times a sample is kept.
 func TestNothingIsForgotten(t *testing.T) {
 	out := &flaky{down: true}
 	m, err := emf.New(out, emf.Options{Queue: silent{memory.Open().Queue("orders")}, Namespace: "Shop"})
@@ -267,10 +266,10 @@ func TestNothingIsForgotten(t *testing.T) {
 	}
 	d := read(t, out.Bytes())
 	if d.values["DeadLettered"] != 1001.0 || d.values["RecordsSwept"] != 12.0 {
-		t.Errorf("after a line that was lost: %v", d.values)
+		t.Errorf("after a lost line: %v", d.values)
 	}
 	if _, ok := d.values["Visible"]; ok {
-		t.Error("a depth nobody knows is told")
+		t.Error("an unknown depth is reported")
 	}
 	if v, _ := d.values["HandlerDuration"].([]any); len(v) != 100 {
 		t.Errorf("%d times of 1000, want the 100 that fit in a line", len(v))

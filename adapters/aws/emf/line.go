@@ -32,7 +32,7 @@ type directive struct {
 	Metrics    []metric   `json:"Metrics"`
 }
 
-// line is one JSON object: what is to be made of it, and the values beside.
+// line is one JSON object: a directive for CloudWatch, and the values.
 type line struct {
 	at     time.Time
 	d      directive
@@ -63,7 +63,7 @@ func (l *line) write(w io.Writer) error {
 	return err
 }
 
-// check refuses what CloudWatch would drop without a word.
+// check refuses names that CloudWatch would drop silently.
 func check(namespace string, dimensions [][2]string) error {
 	if !takes(namespace, 256) || strings.HasPrefix(namespace, "AWS/") {
 		return fmt.Errorf("emf: namespace %.60q: write 1 to 256 printable ASCII characters, that begin with neither AWS/ nor a colon", namespace)
@@ -80,7 +80,7 @@ func check(namespace string, dimensions [][2]string) error {
 	return nil
 }
 
-// takes reports that CloudWatch takes a text as the name or the value of a dimension.
+// takes reports that CloudWatch accepts a text as the name or the value of a dimension.
 //
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_Dimension.html
 func takes(text string, most int) bool {
@@ -88,7 +88,7 @@ func takes(text string, most int) bool {
 	return strings.TrimSpace(text) != "" && len(text) <= most && text[0] != ':' && !strings.ContainsFunc(text, other)
 }
 
-// sample keeps as many values as a line may have, each of those that came with the same chance.
+// sample keeps as many values as a line may have, each with the same probability.
 type sample struct {
 	values []float64
 	seen   int

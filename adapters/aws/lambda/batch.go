@@ -17,31 +17,31 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// batch is the driver.Queue of one invocation: it hands its records to a consumer once, and collects how they ended.
+// batch is the driver.Queue of one invocation: it delivers its records to a consumer once, and collects their outcomes.
 type batch struct {
 	name        string
 	fifo        bool
 	deadLetters driver.DeadLetterQueue
 	retention   time.Duration
 	items       []item
-	// gate tells whether anything may still be begun; stop ends the consumer.
+	// gate reports whether a run may still begin; stop ends the consumer.
 	gate func() bool
 	stop context.CancelFunc
 
 	mu     sync.Mutex
 	groups map[string]groupState
-	out    int           // handed out and not settled
-	shut   bool          // nothing is handed out any more
-	wake   chan struct{} // somebody waits for the next of a group
+	out    int           // delivered and not settled
+	shut   bool          // nothing more is delivered
+	wake   chan struct{} // closed when the next message of a group may be delivered
 }
 
-// groupState says whether a message of a FIFO queue's group may be handed out.
+// groupState says whether the next message of a FIFO group may be delivered.
 type groupState uint8
 
 const (
 	free groupState = iota
 	busy
-	stopped // one of it failed
+	stopped // a message failed
 )
 
 // item is one record.
@@ -50,14 +50,14 @@ type item struct {
 	group string // of a FIFO queue
 	sqs.Record
 	handed   bool
-	withheld bool // it is not handed out: not due, no message, or behind one that is not
-	done     bool // SQS may forget it
+	withheld bool // not delivered: not due, a piece of a dead letter, or behind one of these
+	done     bool // SQS may delete it
 }
 
-// receipt is the place of an item.
+// receipt is the index of an item.
 type receipt int
 
-// newBatch reads the records of an invocation. What Lambda could not be answered about is an error.
+// newBatch reads the records of an invocation. Records that the response could not name are an error.
 func newBatch(records []events.SQSMessage, o *Options, logger *slog.Logger) (*batch, error) {
 	arn := records[0].EventSourceARN
 	name := arn[strings.LastIndexByte(arn, ':')+1:]
@@ -91,7 +91,7 @@ func newBatch(records []events.SQSMessage, o *Options, logger *slog.Logger) (*ba
 	return b, nil
 }
 
-// message is a record as the SDK would hand it out.
+// message returns a record as the SDK would return it.
 func message(r *events.SQSMessage) *types.Message {
 	m := &types.Message{
 		MessageId: aws.String(r.MessageId), Body: aws.String(r.Body), Attributes: r.Attributes,
@@ -105,7 +105,7 @@ func message(r *events.SQSMessage) *types.Message {
 	return m
 }
 
-// comes is how many records are handed out, if there is time.
+// comes returns how many records are delivered, if there is time.
 func (b *batch) comes() (n int) {
 	for i := range b.items {
 		if !b.items[i].withheld {
@@ -122,25 +122,25 @@ func (b *batch) Features() driver.QueueFeatures {
 	}
 }
 
-// Receive hands out records while there is time to begin them; of a FIFO queue's group one at a time, so that nothing runs
-// behind one that fails. When nothing comes any more it waits for the consumer's end, and brings that about as soon as
-// nothing is in flight.
+// Receive returns records while there is time to begin them, one at a time of a FIFO group, so that nothing runs behind a
+// failed message. When all are delivered, it waits for the end of the consumer, which it stops as soon as nothing is in
+// flight.
 func (b *batch) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	for {
-		ds, wake := b.hand(limit)
+		ds, wake := b.next(limit)
 		if len(ds) > 0 {
 			return ds, nil
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-wake: // nil when nothing comes any more
+		case <-wake: // nil when nothing more is delivered
 		}
 	}
 }
 
-// hand answers what can be handed out now; without anything wake tells when to ask again.
-func (b *batch) hand(limit int) (ds []driver.Delivery, wake <-chan struct{}) {
+// next returns the records that can be delivered now. If there are none, wake is closed when to ask again.
+func (b *batch) next(limit int) (ds []driver.Delivery, wake <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	later := false
@@ -168,18 +168,18 @@ func (b *batch) hand(limit int) (ds []driver.Delivery, wake <-chan struct{}) {
 		return nil, b.wake
 	}
 	b.shut = true
-	b.over()
+	b.finish()
 	return nil, nil
 }
 
-// over ends the consumer when nothing comes any more and nothing is in flight.
-func (b *batch) over() {
+// finish ends the consumer when all records are delivered and none is in flight.
+func (b *batch) finish() {
 	if b.shut && b.out == 0 {
 		b.stop()
 	}
 }
 
-// settled notes how a record ended.
+// settled records how a record ended.
 func (b *batch) settled(r receipt, done bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,10 +196,10 @@ func (b *batch) settled(r receipt, done bool) {
 		close(b.wake)
 		b.wake = nil
 	}
-	b.over()
+	b.finish()
 }
 
-// Settle notes how records ended. Only Lambda's answer tells SQS, but for dead letters, which are written here.
+// Settle collects how records ended. SQS learns it from the response of the function. Only dead letters are written here.
 func (b *batch) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(ss))
 	var errs []error
@@ -218,7 +218,7 @@ func (b *batch) Settle(ctx context.Context, ss ...driver.Settlement) ([]driver.O
 	return out, errors.Join(errs...)
 }
 
-// ends does what a settlement asks for, and tells whether SQS may forget the message.
+// ends carries out a settlement, and reports whether SQS may delete the message.
 func (b *batch) ends(ctx context.Context, s *driver.Settlement) (done bool, err error) {
 	switch {
 	case s.Action == driver.Ack && s.Close != "" && b.deadLetters != nil:
@@ -241,13 +241,14 @@ func (b *batch) ends(ctx context.Context, s *driver.Settlement) (done bool, err 
 	return false, nil
 }
 
-// Extend cannot be done: Lambda holds the messages, and the queue's visibility is what it is.
+// Extend is not supported: Lambda holds the messages, and the queue defines their visibility.
 func (b *batch) Extend(context.Context, time.Duration, ...any) ([]driver.Outcome, error) {
 	return nil, driver.ErrUnsupported
 }
 
-// answer names what has to come back, each id once. Of a FIFO queue's group nothing is done behind what is not: see hand.
-func (b *batch) answer() events.SQSEventResponse {
+// response names the records that are not done, each ID once. In a FIFO group nothing is done behind such a record: see
+// next.
+func (b *batch) response() events.SQSEventResponse {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	failures := []events.SQSBatchItemFailure{}

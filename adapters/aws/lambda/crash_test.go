@@ -35,7 +35,7 @@ import (
 const (
 	envStore = "SEMEL_LAMBDA_TEST_STORE" // URL of DynamoDB
 	envDie   = "SEMEL_LAMBDA_TEST_DIE"   // handler:N or commit:N: where it is killed
-	// timeout is the function's: a claim that died with its process ends a second later.
+	// timeout is the function's: the claim of a dead process ends a second later.
 	timeout = 2 * time.Second
 )
 
@@ -55,7 +55,7 @@ func die() {
 	select {}
 }
 
-// dying kills the process when a number of transactions was committed, before their answer is read.
+// dying kills the process after n committed transactions, before it reads the response.
 type dying struct {
 	http.RoundTripper
 	left *atomic.Int64
@@ -76,7 +76,7 @@ func clientOf(url string, rt http.RoundTripper) *awsdynamodb.Client {
 	})
 }
 
-// invocation handles the event on stdin, as a process of its own.
+// invocation handles the event on stdin in its own process.
 func invocation(url, where string) error {
 	var runs, commits atomic.Int64
 	if n := 0; where != "" {
@@ -116,7 +116,7 @@ func invocation(url, where string) error {
 	return json.NewEncoder(os.Stdout).Encode(got)
 }
 
-// TestFM1_FM4_KilledInMidBatch: functions are killed inside of handlers and behind commits, and every effect happens once.
+// TestFM1_FM4_KilledInMidBatch: functions are killed in handlers and after commits, and every effect happens once.
 func TestFM1_FM4_KilledInMidBatch(t *testing.T) {
 	server := httptest.NewServer(fakedynamodb.New(fakedynamodb.Options{}))
 	defer server.Close()
@@ -150,12 +150,12 @@ func TestFM1_FM4_KilledInMidBatch(t *testing.T) {
 			where = deaths[n]
 		}
 		p.round(func(ev events.SQSEvent) ([]byte, bool) {
-			answer, err := invoke(t, server.URL, where, ev)
+			response, err := invoke(t, server.URL, where, ev)
 			if err != nil {
 				killed++
 				time.Sleep(timeout + 1500*time.Millisecond) // of the lease: the queue's visibility is longer than that
 			}
-			return answer, err == nil
+			return response, err == nil
 		})
 	}
 	if killed < 3 {
@@ -188,7 +188,7 @@ func invoke(t *testing.T, url, where string, ev events.SQSEvent) ([]byte, error)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		if where == "" || cmd.ProcessState.Exited() { // else it was killed, as it was told to be
+		if where == "" || cmd.ProcessState.Exited() { // else it was killed, as the test wanted
 			t.Fatalf("the function ended by itself: %v: %s", err, errs.Bytes())
 		}
 		return nil, err
@@ -196,8 +196,8 @@ func invoke(t *testing.T, url, where string, ev events.SQSEvent) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// TestS3_08_RedrivePolicyTakesWhatIsDead: without a place for dead letters a message that failed for good is run no more, and
-// goes where the queue's redrive policy leads.
+// TestS3_08_RedrivePolicyTakesWhatIsDead: without DeadLetters a message that failed for good is not run again, and the
+// queue's redrive policy moves it.
 func TestS3_08_RedrivePolicyTakesWhatIsDead(t *testing.T) {
 	p := newPoller(t, "orders", sqs.CreateOptions{MaxReceive: 3})
 	w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
@@ -205,7 +205,7 @@ func TestS3_08_RedrivePolicyTakesWhatIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		p.round(w.answer)
+		p.round(w.respond)
 	}
 	dead, _, _ := p.fake.Count("orders-dead")
 	if !p.empty() || dead != 1 || fmt.Sprint(len(w.ran)) != "2" {
@@ -213,7 +213,7 @@ func TestS3_08_RedrivePolicyTakesWhatIsDead(t *testing.T) {
 	}
 }
 
-// TestFIFOAcrossInvocations: a group waits for its message that failed, in order, however often.
+// TestFIFOAcrossInvocations: a group waits for its failed message, in order, over any number of invocations.
 func TestFIFOAcrossInvocations(t *testing.T) {
 	p := newPoller(t, "orders.fifo", sqs.CreateOptions{FIFO: true})
 	fails := map[string]int{"a2": 2, "b1": 1}
@@ -235,7 +235,7 @@ func TestFIFOAcrossInvocations(t *testing.T) {
 		}
 	}
 	for range 6 {
-		p.round(w.answer)
+		p.round(w.respond)
 		time.Sleep(2 * time.Millisecond) // of the backoff: the store's clock is the machine's
 	}
 	got := map[byte]string{}
@@ -247,8 +247,8 @@ func TestFIFOAcrossInvocations(t *testing.T) {
 	}
 }
 
-// answer is an invocation, as its answer goes over the wire.
-func (w *world) answer(ev events.SQSEvent) ([]byte, bool) {
+// respond is an invocation that returns the response as on the wire.
+func (w *world) respond(ev events.SQSEvent) ([]byte, bool) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	got, err := w.h.Handle(ctx, ev)

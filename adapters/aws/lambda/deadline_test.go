@@ -31,7 +31,7 @@ func many(n int, what string) (rs []events.SQSMessage) {
 
 func alone(cfg *semel.Config, _ *semellambda.Options) { cfg.Concurrency = 1 }
 
-// TestNothingIsBegunTooLate: with the time learnt from the first runs, what could not end any more is not begun, and has
+// TestNothingIsBegunTooLate: by the times of the first runs, a message that could not end in time is not begun, and has
 // spent no attempt.
 func TestNothingIsBegunTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestNothingIsBegunTooLate(t *testing.T) {
 				t.Fatalf("%d runs of 2 s in 9 s", len(w.ran))
 			}
 			if d := time.Since(began); d > 9*time.Second {
-				t.Errorf("answered after %v", d)
+				t.Errorf("returned after %v", d)
 			}
 			for _, id := range failed {
 				if r := w.record(id); r.State != driver.Absent && (r.State != driver.Released || r.Attempt != 0) {
@@ -68,7 +68,8 @@ func TestNothingIsBegunTooLate(t *testing.T) {
 	})
 }
 
-// TestARunThatHadTheInvocationHasFailed, and one that was begun late only comes again.
+// TestARunThatHadTheInvocationHasFailed: a run that had the whole invocation has failed. One that began late is only
+// redelivered.
 func TestARunThatHadTheInvocationHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -88,8 +89,8 @@ func TestARunThatHadTheInvocationHasFailed(t *testing.T) {
 	})
 }
 
-// TestLaw11_DeafHandlersEndTheProcess: it cannot be frozen with a handler that would run on when its lease is over. The
-// claim stays, and ends by itself a second behind the deadline.
+// TestLaw11_DeafHandlersEndTheProcess: the process must not be frozen with a handler that would run on after its lease has
+// ended. The claim stays, and ends by itself a second after the deadline.
 func TestLaw11_DeafHandlersEndTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -114,7 +115,7 @@ func TestLaw11_DeafHandlersEndTheProcess(t *testing.T) {
 	})
 }
 
-// TestNoLeaseOutlivesTheInvocation: not the first one, not one that the heartbeat extends, not one of a late claim.
+// TestNoLeaseOutlivesTheInvocation: neither the first lease, nor one that the heartbeat extends, nor that of a late claim.
 func TestNoLeaseOutlivesTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world
@@ -139,7 +140,7 @@ func TestNoLeaseOutlivesTheInvocation(t *testing.T) {
 	})
 }
 
-// slowStore takes its time to answer a claim.
+// slowStore delays claims.
 type slowStore struct {
 	driver.Store
 	takes time.Duration
@@ -151,7 +152,7 @@ func (s slowStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant
 	return gs, err
 }
 
-// TestWhatWasLearntNeverStopsEverything: where runs took longer than an invocation has, something is begun all the same.
+// TestWhatWasLearntNeverStopsEverything: even if runs took longer than an invocation has, something is begun.
 func TestWhatWasLearntNeverStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) {
@@ -165,11 +166,11 @@ func TestWhatWasLearntNeverStopsEverything(t *testing.T) {
 				return
 			}
 		}
-		t.Error("nothing is begun any more")
+		t.Error("nothing is begun")
 	})
 }
 
-// silent is a store that stops answering.
+// silent is a store that stops responding.
 type silent struct {
 	driver.Store
 	finish atomic.Bool
@@ -183,7 +184,7 @@ func (s *silent) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outco
 	return s.Store.Finish(ctx, f...)
 }
 
-// TestLaw4_NoResponseWritesAreFailures: nobody knows, so the message comes back; and the answer comes in time.
+// TestLaw4_NoResponseWritesAreFailures: the outcome is unknown, so the message is reported, and Handle returns in time.
 func TestLaw4_NoResponseWritesAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &silent{}
@@ -203,12 +204,12 @@ func TestLaw4_NoResponseWritesAreFailures(t *testing.T) {
 	})
 }
 
-// down is a store that is away.
+// down is a store that is unavailable.
 type down struct{ driver.Store }
 
 func (down) Claim(context.Context, ...driver.Claim) ([]driver.Grant, error) { return nil, errBoom }
 
-// TestLaw8_StoreDown: nothing runs, everything comes back.
+// TestLaw8_StoreDown: nothing runs, all messages are reported.
 func TestLaw8_StoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(cfg *semel.Config, _ *semellambda.Options) { cfg.Store = down{cfg.Store} })
@@ -218,7 +219,7 @@ func TestLaw8_StoreDown(t *testing.T) {
 	})
 }
 
-// TestNoTimeAtAll: an invocation whose deadline is near begins nothing, and answers.
+// TestNoTimeAtAll: an invocation whose deadline is near begins nothing, and returns.
 func TestNoTimeAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -228,8 +229,8 @@ func TestNoTimeAtAll(t *testing.T) {
 	})
 }
 
-// TestRequestsEndWithTheInvocation: the context of a run ends before the deadline, however long the claim took, and its lease
-// shortly behind it: a function that is killed does not leave its key busy for longer.
+// TestRequestsEndWithTheInvocation: the context of a run ends before the deadline, however long the claim took, and its
+// lease shortly after it: a killed function does not leave its key busy for longer.
 func TestRequestsEndWithTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -259,7 +260,7 @@ func TestRequestsEndWithTheInvocation(t *testing.T) {
 		ev := events.APIGatewayV2HTTPRequest{RawPath: "/orders", Headers: map[string]string{"idempotency-key": "k"}}
 		ev.RequestContext.HTTP.Method = "POST"
 		if a, err := h.V2(ctx, ev); err != nil || a.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("answered %+v, %v", a, err)
+			t.Errorf("got %+v, %v", a, err)
 		}
 	})
 }

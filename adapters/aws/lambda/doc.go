@@ -11,14 +11,14 @@
 //
 // # A batch of SQS
 //
-// The event source mapping needs ReportBatchItemFailures. What was done, or had been done before, is not reported, and
-// Lambda deletes it; everything else is named in batchItemFailures, and comes back when the queue's visibility timeout ends:
-// failed runs, duplicates of a key that is busy, what was not begun. An error is returned only for an event that cannot be
-// answered item by item (a record without an id, records of two queues): then all of it comes back, and what is done is
-// answered from its record.
+// The event source mapping needs ReportBatchItemFailures. Lambda deletes the messages that are done, or were done before.
+// The response names all others in batchItemFailures: failed runs, duplicates of busy keys, messages that were not begun.
+// They are redelivered when the queue's visibility timeout ends. Handle returns an error only for an event whose items
+// cannot be reported one by one (a record without an ID, records of two queues). Then the whole batch is redelivered, and
+// finished messages replay their records.
 //
-// Of a FIFO queue's group nothing is begun behind the first message that failed, and all that stand behind it are
-// reported with it; other groups go on.
+// In a FIFO group nothing is begun behind the first message that failed, and the messages behind it are reported with it.
+// Other groups go on.
 //
 // Sources: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html (an empty or null list is success;
 // an unknown, empty or null identifier and an error fail the whole batch; FIFO: stop at the first failure) and
@@ -27,28 +27,27 @@
 //
 // # The end of an invocation
 //
-// A process that has answered, or ran out of time, is frozen: it can renew nothing. So no lease reaches more than a second
-// beyond the invocation's deadline, and nothing is begun when less time is left than work took before: the 99th percentile of
-// run and commit, learnt from invocation to invocation, no less than Options.Floor and no more than nine tenths of the time that an
-// invocation has. What was not begun by then is reported, and has spent no attempt. What runs is cancelled
-// Options.Margin before the deadline (cause semel.ErrDraining; semel.ErrTimeout, and an attempt spent, where the run had
-// nearly all of the invocation). Handle does not return while a handler runs. If one ignores its cancellation there is
-// one way left to keep it from running on in a later invocation, when its lease is over: the process ends (Options.Exit)
-// shortly before the deadline, Lambda starts another, the whole batch comes back, and the claim of that key stays until
-// its lease ends by itself.
+// A process that has responded, or ran out of time, is frozen: it can renew nothing. So no lease ends more than a second
+// after the invocation's deadline, and nothing is begun when less time is left than earlier work took: the 99th percentile
+// of run and commit over all invocations, at least Options.Floor and at most nine tenths of the invocation. Messages that
+// were not begun are reported, and have spent no attempt. Running handlers are cancelled Options.Margin before the deadline
+// (cause semel.ErrDraining; semel.ErrTimeout, with a spent attempt, if the run had nearly all of the invocation). Handle
+// does not return while a handler runs. If a handler ignores its cancellation, it must not run on in a later invocation,
+// when its lease has ended. So the process exits (Options.Exit) shortly before the deadline, Lambda starts another, the
+// whole batch is redelivered, and the claim of that key stays until its lease ends.
 //
-// https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (what runs behind the answer is frozen, and goes
+// https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (a process is frozen after its response, and goes
 // on with the next invocation; a crash or a timeout resets the environment).
 //
 // # Dead letters
 //
-// With Options.DeadLetters what ended for good is written there, and is then a success to SQS. A dead letter that cannot be written
-// leaves its message in the queue. Without a place for dead letters what failed for good is reported as failed each time, without
-// a run, until the queue's redrive policy takes it: that needs such a policy, which is said with Options.RedrivePolicy. A
-// message of which neither is true would be lost at the end of its retention, so NewSQS refuses that.
+// With Options.DeadLetters a message that failed for good is written there, and is a success to SQS. If its dead letter
+// cannot be written, the message stays in the queue. Without Options.DeadLetters the message is reported as failed each
+// time, without a run, until the queue's redrive policy moves it. Confirm such a policy with Options.RedrivePolicy. Without
+// either, the message would be lost at the end of its retention, so NewSQS refuses that.
 //
-// # What Lambda cannot do
+// # Limits
 //
-// The queue decides when a failed message comes back: backoff is the queue's visibility timeout. A record whose next attempt
-// is due later than that (semel.RetryAfter) finds itself busy until then, and each time costs a receive.
+// The queue decides when a failed message is redelivered: the backoff is the queue's visibility timeout. A record whose next
+// attempt is due later (semel.RetryAfter) is busy until then, and each redelivery costs a receive.
 package semellambda

@@ -13,19 +13,19 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// Direct makes each event take effect once that S3, EventBridge or SNS hands to a function without a queue in between:
-// [Direct.S3], [Direct.EventBridge] and [Direct.SNS] are what lambda.Start takes. The key is key.FromEvent's, so that it is
-// the same as that of the event on its way through a queue.
+// Direct makes each event of S3, EventBridge or SNS take effect once when it invokes a function without a queue in between.
+// Give [Direct.S3], [Direct.EventBridge] or [Direct.SNS] to lambda.Start. The key is that of key.FromEvent, so it is the
+// same as that of the event in a queue.
 //
-// Such an invocation is asynchronous: an error makes Lambda repeat the event, twice unless it is set otherwise, and then
-// hands it to the function's destination for failures, which is needed so that nothing is lost. Records of one event that
-// are done are then answered from their records. An event without a key is an error as well: it is not run.
+// Such an invocation is asynchronous: after an error Lambda repeats the event, twice by default, and then sends it to the
+// function's destination for failures, which you need so that nothing is lost. In a repetition the finished records of an
+// event are replayed. An event without a key is an error as well: it is not run.
 //
 // Source: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html
 type Direct struct {
-	// Store keeps the records. Needed.
+	// Store keeps the records. Required.
 	Store semel.Store
-	// Consumer is the scope of the keys: two functions handle an event once each. Needed.
+	// Consumer is the scope of the keys: two functions handle an event once each. Required.
 	Consumer string
 	// Margin is how long before the invocation's deadline the context of a run ends. Defaults as Options.Margin.
 	Margin time.Duration
@@ -42,8 +42,8 @@ func (d Direct) S3(fn func(ctx context.Context, r events.S3EventRecord, a *semel
 	}
 }
 
-// SNS handles the records of notifications, one after the other. The key is of what was published: an event inside of the
-// notification, or the publication.
+// SNS handles the records of notifications, one after the other. The key is that of the published event, or of the
+// publication.
 func (d Direct) SNS(fn func(ctx context.Context, r events.SNSEventRecord, a *semel.Attempt) error) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, raw json.RawMessage) error {
 		return eachOf(ctx, &d, raw, func(r json.RawMessage) ([]byte, error) {
@@ -59,7 +59,7 @@ func (d Direct) EventBridge(fn func(ctx context.Context, e events.EventBridgeEve
 	return func(ctx context.Context, raw json.RawMessage) error { return one(ctx, &d, raw, raw, fn) }
 }
 
-// eachOf handles the records of an event. bodyOf makes of a record what its key is taken of.
+// eachOf handles the records of an event. bodyOf returns the part of a record with its key.
 func eachOf[R any](
 	ctx context.Context, d *Direct, raw json.RawMessage, bodyOf func(json.RawMessage) ([]byte, error),
 	fn func(context.Context, R, *semel.Attempt) error,

@@ -23,7 +23,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// sample is an event as the maintainers of aws-lambda-go keep it.
+// sample is a sample event of the aws-lambda-go project.
 func sample(t *testing.T, name string) json.RawMessage {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
@@ -45,7 +45,7 @@ func (k *keys) note(a *semel.Attempt) error {
 	return nil
 }
 
-// TestDirectEvents: samples of real events run once, under the key that they have on their way through a queue.
+// TestDirectEvents: samples of real events run once, with the key that they would have in a queue.
 func TestDirectEvents(t *testing.T) {
 	var ran keys
 	d := semellambda.Direct{Store: memory.NewStore(), Consumer: "f"}
@@ -93,7 +93,8 @@ func TestDirectEvents(t *testing.T) {
 	}
 }
 
-// TestDirectEventsThatFail: the event is repeated as a whole; what is done of it is not run again, and without a key nothing is.
+// TestDirectEventsThatFail: the whole event is repeated. Finished records are not run again, and records without a key never
+// run.
 func TestDirectEventsThatFail(t *testing.T) {
 	var ran keys
 	fail := "b"
@@ -125,7 +126,7 @@ func TestDirectEventsThatFail(t *testing.T) {
 	}
 }
 
-// TestDirectEndsWithTheInvocation: the run is told before the deadline, and its lease does not outlive it.
+// TestDirectEndsWithTheInvocation: the run is cancelled before the deadline, and its lease ends shortly after it.
 func TestDirectEndsWithTheInvocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -258,8 +259,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// TestPathsOfGateways: REST APIs and function URLs hand paths on as they came, HTTP APIs decode them first; the handler finds the
-// same path, and no path is taken for a host, a query or a fragment.
+// TestPathsOfGateways: REST APIs and function URLs pass paths on unchanged, HTTP APIs decode them first. The handler gets
+// the same path, and no path is taken for a host, a query or a fragment.
 func TestPathsOfGateways(t *testing.T) {
 	var got string
 	h, err := semellambda.NewHTTP(edgehttp.Options{Store: memory.NewStore(), Tenant: edgehttp.SingleTenant},
@@ -300,7 +301,7 @@ func TestPathsOfGateways(t *testing.T) {
 	}
 }
 
-// TestGatewayInProgress: a repetition that comes while the first runs gets 409, and after it the answer.
+// TestGatewayInProgress: a repetition gets 409 while the first request runs, and its response afterwards.
 func TestGatewayInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -326,7 +327,7 @@ func TestGatewayInProgress(t *testing.T) {
 	})
 }
 
-// TestGatewaysThatMakeNoRequest are errors, not panics.
+// TestGatewaysThatMakeNoRequest: invalid events are errors, not panics.
 func TestGatewaysThatMakeNoRequest(t *testing.T) {
 	runs := 0
 	h := shop(t, &runs)
@@ -346,7 +347,7 @@ func TestGatewaysThatMakeNoRequest(t *testing.T) {
 	}
 }
 
-// TestSQSSample: the sample of an SQS event runs, its attributes are headers.
+// TestSQSSample: the sample of an SQS event runs, with its attributes as headers.
 func TestSQSSample(t *testing.T) {
 	var ev events.SQSEvent
 	if err := json.Unmarshal(sample(t, "sqs-event.json"), &ev); err != nil {
@@ -359,8 +360,8 @@ func TestSQSSample(t *testing.T) {
 			return nil
 		})
 	})
-	if answer, alive := w.answer(ev); !alive || string(answer) != `{"batchItemFailures":[]}` {
-		t.Errorf("answered %s", answer)
+	if response, alive := w.respond(ev); !alive || string(response) != `{"batchItemFailures":[]}` {
+		t.Errorf("got %s", response)
 	}
 	if want := []string{"MessageID_1", "SQSQueue", "Message Body", "AttributeValue1", "MTEwMA==", "2018-03-09T18:53:45Z", "true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)

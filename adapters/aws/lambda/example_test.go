@@ -15,8 +15,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// A function for an SQS queue. The store would be DynamoDB, and main would end with lambda.Start(h.Handle); here the
-// batch is handed in by hand.
+// A function for an SQS queue. The store would be DynamoDB, and main would end with lambda.Start(h.Handle). Here the example
+// calls Handle itself.
 func ExampleSQS() {
 	h, err := semellambda.NewSQS(semel.Config{
 		Store: memory.NewStore(), Key: key.FromJSON("/order_id"), Concurrency: 1,
@@ -39,11 +39,11 @@ func ExampleSQS() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	answer, err := h.Handle(ctx, ev)
+	response, err := h.Handle(ctx, ev)
 	if err != nil {
 		log.Fatal(err)
 	}
-	raw, _ := json.Marshal(answer)
+	raw, _ := json.Marshal(response)
 	fmt.Println(string(raw))
 	// Output:
 	// charge A-1

@@ -19,20 +19,20 @@ import (
 	edgehttp "github.com/semel-dev/semel/edge/http"
 )
 
-// HTTP makes requests idempotent that come through API Gateway or a function URL: [HTTP.V1] (REST), [HTTP.V2] (HTTP) and
-// [HTTP.URL] are what lambda.Start takes. The rules are those of edge/http, whose middleware it is: a request with an
-// Idempotency-Key runs once, a repetition gets status, headers and body of the first; 409 while that runs, 422 with
-// another payload, 400 without a key where one is needed.
+// HTTP makes requests through API Gateway or a function URL idempotent. Give [HTTP.V1] (REST), [HTTP.V2] (HTTP) or
+// [HTTP.URL] to lambda.Start. It is the middleware of edge/http, with its rules: a request with an Idempotency-Key runs
+// once, and a repetition gets the status, headers and body of the first. It gets 409 while the first runs, 422 with another
+// payload, and 400 without a key if one is required.
 //
-// The request's context has the event: [EventFrom]. Options.Tenant finds the caller there that the gateway authenticated.
+// The request's context has the event: [EventFrom]. There Options.Tenant finds the caller that the gateway authenticated.
 type HTTP struct {
 	o    edgehttp.Options
 	next http.Handler
 }
 
-// NewHTTP makes it of a handler and the options of edge/http. The context of a run ends 1 s (a tenth of less than 10 s) before
-// the invocation's deadline, and no lease reaches more than a second beyond it: each request sets Options.Until. Errors are
-// those of edgehttp.New. It does no I/O.
+// NewHTTP makes an HTTP of a handler and the options of edge/http. The context of a run ends 1 s before the invocation's
+// deadline (a tenth of the time if that is less than 10 s), and no lease ends more than a second after it: each request sets
+// Options.Until. Errors are those of edgehttp.New. It does no I/O.
 func NewHTTP(o edgehttp.Options, next http.Handler) (*HTTP, error) {
 	if _, err := edgehttp.New(o); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func NewHTTP(o edgehttp.Options, next http.Handler) (*HTTP, error) {
 
 type eventKey struct{}
 
-// EventFrom is the event that a request was made of: an events.APIGatewayProxyRequest, an events.APIGatewayV2HTTPRequest or
-// an events.LambdaFunctionURLRequest; nil outside of this package's handlers.
+// EventFrom returns the event of a request: an events.APIGatewayProxyRequest, an events.APIGatewayV2HTTPRequest or an
+// events.LambdaFunctionURLRequest; nil outside of this package's handlers.
 func EventFrom(ctx context.Context) any { return ctx.Value(eventKey{}) }
 
 // V1 handles requests of a REST API, or of an HTTP API with payload format 1.0.
@@ -117,7 +117,7 @@ func headerOf(single map[string]string, cookies []string) http.Header {
 	return h
 }
 
-// incoming is what the formats of events have in common.
+// incoming is what all formats of events have in common.
 type incoming struct {
 	method, path, query, body, host, ip string
 	header                              http.Header
@@ -138,7 +138,7 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 	}
 	r, err := http.NewRequestWithContext(ctx, in.method, "/", bytes.NewReader(body))
 	if err == nil {
-		r.URL, err = url.ParseRequestURI(target) // as a server does: //name/x is a path, and no host
+		r.URL, err = url.ParseRequestURI(target) // as a server does: //name/x is a path, not a host
 	}
 	if err != nil {
 		return nil, fmt.Errorf("semellambda: the event is no request: %w", err)
@@ -150,9 +150,9 @@ func (in *incoming) request(ctx context.Context) (*http.Request, error) {
 	return r, nil
 }
 
-// escaped is a path as it stands in a request. REST APIs and function URLs hand it on so, HTTP APIs decode it first: only what
-// cannot stand in a request is escaped, so that one handler finds the same path behind all of them. What HTTP APIs decoded
-// into a sound escape (%2541) cannot be told any more.
+// escaped returns a path as in a request. REST APIs and function URLs pass it on unchanged, HTTP APIs decode it first. Only
+// characters that a request cannot contain are escaped, so that a handler gets the same path from all of them. If an HTTP
+// API decoded a path into a valid escape (%2541), the original is lost.
 //
 // Source: https://github.com/middleapi/standard-server/pull/93 (captures of live gateways)
 func escaped(path string) string {
@@ -194,7 +194,7 @@ func (h *HTTP) serve(ctx context.Context, ev any, in incoming) (*recorder, error
 	return w, nil
 }
 
-// endingAt ends the context of a handler at a moment: however long the claim before it took.
+// endingAt ends the context of a handler at a given time, however long the claim took.
 func endingAt(next http.Handler, at time.Time) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithDeadlineCause(r.Context(), at, semel.ErrTimeout)
@@ -203,7 +203,7 @@ func endingAt(next http.Handler, at time.Time) http.Handler {
 	})
 }
 
-// recorder keeps an answer.
+// recorder keeps a response.
 type recorder struct {
 	header http.Header
 	status int
@@ -223,7 +223,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// text is the body as an event carries it: base64 where it is no text.
+// text returns the body as in an event: base64 if it is not text.
 func (w *recorder) text() (body string, encoded bool) {
 	if !utf8.Valid(w.body.Bytes()) || w.header.Get("Content-Encoding") != "" {
 		return base64.StdEncoding.EncodeToString(w.body.Bytes()), true
@@ -231,7 +231,7 @@ func (w *recorder) text() (body string, encoded bool) {
 	return w.body.String(), false
 }
 
-// joined are headers of one value each, and the cookies that must not be joined.
+// joined returns headers with one value each, and the cookies, which must not be joined.
 func (w *recorder) joined() (headers map[string]string, cookies []string) {
 	headers = map[string]string{}
 	for k, vs := range w.header {

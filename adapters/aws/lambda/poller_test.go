@@ -18,7 +18,7 @@ import (
 
 const visibility = 3 * time.Minute
 
-// poller is what Lambda does between a queue and a function, with a queue whose clock stands still.
+// poller does what Lambda does between a queue and a function. The clock of the queue stands still.
 //
 // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
 type poller struct {
@@ -49,9 +49,10 @@ func newPoller(t *testing.T, name string, o sqs.CreateOptions) *poller {
 	return p
 }
 
-// round hands a batch to the function, deletes what it did not report, and lets the visibility of the rest pass. alive is false
-// when the function died: then nothing is deleted. It answers how many messages the batch had.
-func (p *poller) round(function func(events.SQSEvent) (answer []byte, alive bool)) int {
+// round passes a batch to the function, deletes the messages that it did not report, and waits until the visibility of the
+// others has ended. alive is false if the function died: then nothing is deleted. It returns the number of messages in the
+// batch.
+func (p *poller) round(function func(events.SQSEvent) (response []byte, alive bool)) int {
 	p.t.Helper()
 	out, err := p.client.ReceiveMessage(p.t.Context(), &awssqs.ReceiveMessageInput{
 		QueueUrl: &p.url, MaxNumberOfMessages: 10, MessageAttributeNames: []string{"All"},
@@ -68,11 +69,11 @@ func (p *poller) round(function func(events.SQSEvent) (answer []byte, alive bool
 	for i := range out.Messages {
 		ev.Records = append(ev.Records, p.record(&out.Messages[i]))
 	}
-	answer, alive := function(ev)
+	response, alive := function(ev)
 	if !alive {
 		return len(ev.Records)
 	}
-	failed, ok := reported(answer, ev.Records)
+	failed, ok := reported(response, ev.Records)
 	for i, r := range ev.Records {
 		if ok && !slices.Contains(failed, r.MessageId) {
 			if _, err := p.client.DeleteMessage(p.t.Context(), &awssqs.DeleteMessageInput{
@@ -99,12 +100,12 @@ func (p *poller) record(m *types.Message) events.SQSMessage {
 	return r
 }
 
-// reported reads an answer as strictly as Lambda does: what it does not know fails the whole batch.
-func reported(answer []byte, records []events.SQSMessage) (failed []string, ok bool) {
+// reported reads a response as strictly as Lambda does: an unknown identifier fails the whole batch.
+func reported(response []byte, records []events.SQSMessage) (failed []string, ok bool) {
 	var got struct {
 		Failures []map[string]*string `json:"batchItemFailures"`
 	}
-	if err := json.Unmarshal(answer, &got); err != nil {
+	if err := json.Unmarshal(response, &got); err != nil {
 		return nil, false
 	}
 	for _, f := range got.Failures {
@@ -117,7 +118,7 @@ func reported(answer []byte, records []events.SQSMessage) (failed []string, ok b
 	return failed, true
 }
 
-// empty tells that nothing is left in the queue.
+// empty reports that the queue is empty.
 func (p *poller) empty() bool {
 	name := p.queue.Features().Name
 	visible, inFlight, delayed := p.fake.Count(name)

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// ruleInput and targetsInput are the members of PutRule and PutTargets that the examples use; a member that the API does not
-// know is an error.
+// ruleInput and targetsInput are the members of PutRule and PutTargets that the examples use. Unknown members are an error.
 //
 // https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutRule.html,
 // https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutTargets.html
@@ -58,7 +57,7 @@ func patternOf(t *testing.T, file string) map[string]any {
 	return pattern
 }
 
-// matches is what event patterns do, as far as the examples need it: nested members, lists of alternatives, suffix, prefix and
+// matches evaluates event patterns as far as the examples need it: nested members, lists of alternatives, suffix, prefix and
 // exists. Anything else fails the test.
 //
 // https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-event-patterns-content-based-filtering.html
@@ -112,14 +111,14 @@ const (
 	uploadEvent = `{"version":"0","id":"1","detail-type":"Object Created","source":"aws.s3","account":"111122223333","region":"us-east-1",
 		"detail":{"version":"0","bucket":{"name":"uploads"},"object":{"key":"in/a.csv","size":5,"etag":"e","version-id":"V1","sequencer":"00A"},
 		"reason":"PutObject"}}`
-	trailEvent = `{"version":"0","id":"2","detail-type":"AWS API Call via CloudTrail","source":"aws.s3","account":"111122223333",
+	apiCallEvent = `{"version":"0","id":"2","detail-type":"AWS API Call via CloudTrail","source":"aws.s3","account":"111122223333",
 		"region":"us-east-1","detail":{"eventSource":"s3.amazonaws.com","eventName":"PutObject",
 		"requestParameters":{"bucketName":"uploads","key":"in/a.csv"}}}`
-	// seedPattern is the pattern that is often written, for CloudTrail's events.
+	// seedPattern is the pattern that is often used by mistake: it is for CloudTrail's events.
 	seedPattern = `{"source":["aws.s3"],"detail":{"eventName":["PutObject"],"requestParameters":{"key":[{"suffix":".csv"}]}}}`
 )
 
-// TestS205_RulesMatchUploads: the examples' patterns match S3's own events and nothing of CloudTrail's; the pattern that they
+// TestS205_RulesMatchUploads: the examples' patterns match S3's own events and none of CloudTrail's. The pattern that they
 // replace does the opposite.
 func TestS205_RulesMatchUploads(t *testing.T) {
 	event := func(s string, replace ...string) any {
@@ -140,9 +139,9 @@ func TestS205_RulesMatchUploads(t *testing.T) {
 		{"rule.json", event(uploadEvent, ".csv", ".txt"), false},
 		{"rule.json", event(uploadEvent, "Object Created", "Object Deleted"), false},
 		{"rule.json", event(uploadEvent, `"uploads"`, `"else"`), false},
-		{"rule.json", event(trailEvent), false},
+		{"rule.json", event(apiCallEvent), false},
 		{"rule-versions.json", event(uploadEvent, `"version-id":"V1",`, ""), false},
-		{"rule-versions.json", event(trailEvent), false},
+		{"rule-versions.json", event(apiCallEvent), false},
 	} {
 		if got := matches(t, patternOf(t, c.file), c.event); got != c.want {
 			t.Errorf("%s matches %v: %v", c.file, c.event, got)
@@ -152,12 +151,13 @@ func TestS205_RulesMatchUploads(t *testing.T) {
 	if err := json.Unmarshal([]byte(seedPattern), &seed); err != nil {
 		t.Fatal(err)
 	}
-	if matches(t, seed, event(uploadEvent)) || !matches(t, seed, event(trailEvent)) {
-		t.Error("the matcher does not tell S3's own events from CloudTrail's")
+	if matches(t, seed, event(uploadEvent)) || !matches(t, seed, event(apiCallEvent)) {
+		t.Error("the matcher does not distinguish S3's own events from CloudTrail's")
 	}
 }
 
-// TestS206_TargetsHaveARetryPolicy with the API's field names and bounds, and a place for what could not be delivered.
+// TestS206_TargetsHaveARetryPolicy: the targets have a retry policy with the API's field names and bounds, and a dead-letter
+// queue.
 func TestS206_TargetsHaveARetryPolicy(t *testing.T) {
 	var in targetsInput
 	strictly(t, deployed(t, "targets.json"), &in)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -20,50 +22,51 @@ const (
 	DefaultMargin = time.Second
 )
 
-// beyond is how far a lease reaches beyond the deadline of its invocation: what the engine believes of it ends before.
+// beyond is how long after the deadline of its invocation a lease ends at most. The engine stops relying on it before.
 const beyond = time.Second
 
-// Options of [NewSQS]. Letters or RedrivePolicy is needed; the zero value of everything else is the documented default.
+// Options of [NewSQS]. DeadLetters or RedrivePolicy is required; the zero value of all else is the documented default.
 type Options struct {
-	// DeadLetters keeps what ended for good: an sqs.DeadLetterQueue, or any queue of semel that keeps dead letters.
+	// DeadLetters keeps messages that failed for good: an sqs.DeadLetterQueue, or any queue of semel with dead letters.
 	DeadLetters driver.DeadLetterQueue
-	// RedrivePolicy says that the queue has a redrive policy, and that what ended for good is left to it. Dead letters go first.
+	// RedrivePolicy confirms that the queue has a redrive policy, which moves messages that failed for good. DeadLetters
+	// takes precedence.
 	RedrivePolicy bool
-	// Floor is the least time that must be left before the margin for anything to be begun. Defaults to 250 ms.
+	// Floor is the least time that must be left before the margin for a run to begin. Defaults to 250 ms.
 	Floor time.Duration
-	// Margin is how long before the deadline handlers are cancelled: what has to be written, and the answer, needs it.
-	// Defaults to 1 s, but to a tenth of an invocation that has less than 10 s.
+	// Margin is how long before the deadline handlers are cancelled: the last writes and the response need this time.
+	// Defaults to 1 s, or to a tenth of an invocation that has less than 10 s.
 	Margin time.Duration
-	// Retention is how long the queue keeps messages (MessageRetentionPeriod): records that are kept for less are refused.
-	// Defaults to 0: not compared.
+	// Retention is how long the queue keeps messages (MessageRetentionPeriod). NewSQS refuses a shorter retention of
+	// records. Defaults to 0: not compared.
 	Retention time.Duration
 	// Unwrap takes messages out of the envelopes of SNS, EventBridge and structured CloudEvents, see sqs.Options. The key
-	// function event needs none of it. Defaults to false.
+	// function event does not need it. Defaults to false.
 	Unwrap bool
 	// Exit ends the process when handlers ignored their cancellation. Defaults to os.Exit.
 	Exit func(code int)
 }
 
-// SQS handles the batches that Lambda takes out of an SQS queue.
+// SQS handles the batches that Lambda receives from an SQS queue.
 type SQS struct {
 	cfg  semel.Config
 	o    Options
 	need need
 }
 
-// NewSQS makes a handler of batches. The configuration is that of any consumer, without a queue: Consumer defaults to the
-// name of the queue that the records come from, Backoff to one second (the queue's visibility decides). Errors are
-// *semel.ConfigError, or those of semel.New. It does no I/O.
+// NewSQS makes a handler of batches. The configuration is that of any consumer, without a queue. Consumer defaults to the
+// name of the records' queue, Backoff to one second (the queue's visibility decides). Errors are *semel.ConfigError, or
+// those of semel.New. It does no I/O.
 func NewSQS(cfg semel.Config, o Options) (*SQS, error) {
 	switch {
 	case cfg.Queue != nil:
-		return nil, &semel.ConfigError{Field: "Queue", Problem: "is set, and Lambda hands the messages in", Hint: "leave it nil"}
+		return nil, &semel.ConfigError{Field: "Queue", Problem: "is set, but Lambda delivers the messages", Hint: "leave it nil"}
 	case cfg.Limit != 0 || !cfg.Until.IsZero():
 		return nil, &semel.ConfigError{Field: "Limit and Until", Problem: "are those of an invocation", Hint: "leave them zero"}
 	case o.DeadLetters == nil && !o.RedrivePolicy:
 		return nil, &semel.ConfigError{
-			Field: "Options.DeadLetters", Problem: "is nil: what fails for good would come back until the queue forgets it",
-			Hint: "give a place for dead letters, or say with RedrivePolicy that the queue has one for what is received too often",
+			Field: "Options.DeadLetters", Problem: "is nil: a message that fails for good would be redelivered until its retention ends",
+			Hint: "set a dead-letter queue, or set RedrivePolicy if the queue has a redrive policy",
 		}
 	case o.Floor < 0 || o.Margin < 0 || o.Retention < 0:
 		return nil, &semel.ConfigError{Field: "Options", Problem: "has a negative duration", Hint: "use 0 for the default"}
@@ -89,7 +92,7 @@ func NewSQS(cfg semel.Config, o Options) (*SQS, error) {
 	return h, nil
 }
 
-// Handle is what lambda.Start takes. See the package's documentation for what it answers and when.
+// Handle handles an invocation; give it to lambda.Start. See the package's documentation for what it returns, and when.
 func (h *SQS) Handle(ctx context.Context, ev events.SQSEvent) (events.SQSEventResponse, error) {
 	if len(ev.Records) == 0 {
 		return events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}, nil
@@ -115,7 +118,7 @@ func (h *SQS) Handle(ctx context.Context, ev events.SQSEvent) (events.SQSEventRe
 	case <-last.C:
 		if n := c.Load().Running; n > 0 {
 			err = &semel.HandlerStuckError{N: n}
-		} // else only writes are unanswered: the records tell the next delivery
+		} // else only writes have no response yet: the next delivery reads the records
 	}
 	if stuck := (*semel.HandlerStuckError)(nil); errors.As(err, &stuck) {
 		h.cfg.Logger.Error("handlers ignored their cancellation: the process ends, so that they do not run on in a later invocation",
@@ -125,18 +128,18 @@ func (h *SQS) Handle(ctx context.Context, ev events.SQSEvent) (events.SQSEventRe
 	if err != nil {
 		return events.SQSEventResponse{}, fmt.Errorf("semellambda: %w", err)
 	}
-	answer := b.answer()
-	if len(answer.BatchItemFailures) > 0 && c.Summary().Executed == 0 {
+	response := b.response()
+	if len(response.BatchItemFailures) > 0 && c.Summary().Executed == 0 {
 		h.need.forget()
 	}
-	return answer, nil
+	return response, nil
 }
 
-// window are the moments of an invocation: nothing is begun from drain on, handlers are cancelled at cancel, the answer is
-// given by last, and the process is frozen at end.
+// window are the times of an invocation: nothing is begun after drain, handlers are cancelled at cancel, Handle returns by
+// last, and the process is frozen at end.
 type window struct{ begin, drain, cancel, last, end time.Time }
 
-// most is how long an invocation of Lambda lasts, for a context without a deadline.
+// most is the longest invocation of Lambda, for a context without a deadline.
 const most = 15 * time.Minute
 
 func (h *SQS) window(ctx context.Context) window {
@@ -156,12 +159,12 @@ func (h *SQS) window(ctx context.Context) window {
 	return w
 }
 
-// needed is how much time must be left before the handlers are cancelled, for anything to be begun.
+// needed returns how much time must be left before the handlers are cancelled for a run to begin.
 func (h *SQS) needed(w window) time.Duration {
 	return max(h.o.Floor, min(h.need.p99(), w.cancel.Sub(w.begin)/10*9))
 }
 
-// config is the consumer of one invocation.
+// config returns the configuration of an invocation's consumer.
 func (h *SQS) config(b *batch, w window) semel.Config {
 	cfg := h.cfg
 	left := max(time.Until(w.end), time.Second)
@@ -169,7 +172,7 @@ func (h *SQS) config(b *batch, w window) semel.Config {
 	cfg.Visibility = (left + beyond) / 9 * 10 // of which the lease is 0.9
 	cfg.MaxRuntime = left
 	cfg.Grace = max(w.cancel.Sub(w.drain), time.Millisecond)
-	whole := max(w.cancel.Sub(w.begin)/10*9, time.Millisecond) // a run that had that much and did not end has failed
+	whole := max(w.cancel.Sub(w.begin)/10*9, time.Millisecond) // a run that had that much time and did not end has failed
 	if cfg.Timeout == 0 || cfg.Timeout > whole {
 		cfg.Timeout = whole
 	}
@@ -188,4 +191,38 @@ func (h *SQS) config(b *batch, w window) semel.Config {
 		},
 	})
 	return cfg
+}
+
+// need learns how much time a message needs, run and commit, from the last messages of this process. It may be used by
+// several goroutines at once.
+type need struct {
+	mu    sync.Mutex
+	last  [512]time.Duration
+	count int
+}
+
+func (n *need) observe(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last[n.count%len(n.last)] = d
+	n.count++
+}
+
+// forget starts again: with the learnt times no run could begin.
+func (n *need) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count = 0
+}
+
+// p99 returns the 99th percentile of the observed times; 0 = there are none.
+func (n *need) p99() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := slices.Clone(n.last[:min(n.count, len(n.last))])
+	if len(known) == 0 {
+		return 0
+	}
+	slices.Sort(known)
+	return known[(99*len(known)+99)/100-1]
 }

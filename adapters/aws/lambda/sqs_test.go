@@ -27,7 +27,7 @@ var errBoom = errors.New("boom")
 
 const standard, fifo = "arn:aws:sqs:us-east-1:1:orders", "arn:aws:sqs:us-east-1:1:orders.fifo"
 
-// rec is a record; group makes it one of a FIFO queue.
+// rec is a record; with a group it is one of a FIFO queue.
 func rec(id, body, group string) events.SQSMessage {
 	r := events.SQSMessage{
 		MessageId: id, Body: body, EventSourceARN: standard, EventSource: "aws:sqs",
@@ -39,7 +39,7 @@ func rec(id, body, group string) events.SQSMessage {
 	return r
 }
 
-// world is what several invocations of one environment share.
+// world is what the invocations of one environment share.
 type world struct {
 	t           *testing.T
 	store       *memory.Store
@@ -50,8 +50,8 @@ type world struct {
 	exits       int
 }
 
-// newWorld makes a handler whose runs do what their body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, deaf), long
-// (until it is cancelled).
+// newWorld makes a handler that does what the body says: ok, fail, dead, park, drop, slow (2 s), stuck (60 s, ignores its
+// cancellation), long (until it is cancelled).
 func newWorld(t *testing.T, tweak func(*semel.Config, *semellambda.Options)) *world {
 	t.Helper()
 	db := memory.Open()
@@ -96,7 +96,7 @@ func (w *world) run(ctx context.Context, a *semel.Attempt) error {
 	return nil
 }
 
-// invoke is one invocation with a timeout; the answer is what Lambda would see.
+// invoke is one invocation with a timeout; failed are the reported messages, as Lambda would read them.
 func (w *world) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed []string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -107,11 +107,11 @@ func (w *world) invoke(timeout time.Duration, rs ...events.SQSMessage) (failed [
 		w.t.Fatal(err)
 	}
 	if w.exits == 0 && time.Now().After(end) {
-		w.t.Fatalf("answered %v after the deadline", time.Since(end))
+		w.t.Fatalf("got %v after the deadline", time.Since(end))
 	}
 	raw, err := json.Marshal(got)
 	if err != nil || !strings.HasPrefix(string(raw), `{"batchItemFailures":[`) {
-		w.t.Fatalf("answer %s, %v", raw, err)
+		w.t.Fatalf("response %s, %v", raw, err)
 	}
 	for _, f := range got.BatchItemFailures {
 		failed = append(failed, f.ItemIdentifier)
@@ -138,8 +138,8 @@ func (w *world) deadLettersNow() []driver.DeadLetter {
 	return ls
 }
 
-// TestPartialAnswers is the table of what a batch is answered with.
-func TestPartialAnswers(t *testing.T) {
+// TestPartialResponses is the table of the responses to batches.
+func TestPartialResponses(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		rs          []string // id, body and group, cut at /
@@ -191,14 +191,14 @@ func TestPartialAnswers(t *testing.T) {
 					t.Errorf("%d dead letters", n)
 				}
 				if d := time.Since(began); d > time.Second {
-					t.Errorf("answered after %v with nothing to wait for", d)
+					t.Errorf("returned after %v with nothing to wait for", d)
 				}
 			})
 		})
 	}
 }
 
-// TestDuplicatesAndRetries: over invocations every key is run until it succeeds, and then never again.
+// TestDuplicatesAndRetries: over several invocations every key is run until it succeeds, and then never again.
 func TestDuplicatesAndRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
@@ -218,8 +218,8 @@ func TestDuplicatesAndRetries(t *testing.T) {
 	})
 }
 
-// TestBusyComesBack: a duplicate of a key in progress elsewhere is no success, and no attempt.
-func TestBusyComesBack(t *testing.T) {
+// TestBusyIsReported: a duplicate of a key that is in progress elsewhere is no success, and no attempt.
+func TestBusyIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		k := semel.Key{Consumer: "orders", Raw: "1"}
@@ -235,7 +235,7 @@ func TestBusyComesBack(t *testing.T) {
 	})
 }
 
-// TestWithoutDeadLettersTheQueueKeepsThem: what is dead is no success, and is not run again.
+// TestWithoutDeadLettersTheQueueKeepsThem: a message that failed for good is no success, and is not run again.
 func TestWithoutDeadLettersTheQueueKeepsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters, o.RedrivePolicy = nil, true })
@@ -255,7 +255,7 @@ type broken struct{ *memory.Queue }
 
 func (broken) PutDeadLetter(context.Context, driver.DeadLetter) error { return errBoom }
 
-// TestDeadLettersThatCannotBeWritten leave their message in the queue.
+// TestDeadLettersThatCannotBeWritten: if its dead letter cannot be written, a message stays in the queue.
 func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(_ *semel.Config, o *semellambda.Options) { o.DeadLetters = broken{memory.NewQueue("l")} })
@@ -265,7 +265,8 @@ func TestDeadLettersThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotBegun comes back: what is not due yet, a piece of a dead letter, and in a FIFO queue what stands behind either.
+// TestWhatIsNotBegun: messages that are not due, pieces of dead letters, and in a FIFO queue the messages behind them are
+// reported.
 func TestWhatIsNotBegun(t *testing.T) {
 	for name, value := range map[string]func() string{
 		"semel-not-before": func() string { return strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10) },
@@ -287,8 +288,8 @@ func TestWhatIsNotBegun(t *testing.T) {
 	}
 }
 
-// TestEventsThatCannotBeAnswered: an empty identifier would fail the whole batch without a word; so it is said.
-func TestEventsThatCannotBeAnswered(t *testing.T) {
+// TestEventsWithoutAValidResponse: an empty identifier would silently fail the whole batch, so it is an error.
+func TestEventsWithoutAValidResponse(t *testing.T) {
 	w := newWorld(t, nil)
 	other := rec("2", "ok", "")
 	other.EventSourceARN = "arn:aws:sqs:us-east-1:1:else"

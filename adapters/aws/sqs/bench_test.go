@@ -19,7 +19,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// bench is a queue on the fake with what tests need around it.
+// bench is a queue on the fake, with helpers.
 type bench struct {
 	t      testing.TB
 	server *fakesqs.Server
@@ -30,7 +30,7 @@ type bench struct {
 	log    *logBook
 }
 
-// setup says what to open.
+// setup describes the queue to open.
 type setup struct {
 	name   string // defaults to orders, FIFO with the ending
 	fake   fakesqs.Options
@@ -58,8 +58,8 @@ func newBench(t testing.TB, s setup) *bench {
 		t.Fatal(err)
 	}
 	s.o.clock, s.o.deadLetterShort = b.clock.Now, s.frozen || s.o.deadLetterShort
-	if s.frozen && s.o.patience == 0 { // tests poll for what is not there
-		s.o.patience = time.Millisecond
+	if s.frozen && s.o.grace == 0 { // tests poll empty queues
+		s.o.grace = time.Millisecond
 	}
 	if s.o.Logger == nil {
 		s.o.Logger = slog.New(slog.NewTextHandler(b.log, nil))
@@ -82,7 +82,7 @@ func reopen(t testing.TB, client Client, name string, o Options) *Queue {
 	return q
 }
 
-// atOnce repeats as the SDK does, without its pauses.
+// atOnce retries as the SDK does, without its pauses.
 func atOnce() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return 0, nil })
@@ -114,7 +114,7 @@ func (b *bench) send(m ...driver.Message) {
 	}
 }
 
-// raw sends a message as a program does that knows nothing of this package.
+// raw sends a message as a program without this package does.
 func (b *bench) raw(in awssqs.SendMessageInput) string {
 	b.t.Helper()
 	in.QueueUrl = &b.q.url
@@ -155,7 +155,7 @@ func (b *bench) settle(want driver.Outcome, ss ...driver.Settlement) {
 	}
 }
 
-// resent gives messages that come again in a suite another ID: a FIFO queue drops them for five minutes.
+// resent gives messages that a suite sends again another ID: a FIFO queue would drop them for five minutes.
 type resent struct {
 	*Queue
 	mu   *sync.Mutex
@@ -188,7 +188,7 @@ func wrapOf(f *awstest.Faults) []func(http.RoundTripper) http.RoundTripper {
 	return []func(http.RoundTripper) http.RoundTripper{f.Wrap}
 }
 
-// kindsFrozen runs a test on both kinds of queues, as the service is, on a clock that stands still.
+// kindsFrozen runs a test on both kinds of queues of the fake in mode AWS, on a clock that stands still.
 func kindsFrozen(t *testing.T, f func(t *testing.T, s setup)) {
 	for _, name := range []string{"orders", "orders.fifo"} {
 		t.Run(name, func(t *testing.T) { f(t, setup{name: name, frozen: true, o: Options{Ungrouped: true}}) })

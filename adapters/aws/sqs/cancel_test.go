@@ -19,7 +19,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// halves is a service that writes answers to receives in two halves, the second when it may.
+// halves is a service that writes responses to receives in two halves, the second when the test allows it.
 type halves struct {
 	fake    http.Handler
 	half    chan struct{} // the head has arrived at the client
@@ -83,9 +83,9 @@ func openHalves(t *testing.T) (*Queue, *halves, *fakesqs.Server) {
 	return q, h, fake
 }
 
-// TestFM64_CancelledWhileTheAnswerComes: a receive that is cancelled when its answer has begun hands the messages on, and
-// whoever drains gives them back. Else they would be hidden until their visibility ends.
-func TestFM64_CancelledWhileTheAnswerComes(t *testing.T) {
+// TestFM64_CancelledWhileTheResponseComes: a receive that is cancelled after its response has begun returns the messages,
+// and the draining worker returns them to the queue. Otherwise they would stay hidden until their visibility ends.
+func TestFM64_CancelledWhileTheResponseComes(t *testing.T) {
 	q, h, fake := openHalves(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -103,9 +103,9 @@ func TestFM64_CancelledWhileTheAnswerComes(t *testing.T) {
 	}
 }
 
-// TestFM64_CancelledBeforeTheAnswerComes: on a busy queue an answer is always on its way when a worker stops. It is waited
-// for, and for no longer than a fifth of a second.
-func TestFM64_CancelledBeforeTheAnswerComes(t *testing.T) {
+// TestFM64_CancelledBeforeTheResponseComes: on a busy queue a response is always on its way when a worker stops. The receive
+// waits for it, but no longer than a fifth of a second.
+func TestFM64_CancelledBeforeTheResponseComes(t *testing.T) {
 	for took, want := range map[time.Duration]int{50 * time.Millisecond: 1, time.Second: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
@@ -118,14 +118,14 @@ func TestFM64_CancelledBeforeTheAnswerComes(t *testing.T) {
 			began := time.Now()
 			ds, err := b.q.Receive(ctx, 1)
 			if len(ds) != want || (err == nil) != (want == 1) || time.Since(began) > 210*time.Millisecond {
-				t.Errorf("an answer that took %v: received %v, %v after %v", took, ds, err, time.Since(began))
+				t.Errorf("a response that took %v: received %v, %v after %v", took, ds, err, time.Since(began))
 			}
 		})
 	}
 }
 
-// TestAnswerThatStopsHalfway: the rest of an answer is not waited for without end.
-func TestAnswerThatStopsHalfway(t *testing.T) {
+// TestResponseThatStopsHalfway: a receive does not wait endlessly for the rest of a response.
+func TestResponseThatStopsHalfway(t *testing.T) {
 	t.Parallel()
 	q, h, _ := openHalves(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -144,6 +144,6 @@ func TestAnswerThatStopsHalfway(t *testing.T) {
 			t.Errorf("received with %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("a receive that was cancelled waits for the rest of its answer for a minute")
+		t.Error("a cancelled receive waits a minute for the rest of its response")
 	}
 }

@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// lookFresh is how long what a look did not find counts as not there, when a settlement closes dead letters.
+	// lookFresh is for how long a settlement relies on the last look: it closes no dead letter that the look did not find.
 	lookFresh = 30 * time.Second
-	// countLag is how long after a dead letter was written SQS's number of messages may say that there is none. The
-	// documentation has a minute.
+	// countLag is for how long SQS may count no messages after a dead letter was written. The documentation says a minute.
 	//
 	// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
 	countLag = 2 * time.Minute
-	// mostWritten bounds what is remembered of dead letters that were written since the last look.
+	// mostWritten bounds the number of remembered dead letters that were written since the last look.
 	mostWritten = 1000
 )
 
-// closeDeadLetters removes the dead letters of Settlement.Close, when the messages are settled: an item whose ack is Unknown is
-// settled again, and its dead letter closed then. It is best effort: the dead letter of a completed record is stale, a redrive
-// drops it, and each further duplicate closes it again. So a failure is a warning, and keeps no ack from being Applied.
+// closeDeadLetters removes the dead letters of Settlement.Close after the messages are settled. An item whose ack is Unknown
+// is settled again, and its dead letter is closed then. This is best effort: the dead letter of a completed record is stale,
+// a redrive drops it, and each further duplicate closes it again. So a failure is only a warning, and acks stay Applied.
 func (q *Queue) closeDeadLetters(ctx context.Context, s []driver.Settlement, out []driver.Outcome) {
 	var ids []string
 	for i := range s {
@@ -31,17 +30,17 @@ func (q *Queue) closeDeadLetters(ctx context.Context, s []driver.Settlement, out
 			ids = append(ids, s[i].Close)
 		}
 	}
-	if len(ids) == 0 || q.box == nil {
+	if len(ids) == 0 || q.dlq == nil {
 		return
 	}
-	ctx, cancel := q.bounded(context.WithoutCancel(ctx)) // a look takes longer than a caller's patience
+	ctx, cancel := q.bounded(context.WithoutCancel(ctx)) // a look may take longer than the caller waits
 	defer cancel()
 	var err error
-	if box, ok := q.box.(*DeadLetterQueue); ok {
-		err = box.close(ctx, ids)
+	if dlq, ok := q.dlq.(*DeadLetterQueue); ok {
+		err = dlq.close(ctx, ids)
 	} else {
 		for _, id := range ids {
-			err = errors.Join(err, q.box.DeleteDeadLetter(ctx, id))
+			err = errors.Join(err, q.dlq.DeleteDeadLetter(ctx, id))
 		}
 	}
 	if err != nil {
@@ -50,7 +49,7 @@ func (q *Queue) closeDeadLetters(ctx context.Context, s []driver.Settlement, out
 	}
 }
 
-// close removes dead letters, with one look for all of them, and with none where there are no dead letters.
+// close removes dead letters with one look for all of them, or with none if there are no dead letters.
 func (b *DeadLetterQueue) close(ctx context.Context, ids []string) error {
 	if ids = b.perhaps(ids); len(ids) == 0 {
 		return nil
@@ -64,27 +63,27 @@ func (b *DeadLetterQueue) close(ctx context.Context, ids []string) error {
 		return err
 	}
 	defer b.unlock()
-	if ids = b.perhaps(ids); len(ids) == 0 { // another call has looked meanwhile
+	if ids = b.perhaps(ids); len(ids) == 0 { // another call has looked in the meantime
 		return nil
 	}
 	_, err := b.look(ctx, ids, 1)
 	return err
 }
 
-// seenBefore is what is known of letters without a look.
+// seenBefore is what is known about dead letters without a look.
 type seenBefore struct {
-	// handles are those of the last look, by dead letter: a standard queue deletes with the latest handle of a message also
-	// after it was returned.
+	// handles are those of the last look, by dead letter. A standard queue accepts the latest handle of a message for a
+	// deletion even after the message was returned.
 	handles map[string][]string
-	// looked is when the last look found all there was; zero: it did not.
+	// looked is the time of the last look if it was complete, else zero.
 	looked time.Time
-	// written are the dead letters that this process wrote since that look began, unless they are too many.
+	// written are the dead letters that this process has written since that look began. many: there are too many to list.
 	written map[string]bool
 	many    bool
-	wrote   time.Time // when it wrote the last one
+	wrote   time.Time // time of the last write
 }
 
-// perhaps are those of some dead letters that may be there.
+// perhaps returns those of the dead letters that may exist.
 func (b *DeadLetterQueue) perhaps(ids []string) (left []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +104,8 @@ func (b *DeadLetterQueue) wroteLately() bool {
 	return !b.known.wrote.IsZero() && b.q.o.clock().Sub(b.known.wrote) < countLag
 }
 
-// noteWritten notes a dead letter that may have been written.
-func (b *DeadLetterQueue) noteWritten(id string) {
+// rememberWritten remembers a dead letter that may have been written.
+func (b *DeadLetterQueue) rememberWritten(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.known.wrote = b.q.o.clock()
@@ -117,7 +116,7 @@ func (b *DeadLetterQueue) noteWritten(id string) {
 	b.known.written[id] = true
 }
 
-// beginLook forgets what was written before a look, which the look finds.
+// beginLook forgets the dead letters that were written before a look: the look finds them.
 func (b *DeadLetterQueue) beginLook() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +124,7 @@ func (b *DeadLetterQueue) beginLook() {
 	clear(b.known.written)
 }
 
-// endLook notes what a look found; all tells that it missed nothing.
+// endLook remembers what a look found. all: it was complete.
 func (b *DeadLetterQueue) endLook(handles map[string][]string, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +133,7 @@ func (b *DeadLetterQueue) endLook(handles map[string][]string, all bool) {
 	}
 }
 
-// takeHandles are the handles that are known of a dead letter. They are good for one try.
+// takeHandles returns the known handles of a dead letter, and forgets them: they are good for one try.
 func (b *DeadLetterQueue) takeHandles(id string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

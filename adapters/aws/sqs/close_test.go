@@ -22,8 +22,8 @@ func closing(ds []driver.Delivery, ids ...string) (ss []driver.Settlement) {
 	return ss
 }
 
-// TestCloseComesBehindTheAck: a message is acknowledged before anybody looks at dead letters, and a look that cannot be made
-// keeps no ack from being Applied: the dead letter's record is completed, and a dead letter too many does no harm.
+// TestCloseComesBehindTheAck: a message is acknowledged before a look at the dead letters, and if that look fails, the ack
+// is still Applied: the record of the dead letter is completed, so the dead letter does no harm.
 func TestCloseComesBehindTheAck(t *testing.T) {
 	for _, op := range []string{"GetQueueAttributes", "ReceiveMessage"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -33,9 +33,9 @@ func TestCloseComesBehindTheAck(t *testing.T) {
 			}
 			b.send(make([]driver.Message, 3)...)
 			left := -1
-			box := b.q.box.(*DeadLetterQueue)
+			dlq := b.q.dlq.(*DeadLetterQueue)
 			hang := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{op: {Hang: 1}}})
-			box.q.client = awssqs.NewFromConfig(awstest.Config(b.server, func(next http.RoundTripper) http.RoundTripper {
+			dlq.q.client = awssqs.NewFromConfig(awstest.Config(b.server, func(next http.RoundTripper) http.RoundTripper {
 				return &around{next: hang.Wrap(next), op: op, before: func() { left = len(b.server.Messages("orders")) }}
 			}))
 			time.Sleep(2 * time.Minute) // the number of dead letters is not what this process wrote a moment ago
@@ -43,7 +43,7 @@ func TestCloseComesBehindTheAck(t *testing.T) {
 			began := time.Now()
 			b.settle(driver.Applied, closing(ds, "open", "other")...)
 			if left != 0 {
-				t.Errorf("%s: %d messages were there when the dead letters were looked at", op, left)
+				t.Errorf("%s: %d messages were left when the dead letters were looked at", op, left)
 			}
 			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("%s: it took %v", op, took)
@@ -55,8 +55,8 @@ func TestCloseComesBehindTheAck(t *testing.T) {
 	}
 }
 
-// TestCloseIsCheap: where there are no dead letters, closing one asks for their number, once for a whole call; where there are,
-// one look serves all, and what it did not find is not looked for again for a while.
+// TestCloseIsCheap: without dead letters a call that closes some asks for their number once. Otherwise one look serves all
+// of them, and dead letters that it did not find are not looked for again for a while.
 func TestCloseIsCheap(t *testing.T) {
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		b := newBench(t, s)
@@ -86,9 +86,9 @@ func TestCloseIsCheap(t *testing.T) {
 			t.Errorf("dead letters %+v", ls)
 		}
 		if r, c := settle("a", "c"); r != 0 || c != 0 {
-			t.Errorf("dead letters that were not there a moment ago: %d receives, %d times asked for the number", r, c)
+			t.Errorf("dead letters that did not exist a moment ago: %d receives, %d times asked for the number", r, c)
 		}
-		// One that is written since is found.
+		// A dead letter that was written since is found.
 		if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "c", Message: driver.Message{ID: "m"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -101,15 +101,15 @@ func TestCloseIsCheap(t *testing.T) {
 	})
 }
 
-// TestCloseTrustsNoFreshCount: SQS's numbers lag behind for a minute, so one that says none is not believed by who wrote a
-// dead letter himself.
+// TestCloseTrustsNoFreshCount: SQS's numbers lag behind for a minute, so a process that has just written a dead letter does
+// not trust a count of none.
 func TestCloseTrustsNoFreshCount(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)
 	}
-	box := b.q.box.(*DeadLetterQueue)
-	box.q.client = noDeadLetters{box.q.client}
+	dlq := b.q.dlq.(*DeadLetterQueue)
+	dlq.q.client = noDeadLetters{dlq.q.client}
 	b.send(driver.Message{ID: "m"})
 	b.settle(driver.Applied, closing([]driver.Delivery{b.one()}, "a")...)
 	if n := len(b.server.Messages("orders-dead")); n != 0 {
@@ -117,7 +117,7 @@ func TestCloseTrustsNoFreshCount(t *testing.T) {
 	}
 }
 
-// noDeadLetters says that a queue is empty.
+// noDeadLetters reports that the queue is empty.
 type noDeadLetters struct{ Client }
 
 func (c noDeadLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAttributesInput, o ...func(*awssqs.Options)) (
@@ -134,8 +134,8 @@ func (c noDeadLetters) GetQueueAttributes(ctx context.Context, in *awssqs.GetQue
 	return out, err
 }
 
-// TestCloseOfAnNoResponseAck: what is not known to be acknowledged is settled again, and its dead letter closed then.
-func TestCloseOfAnNoResponseAck(t *testing.T) {
+// TestCloseOfANoResponseAck: an ack with an unknown outcome is settled again, and its dead letter is closed then.
+func TestCloseOfANoResponseAck(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	if err := b.q.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "a", Message: driver.Message{ID: "m"}}); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestCloseOfAnNoResponseAck(t *testing.T) {
 	f := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"DeleteMessageBatch": {Throttled: 1}}})
 	b.q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap), func(o *awssqs.Options) { o.RetryMaxAttempts = 1 })
 	if out, err := b.q.Settle(t.Context(), s...); err == nil || out[0] != driver.Unknown || len(b.listed()) != 1 {
-		t.Errorf("answered %v, %v; %d dead letters", out, err, len(b.listed()))
+		t.Errorf("got %v, %v; %d dead letters", out, err, len(b.listed()))
 	}
 	b.q.client = b.client
 	b.settle(driver.Applied, s...)

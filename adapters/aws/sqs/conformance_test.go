@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestMain lets many tests run at once, however few processors there are: the suites on a real clock spend their time
-// waiting for visibility timeouts, and need no processor for it.
+// TestMain lets many tests run at once, independent of the number of processors: the suites on a real clock mostly wait for
+// visibility timeouts.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -42,8 +42,8 @@ func kinds(t *testing.T, f func(t *testing.T, s setup)) {
 	}
 }
 
-// waiting marks a test that waits for a real clock. With -short it runs on a queue as the service is, of the kinds given,
-// and says what it leaves out.
+// waiting marks a test that waits for a real clock. With -short it runs only on queues of the given kinds in mode AWS, and
+// logs what it leaves out.
 func waiting(t *testing.T, s setup, short ...string) {
 	t.Helper()
 	if testing.Short() && (s.fake.Mode != fakesqs.AWS || !slices.Contains(short, s.name)) {
@@ -58,9 +58,9 @@ func TestQueueSuite(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-			// A poll of the suite ends after a tenth of a second, and on a clock that stands still what SQS has handed out by
-			// then would stay hidden: so calls do not wait at the service, and an answer is waited for.
-			s.frozen, s.o.Wait, s.o.patience = true, ShortPoll, time.Minute
+			// A poll of the suite ends after a tenth of a second. On a clock that stands still, messages that SQS has
+			// delivered by then would stay hidden. So calls do not wait at the service, but for its response.
+			s.frozen, s.o.Wait, s.o.grace = true, ShortPoll, time.Minute
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
 				Queue: newResent(b.q), Advance: b.clock.Advance, MaxBody: largest, OwnDelays: b.q.is.fifo,
@@ -70,15 +70,15 @@ func TestQueueSuite(t *testing.T) {
 	})
 }
 
-// TestQueueSuiteRealClock uses real waits, and a visibility that is long enough for a case that hands deliveries out for two
-// seconds on a machine that is busy.
+// TestQueueSuiteRealClock uses real waits, with a visibility that is long enough for a case that holds deliveries for two
+// seconds on a busy machine.
 func TestQueueSuiteRealClock(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, s setup) {
 		const visible = 4 * time.Second
 		waiting(t, s, "orders")
 		semeltest.RunQueue(t, func(t testing.TB) semeltest.QueueSetup {
-			s.o.Visibility, s.o.patience, s.o.deadLetterShort = visible, time.Millisecond, true // a look at dead letters takes a second else
+			s.o.Visibility, s.o.grace, s.o.deadLetterShort = visible, time.Millisecond, true // a look at dead letters takes a second else
 			b := newBench(t, s)
 			return semeltest.QueueSetup{
 				Queue: newResent(b.q), Visibility: visible, MaxBody: largest, OwnDelays: b.q.is.fifo,
@@ -93,7 +93,7 @@ func TestPairSuite(t *testing.T) {
 	kinds(t, func(t *testing.T, s setup) {
 		waiting(t, s, "orders", "orders.fifo")
 		semeltest.RunPair(t, func(t testing.TB) semeltest.PairSetup {
-			// With a redrive policy the engine defers duplicates of a busy key for minutes in the end.
+			// With a redrive policy the engine finally defers duplicates of a busy key for minutes.
 			s.o.Visibility, s.create.MaxReceive = 2*time.Second, -1
 			s.o.DeadLetterQueue = strings.Replace("orders-dead.fifo", ".fifo", strings.TrimPrefix(s.name, "orders"), 1)
 			b := newBench(t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// Creator is what [Create] needs of the SDK's client: *sqs.Client has it.
+// Creator is the part of *sqs.Client that [Create] uses.
 type Creator interface {
 	CreateQueue(ctx context.Context, in *awssqs.CreateQueueInput, o ...func(*awssqs.Options)) (*awssqs.CreateQueueOutput, error)
 	GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAttributesInput, o ...func(*awssqs.Options)) (
@@ -22,27 +22,28 @@ type Creator interface {
 
 // CreateOptions of [Create]. The zero value is the documented default.
 type CreateOptions struct {
-	// FIFO makes a FIFO queue; the name then gets the ending .fifo where it has none. Defaults to a standard queue.
+	// FIFO creates a FIFO queue, and appends .fifo to its name if it is missing. Defaults to a standard queue.
 	FIFO bool
 	// Visibility is the queue's visibility timeout. Defaults to 30 s.
 	Visibility time.Duration
 	// MaxReceive is the number of receives after which SQS moves a message to the dead-letter queue, 1 to 1000; negative =
-	// never: the queue gets no redrive policy, and Open has to be told the dead-letter queue. Defaults to 200: deferrals of
-	// duplicates are receives too, and attempts × (1 + max-runtime / lease) of the defaults is 172.
+	// never: the queue gets no redrive policy, and Options.DeadLetterQueue must name the dead-letter queue. Defaults to 200:
+	// deferrals of duplicates are receives too, and attempts × (1 + max-runtime / lease) of the defaults is 172.
 	MaxReceive int
-	// Retention is how long the queue keeps a message, 1 min to 14 days. Defaults to 4 days. Dead letters are kept for 14 days.
+	// Retention is how long the queue keeps a message, 1 min to 14 days. Defaults to 4 days. Dead letters are kept for 14
+	// days.
 	Retention time.Duration
-	// DeadLetterQueue is the name of the dead-letter queue. Defaults to the queue's with the ending -dead.
+	// DeadLetterQueue is the name of the dead-letter queue. Defaults to the queue's name and -dead.
 	DeadLetterQueue string
-	// Tags are given to both queues.
+	// Tags are tags of both queues.
 	Tags map[string]string
 }
 
-// Created names what Create made.
+// Created names the queues that Create created.
 type Created struct{ URL, DeadLetterURL string }
 
-// Create makes a queue, and a queue for its dead letters, to which its redrive policy leads. Where both exist with the same
-// attributes it changes nothing. SQS wants a second before a new queue is used.
+// Create creates a queue and its dead-letter queue, which is the target of its redrive policy. If both exist with the same
+// attributes, it changes nothing. A new queue can be used after a second.
 func Create(ctx context.Context, client Creator, name string, o CreateOptions) (c Created, err error) {
 	name, o, err = o.withDefaults(name)
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// DeadLetterQueue keeps dead letters in a queue of SQS: the one that the redrive policy names, or any other. It holds three kinds
+// DeadLetterQueue keeps dead letters in an SQS queue: the target of the redrive policy, or any other. It holds three kinds
 // of messages:
 //
-//   - the dead letters that were put: copies of their messages with one attribute more, so that other tools, and a redrive by
-//     the provider, find the message as it was, with its ID;
-//   - pieces of dead letters that do not fit into one message;
-//   - messages that the provider moved here by its redrive policy. They are dead letters of kind failed whose key nobody knows.
-//     Where their key was their ID, it travels in the header idempotency-key from now on.
+//   - dead letters that were put: copies of their messages with an additional attribute, so that other tools and a redrive by
+//     the provider find the original message with its ID
+//   - pieces of dead letters that do not fit into one message
+//   - messages that the provider moved here by its redrive policy. They are dead letters of kind failed with an unknown key. If
+//     the key was the message's ID, the header idempotency-key keeps it.
 //
-// SQS shows messages only to who receives them. So looking at one dead letter looks at all of them, hides them from others
-// for the while, and gives them back. SQS forgets a dead letter when the queue's retention ends; a box without that limit is
-// dynamodb.DeadLetters.
+// SQS shows messages only to their receiver. So a look at one dead letter receives all of them, hides them from others for a
+// while, and then returns them. SQS drops a dead letter when the queue's retention ends. dynamodb.DeadLetters has no such
+// limit.
 type DeadLetterQueue struct {
 	q *Queue
 
-	// turn lets one look happen at a time: a second one would miss what the first holds. It is no mutex, because a look
-	// takes calls over the network, and who waits for it waits no longer than its ctx.
+	// turn allows one look at a time: a second look would miss the messages that the first holds. It is no mutex, because a
+	// look makes network calls, and a caller must not wait for it longer than its ctx.
 	turn chan struct{}
 
 	mu    sync.Mutex
@@ -39,16 +39,16 @@ type DeadLetterQueue struct {
 }
 
 const (
-	// lookVisible hides dead letters while they are looked at; it ends by itself when a process dies.
+	// lookVisible is how long a look hides dead letters. If the process dies, they become visible by themselves.
 	lookVisible = 30 * time.Second
-	// lookWait is how long the last receive of a look waits: a short one asks only some of SQS's machines.
+	// lookWait is how long a receive of a look waits: a short poll asks only some of SQS's machines.
 	lookWait = 1
 	// lookAgain is how often a look is repeated while another process holds dead letters.
 	lookAgain = 10
 )
 
-// OpenDeadLetters opens a dead-letter queue by its name or URL. Messages that the provider moved there are read with the
-// options of the queue that they came from: give the same Unwrap.
+// OpenDeadLetters opens a dead-letter queue by its name or URL. Use the Unwrap of the source queue, so that messages that
+// the provider moved are read in the same way.
 func OpenDeadLetters(ctx context.Context, client Client, queue string, o Options) (*DeadLetterQueue, error) {
 	q, err := open(ctx, client, queue, o)
 	if err != nil {
@@ -66,7 +66,7 @@ func openDeadLetterQueue(ctx context.Context, of *Queue, queue string) (*DeadLet
 		return nil, err
 	}
 	if q.is.retention > 0 && q.is.retention <= of.is.retention && of.is.deadLetterARN == q.is.arn && !q.is.fifo {
-		// A moved message keeps the time of its sending.
+		// A moved message keeps the time at which it was sent.
 		o.Logger.Warn("the dead-letter queue keeps messages no longer than the queue itself: one that is moved late is dropped at once",
 			"queue", of.name, "dead_letters", q.name, "retention", q.is.retention)
 	}
@@ -78,10 +78,10 @@ func newDeadLetterQueue(q *Queue) *DeadLetterQueue {
 	return &DeadLetterQueue{q: q, turn: make(chan struct{}, 1), known: seenBefore{written: map[string]bool{}}}
 }
 
-// held is a dead letter with the handles of all messages that are of it.
+// held is a dead letter with the handles of all its messages.
 type held struct {
 	driver.DeadLetter
-	whole   bool // false: pieces of it are missing
+	whole   bool // false: pieces are missing
 	handles []string
 }
 
@@ -107,7 +107,7 @@ func (b *DeadLetterQueue) DeadLetters(ctx context.Context, limit int) ([]driver.
 	return out, nil
 }
 
-// DeadLetter returns one dead letter; ok is false when there is none.
+// DeadLetter returns one dead letter; ok is false if there is none.
 func (b *DeadLetterQueue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
 	if err := b.lock(ctx); err != nil {
 		return l, false, fmt.Errorf("read dead letter %s: %w", id, err)
@@ -125,8 +125,7 @@ func (b *DeadLetterQueue) DeadLetter(ctx context.Context, id string) (l driver.D
 	return l, false, nil
 }
 
-// PutDeadLetter publishes a dead letter that no delivery leads to. The queue may hold several copies of one id; they are one
-// dead letter.
+// PutDeadLetter publishes a dead letter without a delivery. Several copies with the same ID count as one dead letter.
 func (b *DeadLetterQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if l.ID == "" {
 		return errors.New("put dead letter: it has no ID")
@@ -137,16 +136,16 @@ func (b *DeadLetterQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter
 		return fmt.Errorf("put dead letter %s: %w", l.ID, err)
 	}
 	err = b.q.post(ctx, list)
-	b.noteWritten(l.ID)
+	b.rememberWritten(l.ID)
 	if err != nil {
 		return fmt.Errorf("put dead letter %s: %w", l.ID, err)
 	}
 	return nil
 }
 
-// DeleteDeadLetter removes a dead letter, all copies of it; one that is not there is no error. What this process saw when it looked
-// last is deleted without another look. SQS may answer success and keep a copy that another process has looked at since:
-// such a dead letter stays, and as its record has gone on, the next redrive drops it.
+// DeleteDeadLetter removes all copies of a dead letter. A missing one is no error. If the last look of this process saw it,
+// it is deleted without another look. SQS may then report success and keep a copy that another process has looked at since.
+// Such a dead letter stays, and the next redrive drops it, because its record has gone on.
 func (b *DeadLetterQueue) DeleteDeadLetter(ctx context.Context, id string) error {
 	if err := b.lock(ctx); err != nil {
 		return fmt.Errorf("delete dead letter %s: %w", id, err)
@@ -172,12 +171,12 @@ func (b *DeadLetterQueue) lock(ctx context.Context) error {
 
 func (b *DeadLetterQueue) unlock() { <-b.turn }
 
-// look receives everything, deletes the messages of some dead letters, and gives the others back. A look that deletes keeps no
-// bodies, and finds no dead letter whole. patience is how often it is repeated while another process holds dead letters.
-func (b *DeadLetterQueue) look(ctx context.Context, remove []string, patience int) ([]*held, error) {
+// look receives all messages, deletes those of the dead letters to remove, and returns the others. A look that deletes keeps
+// no bodies, and finds no dead letter whole. tries is how often it is repeated while another process holds dead letters.
+func (b *DeadLetterQueue) look(ctx context.Context, remove []string, tries int) ([]*held, error) {
 	b.beginLook()
 	var msgs []types.Message
-	whole, err := b.gather(ctx, &msgs, len(remove) > 0, patience)
+	whole, err := b.gather(ctx, &msgs, len(remove) > 0, tries)
 	all := b.sort(msgs)
 	var gone, back []string
 	known := make(map[string][]string, len(all))
@@ -192,14 +191,14 @@ func (b *DeadLetterQueue) look(ctx context.Context, remove []string, patience in
 	if len(gone) > 0 {
 		err = errors.Join(err, b.deleteAll(ctx, gone))
 	}
-	b.giveBack(ctx, back)
+	b.release(ctx, back)
 	b.endLook(known, whole && err == nil)
 	return all, err
 }
 
-// gather receives until nothing comes any more; all tells that no other process holds any. What another holds is waited
-// for, for a while.
-func (b *DeadLetterQueue) gather(ctx context.Context, msgs *[]types.Message, lean bool, patience int) (all bool, err error) {
+// gather receives until no more messages arrive. It waits a while for messages that other processes hold; all means that
+// there are none.
+func (b *DeadLetterQueue) gather(ctx context.Context, msgs *[]types.Message, lean bool, tries int) (all bool, err error) {
 	seen := map[string]int{} // by MessageId: where in msgs
 	for again := 0; ; {
 		n, err := b.gatherOnce(ctx, msgs, seen, lean)
@@ -213,9 +212,9 @@ func (b *DeadLetterQueue) gather(ctx context.Context, msgs *[]types.Message, lea
 		if err != nil {
 			return false, err
 		}
-		// The counts lag behind; a few repetitions are all that they are worth.
+		// The counts lag behind, so they justify only a few repetitions.
 		all = s.InFlight <= int64(len(seen))
-		if again++; all || again >= patience || b.q.o.deadLetterShort {
+		if again++; all || again >= tries || b.q.o.deadLetterShort {
 			return all, nil
 		}
 	}
@@ -239,7 +238,7 @@ func (b *DeadLetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message,
 		if lean {
 			got[i].Body = nil
 		}
-		if at, ok := seen[id]; ok { // its visibility ended while we looked
+		if at, ok := seen[id]; ok { // its visibility ended during the look
 			(*msgs)[at] = got[i]
 			continue
 		}
@@ -250,7 +249,7 @@ func (b *DeadLetterQueue) gatherOnce(ctx context.Context, msgs *[]types.Message,
 	return n, nil
 }
 
-// sort makes dead letters of messages, oldest first; of several copies the oldest.
+// sort makes dead letters of messages, oldest first. Of several copies it takes the oldest.
 func (b *DeadLetterQueue) sort(msgs []types.Message) []*held {
 	byID := map[string]*held{}
 	var pieces []piece
@@ -285,7 +284,7 @@ func (b *DeadLetterQueue) add(byID map[string]*held, l driver.DeadLetter, handle
 	h.handles = append(h.handles, handles...)
 }
 
-// changes are entries for handles of which nothing else is known.
+// changes returns batch entries for bare handles.
 func (b *DeadLetterQueue) changes(handles []string) []change {
 	cs := make([]change, len(handles))
 	for i, handle := range handles {
@@ -304,8 +303,8 @@ func (b *DeadLetterQueue) deleteAll(ctx context.Context, handles []string) error
 	return err
 }
 
-// giveBack makes dead letters visible again. It is no error when that fails: they become so by themselves.
-func (b *DeadLetterQueue) giveBack(ctx context.Context, handles []string) {
+// release makes dead letters visible again. A failure is no error: they become visible by themselves.
+func (b *DeadLetterQueue) release(ctx context.Context, handles []string) {
 	if len(handles) == 0 {
 		return
 	}
@@ -322,34 +321,34 @@ func (b *DeadLetterQueue) giveBack(ctx context.Context, handles []string) {
 
 // DeadLetters lists the dead letters of the queue; see [driver.DeadLetterQueue].
 func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
-	if q.box == nil {
+	if q.dlq == nil {
 		return nil, q.noDeadLetters()
 	}
-	return q.box.DeadLetters(ctx, limit)
+	return q.dlq.DeadLetters(ctx, limit)
 }
 
-// DeadLetter returns one dead letter; ok is false when there is none.
+// DeadLetter returns one dead letter; ok is false if there is none.
 func (q *Queue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, bool, error) {
-	if q.box == nil {
+	if q.dlq == nil {
 		return driver.DeadLetter{}, false, q.noDeadLetters()
 	}
-	return q.box.DeadLetter(ctx, id)
+	return q.dlq.DeadLetter(ctx, id)
 }
 
-// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+// PutDeadLetter publishes a dead letter without a delivery. Putting the same ID twice makes one dead letter.
 func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
-	if q.box == nil {
+	if q.dlq == nil {
 		return q.noDeadLetters()
 	}
-	return q.box.PutDeadLetter(ctx, l)
+	return q.dlq.PutDeadLetter(ctx, l)
 }
 
-// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+// DeleteDeadLetter removes a dead letter. A missing one is no error.
 func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
-	if q.box == nil {
+	if q.dlq == nil {
 		return q.noDeadLetters()
 	}
-	return q.box.DeleteDeadLetter(ctx, id)
+	return q.dlq.DeleteDeadLetter(ctx, id)
 }
 
 func (q *Queue) noDeadLetters() error {

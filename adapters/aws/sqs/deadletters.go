@@ -13,9 +13,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the form of dead letters in a queue. The ids of dead letters and this form are kept for as long as dead letters are.
+// This file defines the format of dead letters in a queue. IDs and format are stored for as long as the dead letters are.
 
-// deadLetterMeta is what a dead letter knows beside its message.
+// deadLetterMeta is a dead letter without its message.
 type deadLetterMeta struct {
 	ID         string                `json:"id"`
 	Kind       driver.DeadLetterKind `json:"kind"`
@@ -50,7 +50,7 @@ func (m *deadLetterMeta) deadLetter(of driver.Message) driver.DeadLetter {
 	}
 }
 
-// pieceMeta tells which piece of which writing of a dead letter a message is.
+// pieceMeta identifies a piece: its number, and the dead letter and the copy (set) that it belongs to.
 type pieceMeta struct {
 	DeadLetter string    `json:"dead_letter"`
 	Set        string    `json:"set"`
@@ -59,7 +59,7 @@ type pieceMeta struct {
 	DeadAt     time.Time `json:"dead_at"`
 }
 
-// wholeDeadLetter is a dead letter that travels in pieces.
+// wholeDeadLetter is a dead letter that is sent in pieces.
 type wholeDeadLetter struct {
 	Meta    deadLetterMeta    `json:"meta"`
 	ID      string            `json:"message_id"`
@@ -71,7 +71,7 @@ type wholeDeadLetter struct {
 // pieceSize leaves room for the attributes of a piece.
 const pieceSize = 4096
 
-// write makes the messages of a dead letter: one, or pieces where one would be too large.
+// write makes the messages of a dead letter: one, or pieces if one would be too large.
 func (b *DeadLetterQueue) write(l *driver.DeadLetter) ([]outgoing, error) {
 	meta := metaOf(l)
 	text, err := asciiJSON(meta)
@@ -109,8 +109,8 @@ func (b *DeadLetterQueue) write(l *driver.DeadLetter) ([]outgoing, error) {
 	return out, nil
 }
 
-// outgoing gives every copy its own group and deduplication id: a dead letter in flight must not hide another, and SQS must
-// not drop what was written twice and deleted once.
+// outgoing gives every copy its own group and deduplication ID: a dead letter in flight must not hide another, and SQS must
+// not drop one that was deleted and written again.
 func (b *DeadLetterQueue) outgoing(p packed, what string) outgoing {
 	o := outgoing{packed: p, what: what}
 	if b.q.is.fifo {
@@ -120,7 +120,7 @@ func (b *DeadLetterQueue) outgoing(p packed, what string) outgoing {
 	return o
 }
 
-// read makes a dead letter of a message: of one that was put, or of one that the provider moved.
+// read makes a dead letter of a message that was put, or that the provider moved.
 func (b *DeadLetterQueue) read(in *types.Message) driver.DeadLetter {
 	m := b.q.unpack(in)
 	if text := deref(in.MessageAttributes[attrDeadLetter].StringValue); text != "" {
@@ -132,19 +132,19 @@ func (b *DeadLetterQueue) read(in *types.Message) driver.DeadLetter {
 		b.q.o.Logger.Warn("attribute cannot be read", "queue", b.q.name, "message_id", m.ID, "attribute", attrDeadLetter, "err", err)
 	}
 	if from := in.Attributes["DeadLetterQueueSourceArn"]; from != "" {
-		m.Queue = from[strings.LastIndexByte(from, ':')+1:] // several queues may have one place for dead letters
+		m.Queue = from[strings.LastIndexByte(from, ':')+1:] // several queues may share a dead-letter queue
 	}
 	l := withoutKey(in, m)
 	l.ID, l.DeadAt = "sqs-"+deref(in.MessageId), m.SentAt
 	l.Reason = fmt.Sprintf("moved here by SQS: it was received too often without being settled (%d receives so far); "+
-		"nobody knows its key", l.Attempts)
+		"its key is unknown", l.Attempts)
 	return l
 }
 
-// withoutKey is the dead letter of a message that no consumer has looked at: its key is unknown.
+// withoutKey makes a dead letter of a message that no consumer has seen: its key is unknown.
 func withoutKey(in *types.Message, m driver.Message) driver.DeadLetter {
 	if identity(m.Headers) == "" && m.ID != "" {
-		// Sent again the message gets another id. Where its id was its key, this keeps it.
+		// When it is sent again, the message gets another ID. If its ID was its key, this header keeps it.
 		h := map[string]string{"idempotency-key": m.ID}
 		for k, v := range m.Headers {
 			h[k] = v
@@ -158,7 +158,7 @@ func withoutKey(in *types.Message, m driver.Message) driver.DeadLetter {
 	}
 }
 
-// identity is the default key of headers: the same choice as key.ByID makes. Empty = they have none.
+// identity returns the header that key.ByID would choose; empty = there is none.
 func identity(h map[string]string) string {
 	m := driver.Message{Headers: h}
 	for _, name := range []string{"idempotency-key", "message-id", "nats-msg-id"} {
@@ -176,7 +176,7 @@ func identity(h map[string]string) string {
 	return ""
 }
 
-// piece is a message that holds a piece of a dead letter.
+// piece is a message with a piece of a dead letter.
 type piece struct {
 	pieceMeta
 	text, handle string
@@ -195,14 +195,14 @@ func readPart(in *types.Message) (p piece, ok bool) {
 	return p, true
 }
 
-// setOf is one writing of a dead letter. Nothing here is as large as a piece says: anybody may have sent it.
+// setOf is one copy of a dead letter. Its sizes are not trusted: anybody may have sent a piece.
 type setOf struct {
 	deadLetter, set string
 	of              int
 }
 
-// join puts pieces together. A writing of which pieces are missing was never finished, or a piece is elsewhere just now:
-// it is no dead letter, and goes with its dead letter.
+// join puts pieces together. If pieces are missing, the write was never finished, or another process holds a piece. Such a
+// copy is no dead letter, and is deleted with the others of its ID.
 func (b *DeadLetterQueue) join(byID map[string]*held, pieces []piece) {
 	sets := map[setOf]map[int]string{}
 	for _, p := range pieces {
@@ -234,23 +234,23 @@ func (b *DeadLetterQueue) join(byID map[string]*held, pieces []piece) {
 	}
 }
 
-// returnPart carries a piece of a dead letter, which a redrive by the provider brought into the queue itself, back to the
-// dead letters: alone it is no message.
+// returnPart moves a piece of a dead letter, which a redrive by the provider moved into the queue, back to the dead-letter
+// queue: alone it is no message.
 func (q *Queue) returnPart(ctx context.Context, in *types.Message) {
 	id := deref(in.MessageId)
-	box, ok := q.box.(*DeadLetterQueue)
+	dlq, ok := q.dlq.(*DeadLetterQueue)
 	if !ok {
-		q.o.Logger.Warn("a piece of a dead letter came, and the queue has no dead-letter queue to bring it back to", "queue", q.name,
+		q.o.Logger.Warn("a piece of a dead letter arrived, and the queue has no dead-letter queue to return it to", "queue", q.name,
 			"message_id", id)
 		return
 	}
 	text := deref(in.MessageAttributes[attrPart].StringValue)
-	o := box.outgoing(packed{body: deref(in.Body), attrs: map[string]string{attrPart: text}}, "a piece of a dead letter")
-	err := box.q.post(ctx, []outgoing{o})
+	o := dlq.outgoing(packed{body: deref(in.Body), attrs: map[string]string{attrPart: text}}, "a piece of a dead letter")
+	err := dlq.q.post(ctx, []outgoing{o})
 	if err == nil {
 		rc := &receipt{q: q, id: id, handle: deref(in.ReceiptHandle)}
 		err = q.remove(ctx, []change{{rc: rc}}, make([]driver.Outcome, 1))
 	}
-	q.o.Logger.Warn("a piece of a dead letter was redriven: brought back to the dead letters; redrive the dead letter with semel", "queue", q.name,
-		"dead_letters", box.q.name, "message_id", id, "err", err)
+	q.o.Logger.Warn("a piece of a dead letter was redriven and returned to the dead-letter queue: redrive the dead letter with semel", "queue", q.name,
+		"dead_letters", dlq.q.name, "message_id", id, "err", err)
 }

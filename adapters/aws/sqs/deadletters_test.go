@@ -3,7 +3,9 @@ package sqs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -18,12 +20,12 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// redrive lets the provider move everything from the dead-letter queue back to its source.
+// redrive lets the provider move all messages from the dead-letter queue back to its source.
 func (b *bench) redrive() {
 	b.t.Helper()
-	box := b.q.box.(*DeadLetterQueue)
+	dlq := b.q.dlq.(*DeadLetterQueue)
 	_, err := b.client.StartMessageMoveTask(b.t.Context(), &awssqs.StartMessageMoveTaskInput{
-		SourceArn: &box.q.is.arn, DestinationArn: &b.q.is.arn, // a dead letter was sent there, and has no source of its own
+		SourceArn: &dlq.q.is.arn, DestinationArn: &b.q.is.arn, // a dead letter was sent there, and has no source of its own
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -44,7 +46,7 @@ func deadLetterOf(d driver.Delivery, id string) *driver.DeadLetter {
 	return &driver.DeadLetter{ID: id, Kind: driver.DeadLetterFailed, Reason: "no", Key: driver.Key{Consumer: "c", Raw: "k"}, Token: 7, Message: d.Message}
 }
 
-// TestProviderRedriveKeepsTheID: a dead letter that the provider moves back is delivered as the message that it was; without
+// TestProviderRedriveKeepsTheID: a dead letter that the provider moves back is delivered as the original message. Without
 // the attribute semel-id the message would have another ID.
 func TestProviderRedriveKeepsTheID(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
@@ -58,14 +60,14 @@ func TestProviderRedriveKeepsTheID(t *testing.T) {
 		switch d.ID {
 		case "order-1":
 			if string(d.Body) != "x\x00y" || d.Header("h") != "v" || d.Header("bad name") != "w" || d.Group != "g" || len(d.Headers) != 2 {
-				t.Errorf("came back as %+v", d.Message)
+				t.Errorf("redelivered as %+v", d.Message)
 			}
 		case foreign:
 			if string(d.Body) != "plain" || len(d.Headers) != 0 {
-				t.Errorf("came back as %+v", d.Message)
+				t.Errorf("redelivered as %+v", d.Message)
 			}
 		default:
-			t.Errorf("came back under the ID %q", d.ID)
+			t.Errorf("redelivered with the ID %q", d.ID)
 		}
 		if ids := b.server.Messages("orders"); len(ids) != 2 {
 			t.Errorf("%d messages in the queue", len(ids))
@@ -76,8 +78,8 @@ func TestProviderRedriveKeepsTheID(t *testing.T) {
 	}
 }
 
-// TestS3_08_TwoReceives: with maxReceiveCount 2 the third receive never happens, and the message is a dead letter that nobody
-// knows the key of; its default key survives. The provider's own redrive of such a message changes its MessageId.
+// TestS3_08_TwoReceives: with maxReceiveCount 2 the third receive never happens, and the message is a dead letter with an
+// unknown key. Its default key survives. The provider's own redrive of such a message changes its MessageId.
 func TestS3_08_FM84_TwoReceives(t *testing.T) {
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		s.create.MaxReceive = 2
@@ -117,8 +119,8 @@ func TestS3_08_FM84_TwoReceives(t *testing.T) {
 	})
 }
 
-// TestFM61_LetterBeforeDelete: the dead letter is written before the message is deleted; when that is never answered, the
-// message is still there, and the repetition writes no second copy.
+// TestFM61_DeadLetterBeforeDelete: the dead letter is written before the message is deleted. If the deletion gets no
+// response, the message still exists, and the repetition writes no second copy.
 func TestFM61_DeadLetterBeforeDelete(t *testing.T) {
 	plan := awstest.Plan{}
 	for call := 1; call <= 3; call++ {
@@ -129,10 +131,10 @@ func TestFM61_DeadLetterBeforeDelete(t *testing.T) {
 	d := b.one()
 	s := driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: deadLetterOf(d, "l")}
 	if out, err := b.q.Settle(t.Context(), s); err == nil || out[0] != driver.Unknown {
-		t.Fatalf("answered %v, %v", out, err)
+		t.Fatalf("got %v, %v", out, err)
 	}
 	if n := len(b.server.Messages("orders-dead")); n != 1 || len(b.server.Messages("orders")) != 1 {
-		t.Fatalf("%d letters, %d messages", n, len(b.server.Messages("orders")))
+		t.Fatalf("%d dead letters, %d messages", n, len(b.server.Messages("orders")))
 	}
 	b.settle(driver.Applied, s)
 	if n := len(b.server.Messages("orders-dead")); n != 1 {
@@ -140,13 +142,13 @@ func TestFM61_DeadLetterBeforeDelete(t *testing.T) {
 	}
 }
 
-// TestFM61_LetterNotWritten: without its dead letter a message is not deleted, and the others of the call are settled.
+// TestFM61_DeadLetterNotWritten: a message is not deleted without its dead letter, and the others of the call are settled.
 func TestFM61_DeadLetterNotWritten(t *testing.T) {
 	f := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"SendMessageBatch": {Throttled: 1}}})
 	b := newBench(t, setup{frozen: true})
 	b.send(driver.Message{ID: "m"}, driver.Message{ID: "n"})
-	box := b.q.box.(*DeadLetterQueue)
-	box.q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap))
+	dlq := b.q.dlq.(*DeadLetterQueue)
+	dlq.q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap))
 	ds := b.receive(2)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -155,22 +157,22 @@ func TestFM61_DeadLetterNotWritten(t *testing.T) {
 	}
 	_, err := b.q.Settle(ctx, ss...)
 	if err == nil || len(b.server.Messages("orders")) == 0 || len(b.listed()) != 0 {
-		t.Errorf("answered %v; %d messages, %d dead letters", err, len(b.server.Messages("orders")), len(b.listed()))
+		t.Errorf("got %v; %d messages, %d dead letters", err, len(b.server.Messages("orders")), len(b.listed()))
 	}
-	box.q.client = b.client
+	dlq.q.client = b.client
 	b.settle(driver.Applied, ss...)
 	if len(b.server.Messages("orders")) != 0 || len(b.listed()) != 1 {
 		t.Errorf("%d messages, %d dead letters", len(b.server.Messages("orders")), len(b.listed()))
 	}
 }
 
-// TestDeadLetterQueueThatHangs: whoever cannot write a dead letter settles the others of the call all the same, and at once.
+// TestDeadLetterQueueThatHangs: a call that cannot write a dead letter still settles its other items, and at once.
 func TestDeadLetterQueueThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, setup{})
 		b.send(make([]driver.Message, 3)...)
 		f := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"SendMessageBatch": {Hang: 1}}})
-		b.q.box.(*DeadLetterQueue).q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap))
+		b.q.dlq.(*DeadLetterQueue).q.client = awssqs.NewFromConfig(awstest.Config(b.server, f.Wrap))
 		ds := b.receive(3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -178,7 +180,7 @@ func TestDeadLetterQueueThatHangs(t *testing.T) {
 			driver.Settlement{Receipt: ds[0].Receipt, Action: driver.Dead, DeadLetter: deadLetterOf(ds[0], "l")},
 			driver.Settlement{Receipt: ds[1].Receipt}, driver.Settlement{Receipt: ds[2].Receipt, Action: driver.Retry})
 		if err == nil || !slices.Equal(out, []driver.Outcome{driver.Unknown, driver.Applied, driver.Applied}) {
-			t.Errorf("answered %v, %v", out, err)
+			t.Errorf("got %v, %v", out, err)
 		}
 		if visible, flying, _ := b.server.Count("orders"); visible != 1 || flying != 1 {
 			t.Errorf("%d visible, %d in flight; wanted the one to repeat, and the one without its dead letter", visible, flying)
@@ -186,7 +188,7 @@ func TestDeadLetterQueueThatHangs(t *testing.T) {
 	})
 }
 
-// TestDeadLettersInPieces: a message of SQS's own limit is a dead letter all the same.
+// TestDeadLettersInPieces: a message of the largest size that SQS accepts can still become a dead letter.
 func TestDeadLettersInPieces(t *testing.T) {
 	t.Parallel()
 	kindsFrozen(t, func(t *testing.T, s setup) {
@@ -204,14 +206,14 @@ func TestDeadLettersInPieces(t *testing.T) {
 			id := b.raw(in)
 			d := b.one()
 			b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: deadLetterOf(d, "big")})
-			if n := len(b.server.Messages(b.q.box.(*DeadLetterQueue).q.name)); n < 2 {
+			if n := len(b.server.Messages(b.q.dlq.(*DeadLetterQueue).q.name)); n < 2 {
 				t.Errorf("%d messages: not in pieces", n)
 			}
 			ls := b.listed()
 			if len(ls) != 1 || ls[0].ID != "big" || ls[0].Message.ID != id || !bytes.Equal(ls[0].Message.Body, body) || ls[0].Token != 7 {
-				t.Fatalf("%d letters, %d bytes", len(ls), len(ls[0].Message.Body))
+				t.Fatalf("%d dead letters, %d bytes", len(ls), len(ls[0].Message.Body))
 			}
-			// The provider moves the pieces into the queue: they are brought back, and nobody sees them.
+			// The provider moves the pieces into the queue: they are returned, and no receiver sees them.
 			b.redrive()
 			b.q.wait = 0
 			for range 4 {
@@ -228,19 +230,19 @@ func TestDeadLettersInPieces(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := len(b.server.Messages(b.q.box.(*DeadLetterQueue).q.name)); n != 0 {
+			if n := len(b.server.Messages(b.q.dlq.(*DeadLetterQueue).q.name)); n != 0 {
 				t.Errorf("%d pieces are left", n)
 			}
 		}
 	})
 }
 
-// TestHalfALetterIsNone: pieces without the others are no dead letter, whichever are missing.
-func TestHalfALetterIsNone(t *testing.T) {
+// TestHalfADeadLetterIsNone: pieces without the others are no dead letter, whichever are missing.
+func TestHalfADeadLetterIsNone(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
-	box := b.q.box.(*DeadLetterQueue)
+	dlq := b.q.dlq.(*DeadLetterQueue)
 	l := deadLetterOf(driver.Delivery{Message: driver.Message{ID: "m", Body: bytes.Repeat([]byte("body"), 800_000)}}, "big")
-	pieces, err := box.write(l)
+	pieces, err := dlq.write(l)
 	if err != nil || len(pieces) < 4 {
 		t.Fatalf("%d pieces, %v", len(pieces), err)
 	}
@@ -251,7 +253,7 @@ func TestHalfALetterIsNone(t *testing.T) {
 				msgs = append(msgs, types.Message{Body: &p.body, MessageAttributes: p.attributes(), ReceiptHandle: aws.String("h")})
 			}
 		}
-		for _, h := range box.sort(msgs) {
+		for _, h := range dlq.sort(msgs) {
 			if h.whole || h.ID != "big" || len(h.handles) != len(pieces)-1 {
 				t.Errorf("without piece %d: whole %v, %d handles", missing, h.whole, len(h.handles))
 			}
@@ -259,7 +261,7 @@ func TestHalfALetterIsNone(t *testing.T) {
 	}
 }
 
-// TestDeadLettersAfterOthersLooked: a dead letter that was looked at by somebody else since is found and deleted all the same.
+// TestDeadLettersAfterOthersLooked: a dead letter that another process has looked at since is found and deleted.
 func TestDeadLettersAfterOthersLooked(t *testing.T) {
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		b := newBench(t, s)
@@ -287,6 +289,32 @@ func TestDeadLettersAfterOthersLooked(t *testing.T) {
 		}
 		if ls := b.listed(); len(ls) != 23 || ls[2].ID != "e" {
 			t.Errorf("%d dead letters", len(ls))
+		}
+	})
+}
+
+// TestLooksWaitWithinTheirContext: while one look at the dead letters hangs, another waits no longer than its ctx.
+func TestLooksWaitWithinTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{{Operation: "ReceiveMessage", Call: 1, Kind: awstest.Hang}}})
+		b := newBench(t, setup{wrap: []func(http.RoundTripper) http.RoundTripper{f.Wrap}})
+		ctx, cancel := context.WithCancel(t.Context())
+		hung := make(chan error)
+		go func() {
+			_, err := b.q.DeadLetterQueue().DeadLetters(ctx, 0)
+			hung <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		short, done := context.WithTimeout(t.Context(), time.Second)
+		defer done()
+		err := b.q.DeadLetterQueue().DeleteDeadLetter(short, "none")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("a look behind one that hangs returned %v after %v, wanted its own deadline of a second", err, time.Since(began))
+		}
+		cancel()
+		if err := <-hung; err == nil {
+			t.Error("the look that hung returned without an error")
 		}
 	})
 }

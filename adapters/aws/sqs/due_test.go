@@ -13,9 +13,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestFM73_NeverDue: a producer that writes microseconds for milliseconds names a time long after the queue drops the message.
-// If it were hidden again and again it would be lost silently, and in a FIFO queue all messages behind it would wait. It goes to
-// the dead-letter queue with a warning, and the group goes on.
+// TestFM73_NeverDue: a producer that writes microseconds instead of milliseconds sets a time long after the queue drops the
+// message. If the message were hidden again and again, it would be lost silently, and block its group in a FIFO queue. It
+// goes to the dead-letter queue with a warning, and the group goes on.
 func TestFM73_NeverDue(t *testing.T) {
 	for _, name := range []string{"orders", "orders.fifo"} {
 		b := newBench(t, setup{name: name, frozen: true, o: Options{Wait: ShortPoll}})
@@ -39,7 +39,7 @@ func TestFM73_NeverDue(t *testing.T) {
 			}
 		}
 		if len(got) != 1 || got[0] != "behind" {
-			t.Errorf("%s: handed out %q, want the one behind alone", name, got)
+			t.Errorf("%s: delivered %q, want only the one behind", name, got)
 		}
 		if visible, hidden, delayed := b.server.Count(name); visible+hidden+delayed != 0 {
 			t.Errorf("%s: %d, %d, %d messages are left", name, visible, hidden, delayed)
@@ -58,7 +58,7 @@ func TestFM73_NeverDue(t *testing.T) {
 	}
 }
 
-// TestFM73_DueAtTheEndOfRetention: what the queue still has when it is due is no dead letter.
+// TestFM73_DueAtTheEndOfRetention: a message that the queue still has when it is due is no dead letter.
 func TestFM73_DueAtTheEndOfRetention(t *testing.T) {
 	b := newBench(t, setup{frozen: true, o: Options{Wait: ShortPoll}})
 	end := b.clock.Now().Add(b.q.is.retention)
@@ -72,25 +72,25 @@ func TestFM73_DueAtTheEndOfRetention(t *testing.T) {
 	}
 }
 
-// refusing is a place for dead letters that is not there.
+// refusing is a dead-letter queue that does not exist.
 type refusing struct{ driver.DeadLetterQueue }
 
 func (refusing) PutDeadLetter(context.Context, driver.DeadLetter) error {
 	return errors.New("AccessDenied")
 }
 
-// TestFM73_NeverDueAndNoLetterQueue: where the dead letter cannot be written the message stays, and the log says so.
+// TestFM73_NeverDueAndNoDeadLetterQueue: if the dead letter cannot be written, the message stays, and an error is logged.
 func TestFM73_NeverDueAndNoDeadLetterQueue(t *testing.T) {
 	b := newBench(t, setup{frozen: true, o: Options{Wait: ShortPoll}})
 	b.raw(awssqs.SendMessageInput{MessageBody: aws.String("far"), MessageAttributes: textAttributes(attrDue, b.clock.Now().AddDate(9, 0, 0).UnixMilli())})
-	b.q.box = refusing{}
+	b.q.dlq = refusing{}
 	if ds, err := b.q.Receive(t.Context(), 10); err != nil || len(ds) != 0 {
 		t.Fatalf("received %+v, %v", ds, err)
 	}
 	if visible, hidden, _ := b.server.Count("orders"); visible+hidden != 1 {
 		t.Error("the message is gone")
 	}
-	if log := b.log.String(); !strings.Contains(log, "could not be put into the dead-letter queue") {
+	if log := b.log.String(); !strings.Contains(log, "could not be moved to the dead-letter queue") {
 		t.Errorf("the log says %q", log)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // ErrNoQueue is wrapped by the error of a queue that does not exist.
 var ErrNoQueue = errors.New("the queue does not exist")
 
-// explain names what a person can do about a failed call; err stays inside. of is the queue's name.
+// explain adds a hint to the error of a failed call; err stays wrapped. of is the queue's name.
 func explain(op, of, region string, err error) error {
 	code, text := codeOf(err), err.Error()
 	where := ""
@@ -27,7 +27,7 @@ func explain(op, of, region string, err error) error {
 	hint := ""
 	switch {
 	case code == "QueueDoesNotExist" || code == "NonExistentQueue":
-		return fmt.Errorf("sqs: %s of queue %q%s: %w: make it with sqs.Create or \"aws sqs create-queue --queue-name %s\", "+
+		return fmt.Errorf("sqs: %s of queue %q%s: %w: create it with sqs.Create or \"aws sqs create-queue --queue-name %s\", "+
 			"or correct name, region and endpoint: %w", op, of, where, ErrNoQueue, of, err)
 	case strings.HasPrefix(code, "AccessDenied"):
 		hint = fmt.Sprintf("allow sqs:%s on this queue to the credentials in use", permission(op))
@@ -35,7 +35,7 @@ func explain(op, of, region string, err error) error {
 		hint = "the queue is encrypted: allow kms:Decrypt and kms:GenerateDataKey on its key"
 	case code == "InvalidClientTokenId" || code == "UnrecognizedClientException" || code == "InvalidSecurity" ||
 		code == "SignatureDoesNotMatch" || code == "ExpiredToken" || code == "ExpiredTokenException":
-		hint = "the credentials are not valid: renew them (aws sts get-caller-identity tells whose they are)"
+		hint = "the credentials are not valid: renew them (aws sts get-caller-identity shows whose they are)"
 	case code == "" && (strings.Contains(text, "Missing Region") || strings.Contains(text, "missing region")):
 		hint = "no region: set AWS_REGION, or region= in the queue's URL"
 	case code == "" && (strings.Contains(text, "get identity") || strings.Contains(text, "credential")):
@@ -51,12 +51,12 @@ func explain(op, of, region string, err error) error {
 	return fmt.Errorf("sqs: %s of queue %q%s: %s: %w", op, of, where, hint, err)
 }
 
-// permission is the action in a policy that an operation needs: batches have that of the single operation.
+// permission returns the action in a policy that an operation needs: a batch has that of the single operation.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-api-permissions-reference.html
 func permission(op string) string { return strings.TrimSuffix(op, "Batch") }
 
-// codeOf is the code of an error of the service without namespace; "" when it is none.
+// codeOf returns the code of an error of the service without its namespace; "" for any other error.
 func codeOf(err error) string {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -67,7 +67,7 @@ func codeOf(err error) string {
 
 func shortCode(code string) string { return code[strings.LastIndexAny(code, "#.")+1:] }
 
-// regionOf is the region of a client that tells, and whether it certainly has none.
+// regionOf returns the region of a client, if it is known; missing: the client definitely has none.
 func regionOf(c Client) (region string, missing bool) {
 	o, ok := c.(interface{ Options() awssqs.Options })
 	if !ok {
@@ -77,7 +77,7 @@ func regionOf(c Client) (region string, missing bool) {
 	return opts.Region, opts.Region == ""
 }
 
-// certain reports that a call that answered err changed nothing: the service refused it, or never saw it whole.
+// certain reports that a call that failed with err changed nothing: the service refused it, or never got all of it.
 func certain(err error) bool {
 	var broke *net.OpError
 	if errors.As(err, &broke) && (broke.Op == "dial" || broke.Op == "write") {
@@ -88,14 +88,14 @@ func certain(err error) bool {
 }
 
 // brokeWriting reports a connection that broke before the request was written: the server had closed it while it was idle.
-// net/http repeats no POST whose body it cannot rewind, and the SDK's it cannot.
+// net/http does not repeat a POST whose body it cannot rewind, as that of the SDK.
 func brokeWriting(err error) bool {
 	var broke *net.OpError
 	return errors.As(err, &broke) && broke.Op == "write"
 }
 
-// staleEntry reports that an entry failed because of its receipt: it has expired, or the message is not in flight any
-// more. A FIFO queue answers so; a standard queue hardly ever does.
+// staleEntry reports that an entry failed because of its receipt: it has expired, or the message is no longer in flight. A
+// FIFO queue reports that, a standard queue hardly ever.
 func staleEntry(e *types.BatchResultErrorEntry) bool {
 	return staleCode(shortCode(deref(e.Code)))
 }
@@ -108,7 +108,7 @@ func staleCode(code string) bool {
 	return false
 }
 
-// refusedEntry reports that repeating an entry of a send is of no use.
+// refusedEntry reports that repeating an entry of a send is useless.
 func refusedEntry(e *types.BatchResultErrorEntry) bool {
 	code := strings.ToLower(shortCode(deref(e.Code)))
 	return e.SenderFault && !strings.Contains(code, "throttl") && !strings.Contains(code, "toomany")
@@ -121,7 +121,7 @@ func deref[T any](p *T) (v T) {
 	return v
 }
 
-// bounded limits one call: a connection that hangs must not hang its caller.
+// bounded limits one call: a hanging connection must not block its caller.
 func (q *Queue) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, q.o.CallTimeout)
 }

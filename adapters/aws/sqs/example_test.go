@@ -15,12 +15,12 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// The client is the SDK's own; here it speaks to the fake. The record store would be DynamoDB or a database.
+// The client is the SDK's; here it uses the fake. The record store would be DynamoDB or a database.
 func Example() {
 	ctx := context.Background()
 	client := awssqs.NewFromConfig(awstest.Config(fakesqs.New(fakesqs.Options{})))
 
-	// Once: the queue, and a queue for its dead letters.
+	// Once: the queue and its dead-letter queue.
 	if _, err := sqs.Create(ctx, client, "orders", sqs.CreateOptions{}); err != nil {
 		fmt.Println(err)
 		return
@@ -30,7 +30,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	// The producer was not sure and sent twice.
+	// The producer got no response and sent twice.
 	order := []byte(`{"order_id":"A-1","amount":12}`)
 	if err := queue.Send(ctx, semel.Message{ID: "1", Body: order}, semel.Message{ID: "2", Body: order}); err != nil {
 		fmt.Println(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestFM60_FM73_FIFOGroups (law 13, I22): under real consumers, with handlers that fail now and then, the runs of a group
-// never overlap, and first effects come in the order of sending. The time is the bubble's.
+// TestFM60_FM73_FIFOGroups (law 13, I22): with real consumers, and handlers that fail sometimes, the runs of a group never
+// overlap, and first effects are in the order of sending. The time is virtual.
 func TestFM60_FM73_FIFOGroups(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -101,8 +101,8 @@ func TestFM60_FM73_FIFOGroups(t *testing.T) {
 	})
 }
 
-// TestFM17_DeferralsAndTheRedrivePolicy: duplicates of a key whose run takes long are put off for longer and longer, so
-// that the redrive policy does not take them away.
+// TestFM17_DeferralsAndTheRedrivePolicy: duplicates of a key with a long run are deferred for longer and longer, so that the
+// redrive policy does not move them.
 func TestFM17_DeferralsAndTheRedrivePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, setup{create: CreateOptions{MaxReceive: 25}})

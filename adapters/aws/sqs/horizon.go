@@ -11,23 +11,23 @@ import (
 // maxRetention is the longest that SQS keeps a message.
 const maxRetention = 14 * 24 * time.Hour
 
-// horizon is how long after it was first sent a copy of a message can still be delivered (law 10): the service moves what is
-// received too often to the queue of the redrive policy, and a person may have it moved back (StartMessageMoveTask), which
-// makes a new message of it with the queue's whole retention before it.
+// horizon is how long after it was first sent a copy of a message can still be delivered (law 10). The service moves a
+// message that is received too often to the queue of the redrive policy. An operator may have it moved back
+// (StartMessageMoveTask), which makes it a new message with the queue's full retention.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
 func (q *Queue) horizon() time.Duration {
 	return driver.LateBy(q.is.retention, driver.MovedBack(q.is.retention, q.movedKept, q.is.fifo), 0)
 }
 
-// readMoved finds out for how long the queue of the redrive policy keeps what is moved there. One that cannot be asked is
-// taken for one that keeps messages as long as SQS can.
+// readMoved finds out for how long the queue of the redrive policy keeps moved messages. If that is unknown, it assumes the
+// longest retention of SQS.
 func (q *Queue) readMoved(ctx context.Context) {
 	if q.is.deadLetterARN == "" {
 		return
 	}
-	if box, ok := q.box.(*DeadLetterQueue); ok && box.q.is.arn == q.is.deadLetterARN {
-		q.movedKept = box.q.is.retention
+	if dlq, ok := q.dlq.(*DeadLetterQueue); ok && dlq.q.is.arn == q.is.deadLetterARN {
+		q.movedKept = dlq.q.is.retention
 		return
 	}
 	q.movedKept = maxRetention
@@ -43,6 +43,6 @@ func (q *Queue) readMoved(ctx context.Context) {
 			return
 		}
 	}
-	q.o.Logger.Warn("nothing is known of the queue of the redrive policy: its messages are taken to be kept for 14 days",
+	q.o.Logger.Warn("the queue of the redrive policy cannot be read: its retention is assumed to be 14 days",
 		"queue", q.name, "dead_letters", part[5], "err", err)
 }

@@ -57,7 +57,7 @@ func TestFM41_HorizonOfAQueue(t *testing.T) {
 			t.Errorf("%s: a copy can come %v after the first (%v with a day of the producers'), want %v", c.name, f.Horizon, f.LateBy(day), c.want)
 		}
 	}
-	// A queue of dead letters that cannot be asked keeps them as long as can be.
+	// A dead-letter queue that cannot be read is assumed to keep messages for the longest time.
 	client := awssqs.NewFromConfig(awstest.Config(fake))
 	url, err := client.GetQueueUrl(t.Context(), &awssqs.GetQueueUrlInput{QueueName: aws.String("dead-letters")})
 	if err != nil {
@@ -71,6 +71,6 @@ func TestFM41_HorizonOfAQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f := q.Features(); f.Horizon != 18*day {
-		t.Errorf("with dead letters that nobody knows of, a copy can come %v after the first, want 18 days", f.Horizon)
+		t.Errorf("with an unreadable dead-letter queue, a copy can come %v after the first, want 18 days", f.Horizon)
 	}
 }

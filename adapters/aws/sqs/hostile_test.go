@@ -14,19 +14,19 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// rawDeadLetter sends something to the dead-letter queue as anybody can who may send to it.
+// rawDeadLetter sends a raw message to the dead-letter queue, as anybody with the permission to send can.
 func (b *bench) rawDeadLetter(body string, attributes map[string]types.MessageAttributeValue) {
 	b.t.Helper()
 	_, err := b.client.SendMessage(b.t.Context(), &awssqs.SendMessageInput{
-		QueueUrl: &b.q.box.(*DeadLetterQueue).q.url, MessageBody: &body, MessageAttributes: attributes,
+		QueueUrl: &b.q.dlq.(*DeadLetterQueue).q.url, MessageBody: &body, MessageAttributes: attributes,
 	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// TestHostilePieces: what only looks like a piece of a dead letter is a dead letter that nobody knows the key of, and whatever it
-// says, nobody who looks at dead letters dies of it.
+// TestHostilePieces: a message that only looks like a piece of a dead letter is a dead letter with an unknown key. Whatever
+// it contains, it does not crash a look at the dead letters.
 func TestHostilePieces(t *testing.T) {
 	for _, part := range []string{
 		`{"dead_letter":"x","set":"s","number":-1,"of":3}`, `{"dead_letter":"x","set":"s","number":3,"of":3}`, `{"dead_letter":"x","set":"s","number":0,"of":0}`,
@@ -37,21 +37,21 @@ func TestHostilePieces(t *testing.T) {
 		if ls := b.listed(); len(ls) != 1 || string(ls[0].Message.Body) != "body" || ls[0].Kind != driver.DeadLetterFailed {
 			t.Errorf("%s: listed as %+v", part, ls)
 		}
-		// In the queue itself it is a message like any other.
+		// In the queue itself it is an ordinary message.
 		b.raw(awssqs.SendMessageInput{MessageBody: aws.String("body"), MessageAttributes: textAttributes(attrPart, part)})
 		if d := b.one(); string(d.Body) != "body" {
 			t.Errorf("%s: received %+v", part, d)
 		}
 	}
 	b := newBench(t, setup{frozen: true})
-	// Pieces of more pieces than there is memory for, and a writing of a dead letter under the name of another.
+	// A piece that claims more pieces than there is memory for, and copies of two dead letters with one set name.
 	b.rawDeadLetter("body", textAttributes(attrPart, `{"dead_letter":"huge","set":"s","number":0,"of":9000000000000000000}`))
 	b.rawDeadLetter(`{"meta":{"id":"other"},"body":""}`, textAttributes(attrPart, `{"dead_letter":"forged","set":"s","number":0,"of":1}`))
 	b.rawDeadLetter(`{"meta":{"id":"one"},"body":"MQ=="}`, textAttributes(attrPart, `{"dead_letter":"one","set":"s","number":0,"of":1}`))
 	b.rawDeadLetter(`{"meta":{"id":"two"},"body":"Mg=="}`, textAttributes(attrPart, `{"dead_letter":"two","set":"s","number":0,"of":1}`))
 	ls := b.listed()
 	if len(ls) != 2 || ls[0].ID != "one" || string(ls[0].Message.Body) != "1" || ls[1].ID != "two" || string(ls[1].Message.Body) != "2" {
-		t.Errorf("dead letters %+v, wanted one and two: two writings under one name of a set are two", ls)
+		t.Errorf("dead letters %+v, wanted one and two: two copies with one set name are two", ls)
 	}
 	for _, id := range []string{"huge", "forged", "one", "two"} {
 		if err := b.q.DeleteDeadLetter(t.Context(), id); err != nil {
@@ -63,7 +63,7 @@ func TestHostilePieces(t *testing.T) {
 	}
 }
 
-// TestHostileDeadLetters: attributes that look like ours and are not make a dead letter all the same, and block no other.
+// TestHostileDeadLetters: a message with invalid attributes of ours is still a dead letter, and blocks no other.
 func TestHostileDeadLetters(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	for _, text := range []string{`{`, `{"id":""}`, `{"id":7}`, `null`, `{"id":"x","token":-1}`} {
@@ -89,8 +89,8 @@ func TestHostileDeadLetters(t *testing.T) {
 	}
 }
 
-// TestNamesThatResembleOurs: a group that begins as ours do is a group, and attributes that only differ in case from ours
-// are headers.
+// TestNamesThatResembleOurs: a group with our prefix is a group, and attributes that differ from ours only in case are
+// headers.
 func TestNamesThatResembleOurs(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true, o: Options{Ungrouped: true}})
 	b.send(driver.Message{ID: "m", Group: ungrouped + "mine"})
@@ -111,7 +111,7 @@ func TestNamesThatResembleOurs(t *testing.T) {
 	}
 }
 
-// TestHostileNeighbours: whatever is wrong with one message, the others of a receive are handed on.
+// TestHostileNeighbours: whatever is wrong with one message, the others of a receive are delivered.
 func TestHostileNeighbours(t *testing.T) {
 	b := newBench(t, setup{frozen: true, o: Options{Unwrap: true}})
 	ten := map[string]types.MessageAttributeValue{}
@@ -146,7 +146,7 @@ func TestHostileNeighbours(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOfSeveralQueues: a dead letter that the provider moved names the queue that it came from.
+// TestDeadLettersOfSeveralQueues: a dead letter that the provider moved names its source queue.
 func TestDeadLettersOfSeveralQueues(t *testing.T) {
 	b := newBench(t, setup{frozen: true, create: CreateOptions{MaxReceive: 1}})
 	b.raw(awssqs.SendMessageInput{MessageBody: aws.String("x")})

@@ -13,10 +13,9 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestQueueSuiteMoto runs the suite for standard queues on an emulator of somebody else's. Where it is not as SQS is: its
-// FIFO order and deduplication are wrong (FIFO queues are left out), it hands one message to two receives of the same
-// moment (they go one after the other here), and it answers a long poll whose caller has gone (its messages come back
-// when their visibility ends, which the suite waits for).
+// TestQueueSuiteMoto runs the suite for standard queues on moto. It differs from SQS: its FIFO order and deduplication are
+// wrong (FIFO queues are left out), it delivers one message to two concurrent receives (the test serialises them), and it
+// responds to a long poll whose caller has gone (the suite waits until the visibility of these messages ends).
 func TestQueueSuiteMoto(t *testing.T) {
 	cfg := moto.Config(moto.Start(t))
 	cfg.RetryMaxAttempts = 0 // the SDK's own
@@ -38,7 +37,7 @@ func TestQueueSuiteMoto(t *testing.T) {
 	})
 }
 
-// oneReceive receives one after the other.
+// oneReceive serialises receives.
 type oneReceive struct {
 	*Queue
 	slot chan struct{}

@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Queue is a queue of SQS. Make it with [Open]; there is nothing to close.
+// Queue is a queue of SQS. Open it with [Open]; there is nothing to close.
 type Queue struct {
 	client  Client
 	url     string
@@ -26,16 +26,16 @@ type Queue struct {
 	o       Options
 	is      attributes
 	visible time.Duration
-	wait    int32 // 0 = not asked for
-	box     driver.DeadLetterQueue
-	// movedKept is for how long the queue of the redrive policy keeps messages; 0 = there is none.
+	wait    int32 // 0 = none
+	dlq     driver.DeadLetterQueue
+	// movedKept is how long the queue of the redrive policy keeps messages; 0 = there is none.
 	movedKept time.Duration
 
 	mu      sync.Mutex
 	attempt attempt
 }
 
-// attributes is what the server knows of a queue.
+// attributes are the attributes of a queue on the server.
 type attributes struct {
 	arn           string
 	fifo          bool
@@ -47,7 +47,7 @@ type attributes struct {
 	maxReceive    int
 }
 
-// Open looks a queue up by its name or URL and reads its attributes. The client stays the caller's.
+// Open looks up a queue by its name or URL and reads its attributes. The client stays the caller's.
 func Open(ctx context.Context, client Client, queue string, o Options) (*Queue, error) {
 	q, err := open(ctx, client, queue, o)
 	if err != nil {
@@ -85,14 +85,14 @@ func open(ctx context.Context, client Client, queue string, o Options) (*Queue, 
 	return q, nil
 }
 
-// plan settles visibility and wait.
+// plan sets visibility and wait.
 func (q *Queue) plan() {
 	q.visible = time.Duration(seconds(q.o.Visibility)) * time.Second
 	if q.visible == 0 {
 		q.visible = q.is.visible
 	}
 	if q.visible == 0 {
-		// With 0 every message would be handed to everybody at once, and the SDK cannot ask for 0 either.
+		// With 0 every message would be delivered to all receivers at once, and the SDK cannot ask for 0 either.
 		q.visible = 30 * time.Second
 	}
 	switch {
@@ -161,17 +161,17 @@ func (q *Queue) read(ctx context.Context) (a attributes, err error) {
 	return a, nil
 }
 
-// openDeadLetters finds the place for dead letters.
+// openDeadLetters opens the dead-letter queue.
 func (q *Queue) openDeadLetters(ctx context.Context) error {
 	if q.o.DeadLetters != nil {
-		q.box = q.o.DeadLetters
+		q.dlq = q.o.DeadLetters
 		return nil
 	}
 	name := q.o.DeadLetterQueue
 	if name == "" && q.is.deadLetterARN != "" {
 		part := strings.Split(q.is.deadLetterARN, ":") // arn:aws:sqs:region:account:name
 		if len(part) != 6 {
-			return fmt.Errorf("sqs: queue %q: its redrive policy names %q, which is no ARN of a queue", q.name, q.is.deadLetterARN)
+			return fmt.Errorf("sqs: queue %q: its redrive policy names %q, which is not the ARN of a queue", q.name, q.is.deadLetterARN)
 		}
 		url, err := q.find(ctx, part[5], part[4])
 		if err != nil {
@@ -182,14 +182,14 @@ func (q *Queue) openDeadLetters(ctx context.Context) error {
 	if name == "" {
 		return nil
 	}
-	box, err := openDeadLetterQueue(ctx, q, name)
+	dlq, err := openDeadLetterQueue(ctx, q, name)
 	if err != nil {
 		return fmt.Errorf("dead letters of queue %q: %w", q.name, err)
 	}
-	if box.q.is.arn != "" && box.q.is.arn == q.is.arn {
+	if dlq.q.is.arn != "" && dlq.q.is.arn == q.is.arn {
 		return fmt.Errorf("sqs: queue %q is its own dead-letter queue: name another in Options.DeadLetterQueue", q.name)
 	}
-	q.box = box
+	q.dlq = dlq
 	return nil
 }
 
@@ -197,35 +197,35 @@ func (q *Queue) openDeadLetters(ctx context.Context) error {
 func (q *Queue) Features() driver.QueueFeatures {
 	f := driver.QueueFeatures{
 		Name: q.name, Kind: "sqs", MaxBatch: maxBatch, MaxVisible: maxVisible, Retention: q.is.retention, Horizon: q.horizon(), Durable: true,
-		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.box != nil, Redrives: q.is.deadLetterARN != "",
+		Extends: true, Delays: true, DelaysSend: true, Counts: true, Orders: q.is.fifo, DeadLetters: q.dlq != nil, Redrives: q.is.deadLetterARN != "",
 		Runs: q.is.fifo,
 	}
-	if box, ok := q.box.(*DeadLetterQueue); ok && box.q.is.retention > 0 {
+	if dlq, ok := q.dlq.(*DeadLetterQueue); ok && dlq.q.is.retention > 0 {
 		f.Caveats = append(f.Caveats,
-			fmt.Sprintf("dead letters are kept in queue %s, which drops them after %s", box.q.name,
-				driver.DurationText(box.q.is.retention)))
+			fmt.Sprintf("dead letters are kept in queue %s, which drops them after %s", dlq.q.name,
+				driver.DurationText(dlq.q.is.retention)))
 	}
 	return f
 }
 
-// MaxReceive is the number of receives after which the redrive policy moves a message away; 0 = there is none.
+// MaxReceive returns the number of receives after which the redrive policy moves a message; 0 = there is no policy.
 func (q *Queue) MaxReceive() int { return q.is.maxReceive }
 
-// URL is the queue's URL.
+// URL returns the queue's URL.
 func (q *Queue) URL() string { return q.url }
 
-// DeadLetterQueue is the place for dead letters; nil when the queue has none.
-func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
+// DeadLetterQueue returns the dead-letter queue; nil if there is none.
+func (q *Queue) DeadLetterQueue() driver.DeadLetterQueue { return q.dlq }
 
-// Stats counts what the queue holds, approximately: SQS's numbers may lag behind by a minute. It cannot tell how old the
-// oldest message is.
+// Stats returns the approximate number of messages: SQS's numbers may lag behind by a minute. The age of the oldest message
+// is not known.
 func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	if s, err = q.counts(ctx); err != nil {
 		return s, err
 	}
 	s.Approximate = true
-	if box, ok := q.box.(*DeadLetterQueue); ok {
-		l, err := box.q.counts(ctx)
+	if dlq, ok := q.dlq.(*DeadLetterQueue); ok {
+		l, err := dlq.q.counts(ctx)
 		if err != nil {
 			return s, err
 		}
@@ -252,15 +252,15 @@ func (q *Queue) counts(ctx context.Context) (s driver.QueueStats, err error) {
 	return s, nil
 }
 
-// Peek answers an error that wraps driver.ErrUnsupported: SQS shows a message only to who receives it, and every receive
-// hides it from the workers and counts towards the redrive policy.
+// Peek returns an error that wraps driver.ErrUnsupported: SQS shows a message only to its receiver, and every receive hides
+// it from the workers and counts towards the redrive policy.
 func (q *Queue) Peek(context.Context, int) ([]driver.Delivery, error) {
 	return nil, fmt.Errorf("sqs: peek into queue %q: SQS shows a message only by a receive, which hides it from the workers and "+
 		"counts towards the redrive policy: %w", q.name, driver.ErrUnsupported)
 }
 
-// Purge removes every message but the dead letters, which are in a queue of their own. The number is SQS's own count from
-// before, which is approximate. SQS takes up to a minute for it and allows it once in 60 s.
+// Purge removes all messages except dead letters, which are in another queue. It returns SQS's approximate count from
+// before. A purge takes up to a minute, and SQS allows one in 60 s.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	s, err := q.counts(ctx)
 	if err != nil {

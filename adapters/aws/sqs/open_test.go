@@ -20,7 +20,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// refuse answers every request with an error of the service.
+// refuse responds to every request with an error of the service.
 type refuse struct{ code string }
 
 func (r refuse) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -29,7 +29,7 @@ func (r refuse) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `{"__type":"com.amazonaws.sqs#`+r.code+`","message":"no"}`)
 }
 
-// TestOpenSaysWhatToDo: a wrong configuration names what is wrong and how to fix it.
+// TestOpenSaysWhatToDo: the error of a wrong configuration says what is wrong and how to fix it.
 func TestOpenSaysWhatToDo(t *testing.T) {
 	fake := fakesqs.New(fakesqs.Options{})
 	if _, err := fake.CreateQueue("orders", nil); err != nil {
@@ -109,7 +109,7 @@ func TestSendSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestS3_36_Batches: never more than ten messages or a mebibyte a call, the last batch what is left.
+// TestS3_36_Batches: a call has at most ten messages and a mebibyte, the last one the rest.
 func TestS3_36_Batches(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	before := b.server.Calls("SendMessageBatch")
@@ -128,7 +128,7 @@ func TestS3_36_Batches(t *testing.T) {
 	}
 }
 
-// smaller takes no batch of more than 256 KiB.
+// smaller accepts no batch of more than 256 KiB.
 type smaller struct{ Client }
 
 func (c smaller) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBatchInput, o ...func(*awssqs.Options)) (
@@ -147,7 +147,7 @@ func (c smaller) SendMessageBatch(ctx context.Context, in *awssqs.SendMessageBat
 	return c.Client.SendMessageBatch(ctx, in, o...)
 }
 
-// TestSmallerBatches: a service that takes smaller batches gets smaller ones, in the order of sending.
+// TestSmallerBatches: a service that accepts only smaller batches gets them, in the order of sending.
 func TestSmallerBatches(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true})
 	b.q.client = smaller{b.q.client}
@@ -165,11 +165,11 @@ func TestSmallerBatches(t *testing.T) {
 	}
 	b.q.client = smaller{b.client}
 	if err := b.q.Send(t.Context(), driver.Message{Group: "g", Body: []byte(strings.Repeat("x", 300_000))}); err == nil {
-		t.Error("a message that is too long alone was sent")
+		t.Error("a message that is too large by itself was sent")
 	}
 }
 
-// TestS3_12_IdleReceives: an idle queue is asked every ten seconds; a short poll does not spin either.
+// TestS3_12_IdleReceives: an idle queue is polled every ten seconds, and a short poll does not spin.
 func TestS3_12_IdleReceives(t *testing.T) {
 	for wait, most := range map[time.Duration]int{0: 6, 20 * time.Second: 3, ShortPoll: 300} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,9 +188,9 @@ func TestS3_12_IdleReceives(t *testing.T) {
 	}
 }
 
-// TestFIFO_ReceiveWithoutAnswer: what a receive handed out whose answer was lost comes with the next one, not when its
+// TestFIFO_ReceiveWithoutResponse: if the response to a receive is lost, the next receive returns its messages before their
 // visibility ends.
-func TestFIFO_ReceiveWithoutAnswer(t *testing.T) {
+func TestFIFO_ReceiveWithoutResponse(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true, wrap: wrapOf(after("ReceiveMessage", 1))})
 	b.send(driver.Message{ID: "m", Group: "g"})
 	if ds, err := b.q.Receive(t.Context(), 1); err == nil {

@@ -30,7 +30,7 @@ const (
 // ShortPoll is the value of [Options.Wait] for no wait at all.
 const ShortPoll = time.Duration(-1)
 
-// Client is what a queue needs of the SDK's client: *sqs.Client has it.
+// Client is the part of *sqs.Client that a queue uses.
 type Client interface {
 	GetQueueUrl(ctx context.Context, in *awssqs.GetQueueUrlInput, o ...func(*awssqs.Options)) (*awssqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(ctx context.Context, in *awssqs.GetQueueAttributesInput, o ...func(*awssqs.Options)) (
@@ -47,30 +47,30 @@ type Client interface {
 
 // Options of [Open]. The zero value is the documented default.
 type Options struct {
-	// Visibility is how long Receive keeps a message from others, in whole seconds (others are rounded up), at most 12 h.
-	// Defaults to the queue's own; to 30 s where that is 0.
+	// Visibility is how long Receive hides a message from others, rounded up to whole seconds, at most 12 h. Defaults to the
+	// queue's own; to 30 s if that is 0.
 	Visibility time.Duration
 	// Wait is how long one call waits for a message (long polling), in whole seconds up to 20 s. Defaults to 10 s.
-	// [ShortPoll] does not wait; the SDK cannot ask for that, so a queue with a wait of its own is then asked for 1 s.
+	// [ShortPoll] does not wait. The SDK cannot ask for that, so a queue that has its own wait then waits for 1 s.
 	Wait time.Duration
 	// DeadLetters keeps the dead letters. Defaults to a [DeadLetterQueue] on DeadLetterQueue.
 	DeadLetters driver.DeadLetterQueue
-	// DeadLetterQueue is the name or the URL of the dead-letter queue. Defaults to the queue that the redrive policy names. A
-	// queue with neither has no dead letters.
+	// DeadLetterQueue is the name or the URL of the dead-letter queue. Defaults to the queue that the redrive policy names.
+	// A queue with neither has no dead letters.
 	DeadLetterQueue string
-	// Ungrouped lets a FIFO queue take messages without a group, each in a group of its own: in no order. Defaults to
+	// Ungrouped lets a FIFO queue accept messages without a group, each in its own group and so in no order. Defaults to
 	// refusing them.
 	Ungrouped bool
 	// Unwrap takes messages out of the envelopes of SNS, EventBridge and structured CloudEvents; see [Queue.Receive].
 	// Defaults to false.
 	Unwrap bool
-	// CallTimeout bounds one call to SQS; a receive has Wait in addition. Defaults to 10 s.
+	// CallTimeout bounds one call to SQS; a receive takes up to Wait in addition. Defaults to 10 s.
 	CallTimeout time.Duration
 	// Logger gets warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 
 	clock           func() time.Time // tests; defaults to time.Now, whose monotonic part decides
-	patience        time.Duration    // tests; defaults to the constant
+	grace           time.Duration    // tests; defaults to the constant
 	deadLetterShort bool             // tests on a frozen clock: the dead-letter queue is not polled long
 }
 
@@ -83,7 +83,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.CallTimeout < 0:
 		return o, fmt.Errorf("sqs: Options.CallTimeout is %v, must not be negative", o.CallTimeout)
 	case o.DeadLetters != nil && o.DeadLetterQueue != "":
-		return o, errors.New("sqs: Options.DeadLetters and Options.DeadLetterQueue are both set: choose one place for dead letters")
+		return o, errors.New("sqs: Options.DeadLetters and Options.DeadLetterQueue are both set: choose one of them")
 	}
 	if o.Wait == 0 {
 		o.Wait = 10 * time.Second
@@ -94,8 +94,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.patience == 0 {
-		o.patience = patience
+	if o.grace == 0 {
+		o.grace = grace
 	}
 	if o.clock == nil {
 		o.clock = time.Now
@@ -111,8 +111,8 @@ func seconds(d time.Duration) int32 {
 	return int32((d + time.Second - 1) / time.Second)
 }
 
-// once turns the SDK's own repetitions off but for requests of which nothing was sent: a receive that is repeated hides
-// what the first one got, and a change of visibility that is repeated hits whoever holds the message by then.
+// once turns the SDK's retries off except for requests that were not sent: a repeated receive hides the messages of the
+// first, and a repeated change of visibility affects whoever holds the message by then.
 func once(o *awssqs.Options) { o.Retryer = unsentOnly }
 
 var unsentOnly = retry.NewStandard(func(o *retry.StandardOptions) {

@@ -15,18 +15,18 @@ import (
 	"github.com/semel-dev/semel/driver/redeliver"
 )
 
-// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It is the only thing that remembers the
-// delivery here, so that nothing grows with the number of messages.
+// receipt is a delivery's handle; its address is the Receipt of the driver.Delivery. The queue keeps no other state of a
+// delivery, so nothing grows with the number of messages.
 type receipt struct {
 	q        *Queue
-	id       string // the message's, for the log
+	id       string // of the message, for the log
 	handle   string
 	received time.Time // the return of Receive
 	redeliver.Receipt
 }
 
-// attempt is a receive of a FIFO queue whose answer was lost: asked again under its id, SQS hands out the same messages
-// instead of hiding them until their visibility ends.
+// attempt is a receive of a FIFO queue whose response was lost. Repeated with its ID, SQS returns the same messages instead
+// of hiding them until their visibility ends.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-receiverequestattemptid-request-parameter.html
 type attempt struct {
@@ -35,31 +35,31 @@ type attempt struct {
 }
 
 const (
-	// slack is how long the rest of an answer may take after its caller has gone.
+	// slack is how long the rest of a response may take after its caller has gone.
 	slack = 2 * time.Second
-	// patience is how long a receive goes on when its ctx has ended.
-	patience = 200 * time.Millisecond
+	// grace is how long a receive goes on after its ctx has ended.
+	grace = 200 * time.Millisecond
 	// idle is the pause after a short poll that found nothing.
 	idle = 200 * time.Millisecond
 )
 
-// Receive hands out up to max messages, 10 at most. It waits for one for Options.Wait, then answers none.
+// Receive returns up to limit messages, at most 10. It waits for a message for Options.Wait, then returns none.
 //
-// A delivery is ours until the visibility ends by our own clock, less a guard for the way of the answer; the time counts
-// from the return of Receive. Several messages of one group may come at once, in order; the group stands still until all
-// of them are settled.
+// A delivery is ours until its visibility ends by our own clock, less a guard for the response time, counted from the return
+// of Receive. Several messages of one group may be delivered at once, in order. The group is blocked until all of them are
+// settled.
 //
-// A message that knows nothing of this package keeps its MessageId as ID, and its attributes become headers, binary ones
-// in base64. On a FIFO queue it gets the header sqs-message-deduplication-id, which may be its key; a message that has
-// been through X-Ray gets x-amzn-trace-id.
+// A message that was not sent by this package keeps its MessageId as ID, and its attributes become headers, binary ones in
+// base64. On a FIFO queue it gets the header sqs-message-deduplication-id, which may be its key. A message that was traced
+// by X-Ray gets x-amzn-trace-id.
 //
-// With Options.Unwrap the body is what the envelope carries, and the envelope's facts become headers: ce-source and ce-id
-// are the identity of the innermost event, so that the default key is the same whichever way it came. SNS's envelope,
-// EventBridge's (but that of S3's events, which is needed to read them) and structured CloudEvents are unwrapped, one
-// inside of the other; an S3 notification of one record keeps its body and gets the identity of its record.
+// With Options.Unwrap the body is the content of the envelope, and the envelope's fields become headers: ce-source and ce-id
+// are the identity of the innermost event, so that the default key does not depend on the route. The envelopes of SNS,
+// EventBridge (except around S3's events, which need it) and structured CloudEvents are unwrapped, also when nested. An S3
+// notification with one record keeps its body and gets the identity of the record.
 //
-// When ctx ends, an answer that is on its way is waited for, for a fifth of a second, and one that has begun to arrive is
-// read to its end; the messages are handed on. Those that SQS hands out later come back when their visibility ends.
+// When ctx ends, Receive waits a fifth of a second for a response that is on its way, reads a response that has begun to its
+// end, and returns the messages. Messages that SQS delivers later become visible again when their visibility timeout ends.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("sqs: receive from queue %q: max is %d, must be at least 1", q.name, limit)
@@ -78,7 +78,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 	out := q.accept(ctx, msgs, until)
 	if len(msgs) == 0 && q.wait == 0 {
-		t := time.NewTimer(idle) // who polls short must not poll without a pause
+		t := time.NewTimer(idle) // a short poll must not be repeated without a pause
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -88,7 +88,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	return out, nil
 }
 
-// ask makes one call; until is when what it got may be somebody else's.
+// ask makes one call. After until the messages may be delivered to others.
 func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs []types.Message, until time.Time, err error) {
 	if q.is.fifo {
 		id := q.takeAttempt()
@@ -113,16 +113,15 @@ func (q *Queue) ask(ctx context.Context, in *awssqs.ReceiveMessageInput) (msgs [
 	return out.Messages, redeliver.Deadline(sent, back, wait, visible), nil
 }
 
-// arriving is a context for a receive. When ctx ends it ends too, but a moment later, and not in the middle of an answer: on
-// a busy queue an answer is always on its way, and what SQS has handed out would be hidden from everybody until its
-// visibility ends.
+// arriving returns a context for a receive. It ends a moment after ctx, and not in the middle of a response: on a busy queue
+// a response is always on its way, and its messages would stay hidden until their visibility ends.
 func (q *Queue) arriving(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	began := make(chan struct{})
 	var first sync.Once // the SDK may repeat the request
 	call = httptrace.WithClientTrace(call, &httptrace.ClientTrace{GotFirstResponseByte: func() { first.Do(func() { close(began) }) }})
 	stop := context.AfterFunc(ctx, func() {
-		t := time.NewTimer(q.o.patience)
+		t := time.NewTimer(q.o.grace)
 		defer t.Stop()
 		select {
 		case <-began:
@@ -157,9 +156,9 @@ func (q *Queue) keepAttempt(id string, until time.Time) {
 	q.attempt = attempt{id: id, until: until}
 }
 
-// accept makes deliveries of messages. Those whose time has not come are hidden again; of a FIFO queue's group those that
-// came behind such a one are put back, and SQS holds them behind it. A message that can never become due goes to the
-// dead-letter queue.
+// accept makes deliveries of messages. It hides messages that are not due yet. In a FIFO queue it also returns the messages
+// of the group behind such a message, and SQS holds them back. A message that can never become due goes to the dead-letter
+// queue.
 func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Time) []driver.Delivery {
 	now := q.o.clock()
 	if len(msgs) > 0 && !now.Before(until) {
@@ -207,14 +206,13 @@ func (q *Queue) accept(ctx context.Context, msgs []types.Message, until time.Tim
 	return out
 }
 
-// tooLate reports deliveries that are not ours any more when they get here. They come again.
+// tooLate logs deliveries that are no longer ours when they arrive. They are delivered again.
 func (q *Queue) tooLate(n int) {
-	q.o.Logger.Warn("messages came when their visibility had ended: this machine stood still, or a call took very long",
+	q.o.Logger.Warn("messages arrived after their visibility had ended: this machine stood still, or a call took very long",
 		"queue", q.name, "messages", n, "visibility", q.visible)
 }
 
-// putAside hides what is not to be handled now, and brings pieces of dead letters back. A receive that was cancelled does that
-// too.
+// putAside hides messages that are not due, and returns pieces of dead letters. A cancelled receive does that too.
 func (q *Queue) putAside(ctx context.Context, early []change, parts []*types.Message) {
 	if len(early)+len(parts) == 0 {
 		return
@@ -222,7 +220,7 @@ func (q *Queue) putAside(ctx context.Context, early []change, parts []*types.Mes
 	ctx, cancel := q.bounded(context.WithoutCancel(ctx))
 	defer cancel()
 	if err := q.changeAll(ctx, early); err != nil {
-		// They come back when their visibility ends, and are looked at again.
+		// They are redelivered when their visibility ends, and checked again.
 		q.o.Logger.Warn("messages that are not due could not be hidden", "queue", q.name, "messages", len(early), "err", err)
 	}
 	for _, in := range parts {

@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// outgoing is one message on its way.
+// outgoing is one message to send.
 type outgoing struct {
 	packed
 	what         string // for errors
@@ -25,18 +25,18 @@ type outgoing struct {
 	delay        int32
 }
 
-// Send sends messages in batches of 10 and 1 MiB. It returns nil when all are accepted; what SQS refuses for a reason
-// that passes is sent again until ctx ends, a few times at most. A message that no queue would take is a
-// *[driver.ItemError], and nothing was sent.
+// Send sends messages in batches of 10 and 1 MiB. It returns nil when all are accepted. Messages that SQS refuses
+// temporarily are sent again until ctx ends, a few times at most. A message that no queue would accept is a
+// *[driver.ItemError], and nothing is sent.
 //
-// ID, headers, group and body arrive as they are, whatever characters they have; headers and IDs have to be UTF-8.
-// Headers become attributes, which other consumers see, as far as SQS takes them. A delay of more than 900 s, and any on
-// a FIFO queue, travels in the message: a receiver hides it again until its time has come, which counts as a receive,
-// and on a FIFO queue holds up its group.
+// ID, headers, group and body arrive unchanged, whatever characters they have; headers and IDs must be UTF-8. Headers become
+// attributes, which other consumers see, as far as SQS accepts them. A delay of more than 900 s, and any delay on a FIFO
+// queue, is stored in the message: receivers hide it until it is due, which counts as a receive, and on a FIFO queue blocks
+// its group.
 //
-// On a FIFO queue Message.Group is the MessageGroupId and Message.ID the MessageDeduplicationId, both hashed where SQS
-// would refuse them: for five minutes SQS drops a message that has the ID of another. A batch has one message of a group,
-// because SQS may refuse a message and take the next of the same group.
+// On a FIFO queue Message.Group is the MessageGroupId and Message.ID the MessageDeduplicationId, both hashed if SQS would
+// refuse them: for five minutes SQS drops a message with the ID of another. A batch has at most one message of a group,
+// because SQS may refuse a message and accept the next one of the same group.
 func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sqs: send to queue %q: %w", q.name, err)
@@ -88,7 +88,7 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 			o.dedup = sent.ID
 		}
 	}
-	named := o.group == m.Group && !strings.HasPrefix(m.Group, ungrouped) // the MessageGroupId says it
+	named := o.group == m.Group && !strings.HasPrefix(m.Group, ungrouped) // the MessageGroupId has it
 	if o.packed, err = pack(&sent, !named, extra); err != nil {
 		return o, err
 	}
@@ -99,7 +99,7 @@ func (q *Queue) outgoing(m *driver.Message) (o outgoing, err error) {
 	return o, nil
 }
 
-// post sends messages that were checked.
+// post sends checked messages.
 func (q *Queue) post(ctx context.Context, list []outgoing) error {
 	var (
 		wg    sync.WaitGroup
@@ -137,7 +137,7 @@ func (q *Queue) post(ctx context.Context, list []outgoing) error {
 	return errors.Join(errs...)
 }
 
-// cut tells how many messages the next batch takes.
+// cut returns how many messages the next batch takes.
 func (q *Queue) cut(list []outgoing) int {
 	size := 0
 	for i := range list {
@@ -157,7 +157,7 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// postBatch sends one batch, and again what of it failed for a reason that passes.
+// postBatch sends one batch, and repeats the messages that failed temporarily.
 func (q *Queue) postBatch(ctx context.Context, batch []outgoing) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -166,7 +166,7 @@ func (q *Queue) postBatch(ctx context.Context, batch []outgoing) error {
 			return nil
 		}
 		if codeOf(err) == "BatchRequestTooLong" && len(batch) > 1 {
-			// Emulators, and SQS until 2025, take 256 KiB. Nothing of it was accepted.
+			// Emulators, and SQS until 2025, accept 256 KiB. Nothing of the batch was accepted.
 			if err := q.postBatch(ctx, batch[:len(batch)/2]); err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func (q *Queue) postBatch(ctx context.Context, batch []outgoing) error {
 	}
 }
 
-// postOnce makes one call. rest is what may be sent again: none after an error that stays.
+// postOnce makes one call. rest are the messages that may be sent again: none after a permanent error.
 func (q *Queue) postOnce(ctx context.Context, batch []outgoing) (rest []outgoing, err error) {
 	entries := make([]types.SendMessageBatchRequestEntry, len(batch))
 	for i := range batch {
@@ -239,12 +239,12 @@ func (q *Queue) postOnce(ctx context.Context, batch []outgoing) (rest []outgoing
 	case lasting:
 		return nil, errors.Join(errs...)
 	case len(errs) == 0:
-		errs = append(errs, fmt.Errorf("sqs: send to queue %q: SQS answered for %d messages of %d", q.name, len(batch)-n, len(batch)))
+		errs = append(errs, fmt.Errorf("sqs: send to queue %q: SQS reported on %d messages of %d", q.name, len(batch)-n, len(batch)))
 	}
 	return left[:n], errors.Join(errs...)
 }
 
-// lasting reports an error of a call that its repetition would get again.
+// lasting reports an error of a call that a repetition would get again.
 func (q *Queue) lasting(err error) bool {
 	switch codeOf(err) {
 	case "", "RequestThrottled", "ThrottlingException", "Throttling", "TooManyRequestsException", "SlowDown", "KmsThrottled",

@@ -14,17 +14,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// parallel is how many calls of one Settle, Extend or Send are under way at once.
+// parallel is the number of concurrent calls of one Settle, Extend or Send.
 const parallel = 8
 
-// Settle ends deliveries. Ack is always sent: the record is at its end, whoever holds the message. Retry and Defer are
-// sent only while the delivery is ours by our own clock, else they answer Lost: SQS would change the visibility of
-// whoever holds the message now. A settlement that SQS refused because of its receipt is Lost too, and a warning
-// (settle_stale). Repeating the action that a receipt was spent on answers Applied, another action Lost.
+// Settle ends deliveries. Ack is always sent: the record has ended, whoever holds the message. Retry and Defer are sent only
+// while the delivery is ours by our own clock. Otherwise they return Lost, because SQS would change the visibility of the
+// current holder. If SQS refuses a settlement because of its receipt, it is Lost too, and logged (settle_stale). Repeating
+// the action of a spent receipt returns Applied, another action Lost.
 //
-// Retry and Defer count in whole seconds, rounded up, and end with the 12 hours that a delivery can be kept in all. Dead
-// writes the dead letter first and deletes the message then. Settlement.Close comes behind the settlement, whatever became of the
-// receipt, and is best effort: it takes one look at the dead-letter queue for a whole call, none where SQS counts no dead letters.
+// Retry and Defer count in whole seconds, rounded up, within the 12 hours for which SQS hides a delivery at most. Dead
+// writes the dead letter first and then deletes the message. Settlement.Close follows the settlement, whatever its outcome,
+// and is best effort: it takes one look at the dead-letter queue per call, none if SQS counts no dead letters.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sqs: settle in queue %q: %w", q.name, err)
@@ -50,14 +50,14 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 		case c.action == driver.Ack:
 			acks = append(acks, c)
 		default:
-			// Nothing can be hidden for longer than what is left of the 12 hours; then it comes early.
+			// A message cannot be hidden for longer than the rest of the 12 hours; then it comes early.
 			c.seconds = min(seconds(s[i].After), rc.left(now))
 			moves = append(moves, c)
 		}
 	}
 	var errDeads, errAcks, errMoves error
 	var wg sync.WaitGroup
-	wg.Go(func() { errDeads = q.bury(ctx, s, deads, out) })
+	wg.Go(func() { errDeads = q.putDeadLetters(ctx, s, deads, out) })
 	wg.Go(func() { errAcks = q.each(acks, func(cs []change) error { return q.remove(ctx, cs, out) }) })
 	errMoves = q.each(moves, func(cs []change) error { return q.change(ctx, cs, out) })
 	wg.Wait()
@@ -68,14 +68,14 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	return out, nil
 }
 
-// foregone is what is known of an action without a call.
+// foregone sets the outcome of an action that is known without a call.
 func (q *Queue) foregone(c *change, o driver.Outcome, out []driver.Outcome) {
 	if out[c.at] = o; o == driver.Lost {
-		q.stale(c.rc, c.what(), "its time is over")
+		q.stale(c.rc, c.what(), "its visibility has ended")
 	}
 }
 
-// check refuses settlements that no queue could carry out.
+// check refuses settlements that this queue cannot carry out.
 func (q *Queue) check(s *driver.Settlement) error {
 	if rc, ok := s.Receipt.(*receipt); !ok || rc.q != q {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
@@ -86,7 +86,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if s.Action != driver.Dead {
 		return nil
 	}
-	if q.box == nil {
+	if q.dlq == nil {
 		return fmt.Errorf("action dead: the queue has neither a redrive policy nor Options.DeadLetters: %w", driver.ErrUnsupported)
 	}
 	if s.DeadLetter == nil || s.DeadLetter.ID == "" {
@@ -95,9 +95,9 @@ func (q *Queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// bury writes dead letters, a few at once, and deletes the messages of those that are written. A dead letter is written once for each
-// delivery, however often that is repeated.
-func (q *Queue) bury(ctx context.Context, s []driver.Settlement, deads []change, out []driver.Outcome) error {
+// putDeadLetters writes dead letters, a few at once, and deletes the messages of those that are written. A dead letter is
+// written once for each delivery, however often the call is repeated.
+func (q *Queue) putDeadLetters(ctx context.Context, s []driver.Settlement, deads []change, out []driver.Outcome) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(deads))
 	slots := make(chan struct{}, parallel)
@@ -130,16 +130,15 @@ func (q *Queue) putDeadLetter(ctx context.Context, s *driver.Settlement) error {
 	if rc.DeadLetter() == s.DeadLetter.ID {
 		return nil
 	}
-	if err := q.box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+	if err := q.dlq.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
 		return fmt.Errorf("put dead letter %s: %w", s.DeadLetter.ID, err)
 	}
 	rc.SetDeadLetter(s.DeadLetter.ID)
 	return nil
 }
 
-// Extend keeps deliveries invisible to others for visible from now, in whole seconds, and for 12 hours in all. SQS
-// answers success for a delivery that is not ours any more; so our own clock decides, and such a one is Lost without a
-// call.
+// Extend hides deliveries from others for visible from now, in whole seconds, and for 12 hours in all. SQS reports success
+// for a delivery that is no longer ours, so our own clock decides: such a delivery is Lost without a call.
 func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("sqs: extend in queue %q: %w", q.name, err)
@@ -165,7 +164,7 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	return out, nil
 }
 
-// left is how many seconds of the 12 hours are left; SQS refuses to hide a message for longer.
+// left returns how many seconds of the 12 hours are left; SQS refuses to hide a message for longer.
 func (rc *receipt) left(now time.Time) int32 {
 	return int32(max(rc.received.Add(maxVisible-2*slack).Sub(now), 0) / time.Second)
 }
@@ -173,7 +172,7 @@ func (rc *receipt) left(now time.Time) int32 {
 // change is one entry of a batch.
 type change struct {
 	rc      *receipt
-	at      int // its place in the answer
+	at      int // its index in the result
 	action  driver.Action
 	extends bool
 	seconds int32
@@ -255,13 +254,13 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 		return q.whole("ChangeMessageVisibilityBatch", cs, out, err)
 	}
 	back := q.o.clock()
-	answered := make([]bool, len(cs))
+	reported := make([]bool, len(cs))
 	for i := range res.Successful {
 		n, ok := entryOf(res.Successful[i].Id, len(cs))
 		if !ok {
 			continue
 		}
-		answered[n] = true
+		reported[n] = true
 		c := &cs[n]
 		switch until := sent.Add(time.Duration(c.seconds) * time.Second); {
 		case !c.extends:
@@ -271,23 +270,23 @@ func (q *Queue) change(ctx context.Context, cs []change, out []driver.Outcome) e
 			out[c.at] = driver.Applied
 		default:
 			out[c.at] = driver.Lost
-			q.stale(c.rc, c.what(), "it was answered when the time of the delivery was over")
+			q.stale(c.rc, c.what(), "the response arrived after the visibility had ended")
 		}
 	}
 	for i := range res.Failed {
 		if n, ok := entryOf(res.Failed[i].Id, len(cs)); ok {
-			answered[n] = res.Failed[i].SenderFault
+			reported[n] = res.Failed[i].SenderFault
 		}
 	}
 	for i := range cs {
-		if !answered[i] { // also an entry that failed by the service's fault may have been carried out
+		if !reported[i] { // an entry that failed because of the service may have been carried out, too
 			cs[i].rc.Shorten(sent.Add(time.Duration(cs[i].seconds) * time.Second))
 		}
 	}
 	return q.entries("ChangeMessageVisibilityBatch", cs, out, res.Failed)
 }
 
-// changeAll is change for entries that nobody asks about.
+// changeAll is change for entries whose outcomes are not needed.
 func (q *Queue) changeAll(ctx context.Context, cs []change) error {
 	out := make([]driver.Outcome, len(cs))
 	for i := range cs {
@@ -298,13 +297,13 @@ func (q *Queue) changeAll(ctx context.Context, cs []change) error {
 
 func entryID(i int) *string { s := strconv.Itoa(i); return &s }
 
-// entryOf is which of n entries an answer is about.
+// entryOf returns which of n entries a result is about.
 func entryOf(id *string, n int) (int, bool) {
 	i, err := strconv.Atoi(deref(id))
 	return i, err == nil && i >= 0 && i < n
 }
 
-// entries judges what failed of a batch: Lost because of the receipt, else Unknown.
+// entries sets the outcomes of failed entries of a batch: Lost because of the receipt, else Unknown.
 func (q *Queue) entries(op string, cs []change, out []driver.Outcome, failed []types.BatchResultErrorEntry) error {
 	var errs []error
 	for i := range failed {
@@ -324,7 +323,7 @@ func (q *Queue) entries(op string, cs []change, out []driver.Outcome, failed []t
 	return errors.Join(errs...)
 }
 
-// whole judges a call that failed as a whole.
+// whole sets the outcomes of a call that failed as a whole.
 func (q *Queue) whole(op string, cs []change, out []driver.Outcome, err error) error {
 	if len(cs) == 1 && staleCode(codeOf(err)) {
 		out[cs[0].at] = driver.Lost
@@ -334,10 +333,10 @@ func (q *Queue) whole(op string, cs []change, out []driver.Outcome, err error) e
 	return q.failed(op, err)
 }
 
-// stale reports a receipt whose message is somebody else's: a fact, and nothing to stop for.
+// stale logs a receipt whose message another worker may hold. That is no error.
 func (q *Queue) stale(rc *receipt, action, why string) {
 	if rc.received.IsZero() {
-		return // a dead letter that was looked at and returned: it is visible all the same
+		return // a returned dead letter: it is visible anyway
 	}
 	q.o.Logger.Warn("settle_stale", "queue", q.name, "message_id", rc.id, "action", action, "reason", why)
 }

@@ -17,8 +17,8 @@ func after(op string, call int) *awstest.Faults {
 	return awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{{Operation: op, Call: call, Kind: awstest.After}}})
 }
 
-// TestFM18_StaleHandleHitsNobody: SQS lets an old handle change the visibility of whoever holds the message now; so a
-// delivery that is not ours any more by our own clock is given up without a call.
+// TestFM18_StaleHandleHitsNobody: with an old handle SQS changes the visibility of the current holder's message. So a
+// delivery that is no longer ours by our own clock is abandoned without a call.
 func TestFM18_StaleHandleHitsNobody(t *testing.T) {
 	b := newBench(t, setup{frozen: true})
 	b.send(driver.Message{ID: "m"})
@@ -38,26 +38,26 @@ func TestFM18_StaleHandleHitsNobody(t *testing.T) {
 	if visible, flying, _ := b.server.Count("orders"); visible != 0 || flying != 1 {
 		t.Errorf("%d visible, %d in flight: the new holder lost its message", visible, flying)
 	}
-	// What the calls would have done.
+	// This is what the calls would have done.
 	_, err := b.client.ChangeMessageVisibility(t.Context(), &awssqs.ChangeMessageVisibilityInput{
 		QueueUrl: &b.q.url, ReceiptHandle: aws.String(old.Receipt.(*receipt).handle),
 	})
 	if visible, _, _ := b.server.Count("orders"); err != nil || visible != 1 {
-		t.Errorf("the fake is not as SQS is: %d visible, %v", visible, err)
+		t.Errorf("the fake is not like SQS: %d visible, %v", visible, err)
 	}
 	b.settle(driver.Applied, driver.Settlement{Receipt: holder.Receipt})
 }
 
-// TestFM18_RetryWithoutAnswer: a change of visibility that was applied, and whose answer is lost, must not be repeated
-// when the message may be somebody else's.
-func TestFM18_RetryWithoutAnswer(t *testing.T) {
+// TestFM18_RetryWithoutResponse: a change of visibility that was applied, and whose response is lost, must not be repeated
+// when another worker may hold the message.
+func TestFM18_RetryWithoutResponse(t *testing.T) {
 	f := after("ChangeMessageVisibilityBatch", 1)
 	b := newBench(t, setup{frozen: true, wrap: wrapOf(f)})
 	b.send(driver.Message{ID: "m"})
 	old := b.one()
 	s := driver.Settlement{Receipt: old.Receipt, Action: driver.Retry}
 	if out, err := b.q.Settle(t.Context(), s); err == nil || out[0] != driver.Unknown {
-		t.Fatalf("a lost answer is %v, %v", out, err)
+		t.Fatalf("a lost response: %v, %v", out, err)
 	}
 	holder := b.one()
 	b.settle(driver.Lost, s)
@@ -70,8 +70,9 @@ func TestFM18_RetryWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestFM20_AckWithoutAnswer: the answer to a delete is lost, also to the SDK's own repetitions; repeated it is applied.
-func TestFM20_AckWithoutAnswer(t *testing.T) {
+// TestFM20_AckWithoutResponse: the response to a delete is lost, and so are those to the SDK's retries. A repetition is
+// Applied.
+func TestFM20_AckWithoutResponse(t *testing.T) {
 	t.Parallel()
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		plan := awstest.Plan{}
@@ -86,9 +87,9 @@ func TestFM20_AckWithoutAnswer(t *testing.T) {
 		ss := []driver.Settlement{{Receipt: ds[0].Receipt}, {Receipt: ds[1].Receipt}}
 		out, err := b.q.Settle(t.Context(), ss...)
 		if err == nil || out[0] != driver.Unknown || out[1] != driver.Unknown {
-			t.Fatalf("answered %v, %v", out, err)
+			t.Fatalf("got %v, %v", out, err)
 		}
-		if b.q.is.fifo { // the message is gone, and a FIFO queue says so
+		if b.q.is.fifo { // the message is gone, and a FIFO queue reports that
 			_, err = b.q.Settle(t.Context(), ss...)
 		} else {
 			b.settle(driver.Applied, ss...)
@@ -114,7 +115,7 @@ func TestS3_14_StaleReceiptIsAWarning(t *testing.T) {
 	b.settle(driver.Applied, driver.Settlement{Receipt: b.one().Receipt})
 }
 
-// TestPartialBatches: SQS answers for every entry alone; what it did not do is Unknown, and is repeated alone.
+// TestPartialBatches: SQS reports on every entry. An entry that failed is Unknown, and repeated alone.
 func TestPartialBatches(t *testing.T) {
 	kindsFrozen(t, func(t *testing.T, s setup) {
 		f := awstest.NewFaults(awstest.Plan{Seed: 3, Operations: map[string]awstest.Rates{
@@ -162,7 +163,7 @@ func TestPartialBatches(t *testing.T) {
 	})
 }
 
-// TestFM24_TwelveHours: no delivery is kept for longer than SQS does, and asking for more is no error of SQS's.
+// TestFM24_TwelveHours: no delivery is hidden for longer than SQS allows, and asking for more is no error.
 func TestFM24_TwelveHours(t *testing.T) {
 	b := newBench(t, setup{frozen: true, o: Options{Visibility: 12 * time.Hour}})
 	b.send(driver.Message{ID: "m"})
@@ -180,13 +181,13 @@ func TestFM24_TwelveHours(t *testing.T) {
 	}
 }
 
-// TestFM22_ExtensionWithoutAnswer: it is Unknown, and the delivery stays ours until its time is over.
-func TestFM22_ExtensionWithoutAnswer(t *testing.T) {
+// TestFM22_ExtensionWithoutResponse: the extension is Unknown, and the delivery stays ours until its visibility ends.
+func TestFM22_ExtensionWithoutResponse(t *testing.T) {
 	b := newBench(t, setup{frozen: true, wrap: wrapOf(after("ChangeMessageVisibilityBatch", 1))})
 	b.send(driver.Message{ID: "m"})
 	d := b.one()
 	if out, err := b.q.Extend(t.Context(), time.Minute, d.Receipt); err == nil || out[0] != driver.Unknown {
-		t.Errorf("answered %v, %v", out, err)
+		t.Errorf("got %v, %v", out, err)
 	}
 	b.clock.Advance(20 * time.Second)
 	if out, err := b.q.Extend(t.Context(), time.Minute, d.Receipt); err != nil || out[0] != driver.Applied {
@@ -196,7 +197,7 @@ func TestFM22_ExtensionWithoutAnswer(t *testing.T) {
 	b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Retry})
 }
 
-// TestHangingConnection: a call that is never answered ends by itself.
+// TestHangingConnection: a call that gets no response ends by itself.
 func TestHangingConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
@@ -206,10 +207,10 @@ func TestHangingConnection(t *testing.T) {
 		b.send(driver.Message{ID: "m"})
 		d := b.one()
 		if out, err := b.q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}); err == nil || out[0] != driver.Unknown {
-			t.Errorf("answered %v, %v", out, err)
+			t.Errorf("got %v, %v", out, err)
 		}
 		if _, err := b.q.Receive(t.Context(), 1); err == nil {
-			t.Error("a receive without an answer is no error")
+			t.Error("a receive without a response is no error")
 		}
 		b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt})
 	})

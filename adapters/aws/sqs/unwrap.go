@@ -10,10 +10,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// deepest bounds envelopes inside of envelopes.
+// deepest bounds the nesting of envelopes.
 const deepest = 4
 
-// The headers that carry an envelope's facts.
+// The headers for the fields of an envelope.
 const (
 	ceID     = "ce-id"
 	ceSource = "ce-source"
@@ -21,7 +21,7 @@ const (
 	ceTime   = "ce-time"
 )
 
-// envelope is the union of what a body can be wrapped in.
+// envelope is the union of all envelopes.
 type envelope struct {
 	// SNS.
 	Type, MessageId, TopicArn, Subject, Message, Timestamp string
@@ -64,8 +64,8 @@ type s3Record struct {
 	} `json:"responseElements"`
 }
 
-// unwrap takes a message out of its envelopes. The identity is that of the innermost event: each layer replaces what
-// the one around it said. A message that has an identity of its own in its attributes keeps it.
+// unwrap takes a message out of its envelopes. The identity is that of the innermost event: each layer replaces that of the
+// layer around it. A message that has an identity in its own attributes keeps it.
 func unwrap(m *driver.Message) {
 	own := maps.Clone(m.Headers)
 	h := map[string]string{}
@@ -84,14 +84,14 @@ func unwrap(m *driver.Message) {
 	m.Headers = h
 }
 
-// forget drops the identity that an outer layer gave.
+// forget drops the identity of an outer layer.
 func forget(h map[string]string) {
 	for _, k := range []string{ceID, ceSource, ceType, ceTime} {
 		delete(h, k)
 	}
 }
 
-// open1 takes one envelope off; false when there is none, or nothing is inside of it any more.
+// open1 removes one envelope; false if there is none, or if its content must stay in it.
 func open1(m *driver.Message, h map[string]string) bool {
 	body := bytes.TrimSpace(m.Body)
 	if len(body) == 0 || body[0] != '{' {
@@ -123,7 +123,7 @@ func set(h map[string]string, values ...string) {
 	}
 }
 
-// sns hands on the published message. The id of a publication is the same for all of its deliveries.
+// sns unwraps a published message. The ID of a publication is the same for all its deliveries.
 func (e *envelope) sns(m *driver.Message, h map[string]string) {
 	forget(h)
 	set(h, ceSource, e.TopicArn, ceID, e.MessageId, ceTime, e.Timestamp, "sns-topic-arn", e.TopicArn,
@@ -139,8 +139,8 @@ func (e *envelope) sns(m *driver.Message, h map[string]string) {
 	m.Body = []byte(e.Message)
 }
 
-// bridge hands on the detail. S3's events stay as they are: their type is outside of the detail, and the key functions
-// for S3 read it there.
+// bridge unwraps the detail. S3's events stay as they are: their type is outside of the detail, where the key functions for
+// S3 read it.
 func (e *envelope) bridge(m *driver.Message, h map[string]string) bool {
 	forget(h)
 	set(h, ceSource, strings.Join([]string{"aws.events", e.Account, e.Region, e.Source}, ":"), ceID, e.ID, ceType, e.DetailType,
@@ -161,7 +161,7 @@ func (e *envelope) cloudEvent(m *driver.Message, h map[string]string) bool {
 		}
 		body = b
 	} else if text := ""; len(body) > 0 && body[0] == '"' && !isJSON(e.ContentType) && json.Unmarshal(body, &text) == nil {
-		body = []byte(text) // data that is no JSON travels as a string
+		body = []byte(text) // data that is not JSON is sent as a string
 	}
 	forget(h)
 	set(h, "ce-specversion", e.SpecVersion, ceID, e.ID, ceSource, e.Source, ceType, e.CEType, ceTime, e.Time,
@@ -177,7 +177,7 @@ func isJSON(contentType string) bool {
 	return t == "" || t == "application/json" || strings.HasSuffix(t, "+json")
 }
 
-// identify gives the identity of the one record of an S3 notification: S3 too may send it more than once.
+// identify sets the identity of the one record of an S3 notification, which S3 may send more than once.
 func (r *s3Record) identify(h map[string]string) {
 	o := &r.S3.Object
 	order := o.Sequencer

@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// around calls functions before a request of an operation is carried out, and before its answer comes back.
+// around calls functions before a request of an operation is carried out, and before its response arrives.
 type around struct {
 	next          http.RoundTripper
 	op            string
@@ -36,7 +36,7 @@ func (a *around) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// slow makes a bench on which each call of an operation takes a while before the service sees it, or its answer does.
+// slow makes a bench with delays before the service sees a call of an operation, and before its response arrives.
 func slow(t *testing.T, s setup, op string, before, after time.Duration) *bench {
 	t.Helper()
 	clock := awstest.Frozen(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
@@ -47,10 +47,10 @@ func slow(t *testing.T, s setup, op string, before, after time.Duration) *bench 
 	return newBench(t, s)
 }
 
-// TestFM22_ExtensionThatArrivesTooLate: SQS answers success to an extension that comes when the message is visible again,
-// and does nothing, or extends the visibility of whoever holds the message now. It is Lost by our own clock.
+// TestFM22_ExtensionThatArrivesTooLate: SQS reports success for an extension that arrives after the message is visible
+// again, and does nothing, or extends the visibility of the current holder. By our own clock it is Lost.
 func TestFM22_ExtensionThatArrivesTooLate(t *testing.T) {
-	for what, took := range map[string][2]time.Duration{"the request": {5 * time.Second, 0}, "the answer": {0, 5 * time.Second}} {
+	for what, took := range map[string][2]time.Duration{"the request": {5 * time.Second, 0}, "the response": {0, 5 * time.Second}} {
 		b := slow(t, setup{}, "ChangeMessageVisibilityBatch", took[0], took[1])
 		b.send(driver.Message{ID: "m"})
 		d := b.one()
@@ -66,8 +66,8 @@ func TestFM22_ExtensionThatArrivesTooLate(t *testing.T) {
 	}
 }
 
-// TestFM18_RetryThatFailedAlone: an entry of a batch that failed, and not by our fault, may have been carried out. Repeated
-// it would take the message from its new holder.
+// TestFM18_RetryThatFailedAlone: an entry of a batch that the service failed may have been carried out. Repeated, it would
+// take the message from its new holder.
 func TestFM18_RetryThatFailedAlone(t *testing.T) {
 	f := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{
 		{Operation: "ChangeMessageVisibilityBatch", Call: 1, Kind: awstest.Partial, Done: true},
@@ -77,7 +77,7 @@ func TestFM18_RetryThatFailedAlone(t *testing.T) {
 	old := b.one()
 	s := driver.Settlement{Receipt: old.Receipt, Action: driver.Retry}
 	if out, err := b.q.Settle(t.Context(), s); err == nil || out[0] != driver.Unknown {
-		t.Fatalf("answered %v, %v", out, err)
+		t.Fatalf("got %v, %v", out, err)
 	}
 	holder := b.one()
 	b.settle(driver.Lost, s)
@@ -87,7 +87,7 @@ func TestFM18_RetryThatFailedAlone(t *testing.T) {
 	b.settle(driver.Applied, driver.Settlement{Receipt: holder.Receipt})
 }
 
-// TestFM27_DeliveriesThatCameTooLate: what a receive brings when its time is over already is not handed on; a delivery
+// TestFM27_DeliveriesThatCameTooLate: messages that arrive after their visibility has ended are not delivered. A delivery
 // without any time left would look like one of a queue that has no visibility.
 func TestFM27_DeliveriesThatCameTooLate(t *testing.T) {
 	b := slow(t, setup{}, "ReceiveMessage", 0, 40*time.Second)
@@ -101,7 +101,7 @@ func TestFM27_DeliveriesThatCameTooLate(t *testing.T) {
 	}
 }
 
-// TestFM27_VisibleCountsFromTheReturn: what Receive does with some messages is taken from the time of the others.
+// TestFM27_VisibleCountsFromTheReturn: time that Receive spends on some messages reduces the visibility of the others.
 func TestFM27_VisibleCountsFromTheReturn(t *testing.T) {
 	b := slow(t, setup{}, "ChangeMessageVisibilityBatch", 10*time.Second, 0)
 	due := b.clock.Now().Add(time.Hour).UnixMilli()
@@ -116,15 +116,15 @@ func TestFM27_VisibleCountsFromTheReturn(t *testing.T) {
 	}
 }
 
-// TestFM73_DelayedHeadOfAGroup: one receive brings a message that is not due and the next of its group: neither is handed
-// on, and they come in their order.
+// TestFM73_DelayedHeadOfAGroup: one receive returns a message that is not due and the next of its group: neither is
+// delivered, and later they come in order.
 func TestFM73_DelayedHeadOfAGroup(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true, o: Options{Wait: ShortPoll}})
 	b.send(driver.Message{ID: "first", Group: "g", Delay: time.Hour})
 	b.send(driver.Message{ID: "second", Group: "g"}, driver.Message{ID: "other", Group: "h"})
 	ds, err := b.q.Receive(t.Context(), 10)
 	if more, merr := b.q.Receive(t.Context(), 10); err != nil || merr != nil || len(ds) != 1 || ds[0].ID != "other" || len(more) != 0 {
-		t.Fatalf("received %v, %v, then %v, %v; wanted the other group alone", ds, err, more, merr)
+		t.Fatalf("received %v, %v, then %v, %v; wanted only the other group", ds, err, more, merr)
 	}
 	b.settle(driver.Applied, driver.Settlement{Receipt: ds[0].Receipt})
 	b.clock.Advance(time.Hour)
@@ -159,9 +159,9 @@ func (b *broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// TestIdleConnectionClosedByTheServer: a server closes a connection that was idle just when it is used again, and nothing
-// of the request was sent. net/http does not repeat a POST by itself. It is repeated, and is no doubt about a change of
-// visibility; a connection that breaks while the answer is read is one.
+// TestIdleConnectionClosedByTheServer: a server closes an idle connection just when it is used again, before any of the
+// request was sent. net/http does not repeat a POST by itself, so the queue does, and a change of visibility is not Unknown.
+// It is, if the connection breaks while the response is read.
 func TestIdleConnectionClosedByTheServer(t *testing.T) {
 	for _, op := range []string{"ReceiveMessage", "ChangeMessageVisibilityBatch", "SendMessageBatch"} {
 		for how, want := range map[string]int{"write": 2, "read": 1} {
@@ -197,7 +197,7 @@ func TestFM18_NothingSentIsCertain(t *testing.T) {
 	b.send(driver.Message{ID: "m"})
 	s := driver.Settlement{Receipt: b.one().Receipt, Action: driver.Retry}
 	if out, err := b.q.Settle(t.Context(), s); err == nil || out[0] != driver.Unknown || c.calls != 1 {
-		t.Errorf("answered %v, %v after %d calls", out, err, c.calls)
+		t.Errorf("got %v, %v after %d calls", out, err, c.calls)
 	}
 	b.settle(driver.Applied, s)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,18 +21,18 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the form in which a message travels. A producer that knows nothing of it sends messages that arrive well,
-// and a consumer that knows nothing of it reads body and headers.
+// This file defines the wire format of a message. Producers and consumers that do not know the format can still send
+// messages, and read their bodies and headers.
 
 // The attributes of this package.
 const (
-	attrID         = "semel-id"          // the message's ID, which outlives a redrive by the provider
-	attrGroup      = "semel-group"       // its group, where MessageGroupId does not say it
+	attrID         = "semel-id"          // the message's ID, which survives a redrive by the provider
+	attrGroup      = "semel-group"       // its group, if MessageGroupId does not have it
 	attrHeaders    = "semel-headers"     // JSON of restOf
-	attrEncoding   = "semel-encoding"    // of the body: base64, or empty (SQS takes no empty body)
-	attrDue        = "semel-not-before"  // milliseconds since 1970: a delay that SQS cannot do
+	attrEncoding   = "semel-encoding"    // of the body: base64, or empty (SQS accepts no empty body)
+	attrDue        = "semel-not-before"  // milliseconds since 1970: a delay that SQS does not support
 	attrDeadLetter = "semel-dead-letter" // JSON of deadLetterMeta: the message is a dead letter
-	attrPart       = "semel-part"        // JSON of partMeta: the body is a piece of a dead letter
+	attrPart       = "semel-part"        // JSON of pieceMeta: the body is a piece of a dead letter
 )
 
 const (
@@ -44,21 +45,21 @@ const (
 // ungrouped begins the MessageGroupId of a message without a group on a FIFO queue.
 const ungrouped = "semel-ungrouped-"
 
-// The headers that this package adds to messages of producers that know nothing of it.
+// The headers that this package adds to messages of other producers.
 const (
 	headerDedup = "sqs-message-deduplication-id"
 	headerTrace = "x-amzn-trace-id"
 )
 
-// restOf is what SQS cannot keep as attributes: headers beyond the tenth attribute or with names or values that it
-// refuses, and an ID or a group of which the same is true.
+// restOf holds what SQS cannot keep as attributes: headers beyond the tenth attribute, and headers, IDs and groups that it
+// refuses.
 type restOf struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	ID      string            `json:"id,omitempty"`
 	Group   string            `json:"group,omitempty"`
 }
 
-// packed is a message as SQS takes it.
+// packed is a message as SQS accepts it.
 type packed struct {
 	body  string
 	attrs map[string]string
@@ -80,7 +81,7 @@ func (p *packed) attributes() map[string]types.MessageAttributeValue {
 	return out
 }
 
-// pack makes the form of a message. withGroup writes its group as an attribute.
+// pack encodes a message. withGroup writes its group as an attribute.
 func pack(m *driver.Message, withGroup bool, extra map[string]string) (packed, error) {
 	p := packed{attrs: map[string]string{}}
 	maps.Copy(p.attrs, extra)
@@ -113,8 +114,8 @@ func (p *packed) put(name, value string, else_ *string) {
 	}
 }
 
-// headers takes as many as fit as attributes of their own, so that other consumers see them too: the trace context first,
-// because tracing is what they share, then the others by name.
+// headers makes attributes of as many headers as fit, so that other consumers see them too: the trace context first, because
+// consumers share it, then the others by name.
 func (p *packed) headers(h map[string]string, rest restOf) error {
 	fits := func(k string) bool { return legalName(k) && !reserved(k) && h[k] != "" && allowed(h[k]) }
 	names := slices.SortedFunc(maps.Keys(h), func(a, b string) int {
@@ -149,13 +150,13 @@ func traceRank(name string) int {
 	switch strings.ToLower(name) {
 	case "traceparent":
 		return 0
-	case "tracestate": // of no use without the other
+	case "tracestate": // useless without traceparent
 		return 1
 	}
 	return 2
 }
 
-// reserved names are this package's own in any spelling; a header of that name travels among the rest.
+// reserved reports a name of this package in any spelling. A header with such a name is sent in restOf.
 func reserved(name string) bool { return ours(strings.ToLower(name)) }
 
 func ours(name string) bool {
@@ -166,7 +167,7 @@ func ours(name string) bool {
 	return false
 }
 
-// legalName reports a name that SQS takes for an attribute.
+// legalName reports a name that SQS accepts for an attribute.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html
 func legalName(s string) bool {
@@ -180,7 +181,7 @@ func legalName(s string) bool {
 	}) < 0
 }
 
-// allowed reports text of the characters that SQS takes: those of XML 1.0.
+// allowed reports a text of characters that SQS accepts: those of XML 1.0.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
 func allowed(s string) bool {
@@ -197,7 +198,7 @@ func allowed(s string) bool {
 	return true
 }
 
-// asciiJSON is JSON in ASCII: every character is one that SQS takes, and it can be cut anywhere.
+// asciiJSON is JSON in ASCII: SQS accepts every character, and the text can be cut anywhere.
 func asciiJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -218,8 +219,8 @@ func asciiJSON(v any) (string, error) {
 	return b.String(), nil
 }
 
-// unpack reads a message, whoever sent it. What looks like this package's form and is not is taken as it is, with a
-// warning: a message must not be lost because of it.
+// unpack reads a message of any sender. If its attributes look like this package's format but are invalid, it is taken as it
+// is, with a warning: the message must not be lost.
 func (q *Queue) unpack(in *types.Message) driver.Message {
 	m := driver.Message{ID: deref(in.MessageId), Queue: q.name, Body: []byte(deref(in.Body)), SentAt: millis(in.Attributes["SentTimestamp"])}
 	h := map[string]string{}
@@ -312,8 +313,8 @@ func millis(s string) time.Time {
 	return time.UnixMilli(n).UTC()
 }
 
-// legalID makes an id that SQS takes for groups and deduplication: it has at most 128 letters, digits and punctuation.
-// Another is replaced by its hash.
+// legalID makes an ID that SQS accepts for groups and deduplication: at most 128 letters, digits and punctuation. Any other
+// ID is replaced by its hash.
 func legalID(s string) string {
 	bad := func(r rune) bool { return r <= 0x20 || r >= 0x7F }
 	if s != "" && len(s) <= 128 && strings.IndexFunc(s, bad) < 0 {
@@ -321,4 +322,29 @@ func legalID(s string) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	return "sha256-" + hex.EncodeToString(sum[:])
+}
+
+// Record is a message that another client received from SQS, read as [Queue.Receive] reads it.
+type Record struct {
+	Message driver.Message
+	// Count is SQS's delivery count, 0 if it has none.
+	Count int
+	// Due is when the message may be handled, if its sender set a delay that SQS does not support.
+	Due time.Time
+	// Piece: it is a piece of a large dead letter, which a redrive by the provider moved into the queue. Alone it is no
+	// message.
+	Piece bool
+}
+
+// ReadRecord reads a message of the named queue that did not come from Receive, for example in a Lambda invocation. With
+// unwrap it is taken out of its envelopes, see Options.Unwrap. A nil logger discards.
+func ReadRecord(queue string, in *types.Message, unwrap bool, logger *slog.Logger) Record {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	q := &Queue{name: queue, o: Options{Unwrap: unwrap, Logger: logger}}
+	r := Record{Message: q.unpack(in), Due: millis(deref(in.MessageAttributes[attrDue].StringValue))}
+	_, r.Piece = readPart(in)
+	r.Count, _ = strconv.Atoi(in.Attributes["ApproximateReceiveCount"])
+	return r
 }

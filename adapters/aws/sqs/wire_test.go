@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestTraceContextIsAnAttribute: of more headers than a message has attributes, those of the trace context are attributes,
-// which consumers that know nothing of semel-headers read; and all of them arrive.
+// TestTraceContextIsAnAttribute: if a message has more headers than attributes, those of the trace context are attributes,
+// so that consumers without semel-headers can read them. All headers arrive.
 func TestTraceContextIsAnAttribute(t *testing.T) {
 	m := driver.Message{ID: "m", Body: []byte("x"), Headers: map[string]string{
 		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "shop=7",
@@ -44,7 +44,7 @@ func TestTraceContextIsAnAttribute(t *testing.T) {
 	})
 }
 
-// TestHostileMessages: whatever a message has arrives as it was, or is refused with the reason.
+// TestHostileMessages: every message arrives unchanged, or is refused with the reason.
 func TestHostileMessages(t *testing.T) {
 	many := map[string]string{}
 	for i := range 200 {
@@ -69,7 +69,7 @@ func TestHostileMessages(t *testing.T) {
 			d := b.one()
 			want := maps.Clone(m.Headers)
 			if d.ID != m.ID || d.Group != m.Group || !bytes.Equal(d.Body, m.Body) || !maps.Equal(d.Headers, want) {
-				t.Errorf("%.20q came back as ID %.20q, group %.20q, body %.20q, headers %v", m.ID, d.ID, d.Group, d.Body, d.Headers)
+				t.Errorf("%.20q arrived as ID %.20q, group %.20q, body %.20q, headers %v", m.ID, d.ID, d.Group, d.Body, d.Headers)
 			}
 			l := deadLetterOf(d, "dead letter of "+m.ID)
 			b.settle(driver.Applied, driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: l})
@@ -95,7 +95,7 @@ func TestHostileMessages(t *testing.T) {
 	})
 }
 
-// TestForeignMessages: what a program sends that knows nothing of this package arrives well.
+// TestForeignMessages: messages of a program without this package arrive unchanged.
 func TestForeignMessages(t *testing.T) {
 	b := newBench(t, setup{name: "orders.fifo", frozen: true})
 	id := b.raw(awssqs.SendMessageInput{
@@ -119,7 +119,7 @@ func TestForeignMessages(t *testing.T) {
 	if !d.SentAt.Equal(b.clock.Now()) || d.Visible <= 28*time.Second || d.Visible >= 30*time.Second {
 		t.Errorf("sent at %v, visible for %v", d.SentAt, d.Visible)
 	}
-	// What looks like this package's form and is not arrives too.
+	// A message that looks like this package's format but is invalid arrives, too.
 	b.raw(awssqs.SendMessageInput{
 		MessageBody: aws.String("not base64!"), MessageGroupId: aws.String("2"), MessageDeduplicationId: aws.String("2"),
 		MessageAttributes: map[string]types.MessageAttributeValue{
@@ -136,7 +136,7 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// TestLongDelays: a delay that SQS cannot do is kept all the same.
+// TestLongDelays: a delay that SQS does not support is kept.
 func TestLongDelays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, setup{frozen: true})
@@ -153,11 +153,11 @@ func TestLongDelays(t *testing.T) {
 		t.Errorf("received %+v", d)
 	}
 	if n := b.server.Messages("orders")[0].Receives; n != 2 {
-		t.Errorf("%d receives, wanted one that hid it and one that handed it out", n)
+		t.Errorf("%d receives, wanted one that hid it and one that delivered it", n)
 	}
 }
 
-// TestUnwrap: the same event has the same identity whichever way it comes.
+// TestUnwrap: an event has the same identity by every route.
 func TestUnwrap(t *testing.T) {
 	s3 := `{"Records":[{"eventSource":"aws:s3","awsRegion":"eu-west-1","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":"a%7Cb","sequencer":"0A1"}}}]}`
 	bridge := `{"version":"0","id":"e-1","detail-type":"Order Placed","source":"shop","account":"1","region":"eu-west-1","time":"t","detail":{"n":1}}`

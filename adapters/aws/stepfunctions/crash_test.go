@@ -30,7 +30,7 @@ const (
 	beforeComplete = "before the completion is sent"
 )
 
-// mortal is a service, or a store, whose caller dies at a step: its goroutine ends, nothing is released or extended any more.
+// mortal is a service, or a store, whose caller dies at a step: its goroutine ends, and releases and extends nothing.
 type mortal struct {
 	stepfunctions.Client
 	semel.Store
@@ -76,7 +76,7 @@ func (m mortalStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.O
 }
 
 // die starts a key in a process that dies at a step.
-func (s *scene) die(at string, change func(*stepfunctions.Starter)) {
+func (s *fixture) die(at string, change func(*stepfunctions.Starter)) {
 	s.Helper()
 	ended := make(chan bool)
 	go func() {
@@ -90,19 +90,19 @@ func (s *scene) die(at string, change func(*stepfunctions.Starter)) {
 		}
 		_, _, err := starter.Start(s.Context(), report, []byte(input))
 		survived = true
-		s.Errorf("%s: it did not die, and answered %v", at, err)
+		s.Errorf("%s: it did not die, and returned %v", at, err)
 	}()
 	<-ended
 }
 
-// TestS2_14_CrashBetweenClaimAndStart: the mark that a published design writes before the start is never moved on when its
+// TestS2_14_CrashBetweenClaimAndStart: in a published design the mark that is written before the start stays forever if the
 // process dies, and the file is never processed. A claim is taken over, and the same name started.
 func TestS2_14_CrashBetweenClaimAndStart(t *testing.T) {
 	for at, before := range map[string]int{beforeStart: 0, afterStart: 1, beforeComplete: 1, afterComplete: 1} {
 		for _, closed := range []bool{false, true} {
 			t.Run(at, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newScene(t, fakesfn.Options{}, fakesfn.Standard, memory.NewStore())
+					s := newFixture(t, fakesfn.Options{}, fakesfn.Standard, memory.NewStore())
 					s.die(at, nil)
 					s.mustHave(before)
 					if at != afterComplete {
@@ -131,15 +131,15 @@ func TestS2_14_CrashBetweenClaimAndStart(t *testing.T) {
 	}
 }
 
-// TestExpress: EXPRESS machines are refused, and where somebody accepts the doubt a start that nobody knows of is not repeated.
+// TestExpress: EXPRESS machines are refused. With AcceptDoubt a start with an unknown outcome is not repeated.
 func TestExpress(t *testing.T) {
 	doubt := func(st *stepfunctions.Starter) { st.AcceptDoubt = true }
-	in := func(name string, test func(*scene)) {
+	in := func(name string, test func(*fixture)) {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(newScene(t, fakesfn.Options{}, fakesfn.Express, memory.NewStore())) })
+			synctest.Test(t, func(t *testing.T) { test(newFixture(t, fakesfn.Options{}, fakesfn.Express, memory.NewStore())) })
 		})
 	}
-	in("refused", func(s *scene) {
+	in("refused", func(s *fixture) {
 		for _, store := range []semel.Store{nil, s.store} {
 			starter := s.starter()
 			starter.Store = store
@@ -154,7 +154,7 @@ func TestExpress(t *testing.T) {
 		}
 		s.mustHave(1) // of the one with a store that accepts the doubt
 	})
-	in("duplicates", func(s *scene) {
+	in("duplicates", func(s *fixture) {
 		for i := range 3 {
 			starter := s.starter()
 			doubt(starter)
@@ -166,7 +166,7 @@ func TestExpress(t *testing.T) {
 		s.mustHave(1)
 	})
 	for _, kind := range []awstest.Kind{awstest.After, awstest.Hang, awstest.Internal} {
-		in("unanswered: "+string(kind), func(s *scene) {
+		in("no response: "+string(kind), func(s *fixture) {
 			starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: kind, Done: true})
 			doubt(starter)
 			for i := range 2 {
@@ -178,7 +178,7 @@ func TestExpress(t *testing.T) {
 			s.mustHave(1)
 		})
 	}
-	in("refused by the service", func(s *scene) {
+	in("refused by the service", func(s *fixture) {
 		starter := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: awstest.Throttled})
 		doubt(starter)
 		if _, d, err := starter.Start(s.Context(), report, []byte(input)); code(err) != "ThrottlingException" || d != semel.Retried {
@@ -190,7 +190,7 @@ func TestExpress(t *testing.T) {
 		s.mustHave(1)
 	})
 	for at, before := range map[string]int{beforeStart: 0, afterStart: 1} {
-		in("crash "+at, func(s *scene) {
+		in("crash "+at, func(s *fixture) {
 			s.die(at, doubt)
 			time.Sleep(30 * time.Second)
 			starter := s.starter()
@@ -203,17 +203,17 @@ func TestExpress(t *testing.T) {
 	}
 }
 
-// TestDoubtIsRecorded: a start that may have happened is not released as one that did not: not after a lost answer that a refusal
-// follows, and not when an execution of the name cannot be looked at.
+// TestDoubtIsRecorded: a start that may have happened is not released as one that did not: neither after a lost response
+// that a refusal follows, nor if the execution with the name cannot be read.
 func TestDoubtIsRecorded(t *testing.T) {
 	for name, wrap := range map[string]func(stepfunctions.Client) stepfunctions.Client{
-		"refused after a lost answer": func(c stepfunctions.Client) stepfunctions.Client { return &losing{Client: c} },
-		"cannot be read":              func(c stepfunctions.Client) stepfunctions.Client { return unreadable{c} },
+		"refused after a lost response": func(c stepfunctions.Client) stepfunctions.Client { return &losing{Client: c} },
+		"cannot be read":                func(c stepfunctions.Client) stepfunctions.Client { return unreadable{c} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory.NewStore()
-				s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
+				s := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil)
 				first, _, err := s.starter().Start(t.Context(), report, []byte(input)) // without a record
 				if err != nil {
 					t.Fatal(err)
@@ -233,7 +233,7 @@ func TestDoubtIsRecorded(t *testing.T) {
 	}
 }
 
-// losing is a service whose first answer gets lost, and that takes the permission away then.
+// losing is a service that loses its first response, and then denies access.
 type losing struct {
 	stepfunctions.Client
 	calls int

@@ -27,14 +27,14 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// upload is one PUT of an object, as EventBridge tells of it.
+// upload is one PUT of an object, as EventBridge reports it.
 type upload struct {
 	content   string
 	version   int
 	multipart bool
 }
 
-// event is the event of an upload, with an id and a time of its own for every copy.
+// event is the event of an upload. Every copy has its own ID and time.
 func (u upload) event(copyID int) string {
 	sum := md5.Sum([]byte(u.content))
 	etag := hex.EncodeToString(sum[:])
@@ -55,21 +55,21 @@ func (u upload) event(copyID int) string {
 	return string(b)
 }
 
-// Two keys of an upload. byContent starts once for the same bytes, byUpload once for every PUT; neither has the event's id or
-// its time in it.
+// Two keys of an upload. byContent starts once for the same bytes, byUpload once for every PUT. Neither contains the event's
+// ID or time.
 var (
 	byContent = key.FromJSON("/detail/bucket/name", "/detail/object/key", "/detail/object/etag")
 	byUpload  = key.FromS3()
 )
 
-// workflowInput says what the key says: the copies of an event differ in all else.
+// workflowInput has the data of the key: the copies of an event differ in everything else.
 func workflowInput(_ context.Context, a *semel.Attempt) ([]byte, error) {
 	return json.Marshal(map[string]string{"upload": a.Key.Raw})
 }
 
-// account is one AWS account with a bucket, two rules on it with a queue each, a table for the records, and a state machine.
+// account is an AWS account with a bucket, two rules with a queue each, a table for the records, and a state machine.
 type account struct {
-	*scene
+	*fixture
 	queues  *fakesqs.Server
 	tables  *fakedynamodb.Server
 	workers []func(context.Context) error
@@ -78,15 +78,15 @@ type account struct {
 
 func newAccount(t *testing.T, key key.Func, consumers ...string) *account {
 	a := &account{
-		scene:  newScene(t, fakesfn.Options{Lag: time.Second}, fakesfn.Standard, nil),
-		queues: fakesqs.New(fakesqs.Options{Disorder: 7}), tables: fakedynamodb.New(fakedynamodb.Options{}),
+		fixture: newFixture(t, fakesfn.Options{Lag: time.Second}, fakesfn.Standard, nil),
+		queues:  fakesqs.New(fakesqs.Options{Disorder: 7}), tables: fakedynamodb.New(fakedynamodb.Options{}),
 	}
 	if err := dynamodb.Create(t.Context(), awsdynamodb.NewFromConfig(awstest.Config(a.tables)), "semel", dynamodb.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for i, consumer := range consumers {
 		rule := fmt.Sprintf("rule-%d", i+1)
-		// The first StartExecution is carried out and its answer lost, and more goes wrong between the worker and its records.
+		// The first StartExecution is carried out and its response lost, and more fails between the worker and its records.
 		faults := awstest.NewFaults(awstest.Plan{
 			Seed: uint64(i + 1), LateBy: 20 * time.Second, DelayBy: 2 * time.Second,
 			Schedule: []awstest.Fault{{Operation: "StartExecution", Call: 1, Kind: awstest.After}},
@@ -120,7 +120,7 @@ func newAccount(t *testing.T, key key.Func, consumers ...string) *account {
 	return a
 }
 
-// tell sends an event through both rules, and some of it twice.
+// tell sends an event through both rules, and some copies twice.
 func (a *account) tell(u upload) {
 	a.Helper()
 	a.events++
@@ -140,7 +140,7 @@ func (a *account) tell(u upload) {
 	}
 }
 
-// settle runs the workers until both queues are empty, while executions come to their ends.
+// settle runs the workers until both queues are empty, while executions end.
 func (a *account) settle() {
 	a.Helper()
 	ctx, stop := context.WithCancel(a.Context())
@@ -190,16 +190,16 @@ func (a *account) settle() {
 	}
 }
 
-// TestS2_02_DoubleStart: one upload matches two rules, events come twice, answers of StartExecution get lost after it was done:
-// one execution. So it is when both rules share their records, and when they know nothing of each other: the name is the
-// machine's. Without semel each event is an execution.
+// TestS2_02_DoubleStart: one upload matches two rules, events arrive twice, responses of StartExecution are lost: there is
+// one execution, whether the rules share their records or not, because names belong to the machine. Without semel each event
+// is an execution.
 func TestS2_02_DoubleStart(t *testing.T) {
 	for name, consumers := range map[string][]string{"shared records": {"csv", "csv"}, "records of their own": {"rule-1", "rule-2"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAccount(t, byUpload, consumers...)
 				a.tell(upload{content: "1;2;3", version: 1})
-				a.tell(upload{content: "1;2;3", version: 1}) // S3 tells of it at least once: another event, of another time
+				a.tell(upload{content: "1;2;3", version: 1}) // S3 reports it at least once: another event with another time
 				a.settle()
 				a.mustHave(1)
 			})
@@ -207,14 +207,15 @@ func TestS2_02_DoubleStart(t *testing.T) {
 	}
 	t.Run("unguarded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
+			s := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil)
 			for copyID := range 2 {
 				in := upload{content: "1;2;3", version: 1}.event(copyID + 1)
 				c := sfn.NewFromConfig(awstest.Config(s.fake))
 				if _, err := c.StartExecution(t.Context(), &sfn.StartExecutionInput{StateMachineArn: &s.arn, Input: &in}); err != nil {
 					t.Fatal(err)
 				}
-				// The name of the document has the object's key in it, which no name may contain; and the time, which differs.
+				// The name of the document has the object's key in it, which no name may contain; and the time, which
+				// differs.
 				bad := "reports-in/Umsatz 11.csv-2026-11-21T00:00:00Z"
 				if _, err := c.StartExecution(t.Context(), &sfn.StartExecutionInput{StateMachineArn: &s.arn, Name: &bad, Input: &in}); code(err) != "InvalidName" {
 					t.Errorf("%v", err)
@@ -225,8 +226,8 @@ func TestS2_02_DoubleStart(t *testing.T) {
 	})
 }
 
-// TestS2_03_OneStartForTheSameContent: the three ways in which a producer uploads a file twice, each alone and all together. A
-// file with other content is another start; with a key of the upload every PUT is.
+// TestS2_03_OneStartForTheSameContent: three ways in which a producer uploads a file twice, each alone and all together. A
+// file with other content is another start. With a key of the upload every PUT is.
 func TestS2_03_OneStartForTheSameContent(t *testing.T) {
 	type toggle struct {
 		name string
@@ -274,7 +275,8 @@ func TestS2_03_OneStartForTheSameContent(t *testing.T) {
 					t.Errorf("not the upload in parts: %s", e.Input)
 				}
 			}
-			// In one piece the same content has another eTag: a second start. Who mixes both takes a checksum of the whole object.
+			// In one piece the same content has another eTag: a second start. Use a checksum of the whole object if both
+			// occur.
 			a.tell(upload{content: "1;2;3", version: 3})
 			a.settle()
 			a.mustHave(2)

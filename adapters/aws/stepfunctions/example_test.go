@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// An upload whose event comes twice. The fake stands in for the service; a program makes its client with
+// An upload whose event arrives twice. The fake replaces the service. A program makes its client with
 // config.LoadDefaultConfig and sfn.NewFromConfig, and its store with dynamodb.Open.
 func Example() {
 	ctx := context.Background()

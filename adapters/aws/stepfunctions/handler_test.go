@@ -66,7 +66,7 @@ func record(t *testing.T, db *memory.DB, raw string) driver.Record {
 // TestHandler: a consumer starts one execution for each key, and its record has the ARN.
 func TestHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, db := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
+		s, db := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
 		send(t, db, `{"file":"a"}`, `{"file":"b"}`, `{ "file": "a" }`, `{"file":"a"}`)
 		consume(t, db, s.starter(awstest.Fault{Operation: "StartExecution", Call: 2, Kind: awstest.After}).Handler(nil), nil)
 		s.mustHave(2)
@@ -77,10 +77,10 @@ func TestHandler(t *testing.T) {
 	})
 }
 
-// TestHandlerWhatItCannotStart: what can never be started becomes a dead letter; what is the service's fault spends no attempt.
+// TestHandlerWhatItCannotStart: a start that can never succeed is dead-lettered. An error of the service spends no attempt.
 func TestHandlerWhatItCannotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, db := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
+		s, db := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
 		if _, _, err := s.starter().Start(t.Context(), "taken", []byte(`{"by":"somebody"}`)); err != nil {
 			t.Fatal(err)
 		}
@@ -105,10 +105,10 @@ func TestHandlerWhatItCannotStart(t *testing.T) {
 	})
 }
 
-// TestHandlerOfExpress: a run whose start nobody heard of, and one that comes after a run which died, are parked.
+// TestHandlerOfExpress: a run whose start has an unknown outcome, and a run after a dead one, are parked.
 func TestHandlerOfExpress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, db := newScene(t, fakesfn.Options{}, fakesfn.Express, nil), memory.Open()
+		s, db := newFixture(t, fakesfn.Options{}, fakesfn.Express, nil), memory.Open()
 		lost := s.starter(awstest.Fault{Operation: "StartExecution", Call: 1, Kind: awstest.After})
 		lost.AcceptDoubt = true
 		send(t, db, `{"file":"lost"}`)
@@ -132,11 +132,11 @@ func TestHandlerOfExpress(t *testing.T) {
 	})
 }
 
-// TestRerunIsAnotherExecution: a completed key that a person runs again is another execution, under another name; a message that
-// failed and is redriven is the same one.
+// TestRerunIsAnotherExecution: a completed key that an operator runs again is another execution with another name. A failed
+// message that is redriven is the same execution.
 func TestRerunIsAnotherExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, db := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
+		s, db := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil), memory.Open()
 		names := map[string]bool{}
 		start := func(epoch uint32) error {
 			h := s.starter().Handler(nil)

@@ -16,28 +16,27 @@ const (
 	//
 	// https://docs.aws.amazon.com/step-functions/latest/apireference/API_StartExecution.html
 	MaxName = 80
-	// NameKept is how long after its execution closed a name cannot be used again (same page). Afterwards nothing keeps the
-	// key from a second execution but a record that lives longer.
+	// NameKept is how long after its execution closed a name cannot be used again (same page). Afterwards only a record that
+	// is kept longer prevents a second execution of the key.
 	NameKept = 90 * 24 * time.Hour
 )
 
-// nameRecipe is the version of Name: names are kept by the service for 90 days and longer, so another recipe starts
-// everything once more.
+// nameRecipe is the version of Name. The service keeps names for 90 days and longer, so another recipe starts everything
+// once more.
 const nameRecipe = "semel-execution-1"
 
-// lower writes 32 bytes in 52 characters of one case, so that names differ even for who compares them without it.
+// lower writes 32 bytes in 52 lower-case characters, so that names differ even if case is ignored.
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Name is the name of the one execution that a key starts: the readable end of the key, and the whole SHA-256 of tenant and
-// key. It has at most [MaxName] characters, of 0-9, A-Z, a-z, - and _ only, which the logs of CloudWatch take too. Different
-// keys have different names, also when case is ignored. The key's consumer is not part of it: two rules that lead to the
-// same machine mean the same execution.
+// Name returns the name of a key's execution: the readable end of the key, and the SHA-256 of tenant and key. It has at most
+// [MaxName] characters, only 0-9, A-Z, a-z, - and _, which the logs of CloudWatch accept too. Different keys have different
+// names, even if case is ignored. The key's consumer is not part of it: two rules for the same machine mean the same
+// execution.
 //
-// The end of the key is readable for everybody who may list executions; hash what is nobody's business before it becomes a
-// key.
+// Everybody with the permission to list executions can read the end of the key. Hash confidential parts of a key.
 func Name(k semel.Key) string { return nameOf(driver.Hold{Key: k}) }
 
-// nameOf also tells versions apart, and what was deliberately run again after it was completed.
+// nameOf also distinguishes versions, and deliberate runs after a completion.
 func nameOf(h driver.Hold) string {
 	b := make([]byte, 0, 128)
 	for _, s := range [...]string{nameRecipe, h.Key.Tenant, h.Key.Raw, string(h.Version)} {
@@ -52,7 +51,7 @@ func nameOf(h driver.Hold) string {
 	return hash
 }
 
-// readable is the end of a key in legal characters, most of them at the most: where the file's name is.
+// readable returns the end of a key, which often is a file name, in valid characters, at most most of them.
 func readable(key string, most int) string {
 	var b strings.Builder
 	gap := false

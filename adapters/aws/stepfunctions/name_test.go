@@ -12,12 +12,12 @@ import (
 
 var legal = regexp.MustCompile(`^[0-9A-Za-z_-]{1,80}$`)
 
-// hash is the part of a name that tells keys apart: what is readable before it is for people.
+// hash is the part of a name that distinguishes keys. The readable part before it is for people.
 func hash(name string) string { return strings.ToLower(name[len(name)-52:]) }
 
 func name(parts ...string) string { return stepfunctions.Name(semel.Key{Raw: key.Tuple(parts...)}) }
 
-// TestNameIsStored: names are kept by the service for 90 days: another name for the same key starts everything once more.
+// TestNameIsStored: the service keeps names for 90 days, so another name for the same key would start everything once more.
 func TestNameIsStored(t *testing.T) {
 	for raw, want := range map[string]string{
 		"k":       "k-w2ocohfbwspoyjmaaduhjekt2axs3u7z2iflwhm7y75oxpnknwla",
@@ -32,8 +32,8 @@ func TestNameIsStored(t *testing.T) {
 	}
 }
 
-// TestFM54_NamesTellTuplesApart: what the documents that people copy join by hand meets: separators inside of parts, parts that
-// differ in what a name must not contain, and what is cut off at 80 characters.
+// TestFM54_NamesTellTuplesApart: problems of names that are joined by hand: separators in parts, parts that differ only in
+// characters that a name must not contain, and names that are cut off at 80 characters.
 func TestFM54_NamesTellTuplesApart(t *testing.T) {
 	long := strings.Repeat("x", 200)
 	seen := map[string]string{}
@@ -56,11 +56,11 @@ func TestFM54_NamesTellTuplesApart(t *testing.T) {
 		t.Error("two tenants share a name")
 	}
 	if stepfunctions.Name(semel.Key{Consumer: "rule-1", Raw: "k"}) != stepfunctions.Name(semel.Key{Consumer: "rule-2", Raw: "k"}) {
-		t.Error("two rules that lead to one machine have two names for one key")
+		t.Error("two rules for one machine have two names for one key")
 	}
 }
 
-// FuzzName: every key has a legal name, and two keys never share one, even for who ignores case.
+// FuzzName: every key has a valid name, and two keys never share one, even if case is ignored.
 func FuzzName(f *testing.F) {
 	f.Add("", "a|b", "c", "", "a", "b|c")
 	f.Add("t", "bucket", "a/b c.csv", "t", "bucket", "a/b_c.csv")

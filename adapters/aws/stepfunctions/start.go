@@ -19,38 +19,38 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// callTimeout bounds one request: a connection on which nothing comes any more is given up.
+// callTimeout bounds one request: a hanging connection is abandoned.
 const callTimeout = 10 * time.Second
 
-// word is what an answer of the service means.
-type word uint8
+// class classifies the errors of the service.
+type class uint8
 
 const (
-	// refused: this input or name will never be taken. notNow: nothing was done, and somebody or time can fix it: throttling,
-	// quotas, permissions, a machine that is not there. unanswered: nobody knows. exists: the name is taken.
-	refused word = iota + 1
+	// refused: this input or name will never be accepted. notNow: nothing was done, and time or a person can fix it:
+	// throttling, quotas, permissions, a missing machine. noResponse: the outcome is unknown. exists: the name is taken.
+	refused class = iota + 1
 	notNow
-	unanswered
+	noResponse
 	exists
 	unlike   // an execution of this name has another input
-	unproven // there is an execution of this name, and its input cannot be read
+	unproven // an execution of this name exists, but its input cannot be read
 )
 
-// startError is a start that did not end well, with what is known of it.
+// startError is a failed start, with what is known about it.
 type startError struct {
-	word word
-	err  error
-	// doubt: an earlier try of the same call was not answered.
+	class class
+	err   error
+	// doubt: an earlier try of the same call got no response.
 	doubt bool
-	// throttled: it is worth another try at once.
+	// throttled: another try makes sense.
 	throttled bool
 }
 
 func (e *startError) Error() string { return e.err.Error() }
 func (e *startError) Unwrap() error { return e.err }
 
-// listen classifies an error of the service.
-func listen(err error) *startError {
+// classify classifies an error of the service.
+func classify(err error) *startError {
 	var api smithy.APIError
 	var res *awshttp.ResponseError
 	status, code := 0, ""
@@ -60,14 +60,14 @@ func listen(err error) *startError {
 	if errors.As(err, &api) {
 		code = api.ErrorCode()
 	}
-	e := &startError{word: notNow, err: err}
+	e := &startError{class: notNow, err: err}
 	switch {
 	case code == "" || status < 400 || status >= 500 || status == http.StatusRequestTimeout:
-		e.word, e.err = unanswered, errors.Join(semel.ErrNoResponse, err)
+		e.class, e.err = noResponse, errors.Join(semel.ErrNoResponse, err)
 	case code == "ExecutionAlreadyExists":
-		e.word = exists
+		e.class = exists
 	case code == "InvalidName", code == "InvalidExecutionInput":
-		e.word = refused
+		e.class = refused
 	case status == http.StatusTooManyRequests, code == "ThrottlingException", code == "TooManyRequestsException",
 		code == "RequestLimitExceeded", code == "KmsThrottlingException", code == "ExecutionLimitExceeded":
 		e.throttled = true
@@ -75,12 +75,13 @@ func listen(err error) *startError {
 	return e
 }
 
-// start starts the execution of a name. What is not answered is the same call again (law 4), with the same bytes; the name
-// makes that safe, and EXPRESS machines, which have none, are asked once. known: it was there before, and is closed.
+// start starts the execution of a name. A call without a response is repeated with the same bytes (law 4). The name makes
+// that safe; for EXPRESS machines, which have none, the call is made once. known: the execution already existed, and has
+// closed.
 func (s *Starter) start(ctx context.Context, name, input string) (e Execution, known bool, err error) {
-	patience := s.Patience
-	if patience == 0 {
-		patience = DefaultPatience
+	retryFor := s.RetryFor
+	if retryFor == 0 {
+		retryFor = DefaultRetryFor
 	}
 	began, doubt := time.Now(), false
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -89,15 +90,15 @@ func (s *Starter) start(ctx context.Context, name, input string) (e Execution, k
 			return e, known, nil
 		}
 		problem.doubt = doubt
-		doubt = doubt || problem.word == unanswered
-		again := !s.express() && (problem.word == unanswered || problem.throttled)
-		if !again || time.Since(began)+pause > patience || !wait(ctx, pause) {
+		doubt = doubt || problem.class == noResponse
+		again := !s.express() && (problem.class == noResponse || problem.throttled)
+		if !again || time.Since(began)+pause > retryFor || !wait(ctx, pause) {
 			return Execution{}, false, problem
 		}
 	}
 }
 
-// wait waits, and reports whether ctx goes on.
+// wait waits, and reports whether ctx is not done.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -119,44 +120,44 @@ func (s *Starter) once(ctx context.Context, name, input string) (e Execution, kn
 	if err == nil {
 		return Execution{ARN: aws.ToString(out.ExecutionArn), Name: name, Started: aws.ToTime(out.StartDate)}, false, nil
 	}
-	if problem = listen(err); problem.word == exists {
+	if problem = classify(err); problem.class == exists {
 		return s.verify(ctx, name, input)
 	}
 	return Execution{}, false, problem
 }
 
-// verify looks at the execution that has the name: ours, or somebody else's.
+// verify reads the execution with the name: it is ours, or that of another input.
 func (s *Starter) verify(ctx context.Context, name, input string) (e Execution, known bool, problem *startError) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	arn := s.executionARN(name)
 	out, err := s.Client.DescribeExecution(call, &sfn.DescribeExecutionInput{ExecutionArn: &arn}, noRetries)
 	if missing := (*types.ExecutionDoesNotExist)(nil); errors.As(err, &missing) {
-		// Descriptions lag behind, or the name became free this moment: starting it again finds out.
-		return e, false, &startError{word: unanswered, err: fmt.Errorf("%w: the name is taken, and its execution is not there: %w",
+		// Descriptions lag behind, or the name has just become free: another start shows which.
+		return e, false, &startError{class: noResponse, err: fmt.Errorf("%w: the name is taken, but its execution is not found: %w",
 			semel.ErrNoResponse, err)}
 	}
 	if err != nil {
-		problem = listen(err)
-		problem.err = fmt.Errorf("look at the execution that has the name %s (states:DescribeExecution): %w", name, problem.err)
-		if problem.word == refused {
-			problem.word = notNow
+		problem = classify(err)
+		problem.err = fmt.Errorf("read the execution with the name %s (states:DescribeExecution): %w", name, problem.err)
+		if problem.class == refused {
+			problem.class = notNow
 		}
 		return e, false, problem
 	}
 	if out.Input == nil {
-		return e, false, &startError{word: unproven, err: fmt.Errorf(
-			"execution %s exists, and its input cannot be read: allow kms:Decrypt for the key of the state machine", arn)}
+		return e, false, &startError{class: unproven, err: fmt.Errorf(
+			"execution %s exists, but its input cannot be read: allow kms:Decrypt for the key of the state machine", arn)}
 	}
 	if theirs, err := key.CanonicalJSON([]byte(*out.Input)); *out.Input != input && (err != nil || string(theirs) != input) {
-		return e, false, &startError{word: unlike, err: fmt.Errorf("%w: execution %s has another input", semel.ErrMismatch, arn)}
+		return e, false, &startError{class: unlike, err: fmt.Errorf("%w: execution %s has another input", semel.ErrMismatch, arn)}
 	}
 	return Execution{ARN: arn, Name: name, Started: aws.ToTime(out.StartDate)}, true, nil
 }
 
 func noRetries(o *sfn.Options) { o.Retryer = aws.NopRetryer{} }
 
-// canonical is the input as it is sent: byte for byte the same for the same value.
+// canonical returns the input as it is sent: the same bytes for the same value.
 func canonical(input []byte) (string, error) {
 	if input == nil {
 		return "{}", nil
@@ -166,18 +167,18 @@ func canonical(input []byte) (string, error) {
 		return "", fmt.Errorf("input: %w (give JSON; a string is written in quotes)", err)
 	}
 	if len(b) > MaxInput {
-		return "", fmt.Errorf("input: has %d bytes, more than %d: store it, and give its place and version", len(b), MaxInput)
+		return "", fmt.Errorf("input: has %d bytes, more than %d: store it, and pass its location and version", len(b), MaxInput)
 	}
 	return string(b), nil
 }
 
-// fingerprint is that of the canonical input, under a recipe of its own.
+// fingerprint returns the fingerprint of the canonical input, with a recipe of its own.
 func fingerprint(input string) semel.Fingerprint {
 	sum := sha256.Sum256([]byte(input))
 	return semel.Fingerprint("sfn1" + string(sum[:]))
 }
 
-// json is the result of the record.
+// json returns the result for the record.
 func (e Execution) json() []byte {
 	b, _ := json.Marshal(e) // strings and a time always encode
 	return b
@@ -202,11 +203,11 @@ func named(key string, err error) error {
 	return fmt.Errorf("start key %q: %w", key, err)
 }
 
-// applied tells that the call may have started something of this key.
-func (e *startError) applied() bool { return e.doubt || e.word == unanswered || e.word == unproven }
+// applied reports that the call may have started an execution of this key.
+func (e *startError) applied() bool { return e.doubt || e.class == noResponse || e.class == unproven }
 
-// mark tells Do what an error leaves behind. Nothing is failed for good: there is no dead letter that would tell anybody, and
-// whoever asks again is told again.
+// mark tells Do whether the start may have been applied. No error is permanent: without a dead letter it would go unnoticed,
+// and a caller that tries again gets the error again.
 func mark(err error) error {
 	var e *startError
 	if errors.As(err, &e) && !e.applied() {
@@ -215,8 +216,9 @@ func mark(err error) error {
 	return err
 }
 
-// markForConsumer tells a consumer what becomes of the message: a dead letter for what can never be started, another delivery
-// without a spent attempt for what is the service's or the configuration's fault, a person for what EXPRESS leaves open.
+// markForConsumer tells a consumer what to do with the message: dead-letter a start that can never succeed, redeliver
+// without a spent attempt if the service or the configuration is at fault, and park an EXPRESS start with an unknown
+// outcome.
 func (s *Starter) markForConsumer(err error) error {
 	var e *startError
 	if !errors.As(err, &e) {
@@ -227,7 +229,7 @@ func (s *Starter) markForConsumer(err error) error {
 	} else if s.express() {
 		return semel.Park(err)
 	}
-	if e.word == refused || e.word == unlike {
+	if e.class == refused || e.class == unlike {
 		return semel.Permanent(err)
 	}
 	return semel.Unavailable(err)

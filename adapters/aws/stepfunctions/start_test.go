@@ -24,8 +24,8 @@ import (
 
 const machine = "csv"
 
-// scene is a state machine, and who starts it: store is nil at the level of the name.
-type scene struct {
+// fixture is a state machine with its starters. store is nil at the level of the name.
+type fixture struct {
 	*testing.T
 	fake  *fakesfn.Server
 	clock *awstest.Clock
@@ -34,24 +34,24 @@ type scene struct {
 }
 
 // levels runs a test in virtual time with the name alone, and with claim and name.
-func levels(t *testing.T, test func(*scene)) {
+func levels(t *testing.T, test func(*fixture)) {
 	for name, store := range map[string]func() semel.Store{
 		"light": func() semel.Store { return nil }, "medium": func() semel.Store { return memory.NewStore() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(newScene(t, fakesfn.Options{}, fakesfn.Standard, store())) })
+			synctest.Test(t, func(t *testing.T) { test(newFixture(t, fakesfn.Options{}, fakesfn.Standard, store())) })
 		})
 	}
 }
 
-func newScene(t *testing.T, o fakesfn.Options, kind string, store semel.Store) *scene {
+func newFixture(t *testing.T, o fakesfn.Options, kind string, store semel.Store) *fixture {
 	o.Clock = awstest.System()
 	fake := fakesfn.New(o)
-	return &scene{T: t, fake: fake, clock: o.Clock, arn: fake.Machine(machine, kind), store: store}
+	return &fixture{T: t, fake: fake, clock: o.Clock, arn: fake.Machine(machine, kind), store: store}
 }
 
-// starter is a process that starts executions: its connection has the faults of a plan.
-func (s *scene) starter(schedule ...awstest.Fault) *stepfunctions.Starter {
+// starter is a process that starts executions over a connection with faults.
+func (s *fixture) starter(schedule ...awstest.Fault) *stepfunctions.Starter {
 	faults := awstest.NewFaults(awstest.Plan{Schedule: schedule})
 	s.Cleanup(faults.Wait)
 	return &stepfunctions.Starter{
@@ -59,17 +59,17 @@ func (s *scene) starter(schedule ...awstest.Fault) *stepfunctions.Starter {
 	}
 }
 
-// started is how many executions there ever were.
-func (s *scene) started() int { return len(s.fake.Executions(machine)) }
+// started returns the number of all executions.
+func (s *fixture) started() int { return len(s.fake.Executions(machine)) }
 
-func (s *scene) mustHave(want int) {
+func (s *fixture) mustHave(want int) {
 	s.Helper()
 	if got := s.fake.Executions(machine); len(got) != want {
 		s.Errorf("%d executions were started, want %d: %+v", len(got), want, got)
 	}
 }
 
-func (s *scene) finish(arn string) {
+func (s *fixture) finish(arn string) {
 	s.Helper()
 	if err := s.fake.Finish(arn, fakesfn.Succeeded, "{}"); err != nil {
 		s.Error(err)
@@ -89,7 +89,7 @@ var report = key.Tuple("bucket", "in/a b.csv", "v1")
 const input = `{"bucket":"bucket","key":"in/a b.csv","version":"v1"}`
 
 func TestOneStartOfManyCallers(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		var wg sync.WaitGroup
 		arns := make([]string, 20)
 		for i := range arns {
@@ -123,7 +123,7 @@ func TestOneStartOfManyCallers(t *testing.T) {
 }
 
 func TestAStartOfAClosedExecution(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		first, d, err := s.starter().Start(s.Context(), report, []byte(input))
 		if err != nil || d != semel.Executed {
 			s.Fatal(d, err)
@@ -137,9 +137,9 @@ func TestAStartOfAClosedExecution(t *testing.T) {
 	})
 }
 
-// TestFM51_AnotherInput: a key that was used with another input is told, never taken for a duplicate, and starts nothing.
+// TestFM51_AnotherInput: a key that was used with another input is a mismatch, never a duplicate, and starts nothing.
 func TestFM51_AnotherInput(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		first, _, err := s.starter().Start(s.Context(), report, []byte(input))
 		if err != nil {
 			s.Fatal(err)
@@ -157,15 +157,15 @@ func TestFM51_AnotherInput(t *testing.T) {
 	})
 }
 
-// TestS2_07_StartTimesOutButSucceeded: whatever becomes of requests and answers, there is one execution in the end, and the
-// caller hears of it.
+// TestS2_07_StartTimesOutButSucceeded: whatever happens to requests and responses, there is one execution in the end, and
+// the caller gets it.
 func TestS2_07_StartTimesOutButSucceeded(t *testing.T) {
 	fault := func(call int, kind awstest.Kind, done bool) awstest.Fault {
 		return awstest.Fault{Operation: "StartExecution", Call: call, Kind: kind, Done: done, By: 3 * time.Second}
 	}
 	for name, plan := range map[string][]awstest.Fault{
-		"answer lost":                  {fault(1, awstest.After, false)},
-		"answers lost":                 {fault(1, awstest.After, false), fault(2, awstest.After, false), fault(3, awstest.Torn, false)},
+		"response lost":                {fault(1, awstest.After, false)},
+		"responses lost":               {fault(1, awstest.After, false), fault(2, awstest.After, false), fault(3, awstest.Torn, false)},
 		"hangs, and was done":          {fault(1, awstest.Hang, true)},
 		"hangs":                        {fault(1, awstest.Hang, false)},
 		"done late, after the next":    {fault(1, awstest.Late, false)},
@@ -178,8 +178,8 @@ func TestS2_07_StartTimesOutButSucceeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, closed := range []bool{false, true} {
-				levels(t, func(s *scene) {
-					if closed { // the execution ends before the lost answer is asked for again
+				levels(t, func(s *fixture) {
+					if closed { // the execution ends before the request with the lost response is repeated
 						go func() {
 							for s.started() == 0 {
 								time.Sleep(10 * time.Millisecond)
@@ -200,9 +200,9 @@ func TestS2_07_StartTimesOutButSucceeded(t *testing.T) {
 	}
 }
 
-// TestS2_07_PermissionLaterFixed: a refusal leaves nothing behind, and the same call starts it when somebody has fixed the role.
+// TestS2_07_PermissionLaterFixed: a refusal leaves nothing behind, and the same call starts it after the role is fixed.
 func TestS2_07_PermissionLaterFixed(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		starter := s.starter()
 		for _, op := range []string{"DescribeStateMachine", "StartExecution"} {
 			s.fake.Deny(op, true)
@@ -221,10 +221,10 @@ func TestS2_07_PermissionLaterFixed(t *testing.T) {
 	})
 }
 
-// TestNobodyLooks: an execution that has the name and cannot be looked at is no success, and no mismatch.
-func TestNobodyLooks(t *testing.T) {
+// TestUnreadableExecution: an execution with the name that cannot be read is no success, and no mismatch.
+func TestUnreadableExecution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
+		s := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil)
 		first, _, err := s.starter().Start(t.Context(), report, []byte(input))
 		if err != nil {
 			t.Fatal(err)
@@ -239,12 +239,12 @@ func TestNobodyLooks(t *testing.T) {
 		blind.Client = unreadable{blind.Client}
 		s.fake.Deny("DescribeExecution", false)
 		if _, _, err = blind.Start(t.Context(), report, []byte(input)); err == nil || !strings.Contains(err.Error(), "kms:Decrypt") {
-			t.Errorf("an input that nobody can read: %v", err)
+			t.Errorf("an unreadable input: %v", err)
 		}
 	})
 }
 
-// unreadable is a service whose inputs are encrypted with a key that the caller may not use.
+// unreadable is a service whose inputs are encrypted with a key that the caller must not use.
 type unreadable struct{ stepfunctions.Client }
 
 func (u unreadable) DescribeExecution(
@@ -257,10 +257,10 @@ func (u unreadable) DescribeExecution(
 	return out, err
 }
 
-// TestDescriptionsLag: the service refuses the name before its descriptions know the execution.
+// TestDescriptionsLag: the service refuses the name before its descriptions show the execution.
 func TestDescriptionsLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, fakesfn.Options{Lag: 2 * time.Second}, fakesfn.Standard, nil)
+		s := newFixture(t, fakesfn.Options{Lag: 2 * time.Second}, fakesfn.Standard, nil)
 		go func() {
 			for s.started() == 0 {
 				time.Sleep(time.Millisecond)
@@ -275,12 +275,12 @@ func TestDescriptionsLag(t *testing.T) {
 	})
 }
 
-// TestPatience: a service that is away is asked for a while, and the caller hears that nobody knows; calling again is safe.
-func TestPatience(t *testing.T) {
-	levels(t, func(s *scene) {
+// TestRetryFor: a start is repeated for a while without a response. Then the outcome is unknown, and calling again is safe.
+func TestRetryFor(t *testing.T) {
+	levels(t, func(s *fixture) {
 		faults := awstest.NewFaults(awstest.Plan{Operations: map[string]awstest.Rates{"StartExecution": {After: 1}}})
 		starter := s.starter()
-		starter.Client, starter.Patience = sfn.NewFromConfig(awstest.Config(s.fake, faults.Wrap)), 20*time.Second
+		starter.Client, starter.RetryFor = sfn.NewFromConfig(awstest.Config(s.fake, faults.Wrap)), 20*time.Second
 		began := time.Now()
 		_, d, err := starter.Start(s.Context(), report, []byte(input))
 		if took := time.Since(began); !errors.Is(err, semel.ErrNoResponse) || d != semel.Retried || took < 10*time.Second || took > 20*time.Second {
@@ -293,10 +293,10 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestFM41_NamesAreForgotten: 90 days after its execution closed a name is free. A record that lives longer still knows the
-// key; the name alone does not, which Guarantee says.
+// TestFM41_NamesAreForgotten: 90 days after its execution closed a name is free. A record that is kept longer still knows
+// the key. The name alone does not, as Guarantee says.
 func TestFM41_NamesAreForgotten(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		starter := s.starter()
 		first, _, err := starter.Start(s.Context(), report, []byte(input))
 		if err != nil {
@@ -328,7 +328,7 @@ func TestFM41_NamesAreForgotten(t *testing.T) {
 }
 
 func TestRefusedInputs(t *testing.T) {
-	levels(t, func(s *scene) {
+	levels(t, func(s *fixture) {
 		full := `"` + strings.Repeat("x", stepfunctions.MaxInput-2) + `"`
 		for name, c := range map[string]struct{ key, input, says string }{
 			"no JSON":        {"a", `{"a":`, "input: json at byte"},
@@ -358,7 +358,7 @@ func TestRefusedInputs(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, fakesfn.Options{}, fakesfn.Standard, nil)
+		s := newFixture(t, fakesfn.Options{}, fakesfn.Standard, nil)
 		for field, change := range map[string]func(*stepfunctions.Starter){
 			"Client":          func(st *stepfunctions.Starter) { st.Client = nil },
 			"StateMachineARN": func(st *stepfunctions.Starter) { st.StateMachineARN = "csv" },

@@ -20,14 +20,15 @@ const (
 	//
 	// https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html
 	MaxInput = 256 << 10
-	// DefaultRetention is how long records are kept: longer than a name, so that a record decides as long as one of both does.
+	// DefaultRetention is how long records are kept. It is longer than NameKept, so that the record decides as long as the
+	// name could.
 	DefaultRetention = NameKept + 10*24*time.Hour
-	// DefaultPatience is how long an unanswered or throttled start is repeated.
-	DefaultPatience = time.Minute
+	// DefaultRetryFor is the default of Starter.RetryFor.
+	DefaultRetryFor = time.Minute
 )
 
-// Client is what a Starter needs of *sfn.Client: the permissions states:StartExecution, states:DescribeExecution and
-// states:DescribeStateMachine.
+// Client is the part of *sfn.Client that a Starter uses. It needs the permissions states:StartExecution,
+// states:DescribeExecution and states:DescribeStateMachine.
 type Client interface {
 	StartExecution(context.Context, *sfn.StartExecutionInput, ...func(*sfn.Options)) (*sfn.StartExecutionOutput, error)
 	DescribeExecution(context.Context, *sfn.DescribeExecutionInput, ...func(*sfn.Options)) (*sfn.DescribeExecutionOutput, error)
@@ -37,32 +38,32 @@ type Client interface {
 // Starter starts the executions of one state machine, one for each key. Its methods may be called concurrently; its fields
 // must not change after the first call.
 type Starter struct {
-	// Client is a *sfn.Client. Its own repetitions are not used: a Starter has to hear of every try.
+	// Client is a *sfn.Client. Its retries are switched off: a Starter must know the result of every try.
 	Client Client
-	// StateMachineARN is that of the machine, or of a version or an alias of it. Names are the machine's: two aliases share
-	// them.
+	// StateMachineARN is the ARN of the machine, or of a version or an alias of it. Names belong to the machine: two aliases
+	// share them.
 	StateMachineARN string
 	// Store keeps a record for each key; nil = the name alone (see the package's comment). [Starter.Handler] uses the
 	// consumer's store instead.
 	Store semel.Store
-	// Consumer is the scope of the keys' records. Defaults to "stepfunctions:" and the machine's name. Tenant is the keys'.
+	// Consumer is the scope of the records. Defaults to "stepfunctions:" and the machine's name. Tenant is that of the keys.
 	Consumer, Tenant string
-	// Retention is how long records are kept. Defaults to [DefaultRetention]; shorter, and duplicates that come between its
-	// end and that of the name are still recognised by the name.
+	// Retention is how long records are kept. Defaults to [DefaultRetention]. If it is shorter than [NameKept], later
+	// duplicates are still recognised by the name.
 	Retention time.Duration
 	// Lease is how long a claim lasts without a heartbeat. Defaults to that of [semel.Do].
 	Lease time.Duration
-	// Patience is for how long a start is repeated that was not answered, or was throttled. Defaults to [DefaultPatience].
-	Patience time.Duration
-	// AcceptDoubt lets EXPRESS machines be started, which needs a Store: the policy is then [semel.Once], a start without an
-	// answer and a run that went without a word are parked for a person, and nothing is repeated.
+	// RetryFor is for how long a start that was throttled or got no response is repeated. Defaults to [DefaultRetryFor].
+	RetryFor time.Duration
+	// AcceptDoubt allows EXPRESS machines, which need a Store. The policy is then [semel.Once]: starts without a response
+	// and runs whose lease expired are parked for a person, and nothing is repeated.
 	AcceptDoubt bool
 
 	mu   sync.Mutex
 	kind types.StateMachineType
 }
 
-// Execution is what was started.
+// Execution is a started execution.
 type Execution struct {
 	ARN  string `json:"arn"`
 	Name string `json:"name"`
@@ -70,19 +71,27 @@ type Execution struct {
 	Started time.Time `json:"started"`
 }
 
-// Start starts the execution of a key, unless that was done before, and answers which one it is. input is JSON, up to
-// [MaxInput] bytes in its canonical form; nil = {}. It has to say the same for every duplicate: make it of what the key is
-// made of, not of the event that brought it, whose id and time differ from copy to copy.
+// Start starts the execution of a key, unless it was started before, and returns it. input is JSON, up to [MaxInput] bytes
+// in its canonical form; nil = {}. It must be the same for every duplicate: derive it from the same data as the key, not
+// from the event, whose ID and time differ between copies.
 //
-// Decisions: Executed (with no Store also for a duplicate that came while the first one still ran: the service answers both
-// alike); Replayed: it was started before, whatever became of it; Mismatched. It blocks until the service has answered, for
-// [Starter.Patience] at the most.
+// Decisions:
 //
-// Errors: [semel.ErrMismatch], the key was used with another input; [semel.ErrBusy], somebody else is at it: come back;
-// [semel.ErrNoResponse], nobody knows whether it was started: call it again with the same key and input, which is safe;
-// [semel.ErrUncertain], of EXPRESS machines: a person has to look; [semel.ErrResultNotStored], it is done, and
-// the record does not tell which execution it was; *[semel.ConfigError]; *[key.Error]; what the service
-// says. Call it again after each of them but the first: nothing is ever started twice by that.
+//   - Executed: it was started. Without a Store also for a duplicate while the first execution runs: the service's responses
+//     do not differ.
+//   - Replayed: it was started before, whatever its outcome.
+//   - Mismatched: the key was used with another input.
+//
+// Start blocks until the service has responded, at most for [Starter.RetryFor]. Errors:
+//
+//   - [semel.ErrMismatch]: the key was used with another input.
+//   - [semel.ErrBusy]: another call is starting it. Try again later.
+//   - [semel.ErrNoResponse]: it is unknown whether it was started. Calling again with the same key and input is safe.
+//   - [semel.ErrUncertain], for EXPRESS machines: a person must decide.
+//   - [semel.ErrResultNotStored]: it was started, but the record does not say which execution it is.
+//   - *[semel.ConfigError], *[key.Error], and errors of the service.
+//
+// After every error except the first you may call Start again: that never starts an execution twice.
 func (s *Starter) Start(ctx context.Context, raw string, input []byte) (Execution, semel.Decision, error) {
 	var none Execution
 	k := semel.Key{Consumer: s.consumer(), Tenant: s.Tenant, Raw: raw}
@@ -126,10 +135,10 @@ func (s *Starter) options(input string) []semel.DoOption {
 	return o
 }
 
-// Handler starts an execution for each message of a consumer. input makes its input out of the message; nil = the message's
-// body. The consumer's record remembers the execution as the result; Retention, takeover policy and attempts are the
-// consumer's. With an EXPRESS machine set [semel.Config.Takeover] to [semel.Once]: what the Starter finds interrupted it
-// parks, but it cannot make the consumer do so for a run that died.
+// Handler starts an execution for each message of a consumer. input makes its input from the message; nil = the message's
+// body. The consumer's record keeps the execution as its result. Retention, takeover policy and attempts are the consumer's.
+// With an EXPRESS machine set [semel.Config.Takeover] to [semel.Once]: the Starter parks a start that it finds interrupted,
+// but cannot make the consumer park a run whose worker died.
 func (s *Starter) Handler(input func(ctx context.Context, a *semel.Attempt) ([]byte, error)) semel.Handler {
 	return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 		raw, err := a.Body, error(nil)
@@ -158,11 +167,11 @@ func (s *Starter) Handler(input func(ctx context.Context, a *semel.Attempt) ([]b
 	})
 }
 
-// Guarantee says what this configuration gives, in a sentence, and no more.
+// Guarantee describes in one sentence what this configuration guarantees.
 func (s *Starter) Guarantee() string {
 	switch {
 	case s.AcceptDoubt:
-		return "one start per key and record; EXPRESS executions have no names, so a start without an answer waits for a person"
+		return "one start per key and record; EXPRESS executions have no names, so a start without a response waits for a person"
 	case s.Store == nil:
 		return "one execution per key until 90 days after it closed; afterwards the key starts another one"
 	}
@@ -191,7 +200,7 @@ func (s *Starter) retention() time.Duration {
 	return s.Retention
 }
 
-// machine splits the ARN: what comes before the resource, and the machine's name without version or alias.
+// machine splits the ARN into the part before the resource and the machine's name without version or alias.
 func (s *Starter) machine() (head, name string, ok bool) {
 	parts := strings.Split(s.StateMachineARN, ":")
 	if len(parts) < 7 || len(parts) > 8 || parts[0] != "arn" || parts[2] != "states" || parts[5] != "stateMachine" || parts[6] == "" {
@@ -200,13 +209,13 @@ func (s *Starter) machine() (head, name string, ok bool) {
 	return strings.Join(parts[:5], ":"), parts[6], true
 }
 
-// executionARN is that of the execution of a name.
+// executionARN returns the ARN of the execution with a name.
 func (s *Starter) executionARN(name string) string {
 	head, machine, _ := s.machine()
 	return head + ":execution:" + machine + ":" + name
 }
 
-// check refuses what cannot hold, and asks once which type the machine has.
+// check refuses invalid configurations, and asks once for the type of the machine.
 func (s *Starter) check(ctx context.Context, recorded bool) error {
 	if s.Client == nil {
 		return &semel.ConfigError{Field: "Client", Problem: "is nil", Hint: "use sfn.NewFromConfig"}
@@ -226,7 +235,7 @@ func (s *Starter) check(ctx context.Context, recorded bool) error {
 	case !s.AcceptDoubt:
 		return &semel.ConfigError{
 			Field: "StateMachineARN", Problem: "is an EXPRESS machine, whose executions have no names: every start is one more",
-			Hint: "use a STANDARD machine, or set Store and AcceptDoubt: a start without an answer then waits for a person",
+			Hint: "use a STANDARD machine, or set Store and AcceptDoubt: a start without a response then waits for a person",
 		}
 	case !recorded:
 		return &semel.ConfigError{Field: "Store", Problem: "is nil, and the machine is EXPRESS", Hint: "set the store of the records"}

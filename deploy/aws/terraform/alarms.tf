@@ -1,5 +1,5 @@
-# Alarms on effects that happened twice and on what nobody gets done. None on suppressed duplicates and none on
-# DynamoDB's ConditionalCheckFailedRequests: both say that the guard works.
+# Alarms on effects that happened twice and on messages that are not processed. None on suppressed duplicates and none on
+# DynamoDB's ConditionalCheckFailedRequests: both show that the guard works.
 
 locals {
   actions = var.alarm_topic_arn == "" ? [] : [var.alarm_topic_arn]
@@ -24,7 +24,7 @@ resource "aws_cloudwatch_metric_alarm" "duplicate_effects" {
 resource "aws_cloudwatch_metric_alarm" "audit_missing" {
   count               = var.audited ? 1 : 0
   alarm_name          = "${var.project_name}-audit-missing"
-  alarm_description   = "No audit of the effects for a day: it fails, or nobody runs it any more."
+  alarm_description   = "The effects were not audited for a day: the audit fails, or it no longer runs."
   namespace           = "Semel"
   metric_name         = "DuplicateEffects"
   dimensions          = local.figures
@@ -39,7 +39,7 @@ resource "aws_cloudwatch_metric_alarm" "audit_missing" {
 
 resource "aws_cloudwatch_metric_alarm" "uncertain" {
   alarm_name          = "${var.project_name}-uncertain"
-  alarm_description   = "Messages were set aside or abandoned claims parked, because nobody knows whether their effect happened (semel records ls --state UNCERTAIN)."
+  alarm_description   = "Messages were set aside or abandoned claims parked, because it is unknown whether their effect happened (semel records ls --state UNCERTAIN)."
   namespace           = "Semel"
   metric_name         = "Uncertain"
   dimensions          = local.figures
@@ -69,7 +69,7 @@ resource "aws_cloudwatch_metric_alarm" "dead_letters" {
 
 resource "aws_cloudwatch_metric_alarm" "depth" {
   alarm_name          = "${var.project_name}-depth"
-  alarm_description   = "More comes in than is done."
+  alarm_description   = "Messages arrive faster than they are processed."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = aws_sqs_queue.main.name }
@@ -84,7 +84,7 @@ resource "aws_cloudwatch_metric_alarm" "depth" {
 
 resource "aws_cloudwatch_metric_alarm" "oldest" {
   alarm_name          = "${var.project_name}-oldest-message"
-  alarm_description   = "Nobody consumes, or one message blocks its group."
+  alarm_description   = "No worker consumes, or one message blocks its group."
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateAgeOfOldestMessage"
   dimensions          = { QueueName = aws_sqs_queue.main.name }

@@ -1,4 +1,4 @@
-# Least privilege: one policy for who works, one for who sends, one for the person who looks after dead letters.
+# Least privilege: a policy for workers, one for producers and one for the operator who handles dead letters.
 
 data "aws_iam_policy_document" "worker" {
   statement {
@@ -49,6 +49,6 @@ resource "aws_iam_policy" "producer" {
 
 resource "aws_iam_policy" "operator" {
   name        = "${var.project_name}-operator"
-  description = "semel doctor, records, dlq: a person who looks after dead letters."
+  description = "semel doctor, records, dlq: an operator who handles dead letters."
   policy      = data.aws_iam_policy_document.operator.json
 }

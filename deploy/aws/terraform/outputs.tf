@@ -3,8 +3,8 @@ output "queue_url" {
   value       = aws_sqs_queue.main.url
 }
 
-output "letters_url" {
-  description = "Where dead letters are kept."
+output "dead_letters_url" {
+  description = "URL of the dead-letter queue."
   value       = aws_sqs_queue.dead_letters.url
 }
 

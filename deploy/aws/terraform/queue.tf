@@ -1,4 +1,4 @@
-# The queue, and the one where dead letters and what SQS gave up on are kept for a person.
+# The queue and its dead-letter queue, which also gets the messages that SQS moves by its redrive policy.
 
 resource "aws_sqs_queue" "dead_letters" {
   name                      = "${var.project_name}-dead-letters"
@@ -33,7 +33,7 @@ resource "aws_dynamodb_table" "records" {
   hash_key     = "pk"
   range_key    = "sk"
 
-  # Without its records every message would take effect again. To destroy the module, apply with table_protection=false first.
+  # Without these records every message would take effect again. To destroy the module, apply with table_protection=false first.
   deletion_protection_enabled = var.table_protection
 
   attribute {

@@ -61,7 +61,7 @@ variable "max_attempts" {
 }
 
 variable "record_retention_days" {
-  description = "How long a record outlives its message: at least the queue's retention and that of its dead letters (14 days), since a redrive sends them again."
+  description = "How long a record outlives its message: at least the queue's retention and that of its dead letters (14 days), because a redrive sends them again."
   type        = number
   default     = 28
   validation {
@@ -77,7 +77,7 @@ variable "table_protection" {
 }
 
 variable "key" {
-  description = "What must take effect once (semel work --key). The broker's message id is no such thing: a redrive changes it."
+  description = "What must take effect once (semel work --key). Do not use the broker's message ID: a redrive changes it."
   type        = string
   default     = "json:/id"
 }
@@ -132,7 +132,7 @@ variable "state_machine" {
 }
 
 variable "audited" {
-  description = "semel audit --emf - runs once a day at least: its absence raises an alarm. A count of no duplicate effects says nothing about the time since."
+  description = "Set it when semel audit --emf - runs at least once a day: its absence then raises an alarm. A count of no duplicate effects says nothing about the time since."
   type        = bool
   default     = false
 }

@@ -65,7 +65,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// resolve finds the value that a change puts. skip tells that nothing is to be done.
+// resolve finds the value that a change puts. skip: there is nothing to do.
 func (c change) resolve(before item) (w write, skip bool, err error) {
 	w = write{at: c.at, gone: c.verb == "REMOVE"}
 	if w.gone {
@@ -100,7 +100,7 @@ func (c change) resolve(before item) (w write, skip bool, err error) {
 	return w, false, err
 }
 
-// into makes v with the write in it; what is not on the path is shared.
+// into returns v with the write in it. Values that are not on the path are shared.
 func (w write) into(v value, at path) (value, error) {
 	s, rest := at[0], at[1:]
 	if s.at < 0 {
@@ -137,7 +137,7 @@ func (w write) into(v value, at path) (value, error) {
 	return v.withElement(s.at, w.v), nil
 }
 
-// deeper writes into what is inside of v. What is not there cannot be written into.
+// deeper writes into an element of v, which must exist.
 func (w write) deeper(v, inside value, there bool, rest path, put func(value) value) (value, error) {
 	if !there {
 		return v, atRun("%s", errPath)

@@ -73,7 +73,7 @@ func (r *request) batchGet(in batchGetInput) (any, error) {
 	return out, nil
 }
 
-// batchKeys understands the keys of one table.
+// batchKeys parses the keys of one table.
 func (r *request) batchKeys(name string, k keysOfTable) (*table, []place, []path, error) {
 	t, err := r.table(name)
 	if err != nil {
@@ -113,7 +113,8 @@ type batchWriteInput struct {
 	ReturnItemCollectionMetrics string
 }
 
-// batchWrite carries out writes without conditions, each for itself. Nothing is left over: that is the transport's to play.
+// batchWrite carries out writes without conditions, each by itself. It leaves none unprocessed: faults of the transport do
+// that.
 func (r *request) batchWrite(in batchWriteInput) (any, error) {
 	if err := consumption(in.ReturnConsumedCapacity); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// begin is a fake with the table "rows" and a client that does not repeat what fails.
+// begin returns a fake with the table "rows" and a client that does not retry.
 func begin(t *testing.T, o fakedynamodb.Options) (*fakedynamodb.Server, *ddb.Client) {
 	t.Helper()
 	s := fakedynamodb.New(o)
@@ -26,12 +26,12 @@ func begin(t *testing.T, o fakedynamodb.Options) (*fakedynamodb.Server, *ddb.Cli
 	return s, c
 }
 
-// must carries out a call that has to answer want.
+// must carries out a call and expects the result want.
 func must(t *testing.T, c *ddb.Client, in any, want string) {
 	t.Helper()
 	out, err := do(t.Context(), c, in)
 	if got := show(out, err); got != want {
-		t.Fatalf("%T answered %s, want %s: %v", in, got, want, err)
+		t.Fatalf("%T returned %s, want %s: %v", in, got, want, err)
 	}
 }
 

@@ -84,7 +84,7 @@ func consumption(mode string) error {
 	return enum(mode, "returnConsumedCapacity", "", "INDEXES", "TOTAL", "NONE")
 }
 
-// enum refuses what is not one of the values; "" among them is the default.
+// enum refuses all but the given values; "" among them is the default.
 func enum(v, member string, values ...string) error {
 	if slices.Contains(values, v) {
 		return nil

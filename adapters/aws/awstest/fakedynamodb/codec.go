@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Most of the time of a fake goes into reading and writing items, and most items are plain. This file reads and writes these
-// without reflection; whatever is not plain goes the way of encoding/json, which knows all the rules.
+// A fake spends most of its time reading and writing items, and most items are plain. This file reads and writes these
+// without reflection. encoding/json, which knows all the rules, handles the others.
 
 // MarshalJSON writes the item as the protocol has it.
 func (m item) MarshalJSON() ([]byte, error) { return m.appendJSON(nil) }
@@ -84,7 +84,7 @@ func appendBytes(b []byte, text string) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(b, '"'), []byte(text)), '"')
 }
 
-// plain tells that a byte stands for itself in JSON, as encoding/json writes it.
+// plain reports that encoding/json writes a byte unchanged.
 func plain(c byte) bool {
 	return c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
 }
@@ -131,7 +131,7 @@ func (r *reader) next(c byte) bool {
 	return false
 }
 
-// rest tells that nothing is left.
+// rest reports that nothing is left to read.
 func (r *reader) rest() bool {
 	r.next(0)
 	return r.i == len(r.b)

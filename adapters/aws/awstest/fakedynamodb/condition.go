@@ -109,7 +109,7 @@ func (p *parser) not() cond {
 	return p.simple()
 }
 
-// simple reads a comparison or a function that tells yes or no.
+// simple reads a comparison or a boolean function.
 func (p *parser) simple() cond {
 	if p.atFunction() {
 		f := p.function()
@@ -247,7 +247,7 @@ func (c negated) eval(it item) (bool, error) {
 	return !yes, err
 }
 
-// eval compares two values. What is not there equals nothing and has no order, so only <> holds for it.
+// eval compares two values. A missing value equals nothing and has no order, so only <> holds for it.
 func (c compare) eval(it item) (bool, error) {
 	a, okA, err := c.a.get(it)
 	if err != nil {
@@ -299,7 +299,7 @@ func (c among) eval(it item) (bool, error) {
 	return false, nil
 }
 
-// contains tells whether a value has another one in it.
+// contains reports whether a value contains another one.
 func contains(a, b value) bool {
 	switch a.kind {
 	case "S", "B":

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// call is a function of conditions. All but size tell yes or no.
+// call is a function of conditions. All but size are boolean.
 type call struct {
 	name string
 	args []operand

@@ -5,8 +5,8 @@ import "encoding/json"
 // Item is an item or a key in the protocol's form: attribute, type, value (Item{"pk": {"S": "a"}}).
 type Item map[string]map[string]any
 
-// Items are all items of a table, in the order of a scan; nil when there is no such table. It consumes nothing, and sees
-// expired items that are not yet deleted.
+// Items returns all items of a table, in the order of a scan; nil if there is no such table. It consumes nothing, and
+// includes expired items that are not yet deleted.
 func (s *Server) Items(table string) []Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,16 +42,16 @@ func (s *Server) SetStale(probability float64) {
 	s.o.Stale = probability
 }
 
-// Conflict makes the next n actions for which match holds (nil: any) conflict with a transaction in progress: a single write
-// answers TransactionConflictException, a transaction is cancelled with the reason TransactionConflict. n < 0 is without end, 0
-// ends it. op is the operation ("UpdateItem", "TransactWriteItems"). Reads outside of transactions do not conflict.
+// Conflict makes the next n actions that match (nil: any) conflict with a transaction in progress: a single write gets
+// TransactionConflictException, a transaction is cancelled with the reason TransactionConflict. n < 0 has no end, 0 ends it.
+// op is the operation ("UpdateItem", "TransactWriteItems"). Reads outside of transactions do not conflict.
 func (s *Server) Conflict(n int, match func(op, table string, key Item) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conflicts, s.conflict = n, match
 }
 
-// conflicts tells whether an action conflicts.
+// conflicts reports whether an action conflicts.
 func (r *request) conflicts(t *table, key item) bool {
 	s := r.s
 	if s.conflicts == 0 || s.conflict != nil && !s.conflict(r.op, t.name, key.public()) {

@@ -8,8 +8,8 @@ type keyCondition struct {
 
 const errKeyCondition = "Query key condition not supported"
 
-// keyCondition understands a KeyConditionExpression: the partition key equals a value, and the sort key stands in one relation
-// to constants.
+// keyCondition understands a KeyConditionExpression: the partition key equals a value, and the sort key stands in one
+// relation to constants.
 func (t *table) keyCondition(src string, b *binding) (*keyCondition, error) {
 	c, err := parseCondition("KeyConditionExpression", src, b)
 	if err != nil {

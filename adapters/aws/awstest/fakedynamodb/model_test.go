@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// outcome is what one conditional write was told.
+// outcome is the result of one conditional write.
 type outcome struct {
 	sk   string
 	seen int    // the version that the condition named
@@ -26,10 +26,10 @@ type outcome struct {
 	me   string
 }
 
-// TestWritersAgainstAModel lets goroutines write a few items under the condition that nobody else did. Put into the order of
-// versions, the writes have to be those of one writer after the other: every version has one author, and whoever lost was shown
-// a version that the condition does not hold for, as its author wrote it. Transactions move units between two other items
-// meanwhile; every transactional read sees their sum unchanged.
+// TestWritersAgainstAModel lets goroutines write a few items on the condition that no other did. In the order of versions
+// the writes must be serial: every version has one author, and the error of each loser has a version that fails its
+// condition, as its author wrote it. Meanwhile transactions move units between two other items, and every transactional read
+// sees their sum unchanged.
 func TestWritersAgainstAModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -67,7 +67,7 @@ func TestWritersAgainstAModel(t *testing.T) {
 	}
 }
 
-// attempt writes version seen+1 when seen is still the version.
+// attempt writes version seen+1 if seen is still the version.
 func attempt(t *testing.T, c *ddb.Client, sk string, known map[string]int, me string) (outcome, error) {
 	o := outcome{sk: sk, seen: known[sk], me: me}
 	in := &ddb.UpdateItemInput{
@@ -96,7 +96,7 @@ func attempt(t *testing.T, c *ddb.Client, sk string, known map[string]int, me st
 	return o, err
 }
 
-// replay holds what everybody was told against one writer after the other.
+// replay compares all outcomes with a serial history.
 func replay(all []outcome) error {
 	authors := map[string]map[int]string{}
 	for _, o := range all {
@@ -110,7 +110,7 @@ func replay(all []outcome) error {
 			return fmt.Errorf("version %d of %s was written by %s and %s", o.at, o.sk, before, o.me)
 		}
 		if o.at != o.seen+1 || o.by != "'"+o.me+"'" {
-			return fmt.Errorf("%s wrote upon version %d of %s and was told version %d by %s", o.me, o.seen, o.sk, o.at, o.by)
+			return fmt.Errorf("%s wrote upon version %d of %s and got version %d by %s", o.me, o.seen, o.sk, o.at, o.by)
 		}
 		authors[o.sk][o.at] = o.me
 	}
@@ -130,7 +130,7 @@ func replay(all []outcome) error {
 	return nil
 }
 
-// move takes from one item what it gives to the other, and looks at both.
+// move takes units from one item, adds them to the other, and reads both.
 func move(t *testing.T, c *ddb.Client, r *rand.Rand) error {
 	n := strconv.Itoa(r.IntN(40))
 	take := txUpdate("from", "SET n = n - :v", m{":v": num(n)})

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	crashes = "moto 5.2.1 answers HTTP 500"
+	crashes = "moto 5.2.1 returns HTTP 500"
 	takes   = "moto does not check this"
 	asIs    = "moto keeps the text of numbers as it came"
 	whole   = "moto returns the whole attribute, not the part"
@@ -19,7 +19,7 @@ const (
 	ownRule = "moto's own rule"
 )
 
-// motoDiffers are the rows that moto 5.2.1 does not answer as documented.
+// motoDiffers are the rows with which moto 5.2.1 does not behave as documented.
 var motoDiffers = map[string]string{
 	"condition/other type has no order":             crashes,
 	"update/path through a number":                  "moto ignores the path",
@@ -82,8 +82,8 @@ var motoDiffers = map[string]string{
 	"capacity/query by the sum of sizes":            noUnits,
 }
 
-// TestDocumentedAnswersOfMoto holds the same rows against somebody else's reading of the documentation.
-func TestDocumentedAnswersOfMoto(t *testing.T) {
+// TestDocumentedResponsesOfMoto compares the same rows with another implementation of the documentation.
+func TestDocumentedResponsesOfMoto(t *testing.T) {
 	known := map[string]bool{}
 	compare(t, moto.Start(t), func(t *testing.T, r row, problems []string) {
 		known[r.name] = true
@@ -104,8 +104,8 @@ func TestDocumentedAnswersOfMoto(t *testing.T) {
 	}
 }
 
-// TestDocumentedAnswersOfDynamoDBLocal needs a server of the user's own: its licence is between them and the vendor.
-func TestDocumentedAnswersOfDynamoDBLocal(t *testing.T) {
+// TestDocumentedResponsesOfDynamoDBLocal needs a server that the user starts: its licence is between them and the vendor.
+func TestDocumentedResponsesOfDynamoDBLocal(t *testing.T) {
 	endpoint := os.Getenv("SEMEL_TEST_DYNAMODB")
 	if endpoint == "" {
 		server.LeaveOut(t, "dynamodb", "SEMEL_TEST_DYNAMODB does not name the endpoint of a DynamoDB Local")
@@ -120,6 +120,6 @@ func TestDocumentedAnswersOfDynamoDBLocal(t *testing.T) {
 func compare(t *testing.T, endpoint string, judge func(t *testing.T, r row, problems []string)) {
 	c := ddb.NewFromConfig(moto.Config(endpoint))
 	for _, r := range documented() {
-		t.Run(r.name, func(t *testing.T) { judge(t, r, play(t, c, r, false)) })
+		t.Run(r.name, func(t *testing.T) { judge(t, r, runRow(t, c, r, false)) })
 	}
 }

@@ -16,7 +16,7 @@ type binding struct {
 	usedValues map[string]bool
 }
 
-// bind checks the substitutes of a request. any tells whether there is an expression that may use them.
+// bind checks the placeholders of a request. any: there is an expression that may use them.
 func bind(names map[string]string, values item, any bool) (*binding, error) {
 	b := &binding{names: names, values: values, usedNames: map[string]bool{}, usedValues: map[string]bool{}}
 	switch {
@@ -49,7 +49,7 @@ func substitute(k string, sign byte) bool {
 	return wordEnd(k, 1) == len(k)
 }
 
-// unused complains of substitutes that no expression mentioned.
+// unused refuses placeholders that no expression uses.
 func (b *binding) unused() error {
 	if k := leftOver(b.names, b.usedNames); k != "" {
 		return invalid("Value provided in ExpressionAttributeNames unused in expressions: keys: {%s}", k)
@@ -89,7 +89,7 @@ func (p path) String() string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// parser reads one expression. The first error stops it: what is read behind it does not count.
+// parser reads one expression. The first error stops it: later errors do not count.
 type parser struct {
 	what  string // "ConditionExpression"
 	src   string
@@ -98,7 +98,7 @@ type parser struct {
 	b     *binding
 	err   error
 	depth int
-	// operators counts operators and functions. group tells that what was read last is all in parentheses.
+	// operators counts operators and functions. group means that the last part was all in parentheses.
 	operators int
 	group     bool
 }
@@ -156,7 +156,7 @@ func (p *parser) want(text string) {
 	}
 }
 
-// word takes a keyword when it is next, in any case of dead letters.
+// word takes a keyword if it is next, in upper or lower case.
 func (p *parser) word(texts ...string) (string, bool) {
 	if t := p.peek(); t.kind == tokWord && slices.Contains(texts, strings.ToUpper(t.text)) {
 		return strings.ToUpper(p.next().text), true

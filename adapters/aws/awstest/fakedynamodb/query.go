@@ -104,7 +104,7 @@ func (in pageInput) check() error {
 	return nil
 }
 
-// walk reads rows until the page is full, and answers.
+// walk reads rows until the page is full, and returns the response.
 func (r *request) walk(p *page, rows func(yield func(*row) bool)) (any, error) {
 	items, count, scanned, size := []item{}, 0, 0, 0
 	var last, previous item
@@ -151,7 +151,7 @@ func (r *request) walk(p *page, rows func(yield func(*row) bool)) (any, error) {
 	return out, nil
 }
 
-// start is where the page before ended.
+// start returns where the page before ended.
 func (p *page) start() (place, error) {
 	at, err := p.t.key(p.in.ExclusiveStartKey)
 	if err != nil {

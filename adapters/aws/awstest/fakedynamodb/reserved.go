@@ -2,7 +2,7 @@ package fakedynamodb
 
 import "strings"
 
-// reserved are the words that the service does not take as attribute names in expressions, in any case of dead letters.
+// reserved are the words that the service does not accept as attribute names in expressions, in upper or lower case.
 //
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
 const reserved = `
@@ -45,7 +45,7 @@ VARINT VARYING VIEW VIEWS VIRTUAL VOID WAIT WHEN WHENEVER WHERE WHILE WINDOW WIT
 YEAR ZONE
 `
 
-// isReserved tells whether name has to be written as a #name.
+// isReserved reports whether name must be written as a #name.
 func isReserved(name string) bool {
 	return strings.Contains(reservedList, " "+strings.ToUpper(name)+" ")
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// A documented answer: steps are calls of the real SDK, one after the other on an empty table "rows" with the keys pk and sk,
-// both strings. The same rows run against the fake, moto and DynamoDB Local.
+// row is a documented behaviour: steps are calls of the real SDK, one after the other on an empty table "rows" with the keys
+// pk and sk, both strings. The same rows run against the fake, moto and DynamoDB Local.
 type row struct {
 	name   string
 	source string // the vendor's page, below docs
@@ -29,7 +29,7 @@ type row struct {
 
 type call struct {
 	in   any
-	want string // what show makes of the answer
+	want string // what show makes of the response
 	says string // part of the error's message: the service's wording, which emulators do not all have
 }
 
@@ -104,7 +104,7 @@ func do(ctx context.Context, c *ddb.Client, in any) (any, error) {
 	return nil, fmt.Errorf("no such call: %T", in)
 }
 
-// show writes an answer down: its items and the units, or the error with the items that it carries.
+// show describes a response: its items and the units, or the error with its items.
 func show(out any, err error) string {
 	if err != nil {
 		return showError(err)
@@ -257,19 +257,19 @@ func documented() []row {
 	return slices.Concat(conditionRows(), updateRows(), valueRows(), refusedRows(), pageRows(), transactionRows(), capacityRows())
 }
 
-func TestDocumentedAnswers(t *testing.T) {
+func TestDocumentedResponses(t *testing.T) {
 	for _, r := range documented() {
 		t.Run(r.name, func(t *testing.T) {
 			c := ddb.NewFromConfig(awstest.Config(fakedynamodb.New(fakedynamodb.Options{})))
-			for _, problem := range play(t, c, r, true) {
+			for _, problem := range runRow(t, c, r, true) {
 				t.Errorf("%s (%s%s)", problem, docs, r.source)
 			}
 		})
 	}
 }
 
-// play carries out a row on a new table and tells what was not as documented.
-func play(t *testing.T, c *ddb.Client, r row, wording bool) (problems []string) {
+// runRow carries out a row on a new table and returns what was not as documented.
+func runRow(t *testing.T, c *ddb.Client, r row, wording bool) (problems []string) {
 	t.Helper()
 	ctx := t.Context()
 	if err := create(ctx, c, "rows"); err != nil {
@@ -284,10 +284,10 @@ func play(t *testing.T, c *ddb.Client, r row, wording bool) (problems []string) 
 		out, err := do(ctx, c, s.in)
 		got := show(out, err)
 		if before, _, found := strings.Cut(got, " units="); found && !strings.Contains(s.want, "units=") {
-			got = before // moto tells unasked
+			got = before // moto returns it unasked
 		}
 		if got != s.want {
-			problems = append(problems, fmt.Sprintf("step %d answered %s, want %s: %v", i, got, s.want, err))
+			problems = append(problems, fmt.Sprintf("step %d returned %s, want %s: %v", i, got, s.want, err))
 		}
 		if wording && s.says != "" && (err == nil || !strings.Contains(err.Error(), s.says)) {
 			problems = append(problems, fmt.Sprintf("step %d says %v, want %q in it", i, err, s.says))

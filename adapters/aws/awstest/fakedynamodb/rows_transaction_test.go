@@ -32,8 +32,6 @@ func txCheck(sk, condition string) types.TransactWriteItem {
 		ConditionExpression: &condition}}
 }
 
-type answers = []row
-
 func transactionRows() []row {
 	const fresh = "attribute_not_exists(pk)"
 	v := m{":v": num("1")}
@@ -46,17 +44,17 @@ func transactionRows() []row {
 	for i := range 101 {
 		many = append(many, txPut(key(strings.Repeat("x", i+1)), ""))
 	}
-	row := func(name, source string, steps ...call) row {
+	tx := func(name, source string, steps ...call) row {
 		return row{name: "transaction/" + name, source: source, steps: steps}
 	}
 	const api = "APIReference/API_TransactWriteItems.html"
-	return answers{
-		row("all", transactions,
+	return []row{
+		tx("all", transactions,
 			put(key("a")), call{in: together(gone, txPut(key("b"), fresh), txUpdate("c", "ADD n :v", v), txCheck("d",
 				fresh)), want: "ok"},
 			call{in: get("a"), want: "none"}, call{in: get("b"), want: "{sk:'b'}"}, call{in: get("c"), want: "{n:1 sk:'c'}"},
 			call{in: get("d"), want: "none"}),
-		row("or nothing, with reasons by position", transactions,
+		tx("or nothing, with reasons by position", transactions,
 			put(with("b", m{"n": num("7")})),
 			call{
 				in:   together(txPut(key("a"), ""), txPut(key("b"), fresh), txCheck("c", fresh)),
@@ -64,25 +62,25 @@ func transactionRows() []row {
 				says: "Transaction cancelled, please refer cancellation reasons for specific reasons [None, ConditionalCheckFailed, None]",
 			},
 			call{in: get("a"), want: "none"}),
-		row("an update that cannot be", api,
+		tx("an update that cannot be", api,
 			put(with("b", m{"n": str("text")})),
 			call{in: together(txPut(key("a"), ""), txUpdate("b", "ADD n :v", v)),
 				want: "TransactionCanceledException None ValidationError"},
 			call{in: get("a"), want: "none"}),
-		row("one item twice", api,
+		tx("one item twice", api,
 			call{in: together(txPut(key("a"), ""), gone), want: "ValidationException",
 				says: "Transaction request cannot include multiple operations on one item"}),
-		row("101 actions", api, call{in: together(many...), want: "ValidationException",
+		tx("101 actions", api, call{in: together(many...), want: "ValidationException",
 			says: "Member must have length less than or equal to 100"}),
-		row("100 actions", api, call{in: together(many[:100]...), want: "ok"}),
-		row("token", api,
+		tx("100 actions", api, call{in: together(many[:100]...), want: "ok"}),
+		tx("token", api,
 			call{in: token(together(txUpdate("a", "ADD n :v", v))), want: "ok"},
 			call{in: token(together(txUpdate("a", "ADD n :v", v))), want: "ok"},
 			call{in: get("a"), want: "{n:1 sk:'a'}"},
 			call{in: token(together(txUpdate("a", "ADD n :v", m{":v": num("2")}))), want: "IdempotentParameterMismatchException"},
 			call{in: together(txUpdate("a", "ADD n :v", v)), want: "ok"},
 			call{in: get("a"), want: "{n:2 sk:'a'}"}),
-		row("get", "APIReference/API_TransactGetItems.html",
+		tx("get", "APIReference/API_TransactGetItems.html",
 			put(with("a", m{"n": num("1")})),
 			call{in: &ddb.TransactGetItemsInput{TransactItems: []types.TransactGetItem{
 				{Get: &types.Get{TableName: rows, Key: key("a"), ProjectionExpression: aws.String("n")}},

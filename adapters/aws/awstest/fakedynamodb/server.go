@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// Options say how a server behaves.
+// Options configure a server.
 type Options struct {
 	// Clock is the time; nil is the machine's.
 	Clock *awstest.Clock
@@ -97,7 +97,7 @@ type request struct {
 	sums map[string]*Units // by table
 }
 
-// op makes an operation of a method. Members that it does not know are refused: ignoring them could change what it means.
+// op makes an operation of a method. Unknown members are refused: ignoring them could change the meaning of a request.
 func op[I any](s *Server, name string, do func(r *request, in I) (any, error)) awsjson.Operation {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var in I

@@ -18,8 +18,7 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// socket puts a fake with the table "rows" behind a port of the loopback interface, and makes clients with connections of
-// their own.
+// socket serves a fake with the table "rows" on a loopback port, and makes clients with separate connections.
 func socket(t *testing.T) (url string, client func() *ddb.Client) {
 	t.Helper()
 	fake, _ := begin(t, fakedynamodb.Options{})
@@ -33,7 +32,7 @@ func socket(t *testing.T) (url string, client func() *ddb.Client) {
 	}
 }
 
-// TestTwoClientsOnASocket: every change of two clients counts, and of two that put the same item one does.
+// TestTwoClientsOnASocket: every change of two clients counts, and of two concurrent puts of a new item one succeeds.
 func TestTwoClientsOnASocket(t *testing.T) {
 	_, client := socket(t)
 	const each = 30

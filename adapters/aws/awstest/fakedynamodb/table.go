@@ -20,8 +20,8 @@ const (
 // attribute is a key attribute: its name and type.
 type attribute struct{ name, kind string }
 
-// place is where an item stands: partitions are in the order of a hash, as nobody can rely on it, items in a partition in the
-// order of the sort key.
+// place is the position of an item: partitions are in the order of a hash, on which clients cannot rely, items in a
+// partition in the order of the sort key.
 type place struct {
 	hash      uint64
 	partition string
@@ -50,7 +50,7 @@ type row struct {
 	written time.Time
 }
 
-// table is a table and what is in it, in the order of places.
+// table is a table with its items, in the order of places.
 type table struct {
 	name      string
 	id        string

@@ -128,12 +128,12 @@ func (r *request) transactWrite(in transactInput) (any, error) {
 	if in.ClientRequestToken != "" {
 		r.s.tokens[in.ClientRequestToken] = done
 	}
-	answer := map[string]any{}
-	r.consumedAll(answer, in.ReturnConsumedCapacity, true)
-	return answer, nil
+	response := map[string]any{}
+	r.consumedAll(response, in.ReturnConsumedCapacity, true)
+	return response, nil
 }
 
-// repeated answers a transaction whose token was used in the last ten minutes.
+// repeated returns the response to a transaction whose token was used in the last ten minutes.
 func (r *request) repeated(in transactInput) (mark [32]byte, out map[string]any, err error) {
 	if len(in.ClientRequestToken) > 36 {
 		return mark, nil,
@@ -166,7 +166,7 @@ func (r *request) repeated(in transactInput) (mark [32]byte, out map[string]any,
 	return mark, out, nil
 }
 
-// actions understands the actions of a transaction; those that can never run have their reason.
+// actions parses the actions of a transaction; those that can never run have a reason.
 func (r *request) actions(in transactInput) ([]*action, []reason, error) {
 	actions, reasons := make([]*action, len(in.TransactItems)), make([]reason, len(in.TransactItems))
 	for i, element := range in.TransactItems {

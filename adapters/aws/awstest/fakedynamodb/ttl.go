@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// tooOld is how long ago an item has to have expired to be left alone, as the service takes it for a mistake.
+// tooOld is how long ago an item must have expired to be left alone: the service then assumes a mistake.
 //
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/time-to-live-ttl-before-you-start.html
 const tooOld = 5 * 365 * 24 * time.Hour
@@ -103,7 +103,7 @@ func (s *Server) sweep(now time.Time, lag time.Duration) (deleted int) {
 	return deleted
 }
 
-// DeleteExpired deletes all items that have expired by now, without the lag, and tells how many.
+// DeleteExpired deletes all items that have expired by now, without the lag, and returns their number.
 func (s *Server) DeleteExpired() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -241,7 +241,7 @@ func touchesKey(changes []change, keys []string) error {
 	return nil
 }
 
-// onlyRemoves tells whether changes can put nothing into an item.
+// onlyRemoves reports whether changes can add nothing to an item.
 func onlyRemoves(changes []change) bool {
 	return len(changes) > 0 && !slices.ContainsFunc(changes, func(c change) bool {
 		return strings.HasPrefix(c.verb,

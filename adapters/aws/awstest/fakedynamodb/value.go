@@ -160,7 +160,7 @@ func (m item) equal(n item) bool {
 	return true
 }
 
-// ordered tells whether values of the type can be compared by order.
+// ordered reports whether values of the type can be compared by order.
 func (v value) ordered() bool { return v.kind == "S" || v.kind == "N" || v.kind == "B" }
 
 // cmp orders two values of one ordered type: numbers by value, text and bytes by their bytes.

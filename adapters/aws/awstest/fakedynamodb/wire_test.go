@@ -15,8 +15,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// wire asks with a request as it stands.
-func wire(t *testing.T, s http.Handler, operation, body string) (status int, answer string) {
+// wire sends a raw request.
+func wire(t *testing.T, s http.Handler, operation, body string) (status int, response string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 	r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+operation)
@@ -45,21 +45,20 @@ func TestRequestsThatAreNone(t *testing.T) {
 		"null text":           {item(`{"S":null}`), validation},
 		"null list in a map":  {item(`{"M":{"l":{"L":null}}}`), validation},
 	} {
-		if status, answer := wire(t, s, "PutItem", c.body); status != 400 || !strings.Contains(answer, c.want) {
-			t.Errorf("%s: %d %s, want %s", name, status, answer, c.want)
+		if status, response := wire(t, s, "PutItem", c.body); status != 400 || !strings.Contains(response, c.want) {
+			t.Errorf("%s: %d %s, want %s", name, status, response, c.want)
 		}
 	}
 	empty := `{"RequestItems":{"rows":{"Keys":[]}}}` // the SDK does not send it
-	if status, answer := wire(t, s, "BatchGetItem", empty); status != 400 || !strings.Contains(answer, "Member must have length") {
-		t.Errorf("a batch without keys: %d %s", status, answer)
+	if status, response := wire(t, s, "BatchGetItem", empty); status != 400 || !strings.Contains(response, "Member must have length") {
+		t.Errorf("a batch without keys: %d %s", status, response)
 	}
 	if left := s.Items("rows"); len(left) != 0 {
 		t.Errorf("wrote %v", left)
 	}
 }
 
-// The answers have the checksum that the service's have. The SDK holds bodies against it, and complains of a difference in its
-// log only.
+// Responses have the service's checksum. The SDK compares bodies with it, and only logs a difference.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
 func TestTheSDKComparesChecksums(t *testing.T) {
 	s, _ := begin(t, fakedynamodb.Options{})
@@ -82,12 +81,12 @@ func TestTheSDKComparesChecksums(t *testing.T) {
 	must(t, c, get("a"), "{sk:'a' v:'x'}")
 	must(t, c, when("v = :y", m{":y": str("y")}), "ConditionalCheckFailedException")
 	if complaints != 0 {
-		t.Errorf("the SDK complains %d times of answers that nobody touched", complaints)
+		t.Errorf("the SDK complains %d times about unchanged responses", complaints)
 	}
 	spoil = true
 	must(t, c, get("a"), "{sk:'a' v:'y'}")
 	if complaints != 1 {
-		t.Errorf("the SDK complains %d times of an answer that was changed on its way, want once", complaints)
+		t.Errorf("the SDK complains %d times about a response that was changed on its way, want once", complaints)
 	}
 }
 

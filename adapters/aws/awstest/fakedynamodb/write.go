@@ -17,7 +17,7 @@ type writeInput struct {
 	ReturnItemCollectionMetrics         string // without local indexes there are none
 }
 
-// action is one write, understood and not yet carried out.
+// action is one write, parsed and not yet carried out.
 type action struct {
 	verb    string // Put, Update, Delete or ConditionCheck
 	in      writeInput
@@ -28,7 +28,7 @@ type action struct {
 	changes []change
 }
 
-// prepare understands a write. Errors of the item and its key are marked as of the run: they cancel transactions.
+// prepare parses a write. Errors of the item and its key are marked with asRun: they cancel transactions.
 func (r *request) prepare(verb string, in writeInput) (*action, error) {
 	t, err := r.table(in.TableName)
 	if err != nil {
@@ -116,7 +116,7 @@ func (a *action) expressions() error {
 	return touchesKey(a.changes, a.t.keyNames())
 }
 
-// holds tells whether the condition does.
+// holds reports whether the condition holds.
 func (a *action) holds(before item) (bool, error) {
 	if a.cond == nil {
 		return true, nil

@@ -5,11 +5,11 @@
 //	arn := fake.Machine("csv", fakesfn.Standard)
 //	client := sfn.NewFromConfig(awstest.Config(fake))
 //
-// It runs nothing: an execution is RUNNING until a test ends it (Finish, StopExecution). It is as weak as the service: a name
-// is free again 90 days after its execution closed, executions of EXPRESS machines have no names that count, and with
-// Options.Lag a description does not know yet what was started a moment ago. What it answers is pinned by a table of
-// documented answers in this package's tests.
+// It runs nothing: an execution is RUNNING until a test ends it (Finish, StopExecution). It is as weak as the service: a
+// name is free again 90 days after its execution closed, names of EXPRESS executions are not unique, and with Options.Lag
+// new executions cannot be described at first. A table of documented responses in this package's tests defines its
+// behaviour.
 //
-// What it does not have: versions and aliases of its own (a qualified ARN stands for its machine), Map runs, activities,
-// histories, redrives, access control and quotas.
+// It lacks versions and aliases (a qualified ARN stands for its machine), Map runs, activities, histories, redrives, access
+// control and quotas.
 package fakesfn

@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// The errors are those of the API reference ("Errors" of every action). All are answered with status 400.
+// The errors are those of the API reference ("Errors" of every action). All have status 400.
 //
 // https://docs.aws.amazon.com/step-functions/latest/apireference/CommonErrors.html
 

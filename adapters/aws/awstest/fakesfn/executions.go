@@ -33,12 +33,12 @@ type execution struct {
 	started, stopped                      time.Time
 }
 
-// gone tells that the service forgot an execution: its name is free, and nobody can describe it any more.
+// gone reports that the service has forgotten an execution: its name is free, and it cannot be described.
 func (s *Server) gone(e *execution) bool {
 	return e.status != Running && s.o.Clock.Now().Sub(e.stopped) >= NameKept
 }
 
-// hidden tells that descriptions and lists do not know an execution yet.
+// hidden reports that descriptions and lists do not show an execution yet.
 func (s *Server) hidden(e *execution) bool {
 	return s.o.Clock.Now().Sub(e.started) < s.o.Lag
 }

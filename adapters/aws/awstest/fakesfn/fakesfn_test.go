@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesfn"
 )
 
-// start starts an execution without the SDK's repetitions.
+// start starts an execution without the SDK's retries.
 func start(t *testing.T, c *sfn.Client, arn string) error {
 	t.Helper()
 	_, err := c.StartExecution(t.Context(), &sfn.StartExecutionInput{
@@ -49,7 +49,7 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestFaultsOnTheWire: what awstest.Faults does to this service.
+// TestFaultsOnTheWire: awstest.Faults works with this service.
 func TestFaultsOnTheWire(t *testing.T) {
 	for kind, want := range map[awstest.Kind]struct {
 		code    string
@@ -69,6 +69,6 @@ func TestFaultsOnTheWire(t *testing.T) {
 	faults := awstest.NewFaults(awstest.Plan{Schedule: []awstest.Fault{{Operation: "StartExecution", Call: 1, Kind: awstest.After}}})
 	c, arn := sfn.NewFromConfig(awstest.Config(fake, faults.Wrap)), fake.Machine("m", "")
 	if err := start(t, c, arn); err == nil || len(fake.Executions("m")) != 1 {
-		t.Errorf("a lost answer: %v, %v", err, fake.Executions("m"))
+		t.Errorf("a lost response: %v, %v", err, fake.Executions("m"))
 	}
 }

@@ -11,8 +11,8 @@ type Execution struct {
 	Started                  time.Time
 }
 
-// Executions are all that a machine ever started, in the order of their starts, also those that the service has forgotten by
-// now: what it cost, whatever became of it. A machine that is not there has none.
+// Executions returns all executions of a machine in the order of their starts, including those that the service has
+// forgotten. A missing machine has none.
 func (s *Server) Executions(machine string) (out []Execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,7 +105,7 @@ func (s *Server) deleteStateMachine(_ context.Context, in machineInput) (any, er
 		err = nil
 	}
 	if err != nil && strings.Contains(err.Error(), "DoesNotExist") {
-		err = nil // deleting what is not there succeeds
+		err = nil // deleting a missing one succeeds
 	}
 	return struct{}{}, err
 }
@@ -123,8 +123,8 @@ func (s *Server) describeStateMachine(_ context.Context, in machineInput) (any, 
 	}, nil
 }
 
-// Machine makes a state machine of a type ("" = Standard) and returns its ARN. One of that name that is there already stays as
-// it is.
+// Machine makes a state machine of a type ("" = Standard) and returns its ARN. One of that name that is there already stays
+// as it is.
 func (s *Server) Machine(name, kind string) string {
 	if kind == "" {
 		kind = Standard

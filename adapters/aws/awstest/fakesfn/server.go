@@ -31,7 +31,8 @@ type Options struct {
 	Lag time.Duration
 }
 
-// Server is AWS Step Functions. It is an http.Handler, and its methods may be called concurrently. Two servers share nothing.
+// Server is AWS Step Functions. It is an http.Handler, and its methods may be called concurrently. Two servers share
+// nothing.
 type Server struct {
 	o    Options
 	json awsjson.Service
@@ -85,21 +86,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.json.ServeHTTP(w, r)
 }
 
-// Deny takes the permission for an operation ("StartExecution") away, or gives it back: a role that somebody fixes later.
+// Deny denies the permission for an operation ("StartExecution"), or grants it again, as when a role is fixed later.
 func (s *Server) Deny(operation string, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.denied[operation] = on
 }
 
-// Calls is how often an operation was asked for ("StartExecution"), refused calls included.
+// Calls returns the number of calls of an operation ("StartExecution"), refused calls included.
 func (s *Server) Calls(operation string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[operation]
 }
 
-// AllCalls is Calls of every operation that was asked for.
+// AllCalls returns Calls for every operation that was called.
 func (s *Server) AllCalls() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,22 +18,22 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
-// row is one documented answer: the steps write down what the service said, and want is what it says. The same rows run against
-// the fake and against moto_server.
+// row is a documented behaviour: the steps record what the service returned, and want is what it should return. The same
+// rows run against the fake and against moto_server.
 type row struct {
 	name string
-	// source is the page that says so, below docs.aws.amazon.com/step-functions/latest/apireference/API_; "not recorded: …" is
-	// an answer whose words or code no page gives.
+	// source is the page of the documentation, below docs.aws.amazon.com/step-functions/latest/apireference/API_;
+	// "not recorded: …" marks a response whose text or code no page gives.
 	source string
-	// own tells that the row needs what only the fake has: its clock, or an execution that ends.
+	// own: the row needs features that only the fake has: its clock, or an execution that ends.
 	own bool
-	// moto is why moto_server answers otherwise, "" when it does not.
+	// moto is why moto_server responds differently, "" if it does not.
 	moto  string
 	steps func(*world)
 	want  string
 }
 
-// world is one service with the machine of a row, and what it answered.
+// world is one service with the machine of a row, and what it returned.
 type world struct {
 	*testing.T
 	c     *sfn.Client
@@ -48,7 +48,7 @@ func (w *world) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// code is what a client sees of an error: the code, or "ok".
+// code returns the code of an error, or "ok".
 func code(err error) string {
 	var e smithy.APIError
 	switch {
@@ -63,7 +63,7 @@ func code(err error) string {
 
 const definition = `{"StartAt":"A","States":{"A":{"Type":"Pass","End":true}}}`
 
-// machine makes the row's machine, and says so only when it fails.
+// machine makes the row's machine, and records only a failure.
 func (w *world) machine(kind types.StateMachineType, name ...string) {
 	out, err := w.c.CreateStateMachine(w.Context(), &sfn.CreateStateMachineInput{
 		Name: aws.String(w.name + strings.Join(name, "")), Definition: aws.String(definition), Type: kind,
@@ -76,7 +76,7 @@ func (w *world) machine(kind types.StateMachineType, name ...string) {
 	w.arn = out.StateMachineArn
 }
 
-// start starts an execution and returns its ARN; it says "ok" or the error.
+// start starts an execution and returns its ARN; it records "ok" or the error.
 func (w *world) start(name, input string) string {
 	in := &sfn.StartExecutionInput{StateMachineArn: w.arn, Input: &input}
 	if name != "" {
@@ -90,7 +90,7 @@ func (w *world) start(name, input string) string {
 	return *out.ExecutionArn
 }
 
-// describe says state and input of an execution.
+// describe records state and input of an execution.
 func (w *world) describe(arn string) {
 	out, err := w.c.DescribeExecution(w.Context(), &sfn.DescribeExecutionInput{ExecutionArn: &arn})
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *world) stop(arn string) {
 	w.say("%s", code(err))
 }
 
-// list says the names, newest first.
+// list records the names, newest first.
 func (w *world) list(filter types.ExecutionStatus, most int32) {
 	in := &sfn.ListExecutionsInput{StateMachineArn: w.arn, StatusFilter: filter, MaxResults: most}
 	for {
@@ -141,7 +141,7 @@ func machineNameOf(r row) string {
 	}, r.name)[:min(len(r.name), 60)]
 }
 
-func TestDocumentedAnswers(t *testing.T) {
+func TestDocumentedResponses(t *testing.T) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			clock := awstest.Frozen(time.Unix(1_700_000_000, 0))
@@ -155,8 +155,8 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 }
 
-// TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
-// about the service. A difference that is known has to be there still.
+// TestMotoAgrees compares with another emulator: if both agree, a mistake about the service is less likely. A known
+// difference must still exist.
 func TestMotoAgrees(t *testing.T) {
 	client := sfn.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0

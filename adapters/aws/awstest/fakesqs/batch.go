@@ -7,7 +7,7 @@ const maxBatch = 10
 
 var batchID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
-// batchResult is the answer of every batch operation.
+// batchResult is the response of every batch operation.
 type batchResult[T any] struct {
 	Successful []T          `json:"Successful"`
 	Failed     []entryError `json:"Failed,omitempty"`

@@ -1,7 +1,7 @@
 package fakesqs
 
 import (
-	"crypto/md5" // the service answers MD5, and clients compare it
+	"crypto/md5" // the service returns MD5, and clients compare it
 	"encoding/binary"
 	"encoding/hex"
 	"maps"
@@ -69,7 +69,7 @@ func size(body string, attributes map[string]attribute) int {
 	return n
 }
 
-// legal tells whether SQS carries the text: #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.
+// legal reports whether SQS accepts the text: #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
 func legal(text string) bool {

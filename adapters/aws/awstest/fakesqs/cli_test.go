@@ -38,11 +38,11 @@ func TestTheCommandLineOfAWS(t *testing.T) {
 		if len(out) == 0 {
 			return nil
 		}
-		var answer map[string]any
-		if err := json.Unmarshal(out, &answer); err != nil {
+		var response map[string]any
+		if err := json.Unmarshal(out, &response); err != nil {
 			t.Fatalf("aws sqs %v: %v\n%s", args, err, out)
 		}
-		return answer
+		return response
 	}
 	url, _ := call("create-queue", "--queue-name", "jobs", "--attributes", "VisibilityTimeout=60")["QueueUrl"].(string)
 	if url != server.URL+"/000000000000/jobs" {

@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakesqs"
 )
 
-// disorderly receives twelve messages that were sent in order, and tells how: polls by "|", bodies in them.
+// disorderly receives twelve messages that were sent in order, and returns how they arrived: bodies, with "|" between polls.
 func disorderly(t *testing.T, seed uint64, name string, wait int32) string {
 	t.Helper()
 	s, c, url := newQueue(t, fakesqs.Options{Disorder: seed}, name, nil)

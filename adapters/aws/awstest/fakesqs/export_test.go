@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Dump is everything that a Keeper is to have.
+// Dump returns all rows that a Keeper should have.
 func (s *Server) Dump() []Row {
 	s.mu.Lock()
 	before := s.dirt
@@ -34,7 +34,7 @@ func (s *Server) Dump() []Row {
 	return rows
 }
 
-// CompareRows puts rows in an order.
+// CompareRows orders rows.
 func CompareRows(a, b Row) int {
 	return cmp.Or(strings.Compare(a.Queue, b.Queue), strings.Compare(a.Kind, b.Kind), strings.Compare(a.ID, b.ID))
 }

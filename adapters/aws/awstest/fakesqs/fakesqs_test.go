@@ -106,7 +106,7 @@ func TestNothingIsHandedToACallerWhoIsGone(t *testing.T) {
 	})
 }
 
-// A long poll hears of everything that makes a message available.
+// A long poll ends when a message becomes available, for whatever reason.
 func TestLongPollIsWokenBy(t *testing.T) {
 	for name, do := range map[string]func(w *world, h *string){
 		"a message that is put back": func(w *world, h *string) { w.hide(h, 0) },
@@ -134,7 +134,7 @@ func TestLongPollIsWokenBy(t *testing.T) {
 				start := time.Now()
 				out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 20})
 				if took := time.Since(start); took != 3*time.Second || err == nil && len(out.Messages) != 1 {
-					t.Fatalf("after %v: %v, %v; want an answer after 3s", took, out, err)
+					t.Fatalf("after %v: %v, %v; want a response after 3s", took, out, err)
 				}
 				synctest.Wait()
 			})

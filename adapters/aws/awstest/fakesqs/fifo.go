@@ -9,15 +9,15 @@ type attempt struct {
 	messages []*message
 	// deliveries are the numbers of the handles that were handed out.
 	deliveries []int
-	// spoilt tells that a message was deleted or had its visibility changed since.
+	// spoilt: a message was deleted or had its visibility changed since.
 	spoilt bool
 }
 
-// takeFIFO hands out messages in the order of their groups, several of one group together. A message that is hidden blocks
-// those behind it in its group, and only those: one before it that was put back, while a later one of the same receive is still
-// in flight, is handed out again. So two of one group can be in flight with two receivers, unless whoever puts one back puts
-// back all that he holds behind it. The guide promises otherwise, and Strict keeps what it promises: nothing of a group while
-// any of it is in flight.
+// takeFIFO delivers messages in the order of their groups, several of one group together. A hidden message blocks only those
+// behind it in its group: an earlier message that was returned, while a later one of the same receive is still in flight, is
+// delivered again. So two receivers can have messages of one group in flight, unless the receiver that returns one also
+// returns all that it holds behind it. The guide guarantees otherwise, and mode Strict does so: it delivers nothing of a
+// group while any message of it is in flight.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 func (s *Server) takeFIFO(q *queue, w wish, room int, now time.Time) []*message {
@@ -66,8 +66,9 @@ func (s *Server) takeFIFO(q *queue, w wish, room int, now time.Time) []*message 
 	return taken
 }
 
-// repeat answers a receive again whose first answer may not have arrived: the same messages with the same handles, for five
-// minutes, while all of them are still in flight and none was touched. The visibility timeout starts anew.
+// repeat returns the result of an earlier receive whose response may not have arrived: the same messages with the same
+// handles, for five minutes, while all of them are still in flight and none was touched. The visibility timeout starts
+// again.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/using-receiverequestattemptid-request-parameter.html
 func (q *queue) repeat(w wish, now time.Time) []*message {
@@ -93,8 +94,8 @@ func (q *queue) repeat(w wish, now time.Time) []*message {
 	return a.messages
 }
 
-// touched notes that a message had its visibility changed, which ends the repetition of the receive it came with. A message
-// that was deleted needs no note: it is not found.
+// touched marks a message whose visibility was changed, which ends the repetition of its receive. A deleted message needs no
+// mark: it is not found.
 func (q *queue) touched(m *message) {
 	q.moved(m)
 	if m.attempt != nil {

@@ -18,7 +18,7 @@ const (
 	Delayed  State = "delayed"
 )
 
-// Message is a message as it lies in a queue.
+// Message is a message in a queue.
 type Message struct {
 	ID    string
 	Body  string
@@ -33,7 +33,8 @@ type Message struct {
 	Group, DedupID, Sequence, Source string
 }
 
-// CreateQueue makes a queue without a client and returns its ARN. A FIFO queue needs the suffix .fifo only, not the attribute.
+// CreateQueue makes a queue without a client and returns its ARN. A FIFO queue needs the suffix .fifo only, not the
+// attribute.
 func (s *Server) CreateQueue(name string, attributes map[string]string) (arn string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (m *message) view(now time.Time) Message {
 	return v
 }
 
-// Count is how many messages of a queue are visible, in flight and delayed.
+// Count returns how many messages of a queue are visible, in flight and delayed.
 func (s *Server) Count(name string) (visible, inFlight, delayed int) {
 	for _, m := range s.Messages(name) {
 		switch m.State {
@@ -117,8 +118,8 @@ func (s *Server) Count(name string) (visible, inFlight, delayed int) {
 	return visible, inFlight, delayed
 }
 
-// Duplicate lets a message of a standard queue be handed out once more although it is in flight, as standard queues do now
-// and then. It answers false when the queue has no such message or is a FIFO queue.
+// Duplicate lets a message of a standard queue be delivered again although it is in flight, as standard queues sometimes do.
+// It returns false if the queue has no such message or is a FIFO queue.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/standard-queues-at-least-once-delivery.html
 func (s *Server) Duplicate(name, id string) bool {
@@ -135,9 +136,9 @@ func (s *Server) Duplicate(name, id string) bool {
 	return true
 }
 
-// Return lets a deleted message of a standard queue come back, as when the server that kept a copy was away during the delete.
-// It answers false when the queue remembers no such message; it remembers the last
-// thousand, of eight mebibytes together.
+// Return lets a deleted message of a standard queue be delivered again, as when a server with a copy was down during the
+// delete. It returns false if the queue does not remember the message. It remembers the last thousand, of eight mebibytes
+// together.
 func (s *Server) Return(name, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (s *Server) Return(name, id string) bool {
 	return true
 }
 
-// What Return can bring back: a server that runs for days must not keep all that went through it.
+// Bounds for Return: a server that runs for days must not keep all messages.
 const (
 	maxRemoved      = 1000
 	maxRemovedBytes = 8 << 20
@@ -184,8 +185,8 @@ func (s *Server) HideFromShortPolls(name string, n int) {
 	}
 }
 
-// Shift moves the end of a message's delay or visibility timeout, to earlier when by is negative. It answers false when the queue
-// has no such message, or it is visible already.
+// Shift moves the end of a message's delay or visibility timeout, to earlier if by is negative. It returns false if the
+// queue has no such message, or it is already visible.
 func (s *Server) Shift(name, id string, by time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +204,7 @@ func (s *Server) Shift(name, id string, by time.Duration) bool {
 	return true
 }
 
-// Stop answers all long polls, and lets later ones not wait: the server goes on with everything else.
+// Stop ends all long polls, and lets later ones not wait. All else goes on.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -139,8 +139,7 @@ func TestStaleDeleteAsTheReferenceSays(t *testing.T) {
 	}
 }
 
-// Older clients read the code of the query protocol out of a header.
-// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-json-faqs.html
+// Older clients read the code of the query protocol from a header.
 func TestErrorsOnTheWire(t *testing.T) {
 	s := fakesqs.New(fakesqs.Options{})
 	ask := func(operation, body string) (*httptest.ResponseRecorder, string) {
@@ -166,7 +165,7 @@ func TestErrorsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce is for the race detector, and for messages that are lost or handed to two.
+// TestManyAtOnce is for the race detector, and for messages that are lost or delivered twice.
 func TestManyAtOnce(t *testing.T) {
 	_, c, url := newQueue(t, fakesqs.Options{}, "q", nil)
 	const senders, each = 8, 25
@@ -213,7 +212,7 @@ func TestShiftMovesTheEndOfAVisibility(t *testing.T) {
 	s, c, url := newQueue(t, fakesqs.Options{Clock: clock}, "q", nil)
 	id := send(t, c, url, "a")
 	if s.Shift("q", id, time.Second) || s.Shift("q", "none", time.Second) || s.Shift("none", id, time.Second) {
-		t.Error("what is visible, or not there, was moved")
+		t.Error("a visible or missing message was moved")
 	}
 	receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})
 	if !s.Shift("q", id, -30*time.Second) || len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 1 {
@@ -228,11 +227,11 @@ func TestShiftMovesTheEndOfAVisibility(t *testing.T) {
 	}
 	clock.Advance(time.Second)
 	if len(receive(t, c, &sqs.ReceiveMessageInput{QueueUrl: url})) != 1 {
-		t.Error("it never comes back")
+		t.Error("it is never redelivered")
 	}
 }
 
-func TestStopAnswersLongPolls(t *testing.T) {
+func TestStopEndsLongPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c, url := newQueue(t, fakesqs.Options{}, "q", nil)
 		start := time.Now()

@@ -17,19 +17,18 @@ type Row struct {
 	Value []byte
 }
 
-// Keeper is where a server keeps what it holds, to be there when it starts again. A row has one value: that of the last
-// Save which named it.
+// Keeper stores the state of a server across restarts. A row has one value: that of the last Save with it.
 type Keeper interface {
-	// Save writes rows: all of them or none. It is called by one goroutine at a time, before the request that changed them
-	// is answered. After an error the same rows come again with the next Save.
+	// Save writes rows: all of them or none. It is called by one goroutine at a time, before the response to the request
+	// that changed them is sent. After an error the next Save has the same rows again.
 	Save(rows []Row) error
 	// Load calls row for every row that is kept, in any order.
 	Load(row func(Row) error) error
 }
 
-// Open makes a server that holds what k kept, and keeps there what changes: an answer is sent after its changes were saved.
-// When they cannot be saved the request fails with ServiceUnavailable, and may have been carried out; the next ones are not
-// carried out before the rest was saved. What it remembers of deleted messages for Return is not kept.
+// Open makes a server with the state in k, and saves changes there: a response is sent after its changes are saved. If they
+// cannot be saved, the request fails with ServiceUnavailable, and may have been carried out. The next requests are not
+// carried out before the rest is saved. Deleted messages for Return are not saved.
 func Open(o Options, k Keeper) (*Server, error) {
 	s := New(o)
 	if err := s.load(k); err != nil {
@@ -45,11 +44,11 @@ func Open(o Options, k Keeper) (*Server, error) {
 	return s, nil
 }
 
-// keeper is where a server keeps what it holds.
+// keeper saves the state of a server.
 type keeper struct {
 	mu sync.Mutex // held during a Save
 	to Keeper     // nil = nowhere
-	// owing tells that the last Save failed.
+	// owing is the error of the last Save if it failed.
 	owing error
 }
 
@@ -67,7 +66,7 @@ const (
 // place is a row's name.
 type place struct{ kind, queue, id string }
 
-// dirt is the rows that changed since the last Save; a nil one notes nothing.
+// dirt are the rows that changed since the last Save; a nil dirt records nothing.
 type dirt struct{ rows map[place]bool }
 
 func (d *dirt) mark(kind, queue, id string) {
@@ -76,19 +75,19 @@ func (d *dirt) mark(kind, queue, id string) {
 	}
 }
 
-// mark notes that the queue itself changed.
+// mark records that the queue itself changed.
 func (q *queue) mark() { q.dirt.mark(kindQueue, q.name, "") }
 
-// moved notes that a message changed in what deliveries change.
+// moved records a change of a message by a delivery.
 func (q *queue) moved(m *message) { q.dirt.mark(kindState, q.name, m.id) }
 
-// whole notes that a message came, or went.
+// whole records that a message was added or removed.
 func (q *queue) whole(m *message) {
 	q.dirt.mark(kindMessage, q.name, m.id)
 	q.dirt.mark(kindState, q.name, m.id)
 }
 
-// markAll notes everything of a queue that is deleted.
+// markAll records all rows of a queue that is deleted.
 func (q *queue) markAll() {
 	q.mark()
 	q.each(func(m *message) bool {
@@ -103,7 +102,7 @@ func (q *queue) markAll() {
 	}
 }
 
-// kept carries out an operation and saves what it changed before it is answered.
+// kept carries out an operation and saves its changes before the response is sent.
 func (s *Server) kept(do awsjson.Operation) awsjson.Operation {
 	return func(ctx context.Context, body []byte) (any, error) {
 		if s.owes() {
@@ -132,9 +131,9 @@ func (s *Server) owes() bool {
 	return s.keeper.owing != nil
 }
 
-// Flush saves what changed and was not saved yet. After a request there is nothing left, unless its Save failed; the methods
-// that tests change a server by (Duplicate, Shift) leave their changes to the next request. Those who come while another
-// saves find their changes saved with the next Save, many at once.
+// Flush saves unsaved changes. After a request there are none, unless its Save failed. The methods with which tests change a
+// server (Duplicate, Shift) leave their changes to the next request. The changes of concurrent calls are saved together with
+// the next Save.
 func (s *Server) Flush() error {
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()

@@ -57,7 +57,7 @@ func (k *shelf) Load(row func(fakesqs.Row) error) error {
 
 func newShelf() *shelf { return &shelf{rows: map[string]fakesqs.Row{}} }
 
-// wanderer does things at random on a server that is started again now and then.
+// wanderer takes random steps on a server that is sometimes restarted.
 type wanderer struct {
 	*testing.T
 	r       *rand.Rand
@@ -92,7 +92,7 @@ func (w *wanderer) make(name string) {
 	_, _ = w.c.CreateQueue(w.Context(), in) // refused for a minute after its deletion
 }
 
-// step does one thing; refusals are part of it.
+// step takes one step, which may be refused.
 func (w *wanderer) step() {
 	name := wanderings[w.r.IntN(len(wanderings))]
 	url, fifo, ctx := aws.String(w.fake.URL(name)), strings.HasSuffix(name, ".fifo"), w.Context()
@@ -163,7 +163,8 @@ func (w *wanderer) step() {
 	}
 }
 
-// What is kept is all that there is, after every request, and a server that starts with it has the same.
+// TestEverythingIsKept: after every request the saved rows are the whole state, and a server that starts with them has the
+// same.
 func TestEverythingIsKept(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -219,7 +220,7 @@ func difference(kept, there []fakesqs.Row) string {
 	return ""
 }
 
-// A receive that is repeated after a restart gets the same messages and handles.
+// A repeated receive after a restart gets the same messages and handles.
 func TestARepeatedReceiveAfterARestart(t *testing.T) {
 	w := &wanderer{T: t, clock: awstest.Frozen(time.Unix(1_700_000_000, 0)), shelf: newShelf()}
 	w.start()
@@ -247,7 +248,7 @@ func TestARepeatedReceiveAfterARestart(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptIsNotAnswered(t *testing.T) {
+func TestUnsavedChangesAreNoSuccess(t *testing.T) {
 	w := &wanderer{T: t, clock: awstest.Frozen(time.Unix(1_700_000_000, 0)), shelf: newShelf()}
 	w.start()
 	w.make("dead")
@@ -258,7 +259,7 @@ func TestWhatCannotBeKeptIsNotAnswered(t *testing.T) {
 	}
 	w.shelf.full = true
 	if err := say("a"); err == nil || !strings.Contains(err.Error(), errFull.Error()) {
-		t.Fatalf("a message that was not kept is answered with %v", err)
+		t.Fatalf("sending a message that was not saved returned %v", err)
 	}
 	if err := say("b"); err == nil || len(w.fake.Messages("dead")) != 1 {
 		t.Fatalf("%v, %d messages: carried out although the one before was not kept", err, len(w.fake.Messages("dead")))

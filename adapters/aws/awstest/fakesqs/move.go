@@ -11,8 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// moveTask moves messages out of a dead-letter queue. It has no goroutine: what should have been moved by now is moved when
-// somebody looks.
+// moveTask moves messages out of a dead-letter queue. It has no goroutine: due messages are moved at the next access.
 type moveTask struct {
 	id           string
 	source, dest string // ARNs; dest "" = back to where each message came from
@@ -102,7 +101,7 @@ func (t *moveTask) handle() string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// runTasks moves what is due.
+// runTasks moves due messages.
 func (s *Server) runTasks(now time.Time) {
 	for _, t := range s.tasks {
 		if t.status != running {
@@ -144,7 +143,7 @@ func (s *Server) run(t *moveTask, now time.Time) {
 		}
 		return true
 	})
-	// Messages that were deleted meanwhile are not moved: the task ends when its time is over all the same.
+	// Messages that were deleted in the meantime are not moved, but the task still ends on time.
 	over := t.moved >= t.toMove || t.perSecond == 0 || now.Sub(t.started) > time.Duration(t.toMove/t.perSecond+1)*time.Second
 	if t.status == running && over {
 		t.status = completed

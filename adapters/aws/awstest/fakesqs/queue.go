@@ -37,7 +37,7 @@ type queue struct {
 	sequence uint64
 	dedup    map[string]sent
 	attempts map[string]*attempt
-	// swept is when dedup was last rid of what is over.
+	// swept is when expired entries of dedup were last removed.
 	swept time.Time
 }
 
@@ -56,7 +56,7 @@ type message struct {
 	sentAt, retained time.Time
 	// visibleAt is the end of delay or of the visibility timeout.
 	visibleAt time.Time
-	// handed tells that the message was received, so that it is in flight until visibleAt.
+	// handed: the message was received, so it is in flight until visibleAt.
 	handed          bool
 	receivedAt      time.Time
 	firstReceivedAt time.Time
@@ -65,7 +65,7 @@ type message struct {
 	// delivery numbers the receives: a handle with a lower number is stale.
 	delivery int
 	source   string   // ARN of the queue whose dead letter it is
-	again    bool     // handed out once more although in flight
+	again    bool     // deliver again although in flight
 	attempt  *attempt // the receive of a FIFO queue that it was last handed out by
 }
 
@@ -144,13 +144,13 @@ func (q *queue) each(do func(*message) bool) {
 	}
 }
 
-// wake lets those who wait for a message look again.
+// wake lets waiting receives look again.
 func (q *queue) wake() {
 	close(q.changed)
 	q.changed = make(chan struct{})
 }
 
-// expire removes messages whose retention is over, in flight or not.
+// expire removes messages whose retention has ended, in flight or not.
 func (q *queue) expire(now time.Time) {
 	if q.expiry.IsZero() || now.Before(q.expiry) {
 		return

@@ -82,7 +82,7 @@ func (s *Server) create(in createIn) (*queue, error) {
 	return q, nil
 }
 
-// same tells whether a queue has the attributes that were asked for: what was not named does not count.
+// same reports whether a queue has the requested attributes. Attributes that were not named do not count.
 func (q *queue) same(want settings) error {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if q.get1(name) != want[name] {

@@ -65,7 +65,7 @@ func between(name string, given *int, def, least, most int, reason string) (int,
 	return *given, nil
 }
 
-// receiveMessage hands out messages, or waits for some. Nothing is handed out to a caller who is gone.
+// receiveMessage delivers messages, or waits for some. A caller that is gone gets none.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html
 func (s *Server) receiveMessage(ctx context.Context, in receiveIn) (receiveOut, error) {
@@ -147,7 +147,7 @@ func (q *queue) wish(in receiveIn) (wish, error) {
 	}, nil
 }
 
-// take hands out what is available now.
+// take delivers the messages that are available now.
 func (s *Server) take(q *queue, w wish, now time.Time) ([]*message, error) {
 	room := w.most
 	if q.messages.Len() >= s.o.MaxInFlight {
@@ -156,14 +156,14 @@ func (s *Server) take(q *queue, w wish, now time.Time) ([]*message, error) {
 		}
 	}
 	if room <= 0 {
-		// Only a standard queue says so, and only to a short poll.
+		// Only a standard queue reports that, and only to a short poll.
 		// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 		if q.fifo || w.wait > 0 {
 			return nil, nil
 		}
 		return nil, &awsjson.Error{
 			Status: http.StatusForbidden, Type: "com.amazonaws.sqs#OverLimit", Query: "OverLimit;Sender",
-			Message: "Too many messages in flight: delete some, or wait until their visibility timeouts are over.",
+			Message: "Too many messages in flight: delete some, or wait until their visibility timeouts end.",
 		}
 	}
 	if q.fifo {

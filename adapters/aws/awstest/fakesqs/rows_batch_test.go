@@ -17,7 +17,7 @@ func entry(id, body string) types.SendMessageBatchRequestEntry {
 	return types.SendMessageBatchRequestEntry{Id: &id, MessageBody: &body}
 }
 
-// sendAll sends a batch and says which entries succeeded and which failed with what.
+// sendAll sends a batch and records which entries succeeded, and which failed with which code.
 func (w *world) sendAll(entries ...types.SendMessageBatchRequestEntry) {
 	out, err := w.c.SendMessageBatch(w.Context(), &sqs.SendMessageBatchInput{QueueUrl: w.url, Entries: entries})
 	if err != nil {

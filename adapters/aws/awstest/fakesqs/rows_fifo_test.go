@@ -12,7 +12,8 @@ func attemptID(id string) func(*sqs.ReceiveMessageInput) {
 	return func(in *sqs.ReceiveMessageInput) { in.ReceiveRequestAttemptId = &id }
 }
 
-// groupRows are about the order in FIFO queues, dedupRows about their deduplication, attemptRows about receives that are repeated.
+// groupRows are about the order in FIFO queues, dedupRows about their deduplication, attemptRows about receives that are
+// repeated.
 var groupRows = []row{
 	{
 		name: "fifo in order, many of a group in one receive", source: guide + "FIFO-queues-understanding-logic.html",
@@ -61,7 +62,7 @@ var groupRows = []row{
 	{
 		// The guide says that nothing of a group comes while any of it is invisible: Strict.
 		name:   "fifo message put back while a later one is in flight",
-		source: "recorded: what is before the message in flight is handed out",
+		source: "recorded: messages before the one in flight are delivered",
 		steps: func(w *world) {
 			w.fifo()
 			w.group("1", "a", "b", "c")

@@ -163,7 +163,7 @@ var moreQueueRows = []row{
 		}, want: "1 1 1",
 	},
 	{
-		name: "purge takes what is in flight and delayed too", source: api + "PurgeQueue.html",
+		name: "purge removes messages in flight and delayed ones too", source: api + "PurgeQueue.html",
 		steps: func(w *world) {
 			w.queue("")
 			w.send("a")

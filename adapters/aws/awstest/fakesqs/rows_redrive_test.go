@@ -14,7 +14,7 @@ func policy(arn string, most int) string {
 	return fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"%d"}`, arn, most)
 }
 
-// pair makes a queue with a dead-letter queue, and stays at the former.
+// pair makes a queue with a dead-letter queue, and stays at the source queue.
 func (w *world) pair(suffix string, most int, pairs ...string) (source, dead *string) {
 	if suffix == ".fifo" {
 		pairs = append(pairs, "FifoQueue", "true")
@@ -24,8 +24,8 @@ func (w *world) pair(suffix string, most int, pairs ...string) (source, dead *st
 	return source, dead
 }
 
-// bury receives a message and puts it back until it is a dead letter.
-func (w *world) bury(most int) {
+// deadLetter receives a message and returns it until it is a dead letter.
+func (w *world) deadLetter(most int) {
 	for range most {
 		w.hide(handle(w.receive()), 0)
 	}
@@ -39,7 +39,7 @@ var redriveRows = []row{
 		steps: func(w *world) {
 			_, dead := w.pair("", 2)
 			id := *w.send("a").MessageId
-			w.bury(2)
+			w.deadLetter(2)
 			w.url = dead
 			for _, m := range w.receive() {
 				w.say("%t", *m.MessageId == id)
@@ -47,11 +47,11 @@ var redriveRows = []row{
 		}, want: "a ok a ok - a true",
 	},
 	{
-		name: "a dead letter tells where it comes from", source: api + "ReceiveMessage.html", clock: true,
+		name: "a dead letter names its source queue", source: api + "ReceiveMessage.html", clock: true,
 		steps: func(w *world) {
 			src, dead := w.pair("", 1)
 			w.send("a")
-			w.bury(1)
+			w.deadLetter(1)
 			arn := w.arn(src)
 			w.url = dead
 			for _, m := range w.receive() {
@@ -65,7 +65,7 @@ var redriveRows = []row{
 			_, dead := w.pair("", 1, "MessageRetentionPeriod", "100")
 			w.send("a")
 			w.pass(90 * time.Second)
-			w.bury(1)
+			w.deadLetter(1)
 			w.url = dead
 			w.attribute(counts[0])
 			w.pass(10 * time.Second)
@@ -94,7 +94,7 @@ var redriveRows = []row{
 	},
 	{
 		name: "redrive policies that are refused", source: api + "SetQueueAttributes.html",
-		moto: "it takes any count, and answers 500 to what is not JSON",
+		moto: "it accepts any count, and returns 500 for invalid JSON",
 		steps: func(w *world) {
 			arn := w.arn(w.queue(""))
 			w.set("RedrivePolicy", policy(arn, 0))
@@ -158,7 +158,7 @@ var moveRows = []row{
 		steps: func(w *world) {
 			src, dead := w.pair("", 1)
 			id := *w.send("a", with(map[string]types.MessageAttributeValue{"k": text("v")})).MessageId
-			w.bury(1)
+			w.deadLetter(1)
 			w.pass(time.Second)
 			arn := w.arn(dead)
 			w.startMove(arn, "", 0)
@@ -205,6 +205,6 @@ var moveRows = []row{
 			_, err := w.c.CancelMessageMoveTask(w.Context(), &sqs.CancelMessageMoveTaskInput{TaskHandle: aws.String("garbage")})
 			w.say("%s", code(err))
 		}, want: "ResourceNotFoundException ResourceNotFoundException InvalidParameterValue InvalidParameterValue",
-		moto: "it answers 500, or has no such operation",
+		moto: "it returns 500, or has no such operation",
 	},
 }

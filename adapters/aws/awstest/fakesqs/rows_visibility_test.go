@@ -8,10 +8,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 )
 
-// visibilityRows are about receipt handles of standard queues: what the modes differ in.
+// visibilityRows are about receipt handles of standard queues, in which the modes differ.
 var visibilityRows = []row{
 	{
-		name: "hidden until the timeout is over", source: guide + "sqs-visibility-timeout.html", clock: true,
+		name: "hidden until the timeout ends", source: guide + "sqs-visibility-timeout.html", clock: true,
 		steps: func(w *world) {
 			w.queue("")
 			w.send("a")
@@ -80,7 +80,7 @@ var visibilityRows = []row{
 		}, want: "a InvalidParameterValue InvalidParameterValue ok - a",
 	},
 	{
-		// The reference lists MessageNotInflight. The service was recorded to answer 200 and to do nothing.
+		// The reference lists MessageNotInflight. The service was recorded to return 200 and to do nothing.
 		name: "extended after the timeout", source: "recorded: 200, and nothing happens", clock: true,
 		steps: func(w *world) {
 			w.queue("")

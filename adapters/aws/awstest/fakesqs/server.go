@@ -13,17 +13,17 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// Mode says what a receipt handle of a standard queue is good for when the message was received again, and how far a message in
-// flight blocks its group.
+// Mode selects what an old receipt handle of a standard queue can do after another receive, and how far a message in flight
+// blocks its group.
 type Mode uint8
 
 const (
-	// AWS is the service: an old handle still changes the visibility of the new holder's delivery, and may delete it; an
-	// extension that comes too late is answered with success and does nothing.
+	// AWS is the service: an old handle still changes the visibility of the new holder's delivery, and may delete it. A late
+	// extension is reported as a success and does nothing.
 	AWS Mode = iota
-	// Strict is what programs often take the service for: only the newest handle is good, and only while the message is
-	// in flight; and of a FIFO queue's group nothing is handed out while any message of it is in flight. A program that
-	// needs it is broken, and this mode hides that; it is here to show the difference.
+	// Strict is what programs often expect of the service: only the newest handle is valid, and only while the message is in
+	// flight, and nothing of a FIFO group is delivered while any message of it is in flight. A program that needs this mode
+	// is broken. The mode exists to show the difference.
 	Strict
 )
 
@@ -63,7 +63,7 @@ type Server struct {
 	order int64
 	// chance is nil without disorder.
 	chance *rand.Rand
-	// stopped: long polls are answered at once.
+	// stopped: long polls end at once.
 	stopped bool
 
 	keeper keeper
@@ -123,7 +123,7 @@ func (s *Server) operations() map[string]awsjson.Operation {
 	}
 }
 
-// permission answers that everybody may do everything here.
+// permission allows every operation to everybody.
 func (s *Server) permission(context.Context, struct{}) (struct{}, error) {
 	return struct{}{}, unsupported("This server has no access control: permissions cannot be added or removed.")
 }
@@ -160,14 +160,14 @@ func (s *Server) arn(name string) string {
 	return fmt.Sprintf("arn:aws:sqs:%s:%s:%s", s.o.Region, s.o.Account, name)
 }
 
-// Calls is how often an operation was asked for ("ReceiveMessage"), refused calls included.
+// Calls returns the number of calls of an operation ("ReceiveMessage"), refused calls included.
 func (s *Server) Calls(operation string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[operation]
 }
 
-// AllCalls is Calls of every operation that was asked for.
+// AllCalls returns Calls for every operation that was called.
 func (s *Server) AllCalls() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// settings are the attributes of a queue that can be set, as they were given; what is absent has its default.
+// settings are the attributes of a queue that can be set, as they were given. A missing one has its default.
 type settings map[string]string
 
 // maxSize is the greatest message, and the greatest batch.
@@ -27,7 +27,7 @@ var numbers = map[string]number{
 	"KmsDataKeyReusePeriodSeconds":  {60, 86400, 300},
 }
 
-// choices are attributes with few values, for FIFO queues only where the list says so.
+// choices are attributes with few values; fifoOnly lists those of FIFO queues.
 var choices = map[string][]string{
 	"FifoQueue":                 {"true", "false"},
 	"ContentBasedDeduplication": {"true", "false"},

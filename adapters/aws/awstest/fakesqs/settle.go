@@ -101,7 +101,7 @@ func (s *Server) settleBatch(shape string, in settleBatchIn, do func(*queue, set
 	return runBatch(in.Entries, settleID, func(e settleIn) (settleOut, error) { return do(q, e) }), nil
 }
 
-// discard deletes a message. Deleting one that is gone succeeds.
+// discard deletes a message. Deleting a missing one succeeds.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_DeleteMessage.html
 func (s *Server) discard(q *queue, in settleIn) (settleOut, error) {
@@ -166,8 +166,8 @@ func (s *Server) change(q *queue, in settleIn) (settleOut, error) {
 	return settleOut{in.ID}, nil
 }
 
-// late is a change by somebody who does not hold the message. A standard queue of the service does not notice: it changes
-// the delivery of whoever holds the message now, and answers with success when nobody does.
+// late is a change by a caller that does not hold the message. A standard queue of the service does not notice: it changes
+// the delivery of the current holder, and reports success if there is none.
 func (s *Server) late(q *queue, m *message, d delivery, in settleIn, now time.Time) (bool, error) {
 	stale, held := d.number != m.delivery, m.inFlight(now)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
-// A server that goes away under a long poll ends the poll with an error, its handler ends too, and what arrives afterwards is
-// not handed out to nobody.
+// A server that disappears during a long poll ends the poll with an error, its handler ends too, and later messages are not
+// delivered to the cut connection.
 func TestAConnectionCutUnderALongPoll(t *testing.T) {
 	fake := fakesqs.New(fakesqs.Options{})
 	began, ended := make(chan struct{}), make(chan struct{})
@@ -32,14 +32,14 @@ func TestAConnectionCutUnderALongPoll(t *testing.T) {
 	}
 	c := sqs.NewFromConfig(moto.Config(server.URL))
 	url := aws.String(server.URL + "/000000000000/q")
-	answered := make(chan error)
+	polled := make(chan error)
 	go func() {
 		_, err := c.ReceiveMessage(context.Background(), &sqs.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 20})
-		answered <- err
+		polled <- err
 	}()
 	<-began
 	server.CloseClientConnections()
-	if err := <-answered; err == nil {
+	if err := <-polled; err == nil {
 		t.Error("a poll whose connection was cut ended well")
 	}
 	<-ended
@@ -53,7 +53,7 @@ func TestAConnectionCutUnderALongPoll(t *testing.T) {
 	}
 }
 
-// TestTwoClientsOnASocket: two clients with connections of their own empty one queue, each message once.
+// TestTwoClientsOnASocket: two clients with separate connections empty one queue, each message once.
 func TestTwoClientsOnASocket(t *testing.T) {
 	fake := fakesqs.New(fakesqs.Options{Disorder: 1})
 	server := httptest.NewServer(fake)

@@ -19,20 +19,21 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/moto"
 )
 
-// row is one documented answer: the steps write down what the service said, and want is what it says. The same rows run against
-// the fake in both modes and against any other endpoint.
+// row is a documented behaviour: the steps record what the service returned, and want is what it should return. The same
+// rows run against the fake in both modes and against any other endpoint.
 type row struct {
 	name string
-	// source is the page that says so, below docs.aws.amazon.com/AWSSimpleQueueService/latest/; "recorded: …" is an answer of
-	// the service that no page gives.
+	// source is the page of the documentation, below docs.aws.amazon.com/AWSSimpleQueueService/latest/; "recorded: …" marks
+	// a response of the service that no page gives.
 	source string
-	// clock tells that the row moves the clock, which only the fake's can be.
+	// clock: the row moves the clock, which is only possible on the fake.
 	clock bool
-	// moto is why moto_server answers otherwise, "" when it does not, "fifo" for all rows of FIFO queues, which are not asked.
+	// moto is why moto_server responds differently, "" if it does not; "fifo" marks the rows of FIFO queues, which do not
+	// run there.
 	moto  string
 	steps func(*world)
 	want  string
-	// strict is the answer in mode Strict, "" when it is the same.
+	// strict is the result in mode Strict, "" if it is the same.
 	strict string
 }
 
@@ -41,7 +42,7 @@ const (
 	guide = "SQSDeveloperGuide/"
 )
 
-// world is one service with the queue of a row, and what it answered.
+// world is one service with the queue of a row, and what it returned.
 type world struct {
 	*testing.T
 	c     *sqs.Client
@@ -56,7 +57,7 @@ func (w *world) say(format string, args ...any) {
 	w.said = append(w.said, fmt.Sprintf(format, args...))
 }
 
-// code is what a client sees of an error: the code, or "ok".
+// code returns the code of an error, or "ok".
 func code(err error) string {
 	var e smithy.APIError
 	switch {
@@ -69,7 +70,7 @@ func code(err error) string {
 	}
 }
 
-// queue makes the row's queue, and says so only when it fails. Attributes come in pairs.
+// queue makes the row's queue, and records only a failure. Attributes are pairs.
 func (w *world) queue(suffix string, pairs ...string) *string {
 	w.Helper()
 	in := &sqs.CreateQueueInput{QueueName: aws.String(w.name + suffix), Attributes: map[string]string{}}
@@ -128,7 +129,7 @@ func dedup(id string) func(*sqs.SendMessageInput) {
 	return func(in *sqs.SendMessageInput) { in.MessageDeduplicationId = &id }
 }
 
-// receive asks for ten messages and says their bodies, "-" for none.
+// receive receives up to ten messages and records their bodies, "-" for none.
 func (w *world) receive(more ...func(*sqs.ReceiveMessageInput)) []types.Message {
 	in := &sqs.ReceiveMessageInput{
 		QueueUrl: w.url, MaxNumberOfMessages: 10, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"},
@@ -161,7 +162,7 @@ func visibility(n int32) func(*sqs.ReceiveMessageInput) {
 	return func(in *sqs.ReceiveMessageInput) { in.VisibilityTimeout = n }
 }
 
-// handle is the receipt handle of the first message; a row that has none goes on with one that is not valid.
+// handle returns the receipt handle of the first message; without one the row goes on with an invalid handle.
 func handle(ms []types.Message) *string {
 	if len(ms) == 0 {
 		return aws.String("none")
@@ -183,7 +184,7 @@ func (w *world) hide(handle *string, seconds int32) {
 
 func (w *world) pass(d time.Duration) { w.clock.Advance(d) }
 
-// attribute says attributes of the queue.
+// attribute records attributes of the queue.
 func (w *world) attribute(names ...types.QueueAttributeName) {
 	out, err := w.c.GetQueueAttributes(w.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.url, AttributeNames: names})
 	if err != nil {
@@ -220,7 +221,7 @@ func queueNameOf(r row) string {
 	}, r.name)[:min(len(r.name), 60)]
 }
 
-func TestDocumentedAnswers(t *testing.T) {
+func TestDocumentedResponses(t *testing.T) {
 	for _, mode := range []fakesqs.Mode{fakesqs.AWS, fakesqs.Strict} {
 		t.Run([]string{"aws", "strict"}[mode], func(t *testing.T) {
 			for _, r := range allRows() {
@@ -242,8 +243,8 @@ func TestDocumentedAnswers(t *testing.T) {
 	}
 }
 
-// TestMotoAgrees asks another emulator: where both say the same, it is less likely that one of them was written by a mistake
-// about the service. A difference that is known has to be there still.
+// TestMotoAgrees compares with another emulator: if both agree, a mistake about the service is less likely. A known
+// difference must still exist.
 func TestMotoAgrees(t *testing.T) {
 	client := sqs.NewFromConfig(moto.Config(moto.Start(t)))
 	asked, differ := 0, 0

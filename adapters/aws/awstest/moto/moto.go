@@ -1,5 +1,5 @@
-// Package moto starts moto_server, somebody else's emulator of Amazon Web Services, for tests that compare the fakes with it.
-// A difference is named in the test with its reason: neither the fake nor moto is the service.
+// Package moto starts moto_server, an independent emulator of Amazon Web Services, for tests that compare the fakes with it.
+// A test names each difference with its reason: neither the fake nor moto is the service.
 package moto
 
 import (
@@ -26,15 +26,15 @@ import (
 // startTimeout bounds the start: moto loads some hundred modules.
 const startTimeout = 3 * time.Minute
 
-// script ends the server when the input ends, which it does when the test has ended in whatever way.
+// script ends the server when its input ends, which happens however the test ends.
 const script = `"$1" -H 127.0.0.1 -p "$2" </dev/null &
 pid=$!
 cat >/dev/null
 kill "$pid" 2>/dev/null
 wait "$pid"`
 
-// Start starts a server of the test's own on a free port of the loopback interface, and returns its URL. It is stopped with the
-// test. Where none is installed the test is left out (server.LeaveOut).
+// Start starts a server for the test on a free port of the loopback interface, and returns its URL. The server stops with
+// the test. If moto_server is not installed, the test is left out (server.LeaveOut).
 func Start(t testing.TB) string {
 	t.Helper()
 	bin := server.Command(t, "moto_server", "pip install 'moto[server]'")
@@ -61,8 +61,8 @@ func Config(url string) aws.Config {
 	}
 }
 
-// whole has the whole request before it sends it, and the whole response before it returns it. The SDK closes the request's
-// body when it has the header of the response, which can end the connection before the rest is read.
+// whole buffers the request before it sends it, and the response before it returns it. The SDK closes the request's body
+// when it has the header of the response, which can end the connection before the rest is read.
 type whole struct{ http.RoundTripper }
 
 func (w whole) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -85,8 +85,8 @@ func (w whole) RoundTrip(r *http.Request) (*http.Response, error) {
 	return out, err
 }
 
-// start starts a server on a port, which another one may have taken meanwhile. That one may be a moto too, with what another test
-// made in it: it is only good when the new server itself says that it listens.
+// start starts a server on a port, which another server may have taken in the meantime. That may be a moto of another test,
+// so only the new server's own report that it listens counts.
 func start(t testing.TB, sh, bin, port string) (url string, ok bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "moto.log")
@@ -118,12 +118,12 @@ func start(t testing.TB, sh, bin, port string) (url string, ok bool) {
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = cmd.Wait() // it was told to end: its status tells nothing
+		_ = cmd.Wait() // it was ended by the test: its status has no meaning
 	})
 	return url, true
 }
 
-// await waits until it says that it listens and answers as moto does.
+// await waits until the server reports that it listens, and responds as moto does.
 func await(url string, says func(words string) bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -22,27 +22,27 @@ import (
 // bug is a planted mistake.
 type bug struct {
 	name string
-	// wants is a part of the violation that has to be found.
+	// wants is a part of the violation that must be found.
 	wants string
 	tune  func(p *plan)
 	wire  func(w *world, next http.RoundTripper) http.RoundTripper
 	// config changes a process' consumer.
 	config func(c *semel.Config)
-	// stir is done now and then.
+	// stir is called from time to time.
 	stir func(w *world)
 }
 
-// onWire plants on the wire.
+// onWire plants a mistake on the wire.
 func onWire(request func(x *exchange) object, reply func(x *exchange, status int, out object)) func(*world, http.RoundTripper) http.RoundTripper {
 	return func(_ *world, next http.RoundTripper) http.RoundTripper {
 		return &tamper{next: next, request: request, reply: reply}
 	}
 }
 
-// only makes all seeds ones of these effects.
+// only gives all seeds these effects.
 func only(e effects) func(*plan) { return func(p *plan) { p.effects = e } }
 
-// lateWrites makes most writes of an operation fail now and arrive when the key may be another's.
+// lateWrites makes most writes of an operation fail at first, and arrive when another worker may have the key.
 func lateWrites(e effects, op string) func(*plan) {
 	return func(p *plan) {
 		p.effects, p.lateBy, p.longest = e, 3*time.Minute, 5*time.Second
@@ -50,7 +50,8 @@ func lateWrites(e effects, op string) func(*plan) {
 	}
 }
 
-// lateCompletions takes the condition off completing writes, and lets most of them arrive when the key may be another's.
+// lateCompletions removes the condition of completing writes, and lets most of them arrive when another worker may have the
+// key.
 func lateCompletions(w *world, next http.RoundTripper) http.RoundTripper {
 	r := w.chance("late completions")
 	return &tamper{next: next, request: func(x *exchange) object {
@@ -88,7 +89,7 @@ var bugs = []bug{
 		}),
 	},
 	{
-		name: "the own claim, repeated, is taken for a duplicate (FM31)", wants: "lost",
+		name: "a repeated claim of its own is taken for a duplicate (FM31)", wants: "lost",
 		wire: onWire(nil, func(x *exchange, status int, out object) {
 			item := failedItem(status, out)
 			for _, u := range x.updates() {
@@ -143,7 +144,7 @@ var bugs = []bug{
 		}, nil),
 	},
 	{
-		name: "an unanswered commit is taken for applied (FM33)", wants: "lost",
+		name: "a commit without a response is taken for applied (FM33)", wants: "lost",
 		tune: func(p *plan) {
 			p.effects, p.operations = collected, map[string]awstest.Rates{"TransactWriteItems": {Before: .95}}
 		},
@@ -201,7 +202,7 @@ var bugs = []bug{
 	},
 }
 
-// forgetDoubt leaves a takeover's U-event out.
+// forgetDoubt removes the U-event of a takeover.
 func forgetDoubt(u object) {
 	names, _ := u["ExpressionAttributeNames"].(object)
 	for placeholder, name := range names {
@@ -218,7 +219,7 @@ func forgetDoubt(u object) {
 	}
 }
 
-// beside carries out the effects of a transaction one by one, and then the rest of it.
+// beside carries out the effects of a transaction one by one, and then the rest.
 func beside(x *exchange) object {
 	items, _ := x.in["TransactItems"].([]any)
 	var rest []any
@@ -239,7 +240,7 @@ func beside(x *exchange) object {
 	return nil
 }
 
-// ackBusy answers Replay for what is in progress.
+// ackBusy returns Replay for keys in progress.
 type ackBusy struct{ *watched }
 
 func (s *ackBusy) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
@@ -252,7 +253,7 @@ func (s *ackBusy) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant,
 	return gs, err
 }
 
-// sure takes errors of a commit for success.
+// sure takes errors of a commit for successes.
 type sure struct{ *watched }
 
 func (s *sure) Commit(ctx context.Context, works ...driver.Work) ([]driver.Outcome, error) {
@@ -268,7 +269,7 @@ func (s *sure) Commit(ctx context.Context, works ...driver.Work) ([]driver.Outco
 	return out, nil
 }
 
-// TestPlantedBugs: every mistake that is planted is found, within so many seeds.
+// TestPlantedBugs: every planted mistake is found within a bounded number of seeds.
 func TestPlantedBugs(t *testing.T) {
 	const most = 400
 	for i := range bugs {
@@ -293,8 +294,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestFM39_StaleReadsDecideNothing: reads of DynamoDB that may be stale, where the store asks for consistent ones, do no harm:
-// whatever was read, the condition of the write is compared with what is there.
+// TestFM39_StaleReadsDecideNothing: stale reads do no harm, even where the store asks for consistent ones: the condition of
+// a write is checked against the current item.
 func TestFM39_StaleReadsDecideNothing(t *testing.T) {
 	seeds := uint64(60)
 	if testing.Short() {
@@ -318,7 +319,7 @@ func TestFM39_StaleReadsDecideNothing(t *testing.T) {
 			t.Error(v.String())
 		}
 	}
-	t.Logf("%d reads were made inconsistent, %d answered from before", dropped.Load(), stale)
+	t.Logf("%d reads were made inconsistent, %d were stale", dropped.Load(), stale)
 	if stale == 0 {
 		t.Error("no read was stale")
 	}

@@ -20,10 +20,10 @@ func bytesOf(it fakedynamodb.Item, name string) string {
 	return string(b)
 }
 
-// TestCampaign: whatever goes wrong, every key takes effect exactly once (collected and keyed effects), or as often as its
-// record accounts for (plain ones), or is a dead letter. It simulates as many seeds as there is time for. A failure prints its
-// seed and its history; go test -run TestCampaign -seed N simulates it again with the same plan and the same faults, though
-// not in the same order of goroutines.
+// TestCampaign: whatever fails, every key takes effect exactly once (collected and keyed effects), or as often as its record
+// accounts for (plain ones), or is a dead letter. It simulates as many seeds as time allows. A failure prints its seed and
+// its history. go test -run TestCampaign -seed N simulates it again with the same plan and the same faults, but with another
+// order of goroutines.
 func TestCampaign(t *testing.T) {
 	if *seedFlag > 0 {
 		v := simulate(t, planOf(*seedFlag), nil)
@@ -49,7 +49,7 @@ func TestCampaign(t *testing.T) {
 				began := time.Now()
 				v := simulate(t, planOf(next.Add(1)), nil)
 				if d := time.Since(began); d > 3*time.Second {
-					t.Logf("seed %d took %v", v.plan.seed, d) // it went round in circles
+					t.Logf("seed %d took %v", v.plan.seed, d) // it made no progress
 				}
 				mu.Lock()
 				sum.add(v)
@@ -61,7 +61,7 @@ func TestCampaign(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	t.Logf("%d seeds, %d messages, %d runs, %d letters, %d uncertain moments, %v of virtual time in %v; faults: %v",
+	t.Logf("%d seeds, %d messages, %d runs, %d dead letters, %d uncertain moments, %v of virtual time in %v; faults: %v",
 		next.Load(), sum.messages, sum.runs, sum.deadLetters, sum.doubts, sum.took.Round(time.Minute), time.Since(began).Round(time.Second), sum.counts)
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/dynamodb"
 )
 
-// outside is what handlers call beside the database: something that deduplicates on the effect key, and something that
-// counts. It sees, too, who believes that it holds a key.
+// outside is what handlers call besides the database: one service that deduplicates on the effect key, and one that counts.
+// It also tracks which workers believe that they hold a key.
 type outside struct {
 	w       *world
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ func newOutside(w *world) *outside {
 	return &outside{w: w, byKey: map[string]map[string]bool{}, plain: map[string]int{}, running: map[*activeRun]bool{}}
 }
 
-// begin enters a run, and checks that nobody else believes that it holds the key: by both workers' own deadlines (I5).
+// begin enters a run, and checks that no other worker believes that it holds the key, by the deadlines of both (I5).
 func (o *outside) begin(ctx context.Context, p *process, a *semel.Attempt) (end func()) {
 	r := &activeRun{p, a, ctx}
 	now := time.Now()
@@ -60,7 +60,7 @@ func (o *outside) begin(ctx context.Context, p *process, a *semel.Attempt) (end 
 	}
 }
 
-// keyed is an effect with a key: the second time it is not done again.
+// keyed is an effect with a key: a repetition has no effect.
 func (o *outside) keyed(key, effectKey string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *process) handler() semel.Handler {
 	})
 }
 
-// handle is one run: it takes its time, fails now and then before or after its effect, and may ignore that it is cancelled.
+// handle is one run: it takes some time, may fail before or after its effect, and may ignore its cancellation.
 func (p *process) handle(ctx context.Context, a *semel.Attempt, effect func()) error {
 	defer p.w.out.begin(ctx, p, a)()
 	r := p.w.chance(fmt.Sprintf("run %s %d %s", a.Key.Raw, a.Number, p.name))
@@ -121,7 +121,7 @@ func (p *process) handle(ctx context.Context, a *semel.Attempt, effect func()) e
 		<-t.C
 	}
 	if p.dead.Load() {
-		return errDead // nobody hears it
+		return errDead // the process is dead
 	}
 	switch {
 	case fails && how == 0:
@@ -134,7 +134,7 @@ func (p *process) handle(ctx context.Context, a *semel.Attempt, effect func()) e
 	a.SetResult(fmt.Append(nil, "run ", a.Token))
 	effect()
 	if fails {
-		return errFailed // nobody knows any more
+		return errFailed // after the effect: the outcome is unknown
 	}
 	return nil
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestFM73_ARunIsGivenBackInAnyOrder: a worker holds three messages of a FIFO group and gives them back one by one; another one
-// receives and deletes after each. Whatever the order of returning, the other one meets them in the order of the group:
-// what is held hides those behind it, so that none comes before the one in front of it is done.
-func TestFM73_ARunIsGivenBackInAnyOrder(t *testing.T) {
+// TestFM73_ARunIsReturnedInAnyOrder: a worker holds three messages of a FIFO group and returns them one by one. Another
+// worker receives and deletes after each. Whatever the order of returning, the other worker gets them in the order of the
+// group, because a held message hides those behind it.
+func TestFM73_ARunIsReturnedInAnyOrder(t *testing.T) {
 	orders := [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 	for _, mode := range []fakesqs.Mode{fakesqs.AWS, fakesqs.Strict} {
 		for _, order := range orders {
 			t.Run(fmt.Sprint(mode, order), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { giveBack(t, mode, order) })
+				synctest.Test(t, func(t *testing.T) { returnRun(t, mode, order) })
 			})
 		}
 	}
 }
 
-func giveBack(t *testing.T, mode fakesqs.Mode, order []int) {
+func returnRun(t *testing.T, mode fakesqs.Mode, order []int) {
 	s := fakesqs.New(fakesqs.Options{Mode: mode})
 	if _, err := s.CreateQueue("q.fifo", map[string]string{"VisibilityTimeout": "600"}); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func giveBack(t *testing.T, mode fakesqs.Mode, order []int) {
 		}
 	}
 	if !slices.Equal(met, []string{"a", "b", "c"}) {
-		t.Errorf("the other one met %q", met)
+		t.Errorf("the other worker got %q", met)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestPairSuite runs the suite of pairs on SQS with DynamoDB: a real clock, a visibility of two seconds, which SQS counts in
-// whole ones. Effects commit with the record in one DynamoDB transaction.
+// TestPairSuite runs the suite of pairs on SQS with DynamoDB, with a real clock and a visibility of two seconds: SQS counts
+// whole seconds. Effects commit with the record in one DynamoDB transaction.
 func TestPairSuite(t *testing.T) {
 	for _, suffix := range []string{"", ".fifo"} {
 		t.Run("orders"+suffix, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPairSuite(t *testing.T) {
 	}
 }
 
-// openPair opens a queue without a redrive policy, with which the engine would put duplicates off for minutes.
+// openPair opens a queue without a redrive policy, with which the engine would defer duplicates for minutes.
 func openPair(t testing.TB, queue, dead string) semeltest.PairSetup {
 	t.Helper()
 	s, d := fakesqs.New(fakesqs.Options{}), fakedynamodb.New(fakedynamodb.Options{})
@@ -72,7 +72,7 @@ func addEffect(tx *dynamodb.Writes, id string) {
 	tx.Add(ledger, map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}, "n", 1)
 }
 
-// ledgerOf counts effects by what is in the table.
+// ledgerOf counts effects in the table.
 func ledgerOf(d *fakedynamodb.Server) *semeltest.Ledger {
 	return &semeltest.Ledger{
 		Buffer: func(c driver.Committer) any {

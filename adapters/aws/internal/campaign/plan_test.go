@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
-// effects says what handlers do to the world.
+// effects is the kind of effects that handlers have.
 type effects uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	skew       = 10 * time.Second
 )
 
-// plan is what a seed stands for.
+// plan is the plan of a seed.
 type plan struct {
 	seed       uint64
 	effects    effects
@@ -39,7 +39,7 @@ type plan struct {
 	operations map[string]awstest.Rates // other rates of some operations
 	delayBy    time.Duration
 	lateBy     time.Duration
-	receives   int // the provider moves a message away after so many
+	receives   int // maxReceiveCount of the queue
 	failing    float64
 	longest    time.Duration // of a run
 	apart      time.Duration // how far clocks differ at most

@@ -19,7 +19,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// process is one worker process: its clients, its wires, its clock. Nothing is shared with others but the services.
+// process is one worker process with its clients, connections and clock. It shares only the services with others.
 type process struct {
 	w      *world
 	name   string
@@ -58,7 +58,7 @@ func (w *world) start(ctx context.Context, name string, faulty bool) *process {
 	return p
 }
 
-// kill ends a process at once: nothing that it still sends gets through.
+// kill ends a process at once: none of its later requests arrive.
 func (p *process) kill() {
 	p.w.note("%s is killed", p.name)
 	p.dead.Store(true)
@@ -72,7 +72,7 @@ func (p *process) stop() {
 	p.cancel()
 }
 
-// open opens queue and store, again and again until the faults let it, and makes a consumer.
+// open opens queue and store, repeatedly until the faults allow it, and makes a consumer.
 func (p *process) open(ctx context.Context, concurrency, committers int) (*semel.Consumer, error) {
 	wrap := []func(http.RoundTripper) http.RoundTripper{p.faults.Wrap}
 	if b := p.w.bug; b != nil && b.wire != nil {
@@ -112,7 +112,7 @@ func (p *process) open(ctx context.Context, concurrency, committers int) (*semel
 	return semel.New(cfg)
 }
 
-// again repeats what cannot succeed while the wires are bad.
+// again repeats a call that fails because of faults.
 func again(ctx context.Context, f func(ctx context.Context) error) error {
 	for {
 		err := f(ctx)
@@ -151,7 +151,7 @@ func (p *process) observe(e semel.Event) {
 	}
 }
 
-// watched sees what the store answers.
+// watched observes what the store returns.
 type watched struct {
 	*dynamodb.Store
 	w *world
@@ -179,7 +179,7 @@ func (s *watched) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant,
 	return gs, nil
 }
 
-// Finish remembers what was completed.
+// Finish remembers completions.
 func (s *watched) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	out, err := s.Store.Finish(ctx, f...)
 	for i := range out {
@@ -188,7 +188,7 @@ func (s *watched) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outc
 	return out, err
 }
 
-// Commit remembers what was completed.
+// Commit remembers completions.
 func (s *watched) Commit(ctx context.Context, works ...driver.Work) ([]driver.Outcome, error) {
 	out, err := s.Store.Commit(ctx, works...)
 	for i := range out {

@@ -12,19 +12,19 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
-// object is a decoded request or answer.
+// object is a decoded request or response.
 type object = map[string]any
 
-// tamper changes what a process sends and gets: mistakes are planted on the wire, not in the adapters.
+// tamper changes requests and responses of a process: mistakes are planted on the wire, not in the adapters.
 type tamper struct {
 	next http.RoundTripper
-	// request may change a request. An answer that is not nil is given instead of sending it; lost = none comes.
-	request func(x *exchange) (answer object)
-	// reply may change an answer.
+	// request may change a request. If it returns a response, the request is not sent; lost = there is no response.
+	request func(x *exchange) (response object)
+	// reply may change a response.
 	reply func(x *exchange, status int, out object)
 }
 
-// lost is the answer that does not come.
+// lost stands for a missing response.
 var lost = object{"lost": true}
 
 // exchange is one request.
@@ -50,7 +50,7 @@ func (t *tamper) RoundTrip(r *http.Request) (*http.Response, error) {
 		case out["lost"] != nil:
 			return nil, awstest.ErrFault
 		case out != nil:
-			return answerOf(r, http.StatusOK, out), nil
+			return responseOf(r, http.StatusOK, out), nil
 		}
 	}
 	status, out, err := x.send(x.op, x.in)
@@ -60,7 +60,7 @@ func (t *tamper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.reply != nil {
 		t.reply(x, status, out)
 	}
-	return answerOf(r, status, out), nil
+	return responseOf(r, status, out), nil
 }
 
 // send sends a request of the same client.
@@ -84,7 +84,7 @@ func (x *exchange) send(op string, in object) (status int, out object, err error
 	return got.StatusCode, out, json.Unmarshal(b, &out)
 }
 
-func answerOf(r *http.Request, status int, out object) *http.Response {
+func responseOf(r *http.Request, status int, out object) *http.Response {
 	b, err := json.Marshal(out)
 	if err != nil {
 		panic(err) // it was decoded from JSON
@@ -97,7 +97,7 @@ func answerOf(r *http.Request, status int, out object) *http.Response {
 	}
 }
 
-// at is a member of nested objects, nil when there is none.
+// at returns a member of nested objects, nil if there is none.
 func at(o object, path ...string) any {
 	var v any = o
 	for _, p := range path {
@@ -107,7 +107,7 @@ func at(o object, path ...string) any {
 	return v
 }
 
-// updates are the conditional updates of records in a request: itself, or parts of a transaction.
+// updates returns the conditional updates of records in a request: the request itself, or parts of a transaction.
 func (x *exchange) updates() (all []object) {
 	if x.op == "UpdateItem" {
 		all = append(all, x.in)
@@ -121,7 +121,7 @@ func (x *exchange) updates() (all []object) {
 	return slices.DeleteFunc(all, func(u object) bool { return u["TableName"] != records })
 }
 
-// sets tells that an update writes this state.
+// sets reports that an update writes this state.
 func sets(u object, state string) bool {
 	values, _ := u["ExpressionAttributeValues"].(object)
 	for _, v := range values {
@@ -132,7 +132,7 @@ func sets(u object, state string) bool {
 	return false
 }
 
-// unguard makes the condition of an update one that always holds.
+// unguard replaces the condition of an update by one that always holds.
 func unguard(u object) {
 	names, _ := u["ExpressionAttributeNames"].(object)
 	condition, ok := u["ConditionExpression"].(string)
@@ -144,7 +144,7 @@ func unguard(u object) {
 	}
 }
 
-// failedItem is the item that made a condition fail, nil when none did.
+// failedItem returns the item whose condition failed, nil if there is none.
 func failedItem(status int, out object) object {
 	kind, _ := out["__type"].(string)
 	if status != http.StatusBadRequest || !strings.HasSuffix(kind, "#ConditionalCheckFailedException") {

@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/fakedynamodb"
 )
 
-// record is a record as its item says.
+// record is the part of a record's item that the verdict needs.
 type record struct {
 	state                      string
 	result                     string
@@ -49,7 +49,7 @@ func (w *world) records() map[string]record {
 	return all
 }
 
-// dead letters counts the dead letters of each key in the dead-letter queue, those that the provider moved there too.
+// deadLetters counts the dead letters of each key in the dead-letter queue, including those that the provider moved there.
 func (w *world) deadLetters() map[string]int {
 	all := map[string]int{}
 	for _, m := range w.sqs.Messages(w.dead) {
@@ -58,7 +58,7 @@ func (w *world) deadLetters() map[string]int {
 	return all
 }
 
-// ledger counts what was done to the ledger's items.
+// ledger counts the effects in the ledger's items.
 func (w *world) ledger() (n map[string]int, by map[string]string) {
 	n, by = map[string]int{}, map[string]string{}
 	for _, it := range w.dynamo.Items(ledger) {
@@ -71,7 +71,7 @@ func (w *world) ledger() (n map[string]int, by map[string]string) {
 	return n, by
 }
 
-// judge reads what is there in the end: every key took effect exactly once, or is a dead letter; nothing is lost or doubled.
+// judge reads the final state: every key took effect exactly once, or is a dead letter. Nothing is lost or doubled.
 func (w *world) judge() verdict {
 	rs, ls := w.records(), w.deadLetters()
 	counts, by := w.ledger()

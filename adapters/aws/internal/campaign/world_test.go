@@ -26,13 +26,13 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// Names of what a world has.
+// Names in a world.
 const (
 	records = "records"
 	ledger  = "ledger"
 )
 
-// world is one seed: the services, the processes and what is outside of both.
+// world is one seed: the services, the processes, and the systems outside of both.
 type world struct {
 	plan
 	bug    *bug // planted; nil = none
@@ -55,7 +55,7 @@ type world struct {
 	gone      sync.WaitGroup
 }
 
-// verdict is what a seed showed.
+// verdict is the result of a seed.
 type verdict struct {
 	plan        plan
 	wrong       []string
@@ -111,7 +111,7 @@ func (w *world) setUp(ctx context.Context) error {
 	return createTables(ctx, awsdynamodb.NewFromConfig(awstest.Config(w.dynamo)))
 }
 
-// createTables makes the tables of records and of effects.
+// createTables creates the tables of records and of effects.
 func createTables(ctx context.Context, client *awsdynamodb.Client) error {
 	if err := dynamodb.Create(ctx, client, records, dynamodb.CreateOptions{}); err != nil {
 		return err
@@ -124,20 +124,20 @@ func createTables(ctx context.Context, client *awsdynamodb.Client) error {
 	return err
 }
 
-// chance draws numbers that do not depend on the order in which goroutines ask: by what, and how manieth.
+// chance draws numbers that do not depend on the order of goroutines: by a name, and a count per name.
 func (w *world) chance(what string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(what))
 	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
 }
 
-// note writes the history down.
+// note writes the history.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	line := fmt.Sprintf("%9.3f ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
 	if w.log = append(w.log, line); *seedFlag > 0 {
-		fmt.Println(line) // as it happens: it may never end
+		fmt.Println(line) // at once: the run may never end
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *world) fail(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
 }
 
-// run lets everything happen: faults while messages are sent, then two healthy processes until nothing is left.
+// run lets faults happen while messages are sent, then runs two healthy processes until the queue is empty.
 func (w *world) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { w.send(ctx) })
@@ -175,10 +175,10 @@ func (w *world) run(ctx context.Context) {
 	}
 }
 
-// settled tells that the queue is empty.
+// settled reports that the queue is empty.
 func (w *world) settled() bool { return len(w.sqs.Messages(w.queue)) == 0 }
 
-// send sends every key, some of them several times under other ids, spread over the time of the faults and beyond.
+// send sends every key, some of them several times with other IDs, spread over the time of the faults and beyond.
 func (w *world) send(ctx context.Context) {
 	type message struct {
 		key, id string
@@ -230,7 +230,7 @@ func (w *world) send(ctx context.Context) {
 	sending.Wait()
 }
 
-// stir makes the queue hand messages out again: those in flight, and those that were deleted.
+// stir makes the queue deliver messages again: some in flight, and some that were deleted.
 func (w *world) stir() {
 	r := w.chance("stir")
 	for time.Since(w.began) < w.until {
@@ -254,8 +254,8 @@ func (w *world) stir() {
 	}
 }
 
-// live is the life of one place for a process until the faults end: it starts, is killed, cut off for a while or stopped,
-// and starts again.
+// live runs processes in one slot until the faults end: a process starts, is killed, cut off for a while or stopped, and
+// starts again.
 func (w *world) live(ctx context.Context, slot int) {
 	r := w.chance(fmt.Sprint("live ", slot))
 	for n := 0; time.Since(w.began) < w.until; n++ {

@@ -1,5 +1,4 @@
-// Package awsjson is the AWS JSON protocol (application/x-amz-json-1.0 and 1.1) on the side of the server: what the fakes
-// have in common.
+// Package awsjson is the server side of the AWS JSON protocol (application/x-amz-json-1.0 and 1.1), which the fakes share.
 //
 // https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
 package awsjson
@@ -27,7 +26,7 @@ type Error struct {
 	Message string
 	// Query is the code of the query protocol, for the header x-amzn-query-error; "" = none.
 	Query string
-	// Fields are members beside the message.
+	// Fields are members in addition to the message.
 	Fields map[string]any
 }
 
@@ -36,7 +35,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Type, e.Message)
 // Operation carries out one operation.
 type Operation func(ctx context.Context, body []byte) (any, error)
 
-// Op makes an Operation of a function of decoded input.
+// Op makes an Operation of a function with decoded input.
 func Op[I, O any](do func(ctx context.Context, in I) (O, error)) Operation {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var in I
@@ -47,27 +46,27 @@ func Op[I, O any](do func(ctx context.Context, in I) (O, error)) Operation {
 	}
 }
 
-// Service serves operations by their name, the part of X-Amz-Target behind the dot.
+// Service serves operations by their name, the part of X-Amz-Target after the dot.
 type Service struct {
 	// Target is the part before the dot ("AmazonSQS").
 	Target string
-	// ContentType of the answers ("application/x-amz-json-1.0").
+	// ContentType of the responses ("application/x-amz-json-1.0").
 	ContentType string
 	Operations  map[string]Operation
 	// MaxBody bounds requests, in bytes.
 	MaxBody int64
-	// Checksum gives every answer the header X-Amz-Crc32, as DynamoDB does; its clients compare it with the body.
+	// Checksum adds the header X-Amz-Crc32 to every response, as DynamoDB does; its clients compare it with the body.
 	Checksum bool
 }
 
-// Name is the operation that a request asks for, "" when it is not one of the protocol.
+// Name returns the operation of a request, "" if it is not one of the protocol.
 func Name(r *http.Request) string {
 	_, name, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	return name
 }
 
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// An error is answered even when nobody seems to listen any more: a handler that writes nothing answers 200.
+	// An error is written even if the client seems to be gone: a handler that writes nothing responds with 200.
 	out, err := s.serve(r)
 	status, head := http.StatusOK, w.Header()
 	if err != nil {
@@ -77,7 +76,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("X-Amzn-Requestid", requestID())
 	b, err := json.Marshal(out)
 	if err != nil {
-		status, b = http.StatusInternalServerError, []byte(`{"__type":"InternalServerError","message":"the fake cannot write its answer"}`)
+		status, b = http.StatusInternalServerError, []byte(`{"__type":"InternalServerError","message":"the fake cannot write its response"}`)
 	}
 	if s.Checksum {
 		head.Set("X-Amz-Crc32", Checksum(b))
@@ -86,7 +85,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// Checksum is the value of the header X-Amz-Crc32 for a body: its CRC-32 (IEEE) as a decimal number.
+// Checksum returns the value of the header X-Amz-Crc32 for a body: its CRC-32 (IEEE) as a decimal number.
 func Checksum(body []byte) string {
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10)
 }

@@ -28,12 +28,12 @@ func ask(ctx context.Context, t *testing.T, operation, body string) *httptest.Re
 	return w
 }
 
-// A handler that returns without writing has answered 200, which clients take for success.
-func TestAFailureIsNeverAnsweredAsSuccess(t *testing.T) {
+// A handler that returns without writing has responded with 200, which clients take for success.
+func TestAFailureIsNeverASuccess(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if w := ask(ctx, t, "Fail", "{}"); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "it failed") {
-		t.Errorf("a failed operation whose caller is gone is answered %d %s", w.Code, w.Body)
+		t.Errorf("a failed operation whose caller is gone is returned %d %s", w.Code, w.Body)
 	}
 }
 

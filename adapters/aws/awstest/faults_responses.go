@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest/internal/awsjson"
 )
 
-// The error answers, as the services write them: a JSON object whose __type names the error. SQS says its older name too,
-// in the header that clients of the query protocol go by.
+// Error responses as the services write them: a JSON object whose __type names the error. SQS also sends the older name in a
+// header for clients of the query protocol.
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html
 
@@ -32,7 +32,7 @@ func (c *call) failure(status int, shape, message, query string, more map[string
 	return a
 }
 
-// made is an answer that the fault makes by itself.
+// made returns a response that the fault makes by itself.
 func (c *call) made(status int, body []byte) *reply {
 	a := &reply{status: status, head: http.Header{}, body: body}
 	a.head.Set("Content-Type", "application/x-amz-json-1.0")
@@ -40,7 +40,7 @@ func (c *call) made(status int, body []byte) *reply {
 	return a
 }
 
-// seal makes the checksum of DynamoDB's answers right.
+// seal sets the checksum of DynamoDB's responses.
 func (c *call) seal(a *reply) {
 	if c.service == dynamo {
 		a.head.Set("X-Amz-Crc32", awsjson.Checksum(a.body))
@@ -85,7 +85,7 @@ func (c *call) throttled() *reply {
 	return c.cancelled(n, c.fate.random.IntN(n), "ProvisionedThroughputExceeded", exceeded)
 }
 
-// transaction is what is looked at of TransactWriteItems and TransactGetItems.
+// transaction is the part of TransactWriteItems and TransactGetItems that faults need.
 type transaction struct {
 	TransactItems      []json.RawMessage
 	ClientRequestToken string
@@ -93,15 +93,15 @@ type transaction struct {
 
 func (c *call) transaction() (in transaction) {
 	if c.op == "TransactWriteItems" || c.op == "TransactGetItems" {
-		_ = json.Unmarshal(c.body, &in) // what is none has no items: the service refuses it
+		_ = json.Unmarshal(c.body, &in) // invalid input has no items: the service refuses it
 	}
 	return in
 }
 
-// transacted is the number of items of a transaction, 0 of other operations.
+// transacted returns the number of items of a transaction, 0 for other operations.
 func (c *call) transacted() int { return len(c.transaction().TransactItems) }
 
-// sending notes the token of a transaction that is sent now.
+// sending remembers the token of a transaction that is sent.
 func (c *call) sending() {
 	if token := c.transaction().ClientRequestToken; token != "" {
 		c.f.mu.Lock()
@@ -116,7 +116,7 @@ func (c *call) sentBefore(token string) bool {
 	return c.f.tokens[token]
 }
 
-// conflict is another transaction that is at one of the items just now.
+// conflict simulates another transaction on one of the items.
 func (c *call) conflict(ctx context.Context) (*reply, error) {
 	const message = "Transaction is ongoing for the item"
 	switch c.op {
@@ -139,7 +139,7 @@ func (c *call) conflict(ctx context.Context) (*reply, error) {
 	return c.read(ctx)
 }
 
-// cancelled is a transaction of n items that was cancelled for one of them.
+// cancelled returns the response for a transaction of n items that was cancelled because of one of them.
 func (c *call) cancelled(n, at int, code, message string) *reply {
 	reasons, codes := make([]map[string]any, n), make([]string, n)
 	for i := range reasons {
@@ -151,7 +151,7 @@ func (c *call) cancelled(n, at int, code, message string) *reply {
 		"", map[string]any{"CancellationReasons": reasons})
 }
 
-// encode writes what was decoded from JSON, or made of such values.
+// encode writes values that were decoded from JSON, or made of such values.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -17,8 +16,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// TestTorn: the service did it and said so, and half of its answer arrives. The status is that of the answer, so who goes by
-// it alone takes a lost answer for a success or for a refusal.
+// TestTorn: the service carried out the request, and half of its response arrives. A client that only reads the status would
+// take the lost response for a success or a refusal.
 func TestTorn(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		w := &wire{status: status, reply: func(string, string) string {
@@ -26,10 +25,10 @@ func TestTorn(t *testing.T) {
 		}}
 		c, f := dynamoOn(w, at("PutItem", Torn))
 		err := put(t.Context(), c)
-		var answer *smithyhttp.ResponseError
+		var response *smithyhttp.ResponseError
 		var api smithy.APIError
-		if !errors.Is(err, ErrFault) || !errors.As(err, &answer) || answer.HTTPStatusCode() != status || errors.As(err, &api) {
-			t.Errorf("answered %v, want a broken answer of status %d without a code", err, status)
+		if !errors.Is(err, ErrFault) || !errors.As(err, &response) || response.HTTPStatusCode() != status || errors.As(err, &api) {
+			t.Errorf("got %v, want a broken response of status %d without a code", err, status)
 		}
 		if w.carriedOut() != 1 {
 			t.Errorf("carried out %d times", w.carriedOut())
@@ -39,11 +38,11 @@ func TestTorn(t *testing.T) {
 	w := &wire{reply: func(string, string) string { return `{"Messages":[]}` }}
 	c, _ := sqsOn(w, at("ReceiveMessage", Torn))
 	if out, err := c.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String("q")}); !errors.Is(err, ErrFault) {
-		t.Errorf("answered %v, %v", out, err)
+		t.Errorf("got %v, %v", out, err)
 	}
 }
 
-// pay is a transaction of two items under a token.
+// pay sends a transaction of two items with a token.
 func pay(t *testing.T, c *dynamodb.Client, token string) error {
 	t.Helper()
 	item := dt.TransactWriteItem{Delete: &dt.Delete{TableName: aws.String("t"), Key: key("1")}}
@@ -53,7 +52,7 @@ func pay(t *testing.T, c *dynamodb.Client, token string) error {
 	return err
 }
 
-// said is the code of an error, with the reasons of a cancelled transaction but for None.
+// said returns the code of an error, with the reasons of a cancelled transaction except None.
 func said(err error) string {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
@@ -71,7 +70,7 @@ func said(err error) string {
 	return out
 }
 
-// Throttling of a transaction comes as itself or as the reason of one of its items.
+// Throttling of a transaction is an error of its own, or the reason of one of its items.
 func TestThrottledTransactions(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(40) {
@@ -98,7 +97,7 @@ func TestThrottledTransactions(t *testing.T) {
 	}
 }
 
-// A transaction that conflicts can be in progress itself: only when it was sent before.
+// A conflicting transaction can be in progress itself, but only if it was sent before.
 func TestTransactionsInProgress(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(20) {
@@ -107,19 +106,19 @@ func TestTransactionsInProgress(t *testing.T) {
 		p.Seed = seed
 		c, _ := dynamoOn(&wire{}, p)
 		if got := said(pay(t, c, "x")); got != "TransactionCanceledException TransactionConflict" {
-			t.Errorf("the first request answered %s", got)
+			t.Errorf("the first request returned %s", got)
 		}
 		if err := pay(t, c, "x"); !errors.Is(err, ErrFault) {
-			t.Errorf("the second request answered %v", err)
+			t.Errorf("the second request returned %v", err)
 		}
 		seen[said(pay(t, c, "x"))]++
 	}
 	if seen["TransactionInProgressException"] == 0 || seen["TransactionCanceledException TransactionConflict"] == 0 || len(seen) != 2 {
-		t.Errorf("the third requests answered %v", seen)
+		t.Errorf("the third requests returned %v", seen)
 	}
 }
 
-// What faults answer by themselves, or change, has the checksum that DynamoDB's answers have: the SDK logs a difference.
+// Responses that faults make or change have DynamoDB's checksum: the SDK would log a difference.
 func TestFaultsHaveChecksums(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaults(Plan{Schedule: []Fault{
@@ -144,26 +143,4 @@ func TestFaultsHaveChecksums(t *testing.T) {
 			t.Errorf("%v; the SDK complains: %v; %v", err, complaints, f.Counts())
 		}
 	})
-}
-
-// A stale answer is one to the same question: one for other attributes of the item would show what nobody asked for.
-func TestStaleAnswersAreOfTheSameProjection(t *testing.T) {
-	w := &wire{reply: func(_, body string) string {
-		if strings.Contains(body, "ProjectionExpression") {
-			return `{"Item":{"part":{"S":"x"}}}`
-		}
-		return `{"Item":{"whole":{"S":"x"}}}`
-	}}
-	c, _ := dynamoOn(w, Plan{Schedule: []Fault{{Operation: "GetItem", Call: 3, Kind: Stale}}})
-	whole := &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key("1")}
-	part := &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key("1"), ProjectionExpression: aws.String("part")}
-	for i, in := range []*dynamodb.GetItemInput{whole, part, whole} {
-		out, err := c.GetItem(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, isWhole := out.Item["whole"]; isWhole != (in == whole) {
-			t.Errorf("read %d got %v", i, out.Item)
-		}
-	}
 }

@@ -1,9 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semel-dev/semel/driver"
@@ -150,4 +153,126 @@ func afterComment(sql string) string {
 		}
 	}
 	return ""
+}
+
+// What the server tells the SQL of handlers by: the text of the statement that the client sent, which functions, DO blocks
+// and triggers cannot change (semel_guard).
+const (
+	// markOwn stands before semel's statements.
+	markOwn = "/* semel */ "
+	// markEffect stands before the statements that a handler queued, and before the COMMIT that runs their deferred triggers.
+	markEffect = "/* semel: effect */ "
+)
+
+// sqlSession asks for settings of the session that RESET does not bring back: those of a pooler's connect_query.
+const sqlSession = `SELECT coalesce(array_agg(name ORDER BY name), '{}'), coalesce(array_agg(current_setting(name) ORDER BY name), '{}')
+FROM pg_settings WHERE source = 'session'`
+
+// The functions are named with their schema: they end what can have changed the search_path.
+
+// sqlEnd ends the SQL of messages. 1 handlers have the transaction 2 it is the last 3 it is more than DML 4 user 5 idle time
+// in milliseconds 6 names and 7 values of settings. See semel_end.
+func (db *DB) sqlEnd() string {
+	return "SELECT " + db.info.place + ".semel_end($1, $2, $3, $4, $5, $6, $7)"
+}
+
+// sqlNext sets settings back between two messages. 1 statement_timeout and 2 lock_timeout of the transaction. See semel_next.
+func (db *DB) sqlNext() string { return "SELECT " + db.info.place + ".semel_next($1, $2)" }
+
+// sqlTake takes a transaction back from its handlers. 1 its id 2 idle time 3 names 4 values. See semel_take.
+func (db *DB) sqlTake() string { return "SELECT " + db.info.place + ".semel_take($1, $2, $3, $4)" }
+
+// sqlClean takes back what is left in the session. 1 names 2 values. See semel_clean.
+func (db *DB) sqlClean() string { return "SELECT " + db.info.place + ".semel_clean($1, $2)" }
+
+// effects adds the statements of works to a pipeline, and what ends them. A transaction has one list of them.
+type effects struct {
+	db    *DB
+	p     *pipeline
+	items int
+	last  int  // the item before; -1: anybody's
+	open  bool // what that one left was not taken back yet
+}
+
+// add adds the statements of item. What they set is set back before the next one: SET LOCAL, and what functions and
+// triggers set, lasts as long as the transaction. Behind those that only change rows the rest is looked at once, for all.
+func (e *effects) add(item int, list []driver.Statement) {
+	if len(list) == 0 {
+		return
+	}
+	if e.items > 0 {
+		e.next()
+	}
+	e.p.addStatements(item, list)
+	e.items, e.last, e.open = e.items+1, item, true
+	if slices.ContainsFunc(list, func(s driver.Statement) bool { return !plain(s.SQL) }) {
+		e.endRole(list)
+		e.end(item, false, true)
+		e.open = false
+	}
+}
+
+// next sets back what the item before left, and limits the statements of the one that follows as its were.
+func (e *effects) next() {
+	switch {
+	case e.open && len(e.db.info.names) == 0:
+		e.p.add(step{what: "reset settings", item: e.last}, markEffect+e.db.sqlNext(), e.p.limits.statement, e.p.limits.lock)
+	case e.open:
+		e.end(e.last, false, false)
+		e.p.limits.add(e.p)
+	default: // it was ended
+		e.p.limits.add(e.p)
+	}
+}
+
+// close adds what follows the last statement. Deferred triggers run here and not in COMMIT, after which nobody would look.
+func (e *effects) close() {
+	if e.items > 1 {
+		e.last = -1 // they are written one by one then
+	}
+	if e.items > 0 {
+		e.end(e.last, true, false)
+	}
+}
+
+func (e *effects) end(item int, last, deep bool) {
+	e.p.add(step{what: "end of its statements", item: item}, markEffect+e.db.sqlEnd(), false, last, deep, e.db.info.user, millis(e.db.o.MaxTx),
+		e.db.info.names, e.db.info.values)
+}
+
+// endRole resets the role that list took: it may not be able to call semel's functions.
+func (e *effects) endRole(list []driver.Statement) {
+	if setting(list) {
+		e.p.add(step{what: "reset the role", item: e.last}, "RESET SESSION AUTHORIZATION")
+		e.p.add(step{what: "reset the role", item: e.last}, "RESET ROLE")
+	}
+}
+
+// plain reports a statement that changes rows, and by itself nothing else.
+func plain(sql string) bool {
+	switch word, _ := keyword(sql); word {
+	case "INSERT", "UPDATE", "DELETE", "MERGE":
+		return true
+	}
+	return false
+}
+
+// commitLent adds the COMMIT of a transaction that handlers had, and what cleans the session behind it: its failure undoes
+// nothing.
+func (db *DB) commitLent(p *pipeline) {
+	p.commit()
+	p.add(step{what: "clean the session", item: -1, after: true}, markOwn+db.sqlClean(), db.info.names, db.info.values)
+}
+
+// clean ends the transaction that is open on a connection, and cleans the session, or ends it.
+func (db *DB) clean(ctx context.Context, c *pgx.Conn) {
+	reset(ctx, c)
+	if c.IsClosed() {
+		return
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+	defer cancel()
+	if _, err := c.Exec(end, markOwn+db.sqlClean(), db.info.names, db.info.values); err != nil {
+		_ = c.Close(end)
+	}
 }

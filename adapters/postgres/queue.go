@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // maxBatch bounds one Receive or Settle.
@@ -196,10 +197,8 @@ func (db *DB) read(ctx context.Context, row func(scanner) error, sql string, arg
 
 // Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
 func (q *Queue) Create(ctx context.Context) error {
-	if err := q.db.queueMade(ctx, q.name); err != nil {
-		return fmt.Errorf("create queue %q: %w", q.name, err)
-	}
-	return nil
+	err := q.db.queueMade(ctx, q.name)
+	return rowstore.Wrap(err, "create queue %q", q.name)
 }
 
 // Queues lists the names of the queues in the database, sorted by byte.
@@ -211,8 +210,5 @@ func (db *DB) Queues(ctx context.Context) ([]string, error) {
 		out = append(out, name)
 		return err
 	}, `SELECT name FROM semel_queue ORDER BY name COLLATE "C"`)
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	return out, nil
+	return out, rowstore.Wrap(err, "list queues")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -193,10 +194,7 @@ func headersJSON(h map[string]string) ([]byte, error) {
 		return nil, nil
 	}
 	b, err := json.Marshal(h)
-	if err != nil {
-		return nil, fmt.Errorf("write headers: %w", err)
-	}
-	return b, nil
+	return b, rowstore.Wrap(err, "write headers")
 }
 
 func readHeaders(b []byte) (h map[string]string, err error) {

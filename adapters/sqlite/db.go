@@ -15,6 +15,8 @@ import (
 	"time"
 
 	sqlite3 "modernc.org/sqlite"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // DB is one SQLite file with queues and a record store. All methods may be called concurrently.
@@ -142,10 +144,8 @@ func (db *DB) Close() error {
 		}
 	}
 	db.tx.guard.close()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close database %s: %w", db.path, err)
-	}
-	return nil
+	err := errors.Join(errs...)
+	return rowstore.Wrap(err, "close database %s", db.path)
 }
 
 // SQL is a pool of connections to the file, for reading, for the application's own tables and for tests. A writer among
@@ -165,10 +165,8 @@ func (db *DB) Queues(ctx context.Context) ([]string, error) {
 
 // read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
 func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) error {
-	if err := db.readRows(ctx, row, query, args...); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	err := db.readRows(ctx, row, query, args...)
+	return rowstore.Wrap(err, "%s", what)
 }
 
 func (db *DB) readRows(ctx context.Context, row func([]any) error, query string, args ...any) (err error) {

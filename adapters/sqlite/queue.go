@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // inlineBody is the longest body that is kept in the row of its message. Rows move from one table to the other when a
@@ -78,10 +79,8 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	for i := range list {
 		list[i].Queue = q.name
 	}
-	if err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) }); err != nil {
-		return fmt.Errorf("send to queue %q: %w", q.name, err)
-	}
-	return nil
+	err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) })
+	return rowstore.Wrap(err, "send to queue %q", q.name)
 }
 
 const (
@@ -164,10 +163,7 @@ func headersJSON(h map[string]string) (any, error) {
 		return nil, nil
 	}
 	b, err := json.Marshal(h)
-	if err != nil {
-		return nil, fmt.Errorf("write headers: %w", err)
-	}
-	return string(b), nil
+	return string(b), rowstore.Wrap(err, "write headers")
 }
 
 func readHeaders(v any) (map[string]string, error) {
@@ -180,4 +176,13 @@ func readHeaders(v any) (map[string]string, error) {
 		return nil, fmt.Errorf("read headers: %w", err)
 	}
 	return h, nil
+}
+
+// Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
+func (q *Queue) Create(ctx context.Context) error {
+	err := q.db.write(ctx, 1, func(t *txn) error {
+		_, err := t.queue(q.name, true)
+		return err
+	})
+	return rowstore.Wrap(err, "create queue %q", q.name)
 }

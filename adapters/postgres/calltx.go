@@ -217,7 +217,7 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 			rc.group, d.Receipt, d.Count = string(group), rc, int(rc.count)+1
 			d.ID, d.Queue, d.Group = string(id), q.name, rc.group
 			var err error
-			if d.Headers, err = readHeaders(headers); err != nil {
+			if d.Headers, err = rowstore.ReadHeaders(headers); err != nil {
 				return fmt.Errorf("message %q: %w", d.ID, err)
 			}
 			out = append(out, d)

@@ -10,16 +10,6 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer. Placeholders are
-// PostgreSQL's: $1, $2 (which SQLite understands too).
-func (s *Store) Offers(effects any) bool {
-	e, ok := effects.(**driver.Statements)
-	if ok {
-		*e = &driver.Statements{}
-	}
-	return ok
-}
-
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
 	mine, ok := driver.Settles[*Queue](q)
@@ -250,37 +240,23 @@ func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error 
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	if w.Effects != nil {
-		e, ok := w.Effects.(*driver.Statements)
-		if !ok {
-			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
+	err := rowstore.CheckWork(w, func(a *driver.Settlement) error {
+		rc, ok := a.Receipt.(*receipt)
+		if !ok || rc.q.db != db {
+			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
 		}
-		if e == nil {
-			w.Effects = nil
-		}
+		return rc.q.check(a)
+	})
+	if err != nil {
+		return err
 	}
 	for i, st := range statements(w) {
 		if err := checkStatement(st.SQL); err != nil {
 			return fmt.Errorf("statement %d: %w", i+1, err)
 		}
 	}
-	if w.Ack != nil {
-		rc, ok := w.Ack.Receipt.(*receipt)
-		if !ok || rc.q.db != db {
-			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
-		}
-		if err := rc.q.check(w.Ack); err != nil {
-			return fmt.Errorf("ack: %w", err)
-		}
-	}
 	for i := range w.Emit {
-		if w.Emit[i].Queue == "" {
-			return fmt.Errorf("emitted message %d names no queue", i)
-		}
-		if err := checkText("queue name", w.Emit[i].Queue); err != nil {
-			return fmt.Errorf("emitted message %d: %w", i, err)
-		}
-		if err := checkMessage(&w.Emit[i]); err != nil {
+		if err := checkMessage(&w.Emit[i]); err != nil { // its queue too
 			return fmt.Errorf("emitted message %d: %w", i, err)
 		}
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -36,8 +35,8 @@ func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 }
 
 // 1 queue name 2 limit
-const sqlPeek = `SELECT id, sent_at, grp, headers, body, count FROM semel_message
-  WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) ORDER BY pos LIMIT $2`
+const sqlPeek = `SELECT id, grp, sent_at, headers, body, count FROM semel_message
+  WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY pos LIMIT ?`
 
 // Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
 func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
@@ -45,20 +44,11 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 		return nil, nil
 	}
 	var out []driver.Delivery
-	err := q.db.read(ctx, func(row scanner) error {
-		var id, group, headers []byte
-		d := driver.Delivery{}
-		if err := row.Scan(&id, &d.SentAt, &group, &headers, &d.Body, &d.Count); err != nil {
-			return err
-		}
-		d.ID, d.Queue, d.Group = string(id), q.name, string(group)
-		var err error
-		if d.Headers, err = readHeaders(headers); err != nil {
-			return fmt.Errorf("message %q: %w", d.ID, err)
-		}
-		out = append(out, d)
-		return nil
-	}, sqlPeek, q.name, limit)
+	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
+		m, err := r.Message(0, q.name)
+		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(5))})
+		return err
+	}, sqlPeek, rowstore.Name(q.name), int64(limit))
 	return out, rowstore.Wrap(err, "peek into queue %q", q.name)
 }
 
@@ -123,21 +113,12 @@ func (q *Queue) purge(ctx context.Context, after, end int64) (removed, last int6
 }
 
 const (
-	deadLetterColumns = `l.id, l.kind, l.reason, l.consumer, l.tenant, l.key, l.generation, l.token, l.attempts,
-  l.first_received, l.dead_at, l.msg_id, l.msg_queue, l.grp, l.sent_at, l.headers, l.body, l.version`
-	// 1 queue name 2 limit, NULL = all
-	sqlDeadLetters = "SELECT " + deadLetterColumns + ` FROM semel_dead_letter l
-  WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) ORDER BY l.seq LIMIT $2`
-	// 1 queue name 2 id
-	sqlDeadLetter = "SELECT " + deadLetterColumns + ` FROM semel_dead_letter l
-  WHERE l.queue = (SELECT id FROM semel_queue WHERE name = $1) AND l.id = $2`
+	sqlDeadLetters = rowstore.SelectDeadLetters + "WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY seq"
+	sqlDeadLetter  = rowstore.SelectDeadLetters + "WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND id = ?"
 	// 1 queue name, then the columns
-	sqlDeadLetterInsert = `INSERT INTO semel_dead_letter (queue, id, kind, reason, consumer, tenant, key, generation, token, attempts,
-  first_received, dead_at, msg_id, msg_queue, grp, sent_at, headers, body, version)
-  VALUES ((semel_queue_ids(ARRAY[$1::text]))[1], $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp(), $12, $13, $14,
-  $15, $16, $17, $18) ON CONFLICT (queue, id) DO NOTHING`
-	// 1 queue name 2 id
-	sqlDeadLetterDelete = `DELETE FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND id = $2`
+	sqlDeadLetterInsert = "INSERT INTO semel_dead_letter (queue, dead_at, " + rowstore.DeadLetterColumns + `)
+  VALUES ((semel_queue_ids(ARRAY[?::text]))[1], clock_timestamp(), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  ON CONFLICT (queue, id) DO NOTHING`
 )
 
 // DeadLetters returns the place for the dead letters of a queue elsewhere: those of the queue of that name in this database.
@@ -146,25 +127,13 @@ func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.
 // addDeadLetter adds the statement that writes a dead letter unless its id is there already. It fails (codeQueue) when the queue is
 // not there: see queueMade.
 func (q *Queue) addDeadLetter(p *pipeline, l *driver.DeadLetter) {
-	headers, err := headersJSON(l.Message.Headers)
-	if err != nil {
-		headers = nil // a map of strings can always be written
-	}
-	body := l.Message.Body
-	if body == nil {
-		body = []byte{} // nil is NULL
-	}
-	p.exec("write a dead letter", sqlDeadLetterInsert, q.name, l.ID, string(l.Kind), []byte(l.Reason), []byte(l.Key.Consumer),
-		[]byte(l.Key.Tenant), []byte(l.Key.Raw), int64(l.Generation), int64(l.Token), l.Attempts, timeOrNull(l.FirstReceived),
-		[]byte(l.Message.ID), l.Message.Queue, groupOrNull(l.Message.Group), timeOrNull(l.Message.SentAt), headers, body,
-		bytesOrNull(l.Version))
+	args := append(columns(append([]any{rowstore.Name(q.name)}, rowstore.DeadLetterValues(l)...)), bytesOf(l.Message.Body))
+	p.exec("write a dead letter", numbered(sqlDeadLetterInsert), args...)
 }
 
-func groupOrNull(group string) []byte {
-	if group == "" {
-		return nil
-	}
-	return []byte(group)
+// deleteDeadLetter adds the statement that removes one.
+func (q *Queue) deleteDeadLetter(p *pipeline, id string) {
+	p.exec("delete a dead letter", numbered(rowstore.DeleteDeadLetter), q.name, id)
 }
 
 // checkDeadLetter refuses what the columns of a dead letter cannot hold.
@@ -179,43 +148,9 @@ func checkDeadLetter(l *driver.DeadLetter) error {
 	return nil
 }
 
-func scanDeadLetter(row scanner) (l driver.DeadLetter, err error) {
-	var reason, consumer, tenant, key, id, group, headers, version []byte
-	var generation, token int64
-	var first, sent *time.Time
-	err = row.Scan(&l.ID, (*string)(&l.Kind), &reason, &consumer, &tenant, &key, &generation, &token, &l.Attempts,
-		&first, &l.DeadAt, &id, &l.Message.Queue, &group, &sent, &headers, &l.Message.Body, &version)
-	if err != nil {
-		return l, err
-	}
-	l.Reason, l.Key = string(reason), driver.Key{Consumer: string(consumer), Tenant: string(tenant), Raw: string(key)}
-	l.Generation, l.Token = uint32(generation), uint64(token)
-	l.Message.ID, l.Message.Group, l.Version = string(id), string(group), driver.Version(version)
-	if first != nil {
-		l.FirstReceived = *first
-	}
-	if sent != nil {
-		l.Message.SentAt = *sent
-	}
-	if l.Message.Headers, err = readHeaders(headers); err != nil {
-		return l, fmt.Errorf("dead letter %q: %w", l.ID, err)
-	}
-	return l, nil
-}
-
 // DeadLetters lists up to limit dead letters (0 = all), oldest first.
 func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
-	var most *int
-	if limit > 0 {
-		most = &limit
-	}
-	var out []driver.DeadLetter
-	err := q.db.read(ctx, func(row scanner) error {
-		l, err := scanDeadLetter(row)
-		out = append(out, l)
-		return err
-	}, sqlDeadLetters, q.name, most)
-	return out, rowstore.Wrap(err, "list dead letters of queue %q", q.name)
+	return rowstore.DeadLetters(ctx, rows{q.db}, limit, sqlDeadLetters, rowstore.Name(q.name))
 }
 
 // DeadLetter returns one dead letter; ok is false when there is none.
@@ -223,12 +158,7 @@ func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter,
 	if !isText(id) {
 		return l, false, nil // no dead letter has it
 	}
-	err = q.db.read(ctx, func(row scanner) (err error) {
-		l, err = scanDeadLetter(row)
-		ok = err == nil
-		return err
-	}, sqlDeadLetter, q.name, id)
-	return l, ok, rowstore.Wrap(err, "read dead letter %s", id)
+	return rowstore.DeadLetter(ctx, rows{q.db}, sqlDeadLetter, rowstore.Name(q.name), rowstore.Name(id))
 }
 
 // PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
@@ -251,6 +181,6 @@ func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 	if !isText(id) {
 		return nil // no dead letter has it
 	}
-	err := q.db.once(ctx, func(p *pipeline) error { p.exec("delete", sqlDeadLetterDelete, q.name, id); return nil })
+	err := q.db.once(ctx, func(p *pipeline) error { q.deleteDeadLetter(p, id); return nil })
 	return rowstore.Wrap(err, "delete dead letter %s", id)
 }

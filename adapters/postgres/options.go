@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -53,15 +54,11 @@ func (o Options) withDefaults() (Options, error) {
 		if *d.value < 0 {
 			return o, fmt.Errorf("postgres: Options.%s is %v, must not be negative", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
+		*d.value = cmp.Or(*d.value, d.def)
 	}
 	if o.MaxConns < 0 || o.ReceiveBytes < 0 {
 		return o, fmt.Errorf("postgres: Options.MaxConns and ReceiveBytes must not be negative")
 	}
-	if o.ReceiveBytes == 0 {
-		o.ReceiveBytes = 64 << 20
-	}
+	o.ReceiveBytes = cmp.Or(o.ReceiveBytes, 64<<20)
 	return o, nil
 }

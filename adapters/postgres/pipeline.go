@@ -285,18 +285,16 @@ func (db *DB) isClosed() bool {
 var errClient = errors.New("unexpected answer of the server")
 
 // Parameters of the multi-row statements: arrays whose elements pgx can encode without making a copy of each. Plain
-// slices would do; they cost a box and a reflection for every element, as much as the server needs for the row.
+// slices cost a box and a reflection for every element, as much as the server needs for the row.
 type (
-	uuids  [][16]byte
-	bytess [][]byte
-	int64s []int64
-	int32s []int32
-	int16s []int16
-	// stamps are times; the zero time is NULL.
-	stamps []time.Time
-)
+	array[E any] []E
+	uuids        = array[[16]byte]
+	bytess       = array[[]byte]
+	int64s       = array[int64]
+	int32s       = array[int32]
+	int16s       = array[int16]
+	stamps       = array[time.Time] // the zero time is NULL
 
-type (
 	uuidItem  [16]byte
 	bytesItem []byte
 	int64Item int64
@@ -306,25 +304,21 @@ type (
 )
 
 // UUIDValue is pgtype's hook.
-func (u *uuidItem) UUIDValue() (pgtype.UUID, error) { return pgtype.UUID{Bytes: *u, Valid: true}, nil }
+func (u *uuidItem) UUIDValue() (pgtype.UUID, error) { return uuid(*u), nil }
 
 // BytesValue is pgtype's hook; nil is NULL.
 func (b *bytesItem) BytesValue() ([]byte, error) { return *b, nil }
 
 // Int64Value is pgtype's hook.
-func (n *int64Item) Int64Value() (pgtype.Int8, error) {
-	return pgtype.Int8{Int64: int64(*n), Valid: true}, nil
-}
+func (n *int64Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
 
 // Int64Value is pgtype's hook.
-func (n *int32Item) Int64Value() (pgtype.Int8, error) {
-	return pgtype.Int8{Int64: int64(*n), Valid: true}, nil
-}
+func (n *int32Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
 
 // Int64Value is pgtype's hook.
-func (n *int16Item) Int64Value() (pgtype.Int8, error) {
-	return pgtype.Int8{Int64: int64(*n), Valid: true}, nil
-}
+func (n *int16Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
+
+func int8of(n int64) (pgtype.Int8, error) { return pgtype.Int8{Int64: n, Valid: true}, nil }
 
 // TimestamptzValue is pgtype's hook.
 func (t *stampItem) TimestamptzValue() (pgtype.Timestamptz, error) {
@@ -332,30 +326,30 @@ func (t *stampItem) TimestamptzValue() (pgtype.Timestamptz, error) {
 	return pgtype.Timestamptz{Time: at, Valid: !at.IsZero()}, nil
 }
 
-func dimensions(n int) []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(n), LowerBound: 1}}
+func (a array[E]) Dimensions() []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
 }
+func (a array[E]) Index(i int) any { return item(&a[i]) }
+func (a array[E]) IndexType() any  { return item(new(E)) }
 
-func (a uuids) Dimensions() []pgtype.ArrayDimension  { return dimensions(len(a)) }
-func (a bytess) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
-func (a int64s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
-func (a int32s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
-func (a int16s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
-func (a stamps) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
-
-func (a uuids) Index(i int) any  { return (*uuidItem)(&a[i]) }
-func (a bytess) Index(i int) any { return (*bytesItem)(&a[i]) }
-func (a int64s) Index(i int) any { return (*int64Item)(&a[i]) }
-func (a int32s) Index(i int) any { return (*int32Item)(&a[i]) }
-func (a int16s) Index(i int) any { return (*int16Item)(&a[i]) }
-func (a stamps) Index(i int) any { return (*stampItem)(&a[i]) }
-
-func (a uuids) IndexType() any  { return new(uuidItem) }
-func (a bytess) IndexType() any { return new(bytesItem) }
-func (a int64s) IndexType() any { return new(int64Item) }
-func (a int32s) IndexType() any { return new(int32Item) }
-func (a int16s) IndexType() any { return new(int16Item) }
-func (a stamps) IndexType() any { return new(stampItem) }
+// item is an element as pgtype's hooks see it.
+func item(p any) any {
+	switch p := p.(type) {
+	case *[16]byte:
+		return (*uuidItem)(p)
+	case *[]byte:
+		return (*bytesItem)(p)
+	case *int64:
+		return (*int64Item)(p)
+	case *int32:
+		return (*int32Item)(p)
+	case *int16:
+		return (*int16Item)(p)
+	case *time.Time:
+		return (*stampItem)(p)
+	}
+	return p
+}
 
 // registerArrays tells a connection the types of these parameters: without prepared statements
 // (default_query_exec_mode=exec, for poolers) nothing else says them.

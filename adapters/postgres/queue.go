@@ -73,16 +73,10 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
+	if err := rowstore.CheckSettlement(s); err != nil || s.Action != driver.Dead {
+		return err
 	}
-	if s.Action == driver.Dead {
-		if s.DeadLetter == nil || s.DeadLetter.ID == "" {
-			return errors.New("action dead needs a dead letter with an ID")
-		}
-		return checkDeadLetter(s.DeadLetter)
-	}
-	return nil
+	return checkDeadLetter(s.DeadLetter)
 }
 
 // isText reports that a column of type text can hold s.
@@ -100,25 +94,60 @@ const (
 	sqlQueueMake  = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
 )
 
-// queueMade makes a queue that there is not. It does so in a transaction of its own, so that no transaction that sends
-// holds the name. It remembers which queues there are: they are never removed. A server that failed over can have lost
-// one; the statements that write to it find that out (codeQueue), see [DB.forgetQueues].
-func (db *DB) queueMade(ctx context.Context, name string) error {
+// queueMade makes a queue that does not exist yet. It does so in a transaction of its own, so that no transaction that sends
+// holds the name. It remembers which queues exist, because they are never removed. A server that failed over can have lost
+// one. The statements that write to it find that out (codeQueue), see [DB.forgetQueues].
+func (db *DB) queueMade(ctx context.Context, name string) error { return db.makeQueue(ctx, name, db.queueOnPool) }
+
+// queueApart is queueMade for a caller that holds a connection of the pool. It opens a connection of its own:
+//
+//  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
+//  2. Each waits for a connection to look for the queue, and none ends before it has it.
+func (db *DB) queueApart(ctx context.Context, name string) error { return db.makeQueue(ctx, name, db.queueOnDial) }
+
+func (db *DB) makeQueue(ctx context.Context, name string, create func(ctx context.Context, name string) error) error {
 	if _, ok := db.queues.Load(name); ok {
 		return nil
 	}
 	if err := checkQueueName(name); err != nil {
 		return err
 	}
-	there := false
-	err := db.read(ctx, func(row scanner) error { return row.Scan(&there) }, sqlQueueThere, name)
-	if err == nil && !there {
-		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
-	}
+	err := create(ctx, name)
 	if err == nil {
 		db.queues.Store(name, true)
 	}
 	return err
+}
+
+func (db *DB) queueOnPool(ctx context.Context, name string) error {
+	exists := false
+	err := db.read(ctx, func(row scanner) error { return row.Scan(&exists) }, sqlQueueThere, name)
+	if err == nil && !exists {
+		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
+	}
+	return err
+}
+
+func (db *DB) queueOnDial(ctx context.Context, name string) error {
+	db.apart.Lock()
+	defer db.apart.Unlock()
+	if _, ok := db.queues.Load(name); ok {
+		return nil
+	}
+	c, err := db.dial(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", db.name, explain(err))
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+		defer cancel()
+		_ = c.Close(end)
+	}()
+	exists := false
+	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&exists); err == nil && !exists {
+		_, err = c.Exec(ctx, sqlQueueMake, name)
+	}
+	return explain(err)
 }
 
 // forgetQueues forgets which queues there are when an error says that one is not there. What failed was not written, and
@@ -134,42 +163,6 @@ func checkQueueName(name string) error {
 		return errors.New("the queue has no name")
 	}
 	return checkText("queue name", name)
-}
-
-// queueApart is queueMade for who holds a connection of the pool. It opens one of its own:
-//
-//  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
-//  2. Each waits for a connection to look for the queue, and none ends before it has it.
-func (db *DB) queueApart(ctx context.Context, name string) error {
-	if _, ok := db.queues.Load(name); ok {
-		return nil
-	}
-	if err := checkQueueName(name); err != nil {
-		return err
-	}
-	db.apart.Lock()
-	defer db.apart.Unlock()
-	if _, ok := db.queues.Load(name); ok {
-		return nil
-	}
-	c, err := db.dial(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", db.name, explain(err))
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
-		defer cancel()
-		_ = c.Close(end)
-	}()
-	there := false
-	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&there); err == nil && !there {
-		_, err = c.Exec(ctx, sqlQueueMake, name)
-	}
-	if err != nil {
-		return explain(err)
-	}
-	db.queues.Store(name, true)
-	return nil
 }
 
 // scanner is the current row of an answer.

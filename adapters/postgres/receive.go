@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -160,7 +161,7 @@ func (t *taking) row(row scanner) error {
 	d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
 	rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
 	var err error
-	if d.Headers, err = readHeaders(c.headers); err != nil {
+	if d.Headers, err = rowstore.ReadHeaders(c.headers); err != nil {
 		return fmt.Errorf("message %q: %w", d.ID, err)
 	}
 	if t.out == nil {

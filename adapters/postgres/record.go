@@ -9,15 +9,12 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // hashOf is the hash of a key as it is stored: half of its SHA-256, a uuid. The raw key is compared besides (I12), so
 // that a collision is an error and not a swallowed message.
-func hashOf(k *driver.Key) (h [16]byte) {
-	full := k.Hash()
-	copy(h[:], full[:])
-	return h
-}
+func hashOf(k *driver.Key) [16]byte { return rowstore.HashOf(k) }
 
 // keyed is items of a call in the order of their hashes, which is the order in which every statement locks records.
 type keyed struct {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -303,6 +304,12 @@ func columns(args []any) []any {
 			out[i] = uuid(v)
 		case driver.Nonce:
 			out[i] = uuid(v)
+		case rowstore.Name:
+			out[i] = string(v)
+		case time.Time:
+			if out[i] = a; v.IsZero() {
+				out[i] = nil
+			}
 		default:
 			out[i] = a
 		}

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
@@ -81,9 +79,7 @@ func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m
 		if m[i].Group != "" {
 			rows = &ordered
 		}
-		if err := rows.add(p, &m[i]); err != nil {
-			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
-		}
+		rows.add(p, &m[i])
 	}
 	free.flush(p)
 	ordered.flush(p)
@@ -107,12 +103,8 @@ type groupName struct {
 	queue, group string
 }
 
-// add appends a message; what was gathered before is flushed when it gets too much.
-func (r *sendRows) add(p *pipeline, m *driver.Message) error {
-	headers, err := headersJSON(m.Headers)
-	if err != nil {
-		return err
-	}
+// add appends a message. It flushes first what would get too much with it.
+func (r *sendRows) add(p *pipeline, m *driver.Message) {
 	id := m.ID
 	if id == "" {
 		id = driver.NewMessageID()
@@ -120,16 +112,12 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) error {
 	if r.bytes > 0 && r.bytes+len(m.Body) > sendBytes {
 		r.flush(p)
 	}
-	body := m.Body
-	if body == nil {
-		body = []byte{} // nil is NULL
-	}
-	r.bytes += len(body)
-	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, headers)
+	r.bytes += len(m.Body)
+	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, rowstore.PackHeaders(m.Headers))
 	r.delay, r.sent = append(r.delay, max(m.Delay, 0).Microseconds()), append(r.sent, m.SentAt)
-	r.body = append(r.body, body)
+	r.body = append(r.body, bytesOf(m.Body))
 	if m.Group == "" {
-		return nil
+		return
 	}
 	g := groupName{m.Queue, m.Group}
 	r.group, r.first = append(r.group, []byte(m.Group)), append(r.first, !r.seen[g])
@@ -137,7 +125,6 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) error {
 		r.seen = map[groupName]bool{}
 	}
 	r.seen[g] = true
-	return nil
 }
 
 // place is where the name of a queue stands in names, from 1. Messages that follow each other mostly go to one queue.
@@ -165,13 +152,6 @@ func (r *sendRows) flush(p *pipeline) {
 	*r = sendRows{}
 }
 
-func timeOrNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
 // checkMessage refuses what could not be kept exactly: two headers that differ would come back as one, and keys are made
 // of headers.
 func checkMessage(m *driver.Message) error {
@@ -187,22 +167,10 @@ func checkMessage(m *driver.Message) error {
 	return driver.CheckHeaders(m.Headers)
 }
 
-// headersJSON is what is kept of headers: JSON as bytes, because jsonb refuses NUL and text depends on the database's
-// encoding.
-func headersJSON(h map[string]string) ([]byte, error) {
-	if len(h) == 0 {
-		return nil, nil
+// bytesOf keeps no bytes apart from NULL.
+func bytesOf(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
-	b, err := json.Marshal(h)
-	return b, rowstore.Wrap(err, "write headers")
-}
-
-func readHeaders(b []byte) (h map[string]string, err error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	if err := json.Unmarshal(b, &h); err != nil {
-		return nil, fmt.Errorf("read headers: %w", err)
-	}
-	return h, nil
+	return b
 }

@@ -141,7 +141,7 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	})
 	for _, x := range s {
 		if x.Close != "" {
-			p.exec("close a dead letter", sqlDeadLetterDelete, q.name, x.Close)
+			q.deleteDeadLetter(p, x.Close)
 		}
 		if x.Action == driver.Dead {
 			q.addDeadLetter(p, x.DeadLetter)

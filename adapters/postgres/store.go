@@ -43,15 +43,8 @@ func (s *Store) Features() driver.StoreFeatures {
 
 var (
 	_ driver.Transactor      = (*Store)(nil)
-	_ driver.RecordInspector = (*Store)(nil)
-	_ driver.Operator        = (*Store)(nil)
-	_ driver.Sweeper         = (*Store)(nil)
 	_ driver.TxClassifier    = (*transaction)(nil)
-	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DeadLetterStore = (*Store)(nil)
-	_ driver.LongTerm        = (*Store)(nil)
-	_ driver.AuditLog        = (*Store)(nil)
-	_ driver.DuplicateLog    = (*Store)(nil)
 	_ driver.Historian       = (*Store)(nil)
 )
 

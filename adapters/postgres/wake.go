@@ -51,7 +51,7 @@ type waker struct {
 	closed    bool
 	started   bool // the listener
 	notifying bool
-	waiting   map[string]map[*waiter]bool
+	waiting   map[*waiter]bool
 	pending   map[uint64]bool // queues to tell others of
 }
 
@@ -63,7 +63,7 @@ type waiter struct {
 }
 
 func newWaker(db *DB) *waker {
-	w := &waker{db: db, waiting: map[string]map[*waiter]bool{}, pending: map[uint64]bool{}}
+	w := &waker{db: db, waiting: map[*waiter]bool{}, pending: map[uint64]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -81,20 +81,14 @@ func (w *waker) wait(queue string) *waiter {
 	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting[queue] == nil {
-		w.waiting[queue] = map[*waiter]bool{}
-	}
-	w.waiting[queue][x] = true
+	w.waiting[x] = true
 	return x
 }
 
 func (w *waker) leave(x *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.waiting[x.queue], x)
-	if len(w.waiting[x.queue]) == 0 {
-		delete(w.waiting, x.queue)
-	}
+	delete(w.waiting, x)
 }
 
 // sleep waits until x is signalled, next has passed (negative: not known) or it is time to look anyhow. woken tells the
@@ -150,10 +144,17 @@ func (db *DB) signal(queues ...string) {
 
 // wakeLocal signals every waiter of a queue; those that find nothing wait again. The lock is held.
 func (w *waker) wakeLocal(queue string) {
-	for x := range w.waiting[queue] {
-		select {
-		case x.signal <- struct{}{}:
-		default: // signalled before
+	w.wakeIf(func(name string) bool { return name == queue })
+}
+
+// wakeIf signals the waiters of some queues. The lock is held.
+func (w *waker) wakeIf(is func(queue string) bool) {
+	for x := range w.waiting {
+		if is(x.queue) {
+			select {
+			case x.signal <- struct{}{}:
+			default: // signalled before
+			}
 		}
 	}
 }
@@ -161,9 +162,7 @@ func (w *waker) wakeLocal(queue string) {
 func (w *waker) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for queue := range w.waiting {
-		w.wakeLocal(queue)
-	}
+	w.wakeIf(func(string) bool { return true })
 }
 
 // notify tells other processes of queues until there is nothing left to tell.
@@ -316,9 +315,5 @@ func (w *waker) heard(payload string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for queue := range w.waiting {
-		if payloadOf(queue) == p {
-			w.wakeLocal(queue)
-		}
-	}
+	w.wakeIf(func(queue string) bool { return payloadOf(queue) == p })
 }

@@ -43,7 +43,12 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func (w *waker) sleeping(queue string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.waiting[queue]) > 0
+	for x := range w.waiting {
+		if x.queue == queue {
+			return true
+		}
+	}
+	return false
 }
 
 func within(t *testing.T, what string, result chan time.Time, began time.Time, most time.Duration) {

@@ -7,16 +7,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
-
-// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer.
-func (s *Store) Offers(effects any) bool {
-	e, ok := effects.(**driver.Statements)
-	if ok {
-		*e = &driver.Statements{}
-	}
-	return ok
-}
 
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
@@ -54,30 +46,13 @@ func (s *Store) checkWorks(w []driver.Work) error {
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	if w.Effects != nil {
-		e, ok := w.Effects.(*driver.Statements)
-		if !ok {
-			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
-		}
-		if e == nil {
-			w.Effects = nil
-		}
-	}
-	if w.Ack != nil {
-		rc, ok := w.Ack.Receipt.(*receipt)
+	return rowstore.CheckWork(w, func(a *driver.Settlement) error {
+		rc, ok := a.Receipt.(*receipt)
 		if !ok || rc.q.db != db {
-			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
+			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
 		}
-		if err := rc.q.check(w.Ack); err != nil {
-			return fmt.Errorf("ack: %w", err)
-		}
-	}
-	for i := range w.Emit {
-		if w.Emit[i].Queue == "" {
-			return fmt.Errorf("emitted message %d names no queue", i)
-		}
-	}
-	return nil
+		return rc.q.check(a)
+	})
 }
 
 // commit decides and writes works inside the transaction. Records come first: only an item whose completion was written

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	sqlite3 "modernc.org/sqlite"
+	sqlite3lib "modernc.org/sqlite/lib"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -50,21 +51,6 @@ func (e *SchemaError) migrate() string {
 	return fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", e.Path, path)
 }
 
-// Primary result codes of SQLite (https://www.sqlite.org/rescode.html).
-const (
-	codeBusy      = 5
-	codeLocked    = 6
-	codeNoMem     = 7
-	codeReadOnly  = 8
-	codeInterrupt = 9
-	codeIO        = 10
-	codeCorrupt   = 11
-	codeFull      = 13
-	codeCantOpen  = 14
-	codeProtocol  = 15
-	codeNotADB    = 26
-)
-
 // code answers SQLite's primary result code of an error, 0 when it is not SQLite's.
 func code(err error) int {
 	var e *sqlite3.Error
@@ -77,13 +63,13 @@ func code(err error) int {
 // busy reports an error after which nothing was written and which passes: somebody else holds the lock.
 func busy(err error) bool {
 	c := code(err)
-	return c == codeBusy || c == codeLocked || c == codeProtocol
+	return c == sqlite3lib.SQLITE_BUSY || c == sqlite3lib.SQLITE_LOCKED || c == sqlite3lib.SQLITE_PROTOCOL
 }
 
 // outage reports an error of a file that cannot be written, whoever asks.
 func outage(err error) bool {
 	switch code(err) {
-	case codeReadOnly, codeIO, codeFull, codeCantOpen, codeNotADB:
+	case sqlite3lib.SQLITE_READONLY, sqlite3lib.SQLITE_IOERR, sqlite3lib.SQLITE_FULL, sqlite3lib.SQLITE_CANTOPEN, sqlite3lib.SQLITE_NOTADB:
 		return true
 	}
 	return false
@@ -93,7 +79,7 @@ func outage(err error) bool {
 // the same, where it comes again and again while other statements are fine: a damaged full-text index, too much memory.
 func environmental(err error) bool {
 	switch code(err) {
-	case codeBusy, codeLocked, codeNoMem, codeInterrupt, codeCorrupt, codeProtocol:
+	case sqlite3lib.SQLITE_BUSY, sqlite3lib.SQLITE_LOCKED, sqlite3lib.SQLITE_NOMEM, sqlite3lib.SQLITE_INTERRUPT, sqlite3lib.SQLITE_CORRUPT, sqlite3lib.SQLITE_PROTOCOL:
 		return true
 	}
 	return outage(err)
@@ -101,7 +87,7 @@ func environmental(err error) bool {
 
 // refusedBy is the error of an item whose effects were refused, or that of the store.
 func refusedBy(item int, err error) error {
-	if outage(err) || busy(err) && code(err) != codeLocked {
+	if outage(err) || busy(err) && code(err) != sqlite3lib.SQLITE_LOCKED {
 		return err
 	}
 	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
@@ -117,17 +103,17 @@ func explain(path string, err error) error {
 		err = fmt.Errorf("%w: %w", driver.ErrOutage, err)
 	}
 	switch code(err) {
-	case codeBusy, codeLocked, codeProtocol:
+	case sqlite3lib.SQLITE_BUSY, sqlite3lib.SQLITE_LOCKED, sqlite3lib.SQLITE_PROTOCOL:
 		return fmt.Errorf("database %s is locked by another process: %w: %w: %w", path, driver.ErrNotCommitted, driver.ErrBlocked, err)
-	case codeFull:
+	case sqlite3lib.SQLITE_FULL:
 		return fmt.Errorf("database %s is full (disk or max_page_count): %w", path, err)
-	case codeReadOnly:
+	case sqlite3lib.SQLITE_READONLY:
 		return fmt.Errorf("database %s is read-only: %w", path, err)
-	case codeNotADB:
+	case sqlite3lib.SQLITE_NOTADB:
 		return fmt.Errorf("file %s is not an SQLite database: %w", path, err)
-	case codeCorrupt:
+	case sqlite3lib.SQLITE_CORRUPT:
 		return fmt.Errorf("database %s is damaged: %w", path, err)
-	case codeCantOpen:
+	case sqlite3lib.SQLITE_CANTOPEN:
 		return fmt.Errorf("open database %s: %w", path, err)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -24,13 +25,7 @@ var schemaVersion = len(migrations)
 const migrateWait = 30 * time.Second
 
 // SchemaSQL is the SQL that Migrate runs on an empty database.
-func SchemaSQL() string {
-	all := ""
-	for _, m := range migrations {
-		all += m
-	}
-	return all
-}
+func SchemaSQL() string { return strings.Join(migrations, "\n") }
 
 // Migrate brings the schema of the file up to the version of this program, and makes the file when it is absent. It
 // only goes forward, in one transaction; several processes may call it at once, and repeating it does nothing. The

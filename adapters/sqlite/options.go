@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -53,24 +54,16 @@ func (o Options) withDefaults() (Options, error) {
 		if *d.value < 0 {
 			return o, fmt.Errorf("sqlite: Options.%s is %v, must not be negative", d.name, *d.value)
 		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
+		*d.value = cmp.Or(*d.value, d.def)
 	}
 	if o.ReceiveBytes < 0 || o.CacheBytes < 0 || o.Checkpoint < 0 {
 		return o, fmt.Errorf("sqlite: Options.ReceiveBytes, CacheBytes and Checkpoint must not be negative")
 	}
-	if o.ReceiveBytes == 0 {
-		o.ReceiveBytes = 64 << 20
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 16 << 20
-	}
+	o.ReceiveBytes = cmp.Or(o.ReceiveBytes, 64<<20)
+	o.CacheBytes = cmp.Or(o.CacheBytes, 16<<20)
 	if o.clock == nil {
 		o.clock = time.Now
 	}
-	if o.Checkpoint == 0 {
-		o.Checkpoint = 20000
-	}
+	o.Checkpoint = cmp.Or(o.Checkpoint, 20000)
 	return o, nil
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -112,9 +111,9 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	if err := driver.CheckHeaders(m.Headers); err != nil {
 		return err
 	}
-	headers, err := headersJSON(m.Headers)
-	if err != nil {
-		return err
+	var headers any
+	if h := rowstore.PackHeaders(m.Headers); h != nil {
+		headers = string(h)
 	}
 	id, sent := m.ID, m.SentAt
 	if id == "" {
@@ -137,7 +136,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 		body = nil
 	}
 	if m.Group == "" && m.Delay <= 0 {
-		_, err = t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
+		_, err := t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
 		return err
 	}
 	waits, until := false, t.now
@@ -148,34 +147,15 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	if m.Group != "" {
 		group = m.Group
 		var first int64
+		var err error
 		if waits, err = t.s.one([]*int64{&first}, sqlGroupHas, q.id, m.Group); err != nil {
 			return err
 		}
 	}
 	hold := max(until.Sub(t.now), 0).Microseconds()
-	_, err = t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
+	_, err := t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
 		int64(len(m.Body)), headers, body)
 	return err
-}
-
-func headersJSON(h map[string]string) (any, error) {
-	if len(h) == 0 {
-		return nil, nil
-	}
-	b, err := json.Marshal(h)
-	return string(b), rowstore.Wrap(err, "write headers")
-}
-
-func readHeaders(v any) (map[string]string, error) {
-	s := text(v)
-	if s == "" {
-		return nil, nil
-	}
-	var h map[string]string
-	if err := json.Unmarshal([]byte(s), &h); err != nil {
-		return nil, fmt.Errorf("read headers: %w", err)
-	}
-	return h, nil
 }
 
 // Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.

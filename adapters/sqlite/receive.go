@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -191,7 +192,7 @@ func (h *handing) stream() ([]candidate, error) {
 
 // candidate reads the columns id, sent_at, size, headers and body.
 func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate, error) {
-	headers, err := readHeaders(v[3])
+	headers, err := rowstore.ReadHeaders([]byte(text(v[3])))
 	c := candidate{pos: integer(pos), size: integer(v[2]), inline: integer(v[2]) <= inlineBody}
 	c.ID, c.Queue, c.SentAt, c.Headers, c.Body = text(v[0]), h.q.name, fromMicro(integer(v[1])), headers, blob(v[4])
 	if err != nil {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -247,12 +246,6 @@ func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
 		out[i] = all[hashSize*i : hashSize*(i+1) : hashSize*(i+1)]
 	}
 	return out
-}
-
-// hash16 is the hash of a key as it is stored.
-func hash16(k *driver.Key) []byte {
-	h := k.Hash()
-	return bytes.Clone(h[:hashSize])
 }
 
 // checkToken refuses holds that no store handed out: tokens are stored as signed numbers.

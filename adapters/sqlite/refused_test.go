@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel"
+	sqlite3lib "modernc.org/sqlite/lib"
+
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -55,7 +57,7 @@ func TestFM46_DamagedIndexOfOneEffect(t *testing.T) {
 	exec_(t, db, "INSERT INTO docs(rowid, body) VALUES (1, 'a b c')")
 	exec_(t, db, "DELETE FROM docs_data WHERE id >= 10")
 	const damaged = "INSERT INTO docs(docs, rowid, body) VALUES ('delete', 1, 'x')"
-	if _, err := db.SQL().Exec(damaged); code(err) != codeCorrupt {
+	if _, err := db.SQL().Exec(damaged); code(err) != sqlite3lib.SQLITE_CORRUPT {
 		t.Fatalf("the statement alone answers %v", err)
 	}
 	q := db.Queue("orders")

@@ -165,6 +165,8 @@ func column(v any) sqldriver.Value {
 		return v[:]
 	case rowstore.Text:
 		return string(v)
+	case rowstore.Name:
+		return string(v)
 	}
 	return v
 }

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -61,13 +61,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
-	}
-	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
-		return errors.New("action dead needs a dead letter with an ID")
-	}
-	return nil
+	return rowstore.CheckSettlement(s)
 }
 
 // settle ends deliveries of one queue inside the transaction.
@@ -101,7 +95,7 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 
 func (t *txn) deadLetters(row *queueRow, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := t.deleteDeadLetter(row, s.Close); err != nil {
+		if _, err := t.s.exec(rowstore.DeleteDeadLetter, row.name, s.Close); err != nil {
 			return err
 		}
 	}

@@ -201,65 +201,37 @@ const timeFormat = "2006-01-02 15:04:05.999999999-07:00"
 // Numbers of JSON keep their kind (1 is an integer, 1.0 is not), objects and arrays become JSON text.
 func bindValue(v any) (sqldriver.Value, error) {
 	switch x := v.(type) {
-	case nil, int64, float64, string, []byte:
-		return x, nil
-	case bool:
-		return flag(x), nil
-	case int:
-		return int64(x), nil
 	case json.Number:
 		return jsonNumber(x)
 	case json.RawMessage:
 		return string(x), nil
+	case bool:
+		return flag(x), nil
 	case time.Time:
 		return x.UTC().Format(timeFormat), nil
-	case time.Duration:
-		return int64(x), nil
 	case sqldriver.Valuer:
-		if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
-			return nil, nil
-		}
-		inner, err := x.Value()
+		inner, err := sqldriver.DefaultParameterConverter.ConvertValue(x)
 		if err != nil {
 			return nil, err
 		}
-		if _, again := inner.(sqldriver.Valuer); again {
-			return nil, fmt.Errorf("type %T: its Value is a Valuer again", v)
-		}
 		return bindValue(inner)
 	}
-	return bindKind(reflect.ValueOf(v))
-}
-
-func bindKind(v reflect.Value) (sqldriver.Value, error) {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return nil, nil
-		}
-		return bindValue(v.Elem().Interface())
-	case reflect.Bool:
-		return flag(v.Bool()), nil
-	case reflect.String:
-		return v.String(), nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return v.Int(), nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		if v.Uint() > math.MaxInt64 {
-			return nil, fmt.Errorf("number %d is too large for an SQLite integer; pass it as text", v.Uint())
-		}
-		return int64(v.Uint()), nil
-	case reflect.Float32, reflect.Float64:
-		return v.Float(), nil
-	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return v.Bytes(), nil
-		}
-	default:
+	rv := reflect.ValueOf(v)
+	if (rv.Kind() == reflect.Pointer || rv.Kind() == reflect.Interface) && !rv.IsNil() {
+		return bindValue(rv.Elem().Interface())
 	}
-	b, err := json.Marshal(v.Interface())
+	if rv.CanUint() && rv.Uint() > math.MaxInt64 {
+		return nil, fmt.Errorf("number %d is too large for an SQLite integer; pass it as text", rv.Uint())
+	}
+	if plain, err := sqldriver.DefaultParameterConverter.ConvertValue(v); err == nil {
+		if b, ok := plain.(bool); ok {
+			return flag(b), nil
+		}
+		return plain, nil
+	}
+	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, fmt.Errorf("type %s has no SQLite value: %w", v.Type(), err)
+		return nil, fmt.Errorf("type %T has no SQLite value: %w", v, err)
 	}
 	return string(b), nil
 }

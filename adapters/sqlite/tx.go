@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	sqlite3lib "modernc.org/sqlite/lib"
+
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
@@ -235,7 +237,7 @@ func (x *transaction) end(commit bool) (err error) {
 		err = x.tx.Rollback()
 	}
 	x.s.db.tx.guard.take()
-	if code(err) == codeInterrupt { // the rollback was what was interrupted
+	if code(err) == sqlite3lib.SQLITE_INTERRUPT { // the rollback was what was interrupted
 		err = x.raw(func() error { _, err := x.t.s.exec("ROLLBACK"); return err })
 	}
 	<-x.s.db.lock

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +15,7 @@ type watcher struct {
 	s  *session
 
 	mu      sync.Mutex
-	waiting map[string]map[*waiter]bool // by queue; true = armed
+	waiting map[*waiter]bool // true = armed
 	armed   int
 	kick    chan struct{}
 }
@@ -27,8 +28,7 @@ type waiter struct {
 }
 
 func (w *watcher) init(db *DB, s *session) {
-	w.db, w.s = db, s
-	w.waiting, w.kick = map[string]map[*waiter]bool{}, make(chan struct{}, 1)
+	w.db, w.s, w.waiting, w.kick = db, s, map[*waiter]bool{}, make(chan struct{}, 1)
 }
 
 func (w *watcher) close() error {
@@ -42,23 +42,18 @@ func (w *watcher) wait(queue string) *waiter {
 	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting[queue] == nil {
-		w.waiting[queue] = map[*waiter]bool{}
-	}
-	w.waiting[queue][x] = false
+	w.waiting[x] = false
 	return x
 }
 
 // arm makes the watcher look for a waiter that was not signalled yet.
 func (w *watcher) arm(x *waiter) {
 	w.mu.Lock()
-	armed, there := w.waiting[x.queue][x]
-	if there && !armed {
-		w.waiting[x.queue][x] = true
-		w.armed++
-	}
-	w.mu.Unlock()
-	if there {
+	defer w.mu.Unlock()
+	if armed, waits := w.waiting[x]; waits {
+		if w.waiting[x] = true; !armed {
+			w.armed++
+		}
 		select {
 		case w.kick <- struct{}{}:
 		default:
@@ -73,36 +68,32 @@ func (w *watcher) leave(x *waiter) {
 }
 
 func (w *watcher) remove(x *waiter) {
-	set := w.waiting[x.queue]
-	if set[x] {
+	if w.waiting[x] {
 		w.armed--
 	}
-	delete(set, x)
-	if len(set) == 0 {
-		delete(w.waiting, x.queue)
-	}
+	delete(w.waiting, x)
 }
 
-// signal wakes every waiter of a queue; those that find nothing wait again.
+// signal wakes every waiter of a queue. Those that find nothing wait again.
 func (w *watcher) signal(queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for x := range w.waiting[queue] {
-		x.signal <- struct{}{} // has room for one, and each is signalled once
-		w.remove(x)
+	for x := range w.waiting {
+		if x.queue == queue {
+			x.signal <- struct{}{} // has room for one, and each is signalled once
+			w.remove(x)
+		}
 	}
 }
 
-// queues are the names that armed waiters wait for.
-func (w *watcher) queues() []string {
+// queues are the names that receivers wait for, none when no waiter is armed.
+func (w *watcher) queues() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.armed == 0 {
-		return nil
-	}
-	out := make([]string, 0, len(w.waiting))
-	for name := range w.waiting {
-		out = append(out, name)
+	for x := range w.waiting {
+		if w.armed > 0 && !slices.Contains(out, x.queue) {
+			out = append(out, x.queue)
+		}
 	}
 	return out
 }

@@ -13,7 +13,7 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, driver.Nonce, [Hash] and [Text]; the adapter turns them into what its columns hold, and quotes the column "key"
+// []byte, time.Time, driver.Nonce, [Hash], [Text] and [Name]; the adapter turns them into what its columns hold, and quotes the column "key"
 // where that is a reserved word. Rows come back as [Row], which reads whatever the client library made of a column.
 package rowstore
 

@@ -192,7 +192,7 @@ func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, erro
 func (q *Queue) Wake() { q.db.signal(q.name) }
 
 // sqlFetch locks messages. 1 queue name 2 max 3 room for bodies
-const sqlFetch = "SELECT * FROM semel_fetch($1, $2, $3)"
+const sqlFetch = "SELECT id, grp, sent_at, headers, body, count, pos FROM semel_fetch($1, $2, $3)"
 
 // ReceiveTx hands out up to limit messages inside the caller's transaction. They stay locked until it ends and are
 // nobody else's: no visibility runs out. They have to be settled in it, by [Queue.SettleTx]; those that are not are
@@ -207,22 +207,13 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 	}
 	var out []driver.Delivery
 	p := &pipeline{}
-	p.query("receive", func(rows pgx.Rows) error {
-		for rows.Next() {
-			rc, d := &receipt{q: q}, driver.Delivery{}
-			var id, group, headers []byte
-			if err := rows.Scan(&rc.pos, &rc.count, &d.SentAt, &id, &group, &headers, &d.Body); err != nil {
-				return err
-			}
-			rc.group, d.Receipt, d.Count = string(group), rc, int(rc.count)+1
-			d.ID, d.Queue, d.Group = string(id), q.name, rc.group
-			var err error
-			if d.Headers, err = rowstore.ReadHeaders(headers); err != nil {
-				return fmt.Errorf("message %q: %w", d.ID, err)
-			}
-			out = append(out, d)
-		}
-		return nil
+	p.query("receive", func(found pgx.Rows) error {
+		return eachRow(found, func(r rowstore.Row) error {
+			m, err := r.Message(0, q.name)
+			rc := &receipt{q: q, pos: r.Int(6), count: int32(r.Int(5)), group: m.Group}
+			out = append(out, driver.Delivery{Message: m, Receipt: rc, Count: int(rc.count) + 1})
+			return err
+		})
 	}, sqlFetch, q.name, min(limit, maxBatch), q.db.o.ReceiveBytes)
 	if err := p.run(ctx, tx); err != nil {
 		return nil, fmt.Errorf("receive from queue %q: %w", q.name, explain(err))

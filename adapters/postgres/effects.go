@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // rowsError reports that a statement changed another number of rows than it must.
@@ -39,16 +40,8 @@ func expect(st *driver.Statement, tag pgconn.CommandTag) error {
 	return nil
 }
 
-func effectName(i int, sql string) string { return fmt.Sprintf("statement %d (%s)", i+1, head(sql)) }
-
-// head is the beginning of a statement, for errors.
-func head(sql string) string {
-	const most = 60
-	sql = strings.Join(strings.Fields(sql), " ")
-	if len(sql) > most {
-		return sql[:most] + "…"
-	}
-	return sql
+func effectName(i int, sql string) string {
+	return fmt.Sprintf("statement %d (%s)", i+1, rowstore.Head(sql))
 }
 
 // statements answers the statements of a work.
@@ -96,7 +89,7 @@ var refused = map[string]string{
 func checkStatement(sql string) error {
 	word, rest := keyword(sql)
 	if word == "" {
-		return fmt.Errorf("statement %q is empty", head(sql))
+		return fmt.Errorf("statement %q is empty", rowstore.Head(sql))
 	}
 	what, bad := refused[word]
 	if word == "SET" {
@@ -109,50 +102,16 @@ func checkStatement(sql string) error {
 	}
 	switch what {
 	case "transaction":
-		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", head(sql))
+		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", rowstore.Head(sql))
 	case "protocol":
-		return fmt.Errorf("statement %q: COPY cannot be queued", head(sql))
+		return fmt.Errorf("statement %q: COPY cannot be queued", rowstore.Head(sql))
 	}
-	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", head(sql))
+	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", rowstore.Head(sql))
 }
 
-// keyword answers the first word of a statement in upper case, behind white space, comments and stray semicolons, and
-// what follows it.
+// keyword returns the first word of a statement in upper case, and what follows it.
 func keyword(sql string) (word, rest string) {
-	for {
-		sql = strings.TrimLeft(sql, " \t\r\n\f\v;(")
-		switch {
-		case strings.HasPrefix(sql, "--"):
-			_, sql, _ = strings.Cut(sql, "\n")
-		case strings.HasPrefix(sql, "/*"):
-			sql = afterComment(sql)
-		default:
-			n := 0
-			for n < len(sql) && (sql[n]|0x20 >= 'a' && sql[n]|0x20 <= 'z' || sql[n] == '_') {
-				n++
-			}
-			return strings.ToUpper(sql[:n]), sql[n:]
-		}
-	}
-}
-
-// afterComment skips a comment; PostgreSQL's nest.
-func afterComment(sql string) string {
-	depth := 0
-	for i := 0; i+1 < len(sql); i++ {
-		switch sql[i : i+2] {
-		case "/*":
-			depth++
-			i++
-		case "*/":
-			depth--
-			i++
-			if depth == 0 {
-				return sql[i+1:]
-			}
-		}
-	}
-	return ""
+	return (&rowstore.Lexer{In: sql, Nested: true}).Keyword()
 }
 
 // What the server tells the SQL of handlers by: the text of the statement that the client sent, which functions, DO blocks

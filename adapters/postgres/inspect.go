@@ -14,23 +14,21 @@ import (
 
 // sqlStats counts one queue; it reads all messages of the database. 1 queue name
 const sqlStats = `SELECT count(*) FILTER (WHERE flies), count(*) FILTER (WHERE NOT flies AND due_at > t), count(*),
-  coalesce(extract(epoch FROM max(t) - min(sent_at)), 0)::float8,
-  (SELECT count(*) FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = $1))
+  coalesce(extract(epoch FROM max(t) - min(sent_at)) * 1000000, 0)::bigint,
+  (SELECT count(*) FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = ?))
 FROM (SELECT m.due_at, m.sent_at, n.t, coalesce(m.until > n.t, false) AS flies
   FROM semel_message m, (SELECT clock_timestamp() AS t OFFSET 0) n
-  WHERE m.queue = (SELECT id FROM semel_queue WHERE name = $1)) x`
+  WHERE m.queue = (SELECT id FROM semel_queue WHERE name = ?)) x`
 
 // Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due. It reads all
 // messages of the database: not for every second.
 func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
-	err = q.db.read(ctx, func(row scanner) error {
-		var all int64
-		var age float64
-		err := row.Scan(&s.InFlight, &s.Delayed, &all, &age, &s.DeadLetters)
-		s.Visible = all - s.InFlight - s.Delayed
-		s.Oldest = max(time.Duration(age*float64(time.Second)), 0)
-		return err
-	}, sqlStats, q.name)
+	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error {
+		s.InFlight, s.Delayed, s.DeadLetters = r.Int(0), r.Int(1), r.Int(4)
+		s.Visible = r.Int(2) - s.InFlight - s.Delayed
+		s.Oldest = max(time.Duration(r.Int(3))*time.Microsecond, 0)
+		return nil
+	}, sqlStats, rowstore.Name(q.name), rowstore.Name(q.name))
 	return s, rowstore.Wrap(err, "count messages of queue %q", q.name)
 }
 
@@ -43,13 +41,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	if limit <= 0 {
 		return nil, nil
 	}
-	var out []driver.Delivery
-	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
-		m, err := r.Message(0, q.name)
-		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(5))})
-		return err
-	}, sqlPeek, rowstore.Name(q.name), int64(limit))
-	return out, rowstore.Wrap(err, "peek into queue %q", q.name)
+	return rowstore.Peek(ctx, rows{q.db}, q.name, sqlPeek, rowstore.Name(q.name), int64(limit))
 }
 
 // purgeStep bounds what one transaction of Purge removes.
@@ -59,7 +51,7 @@ const (
 	sqlPurgeEnd = "SELECT coalesce(max(pos), 0) FROM semel_message"
 	// 1 queue name 2 after position 3 last position 4 limit
 	sqlPurgeList = `SELECT pos, grp FROM semel_message
-  WHERE queue = (SELECT id FROM semel_queue WHERE name = $1) AND pos > $2 AND pos <= $3 ORDER BY pos LIMIT $4`
+  WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND pos > ? AND pos <= ? ORDER BY pos LIMIT ?`
 	// 1 positions
 	sqlPurge = "DELETE FROM semel_message WHERE pos = ANY($1)"
 )
@@ -68,7 +60,7 @@ const (
 // lost. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)
-	err = q.db.read(ctx, func(row scanner) error { return row.Scan(&end) }, sqlPurgeEnd)
+	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error { end = r.Int(0); return nil }, sqlPurgeEnd)
 	for after := int64(0); err == nil && after < end; {
 		var n int64
 		n, after, err = q.purge(ctx, after, end)
@@ -81,13 +73,10 @@ func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 func (q *Queue) purge(ctx context.Context, after, end int64) (removed, last int64, err error) {
 	var list int64s
 	var ms []driver.Message // for their groups
-	err = q.db.read(ctx, func(row scanner) error {
-		var pos int64
-		var group []byte
-		err := row.Scan(&pos, &group)
-		list, ms = append(list, pos), append(ms, driver.Message{Queue: q.name, Group: string(group)})
-		return err
-	}, sqlPurgeList, q.name, after, end, purgeStep)
+	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error {
+		list, ms = append(list, r.Int(0)), append(ms, driver.Message{Queue: q.name, Group: r.Text(1)})
+		return nil
+	}, sqlPurgeList, rowstore.Name(q.name), after, end, int64(purgeStep))
 	if err != nil || len(list) == 0 {
 		return 0, end, err
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // Options of [Open]. The zero value is the documented default.
@@ -41,20 +43,13 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	for _, d := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"Visibility", &o.Visibility, 30 * time.Second},
-		{"PollInterval", &o.PollInterval, 200 * time.Millisecond},
-		{"LockWait", &o.LockWait, time.Second},
-		{"MaxTx", &o.MaxTx, 30 * time.Second},
-	} {
-		if *d.value < 0 {
-			return o, fmt.Errorf("postgres: Options.%s is %v, must not be negative", d.name, *d.value)
-		}
-		*d.value = cmp.Or(*d.value, d.def)
+	err := rowstore.SetDefaults("postgres",
+		rowstore.Default{Name: "Visibility", Value: &o.Visibility, Default: 30 * time.Second},
+		rowstore.Default{Name: "PollInterval", Value: &o.PollInterval, Default: 200 * time.Millisecond},
+		rowstore.Default{Name: "LockWait", Value: &o.LockWait, Default: time.Second},
+		rowstore.Default{Name: "MaxTx", Value: &o.MaxTx, Default: 30 * time.Second})
+	if err != nil {
+		return o, err
 	}
 	if o.MaxConns < 0 || o.ReceiveBytes < 0 {
 		return o, fmt.Errorf("postgres: Options.MaxConns and ReceiveBytes must not be negative")

@@ -97,13 +97,17 @@ const (
 // queueMade makes a queue that does not exist yet. It does so in a transaction of its own, so that no transaction that sends
 // holds the name. It remembers which queues exist, because they are never removed. A server that failed over can have lost
 // one. The statements that write to it find that out (codeQueue), see [DB.forgetQueues].
-func (db *DB) queueMade(ctx context.Context, name string) error { return db.makeQueue(ctx, name, db.queueOnPool) }
+func (db *DB) queueMade(ctx context.Context, name string) error {
+	return db.makeQueue(ctx, name, db.queueOnPool)
+}
 
 // queueApart is queueMade for a caller that holds a connection of the pool. It opens a connection of its own:
 //
 //  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
 //  2. Each waits for a connection to look for the queue, and none ends before it has it.
-func (db *DB) queueApart(ctx context.Context, name string) error { return db.makeQueue(ctx, name, db.queueOnDial) }
+func (db *DB) queueApart(ctx context.Context, name string) error {
+	return db.makeQueue(ctx, name, db.queueOnDial)
+}
 
 func (db *DB) makeQueue(ctx context.Context, name string, create func(ctx context.Context, name string) error) error {
 	if _, ok := db.queues.Load(name); ok {
@@ -121,7 +125,7 @@ func (db *DB) makeQueue(ctx context.Context, name string, create func(ctx contex
 
 func (db *DB) queueOnPool(ctx context.Context, name string) error {
 	exists := false
-	err := db.read(ctx, func(row scanner) error { return row.Scan(&exists) }, sqlQueueThere, name)
+	err := rows{db}.Read(ctx, func(r rowstore.Row) error { exists = r.Flag(0); return nil }, sqlQueueThere, rowstore.Name(name))
 	if err == nil && !exists {
 		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
 	}
@@ -168,26 +172,6 @@ func checkQueueName(name string) error {
 // scanner is the current row of an answer.
 type scanner interface{ Scan(dest ...any) error }
 
-// read runs a query and calls row for each row.
-func (db *DB) read(ctx context.Context, row func(scanner) error, sql string, args ...any) error {
-	c, err := db.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Release()
-	rows, err := c.Query(ctx, sql, args...)
-	if err != nil {
-		return explain(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return explain(rows.Err())
-}
-
 // Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
 func (q *Queue) Create(ctx context.Context) error {
 	err := q.db.queueMade(ctx, q.name)
@@ -195,13 +179,4 @@ func (q *Queue) Create(ctx context.Context) error {
 }
 
 // Queues lists the names of the queues in the database, sorted by byte.
-func (db *DB) Queues(ctx context.Context) ([]string, error) {
-	var out []string
-	err := db.read(ctx, func(row scanner) error {
-		var name string
-		err := row.Scan(&name)
-		out = append(out, name)
-		return err
-	}, `SELECT name FROM semel_queue ORDER BY name COLLATE "C"`)
-	return out, rowstore.Wrap(err, "list queues")
-}
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }

@@ -97,7 +97,7 @@ func (db *DB) checkStep(h *driver.Hold, w *driver.StepWrite, effects *driver.Wor
 		return err
 	}
 	if n := len(w.Name); n > maxStepName {
-		return fmt.Errorf("name %q of a step has %d bytes, must have %d at most", head(w.Name), n, maxStepName)
+		return fmt.Errorf("name %q of a step has %d bytes, must have %d at most", rowstore.Head(w.Name), n, maxStepName)
 	}
 	if n := len(h.Version); n > maxStepName {
 		return fmt.Errorf("version of a run with steps has %d bytes, must have %d at most", n, maxStepName)

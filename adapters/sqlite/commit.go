@@ -147,7 +147,7 @@ func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err erro
 	case over && a.longest != item:
 		return &driver.ItemError{Index: a.longest, Err: errTooLong}
 	}
-	where := fmt.Sprintf("statement %d (%s)", at, head(list[at-1].SQL))
+	where := fmt.Sprintf("statement %d (%s)", at, rowstore.Head(list[at-1].SQL))
 	if over { // SQLite's own error is that of an interrupt
 		return &driver.ItemError{Index: item, Err: fmt.Errorf("%s: %w", where, errTooLong)}
 	}

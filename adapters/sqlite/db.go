@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -153,46 +154,7 @@ func (db *DB) Close() error {
 func (db *DB) SQL() *sql.DB { return db.reader }
 
 // Queues lists the names of the queues that were ever sent to, sorted.
-func (db *DB) Queues(ctx context.Context) ([]string, error) {
-	var out []string
-	err := db.read(ctx, "list queues", func(v []any) error {
-		name, _ := v[0].(string)
-		out = append(out, name)
-		return nil
-	}, "SELECT name FROM semel_queue ORDER BY name")
-	return out, err
-}
-
-// read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
-func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) error {
-	err := db.readRows(ctx, row, query, args...)
-	return rowstore.Wrap(err, "%s", what)
-}
-
-func (db *DB) readRows(ctx context.Context, row func([]any) error, query string, args ...any) (err error) {
-	rows, err := db.reader.QueryContext(ctx, query, args...)
-	if err != nil {
-		return explain(db.path, err)
-	}
-	defer func() { err = explain(db.path, errors.Join(err, rows.Close())) }()
-	cols, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	values, dest := make([]any, len(cols)), make([]any, len(cols))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		if err := row(values); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }
 
 func checkPath(path string, mustExist bool) error {
 	if path == "" {
@@ -297,4 +259,59 @@ func writePragmas(o Options) []string {
 		"cache_size(-" + strconv.FormatInt(max(o.CacheBytes>>10, 1), 10) + ")",
 		"temp_store(MEMORY)",
 	}
+}
+
+// Options of [Open]. The zero value is the documented default.
+type Options struct {
+	// Create makes the file, and semel's tables in a file that has none. Defaults to false: Open returns a *[SchemaError], so
+	// that a slip in the path does not become another database.
+	Create bool
+	// ReadOnly opens for inspection: every write answers an error. The file must exist. Defaults to false.
+	ReadOnly bool
+	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.
+	Visibility time.Duration
+	// BusyTimeout is how long a write waits for the lock that another process holds, before it answers
+	// driver.ErrNotCommitted. On a machine so busy that this process hardly gets to run it waits longer, up to ten
+	// times, until it made a fiftieth of the attempts that it makes otherwise. Defaults to 10 s.
+	BusyTimeout time.Duration
+	// PollInterval is how often a blocked Receive looks whether another process wrote; nobody waiting, nobody looks.
+	// Defaults to 3 ms.
+	PollInterval time.Duration
+	// MaxTx bounds a synchronous transaction, and the statements of handlers in one commit: they hold the only write lock, and
+	// heartbeats of other processes wait for
+	// it. A transaction that is open for longer is rolled back. Defaults to 3 s.
+	MaxTx time.Duration
+	// ReceiveBytes bounds the bodies of one Receive; it always answers at least one message. Defaults to 64 MiB.
+	ReceiveBytes int64
+	// CacheBytes is the page cache of the writing connection. Defaults to 16 MiB: the operating system caches the rest, and
+	// SQLite walks over the whole cache in many commits.
+	CacheBytes int64
+	// Checkpoint is the length of the write-ahead log, in pages, from which a goroutine carries it over into the database.
+	// What is written meanwhile is appended: at twice this length a commit does it itself, and waits for it. Defaults to
+	// 20,000 (80 MB), the least that keeps batched writes fast.
+	Checkpoint int
+
+	clock  func() time.Time // tests; defaults to time.Now
+	modeOf string           // a file whose mode a new database gets
+}
+
+func (o Options) withDefaults() (Options, error) {
+	err := rowstore.SetDefaults("sqlite",
+		rowstore.Default{Name: "Visibility", Value: &o.Visibility, Default: 30 * time.Second},
+		rowstore.Default{Name: "BusyTimeout", Value: &o.BusyTimeout, Default: 10 * time.Second},
+		rowstore.Default{Name: "PollInterval", Value: &o.PollInterval, Default: 3 * time.Millisecond},
+		rowstore.Default{Name: "MaxTx", Value: &o.MaxTx, Default: 3 * time.Second})
+	if err != nil {
+		return o, err
+	}
+	if o.ReceiveBytes < 0 || o.CacheBytes < 0 || o.Checkpoint < 0 {
+		return o, fmt.Errorf("sqlite: Options.ReceiveBytes, CacheBytes and Checkpoint must not be negative")
+	}
+	o.ReceiveBytes = cmp.Or(o.ReceiveBytes, 64<<20)
+	o.CacheBytes = cmp.Or(o.CacheBytes, 16<<20)
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	o.Checkpoint = cmp.Or(o.Checkpoint, 20000)
+	return o, nil
 }

@@ -27,18 +27,17 @@ SELECT
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	var s driver.QueueStats
 	now := q.db.now()
-	err := q.db.read(ctx, "queue stats", func(v []any) error {
-		n := func(i int) int64 { return integer(v[i]) }
-		s.Visible = n(0) + n(2) + n(3)
-		s.InFlight, s.Delayed, s.DeadLetters = n(1)+n(4), n(5), n(6)
-		for _, sent := range v[7:] {
-			if at := integer(sent); at != 0 {
-				s.Oldest = max(s.Oldest, time.Duration(now.UnixMicro()-at)*time.Microsecond)
+	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
+		s.Visible, s.InFlight = r.Int(0)+r.Int(2)+r.Int(3), r.Int(1)+r.Int(4)
+		s.Delayed, s.DeadLetters = r.Int(5), r.Int(6)
+		for i := 7; i < len(r); i++ {
+			if at := r.Time(i); !at.IsZero() {
+				s.Oldest = max(s.Oldest, now.Sub(at).Truncate(time.Microsecond))
 			}
 		}
 		return nil
 	}, sqlStats, q.name, now.UnixMicro())
-	return s, err
+	return s, rowstore.Wrap(err, "count messages of queue %q", q.name)
 }
 
 // sqlPeek reads both tables in the order of sending. 1 name 2 limit
@@ -58,13 +57,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	if limit <= 0 {
 		return nil, nil
 	}
-	var out []driver.Delivery
-	err := q.db.read(ctx, "peek", func(v []any) error {
-		m, err := rowstore.Row(v).Message(0, q.name)
-		out = append(out, driver.Delivery{Message: m, Count: int(integer(v[5]))})
-		return err
-	}, sqlPeek, q.name, limit)
-	return out, err
+	return rowstore.Peek(ctx, rows{q.db}, q.name, sqlPeek, q.name, int64(limit))
 }
 
 // purgeStep bounds what one transaction of Purge removes.

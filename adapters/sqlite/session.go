@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // maxUserStatements bounds the prepared statements that a session keeps for the effects of handlers. Statements of our
@@ -58,7 +60,7 @@ func (s *session) prepared(query string) (*stmt, error) {
 	}
 	st, err := prepare(s.conn, query)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %q: %w", head(query), err)
+		return nil, fmt.Errorf("prepare %q: %w", rowstore.Head(query), err)
 	}
 	s.stmts[query] = st
 	return st, nil
@@ -152,14 +154,6 @@ func (s *session) closeStatements() error {
 	clear(s.stmts)
 	clear(s.user)
 	return errors.Join(errs...)
-}
-
-// head shortens SQL for an error message.
-func head(query string) string {
-	if len(query) > 60 {
-		return query[:60] + "…"
-	}
-	return query
 }
 
 // The conversions below read what the driver answers for our own columns: int64, string, []byte or nil.

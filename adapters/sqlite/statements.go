@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // parsed is a statement of a handler made ready for SQLite: one statement, every placeholder an anonymous "?", so that
@@ -33,21 +35,21 @@ var refused = map[string]string{
 
 // parse reads one statement. Placeholders are found outside of literals, quoted names and comments only.
 func parse(sql string) (*parsed, error) {
-	l := lexer{in: sql}
+	l := rowstore.Lexer{In: sql}
 	var out strings.Builder
 	p := &parsed{}
 	verb, second, ended := "", "", false
-	for l.next() {
-		if l.kind == tokenSpace {
-			out.WriteString(l.text)
+	for l.Next() {
+		if l.Kind == rowstore.SpaceToken {
+			out.WriteString(l.Text)
 			continue
 		}
-		if ended && l.text != ";" {
+		if ended && l.Text != ";" {
 			return nil, fmt.Errorf("more than one statement: queue each with its own Exec")
 		}
-		switch l.kind {
-		case tokenWord:
-			word := strings.ToUpper(l.text)
+		switch l.Kind {
+		case rowstore.WordToken:
+			word := strings.ToUpper(l.Text)
 			switch {
 			case verb == "":
 				verb = word
@@ -57,22 +59,22 @@ func parse(sql string) (*parsed, error) {
 			if verb == "CREATE" && second == "TRIGGER" { // the statements in it would need a parser of their own
 				return nil, fmt.Errorf("CREATE TRIGGER cannot be an effect: make it when the application starts")
 			}
-			out.WriteString(l.text)
-		case tokenParam:
-			index, err := p.param(l.text)
+			out.WriteString(l.Text)
+		case rowstore.ParamToken:
+			index, err := p.param(l.Text)
 			if err != nil {
 				return nil, err
 			}
 			p.order = append(p.order, index)
 			out.WriteByte('?')
-		case tokenEnd:
+		case rowstore.EndToken:
 			ended = verb != ""
 		default:
-			out.WriteString(l.text)
+			out.WriteString(l.Text)
 		}
 	}
-	if l.err != nil {
-		return nil, l.err
+	if l.Err != nil {
+		return nil, l.Err
 	}
 	if verb == "" {
 		return nil, fmt.Errorf("statement is empty")
@@ -96,101 +98,6 @@ func (p *parsed) param(text string) (int, error) {
 	}
 	p.args = max(p.args, n)
 	return n - 1, nil
-}
-
-type tokenKind uint8
-
-const (
-	tokenOther tokenKind = iota // literals, quoted names, operators, numbers
-	tokenSpace                  // white space and comments
-	tokenWord
-	tokenParam
-	tokenEnd // ;
-)
-
-// lexer splits SQL as far as is needed to tell placeholders and semicolons from those in literals and comments.
-type lexer struct {
-	in   string
-	kind tokenKind
-	text string
-	err  error
-}
-
-func (l *lexer) next() bool {
-	if l.in == "" || l.err != nil {
-		return false
-	}
-	n := 1
-	c := l.in[0]
-	l.kind = tokenOther
-	switch {
-	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
-		l.kind = tokenSpace
-	case strings.HasPrefix(l.in, "--"):
-		l.kind = tokenSpace
-		n = len(l.in)
-		if i := strings.IndexByte(l.in, '\n'); i >= 0 {
-			n = i + 1
-		}
-	case strings.HasPrefix(l.in, "/*"):
-		l.kind = tokenSpace
-		n = len(l.in) // SQLite lets a comment run to the end of the input
-		if i := strings.Index(l.in[2:], "*/"); i >= 0 {
-			n = i + 4
-		}
-	case c == '\'' || c == '"' || c == '`':
-		n = l.quoted(c)
-	case c == '[':
-		n = 1 + strings.IndexByte(l.in, ']')
-		if n == 0 {
-			l.err = fmt.Errorf("quoted name is not closed: %s", head(l.in))
-			return false
-		}
-	case c == ';':
-		l.kind = tokenEnd
-	case c == '?' || c == '$' || c == ':' || c == '@':
-		l.kind = tokenParam
-		n += wordLen(l.in[1:])
-		if c == ':' && n == 1 {
-			l.kind = tokenOther
-		}
-	case wordLen(l.in) > 0:
-		n = wordLen(l.in)
-		if c < '0' || c > '9' {
-			l.kind = tokenWord
-		}
-	}
-	if l.err != nil {
-		return false
-	}
-	l.text, l.in = l.in[:n], l.in[n:]
-	return true
-}
-
-// quoted answers the length of a literal or name in quotes, in which a doubled quote stands for itself.
-func (l *lexer) quoted(q byte) int {
-	for i := 1; i < len(l.in); i++ {
-		if l.in[i] != q {
-			continue
-		}
-		if i+1 < len(l.in) && l.in[i+1] == q {
-			i++
-			continue
-		}
-		return i + 1
-	}
-	l.err = fmt.Errorf("quote is not closed: %s", head(l.in))
-	return len(l.in)
-}
-
-func wordLen(s string) int {
-	for i := range len(s) {
-		c := s[i]
-		if c != '_' && c < 0x80 && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return i
-		}
-	}
-	return len(s)
 }
 
 // timeFormat is how a time.Time argument is stored: SQLite's date functions read it, it sorts, and a column declared

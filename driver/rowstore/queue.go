@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -36,6 +37,23 @@ func (r Row) Message(i int, queue string) (driver.Message, error) {
 		return m, fmt.Errorf("message %q: %w", m.ID, err)
 	}
 	return m, nil
+}
+
+// Peek runs a query for messages of a queue: the columns of [Row.Message], then the delivery count.
+func Peek(ctx context.Context, db DB, queue, sql string, args ...any) (out []driver.Delivery, err error) {
+	err = db.Read(ctx, func(r Row) error {
+		m, err := r.Message(0, queue)
+		out = append(out, driver.Delivery{Message: m, Count: int(r.Int(5))})
+		return err
+	}, sql, args...)
+	return out, Wrap(err, "peek into queue %q", queue)
+}
+
+// Queues lists the names of the queues, sorted.
+func Queues(ctx context.Context, db DB) (out []string, err error) {
+	err = db.Read(ctx, func(r Row) error { out = append(out, r.Text(0)); return nil }, "SELECT name FROM semel_queue")
+	slices.Sort(out)
+	return out, Wrap(err, "list queues")
 }
 
 // CheckSettlement refuses settlements that no queue could carry out.

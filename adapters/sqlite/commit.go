@@ -35,7 +35,7 @@ func workHashes(w []driver.Work) [][]byte {
 	return hashes(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
 }
 
-// checkWorks refuses what this store cannot write, before anything is written.
+// checkWorks refuses what this store cannot write.
 func (s *Store) checkWorks(w []driver.Work) error {
 	for i := range w {
 		if err := s.db.checkWork(&w[i]); err != nil {
@@ -55,8 +55,8 @@ func (db *DB) checkWork(w *driver.Work) error {
 	})
 }
 
-// commit decides and writes works inside the transaction. Records come first: only an item whose completion was written
-// now writes anything else.
+// commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
+// writes anything else.
 func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
 	fresh := make([]int, 0, len(w))
 	for i := range w {
@@ -93,7 +93,7 @@ func (t *txn) works(w []driver.Work, which []int) error {
 		}
 	}
 	for q, s := range acks {
-		// A receipt that was handed out again is no error: the record decided.
+		// A message that was delivered again is no error: the record decided.
 		if _, err := t.settle(q, s); err != nil {
 			return err
 		}
@@ -120,13 +120,13 @@ type userStatement struct {
 
 func (u *userStatement) close() error { return u.stmt.s.Close() }
 
-// allowance is the time that the statements of one call may take together: they hold the only write lock.
+// allowance is the time that the statements of one call may take together, because they hold the only write lock.
 type allowance struct {
 	left, most time.Duration
-	longest    int // the item that took the most
+	longest    int // the item that took most
 }
 
-// effects runs the statements of one item. The error is a *driver.ItemError when they are to blame for it.
+// effects runs the statements of one item. The error is a *driver.ItemError when the item is to blame.
 func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err error) {
 	began := time.Now()
 	t.s.guard.lend(modeEffects)
@@ -189,8 +189,8 @@ func (s *session) effect(st *driver.Statement) error {
 	return nil
 }
 
-// convert makes values of a handler's arguments. A panic of their own methods (Value, MarshalJSON) is an error of this
-// item: it happens in the writing goroutine, long after the handler returned.
+// convert makes values of a handler's arguments. It turns a panic of their methods (Value, MarshalJSON) into an error of
+// this item, because it runs in the writing goroutine, long after the handler returned.
 func (u *userStatement) convert(args []any) (err error) {
 	at := 0
 	defer func() {
@@ -210,8 +210,8 @@ func (u *userStatement) convert(args []any) (err error) {
 	return nil
 }
 
-// userStatement answers the prepared form of a handler's SQL. The least recently used half is closed when there are too
-// many, which a handler that writes values into its SQL brings about.
+// userStatement returns the prepared form of a handler's SQL. When there are too many, because a handler writes values into
+// its SQL, it closes the least recently used half.
 func (s *session) userStatement(sql string) (*userStatement, error) {
 	s.clock++
 	if u := s.user[sql]; u != nil {

@@ -51,7 +51,7 @@ func (e *SchemaError) migrate() string {
 	return fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", e.Path, path)
 }
 
-// code answers SQLite's primary result code of an error, 0 when it is not SQLite's.
+// code returns SQLite's primary result code of an error (https://www.sqlite.org/rescode.html), 0 when it is not SQLite's.
 func code(err error) int {
 	var e *sqlite3.Error
 	if errors.As(err, &e) {
@@ -60,13 +60,13 @@ func code(err error) int {
 	return 0
 }
 
-// busy reports an error after which nothing was written and which passes: somebody else holds the lock.
+// busy reports an error that passes and after which nothing was written: another process holds the lock.
 func busy(err error) bool {
 	c := code(err)
 	return c == sqlite3lib.SQLITE_BUSY || c == sqlite3lib.SQLITE_LOCKED || c == sqlite3lib.SQLITE_PROTOCOL
 }
 
-// outage reports an error of a file that cannot be written, whoever asks.
+// outage reports an error of a file that nobody can write.
 func outage(err error) bool {
 	switch code(err) {
 	case sqlite3lib.SQLITE_READONLY, sqlite3lib.SQLITE_IOERR, sqlite3lib.SQLITE_FULL, sqlite3lib.SQLITE_CANTOPEN, sqlite3lib.SQLITE_NOTADB:
@@ -75,8 +75,8 @@ func outage(err error) bool {
 	return false
 }
 
-// environmental reports an error that need not be the fault of the statement: the disk, the memory, the file. It can be all
-// the same, where it comes again and again while other statements are fine: a damaged full-text index, too much memory.
+// environmental reports an error that need not be the fault of the statement: the disk, the memory, the file. It can be, if
+// it recurs while other statements succeed: a damaged full-text index, too much memory.
 func environmental(err error) bool {
 	switch code(err) {
 	case sqlite3lib.SQLITE_BUSY, sqlite3lib.SQLITE_LOCKED, sqlite3lib.SQLITE_NOMEM, sqlite3lib.SQLITE_INTERRUPT, sqlite3lib.SQLITE_CORRUPT, sqlite3lib.SQLITE_PROTOCOL:
@@ -85,7 +85,7 @@ func environmental(err error) bool {
 	return outage(err)
 }
 
-// refusedBy is the error of an item whose effects were refused, or that of the store.
+// refusedBy returns an error of an item whose effects were refused, or of the store.
 func refusedBy(item int, err error) error {
 	if outage(err) || busy(err) && code(err) != sqlite3lib.SQLITE_LOCKED {
 		return err
@@ -93,8 +93,7 @@ func refusedBy(item int, err error) error {
 	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
 }
 
-// explain adds to the errors of a full or read-only database what to do about them. The caller fails closed: nothing
-// was written, and nothing may be acknowledged.
+// explain adds a hint to common errors. The caller fails closed: nothing was written, and nothing may be acknowledged.
 func explain(path string, err error) error {
 	if item := (*driver.ItemError)(nil); errors.As(err, &item) {
 		return err

@@ -23,7 +23,7 @@ SELECT
   (SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1),
   (SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id)`
 
-// Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due.
+// Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	var s driver.QueueStats
 	now := q.db.now()
@@ -71,8 +71,8 @@ const (
 	sqlPurgeFlights = "DELETE FROM semel_flight WHERE hand BETWEEN ? AND ? AND last <= ?"
 )
 
-// Purge removes every message that is not a dead letter and was sent before the call, those in flight too: their receipts are
-// lost. It works in short transactions.
+// Purge removes every message that was sent before the call, but no dead letters. Receipts of messages in flight become
+// invalid. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)
 	for {
@@ -99,7 +99,7 @@ func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	}
 }
 
-// purge removes up to purgeStep messages from each table, and what belongs to all of them when they are gone.
+// purge removes up to purgeStep messages from each table. When none is left it removes their bodies and flights.
 func (t *txn) purge(row *queueRow, end int64) (int64, error) {
 	timed, err := t.s.exec(sqlPurgeTimed, row.low(), end, int64(purgeStep))
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *txn) purge(row *queueRow, end int64) (int64, error) {
 	if _, err := t.s.exec(sqlPurgeFlights, row.low(), row.high(), end); err != nil {
 		return 0, err
 	}
-	// Followers whose head was removed, and that were sent after the call began.
+	// Followers that were sent after the call began, whose head was removed.
 	_, err = t.s.exec(`UPDATE semel_timed SET waits = 0 WHERE queue = ? AND waits = 1 AND pos =
   (SELECT min(pos) FROM semel_timed g WHERE g.queue = semel_timed.queue AND g.grp = semel_timed.grp)`, row.id)
 	t.wake(row)
@@ -134,7 +134,7 @@ const (
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING`
 )
 
-// DeadLetters returns the place for the dead letters of a queue elsewhere: those of the queue of that name in this database.
+// DeadLetterQueue returns the place for the dead letters of another queue: the queue of that name in this database.
 func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.db.Queue(queue) }
 
 // putDeadLetter writes a dead letter unless its id is there already.
@@ -154,7 +154,7 @@ func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter,
 	return rowstore.DeadLetter(ctx, rows{q.db}, sqlDeadLetter, q.name, id)
 }
 
-// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+// PutDeadLetter writes a dead letter without a delivery. Each id is written once.
 func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if l.ID == "" {
 		return errors.New("put dead letter: it has no ID")
@@ -169,7 +169,7 @@ func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	return rowstore.Wrap(err, "put dead letter %s", l.ID)
 }
 
-// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+// DeleteDeadLetter removes a dead letter, if it exists.
 func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 	err := q.db.write(ctx, 1, func(t *txn) error { _, err := t.s.exec(rowstore.DeleteDeadLetter, q.name, id); return err })
 	return rowstore.Wrap(err, "delete dead letter %s", id)

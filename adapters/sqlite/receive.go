@@ -17,8 +17,8 @@ const (
 	// 1 hand 2 first 3 last 4 rest 5 until 6 hold
 	sqlFlightInsert = "INSERT INTO semel_flight (hand, first, last, rest, parted, until, hold) VALUES (?, ?, ?, ?, 0, ?, ?)"
 
-	// sqlToTimed gives messages of semel_stream a time of their own; they were handed out once.
-	// 1 queue 2 until 3 hold 4 held 5 hand 6 first 7 last
+	// sqlToTimed moves messages that were delivered once from semel_stream. 1 queue 2 until 3 hold 4 held 5 hand 6 first 7
+	// last
 	sqlToTimed = `INSERT INTO semel_timed (pos, queue, waits, until, hold, held, hand, count, grp, id, sent_at, size,
   headers, body)
   SELECT pos, ?, 0, ?, ?, ?, ?, 1, NULL, id, sent_at, size, headers, body FROM semel_stream WHERE pos BETWEEN ? AND ?`
@@ -36,15 +36,15 @@ const (
 // errStop ends the reading of rows early.
 var errStop = errors.New("stop")
 
-// Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
-// done; then it answers ctx's error. What another process sends or returns is noticed within Options.PollInterval.
+// Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
+// and then returns ctx's error. It notices writes of other processes within Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
 	}
 	limit = min(limit, maxBatch)
 	for {
-		// The waiter is there before the look, so that a message that comes after it wakes us.
+		// The waiter is registered before the look, so that a later message wakes it.
 		w := q.db.watch.wait(q.name)
 		out, err := q.take(ctx, limit)
 		if err != nil || len(out) > 0 {
@@ -67,7 +67,7 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 }
 
-// take hands out what is deliverable now.
+// take returns what is deliverable now.
 func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	var out []driver.Delivery
 	var until time.Time
@@ -79,7 +79,7 @@ func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	if err != nil {
 		return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
 	}
-	// The visibility began inside the transaction: what the commit took is gone.
+	// The visibility began inside the transaction, before the commit.
 	left := min(q.visible, max(until.Sub(q.db.now()), time.Nanosecond))
 	for i := range out {
 		out[i].Visible = left
@@ -111,8 +111,8 @@ func (t *txn) receive(q *Queue, limit int) ([]driver.Delivery, error) {
 	return h.merge(timed, stream)
 }
 
-// landFlights ends runs whose visibility is over: what is left of them gets a time of its own, in the past. Their
-// receipts stay good until the messages are handed out again.
+// landFlights ends runs whose visibility has expired. Their messages move to semel_timed, due in the past. Receipts stay
+// valid until the messages are delivered again.
 func (t *txn) landFlights(row *queueRow, enough int) error {
 	type landing struct{ hand, first, last, until, hold int64 }
 	var over []landing
@@ -126,7 +126,7 @@ func (t *txn) landFlights(row *queueRow, enough int) error {
 	moved := int64(0)
 	for _, f := range over {
 		if moved >= int64(enough) {
-			return nil // the next Receive goes on: one transaction stays short
+			return nil // the next Receive continues
 		}
 		n, err := t.s.exec(sqlToTimed, row.id, f.until, f.hold, int64(1), f.hand, f.first, f.last)
 		if err != nil {
@@ -201,7 +201,7 @@ func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate
 	return c, err
 }
 
-// merge takes the longest deliverable first and hands them out.
+// merge delivers the candidates, the longest deliverable first.
 func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 	n := min(len(timed)+len(stream), h.limit)
 	if n == 0 {
@@ -211,7 +211,7 @@ func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 	receipts := make([]receipt, n) // one allocation for all of them
 	until, hold := micro(h.t.now.Add(h.q.visible)), h.q.visible.Microseconds()
 	bytes, run := int64(0), 0
-	hand := h.row.handOff()
+	hand := h.row.handNumber()
 	for len(out) < n {
 		first := len(timed) > 0 && (run == len(stream) || timed[0].since <= stream[run].since)
 		var c *candidate

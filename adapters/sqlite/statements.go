@@ -13,15 +13,14 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// parsed is a statement of a handler made ready for SQLite: one statement, every placeholder an anonymous "?", so that
-// the same handler runs on PostgreSQL ($1) and here.
+// parsed is a statement of a handler made ready for SQLite: one statement, every placeholder an anonymous "?", so that the
+// same handler runs on PostgreSQL ($1) too.
 type parsed struct {
 	sql string
-	// order has, for each "?" of sql, the index of its argument; args is how many arguments the statement needs.
+	// order has the index of the argument of each "?", and args how many arguments the statement needs.
 	order []int
 	args  int
-	// counts: SQLite's changes() speaks of this statement. It does not of SELECT, WITH … SELECT or DDL, which leave the
-	// number of an earlier statement.
+	// counts: SQLite's changes() counts this statement. SELECT, WITH … SELECT and DDL leave the number of an earlier one.
 	counts bool
 }
 
@@ -87,7 +86,7 @@ func parse(sql string) (*parsed, error) {
 	return p, nil
 }
 
-// param answers the index of the argument of a placeholder: "?" takes the one after the largest so far, as in SQLite.
+// param returns the index of the argument of a placeholder. As in SQLite, "?" takes the one after the largest so far.
 func (p *parsed) param(text string) (int, error) {
 	n := p.args + 1
 	if text != "?" {
@@ -105,7 +104,7 @@ func (p *parsed) param(text string) (int, error) {
 const timeFormat = "2006-01-02 15:04:05.999999999-07:00"
 
 // bindValue turns an argument of a handler's statement into what SQLite stores: nil, int64, float64, []byte or string.
-// Numbers of JSON keep their kind (1 is an integer, 1.0 is not), objects and arrays become JSON text.
+// Numbers of JSON keep their kind (1 is an integer, 1.0 is not). Objects and arrays become JSON text.
 func bindValue(v any) (sqldriver.Value, error) {
 	switch x := v.(type) {
 	case json.Number:

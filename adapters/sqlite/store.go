@@ -12,9 +12,8 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Store keeps idempotency records. Every item is decided inside the write transaction by the driver's Decide functions;
-// the guarded statements of record.go are the same decisions for the plain case, in one step. What is not written for
-// speed is that of package rowstore.
+// Store keeps idempotency records. The driver's Decide functions decide every item inside the write transaction. The
+// guarded statements of record.go decide the plain case in one step. Package rowstore does the rest.
 type Store struct {
 	*slowPath
 	db *DB
@@ -51,7 +50,7 @@ func writeAll[R any](ctx context.Context, db *DB, what string, n int, each func(
 }
 
 // claims decides claims in their order. Most keys are new, so the inserts come first: they are the guarded write for "no
-// record". Those that have one are read together and decided by the table.
+// record". Existing records are read together and decided by the table.
 func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) error {
 	var old []int
 	for i := range c {
@@ -87,7 +86,7 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	return nil
 }
 
-// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
+// claimOld decides a claim on a key that has a record, and updates found, because a call may have a key twice. absent is
 // the grant without a record: only a claim that waits for another version makes none.
 func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
@@ -275,8 +274,8 @@ func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, err
 	return out, nil
 }
 
-// overtaken reports a reserved token that is not the record's next one any more: others drew meanwhile and the key went on,
-// or its record was purged with a token that was drawn after the reservation (FM12).
+// overtaken reports a reserved token that is not the record's next one any more: others drew one meanwhile, or the record
+// was purged with a token that was drawn after the reservation (FM12).
 func (x rowTx) overtaken(l *rowstore.Locked) error {
 	if x.tokens == nil {
 		return nil

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// watcher wakes blocked receivers. Writes of this process signal it; writes of other processes show in PRAGMA
-// data_version, which it reads every Options.PollInterval while somebody waits, and only then. Messages that become due
-// by themselves have a time that it knows.
+// watcher wakes blocked receivers. Writes of this process signal it. Writes of other processes show in PRAGMA data_version,
+// which it reads every Options.PollInterval while a receiver waits. It knows when the next delayed message is due.
 type watcher struct {
 	db *DB
 	s  *session
@@ -20,8 +19,8 @@ type watcher struct {
 	kick    chan struct{}
 }
 
-// waiter is one Receive that looks or waits. It is registered before it looks, so that nothing that comes after the
-// look is missed, and armed when it has found nothing.
+// waiter is one Receive that looks or waits. It is registered before it looks, so that it misses nothing, and armed when it
+// has found nothing.
 type waiter struct {
 	queue  string
 	signal chan struct{}
@@ -127,8 +126,8 @@ func (w *watcher) loop() {
 	}
 }
 
-// look signals the queues that have something deliverable and answers when the next of the others will. A database that
-// cannot be read is left to Receive, which says what is wrong.
+// look signals the queues that have something deliverable, and returns when the next of the others will. Receive reports a
+// database that cannot be read.
 func (w *watcher) look(names []string, now int64) (due int64) {
 	due = math.MaxInt64
 	for _, name := range names {
@@ -150,7 +149,7 @@ const (
 	sqlNextFlight = "SELECT min(until) FROM semel_flight WHERE hand BETWEEN ? AND ? HAVING count(*) > 0"
 )
 
-// next answers when a queue has something deliverable: 0 = now, MaxInt64 = not by itself.
+// next returns when a queue has something deliverable: 0 = now, MaxInt64 = not by itself.
 func (w *watcher) next(name string) (int64, error) {
 	t := &txn{db: w.db, s: w.s}
 	row, err := t.queue(name, false)

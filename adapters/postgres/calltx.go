@@ -15,11 +15,11 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// This file is for programs that hold a transaction of their own: the records commit with whatever else it does. It has
-// to be at read committed, PostgreSQL's default. After an error it is aborted: roll it back.
+// This file is for programs that hold a transaction of their own: the records commit with it. It has to be at read
+// committed, the default. After an error it is aborted and must be rolled back.
 
-// ErrPending reports a key that is neither new nor completed: somebody runs it, or its last run failed or is unclear.
-// ClaimTx says more.
+// ErrPending reports a key that is neither new nor completed: it runs, or its last run failed or is unclear. ClaimTx says
+// more.
 var ErrPending = errors.New("the key has a record that is not completed")
 
 // sqlSeen claims one key as completed. 1 hash 2 nonce 3 consumer 4 tenant 5 key 6 keep 7 wait. See semel_claim.
@@ -30,9 +30,9 @@ const sqlSeen = markOwn + `SELECT found FROM semel_claim(ARRAY[$1::uuid], ARRAY[
 // sqlRecordText reads one record. 1 its hash
 const sqlRecordText = "SELECT semel_row(r) FROM semel_record r WHERE hash = $1::uuid"
 
-// SeenTx is an inbox in one call: it answers true when the key was completed before. Else it records the key as completed,
-// for at least keep, with the caller's transaction: do the effects in it, and commit. A twin of the key waits for the
-// commit, for Options.LockWait at most. [ErrPending] tells that the key is in the hands of a consumer.
+// SeenTx is an inbox in one call. It returns true when the key was completed before. Otherwise it records the key as
+// completed, for at least keep, in the caller's transaction: do the effects in it, and commit. A duplicate waits for the
+// commit, at most Options.LockWait. [ErrPending] reports that a consumer holds the key.
 func (s *Store) SeenTx(ctx context.Context, tx pgx.Tx, k driver.Key, keep time.Duration) (bool, error) {
 	return s.seen(k, keep, func(sql string, args ...any) scanner { return tx.QueryRow(ctx, sql, args...) })
 }
@@ -88,7 +88,7 @@ func isSeen(found []byte, k driver.Key) (bool, error) {
 
 func uuidText(u [16]byte) string { return pgtype.UUID{Bytes: u, Valid: true}.String() }
 
-// ClaimTx decides claims inside the caller's transaction. What it acquires is held when that commits: complete it with
+// ClaimTx decides claims inside the caller's transaction. What it acquires is held when that commits. Complete it with
 // FinishTx before, or with Finish after.
 func (s *Store) ClaimTx(ctx context.Context, tx pgx.Tx, c ...driver.Claim) ([]driver.Grant, error) {
 	out := make([]driver.Grant, len(c))
@@ -143,12 +143,11 @@ func (s *Store) FinishTx(ctx context.Context, tx pgx.Tx, f ...driver.Finish) ([]
 	return out, nil
 }
 
-// SendTx sends inside the caller's transaction: the messages are there when it commits, together with whatever else it
-// wrote. A message without ID gets one. Receivers are not woken, because only the caller knows when it has committed:
-// call [Queue.Wake] then, or they find the messages within Options.PollInterval.
+// SendTx sends inside the caller's transaction. A message without ID gets one. It cannot wake receivers, because only the
+// caller knows when the transaction has committed: call [Queue.Wake] then, or they find the messages within
+// Options.PollInterval.
 //
-// The ordered groups of the messages stay locked until the transaction ends: others who send to them, or settle
-// messages of them, wait. It has to be of isolation level read committed for those.
+// The ordered groups of the messages stay locked until the transaction ends. It has to be at read committed for those.
 func (q *Queue) SendTx(ctx context.Context, tx pgx.Tx, m ...driver.Message) error {
 	p, err := q.sendIn(ctx, m)
 	if err == nil {
@@ -176,7 +175,7 @@ func (q *Queue) SendSQLTx(ctx context.Context, tx *sql.Tx, m ...driver.Message) 
 	return nil
 }
 
-// sendIn makes the statements that send. The queue is made before, in a transaction of its own.
+// sendIn makes the statements that send. The queue is created before, in a transaction of its own.
 func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, error) {
 	p := &pipeline{}
 	if len(m) == 0 {
@@ -188,16 +187,15 @@ func (q *Queue) sendIn(ctx context.Context, m []driver.Message) (*pipeline, erro
 	return p, q.db.addSends(ctx, p, func(i int) int { return i }, q.own(m))
 }
 
-// Wake makes blocked receivers of the queue look, here and in other processes. It is never needed, only sooner.
+// Wake makes blocked receivers of the queue look, in all processes. They also look without it, only later.
 func (q *Queue) Wake() { q.db.signal(q.name) }
 
 // sqlFetch locks messages. 1 queue name 2 max 3 room for bodies
 const sqlFetch = "SELECT id, grp, sent_at, headers, body, count, pos FROM semel_fetch($1, $2, $3)"
 
-// ReceiveTx hands out up to limit messages inside the caller's transaction. They stay locked until it ends and are
-// nobody else's: no visibility runs out. They have to be settled in it, by [Queue.SettleTx]; those that are not are
-// deliverable again when it ends, and so is everything when the process dies, without a trace: Delivery.Count does not
-// grow. It does not wait: no deliveries and a nil error are an answer.
+// ReceiveTx receives up to limit messages inside the caller's transaction, without waiting. They stay locked until it ends,
+// so no visibility expires, and [Queue.SettleTx] has to settle them in it. Others are deliverable again when it ends, or
+// when the process dies, and Delivery.Count does not grow.
 func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
@@ -221,8 +219,8 @@ func (q *Queue) ReceiveTx(ctx context.Context, tx pgx.Tx, limit int) ([]driver.D
 	return out, nil
 }
 
-// SettleTx ends deliveries inside the caller's transaction, those of [Queue.Receive] too. Nothing has happened before it
-// commits. Groups are locked as by [Queue.SendTx]. After the commit call [Queue.Wake], as there.
+// SettleTx ends deliveries inside the caller's transaction, also those of [Queue.Receive]. It locks groups as
+// [Queue.SendTx] does. After the commit call [Queue.Wake].
 func (q *Queue) SettleTx(ctx context.Context, tx pgx.Tx, s ...driver.Settlement) ([]driver.Outcome, error) {
 	list := make([]*driver.Settlement, len(s))
 	for i := range s {

@@ -20,8 +20,8 @@ func (e *rowsError) Error() string {
 	return fmt.Sprintf("changed %d rows, must change %d", e.got, e.want)
 }
 
-// addStatements adds the statements of item to a pipeline. An answer that is not as it must be stops the reading with an
-// *rowsError: COMMIT must not be in the same pipeline then (see counts).
+// addStatements adds the statements of item to a pipeline. A wrong number of rows stops the reading with a *rowsError:
+// COMMIT must not be in the same pipeline then (see counts).
 func (p *pipeline) addStatements(item int, list []driver.Statement) {
 	for i := range list {
 		st := &list[i]
@@ -44,7 +44,7 @@ func effectName(i int, sql string) string {
 	return fmt.Sprintf("statement %d (%s)", i+1, rowstore.Head(sql))
 }
 
-// statements answers the statements of a work.
+// statements returns the statements of a work.
 func statements(w *driver.Work) []driver.Statement {
 	if e, _ := w.Effects.(*driver.Statements); e != nil {
 		return e.List
@@ -64,7 +64,7 @@ func setting(list []driver.Statement) bool {
 	return false
 }
 
-// counts reports that one of some works has statements whose number of rows is checked.
+// counts reports that some works have statements whose rows are counted.
 func counts(w []driver.Work, which []int) bool {
 	for _, i := range which {
 		for _, st := range statements(&w[i]) {
@@ -76,8 +76,8 @@ func counts(w []driver.Work, which []int) bool {
 	return false
 }
 
-// refused are the first words of statements that an effect must not be: they end or part the transaction, or change the
-// connection, which others use after it.
+// refused are the first words of statements that an effect must not be: they end or split the transaction, or change the
+// connection.
 var refused = map[string]string{
 	"BEGIN": "transaction", "START": "transaction", "COMMIT": "transaction", "END": "transaction", "ROLLBACK": "transaction",
 	"ABORT": "transaction", "SAVEPOINT": "transaction", "RELEASE": "transaction", "PREPARE": "transaction",
@@ -85,7 +85,7 @@ var refused = map[string]string{
 	"UNLISTEN": "connection", "LOAD": "connection", "COPY": "protocol",
 }
 
-// checkStatement refuses SQL that would take the transaction out of semel's hands.
+// checkStatement refuses SQL that would end semel's transaction or change its connection.
 func checkStatement(sql string) error {
 	word, rest := keyword(sql)
 	if word == "" {
@@ -114,7 +114,7 @@ func keyword(sql string) (word, rest string) {
 	return (&rowstore.Lexer{In: sql, Nested: true}).Keyword()
 }
 
-// What the server tells the SQL of handlers by: the text of the statement that the client sent, which functions, DO blocks
+// The server recognizes the SQL of handlers by the text of the statement that the client sent, which functions, DO blocks
 // and triggers cannot change (semel_guard).
 const (
 	// markOwn stands before semel's statements.
@@ -123,11 +123,11 @@ const (
 	markEffect = "/* semel: effect */ "
 )
 
-// sqlSession asks for settings of the session that RESET does not bring back: those of a pooler's connect_query.
+// sqlSession asks for settings of the session that RESET does not restore: those of a pooler's connect_query.
 const sqlSession = `SELECT coalesce(array_agg(name ORDER BY name), '{}'), coalesce(array_agg(current_setting(name) ORDER BY name), '{}')
 FROM pg_settings WHERE source = 'session'`
 
-// The functions are named with their schema: they end what can have changed the search_path.
+// The functions are named with their schema, because handlers can change the search_path.
 
 // sqlEnd ends the SQL of messages. 1 handlers have the transaction 2 it is the last 3 it is more than DML 4 user 5 idle time
 // in milliseconds 6 names and 7 values of settings. See semel_end.
@@ -144,7 +144,7 @@ func (db *DB) sqlTake() string { return "SELECT " + db.info.place + ".semel_take
 // sqlClean takes back what is left in the session. 1 names 2 values. See semel_clean.
 func (db *DB) sqlClean() string { return "SELECT " + db.info.place + ".semel_clean($1, $2)" }
 
-// effects adds the statements of works to a pipeline, and what ends them. A transaction has one list of them.
+// effects adds the statements of works to a pipeline, and what ends them. A transaction has one list.
 type effects struct {
 	db    *DB
 	p     *pipeline
@@ -153,8 +153,8 @@ type effects struct {
 	open  bool // what that one left was not taken back yet
 }
 
-// add adds the statements of item. What they set is set back before the next one: SET LOCAL, and what functions and
-// triggers set, lasts as long as the transaction. Behind those that only change rows the rest is looked at once, for all.
+// add adds the statements of item. Settings of one item are reset before the next: SET LOCAL, and what functions and
+// triggers set, lasts as long as the transaction. Statements that only change rows are checked once, for all.
 func (e *effects) add(item int, list []driver.Statement) {
 	if len(list) == 0 {
 		return
@@ -171,7 +171,7 @@ func (e *effects) add(item int, list []driver.Statement) {
 	}
 }
 
-// next sets back what the item before left, and limits the statements of the one that follows as its were.
+// next resets what the item before left, and limits the statements of the next one.
 func (e *effects) next() {
 	switch {
 	case e.open && len(e.db.info.names) == 0:
@@ -184,7 +184,7 @@ func (e *effects) next() {
 	}
 }
 
-// close adds what follows the last statement. Deferred triggers run here and not in COMMIT, after which nobody would look.
+// close adds what follows the last statement. Deferred triggers run here, because nobody would look after COMMIT.
 func (e *effects) close() {
 	if e.items > 1 {
 		e.last = -1 // they are written one by one then
@@ -199,7 +199,7 @@ func (e *effects) end(item int, last, deep bool) {
 		e.db.info.names, e.db.info.values)
 }
 
-// endRole resets the role that list took: it may not be able to call semel's functions.
+// endRole resets the role that list took. It may not be allowed to call semel's functions.
 func (e *effects) endRole(list []driver.Statement) {
 	if setting(list) {
 		e.p.add(step{what: "reset the role", item: e.last}, "RESET SESSION AUTHORIZATION")
@@ -207,7 +207,7 @@ func (e *effects) endRole(list []driver.Statement) {
 	}
 }
 
-// plain reports a statement that changes rows, and by itself nothing else.
+// plain reports a statement that by itself only changes rows.
 func plain(sql string) bool {
 	switch word, _ := keyword(sql); word {
 	case "INSERT", "UPDATE", "DELETE", "MERGE":
@@ -216,14 +216,14 @@ func plain(sql string) bool {
 	return false
 }
 
-// commitLent adds the COMMIT of a transaction that handlers had, and what cleans the session behind it: its failure undoes
-// nothing.
+// commitLent adds the COMMIT of a transaction that handlers had, and what cleans the session behind it. A failure of that
+// undoes nothing.
 func (db *DB) commitLent(p *pipeline) {
 	p.commit()
 	p.add(step{what: "clean the session", item: -1, after: true}, markOwn+db.sqlClean(), db.info.names, db.info.values)
 }
 
-// clean ends the transaction that is open on a connection, and cleans the session, or ends it.
+// clean ends the open transaction of a connection and cleans the session, or closes it.
 func (db *DB) clean(ctx context.Context, c *pgx.Conn) {
 	reset(ctx, c)
 	if c.IsClosed() {

@@ -20,8 +20,8 @@ FROM (SELECT m.due_at, m.sent_at, n.t, coalesce(m.until > n.t, false) AS flies
   FROM semel_message m, (SELECT clock_timestamp() AS t OFFSET 0) n
   WHERE m.queue = (SELECT id FROM semel_queue WHERE name = ?)) x`
 
-// Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due. It reads all
-// messages of the database: not for every second.
+// Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due. It reads all
+// messages of the database, so do not call it every second.
 func (q *Queue) Stats(ctx context.Context) (s driver.QueueStats, err error) {
 	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error {
 		s.InFlight, s.Delayed, s.DeadLetters = r.Int(0), r.Int(1), r.Int(4)
@@ -56,8 +56,8 @@ const (
 	sqlPurge = "DELETE FROM semel_message WHERE pos = ANY($1)"
 )
 
-// Purge removes every message that is not a dead letter and was sent before the call, those in flight too: their receipts are
-// lost. It works in short transactions.
+// Purge removes every message that was sent before the call, but no dead letters. Receipts of messages in flight become
+// invalid. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)
 	err = rows{q.db}.Read(ctx, func(r rowstore.Row) error { end = r.Int(0); return nil }, sqlPurgeEnd)
@@ -69,7 +69,7 @@ func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	return removed, rowstore.Wrap(err, "purge queue %q", q.name)
 }
 
-// purge removes up to purgeStep messages behind a position and answers the position of the last one it found.
+// purge removes up to purgeStep messages behind a position and returns the position of the last one.
 func (q *Queue) purge(ctx context.Context, after, end int64) (removed, last int64, err error) {
 	var list int64s
 	var ms []driver.Message // for their groups
@@ -91,7 +91,7 @@ func (q *Queue) purge(ctx context.Context, after, end int64) (removed, last int6
 	q.db.addLocks(p, nil, ms)
 	p.add(step{what: "purge", item: -1, tag: func(tag pgconn.CommandTag) error { removed = tag.RowsAffected(); return nil }},
 		sqlPurge, list)
-	// Those of these groups that were sent after the call began go on.
+	// Messages of these groups that were sent after the call began go on.
 	p.exec("next of groups", sqlRemove, int64s{}, int32s{}, uuids{}, q.name, distinct(groups))
 	p.commit()
 	err = q.db.with(ctx, func(c *pgxpool.Conn) error { return p.run(ctx, c) })
@@ -110,11 +110,11 @@ const (
   ON CONFLICT (queue, id) DO NOTHING`
 )
 
-// DeadLetters returns the place for the dead letters of a queue elsewhere: those of the queue of that name in this database.
+// DeadLetterQueue returns the place for the dead letters of another queue: the queue of that name in this database.
 func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.db.Queue(queue) }
 
-// addDeadLetter adds the statement that writes a dead letter unless its id is there already. It fails (codeQueue) when the queue is
-// not there: see queueMade.
+// addDeadLetter adds the statement that writes a dead letter once per id. It fails (codeQueue) when the queue does not
+// exist, see queueMade.
 func (q *Queue) addDeadLetter(p *pipeline, l *driver.DeadLetter) {
 	args := append(columns(append([]any{rowstore.Name(q.name)}, rowstore.DeadLetterValues(l)...)), bytesOf(l.Message.Body))
 	p.exec("write a dead letter", numbered(sqlDeadLetterInsert), args...)
@@ -145,12 +145,12 @@ func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter
 // DeadLetter returns one dead letter; ok is false when there is none.
 func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
 	if !isText(id) {
-		return l, false, nil // no dead letter has it
+		return l, false, nil
 	}
 	return rowstore.DeadLetter(ctx, rows{q.db}, sqlDeadLetter, rowstore.Name(q.name), rowstore.Name(id))
 }
 
-// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+// PutDeadLetter writes a dead letter without a delivery. Each id is written once.
 func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if l.ID == "" {
 		return errors.New("put dead letter: it has no ID")
@@ -165,7 +165,7 @@ func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	return rowstore.Wrap(err, "put dead letter %s", l.ID)
 }
 
-// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+// DeleteDeadLetter removes a dead letter, if it exists.
 func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 	if !isText(id) {
 		return nil // no dead letter has it

@@ -23,11 +23,11 @@ type Queue struct {
 	visible time.Duration
 }
 
-// Queue returns the queue of that name with the visibility of [Options]. It is made by the first message.
+// Queue returns the queue of that name with the visibility of [Options]. The first message creates it.
 func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
 
-// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
-// [Options]). The visibility is the receiver's, not the queue's.
+// QueueWith returns the queue of that name. visible is how long its Receive hides a message from others (0 = as in
+// [Options]). It belongs to the receiver, not to the queue.
 func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
@@ -44,18 +44,18 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It can be used until the message is
-// handed out again, also when its visibility is over.
+// receipt is a delivery's handle, the driver.Delivery's Receipt. It stays valid until the message is delivered again, even
+// after its visibility has expired.
 type receipt struct {
 	q   *Queue
 	pos int64
-	// count and nonce are those of the delivery: the row must still have them. Positions and counts repeat after a failover
-	// that lost messages; nonces do not. Of a message that was received inside a transaction, which has it locked, the
-	// nonce is zero.
+	// count and nonce are those of the delivery. The row must still have them: positions and counts repeat after a failover
+	// that lost messages, nonces do not. The nonce is zero if the message was received inside a transaction, which has it
+	// locked.
 	count int32
 	nonce [16]byte
 	group string
-	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
 	settled atomic.Uint32
 }
 
@@ -154,8 +154,7 @@ func (db *DB) queueOnDial(ctx context.Context, name string) error {
 	return explain(err)
 }
 
-// forgetQueues forgets which queues there are when an error says that one is not there. What failed was not written, and
-// works when it is repeated.
+// forgetQueues forgets which queues exist when an error says that one does not. The failed write works when it is repeated.
 func (db *DB) forgetQueues(err error) {
 	if code(err) == codeQueue {
 		db.queues.Clear()
@@ -169,10 +168,10 @@ func checkQueueName(name string) error {
 	return checkText("queue name", name)
 }
 
-// scanner is the current row of an answer.
+// scanner is the current row of a result.
 type scanner interface{ Scan(dest ...any) error }
 
-// Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
+// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
 func (q *Queue) Create(ctx context.Context) error {
 	err := q.db.queueMade(ctx, q.name)
 	return rowstore.Wrap(err, "create queue %q", q.name)

@@ -17,7 +17,7 @@ const (
 	maxBody = 256 << 20
 )
 
-// Send accepts messages: all of them, or none. A message without ID gets one; one without SentAt is sent now.
+// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
 func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if len(m) == 0 {
 		return nil
@@ -61,8 +61,8 @@ FROM (SELECT clock_timestamp() AS now, semel_queue_ids($7) AS ids OFFSET 0) n,
 )
 
 // addSends adds the statements that send messages, each to the queue that it names, to a pipeline inside a transaction.
-// item says whose fault a refused message is. It may make queues first, in a transaction of its own. After the commit
-// call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
+// item maps a refused message to the work to blame. It may create queues first, in a transaction of its own. After the
+// commit call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
 func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m []driver.Message) error {
 	var free, ordered sendRows
 	for i := range m {
@@ -127,7 +127,7 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) {
 	r.seen[g] = true
 }
 
-// place is where the name of a queue stands in names, from 1. Messages that follow each other mostly go to one queue.
+// place is the place of a queue in names, from 1. Consecutive messages mostly go to one queue.
 func (r *sendRows) place(queue string) int32 {
 	at := len(r.names) - 1
 	if at < 0 || r.names[at] != queue {
@@ -152,8 +152,8 @@ func (r *sendRows) flush(p *pipeline) {
 	*r = sendRows{}
 }
 
-// checkMessage refuses what could not be kept exactly: two headers that differ would come back as one, and keys are made
-// of headers.
+// checkMessage refuses what could not be stored exactly: two different headers would be read as one, and keys are made of
+// headers.
 func checkMessage(m *driver.Message) error {
 	if m.Queue == "" {
 		return errors.New("it names no queue")

@@ -11,16 +11,15 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Store keeps idempotency records. The plain case of every operation is one guarded statement, sent in one round trip;
-// whatever that does not match is decided by the driver's Decide functions while the records are locked. What is not written
-// for speed is that of package rowstore.
+// Store keeps idempotency records. The plain case of every operation is one guarded statement, sent in one round trip. The
+// driver's Decide functions decide the others while the records are locked. Package rowstore does the rest.
 type Store struct {
 	*slowPath
 	db *DB
 }
 
 // maxResult is the largest result: a value of PostgreSQL, and a message of its protocol, ends at 1 GiB, and a replay has to
-// carry it. flushBytes bounds the results that go into one statement.
+// carry it. flushBytes bounds the results in one statement.
 const (
 	maxResult  = 64 << 20
 	flushBytes = 64 << 20
@@ -32,7 +31,7 @@ type slowPath = rowstore.Store
 // Store returns the record store of the database; all of them are one.
 func (db *DB) Store() *Store { return &Store{slowPath: rowstore.New(rows{db}), db: db} }
 
-// Features describes the store. What of the server weakens its promise is in Caveats, as it was when Open looked.
+// Features describes the store. Caveats lists settings of the server, as Open found them, that weaken the guarantee.
 func (s *Store) Features() driver.StoreFeatures {
 	durable, caveats := s.db.caveats()
 	return driver.StoreFeatures{
@@ -52,13 +51,13 @@ var (
 // 8 name 9 undo 10 result 11 wait. See semel_journal_step.
 const sqlStepPlain = "SELECT semel_journal_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
-// maxStepName is the longest name of a step, and the longest version of a run that has steps, in bytes: both are in one
-// entry of an index, which holds 2704 bytes (a third of a page).
+// maxStepName is the longest name of a step, and the longest version of a run with steps, in bytes. Both are in one index
+// entry, which holds 2704 bytes (a third of a page).
 const maxStepName = 1024
 
-// WriteSteps writes rows of a journal with the effects that belong to them, in one transaction: one round trip while the
-// run goes forward and nothing is repeated, and one more when a statement must change a certain number of rows. Else the
-// table decides. Effects come after all rows. See [driver.StepStore].
+// WriteSteps writes rows of a journal with their effects in one transaction: one round trip while the run goes forward and
+// nothing is repeated, and one more when a statement must change a certain number of rows. Else the table decides. Effects
+// come after all rows. See [driver.StepStore].
 func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
 	works, all := make([]driver.Work, len(w)), make([]int, len(w))
 	for i := range w {
@@ -132,8 +131,8 @@ func (db *DB) stepArgs(hash [16]byte, h *driver.Hold, w *driver.StepWrite) []any
 // 9 how many of each key are kept
 const sqlDuplicatesAdd = "SELECT semel_add_duplicates($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 
-// AddDuplicates appends duplicates of keys that have a record, in one transaction of its own. It waits 200 ms at most for a lock.
-// See [driver.DuplicateLog].
+// AddDuplicates appends duplicates of keys that have a record, in one transaction of its own. It waits at most 200 ms for a
+// lock. See [driver.DuplicateLog].
 func (s *Store) AddDuplicates(ctx context.Context, ds ...driver.Duplicate) error {
 	var (
 		hashes                                  uuids

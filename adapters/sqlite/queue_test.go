@@ -80,7 +80,7 @@ func TestRunsAreSettledInAnyOrder(t *testing.T) {
 	if got := ids(now(t, q, 20)); !slices.Equal(got, []string{"011"}) {
 		t.Fatalf("deferred: %v", got)
 	}
-	clock.advance(31 * time.Second) // the rest of the run is over, 011 too
+	clock.advance(31 * time.Second) // the rest of the run has expired, 011 too
 	again := now(t, q, 20)
 	if got := ids(again); len(got) != 9 || again[0].Count < 2 {
 		t.Fatalf("after the visibility: %v, count %d", got, again[0].Count)

@@ -1,12 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -109,8 +109,7 @@ func isItem(err error) bool {
 type lockWatch struct {
 	stop context.CancelFunc
 	done chan struct{}
-	mu   sync.Mutex
-	who  string
+	who  string // until done
 }
 
 // watch begins to ask after half of the time that a statement may wait.
@@ -128,11 +127,7 @@ func (l *limits) watch(ctx context.Context, pid uint32) *lockWatch {
 				return
 			case <-time.After(l.wait / 2):
 			}
-			if who := l.db.blockers(ctx, pid); who != "" {
-				w.mu.Lock()
-				w.who = who
-				w.mu.Unlock()
-			}
+			w.who = cmp.Or(l.db.blockers(ctx, pid), w.who)
 		}
 	}()
 	return w
@@ -246,26 +241,18 @@ type argsError struct{ error }
 
 func (e *argsError) Unwrap() error { return e.error }
 
-// panicError reports that a method of an argument (Value, MarshalJSON, …) panicked while it was sent.
-type panicError struct{ v any }
-
-func (e *panicError) Error() string { return fmt.Sprintf("a method of an argument panicked: %v", e.v) }
-
-// catch turns a panic into an error.
+// catch turns the panic of a method of an argument (Value, MarshalJSON, …) into an error.
 func catch(err *error) {
 	if v := recover(); v != nil {
-		*err = &panicError{v}
+		*err = &argsError{fmt.Errorf("a method of an argument panicked: %v", v)}
 	}
 }
 
-// isArgs reports an error that the arguments of a statement made.
+// isArgs reports an error that the arguments of a statement caused.
 func isArgs(err error) bool {
-	var (
-		early   pgx.ErrPreprocessingBatch
-		args    *argsError
-		paniced *panicError
-	)
-	return errors.As(err, &early) || errors.As(err, &args) || errors.As(err, &paniced)
+	var early pgx.ErrPreprocessingBatch
+	var args *argsError
+	return errors.As(err, &early) || errors.As(err, &args)
 }
 
 // isRows reports a number of rows that was not the one that a statement must change.

@@ -73,21 +73,16 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 // settings last until the end of the transaction, and the effects of the next message would be those of another role,
 // tenant or search_path. These come first. When a later part is refused and repeated, they return Applied.
 func transactions(w []driver.Work) (parts [][]int) {
-	var own, shared []int
+	var shared []int
 	for i := range w {
 		if sets(&w[i]) {
-			own = append(own, i)
-		}
-	}
-	if len(own) == 0 || len(w) == 1 {
-		return [][]int{nil}
-	}
-	for i := range w {
-		if slices.Contains(own, i) {
 			parts = append(parts, []int{i})
 		} else {
 			shared = append(shared, i)
 		}
+	}
+	if len(w) < 2 || len(parts) == 0 {
+		return [][]int{nil}
 	}
 	if len(shared) > 0 {
 		parts = append(parts, shared)

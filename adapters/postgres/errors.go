@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -113,26 +114,12 @@ func environmental(err error) bool {
 		return false
 	case "0A000":
 		return isStale(err)
-	case "26000", "42P05":
-		return true // prepared statements got lost, see explain
-	case codeQueue:
+	case "26000", "42P05", codeQueue: // prepared statements got lost (see explain), or a queue
 		return true
 	}
-	for _, class := range []string{
-		"08", // connection
-		"25", // transaction state: read-only, aborted, timed out
-		"40", // serialization failure, deadlock
-		"53", // disk, memory, connections
-		"55", // locks
-		"57", // cancelled, shut down
-		"58", // I/O
-		"XX", // internal, corruption
-	} {
-		if strings.HasPrefix(c, class) {
-			return true
-		}
-	}
-	return false
+	// Connection, transaction state, serialization and deadlock, disk and memory, locks, cancelled, I/O, internal.
+	classes := []string{"08", "25", "40", "53", "55", "57", "58", "XX"}
+	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(c, class) })
 }
 
 // isStale reports a statement that was prepared before its table changed. The connection forgets it, so that the next

@@ -127,14 +127,12 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) {
 	r.seen[g] = true
 }
 
-// place is the place of a queue in names, from 1. Consecutive messages mostly go to one queue.
+// place is the place of a queue in names, from 1.
 func (r *sendRows) place(queue string) int32 {
-	at := len(r.names) - 1
-	if at < 0 || r.names[at] != queue {
-		if at = slices.Index(r.names, queue); at < 0 {
-			r.names = append(r.names, queue)
-			at = len(r.names) - 1
-		}
+	at := slices.Index(r.names, queue)
+	if at < 0 {
+		at = len(r.names)
+		r.names = append(r.names, queue)
 	}
 	return int32(at) + 1
 }

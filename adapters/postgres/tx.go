@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,10 +22,8 @@ const (
 	sqlUnclaim = "SELECT semel_unclaim($1, $2, $3)"
 )
 
-const (
-	// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
-	sealFrom = 16
-)
+// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
+const sealFrom = 16
 
 // transaction is an open transaction that holds claims.
 //
@@ -250,7 +247,7 @@ func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error)
 		return free, err
 	}
 	b, err := o.probe(ctx, keyed{part.hashes[half:], part.index[half:]})
-	return keyed{slices.Concat(a.hashes, b.hashes), slices.Concat(a.index, b.index)}, err
+	return a.and(b), err
 }
 
 // connect takes a connection that can be lent as pgx's and as database/sql's.

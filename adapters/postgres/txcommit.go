@@ -152,8 +152,5 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 	if len(w) == 1 {
 		culprit = 0
 	}
-	if culprit >= 0 {
-		return &driver.ItemError{Index: culprit, Err: err}
-	}
-	return &driver.ItemError{Index: -1, Err: err}
+	return &driver.ItemError{Index: culprit, Err: err}
 }

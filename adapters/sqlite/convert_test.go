@@ -44,7 +44,7 @@ func TestHeadersThatAreNotUTF8(t *testing.T) {
 		w.Effects, w.Emit = nil, []driver.Message{{Queue: "q", Headers: h}}
 		var item *driver.ItemError
 		if _, err := db.Store().Commit(t.Context(), w); !errors.As(err, &item) {
-			t.Errorf("headers %q: an emitted message was returned with %v", h, err)
+			t.Errorf("headers %q: emitting a message returned %v", h, err)
 		}
 	}
 	if st, err := q.Stats(t.Context()); err != nil || !st.Empty() {

@@ -101,19 +101,19 @@ func explain(path string, err error) error {
 	if outage(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrOutage, err)
 	}
-	switch code(err) {
-	case sqlite3lib.SQLITE_BUSY, sqlite3lib.SQLITE_LOCKED, sqlite3lib.SQLITE_PROTOCOL:
+	if busy(err) {
 		return fmt.Errorf("database %s is locked by another process: %w: %w: %w", path, driver.ErrNotCommitted, driver.ErrBlocked, err)
-	case sqlite3lib.SQLITE_FULL:
-		return fmt.Errorf("database %s is full (disk or max_page_count): %w", path, err)
-	case sqlite3lib.SQLITE_READONLY:
-		return fmt.Errorf("database %s is read-only: %w", path, err)
-	case sqlite3lib.SQLITE_NOTADB:
-		return fmt.Errorf("file %s is not an SQLite database: %w", path, err)
-	case sqlite3lib.SQLITE_CORRUPT:
-		return fmt.Errorf("database %s is damaged: %w", path, err)
-	case sqlite3lib.SQLITE_CANTOPEN:
-		return fmt.Errorf("open database %s: %w", path, err)
+	}
+	if format, ok := hints[code(err)]; ok {
+		return fmt.Errorf(format, path, err)
 	}
 	return err
+}
+
+var hints = map[int]string{
+	sqlite3lib.SQLITE_FULL:     "database %s is full (disk or max_page_count): %w",
+	sqlite3lib.SQLITE_READONLY: "database %s is read-only: %w",
+	sqlite3lib.SQLITE_NOTADB:   "file %s is not an SQLite database: %w",
+	sqlite3lib.SQLITE_CORRUPT:  "database %s is damaged: %w",
+	sqlite3lib.SQLITE_CANTOPEN: "open database %s: %w",
 }

@@ -1,0 +1,194 @@
+package sqlite
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
+)
+
+// rows is what package rowstore needs of the database.
+type rows struct{ db *DB }
+
+// Layout says how records are stored.
+func (d rows) Layout() rowstore.Layout {
+	return rowstore.Layout{
+		Columns: recordColumns,
+		Record:  func(r rowstore.Row) (driver.Record, error) { return scanRecord(r) },
+		Check:   d.db.checkWork,
+	}
+}
+
+// Atomic runs f in the next write transaction.
+func (d rows) Atomic(ctx context.Context, items int, f func(rowstore.Tx) error) error {
+	return d.db.write(ctx, items, func(t *txn) error { return f(rowTx{t}) })
+}
+
+// Read runs a query on the pool of readers.
+func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) (err error) {
+	for i := range args {
+		args[i] = column(args[i])
+	}
+	rows, err := d.db.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return explain(d.db.path, err)
+	}
+	defer func() { err = explain(d.db.path, errors.Join(err, rows.Close())) }()
+	cols, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make(rowstore.Row, len(cols)), make([]any, len(cols))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if err := row(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// rowTx is a write transaction as package rowstore sees it.
+type rowTx struct{ *txn }
+
+// Lock reads records: the transaction has the only write lock.
+func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, error) {
+	out := make([]rowstore.Locked, len(keys))
+	which := make([]int, len(keys))
+	for i := range which {
+		which[i] = i
+	}
+	found, err := x.findAll(which, func(i int) []byte { return keys[i].Hash[:] })
+	if err != nil {
+		return nil, err
+	}
+	drawn, err := x.draw()
+	if err != nil {
+		return nil, err
+	}
+	known := 0
+	for i := range keys {
+		r, ok := found[keys[i].Key]
+		if ok {
+			known++
+		}
+		if r.err != nil {
+			r.Record = driver.Record{}
+		}
+		out[i] = rowstore.Locked{Record: r.Record, Err: r.err, Now: x.now, Drawn: uint64(drawn + int64(i))}
+		if err := x.overtaken(&out[i]); err != nil {
+			return nil, err
+		}
+	}
+	if known < len(found) { // a hash is that of another key
+		for k := range found {
+			if i := slices.IndexFunc(keys, func(id rowstore.ID) bool { return id.Hash == rowstore.HashOf(&k) }); keys[i].Key != k {
+				out[i].Err = rowstore.ErrCollision
+			}
+		}
+	}
+	return out, nil
+}
+
+// overtaken reports a reserved token that is not the record's next one any more: others drew one meanwhile, or the record
+// was purged with a token that was drawn after the reservation (FM12).
+func (x rowTx) overtaken(l *rowstore.Locked) error {
+	if x.tokens == nil {
+		return nil
+	}
+	floor := l.Record.Token
+	if l.Record.State == driver.Absent {
+		if err := x.load(); err != nil {
+			return err
+		}
+		floor = uint64(x.purged)
+	}
+	if l.Drawn <= floor {
+		return errAgain
+	}
+	return nil
+}
+
+// Put writes a record.
+func (x rowTx) Put(l *rowstore.Locked, after *driver.Record) error {
+	x.use(int64(after.Token))
+	if l.Record.State != driver.Absent {
+		return x.store(l.Record.Token, after)
+	}
+	hash := rowstore.HashOf(&after.Key)
+	made, err := x.insert(after, hash[:])
+	switch {
+	case err != nil:
+		return err
+	case !made:
+		return rowstore.ErrCollision
+	case x.tokens != nil:
+		return x.touch(after.Token) // a reserved token may be of a block that a sweep knows already
+	}
+	return nil
+}
+
+// Drop removes a record (see the trigger semel_record_gone).
+func (x rowTx) Drop(l *rowstore.Locked) error {
+	if l.Record.State == driver.Absent {
+		return nil
+	}
+	return x.erase(l.Record.Token)
+}
+
+// Works writes what comes with records.
+func (x rowTx) Works(w []driver.Work, which []int) error { return x.works(w, which) }
+
+// Exec runs a statement.
+func (x rowTx) Exec(query string, args ...any) error {
+	_, err := x.s.exec(query, columns(args)...)
+	return err
+}
+
+// Query runs a query.
+func (x rowTx) Query(row func(rowstore.Row) error, query string, args ...any) error {
+	var r rowstore.Row
+	return x.s.query(func(v []sqldriver.Value) error {
+		r = r[:0]
+		for i := range v {
+			r = append(r, v[i])
+		}
+		return row(r)
+	}, query, columns(args)...)
+}
+
+func columns(args []any) []sqldriver.Value {
+	out := make([]sqldriver.Value, len(args))
+	for i, a := range args {
+		out[i] = column(a)
+	}
+	return out
+}
+
+// column is an argument of package rowstore as it is stored.
+func column(v any) sqldriver.Value {
+	switch v := v.(type) {
+	case time.Time:
+		return micro(v)
+	case bool:
+		return flag(v)
+	case rowstore.Hash:
+		return v[:]
+	case driver.Nonce:
+		return v[:]
+	case rowstore.Text:
+		return string(v)
+	case rowstore.Name:
+		return string(v)
+	}
+	return v
+}

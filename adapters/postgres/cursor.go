@@ -85,9 +85,7 @@ func (w *waker) shorten(queue string, f *cursor) {
 		if f.again = time.Now().Add(shortenRest); f.stepped {
 			f.stepped, f.again = false, time.Time{}
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.wakeLocal(queue)
+		w.waiters.WakeQueue(queue)
 	}()
 }
 

@@ -288,13 +288,12 @@ var errClient = errors.New("unexpected response of the server")
 // Parameters of the multi-row statements: arrays whose elements pgx can encode without a copy of each. Plain slices cost a
 // box and a reflection for every element, as much as the server needs for the row.
 type (
-	array[E any] []E
-	uuids        = array[[16]byte]
-	bytess       = array[[]byte]
-	int64s       = array[int64]
-	int32s       = array[int32]
-	int16s       = array[int16]
-	stamps       = array[time.Time] // the zero time is NULL
+	uuids  [][16]byte
+	bytess [][]byte
+	int64s []int64
+	int32s []int32
+	int16s []int16
+	stamps []time.Time // the zero time is NULL
 
 	uuidItem  [16]byte
 	bytesItem []byte
@@ -327,30 +326,30 @@ func (t *stampItem) TimestamptzValue() (pgtype.Timestamptz, error) {
 	return pgtype.Timestamptz{Time: at, Valid: !at.IsZero()}, nil
 }
 
-func (a array[E]) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(a)), LowerBound: 1}}
+func dimensions(n int) []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(n), LowerBound: 1}}
 }
-func (a array[E]) Index(i int) any { return item(&a[i]) }
-func (a array[E]) IndexType() any  { return item(new(E)) }
 
-// item is an element as pgtype's hooks see it.
-func item(p any) any {
-	switch p := p.(type) {
-	case *[16]byte:
-		return (*uuidItem)(p)
-	case *[]byte:
-		return (*bytesItem)(p)
-	case *int64:
-		return (*int64Item)(p)
-	case *int32:
-		return (*int32Item)(p)
-	case *int16:
-		return (*int16Item)(p)
-	case *time.Time:
-		return (*stampItem)(p)
-	}
-	return p
-}
+func (a uuids) Dimensions() []pgtype.ArrayDimension  { return dimensions(len(a)) }
+func (a bytess) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int64s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int32s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int16s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a stamps) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+
+func (a uuids) Index(i int) any  { return (*uuidItem)(&a[i]) }
+func (a bytess) Index(i int) any { return (*bytesItem)(&a[i]) }
+func (a int64s) Index(i int) any { return (*int64Item)(&a[i]) }
+func (a int32s) Index(i int) any { return (*int32Item)(&a[i]) }
+func (a int16s) Index(i int) any { return (*int16Item)(&a[i]) }
+func (a stamps) Index(i int) any { return (*stampItem)(&a[i]) }
+
+func (a uuids) IndexType() any  { return new(uuidItem) }
+func (a bytess) IndexType() any { return new(bytesItem) }
+func (a int64s) IndexType() any { return new(int64Item) }
+func (a int32s) IndexType() any { return new(int32Item) }
+func (a int16s) IndexType() any { return new(int16Item) }
+func (a stamps) IndexType() any { return new(stampItem) }
 
 // registerArrays registers the types of these parameters on a connection: without prepared statements
 // (default_query_exec_mode=exec, for poolers) nothing else names them.

@@ -36,10 +36,10 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 			return nil, err
 		}
 		// The waiter is registered before the look, so that a later message wakes it.
-		w := q.db.wake.wait(q.name)
+		w := q.db.wake.waiters.Add(q.name)
 		out, next, err := q.take(ctx, limit)
 		if err != nil || len(out) > 0 {
-			q.db.wake.leave(w)
+			q.db.wake.waiters.Remove(w)
 			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
 				return nil, cerr
 			}

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -41,6 +43,8 @@ type waker struct {
 	// backend is the server's process id of the listening connection.
 	backend atomic.Uint32
 
+	waiters rowstore.Waiters
+
 	ctx  context.Context
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -49,18 +53,11 @@ type waker struct {
 	closed    bool
 	started   bool // the listener
 	notifying bool
-	waiting   map[*waiter]bool
 	pending   map[uint64]bool // queues to tell others of
 }
 
-// waiter is one Receive that looks or waits. It is registered before it looks, so that it misses nothing.
-type waiter struct {
-	queue  string
-	signal chan struct{}
-}
-
 func newWaker(db *DB) *waker {
-	w := &waker{db: db, waiting: map[*waiter]bool{}, pending: map[uint64]bool{}}
+	w := &waker{db: db, pending: map[uint64]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -74,24 +71,11 @@ func (w *waker) close() {
 	w.done.Wait()
 }
 
-func (w *waker) wait(queue string) *waiter {
-	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting[x] = true
-	return x
-}
-
-func (w *waker) leave(x *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.waiting, x)
-}
-
 // sleep waits until x is signalled (woken), next has passed (negative: unknown) or it is time to look anyhow. idle counts
 // the looks that found nothing. It ends the registration of x.
-func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Duration) (woken bool, err error) {
-	defer w.leave(x)
+func (w *waker) sleep(ctx context.Context, x *rowstore.Waiter, idle int, next time.Duration) (woken bool, err error) {
+	defer w.waiters.Remove(x)
+	w.waiters.Wait(x)
 	w.listen()
 	d := w.interval(idle)
 	if next >= 0 {
@@ -100,7 +84,7 @@ func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Durati
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-x.signal:
+	case <-x.Signal:
 		return true, nil
 	case <-t.C:
 		return false, nil
@@ -126,7 +110,7 @@ func (db *DB) signal(queues ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range queues {
-		w.wakeLocal(name)
+		w.waiters.WakeQueue(name)
 		if db.o.NoListen || w.closed {
 			continue
 		}
@@ -139,28 +123,7 @@ func (db *DB) signal(queues ...string) {
 	}
 }
 
-// wakeLocal signals the waiters of a queue. Those that find nothing wait again. The lock is held.
-func (w *waker) wakeLocal(queue string) {
-	w.wakeIf(func(name string) bool { return name == queue })
-}
-
-// wakeIf signals the waiters of some queues. The lock is held.
-func (w *waker) wakeIf(is func(queue string) bool) {
-	for x := range w.waiting {
-		if is(x.queue) {
-			select {
-			case x.signal <- struct{}{}:
-			default: // signalled before
-			}
-		}
-	}
-}
-
-func (w *waker) wakeAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wakeIf(func(string) bool { return true })
-}
+func (w *waker) wakeAll() { w.waiters.Wake(func(string) bool { return true }) }
 
 // notify notifies other processes until nothing is pending.
 func (w *waker) notify() {
@@ -309,7 +272,5 @@ func (w *waker) heard(payload string) {
 	if err != nil {
 		return // not semel's
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.wakeIf(func(queue string) bool { return payloadOf(queue) == p })
+	w.waiters.Wake(func(queue string) bool { return payloadOf(queue) == p })
 }

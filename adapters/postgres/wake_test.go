@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,16 +41,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func (w *waker) sleeping(queue string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for x := range w.waiting {
-		if x.queue == queue {
-			return true
-		}
-	}
-	return false
-}
+func (w *waker) sleeping(queue string) bool { return slices.Contains(w.waiters.Queues(), queue) }
 
 func within(t *testing.T, what string, result chan time.Time, began time.Time, most time.Duration) {
 	t.Helper()

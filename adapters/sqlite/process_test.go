@@ -280,7 +280,7 @@ func TestWakeAcrossProcesses(t *testing.T) {
 		}
 		got <- string(ds[0].Body)
 	}()
-	waitFor(t, func() bool { return db.watch.queues() != nil }) // it has found nothing, and waits
+	waitFor(t, func() bool { return db.watch.waiters.Queues() != nil }) // it has found nothing, and waits
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
 	}

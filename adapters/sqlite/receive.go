@@ -44,26 +44,31 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 	limit = min(limit, maxBatch)
 	for {
-		// The waiter is registered before the look, so that a later message wakes it.
-		w := q.db.watch.wait(q.name)
-		out, err := q.take(ctx, limit)
+		out, err := q.receiveOnce(ctx, limit)
 		if err != nil || len(out) > 0 {
-			q.db.watch.leave(w)
 			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
 				return nil, cerr
 			}
 			return out, err
 		}
-		q.db.watch.arm(w)
-		select {
-		case <-w.signal:
-		case <-ctx.Done():
-			q.db.watch.leave(w)
-			return nil, ctx.Err()
-		case <-q.db.closing:
-			q.db.watch.leave(w)
-			return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
-		}
+	}
+}
+
+// receiveOnce looks once. If it finds nothing it waits until there may be something.
+func (q *Queue) receiveOnce(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	w := q.db.watch.waiters.Add(q.name)
+	defer q.db.watch.waiters.Remove(w)
+	if out, err := q.take(ctx, limit); err != nil || len(out) > 0 {
+		return out, err
+	}
+	q.db.watch.wait(w)
+	select {
+	case <-w.Signal:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-q.db.closing:
+		return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
 	}
 }
 

@@ -183,7 +183,7 @@ func (t *txn) flush() error {
 // committed wakes the waiting receivers of this process.
 func (t *txn) committed() {
 	for _, q := range t.wakes {
-		t.db.watch.signal(q.name)
+		t.db.watch.waiters.WakeQueue(q.name)
 	}
 	t.db.log.committed()
 }

@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"math"
-	"slices"
-	"sync"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // watcher wakes blocked receivers. Writes of this process signal it. Writes of other processes show in PRAGMA data_version,
@@ -13,21 +13,12 @@ type watcher struct {
 	db *DB
 	s  *session
 
-	mu      sync.Mutex
-	waiting map[*waiter]bool // true = armed
-	armed   int
+	waiters rowstore.Waiters
 	kick    chan struct{}
 }
 
-// waiter is one Receive that looks or waits. It is registered before it looks, so that it misses nothing, and armed when it
-// has found nothing.
-type waiter struct {
-	queue  string
-	signal chan struct{}
-}
-
 func (w *watcher) init(db *DB, s *session) {
-	w.db, w.s, w.waiting, w.kick = db, s, map[*waiter]bool{}, make(chan struct{}, 1)
+	w.db, w.s, w.kick = db, s, make(chan struct{}, 1)
 }
 
 func (w *watcher) close() error {
@@ -37,64 +28,13 @@ func (w *watcher) close() error {
 	return w.s.close()
 }
 
-func (w *watcher) wait(queue string) *waiter {
-	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting[x] = false
-	return x
-}
-
-// arm makes the watcher look for a waiter that was not signalled yet.
-func (w *watcher) arm(x *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if armed, waits := w.waiting[x]; waits {
-		if w.waiting[x] = true; !armed {
-			w.armed++
-		}
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
+// wait makes the watcher look for a waiter that has found nothing.
+func (w *watcher) wait(x *rowstore.Waiter) {
+	w.waiters.Wait(x)
+	select {
+	case w.kick <- struct{}{}:
+	default:
 	}
-}
-
-func (w *watcher) leave(x *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.remove(x)
-}
-
-func (w *watcher) remove(x *waiter) {
-	if w.waiting[x] {
-		w.armed--
-	}
-	delete(w.waiting, x)
-}
-
-// signal wakes every waiter of a queue. Those that find nothing wait again.
-func (w *watcher) signal(queue string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for x := range w.waiting {
-		if x.queue == queue {
-			x.signal <- struct{}{} // has room for one, and each is signalled once
-			w.remove(x)
-		}
-	}
-}
-
-// queues are the names that receivers wait for, none when no waiter is armed.
-func (w *watcher) queues() (out []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for x := range w.waiting {
-		if w.armed > 0 && !slices.Contains(out, x.queue) {
-			out = append(out, x.queue)
-		}
-	}
-	return out
 }
 
 func (w *watcher) loop() {
@@ -111,9 +51,9 @@ func (w *watcher) loop() {
 			kicked = true
 		case <-timer.C:
 		}
-		names := w.queues()
+		names := w.waiters.Queues()
 		if len(names) == 0 {
-			continue // the next arm kicks
+			continue // the next wait kicks
 		}
 		var v int64
 		_, err := w.s.one([]*int64{&v}, "PRAGMA data_version")
@@ -134,7 +74,7 @@ func (w *watcher) look(names []string, now int64) (due int64) {
 		at, err := w.next(name)
 		switch {
 		case err != nil || at <= now:
-			w.signal(name)
+			w.waiters.WakeQueue(name)
 		default:
 			due = min(due, at)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -146,6 +147,74 @@ func DeadLetter(ctx context.Context, db DB, sql string, args ...any) (l driver.D
 
 // DeleteDeadLetter removes a dead letter. Its parameters are the names of queue and dead letter.
 const DeleteDeadLetter = "DELETE FROM semel_dead_letter WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND id = ?"
+
+// Waiters are the blocked receivers of a process. The zero value is ready.
+type Waiters struct {
+	mu  sync.Mutex
+	all map[*Waiter]bool // whether it waits
+}
+
+// Waiter is one Receive that looks or waits.
+type Waiter struct {
+	// Signal has room for one signal.
+	Signal chan struct{}
+	queue  string
+}
+
+// Add registers a Receive before it looks, so that it misses nothing.
+func (w *Waiters) Add(queue string) *Waiter {
+	x := &Waiter{Signal: make(chan struct{}, 1), queue: queue}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all == nil {
+		w.all = map[*Waiter]bool{}
+	}
+	w.all[x] = false
+	return x
+}
+
+// Wait marks a waiter that has found nothing.
+func (w *Waiters) Wait(x *Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all[x] = true
+}
+
+// Remove ends a registration.
+func (w *Waiters) Remove(x *Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.all, x)
+}
+
+// Wake signals the waiters of some queues. Those that find nothing wait again.
+func (w *Waiters) Wake(is func(queue string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for x := range w.all {
+		if is(x.queue) {
+			select {
+			case x.Signal <- struct{}{}:
+			default: // signalled before
+			}
+		}
+	}
+}
+
+// WakeQueue signals the waiters of one queue.
+func (w *Waiters) WakeQueue(queue string) { w.Wake(func(name string) bool { return name == queue }) }
+
+// Queues are the names of the queues with a receiver that waits.
+func (w *Waiters) Queues() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for x, waits := range w.all {
+		if waits && !slices.Contains(out, x.queue) {
+			out = append(out, x.queue)
+		}
+	}
+	return out
+}
 
 var (
 	_ driver.RecordInspector = (*Store)(nil)

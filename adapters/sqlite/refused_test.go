@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel"
 	sqlite3lib "modernc.org/sqlite/lib"
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 )
 

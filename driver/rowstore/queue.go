@@ -111,10 +111,14 @@ const SelectDeadLetters = "SELECT dead_at, " + DeadLetterColumns + " FROM semel_
 
 // DeadLetterValues are the values of DeadLetterColumns but the last one, the body.
 func DeadLetterValues(l *driver.DeadLetter) []any {
+	var headers any
+	if h := PackHeaders(l.Message.Headers); h != nil {
+		headers = Text(h)
+	}
 	return []any{
 		Name(l.ID), Name(l.Kind), l.Reason, l.Key.Consumer, l.Key.Tenant, l.Key.Raw, int64(l.Generation), int64(l.Token),
-		int64(l.Attempts), l.FirstReceived, bytesOrNull([]byte(l.Version)), Name(l.Message.Queue), l.Message.ID, l.Message.Group,
-		l.Message.SentAt, Text(PackHeaders(l.Message.Headers)),
+		int64(l.Attempts), l.FirstReceived, bytesOrNull([]byte(l.Version)), Name(l.Message.Queue), l.Message.ID,
+		Text(l.Message.Group), l.Message.SentAt, headers,
 	}
 }
 

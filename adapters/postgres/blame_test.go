@@ -46,7 +46,7 @@ func TestFM65_SwallowedError(t *testing.T) {
 		err = tx.Commit(ctx, completions(gs)...)
 		var item *driver.ItemError
 		if !errors.As(err, &item) || item.Index != x.culprit || !errors.Is(err, errAborted) {
-			t.Errorf("%s: commit answered %v, wanted an ItemError that names %d", x.name, err, x.culprit)
+			t.Errorf("%s: commit returned %v, wanted an ItemError that names %d", x.name, err, x.culprit)
 		}
 	}
 	tx, _ := beginAll(t, s, testKeys("first-%d", 3)...)
@@ -73,7 +73,7 @@ func TestRowsLeftOpen(t *testing.T) {
 		}
 		var item *driver.ItemError
 		if err := x.Commit(ctx, completions(gs)...); !errors.As(err, &item) || item.Index != culprit || !errors.Is(err, errOpen) {
-			t.Errorf("%d messages: commit answered %v, wanted an ItemError that names %d", n, err, culprit)
+			t.Errorf("%d messages: commit returned %v, wanted an ItemError that names %d", n, err, culprit)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestTableChangesUnderPreparedStatements(t *testing.T) {
 		out, err = db.Store().Commit(t.Context(), works...)
 	}
 	if err != nil || out[0] != driver.Applied || countLedger(t, db) != 1 {
-		t.Errorf("after %d refusals commit answered %v, %v; %d effects", refusals, out, err, countLedger(t, db))
+		t.Errorf("after %d refusals commit returned %v, %v; %d effects", refusals, out, err, countLedger(t, db))
 	}
 }
 
@@ -235,7 +235,7 @@ func TestSettingsOfOneMessage(t *testing.T) {
 		stmts(&ws[0]).List[1].Rows = rows
 		out, err := s.Commit(t.Context(), ws...)
 		if err != nil || slices.Contains(out, driver.Lost) || slices.Contains(out, driver.Unknown) {
-			t.Fatalf("%s: commit answered %v, %v", name, out, err)
+			t.Fatalf("%s: commit returned %v, %v", name, out, err)
 		}
 		if here, there := countLedger(t, db)-before, count()-there; here != 2 || there != 2 {
 			t.Errorf("%s: %d effects here, %d there", name, here, there)
@@ -244,17 +244,17 @@ func TestSettingsOfOneMessage(t *testing.T) {
 	if ds, err := db.Queue("q").Receive(t.Context(), 10); err != nil || len(ds) != 4 {
 		t.Errorf("%d messages, %v", len(ds), err)
 	}
-	// What is refused has its index in the call; what was committed before it answers so again.
+	// What is refused has its index in the call; what was committed before it is reported as committed again.
 	before := countLedger(t, db)
 	ws := worksFor(t, s, "refused", 4)
 	set(&ws[2], "SET LOCAL search_path = "+other)
 	stmts(&ws[3]).Exec("SELECT 1/0")
 	var item *driver.ItemError
 	if _, err := s.Commit(t.Context(), ws...); !errors.As(err, &item) || item.Index != 3 {
-		t.Errorf("commit answered %v", err)
+		t.Errorf("commit returned %v", err)
 	}
 	if out, err := s.Commit(t.Context(), ws[:3]...); err != nil || out[2] != driver.Applied || countLedger(t, db) != before+2 {
-		t.Errorf("without the culprit commit answered %v, %v, %d effects", out, err, countLedger(t, db)-before)
+		t.Errorf("without the culprit commit returned %v, %v, %d effects", out, err, countLedger(t, db)-before)
 	}
 	if n := count(); n != 5 {
 		t.Errorf("%d effects there", n)

@@ -1,21 +1,22 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file bounds what handlers' statements may take inside semel's transactions, and names who blocks them: a statement
-// that waits for somebody else's lock, or never ends, must not keep the other messages of its transaction waiting.
+// This file bounds what handlers' statements may take inside semel's transactions, and names who blocks them. A statement
+// that waits for a lock, or never ends, must not hold up the other messages of its transaction.
 
 const (
 	// sqlLimits bounds the statements of a transaction. 1 statement 2 lock, in milliseconds
@@ -25,7 +26,7 @@ const (
 	sqlBlockers = `SELECT b, coalesce(a.application_name, ''), coalesce(a.usename, ''), coalesce(a.state, ''), a.xact_start
   FROM unnest(pg_blocking_pids($1::int)) b LEFT JOIN pg_stat_activity a ON a.pid = b LIMIT 3`
 
-	// After a lock was waited for in vain others are waited for briefly: one session often locks many rows.
+	// After a lock was waited for in vain, others are waited for briefly: one session often locks many rows.
 	briefly, brieflyFor = 50 * time.Millisecond, 10 * time.Second
 )
 
@@ -39,8 +40,8 @@ type limits struct {
 	statement, lock string
 }
 
-// newLimits bounds statements, 0 = not at all, and their waits for locks. What the role or the URL allows is not raised, and a
-// lock is given up before the statement is.
+// newLimits bounds statements (0 = not at all) and their waits for locks. It raises no limit of the role or the URL, and
+// gives up a lock before the statement.
 func newLimits(db *DB, statement, wait time.Duration) *limits {
 	if role := db.info.statementTimeout; role > 0 && (statement <= 0 || role < statement) {
 		statement = role
@@ -59,10 +60,10 @@ func newLimits(db *DB, statement, wait time.Duration) *limits {
 	return l
 }
 
-// add adds the limits to a transaction that does not have them, or not any more.
+// add adds the limits to a transaction.
 func (l *limits) add(p *pipeline) { p.exec("limit the statements", sqlLimits, l.statement, l.lock) }
 
-// limit adds the bounds of the effects that follow, within the time that ctx leaves. An item alone gets most of it.
+// limit adds the bounds of the effects that follow, within the time that ctx leaves. A single item gets most of it.
 func (p *pipeline) limit(ctx context.Context, db *DB, alone bool) {
 	left := db.o.MaxTx
 	if end, ok := ctx.Deadline(); ok {
@@ -81,8 +82,8 @@ func (p *pipeline) limit(ctx context.Context, db *DB, alone bool) {
 	p.limits.add(p)
 }
 
-// refusal is the error of an item whose statement was refused: its own fault, perhaps not (see driver.ItemError.Transient),
-// or somebody's who holds a lock.
+// refusal is the error of an item whose statement was refused. It may be transient (driver.ItemError.Transient), or caused
+// by another session's lock.
 func (l *limits) refusal(item int, err error, w *lockWatch) error {
 	switch {
 	case code(err) == codeLocked:
@@ -94,8 +95,7 @@ func (l *limits) refusal(item int, err error, w *lockWatch) error {
 	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
 }
 
-// refusable reports an error that can be that of an item's statement: nothing was committed, and the server is there and
-// can write.
+// refusable reports an error that an item's statement can cause: nothing was committed, and the server can write.
 func refusable(err error) bool { return err != nil && definite(err) && !outage(err) }
 
 // isItem reports an error that names an item.
@@ -104,15 +104,15 @@ func isItem(err error) bool {
 	return errors.As(err, &item)
 }
 
-// lockWatch asks from time to time who blocks a session, on another connection: it can be told only while it waits.
+// lockWatch asks from time to time, on another connection, who blocks a session. The server knows only while the session
+// waits.
 type lockWatch struct {
 	stop context.CancelFunc
 	done chan struct{}
-	mu   sync.Mutex
-	who  string
+	who  string // until done
 }
 
-// watch begins to ask when a statement can have waited for half of its time.
+// watch begins to ask after half of the time that a statement may wait.
 func (l *limits) watch(ctx context.Context, pid uint32) *lockWatch {
 	if l == nil {
 		return nil
@@ -127,17 +127,13 @@ func (l *limits) watch(ctx context.Context, pid uint32) *lockWatch {
 				return
 			case <-time.After(l.wait / 2):
 			}
-			if who := l.db.blockers(ctx, pid); who != "" {
-				w.mu.Lock()
-				w.who = who
-				w.mu.Unlock()
-			}
+			w.who = cmp.Or(l.db.blockers(ctx, pid), w.who)
 		}
 	}()
 	return w
 }
 
-// end stops asking and tells what was found out.
+// end stops asking and returns what was found.
 func (w *lockWatch) end() string {
 	if w == nil {
 		return ""
@@ -147,7 +143,7 @@ func (w *lockWatch) end() string {
 	return w.who
 }
 
-// blockers names the sessions that block another one; "" when there are none, or the server does not tell.
+// blockers names the sessions that block another one, "" when there are none or the server does not say.
 func (db *DB) blockers(ctx context.Context, pid uint32) string {
 	rows, err := db.pool.Query(ctx, sqlBlockers, int32(pid))
 	if err != nil {
@@ -176,7 +172,7 @@ func (db *DB) blockers(ctx context.Context, pid uint32) string {
 	return ", held by " + strings.Join(out, " and ")
 }
 
-// runEffects runs the statements of one item, each answered before the next is sent.
+// runEffects runs the statements of one item one at a time.
 func (l *limits) runEffects(ctx context.Context, conn *pgx.Conn, item int, list []driver.Statement) error {
 	w := l.watch(ctx, conn.PgConn().PID())
 	defer w.end()
@@ -186,4 +182,81 @@ func (l *limits) runEffects(ctx context.Context, conn *pgx.Conn, item int, list 
 		return err
 	}
 	return nil
+}
+
+// blameless reports that the transaction was refused for its content without naming an item: a deferred constraint fails at
+// COMMIT, and arguments and SQL are refused before the first statement is sent.
+func blameless(err error) bool {
+	if err == nil || !definite(err) {
+		return false
+	}
+	var item *driver.ItemError
+	if errors.As(err, &item) || code(err) == codeGuard {
+		return false
+	}
+	return errors.Is(err, errRolledBack) || !environmental(err)
+}
+
+// runAlone runs the statements of one item, ends them, and limits those of the next.
+func (l *limits) runAlone(ctx context.Context, conn *pgx.Conn, list []driver.Statement) error {
+	for i := range list {
+		st := &list[i]
+		tag, err := execAlone(ctx, conn, st)
+		if err == nil {
+			err = expect(st, tag)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", effectName(i, st.SQL), err)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	p := &pipeline{}
+	e := effects{db: l.db, p: p, last: -1}
+	e.endRole(list)
+	e.end(-1, true, true)
+	p.add(step{what: "defer constraints", item: -1}, "SET CONSTRAINTS ALL DEFERRED")
+	l.add(p)
+	return p.run(ctx, conn)
+}
+
+// execAlone runs one statement. It uses Query, because Exec without arguments speaks the simple protocol, where one text
+// may carry several statements: a COMMIT behind an INSERT would separate the effect from its record.
+func execAlone(ctx context.Context, conn *pgx.Conn, st *driver.Statement) (tag pgconn.CommandTag, err error) {
+	defer catch(&err)
+	rows, err := conn.Query(ctx, markEffect+st.SQL, st.Args...)
+	if err == nil {
+		rows.Close()
+		tag, err = rows.CommandTag(), rows.Err()
+	}
+	if err != nil && code(err) == "" && !conn.IsClosed() && ctx.Err() == nil {
+		err = &argsError{err}
+	}
+	return tag, err
+}
+
+// argsError reports arguments that could not be sent.
+type argsError struct{ error }
+
+func (e *argsError) Unwrap() error { return e.error }
+
+// catch turns the panic of a method of an argument (Value, MarshalJSON, …) into an error.
+func catch(err *error) {
+	if v := recover(); v != nil {
+		*err = &argsError{fmt.Errorf("a method of an argument panicked: %v", v)}
+	}
+}
+
+// isArgs reports an error that the arguments of a statement caused.
+func isArgs(err error) bool {
+	var early pgx.ErrPreprocessingBatch
+	var args *argsError
+	return errors.As(err, &early) || errors.As(err, &args)
+}
+
+// isRows reports a number of rows that was not the one that a statement must change.
+func isRows(err error) bool {
+	var e *rowsError
+	return errors.As(err, &e)
 }

@@ -33,16 +33,16 @@ type claiming struct {
 	s   *Store
 	c   []driver.Claim
 	out []driver.Grant
-	// wait is how long to wait for records that others have locked; brief: not at all, where that can be had, and
-	// locked marks the claims whose records were locked.
+	// wait is how long to wait for locked records. brief: not at all where possible, and locked marks the claims whose
+	// records were locked.
 	wait   time.Duration
 	brief  bool
 	locked []bool
 }
 
-// Claim decides claims: one round trip when every key is new, or has a record that answers without being changed. A key
-// that another transaction holds is waited for, Options.LockWait at most, and then Busy; it does not keep the other keys
-// of the call waiting for longer. Grant.Err is set for those whose part of the call failed.
+// Claim decides claims: one round trip when every key is new, or has a record that decides without a change. It waits for a
+// key that another transaction holds, at most Options.LockWait, and then returns Busy. The other keys do not wait for
+// longer. Grant.Err is set for claims whose part of the call failed.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	if len(c) == 0 {
 		return nil, nil
@@ -78,13 +78,13 @@ func (s *Store) claim(ctx context.Context, c []driver.Claim, brief bool) *claimi
 	return w
 }
 
-// claimed is the answer of a claim among others.
+// claimed is the result of a claim among others.
 type claimed struct {
 	driver.Grant
 	locked bool
 }
 
-// claimOne goes together with the claims of other callers. When its record is locked it waits alone.
+// claimOne goes together with the claims of other callers. If its record is locked it waits alone.
 func (s *Store) claimOne(ctx context.Context, c driver.Claim) ([]driver.Grant, error) {
 	g, err := s.db.claims.one(ctx, c)
 	if err == nil && g.locked {
@@ -99,7 +99,7 @@ func (s *Store) claimOne(ctx context.Context, c driver.Claim) ([]driver.Grant, e
 	return []driver.Grant{g.Grant}, nil
 }
 
-// claimGathered decides the claims of several callers, none of which waits long for a record of another.
+// claimGathered decides the claims of several callers, without long waits for locked records.
 func (s *Store) claimGathered(ctx context.Context, c []driver.Claim) ([]claimed, error) {
 	w := s.claim(ctx, c, true)
 	out := make([]claimed, len(c))
@@ -115,8 +115,8 @@ func (w *claiming) fail(part keyed, err error) {
 	}
 }
 
-// fresh inserts records for keys that have none. It answers the claims that have to change a record, or to look again.
-// An error is that of the claims of part.
+// fresh inserts records for keys that have none. It returns the claims that have to change a record, or to look again. An
+// error is that of the claims of part.
 func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) keyed {
 	var old []int
 	read := func(rows pgx.Rows) (err error) {
@@ -134,11 +134,11 @@ func (w *claiming) fresh(ctx context.Context, part keyed, wait time.Duration) ke
 		sql, args := claimQuery(part, w.c, nil, wait)
 		err = w.s.db.ask(ctx, "claim", read, sql, args...)
 	}
-	return w.answered(ctx, part, old, err).and(later)
+	return w.undecided(ctx, part, old, err).and(later)
 }
 
-// answered answers what is left of the claims of part after their statement.
-func (w *claiming) answered(ctx context.Context, part keyed, old []int, err error) keyed {
+// undecided returns what is left of the claims of part after their statement.
+func (w *claiming) undecided(ctx context.Context, part keyed, old []int, err error) keyed {
 	switch {
 	case err == nil:
 		return part.only(old)
@@ -149,7 +149,7 @@ func (w *claiming) answered(ctx context.Context, part keyed, old []int, err erro
 	case len(part.index) == 1:
 		w.busy(part)
 	default:
-		// One of them is locked, and waiting has to end, or cannot be read: the halves tell which.
+		// One of them is locked or cannot be read. The halves show which.
 		half := len(part.index) / 2
 		a := w.fresh(ctx, keyed{part.hashes[:half], part.index[:half]}, lockedRetry)
 		b := w.fresh(ctx, keyed{part.hashes[half:], part.index[half:]}, lockedRetry)
@@ -158,7 +158,7 @@ func (w *claiming) answered(ctx context.Context, part keyed, old []int, err erro
 	return keyed{}
 }
 
-// grantBusy is the grant of a claim whose record somebody else has locked; one that waits for another version needs none.
+// grantBusy is the grant of a claim whose record is locked. A claim that waits for another version needs no record.
 func grantBusy(c *driver.Claim) driver.Grant {
 	if g, ok := absent(c); ok {
 		return g
@@ -166,7 +166,7 @@ func grantBusy(c *driver.Claim) driver.Grant {
 	return rowstore.LockedGrant(c)
 }
 
-// busy answers claims whose records cannot be looked at.
+// busy grants claims whose records cannot be looked at.
 func (w *claiming) busy(part keyed) {
 	for _, i := range part.index {
 		if w.brief {
@@ -205,8 +205,8 @@ func claimOneArgs(hash [16]byte, c *driver.Claim, wait time.Duration) []any {
 	}
 }
 
-// readClaims reads the answer of sqlClaim: claims that made a record, for which it calls acquired, and those that the
-// table answers without changing one. The places of all others are old: they need a lock, or their record went away.
+// readClaims reads the result of sqlClaim: claims that made a record, for which it calls acquired, and those that the table
+// decides without a change. old has the places of all others: they need a lock, or their record went away.
 func readClaims(rows pgx.Rows, part keyed, c []driver.Claim, out []driver.Grant, acquired func(driver.Record)) (
 	old []int, now time.Time, err error,
 ) {
@@ -288,4 +288,69 @@ func (w *claiming) known(ctx context.Context, part keyed) (again keyed) {
 		}
 	}
 	return part.only(gone)
+}
+
+// Claims with versions (mode D) are decided by the table under a lock. Those that a record decides without a change, and
+// those of new keys, take one round trip as the others do.
+
+// sqlClaimVersions is sqlClaim for calls in which some claims have versions. 1 hashes 2 nonces 3 leases 4 takeovers
+// 5 consumers 6 tenants 7 keys 8 fingerprints 9 deliveries 10 watermarks 11 wait 12 digests. See semel_claim_versions.
+const sqlClaimVersions = "SELECT * FROM semel_claim_versions($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+
+// keepArg is the place of keep among the parameters of sqlClaim, and of the watermarks among those of sqlClaimVersions.
+const keepArg = 9
+
+// versioned reports that some of the claims have versions.
+func versioned(part keyed, c []driver.Claim) bool {
+	for _, i := range part.index {
+		if c[i].Version != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports a claim that must not make a record, because it waits for the version before it.
+func waits(c *driver.Claim) bool {
+	if c.Version == "" || c.After == "" {
+		return false
+	}
+	_, _, changed := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
+	return !changed
+}
+
+// makers parts claims into those that make a record where there is none, and those that wait.
+func makers(part keyed, c []driver.Claim) (make, wait keyed) {
+	for _, i := range part.index {
+		if waits(&c[i]) {
+			wait, make = part.split(func(i int) bool { return waits(&c[i]) })
+			return make, wait
+		}
+	}
+	return part, keyed{}
+}
+
+// claimQuery is the statement that makes records for new keys. With keep they are COMPLETED at once, which versioned ones
+// must not be (see opening.open).
+func claimQuery(part keyed, c []driver.Claim, keep *int64, wait time.Duration) (sql string, args []any) {
+	args = claimArgs(part, c, keep, wait)
+	if !versioned(part, c) {
+		return sqlClaim, args
+	}
+	watermarks := make(bytess, len(part.index))
+	for at, i := range part.index {
+		r, _, _ := driver.DecideClaim(driver.Record{}, c[i], time.Time{}, 0)
+		watermarks[at] = driver.AppendWatermark(nil, &r.Watermark)
+	}
+	args[keepArg] = watermarks
+	return sqlClaimVersions, args
+}
+
+// absent decides a claim whose key has no record and that needs none, because it waits for another version.
+func absent(c *driver.Claim) (driver.Grant, bool) {
+	if !waits(c) {
+		return driver.Grant{}, false
+	}
+	_, g, _ := driver.DecideClaim(driver.Record{}, *c, time.Time{}, 0)
+	return g, true
 }

@@ -47,7 +47,7 @@ func mustClaim(t testing.TB, s *Store, cs ...driver.Claim) []driver.Grant {
 	}
 	for i, g := range gs {
 		if g.Verdict != driver.Acquired || g.Err != nil {
-			t.Fatalf("key %q answered %v, %v", cs[i].Key.Raw, g.Verdict, g.Err)
+			t.Fatalf("key %q returned %v, %v", cs[i].Key.Raw, g.Verdict, g.Err)
 		}
 	}
 	return gs
@@ -102,14 +102,14 @@ func TestTokenDrawnAfterLock(t *testing.T) {
 	time.Sleep(3 * time.Millisecond) // the lease ends
 	release := lockRow(t, db, k)
 	defer release()
-	type answer struct {
+	type result struct {
 		g   []driver.Grant
 		err error
 	}
-	got := make(chan answer, 1)
+	got := make(chan result, 1)
 	go func() {
 		g, err := s.Claim(t.Context(), claimOf(k, long))
-		got <- answer{g, err}
+		got <- result{g, err}
 	}()
 	waiting(t, db, 1)
 	var drawn uint64
@@ -121,7 +121,7 @@ func TestTokenDrawnAfterLock(t *testing.T) {
 	release()
 	a := <-got
 	if a.err != nil || a.g[0].Verdict != driver.Acquired || a.g[0].Takeovers != 1 {
-		t.Fatalf("the claim answered %+v, %v", a.g, a.err)
+		t.Fatalf("the claim returned %+v, %v", a.g, a.err)
 	}
 	if a.g[0].Hold.Token <= drawn {
 		t.Errorf("token %d was drawn before the lock was had: %d had been drawn by then", a.g[0].Hold.Token, drawn)
@@ -152,7 +152,7 @@ func TestFM47_OpenTransactionOfOneKey(t *testing.T) {
 			want = driver.Busy
 		}
 		if g.Verdict != want || g.Err != nil || want == driver.Busy && (g.Wait <= 0 || g.Wait > time.Second) {
-			t.Errorf("key %d answered %v (wait %v, %v), wanted %v", i, g.Verdict, g.Wait, g.Err, want)
+			t.Errorf("key %d returned %v (wait %v, %v), wanted %v", i, g.Verdict, g.Wait, g.Err, want)
 		}
 	}
 	if took := time.Since(began); took > time.Minute {
@@ -161,7 +161,7 @@ func TestFM47_OpenTransactionOfOneKey(t *testing.T) {
 	// The same for a transaction that opens, and for the ends of attempts.
 	other, gs, err := s.Begin(t.Context(), claimsOf(testKeys("k%d", 9)[7:], long)...)
 	if err != nil || other != nil || gs[0].Verdict != driver.Busy || gs[1].Verdict != driver.Busy {
-		t.Errorf("begin answered %v, %+v, %v", other, gs, err)
+		t.Errorf("begin returned %v, %+v, %v", other, gs, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestFM47_LockedRecord(t *testing.T) {
 				want = driver.Unknown
 			}
 			if o != want {
-				t.Errorf("%s of item %d answered %v, wanted %v", what, i, o, want)
+				t.Errorf("%s of item %d returned %v, wanted %v", what, i, o, want)
 			}
 		}
 	}
@@ -211,7 +211,7 @@ func TestFM47_LockedRecord(t *testing.T) {
 	}
 	release()
 	if out, err := s.Commit(t.Context(), ws...); err != nil || out[3] != driver.Applied {
-		t.Errorf("the commit repeated answered %v, %v", out, err)
+		t.Errorf("the commit repeated returned %v, %v", out, err)
 	}
 	if n := countLedger(t, db); n != 6 {
 		t.Errorf("%d effects, wanted six", n)
@@ -292,7 +292,7 @@ func TestFM53_HashCollision(t *testing.T) {
 	execSQL(t, db, "UPDATE semel_record SET key = 'another'")
 	for range 2 { // live, then expired
 		if gs, err := s.Claim(t.Context(), claimOf(k, long)); err != nil || !errors.Is(gs[0].Err, rowstore.ErrCollision) {
-			t.Errorf("claim answered %+v, %v", gs, err)
+			t.Errorf("claim returned %+v, %v", gs, err)
 		}
 		time.Sleep(2 * time.Millisecond) // the lease ends
 	}
@@ -303,11 +303,11 @@ func TestFM53_HashCollision(t *testing.T) {
 		t.Errorf("record found %v, %v", found, err)
 	}
 	if _, o, err := s.Operate(t.Context(), driver.Operation{Kind: driver.ForceRelease, Key: k}); o != driver.Lost || err != nil {
-		t.Errorf("operate answered %v, %v", o, err)
+		t.Errorf("operate returned %v, %v", o, err)
 	}
 }
 
-// TestSameKeyTwice: a caller that names a key twice gets two answers.
+// TestSameKeyTwice: a caller that names a key twice gets two grants.
 func TestSameKeyTwice(t *testing.T) {
 	s := openFor(t, Options{}).Store()
 	k := testKeys("k%d", 1)[0]
@@ -318,14 +318,14 @@ func TestSameKeyTwice(t *testing.T) {
 	stale := gs[0].Hold
 	stale.Token--
 	if out, err := s.Extend(t.Context(), long, stale, gs[0].Hold); err != nil || out[0] != driver.Lost || out[1] != driver.Applied {
-		t.Errorf("extend answered %v, %v", out, err)
+		t.Errorf("extend returned %v, %v", out, err)
 	}
 	late := completion(gs[0])
 	late.Hold.Token--
 	out, err := s.Commit(t.Context(), driver.Work{Finish: late, Effects: effectFor("late")},
 		driver.Work{Finish: completion(gs[0]), Effects: effectFor("first")}, driver.Work{Finish: completion(gs[0]), Effects: effectFor("again")})
 	if err != nil || out[0] != driver.Lost || out[1] != driver.Applied || out[2] != driver.Applied {
-		t.Errorf("commit answered %v, %v", out, err)
+		t.Errorf("commit returned %v, %v", out, err)
 	}
 	if n := countLedger(t, s.db); n != 1 {
 		t.Errorf("%d effects", n)

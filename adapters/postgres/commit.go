@@ -10,16 +10,6 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer. Placeholders are
-// PostgreSQL's: $1, $2 (which SQLite understands too).
-func (s *Store) Offers(effects any) bool {
-	e, ok := effects.(**driver.Statements)
-	if ok {
-		*e = &driver.Statements{}
-	}
-	return ok
-}
-
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
 	mine, ok := driver.Settles[*Queue](q)
@@ -28,10 +18,9 @@ func (s *Store) Joins(q driver.Queue) bool {
 
 // Commit writes works in one transaction: record, effects, emitted messages, acknowledgement. See [driver.Committer].
 //
-// It takes one round trip when every work completes what it holds: the completion fails on the server when one does not,
-// and with it all that follows. Then, and when a work ends otherwise, the records are locked and the table decides each:
-// two round trips, and one more when a statement must change a certain number of rows, because a COMMIT in the same
-// pipeline would not wait for us to count.
+// It takes one round trip when every work completes what it holds. If one does not, the completion fails on the server.
+// Then, and when a work ends otherwise, the records are locked and the table decides each: two round trips, and one more
+// when a statement must change a certain number of rows, because they have to be counted before COMMIT is sent.
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	if len(w) == 0 {
 		return nil, nil
@@ -80,25 +69,20 @@ func (s *Store) commit(ctx context.Context, w []driver.Work) ([]driver.Outcome, 
 	return out, nil
 }
 
-// transactions parts works into those that share a transaction; nil: all do. One that changes settings has its own: they
-// last until the end of the transaction, and the effects of the next message would be those of another role, tenant or
-// search_path. These come first. When a later part is refused, what they wrote answers Applied when it is repeated.
+// transactions parts works into those that share a transaction; nil: all do. A work that changes settings has its own:
+// settings last until the end of the transaction, and the effects of the next message would be those of another role,
+// tenant or search_path. These come first. When a later part is refused and repeated, they return Applied.
 func transactions(w []driver.Work) (parts [][]int) {
-	var own, shared []int
+	var shared []int
 	for i := range w {
 		if sets(&w[i]) {
-			own = append(own, i)
-		}
-	}
-	if len(own) == 0 || len(w) == 1 {
-		return [][]int{nil}
-	}
-	for i := range w {
-		if slices.Contains(own, i) {
 			parts = append(parts, []int{i})
 		} else {
 			shared = append(shared, i)
 		}
+	}
+	if len(w) < 2 || len(parts) == 0 {
+		return [][]int{nil}
 	}
 	if len(shared) > 0 {
 		parts = append(parts, shared)
@@ -106,7 +90,7 @@ func transactions(w []driver.Work) (parts [][]int) {
 	return parts
 }
 
-// ofPart is the error of a part for the call. some: of what came before it, something is committed.
+// ofPart is the error of a part for the call. some: an earlier part was committed.
 func ofPart(err error, part []int, some bool) error {
 	var item *driver.ItemError
 	switch {
@@ -118,7 +102,7 @@ func ofPart(err error, part []int, some bool) error {
 	return err
 }
 
-// isPlain reports that every work completes a record of its own, which has no versions.
+// isPlain reports that every work completes a record of its own, without versions.
 func isPlain(w []driver.Work, keys keyed) bool {
 	for i := range w {
 		if f := &w[i].Finish; f.Final != driver.Complete || f.Hold.Version != "" {
@@ -133,7 +117,7 @@ func isPlain(w []driver.Work, keys keyed) bool {
 	return true
 }
 
-// commitPlain is commit for works that all hold what they complete: else it fails on the server.
+// commitPlain is commit for works that hold what they complete. Otherwise it fails on the server.
 func (s *Store) commitPlain(ctx context.Context, w []driver.Work, keys keyed) ([]driver.Outcome, error) {
 	all, out := make([]int, len(w)), make([]driver.Outcome, len(w))
 	for i := range all {
@@ -216,8 +200,8 @@ func (db *DB) addRest(ctx context.Context, p *pipeline, w []driver.Work, which [
 	return nil
 }
 
-// checkWorks refuses what this store cannot write, before anything is sent, and makes the queues of emitted messages and
-// dead letters: a transaction of its own. held says that the caller has a connection of the pool already.
+// checkWorks refuses what this store cannot write, before anything is sent, and creates the queues of emitted messages and
+// dead letters in a transaction of its own. held: the caller has a connection of the pool already.
 func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error {
 	for i := range w {
 		if err := db.checkWork(&w[i]); err != nil {
@@ -250,37 +234,23 @@ func (db *DB) checkWorks(ctx context.Context, w []driver.Work, held bool) error 
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	if w.Effects != nil {
-		e, ok := w.Effects.(*driver.Statements)
-		if !ok {
-			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
+	err := rowstore.CheckWork(w, func(a *driver.Settlement) error {
+		rc, ok := a.Receipt.(*receipt)
+		if !ok || rc.q.db != db {
+			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
 		}
-		if e == nil {
-			w.Effects = nil
-		}
+		return rc.q.check(a)
+	})
+	if err != nil {
+		return err
 	}
 	for i, st := range statements(w) {
 		if err := checkStatement(st.SQL); err != nil {
 			return fmt.Errorf("statement %d: %w", i+1, err)
 		}
 	}
-	if w.Ack != nil {
-		rc, ok := w.Ack.Receipt.(*receipt)
-		if !ok || rc.q.db != db {
-			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
-		}
-		if err := rc.q.check(w.Ack); err != nil {
-			return fmt.Errorf("ack: %w", err)
-		}
-	}
 	for i := range w.Emit {
-		if w.Emit[i].Queue == "" {
-			return fmt.Errorf("emitted message %d names no queue", i)
-		}
-		if err := checkText("queue name", w.Emit[i].Queue); err != nil {
-			return fmt.Errorf("emitted message %d: %w", i, err)
-		}
-		if err := checkMessage(&w.Emit[i]); err != nil {
+		if err := checkMessage(&w.Emit[i]); err != nil { // its queue too
 			return fmt.Errorf("emitted message %d: %w", i, err)
 		}
 	}

@@ -34,7 +34,7 @@ func refuses(t *testing.T, s *Store, ws []driver.Work, culprit int, says string)
 	out, err := s.Commit(t.Context(), ws...)
 	var item *driver.ItemError
 	if !errors.As(err, &item) || item.Index != culprit {
-		t.Errorf("commit answered %v, %v, wanted an ItemError that names %d", out, err, culprit)
+		t.Errorf("commit returned %v, %v, wanted an ItemError that names %d", out, err, culprit)
 		return
 	}
 	if !strings.Contains(err.Error(), says) {
@@ -48,7 +48,7 @@ func refuses(t *testing.T, s *Store, ws []driver.Work, culprit int, says string)
 		return
 	}
 	if out, err := s.Commit(t.Context(), rest...); err != nil || out[0] != driver.Applied {
-		t.Errorf("without the culprit commit answered %v, %v", out, err)
+		t.Errorf("without the culprit commit returned %v, %v", out, err)
 	}
 	if n := countLedger(t, s.db); n != before+len(rest) {
 		t.Errorf("%d effects, wanted %d", n-before, len(rest))
@@ -98,7 +98,7 @@ func TestRefusedEffects(t *testing.T) {
 			_, err := other.Store().Commit(t.Context(), ws...)
 			var item *driver.ItemError
 			if !errors.As(err, &item) || item.Index != 1 {
-				t.Errorf("commit answered %v", err)
+				t.Errorf("commit returned %v", err)
 			}
 		})
 	}
@@ -117,13 +117,13 @@ func TestRefusedWhileOthersLost(t *testing.T) {
 	_, err := s.Commit(t.Context(), ws...)
 	var item *driver.ItemError
 	if !errors.As(err, &item) || item.Index != 2 || countLedger(t, db) != 0 {
-		t.Fatalf("commit answered %v, %d effects", err, countLedger(t, db))
+		t.Fatalf("commit returned %v, %d effects", err, countLedger(t, db))
 	}
 	stmts(&ws[2]).List = stmts(&ws[2]).List[:1]
 	stmts(&ws[2]).ExecRows(1, "INSERT INTO ledger VALUES ('one')")
 	out, err := s.Commit(t.Context(), ws...)
 	if err != nil || out[0] != driver.Lost || out[1] != driver.Applied || out[2] != driver.Applied || countLedger(t, db) != 4 {
-		t.Errorf("commit answered %v, %v, %d effects", out, err, countLedger(t, db))
+		t.Errorf("commit returned %v, %v, %d effects", out, err, countLedger(t, db))
 	}
 }
 
@@ -134,12 +134,12 @@ func TestStatementsThatNeedEachOther(t *testing.T) {
 	stmts(&ws[1]).Exec("CREATE TABLE made (id int)")
 	stmts(&ws[1]).ExecRows(1, "INSERT INTO made VALUES ($1)", 1)
 	if out, err := db.Store().Commit(t.Context(), ws...); err != nil || out[1] != driver.Applied || countLedger(t, db) != 2 {
-		t.Errorf("commit answered %v, %v", out, err)
+		t.Errorf("commit returned %v, %v", out, err)
 	}
 }
 
 // TestFM46_NobodysFault: what another transaction or the server did to a statement need not be its item's failure. Where the
-// item is known it is named: as a suspect, or as one that waits for a lock.
+// item is known it is named: as a transient error, or as one that waits for a lock.
 func TestFM46_NobodysFault(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
@@ -155,11 +155,11 @@ func TestFM46_NobodysFault(t *testing.T) {
 		switch sqlstate {
 		case "53100", "25006":
 			if !errors.Is(err, driver.ErrNotCommitted) || !outage || named {
-				t.Errorf("%s: commit answered %v, wanted ErrOutage", sqlstate, err)
+				t.Errorf("%s: commit returned %v, wanted ErrOutage", sqlstate, err)
 			}
 		default:
 			if item.Index != 1 || outage || (sqlstate == "55P03") != errors.Is(err, driver.ErrBlocked) || item.Transient == errors.Is(err, driver.ErrBlocked) {
-				t.Errorf("%s: commit answered %#v, wanted the second item as a suspect, or blocked", sqlstate, err)
+				t.Errorf("%s: commit returned %#v, wanted a transient error of the second item, or blocked", sqlstate, err)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func TestFM46_NobodysFault(t *testing.T) {
 	stmts(&ws[0]).Exec("SET LOCAL lock_timeout = 20")
 	stmts(&ws[0]).Exec("UPDATE account SET balance = 1")
 	if _, err := s.Commit(t.Context(), ws...); !errors.Is(err, driver.ErrBlocked) {
-		t.Errorf("commit answered %v, wanted ErrBlocked", err)
+		t.Errorf("commit returned %v, wanted ErrBlocked", err)
 	}
 }
 
@@ -191,12 +191,12 @@ func TestFM33_KilledWhileCommitting(t *testing.T) {
 	killSleeping(t, db)
 	err := <-done
 	if err == nil || errors.Is(err, driver.ErrNotCommitted) {
-		t.Errorf("commit on a terminated backend answered %v, wanted that it is not known", err)
+		t.Errorf("commit on a terminated backend returned %v, wanted an unknown outcome", err)
 	}
 	stmts(&ws[1]).List = stmts(&ws[1]).List[:1]
 	for range 2 {
 		if out, err := s.Commit(t.Context(), ws...); err != nil || out[0] != driver.Applied || out[1] != driver.Applied {
-			t.Fatalf("commit repeated answered %v, %v", out, err)
+			t.Fatalf("commit repeated returned %v, %v", out, err)
 		}
 	}
 	if n := countLedger(t, db); n != 3 {
@@ -219,7 +219,7 @@ func killSleeping(t testing.TB, db *DB) {
 	t.Fatal("nobody sleeps")
 }
 
-// TestFM65_RolledBackWithoutAnError: a COMMIT that is answered with ROLLBACK is no commit.
+// TestFM65_RolledBackWithoutAnError: a COMMIT to which the server responds ROLLBACK is no commit.
 func TestFM65_RolledBackWithoutAnError(t *testing.T) {
 	if err := committed(pgconn.NewCommandTag("ROLLBACK")); !errors.Is(wrote(err), driver.ErrNotCommitted) {
 		t.Errorf("the tag ROLLBACK is taken as %v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // minVersion is the oldest server: sweeps read ranges of pages (PostgreSQL 14).
@@ -34,19 +35,19 @@ type DB struct {
 	// std is the same connections for handlers that take a *sql.Tx.
 	std  *sql.DB
 	info serverInfo
-	// history counts what can have made the server forget.
+	// history counts when the server may have forgotten something.
 	history *history
 
 	queues sync.Map // names of queues that there are
 	wake   *waker
 
-	// keep is the retention that transactions asked for last, in microseconds; 0 = not known yet.
+	// keep is the retention that transactions asked for last, in microseconds; 0 = unknown.
 	keep atomic.Int64
 
-	// apart is taken by the one who has a connection outside of the pool to make a queue.
+	// apart serializes connections outside of the pool that create queues.
 	apart sync.Mutex
 
-	// blockedAt is when an effect waited for a lock in vain last, in nanoseconds since 1970.
+	// blockedAt is when an effect last waited for a lock in vain, in nanoseconds since 1970.
 	blockedAt atomic.Int64
 
 	// claims and ends gather the calls of one item.
@@ -71,14 +72,14 @@ type serverInfo struct {
 	user string
 	// names and values are settings of the session that are not its defaults, see sqlSession.
 	names, values []string
-	// plain: a statement alone is a transaction at read committed, so that it needs no BEGIN.
+	// plain: a single statement is a transaction at read committed and needs no BEGIN.
 	plain bool
 }
 
-// Open connects to the database that conn names, a connection URL or keyword/value string of libpq's form, and looks at it
-// once: an unusable server, an absent database, a schema that this program does not work with (*[SchemaError]) are
-// errors here and not later. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass), or
-// from [Options.Configure].
+// Open connects to the database that conn names, a connection URL or keyword/value string of libpq's form, and checks it:
+// an unusable server, a missing database, and a schema that this program does not work with (*[SchemaError]) are errors of
+// Open. Credentials that the URL does not have come from libpq's places (PGPASSWORD, ~/.pgpass), or from
+// [Options.Configure].
 func Open(ctx context.Context, conn string, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -95,9 +96,8 @@ func Open(ctx context.Context, conn string, o Options) (*DB, error) {
 	return open(ctx, pool, true, o)
 }
 
-// OpenPool is [Open] on a pool that the program has already: with its credentials, hooks, tracer and limit. Close leaves
-// the pool open; close the DB before the pool. The pool must not be closed while the DB is in use, and handlers that take
-// connections of it must leave some: see [Options.MaxConns] for how many a process needs.
+// OpenPool is [Open] on a pool of the program. Close leaves the pool open; close the DB before the pool. Handlers that take
+// connections of it must leave some: [Options.MaxConns] says how many a process needs.
 func OpenPool(ctx context.Context, pool *pgxpool.Pool, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	switch {
@@ -129,7 +129,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, own bool, o Options) (*DB, er
 	return db, nil
 }
 
-// parse reads the URL. It never prints it: it may hold a password.
+// parse reads the URL. It never prints it, because it may hold a password.
 func parse(conn string, o Options) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(conn)
 	if err != nil {
@@ -166,7 +166,7 @@ func shown(cfg *pgxpool.Config) string {
 	return fmt.Sprintf("%s:%d/%s", cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.Database)
 }
 
-// storeURL is the database as a URL that the commands take: without its password, and with the schema of its tables.
+// storeURL is the database as a URL for the commands, without password, with the schema of its tables.
 func storeURL(cfg *pgxpool.Config) string {
 	c := cfg.ConnConfig
 	host := net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
@@ -231,8 +231,8 @@ func (db *DB) check(ctx context.Context) error {
 	return nil
 }
 
-// caveats tell what of this server weakens the promise; durable is false when a crash of the server can lose what was
-// committed.
+// caveats lists settings of the server that weaken the guarantee. durable is false when a crash of the server can lose
+// commits.
 func (db *DB) caveats() (durable bool, list []string) {
 	durable = true
 	if db.info.fsync == "off" {
@@ -250,7 +250,7 @@ func (db *DB) caveats() (durable bool, list []string) {
 	return durable, list
 }
 
-// Close ends the connections that Open made, and the one of OpenPool that listens. It waits for those in use, and may be
+// Close closes the connections that Open made, and the one of OpenPool that listens. It waits for those in use, and may be
 // called twice.
 func (db *DB) Close() error {
 	var err error
@@ -264,10 +264,7 @@ func (db *DB) Close() error {
 			db.pool.Close()
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("close database %s: %w", db.name, err)
-	}
-	return nil
+	return rowstore.Wrap(err, "close database %s", db.name)
 }
 
 // dial makes a connection outside of the pool, as the pool would make it: with its hooks.
@@ -290,3 +287,60 @@ func (db *DB) dial(ctx context.Context) (*pgx.Conn, error) {
 
 // Pool is the pool of connections, for the application's own tables and for tests.
 func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+
+// history numbers the periods in which the server loses nothing that it confirmed. What this process remembers of the
+// server belongs to one of them.
+//
+// A server that fails over, is restored or crashes has another start time, and every role may ask for it, on managed
+// servers and behind poolers too. It is asked for at the first use of each connection and by every Receive, because a
+// pooler can keep our connections open while its own go to another server. A restart that lost nothing begins another
+// history too, which only costs the memory.
+type history struct {
+	n       atomic.Uint64
+	mu      sync.Mutex
+	started time.Time // the server
+}
+
+const sqlStarted = "SELECT pg_postmaster_start_time()"
+
+// prepared is the key under which a connection lists the histories that know it. The pool may be shared by several DBs.
+const prepared = "github.com/semel-dev/semel/adapters/postgres"
+
+// prepare makes a connection ready at its first use.
+func (h *history) prepare(ctx context.Context, c *pgx.Conn) {
+	data := c.PgConn().CustomData()
+	known, _ := data[prepared].(map[*history]bool)
+	if known[h] {
+		return
+	}
+	if known == nil {
+		known = map[*history]bool{}
+		data[prepared] = known
+	}
+	known[h] = true
+	registerArrays(c)
+	var started time.Time
+	if err := c.QueryRow(ctx, sqlStarted, pgx.QueryExecModeExec).Scan(&started); err == nil {
+		h.heard(started)
+	} else {
+		h.change() // it does not tell; a connection that is broken shows it to whoever uses it
+	}
+}
+
+// heard handles the start time of the server that has just responded.
+func (h *history) heard(started time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.started.Equal(started) {
+		h.started = started
+		h.change()
+	}
+}
+
+// change begins another history.
+func (h *history) change() { h.n.Add(1) }
+
+func (h *history) now() uint64 { return h.n.Load() }
+
+// History changes when the server may have forgotten what it confirmed. See [driver.Historian].
+func (s *Store) History() uint64 { return s.db.history.now() }

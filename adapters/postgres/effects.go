@@ -1,12 +1,16 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // rowsError reports that a statement changed another number of rows than it must.
@@ -16,8 +20,8 @@ func (e *rowsError) Error() string {
 	return fmt.Sprintf("changed %d rows, must change %d", e.got, e.want)
 }
 
-// addStatements adds the statements of item to a pipeline. An answer that is not as it must be stops the reading with an
-// *rowsError: COMMIT must not be in the same pipeline then (see counts).
+// addStatements adds the statements of item to a pipeline. A wrong number of rows stops the reading with a *rowsError:
+// COMMIT must not be in the same pipeline then (see counts).
 func (p *pipeline) addStatements(item int, list []driver.Statement) {
 	for i := range list {
 		st := &list[i]
@@ -36,19 +40,11 @@ func expect(st *driver.Statement, tag pgconn.CommandTag) error {
 	return nil
 }
 
-func effectName(i int, sql string) string { return fmt.Sprintf("statement %d (%s)", i+1, head(sql)) }
-
-// head is the beginning of a statement, for errors.
-func head(sql string) string {
-	const most = 60
-	sql = strings.Join(strings.Fields(sql), " ")
-	if len(sql) > most {
-		return sql[:most] + "…"
-	}
-	return sql
+func effectName(i int, sql string) string {
+	return fmt.Sprintf("statement %d (%s)", i+1, rowstore.Head(sql))
 }
 
-// statements answers the statements of a work.
+// statements returns the statements of a work.
 func statements(w *driver.Work) []driver.Statement {
 	if e, _ := w.Effects.(*driver.Statements); e != nil {
 		return e.List
@@ -68,7 +64,7 @@ func setting(list []driver.Statement) bool {
 	return false
 }
 
-// counts reports that one of some works has statements whose number of rows is checked.
+// counts reports that some works have statements whose rows are counted.
 func counts(w []driver.Work, which []int) bool {
 	for _, i := range which {
 		for _, st := range statements(&w[i]) {
@@ -80,8 +76,8 @@ func counts(w []driver.Work, which []int) bool {
 	return false
 }
 
-// refused are the first words of statements that an effect must not be: they end or part the transaction, or change the
-// connection, which others use after it.
+// refused are the first words of statements that an effect must not be: they end or split the transaction, or change the
+// connection.
 var refused = map[string]string{
 	"BEGIN": "transaction", "START": "transaction", "COMMIT": "transaction", "END": "transaction", "ROLLBACK": "transaction",
 	"ABORT": "transaction", "SAVEPOINT": "transaction", "RELEASE": "transaction", "PREPARE": "transaction",
@@ -89,11 +85,11 @@ var refused = map[string]string{
 	"UNLISTEN": "connection", "LOAD": "connection", "COPY": "protocol",
 }
 
-// checkStatement refuses SQL that would take the transaction out of semel's hands.
+// checkStatement refuses SQL that would end semel's transaction or change its connection.
 func checkStatement(sql string) error {
 	word, rest := keyword(sql)
 	if word == "" {
-		return fmt.Errorf("statement %q is empty", head(sql))
+		return fmt.Errorf("statement %q is empty", rowstore.Head(sql))
 	}
 	what, bad := refused[word]
 	if word == "SET" {
@@ -106,48 +102,136 @@ func checkStatement(sql string) error {
 	}
 	switch what {
 	case "transaction":
-		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", head(sql))
+		return fmt.Errorf("statement %q: the transaction is semel's, which commits it with the record", rowstore.Head(sql))
 	case "protocol":
-		return fmt.Errorf("statement %q: COPY cannot be queued", head(sql))
+		return fmt.Errorf("statement %q: COPY cannot be queued", rowstore.Head(sql))
 	}
-	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", head(sql))
+	return fmt.Errorf("statement %q would change the connection for whoever uses it next; Try: SET LOCAL", rowstore.Head(sql))
 }
 
-// keyword answers the first word of a statement in upper case, behind white space, comments and stray semicolons, and
-// what follows it.
+// keyword returns the first word of a statement in upper case, and what follows it.
 func keyword(sql string) (word, rest string) {
-	for {
-		sql = strings.TrimLeft(sql, " \t\r\n\f\v;(")
-		switch {
-		case strings.HasPrefix(sql, "--"):
-			_, sql, _ = strings.Cut(sql, "\n")
-		case strings.HasPrefix(sql, "/*"):
-			sql = afterComment(sql)
-		default:
-			n := 0
-			for n < len(sql) && (sql[n]|0x20 >= 'a' && sql[n]|0x20 <= 'z' || sql[n] == '_') {
-				n++
-			}
-			return strings.ToUpper(sql[:n]), sql[n:]
-		}
+	return (&rowstore.Lexer{In: sql, Nested: true}).Keyword()
+}
+
+// The server recognizes the SQL of handlers by the text of the statement that the client sent, which functions, DO blocks
+// and triggers cannot change (semel_guard).
+const (
+	// markOwn stands before semel's statements.
+	markOwn = "/* semel */ "
+	// markEffect stands before the statements that a handler queued, and before the COMMIT that runs their deferred triggers.
+	markEffect = "/* semel: effect */ "
+)
+
+// sqlSession asks for settings of the session that RESET does not restore: those of a pooler's connect_query.
+const sqlSession = `SELECT coalesce(array_agg(name ORDER BY name), '{}'), coalesce(array_agg(current_setting(name) ORDER BY name), '{}')
+FROM pg_settings WHERE source = 'session'`
+
+// The functions are named with their schema, because handlers can change the search_path.
+
+// sqlEnd ends the SQL of messages. 1 handlers have the transaction 2 it is the last 3 it is more than DML 4 user 5 idle time
+// in milliseconds 6 names and 7 values of settings. See semel_end.
+func (db *DB) sqlEnd() string {
+	return "SELECT " + db.info.place + ".semel_end($1, $2, $3, $4, $5, $6, $7)"
+}
+
+// sqlNext sets settings back between two messages. 1 statement_timeout and 2 lock_timeout of the transaction. See semel_next.
+func (db *DB) sqlNext() string { return "SELECT " + db.info.place + ".semel_next($1, $2)" }
+
+// sqlTake takes a transaction back from its handlers. 1 its id 2 idle time 3 names 4 values. See semel_take.
+func (db *DB) sqlTake() string { return "SELECT " + db.info.place + ".semel_take($1, $2, $3, $4)" }
+
+// sqlClean takes back what is left in the session. 1 names 2 values. See semel_clean.
+func (db *DB) sqlClean() string { return "SELECT " + db.info.place + ".semel_clean($1, $2)" }
+
+// effects adds the statements of works to a pipeline, and what ends them. A transaction has one list.
+type effects struct {
+	db    *DB
+	p     *pipeline
+	items int
+	last  int  // the item before; -1: anybody's
+	open  bool // what that one left was not taken back yet
+}
+
+// add adds the statements of item. Settings of one item are reset before the next: SET LOCAL, and what functions and
+// triggers set, lasts as long as the transaction. Statements that only change rows are checked once, for all.
+func (e *effects) add(item int, list []driver.Statement) {
+	if len(list) == 0 {
+		return
+	}
+	if e.items > 0 {
+		e.next()
+	}
+	e.p.addStatements(item, list)
+	e.items, e.last, e.open = e.items+1, item, true
+	if slices.ContainsFunc(list, func(s driver.Statement) bool { return !plain(s.SQL) }) {
+		e.endRole(list)
+		e.end(item, false, true)
+		e.open = false
 	}
 }
 
-// afterComment skips a comment; PostgreSQL's nest.
-func afterComment(sql string) string {
-	depth := 0
-	for i := 0; i+1 < len(sql); i++ {
-		switch sql[i : i+2] {
-		case "/*":
-			depth++
-			i++
-		case "*/":
-			depth--
-			i++
-			if depth == 0 {
-				return sql[i+1:]
-			}
-		}
+// next resets what the item before left, and limits the statements of the next one.
+func (e *effects) next() {
+	switch {
+	case e.open && len(e.db.info.names) == 0:
+		e.p.add(step{what: "reset settings", item: e.last}, markEffect+e.db.sqlNext(), e.p.limits.statement, e.p.limits.lock)
+	case e.open:
+		e.end(e.last, false, false)
+		e.p.limits.add(e.p)
+	default: // it was ended
+		e.p.limits.add(e.p)
 	}
-	return ""
+}
+
+// close adds what follows the last statement. Deferred triggers run here, because nobody would look after COMMIT.
+func (e *effects) close() {
+	if e.items > 1 {
+		e.last = -1 // they are written one by one then
+	}
+	if e.items > 0 {
+		e.end(e.last, true, false)
+	}
+}
+
+func (e *effects) end(item int, last, deep bool) {
+	e.p.add(step{what: "end of its statements", item: item}, markEffect+e.db.sqlEnd(), false, last, deep, e.db.info.user, millis(e.db.o.MaxTx),
+		e.db.info.names, e.db.info.values)
+}
+
+// endRole resets the role that list took. It may not be allowed to call semel's functions.
+func (e *effects) endRole(list []driver.Statement) {
+	if setting(list) {
+		e.p.add(step{what: "reset the role", item: e.last}, "RESET SESSION AUTHORIZATION")
+		e.p.add(step{what: "reset the role", item: e.last}, "RESET ROLE")
+	}
+}
+
+// plain reports a statement that by itself only changes rows.
+func plain(sql string) bool {
+	switch word, _ := keyword(sql); word {
+	case "INSERT", "UPDATE", "DELETE", "MERGE":
+		return true
+	}
+	return false
+}
+
+// commitLent adds the COMMIT of a transaction that handlers had, and what cleans the session behind it. A failure of that
+// undoes nothing.
+func (db *DB) commitLent(p *pipeline) {
+	p.commit()
+	p.add(step{what: "clean the session", item: -1, after: true}, markOwn+db.sqlClean(), db.info.names, db.info.values)
+}
+
+// clean ends the open transaction of a connection and cleans the session, or closes it.
+func (db *DB) clean(ctx context.Context, c *pgx.Conn) {
+	reset(ctx, c)
+	if c.IsClosed() {
+		return
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackWait)
+	defer cancel()
+	if _, err := c.Exec(end, markOwn+db.sqlClean(), db.info.names, db.info.values); err != nil {
+		_ = c.Close(end)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,11 +41,10 @@ func (e *SchemaError) migrate() string {
 	return fmt.Sprintf("postgres.Migrate(ctx, url), semel migrate --store '%s'", e.Store)
 }
 
-// errRolledBack reports a COMMIT that the server answered with ROLLBACK: the transaction was aborted before, and no
-// error said so.
+// errRolledBack reports a COMMIT that the server rolled back without an error, because the transaction was aborted before.
 var errRolledBack = errors.New("the server rolled the transaction back: an earlier statement of it had failed")
 
-// SQLSTATEs that the adapter acts on. Those of class SE are raised by semel's own functions.
+// SQLSTATEs that the adapter acts on. semel's own functions raise those of class SE.
 const (
 	codeLocked    = "55P03" // a lock was waited for in vain
 	codeCancelled = "57014" // a statement took too long, or a person cancelled it
@@ -56,7 +56,7 @@ const (
 	codeDamaged   = "XX001" // a page cannot be read
 )
 
-// code answers the SQLSTATE of an error, "" when it is not the server's
+// code returns the SQLSTATE of an error, "" when it is not the server's
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 func code(err error) string {
 	var e *pgconn.PgError
@@ -66,9 +66,9 @@ func code(err error) string {
 	return ""
 }
 
-// definite reports that nothing of the transaction was committed: the server refused, or COMMIT was never sent. A
-// connection that broke, a deadline that passed, and a FATAL message (a backend that was terminated while it committed)
-// say nothing of the kind.
+// definite reports that nothing of the transaction was committed: the server refused, or COMMIT was never sent. After a
+// broken connection, a deadline or a FATAL message (a backend that was terminated while it committed) the outcome is
+// unknown.
 func definite(err error) bool {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
@@ -86,8 +86,8 @@ func notSent(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
 }
 
-// outage reports an error of a server that cannot write, whoever asks: its disk is full or broken, it has no connection
-// left, it is read-only, or it shuts down.
+// outage reports an error of a server that can write for nobody: its disk is full or broken, it has no connection left, it
+// is read-only, or it shuts down.
 func outage(err error) bool {
 	switch c := code(err); c {
 	case "53100", "53300", "58030", codeReadOnly:
@@ -98,8 +98,8 @@ func outage(err error) bool {
 }
 
 // environmental reports an error that need not be the fault of the statement: another transaction, the server, the disk. It
-// can be all the same, where it comes again and again while other statements are fine: a function that raises such a code,
-// a damaged page of one table, a statement that needs too much time or memory.
+// can be, if it recurs while other statements succeed: a function that raises such a code, a damaged page of one table, a
+// statement that needs too much time or memory.
 func environmental(err error) bool {
 	c := code(err)
 	if c == "" {
@@ -114,36 +114,22 @@ func environmental(err error) bool {
 		return false
 	case "0A000":
 		return isStale(err)
-	case "26000", "42P05":
-		return true // prepared statements got lost, see explain
-	case codeQueue:
+	case "26000", "42P05", codeQueue: // prepared statements got lost (see explain), or a queue
 		return true
 	}
-	for _, class := range []string{
-		"08", // connection
-		"25", // transaction state: read-only, aborted, timed out
-		"40", // serialization failure, deadlock
-		"53", // disk, memory, connections
-		"55", // locks
-		"57", // cancelled, shut down
-		"58", // I/O
-		"XX", // internal, corruption
-	} {
-		if strings.HasPrefix(c, class) {
-			return true
-		}
-	}
-	return false
+	// Connection, transaction state, serialization and deadlock, disk and memory, locks, cancelled, I/O, internal.
+	classes := []string{"08", "25", "40", "53", "55", "57", "58", "XX"}
+	return slices.ContainsFunc(classes, func(class string) bool { return strings.HasPrefix(c, class) })
 }
 
-// isStale reports that a statement was prepared before somebody changed its table. The connection forgets it, so that it
-// works the next time there.
+// isStale reports a statement that was prepared before its table changed. The connection forgets it, so that the next
+// attempt works.
 func isStale(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "0A000" && e.Routine == "RevalidateCachedQuery"
 }
 
-// wrote translates an error of a write: what is certain not to be committed wraps driver.ErrNotCommitted.
+// wrote translates an error of a write. If certainly nothing was committed it wraps driver.ErrNotCommitted.
 func wrote(err error) error {
 	if err == nil {
 		return nil
@@ -164,7 +150,7 @@ func wrote(err error) error {
 	return explain(err)
 }
 
-// explain adds to common errors of the server what to do about them.
+// explain adds a hint to common errors of the server.
 func explain(err error) error {
 	hint := ""
 	switch code(err) {
@@ -188,7 +174,7 @@ func explain(err error) error {
 	}
 	if hint == "" {
 		if err != nil && errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("no answer in time: %w", err)
+			return fmt.Errorf("no response in time: %w", err)
 		}
 		return err
 	}

@@ -39,7 +39,7 @@ func TestFM44_PositionsRepeat(t *testing.T) {
 }
 
 // TestFM44_DeliveryOfAnotherTimeline: the standby had the delivery, but not what was completed since. The message was
-// answered as a duplicate by a record that is gone, so that its acknowledgement must not count.
+// taken for a duplicate because of a record that is gone, so that its acknowledgement must not count.
 func TestFM44_DeliveryOfAnotherTimeline(t *testing.T) {
 	for name, use := range deliveryUses {
 		t.Run(name, func(t *testing.T) {
@@ -172,21 +172,21 @@ func TestFM44_HistoryChanges(t *testing.T) {
 	send(t, q, driver.Message{ID: "n"})
 	receive(t, q, 1)
 	db.pool.Reset()
-	settled(t, db.front("q"))
+	settled(t, db.cursor("q"))
 	send(t, q, driver.Message{ID: "o"})
 	receive(t, q, 1)
 	if now := db.Store().History(); now != before {
 		t.Errorf("the history was %d and is %d, and the server is the same", before, now)
 	}
-	lookFromTheBeginningLater(t, db.front("q"))
-	if at, _ := db.front("q").begin(before); at == nil {
+	lookFromTheBeginningLater(t, db.cursor("q"))
+	if at, _ := db.cursor("q").begin(before); at == nil {
 		t.Fatal("the place in the index is not remembered: the test does not see it")
 	}
 	db.history.heard(time.Now()) // as from a server that was started now
 	if now := db.Store().History(); now == before {
 		t.Errorf("the history is %d as before", now)
 	}
-	if at, _ := db.front("q").begin(db.history.now()); at != nil {
+	if at, _ := db.cursor("q").begin(db.history.now()); at != nil {
 		t.Error("the place in the index is remembered of another history")
 	}
 	db.history.heard(time.Time{})
@@ -198,7 +198,7 @@ func TestFM44_HistoryChanges(t *testing.T) {
 }
 
 // settled waits until nothing is done beside receiving: at its end the place in the index is forgotten.
-func settled(t *testing.T, f *front) {
+func settled(t *testing.T, f *cursor) {
 	t.Helper()
 	eventually(t, "end the shortening of holds", func() bool {
 		f.mu.Lock()
@@ -208,7 +208,7 @@ func settled(t *testing.T, f *front) {
 }
 
 // lookFromTheBeginningLater lets no look from the beginning be due, however slow this machine is.
-func lookFromTheBeginningLater(t *testing.T, f *front) {
+func lookFromTheBeginningLater(t *testing.T, f *cursor) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,7 +246,7 @@ func TestShortenIsNoCondition(t *testing.T) {
 		}
 		return len(ds) == 100
 	})
-	f := limited.front("q")
+	f := limited.cursor("q")
 	sound := func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -31,7 +31,7 @@ type ending struct {
 	rest []int // what the table has to decide
 	mode rowstore.Mode
 	err  error
-	done bool // some items have an answer
+	done bool // some items have an outcome
 }
 
 // Extend renews leases: one round trip when all are ours.
@@ -60,8 +60,8 @@ func some[T any](items []T, which []int) []T {
 	return out
 }
 
-// Finish ends attempts: one round trip when all complete what is theirs. After the failure of a part of the call its
-// items are Unknown.
+// Finish ends attempts: one round trip when all complete what is theirs. If a part of the call fails, its items are
+// Unknown.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	switch len(f) {
 	case 0:
@@ -154,7 +154,7 @@ func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string
 			}
 			at := part.find(hash, near)
 			if at == len(part.index) {
-				return fmt.Errorf("%w: an item that nobody asked for", errClient)
+				return fmt.Errorf("%w: an item that was not sent", errClient)
 			}
 			near, applied[at] = at+1, true
 		}
@@ -177,7 +177,7 @@ func (e *ending) plain(ctx context.Context, db *DB, part keyed, what, sql string
 	}
 }
 
-// end lets the table decide the rest. After the failure of a part of the call its items are Unknown.
+// end lets the table decide the rest. If a part of the call fails, its items are Unknown.
 func (e *ending) end(ctx context.Context, s *Store, decide func(rowstore.Tx, rowstore.Mode) ([]driver.Outcome, error)) (
 	[]driver.Outcome, error,
 ) {

@@ -10,15 +10,15 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// gather makes batches of calls with one item each, which come from callers that know nothing of each other (semel.Do,
-// HTTP handlers): while a flush is under way the items of further calls wait, and go together with the next. A caller
-// who is alone goes at once and in its own goroutine, so that idle calls pay nothing.
+// gather makes batches of calls with one item each, from independent callers (semel.Do, HTTP handlers). While a flush is
+// under way, further items wait and go together with the next. A lone caller flushes at once in its own goroutine, so that
+// idle calls pay nothing.
 type gather[T, R any] struct {
-	// flush answers positionally. It must end when ctx does.
+	// flush returns results by position. It must end when ctx does.
 	flush func(ctx context.Context, items []T) ([]R, error)
 
 	mu      sync.Mutex
-	waiting []*asked[T, R]
+	waiting []*call[T, R]
 	began   time.Time // of the flush under way; zero: there is none
 	number  uint64    // of the latest flush: one that was given up as stuck must not go on
 	last    int       // items of the latest flush
@@ -28,22 +28,22 @@ type gather[T, R any] struct {
 const (
 	// gatherMax bounds the items of a flush.
 	gatherMax = 500
-	// gatherPause bounds how long a flush waits for as many as went with the one before: callers that were answered
-	// together come back together, and without the pause the first of them would go alone.
+	// gatherPause bounds how long a flush waits for as many items as the one before had: callers that returned together
+	// call again together, and without the pause the first would go alone.
 	gatherPause = 300 * time.Microsecond
-	// gatherStuck is after how long a flush does not hold up others any more: its connection may be dead.
+	// gatherStuck is after how long a flush does not hold up others any more. Its connection may be dead.
 	gatherStuck = 2 * time.Second
 )
 
-// asked is one call. Who takes it out of waiting answers it.
-type asked[T, R any] struct {
+// call is one call. The goroutine that takes it out of waiting sends its result.
+type call[T, R any] struct {
 	item   T
-	answer chan answered[R] // of room for one
-	// leave tells the flush that has taken the item that its caller has gone. It needs the lock.
+	result chan result[R] // of room for one
+	// leave reports to the flush that has the item that its caller has gone. It needs the lock.
 	leave func()
 }
 
-type answered[R any] struct {
+type result[R any] struct {
 	value R
 	err   error
 }
@@ -52,8 +52,8 @@ func newGather[T, R any](flush func(context.Context, []T) ([]R, error)) *gather[
 	return &gather[T, R]{flush: flush, full: make(chan struct{}, 1)}
 }
 
-// one answers for one item. With ctx done before its turn nothing was sent: the error wraps driver.ErrNotCommitted;
-// after it the answer is not known.
+// one returns the result of one item. If ctx is done before its turn, nothing was sent and the error wraps
+// driver.ErrNotCommitted. After that the outcome is unknown.
 func (g *gather[T, R]) one(ctx context.Context, item T) (r R, err error) {
 	if err := ctx.Err(); err != nil {
 		return r, fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
@@ -70,8 +70,8 @@ func (g *gather[T, R]) one(ctx context.Context, item T) (r R, err error) {
 		g.mu.Unlock()
 		return g.alone(ctx, number, item)
 	}
-	a := &asked[T, R]{item: item, answer: make(chan answered[R], 1)}
-	g.waiting = append(g.waiting, a)
+	c := &call[T, R]{item: item, result: make(chan result[R], 1)}
+	g.waiting = append(g.waiting, c)
 	if len(g.waiting) == min(g.last, gatherMax) {
 		select {
 		case g.full <- struct{}{}:
@@ -86,10 +86,10 @@ func (g *gather[T, R]) one(ctx context.Context, item T) (r R, err error) {
 	defer stuck.Stop()
 	for {
 		select {
-		case got := <-a.answer:
+		case got := <-c.result:
 			return got.value, got.err
 		case <-ctx.Done():
-			return g.leave(ctx, a)
+			return g.leave(ctx, c)
 		case <-stuck.C:
 			g.relieve()
 			stuck.Reset(gatherStuck)
@@ -97,7 +97,7 @@ func (g *gather[T, R]) one(ctx context.Context, item T) (r R, err error) {
 	}
 }
 
-// relieve has those flushed who wait behind a flush that is stuck, when nobody comes any more who would do it.
+// relieve flushes the items behind a stuck flush.
 func (g *gather[T, R]) relieve() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +108,7 @@ func (g *gather[T, R]) relieve() {
 	}
 }
 
-// alone flushes one item for its own caller, and has a goroutine flush those who came meanwhile.
+// alone flushes one item for its own caller, and starts a goroutine for items that came meanwhile.
 func (g *gather[T, R]) alone(ctx context.Context, number uint64, item T) (r R, err error) {
 	values, err := g.flush(ctx, []T{item})
 	if !g.over(number, 1) {
@@ -120,32 +120,32 @@ func (g *gather[T, R]) alone(ctx context.Context, number uint64, item T) (r R, e
 	return values[0], nil
 }
 
-// leave takes back a call whose ctx is done.
-func (g *gather[T, R]) leave(ctx context.Context, a *asked[T, R]) (r R, err error) {
+// leave removes a call whose ctx is done.
+func (g *gather[T, R]) leave(ctx context.Context, c *call[T, R]) (r R, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.waiting, a); i >= 0 {
+	if i := slices.Index(g.waiting, c); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 		return r, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ctx.Err())
 	}
-	a.leave()
+	c.leave()
 	select {
-	case got := <-a.answer: // it came meanwhile
+	case got := <-c.result: // it came meanwhile
 		return got.value, got.err
 	default:
 		return r, ctx.Err()
 	}
 }
 
-// run flushes until nobody waits, or another goroutine does because this one took too long. It ends with the last
-// caller's answer or context, so that nobody has to await it.
+// run flushes until nothing waits, or another goroutine took over because this one took too long. It ends with the last
+// caller's result or context, so that nobody has to await it.
 func (g *gather[T, R]) run(number uint64) {
 	for done := false; !done; {
 		g.company()
 		ctx, cancel, batch := g.take()
 		items := make([]T, len(batch))
-		for i, a := range batch {
-			items[i] = a.item
+		for i, c := range batch {
+			items[i] = c.item
 		}
 		var values []R
 		var err error
@@ -153,18 +153,18 @@ func (g *gather[T, R]) run(number uint64) {
 			values, err = g.flush(ctx, items)
 		}
 		cancel()
-		for i, a := range batch {
-			got := answered[R]{err: err}
+		for i, c := range batch {
+			got := result[R]{err: err}
 			if err == nil {
 				got.value = values[i]
 			}
-			a.answer <- got
+			c.result <- got
 		}
 		done = g.over(number, len(batch))
 	}
 }
 
-// over ends a flush of n items. It answers whether nothing is left to do for who flushed.
+// over ends a flush of n items. It reports whether this goroutine has nothing left to flush.
 func (g *gather[T, R]) over(number uint64, n int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,7 +182,7 @@ func (g *gather[T, R]) over(number uint64, n int) bool {
 	return false
 }
 
-// company waits until as many callers are there as were before, for a moment at most.
+// company waits briefly until as many callers are there as before.
 func (g *gather[T, R]) company() {
 	g.mu.Lock()
 	select {
@@ -203,15 +203,15 @@ func (g *gather[T, R]) company() {
 }
 
 // take takes what waits. ctx ends when all its callers have gone.
-func (g *gather[T, R]) take() (ctx context.Context, cancel context.CancelFunc, batch []*asked[T, R]) {
+func (g *gather[T, R]) take() (ctx context.Context, cancel context.CancelFunc, batch []*call[T, R]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	left := min(len(g.waiting), gatherMax)
 	batch, g.waiting = slices.Clone(g.waiting[:left]), slices.Delete(g.waiting, 0, left)
 	g.last = left
 	ctx, cancel = context.WithCancel(context.Background())
-	for _, a := range batch {
-		a.leave = func() {
+	for _, c := range batch {
+		c.leave = func() {
 			if left--; left == 0 {
 				cancel()
 			}

@@ -32,7 +32,7 @@ func doubling(sizes *[]int) *gather[int, int] {
 	})
 }
 
-func TestGatherAnswersEachItsOwn(t *testing.T) {
+func TestGatherReturnsEachItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sizes []int
 		g := doubling(&sizes)
@@ -42,13 +42,13 @@ func TestGatherAnswersEachItsOwn(t *testing.T) {
 				for round := range 20 {
 					n := caller*100 + round
 					if got, err := g.one(t.Context(), n); err != nil || got != 2*n {
-						t.Errorf("%d was answered %d: %v", n, got, err)
+						t.Errorf("%d got %d: %v", n, got, err)
 					}
 				}
 			})
 		}
 		wg.Wait()
-		// The first goes alone, the 63 that came meanwhile together; after that all 64 come back at once.
+		// The first goes alone, the 63 that came meanwhile together; after that all 64 call at once.
 		if len(sizes) > 25 {
 			t.Errorf("%d calls took %d flushes: %v", 64*20, len(sizes), sizes)
 		}
@@ -83,18 +83,18 @@ func TestGatherTellsUnsentFromUnknown(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		sent, cancelSent := context.WithCancel(t.Context())
-		answer := make(chan error, 2)
-		go func() { _, err := g.one(sent, 1); answer <- err }()
+		result := make(chan error, 2)
+		go func() { _, err := g.one(sent, 1); result <- err }()
 		<-started
 		unsent, cancelUnsent := context.WithCancel(t.Context())
-		go func() { _, err := g.one(unsent, 2); answer <- err }()
+		go func() { _, err := g.one(unsent, 2); result <- err }()
 		synctest.Wait()
 		cancelUnsent()
-		if err := <-answer; !errors.Is(err, driver.ErrNotCommitted) || !errors.Is(err, context.Canceled) {
+		if err := <-result; !errors.Is(err, driver.ErrNotCommitted) || !errors.Is(err, context.Canceled) {
 			t.Errorf("a call that was not sent: %v", err)
 		}
 		cancelSent()
-		if err := <-answer; errors.Is(err, driver.ErrNotCommitted) || !errors.Is(err, context.Canceled) {
+		if err := <-result; errors.Is(err, driver.ErrNotCommitted) || !errors.Is(err, context.Canceled) {
 			t.Errorf("a call that was sent: %v", err)
 		}
 		<-cancelled // nobody waits for the flush any more
@@ -138,7 +138,7 @@ func TestGatherCancelsAFlushThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// A connection that died without a word must not stop everybody else's calls.
+// A connection that died silently must not stop the calls of others.
 func TestGatherGoesOnBesideAStuckFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -164,7 +164,7 @@ func TestGatherGoesOnBesideAStuckFlush(t *testing.T) {
 	})
 }
 
-// Those who came before it was known to be stuck do not need another caller to be answered.
+// Calls from before it was known to be stuck return without another caller.
 func TestGatherRelievesThoseBehindAStuckFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -225,7 +225,7 @@ func TestFM47_LockedKeyAmongOthers(t *testing.T) {
 	}
 }
 
-// lockedKeyAmongOthers answers how long the others took.
+// lockedKeyAmongOthers returns how long the others took.
 func lockedKeyAmongOthers(t *testing.T, wait time.Duration) (took time.Duration) {
 	db := openFor(t, Options{LockWait: wait})
 	s := db.Store()
@@ -239,7 +239,7 @@ func lockedKeyAmongOthers(t *testing.T, wait time.Duration) (took time.Duration)
 	claim := func(i int, want driver.Verdict) {
 		gs, err := s.Claim(t.Context(), claimsOf(ks[i:i+1], long)...)
 		if err != nil || gs[0].Verdict != want {
-			t.Errorf("key %d answered %+v, %v, wanted %v", i, gs, err, want)
+			t.Errorf("key %d returned %+v, %v, wanted %v", i, gs, err, want)
 		}
 	}
 	locked.Go(func() { claim(0, driver.Busy) })

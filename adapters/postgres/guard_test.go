@@ -34,10 +34,10 @@ func traps(t *testing.T, db *DB) {
 		"CREATE FUNCTION starts_with(text, text) RETURNS bool LANGUAGE sql AS 'SELECT false'",
 		"CREATE FUNCTION tenant(v text, l bool) RETURNS text LANGUAGE sql AS $$ SELECT set_config('app.tenant', v, l) $$",
 		"CREATE FUNCTION tenants() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('app.tenant', 'A', false); RETURN NULL; END $$",
-		"CREATE TABLE told (id text)",
-		"CREATE TRIGGER tenants AFTER INSERT ON told EXECUTE FUNCTION tenants()",
-		"CREATE TABLE told_late (id text)",
-		"CREATE CONSTRAINT TRIGGER tenants AFTER INSERT ON told_late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tenants()",
+		"CREATE TABLE seen (id text)",
+		"CREATE TRIGGER tenants AFTER INSERT ON seen EXECUTE FUNCTION tenants()",
+		"CREATE TABLE seen_late (id text)",
+		"CREATE CONSTRAINT TRIGGER tenants AFTER INSERT ON seen_late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tenants()",
 	} {
 		execSQL(t, db, q)
 	}
@@ -112,7 +112,7 @@ func TestEffectsLeaveSemelsTablesAlone(t *testing.T) {
 		_, err := s.Commit(t.Context(), ws...)
 		var item *driver.ItemError
 		if !errors.As(err, &item) || item.Index != 1 {
-			t.Errorf("%q: commit answered %v", list, err)
+			t.Errorf("%q: commit returned %v", list, err)
 			continue
 		}
 		if !strings.Contains(err.Error(), "refused") {
@@ -120,7 +120,7 @@ func TestEffectsLeaveSemelsTablesAlone(t *testing.T) {
 		}
 		others := []driver.Work{ws[0], ws[2]}
 		if out, err := s.Commit(t.Context(), others...); err != nil || out[0] != driver.Applied || out[1] != driver.Applied {
-			t.Errorf("%q: without it commit answered %v, %v", list, out, err)
+			t.Errorf("%q: without it commit returned %v, %v", list, out, err)
 		}
 		if n := countLedger(t, db) - before; n != 2 {
 			t.Errorf("%q: %d effects of the others", list, n)
@@ -151,8 +151,8 @@ var littering = []string{
 	"INSERT INTO mine SELECT Set_Config('app.tenant', 'A', false)",
 	"SELECT tenant('A', false)",
 	"SELECT tenant('A', true)",
-	"INSERT INTO told VALUES (1)",
-	"INSERT INTO told_late VALUES (1)",
+	"INSERT INTO seen VALUES (1)",
+	"INSERT INTO seen_late VALUES (1)",
 	"DO $$ BEGIN SET synchronous_commit = off; END $$",
 	"DO $$ BEGIN PERFORM set_config('default_transaction_isolation', 'serializable', false); END $$",
 	"DO $$ BEGIN SET ROLE pg_monitor; END $$",
@@ -206,9 +206,9 @@ func TestEffectsLeaveTheSessionAlone(t *testing.T) {
 			var item *driver.ItemError
 			switch {
 			case fails && (!errors.As(err, &item) || item.Index != 2):
-				t.Errorf("%s: commit answered %v", q, err)
+				t.Errorf("%s: commit returned %v", q, err)
 			case !fails && err != nil:
-				t.Errorf("%s: commit answered %v, %v", q, out, err)
+				t.Errorf("%s: commit returned %v, %v", q, out, err)
 			}
 			if is, got := session(t, db.pool); is != pid || got != want {
 				t.Errorf("%s: fails %v: session %d is\n%s, was\n%s of %d", q, fails, is, got, want, pid)
@@ -250,7 +250,7 @@ func TestHandlersLeaveTheSessionAlone(t *testing.T) {
 			}
 			// With another role or search_path semel cannot write: that is the message's failure.
 			if far := strings.Contains(strings.ToLower(q), "role") || strings.Contains(q, "SESSION AUTH") || strings.Contains(q, "search_path"); err != nil && !far {
-				t.Errorf("%s: %s answered %v", q, end, err)
+				t.Errorf("%s: %s returned %v", q, end, err)
 			}
 			// Both connections of the pool, at once.
 			a, err := db.pool.Acquire(t.Context())
@@ -289,7 +289,7 @@ func TestHandlersLeaveSemelsTablesAlone(t *testing.T) {
 			temp = temp || strings.Contains(st.SQL, "mine AS") || strings.Contains(st.SQL, "TEMPORARY mine") || strings.Contains(st.SQL, "ledger")
 		}
 		if err := x.Commit(t.Context(), completions(gs)...); (err == nil) != temp {
-			t.Errorf("%q: failed %v, commit answered %v", list, failed, err)
+			t.Errorf("%q: failed %v, commit returned %v", list, failed, err)
 		}
 	}
 	if got := standing(t, db); got != want {
@@ -363,7 +363,7 @@ func TestEffectsKeepThePoolersSettings(t *testing.T) {
 		stmts(&ws[1]).Exec(last)
 		_, err := db.Store().Commit(t.Context(), ws...)
 		if fails := last == "SELECT 1 / 0"; (err != nil) != fails || fails && code(err) != "22012" {
-			t.Errorf("%s: commit answered %v", last, err)
+			t.Errorf("%s: commit returned %v", last, err)
 		}
 		var now string
 		if err := db.pool.QueryRow(t.Context(), "SHOW work_mem").Scan(&now); err != nil || now != "7MB" {

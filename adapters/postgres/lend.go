@@ -14,19 +14,19 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// errLent answers a handler's Commit or Rollback.
+// errLent is the error of a handler's Commit or Rollback.
 var errLent = errors.New("the transaction is semel's: it commits when the handler returns nil; " +
 	"to undo what the handler did, return an error")
 
-// errAborted reports a handler that returned nil after a statement of it had failed. Nothing after that was done.
+// errAborted reports a handler that returned nil after one of its statements had failed. Nothing after that was done.
 var errAborted = errors.New("a statement of the handler failed, which aborts its transaction, and the handler returned " +
 	"nil; Try: return the error, ON CONFLICT, or a savepoint (Begin of the pgx.Tx) around what may fail")
 
-// errOpen reports a handler that returned nil while rows of it were not read to their end.
+// errOpen reports a handler that returned nil with open rows.
 var errOpen = errors.New("the handler left rows open; Try: defer rows.Close()")
 
-// As sets a *pgx.Tx or a **sql.Tx, which speak to the server on the same connection. Their Commit and Rollback are
-// refused, and the item of a handler that calls one fails; transactions inside it (savepoints) work.
+// As sets a *pgx.Tx or a **sql.Tx on the same connection. Their Commit and Rollback are refused, and the item of a handler
+// that calls one fails. Transactions inside it (savepoints) work.
 func (x *transaction) As(handle any) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -51,14 +51,14 @@ func (x *transaction) As(handle any) bool {
 	return false
 }
 
-// misused reports that this is what a handler did.
+// misused reports whether a handler did this.
 func (x *transaction) misused(how error) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return errors.Is(x.misuse, how)
 }
 
-// refuse notes what a handler called, once.
+// refuse remembers a handler's first forbidden call.
 func (x *transaction) refuse(what string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -68,8 +68,8 @@ func (x *transaction) refuse(what string) error {
 	return errLent
 }
 
-// notice notes that the latest handler left an aborted transaction or open rows behind. To the server it is an error of
-// whoever comes next: the next handler, for which [transaction.Transient] answers, or Commit. The caller holds mu.
+// notice remembers that the latest handler left an aborted transaction or open rows. For the server that is an error of the
+// next statement: of the next handler, see [transaction.Transient], or of Commit. The caller holds mu.
 func (x *transaction) notice() {
 	switch c := x.conn.PgConn(); {
 	case x.misuse != nil || c.IsClosed():
@@ -80,8 +80,8 @@ func (x *transaction) notice() {
 	}
 }
 
-// recall takes the transaction back from the handlers. It fails when one of them wanted it ended, or aborted it: what it
-// did must not be committed.
+// recall takes the transaction back from the handlers. It fails when one of them tried to end it or aborted it: its writes
+// must not be committed.
 func (x *transaction) recall(w []driver.Work) error {
 	if x.lent != nil {
 		if err := x.lent.recall(); err != nil && x.misuse == nil {
@@ -123,7 +123,7 @@ type lentDB struct {
 	conn *lentConn
 }
 
-// sqlTx answers the open transaction as database/sql's.
+// sqlTx returns the open transaction as database/sql's.
 func (x *transaction) sqlTx() (*sql.Tx, error) {
 	if x.lent != nil {
 		return x.lent.tx, nil
@@ -138,7 +138,7 @@ func (x *transaction) sqlTx() (*sql.Tx, error) {
 	return tx, nil
 }
 
-// recall ends the *sql.Tx: rows that a handler left open are closed.
+// recall ends the *sql.Tx and closes its open rows.
 func (l *lentDB) recall() error {
 	l.conn.recalled.Store(true)
 	return l.tx.Commit()
@@ -166,7 +166,7 @@ type lentConn struct {
 // Close leaves the connection to the transaction.
 func (c *lentConn) Close() error { return nil }
 
-// BeginTx answers the transaction that is open.
+// BeginTx returns the transaction that is open.
 func (c *lentConn) BeginTx(context.Context, sqldriver.TxOptions) (sqldriver.Tx, error) {
 	return lentEnd{c}, nil
 }

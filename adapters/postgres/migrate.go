@@ -24,20 +24,19 @@ var schemaVersion = len(migrations)
 // migrateLock is the advisory lock that migrating processes take in turn ("semel" in ASCII).
 const migrateLock = 0x73656d656c
 
-// sqlThere reports whether the tables are there. It reads the catalog itself: to_regclass could remember from before the
-// lock was had that they were not.
+// sqlThere reports whether the tables exist. It reads the catalog itself: to_regclass could remember the time before the
+// lock was taken.
 const sqlThere = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relname = 'semel_schema' AND n.nspname = ANY (current_schemas(false)))`
 
 // SchemaSQL is the SQL that Migrate runs on an empty database.
 func SchemaSQL() string { return strings.Join(migrations, "\n") }
 
-// Migrate brings the schema of the database up to the version of this program. It only goes forward, in one
-// transaction; several processes may call it at once, and repeating it does nothing. The error is a *[SchemaError] when
-// the tables were made by a newer semel.
+// Migrate updates the schema of the database to the version of this program. It only goes forward, in one transaction, may
+// be repeated, and several processes may call it at once. The error is a *[SchemaError] when a newer semel made the tables.
 //
-// Tables that are there already are changed while nobody else has a transaction open on them: it waits for a moment, and
-// gives way for a moment, so that workers that run on are never held up for long. After a minute of that it gives up.
+// Existing tables are changed while no other transaction uses them. Migrate waits and gives way in turn, so that running
+// workers are never held up for long, and gives up after a minute.
 func Migrate(ctx context.Context, url string) (from, to int, err error) {
 	cfg, err := parse(url, Options{MaxConns: 1})
 	if err != nil {
@@ -62,9 +61,9 @@ func MigratePool(ctx context.Context, pool *pgxpool.Pool) (from, to int, err err
 }
 
 const (
-	// changeWait is how long a table that is to be changed is waited for: whoever comes to it meanwhile waits as well.
+	// changeWait is how long a table that is to be changed is waited for. Others that need it wait meanwhile.
 	changeWait = time.Second
-	// changePause is how long they have it for themselves then, changeTries how often.
+	// changePause is how long Migrate then gives way, changeTries how often it tries.
 	changePause = time.Second
 	changeTries = 30
 )

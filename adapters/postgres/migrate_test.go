@@ -171,7 +171,7 @@ func TestMigrateGivesWay(t *testing.T) {
 		}
 	}
 	if _, err := db.Store().Claim(t.Context(), claimOf(driver.Key{Raw: "meanwhile"}, long)); err != nil && code(err) != codeLocked {
-		t.Errorf("a claim meanwhile answered %v", err)
+		t.Errorf("a claim meanwhile returned %v", err)
 	}
 	for end := time.Now().Add(3 * time.Minute); awaited() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -51,7 +51,7 @@ func TestOpenRefuses(t *testing.T) {
 	var schema *SchemaError
 	if err := refusesToOpen(t, emptySchema(t), Options{}, "postgres.Migrate(ctx, url)", "postgres.Options{Create: true}",
 		"semel migrate --store 'postgres://", "search_path=semel_test_"); !errors.As(err, &schema) || schema.Have != 0 {
-		t.Errorf("a schema without tables answered %v", err)
+		t.Errorf("a schema without tables returned %v", err)
 	}
 }
 
@@ -62,10 +62,10 @@ func TestOtherSchemas(t *testing.T) {
 	execSQL(t, db, "UPDATE semel_schema SET version = $1", schemaVersion+1)
 	var schema *SchemaError
 	if err := refusesToOpen(t, url, Options{Create: true}, "newer semel"); !errors.As(err, &schema) || schema.Have != schemaVersion+1 {
-		t.Errorf("a newer schema answered %v", err)
+		t.Errorf("a newer schema returned %v", err)
 	}
 	if _, _, err := Migrate(t.Context(), url); !errors.As(err, &schema) {
-		t.Errorf("migrating a newer schema answered %v", err)
+		t.Errorf("migrating a newer schema returned %v", err)
 	}
 	execSQL(t, db, "DELETE FROM semel_schema")
 	refusesToOpen(t, url, Options{}, "semel_schema has no row")
@@ -111,7 +111,7 @@ func TestMigrate(t *testing.T) {
 	migrations = append(migrations, "CREATE TABLE semel_half (id int); SELECT 1/0")
 	schemaVersion++
 	if from, to, err := Migrate(t.Context(), url); err == nil || from != to {
-		t.Errorf("a failing migration answered %d, %d, %v", from, to, err)
+		t.Errorf("a failing migration returned %d, %d, %v", from, to, err)
 	}
 	migrations, schemaVersion = migrations[:len(migrations)-1], schemaVersion-1
 	if err := db.pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_class WHERE relname = 'semel_half' AND relnamespace = current_schema()::regnamespace").Scan(&rows); err != nil || rows != 0 {
@@ -149,10 +149,10 @@ func TestFM50_ReadOnly(t *testing.T) {
 	}
 	if g, err := look.Store().Claim(t.Context(), claimOf(driver.Key{Raw: "new"}, long)); !errors.Is(err, driver.ErrNotCommitted) ||
 		!strings.Contains(err.Error(), "read-only") {
-		t.Errorf("claim answered %+v, %v", g, err)
+		t.Errorf("claim returned %+v, %v", g, err)
 	}
 	if _, _, err := look.Store().Begin(t.Context(), claimOf(driver.Key{Raw: "new"}, long)); !errors.Is(err, driver.ErrNotCommitted) {
-		t.Errorf("begin answered %v", err)
+		t.Errorf("begin returned %v", err)
 	}
 }
 
@@ -191,10 +191,10 @@ func TestCloseTwice(t *testing.T) {
 		}
 	}
 	if _, err := db.Store().Claim(t.Context(), claimOf(driver.Key{Raw: "k"}, long)); !errors.Is(err, ErrClosed) || !errors.Is(err, driver.ErrNotCommitted) {
-		t.Errorf("claim answered %v", err)
+		t.Errorf("claim returned %v", err)
 	}
 	if _, _, err := db.Store().Begin(t.Context(), claimOf(driver.Key{Raw: "k"}, long)); !errors.Is(err, ErrClosed) {
-		t.Errorf("begin answered %v", err)
+		t.Errorf("begin returned %v", err)
 	}
 }
 
@@ -262,6 +262,6 @@ func TestWrongPasswordAndTooFewConnections(t *testing.T) {
 	defer weak.Close()
 	if _, err := weak.Store().Claim(t.Context(), claimOf(driver.Key{Raw: "w"}, long)); !errors.Is(err, driver.ErrNotCommitted) ||
 		!strings.Contains(err.Error(), "privilege") {
-		t.Errorf("a role without privileges: claim answered %v", err)
+		t.Errorf("a role without privileges: claim returned %v", err)
 	}
 }

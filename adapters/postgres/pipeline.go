@@ -10,16 +10,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/semel-dev/semel/driver"
 )
 
-// sqlBegin says the isolation, because a database or role can have another default. The Decide functions and the
+// sqlBegin names the isolation level, because a database or role can have another default. The Decide functions and the
 // statements here are written for read committed.
 const sqlBegin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// pipeline is statements that go to the server in one round trip. A step that fails skips those after it.
+// pipeline is statements that go to the server in one round trip. A failed step skips those after it.
 type pipeline struct {
 	batch pgx.Batch
 	steps []step
@@ -31,17 +32,17 @@ type pipeline struct {
 // step is what a statement of a pipeline means for us.
 type step struct {
 	what string
-	// item is the index of the work whose fault a refusal is; -1: nobody's.
+	// item is the index of the work that a refusal is blamed on; -1: none.
 	item int
-	// rows and tag read the answer; both may be nil. What they return is an error of the client, after which a COMMIT that
-	// follows in the same pipeline has been sent already: it must not be used to decide.
+	// rows and tag read the result; both may be nil. Their errors come too late for a COMMIT in the same pipeline, which
+	// has been sent already: they must not be used to decide.
 	rows func(pgx.Rows) error
 	tag  func(pgconn.CommandTag) error
-	// after: the transaction is committed already. When it fails, the connection is closed, and nothing else.
+	// after: the transaction is committed already. A failure only closes the connection.
 	after bool
 }
 
-// exec adds a statement whose answer does not matter.
+// exec adds a statement whose result does not matter.
 func (p *pipeline) exec(what, sql string, args ...any) {
 	p.add(step{what: what, item: -1}, markOwn+sql, args...)
 }
@@ -68,7 +69,7 @@ func connOf(s sender) *pgx.Conn {
 	return s.(interface{ Conn() *pgx.Conn }).Conn()
 }
 
-// run sends the pipeline and reads its answers. The error names the step; it is a *driver.ItemError when the statement of
+// run sends the pipeline and reads its results. The error names the step. It is a *driver.ItemError when the statement of
 // an item was refused for its own fault.
 func (p *pipeline) run(ctx context.Context, c sender) (err error) {
 	if len(p.steps) == 0 {
@@ -117,8 +118,8 @@ func (p *pipeline) run(ctx context.Context, c sender) (err error) {
 	return nil
 }
 
-// send sends the pipeline. A panic while arguments are encoded is an error: they are a handler's, which returned long
-// ago. The connection is in the middle of something then.
+// send sends the pipeline. It turns a panic while a handler's arguments are encoded into an error. The connection is closed
+// then.
 func (p *pipeline) send(ctx context.Context, c sender) (results pgx.BatchResults, err error) {
 	defer func() {
 		if err != nil {
@@ -149,7 +150,7 @@ func (s *step) read(results pgx.BatchResults) error {
 	return rows.Err()
 }
 
-// begin adds BEGIN, for a transaction that is lent to a handler. It has to be the first step.
+// begin adds BEGIN, for a transaction that is lent to a handler. It must be the first step.
 func (p *pipeline) begin() {
 	p.steps = append(p.steps, step{what: "begin", item: -1})
 	p.batch.BeginTx(pgx.TxOptions{BeginQuery: sqlBegin})
@@ -169,7 +170,8 @@ func (p *pipeline) beginLong(db *DB) {
 	p.exec("bound the transaction", sqlIdle, strconv.Itoa(int(millis(db.o.MaxTx))))
 }
 
-// commit adds COMMIT, marked because deferred triggers of handlers run in it. A server that had to roll back answers so without an error: the tag is checked.
+// commit adds COMMIT, marked because deferred triggers of handlers run in it. It checks the tag: a server that had to roll
+// back reports no error.
 func (p *pipeline) commit() {
 	p.add(step{what: "commit", item: -1, tag: committed}, markEffect+"COMMIT")
 }
@@ -214,7 +216,7 @@ func (db *DB) ask(ctx context.Context, what string, rows func(pgx.Rows) error, s
 	})
 }
 
-// inQueues is once for what writes to queues: it is repeated when one of them turned out to be gone.
+// inQueues is once for writes to queues. It is repeated when one of them does not exist any more.
 func (db *DB) inQueues(ctx context.Context, fill func(p *pipeline) error) error {
 	err := db.once(ctx, fill)
 	if code(err) == codeQueue {
@@ -223,7 +225,7 @@ func (db *DB) inQueues(ctx context.Context, fill func(p *pipeline) error) error 
 	return err
 }
 
-// with lends a connection to fn. After an error whatever transaction is open on it is rolled back.
+// with lends a connection to fn. After an error it rolls back the open transaction.
 func (db *DB) with(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
 	c, err := db.acquire(ctx)
 	if err != nil {
@@ -250,7 +252,7 @@ func reset(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// rollbackWait bounds the answer to a ROLLBACK.
+// rollbackWait bounds the wait for a ROLLBACK.
 const rollbackWait = 2 * time.Second
 
 // acquire takes a connection. Without one nothing was sent: the error wraps driver.ErrNotCommitted.
@@ -263,7 +265,7 @@ func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	switch {
 	case err == nil:
 		db.history.prepare(ctx, c.Conn())
-	case db.isClosed(): // perhaps meanwhile: the error of a connection that was being made would tell of an outage
+	case db.isClosed(): // perhaps meanwhile, which is no outage
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotCommitted, ErrClosed)
 	default:
 		return nil, fmt.Errorf("connect to %s: %w: %w: %w", db.name, driver.ErrNotCommitted, driver.ErrOutage, explain(err))
@@ -280,5 +282,83 @@ func (db *DB) isClosed() bool {
 	}
 }
 
-// errClient marks a mistake of ours in reading an answer.
-var errClient = errors.New("unexpected answer of the server")
+// errClient marks our own mistake in reading a result.
+var errClient = errors.New("unexpected response of the server")
+
+// Parameters of the multi-row statements: arrays whose elements pgx can encode without a copy of each. Plain slices cost a
+// box and a reflection for every element, as much as the server needs for the row.
+type (
+	uuids  [][16]byte
+	bytess [][]byte
+	int64s []int64
+	int32s []int32
+	int16s []int16
+	stamps []time.Time // the zero time is NULL
+
+	uuidItem  [16]byte
+	bytesItem []byte
+	int64Item int64
+	int32Item int32
+	int16Item int16
+	stampItem time.Time
+)
+
+// UUIDValue is pgtype's hook.
+func (u *uuidItem) UUIDValue() (pgtype.UUID, error) { return uuid(*u), nil }
+
+// BytesValue is pgtype's hook; nil is NULL.
+func (b *bytesItem) BytesValue() ([]byte, error) { return *b, nil }
+
+// Int64Value is pgtype's hook.
+func (n *int64Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
+
+// Int64Value is pgtype's hook.
+func (n *int32Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
+
+// Int64Value is pgtype's hook.
+func (n *int16Item) Int64Value() (pgtype.Int8, error) { return int8of(int64(*n)) }
+
+func int8of(n int64) (pgtype.Int8, error) { return pgtype.Int8{Int64: n, Valid: true}, nil }
+
+// TimestamptzValue is pgtype's hook.
+func (t *stampItem) TimestamptzValue() (pgtype.Timestamptz, error) {
+	at := time.Time(*t)
+	return pgtype.Timestamptz{Time: at, Valid: !at.IsZero()}, nil
+}
+
+func dimensions(n int) []pgtype.ArrayDimension {
+	return []pgtype.ArrayDimension{{Length: int32(n), LowerBound: 1}}
+}
+
+func (a uuids) Dimensions() []pgtype.ArrayDimension  { return dimensions(len(a)) }
+func (a bytess) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int64s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int32s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a int16s) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+func (a stamps) Dimensions() []pgtype.ArrayDimension { return dimensions(len(a)) }
+
+func (a uuids) Index(i int) any  { return (*uuidItem)(&a[i]) }
+func (a bytess) Index(i int) any { return (*bytesItem)(&a[i]) }
+func (a int64s) Index(i int) any { return (*int64Item)(&a[i]) }
+func (a int32s) Index(i int) any { return (*int32Item)(&a[i]) }
+func (a int16s) Index(i int) any { return (*int16Item)(&a[i]) }
+func (a stamps) Index(i int) any { return (*stampItem)(&a[i]) }
+
+func (a uuids) IndexType() any  { return new(uuidItem) }
+func (a bytess) IndexType() any { return new(bytesItem) }
+func (a int64s) IndexType() any { return new(int64Item) }
+func (a int32s) IndexType() any { return new(int32Item) }
+func (a int16s) IndexType() any { return new(int16Item) }
+func (a stamps) IndexType() any { return new(stampItem) }
+
+// registerArrays registers the types of these parameters on a connection: without prepared statements
+// (default_query_exec_mode=exec, for poolers) nothing else names them.
+func registerArrays(c *pgx.Conn) {
+	m := c.TypeMap()
+	m.RegisterDefaultPgType(uuids(nil), "_uuid")
+	m.RegisterDefaultPgType(bytess(nil), "_bytea")
+	m.RegisterDefaultPgType(int64s(nil), "_int8")
+	m.RegisterDefaultPgType(int32s(nil), "_int4")
+	m.RegisterDefaultPgType(int16s(nil), "_int2")
+	m.RegisterDefaultPgType(stamps(nil), "_timestamptz")
+}

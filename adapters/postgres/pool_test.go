@@ -59,7 +59,7 @@ func TestPairSuiteOnPool(t *testing.T) {
 	})
 }
 
-// TestFM44_HistoryOnPool: connections of the program's pool tell of another server at their first use by semel, of each DB
+// TestFM44_HistoryOnPool: connections of the program's pool reveal another server at their first use by semel, of each DB
 // that uses them.
 func TestFM44_HistoryOnPool(t *testing.T) {
 	pool := poolFor(t, schemaURL(t), nil)

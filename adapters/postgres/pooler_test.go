@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// pooled starts PgBouncer in transaction mode in front of a schema of its own and answers a URL that leads through it.
+// pooled starts PgBouncer in transaction mode in front of a schema of its own and returns a URL that leads through it.
 // SEMEL_TEST_PGBOUNCER names the program when it is not in PATH.
 func pooled(t *testing.T) string {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // maxBatch bounds one Receive or Settle.
@@ -22,11 +23,11 @@ type Queue struct {
 	visible time.Duration
 }
 
-// Queue returns the queue of that name with the visibility of [Options]. It is made by the first message.
+// Queue returns the queue of that name with the visibility of [Options]. The first message creates it.
 func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
 
-// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
-// [Options]). The visibility is the receiver's, not the queue's.
+// QueueWith returns the queue of that name. visible is how long its Receive hides a message from others (0 = as in
+// [Options]). It belongs to the receiver, not to the queue.
 func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
@@ -43,18 +44,18 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It can be used until the message is
-// handed out again, also when its visibility is over.
+// receipt is a delivery's handle, the driver.Delivery's Receipt. It stays valid until the message is delivered again, even
+// after its visibility has expired.
 type receipt struct {
 	q   *Queue
 	pos int64
-	// count and nonce are those of the delivery: the row must still have them. Positions and counts repeat after a failover
-	// that lost messages; nonces do not. Of a message that was received inside a transaction, which has it locked, the
-	// nonce is zero.
+	// count and nonce are those of the delivery. The row must still have them: positions and counts repeat after a failover
+	// that lost messages, nonces do not. The nonce is zero if the message was received inside a transaction, which has it
+	// locked.
 	count int32
 	nonce [16]byte
 	group string
-	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
 	settled atomic.Uint32
 }
 
@@ -72,16 +73,10 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
+	if err := rowstore.CheckSettlement(s); err != nil || s.Action != driver.Dead {
+		return err
 	}
-	if s.Action == driver.Dead {
-		if s.DeadLetter == nil || s.DeadLetter.ID == "" {
-			return errors.New("action dead needs a dead letter with an ID")
-		}
-		return checkDeadLetter(s.DeadLetter)
-	}
-	return nil
+	return checkDeadLetter(s.DeadLetter)
 }
 
 // isText reports that a column of type text can hold s.
@@ -99,53 +94,45 @@ const (
 	sqlQueueMake  = "INSERT INTO semel_queue (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"
 )
 
-// queueMade makes a queue that there is not. It does so in a transaction of its own, so that no transaction that sends
-// holds the name. It remembers which queues there are: they are never removed. A server that failed over can have lost
-// one; the statements that write to it find that out (codeQueue), see [DB.forgetQueues].
+// queueMade makes a queue that does not exist yet. It does so in a transaction of its own, so that no transaction that sends
+// holds the name. It remembers which queues exist, because they are never removed. A server that failed over can have lost
+// one. The statements that write to it find that out (codeQueue), see [DB.forgetQueues].
 func (db *DB) queueMade(ctx context.Context, name string) error {
+	return db.makeQueue(ctx, name, db.queueOnPool)
+}
+
+// queueApart is queueMade for a caller that holds a connection of the pool. It opens a connection of its own:
+//
+//  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
+//  2. Each waits for a connection to look for the queue, and none ends before it has it.
+func (db *DB) queueApart(ctx context.Context, name string) error {
+	return db.makeQueue(ctx, name, db.queueOnDial)
+}
+
+func (db *DB) makeQueue(ctx context.Context, name string, create func(ctx context.Context, name string) error) error {
 	if _, ok := db.queues.Load(name); ok {
 		return nil
 	}
 	if err := checkQueueName(name); err != nil {
 		return err
 	}
-	there := false
-	err := db.read(ctx, func(row scanner) error { return row.Scan(&there) }, sqlQueueThere, name)
-	if err == nil && !there {
-		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
-	}
+	err := create(ctx, name)
 	if err == nil {
 		db.queues.Store(name, true)
 	}
 	return err
 }
 
-// forgetQueues forgets which queues there are when an error says that one is not there. What failed was not written, and
-// works when it is repeated.
-func (db *DB) forgetQueues(err error) {
-	if code(err) == codeQueue {
-		db.queues.Clear()
+func (db *DB) queueOnPool(ctx context.Context, name string) error {
+	exists := false
+	err := rows{db}.Read(ctx, func(r rowstore.Row) error { exists = r.Flag(0); return nil }, sqlQueueThere, rowstore.Name(name))
+	if err == nil && !exists {
+		err = db.once(ctx, func(p *pipeline) error { p.exec("make queue", sqlQueueMake, name); return nil })
 	}
+	return err
 }
 
-func checkQueueName(name string) error {
-	if name == "" {
-		return errors.New("the queue has no name")
-	}
-	return checkText("queue name", name)
-}
-
-// queueApart is queueMade for who holds a connection of the pool. It opens one of its own:
-//
-//  1. As many transactions are open as the pool has connections, and each emits to a queue that is new here.
-//  2. Each waits for a connection to look for the queue, and none ends before it has it.
-func (db *DB) queueApart(ctx context.Context, name string) error {
-	if _, ok := db.queues.Load(name); ok {
-		return nil
-	}
-	if err := checkQueueName(name); err != nil {
-		return err
-	}
+func (db *DB) queueOnDial(ctx context.Context, name string) error {
 	db.apart.Lock()
 	defer db.apart.Unlock()
 	if _, ok := db.queues.Load(name); ok {
@@ -160,59 +147,35 @@ func (db *DB) queueApart(ctx context.Context, name string) error {
 		defer cancel()
 		_ = c.Close(end)
 	}()
-	there := false
-	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&there); err == nil && !there {
+	exists := false
+	if err = c.QueryRow(ctx, sqlQueueThere, name).Scan(&exists); err == nil && !exists {
 		_, err = c.Exec(ctx, sqlQueueMake, name)
 	}
-	if err != nil {
-		return explain(err)
-	}
-	db.queues.Store(name, true)
-	return nil
+	return explain(err)
 }
 
-// scanner is the current row of an answer.
+// forgetQueues forgets which queues exist when an error says that one does not. The failed write works when it is repeated.
+func (db *DB) forgetQueues(err error) {
+	if code(err) == codeQueue {
+		db.queues.Clear()
+	}
+}
+
+func checkQueueName(name string) error {
+	if name == "" {
+		return errors.New("the queue has no name")
+	}
+	return checkText("queue name", name)
+}
+
+// scanner is the current row of a result.
 type scanner interface{ Scan(dest ...any) error }
 
-// read runs a query and calls row for each row.
-func (db *DB) read(ctx context.Context, row func(scanner) error, sql string, args ...any) error {
-	c, err := db.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Release()
-	rows, err := c.Query(ctx, sql, args...)
-	if err != nil {
-		return explain(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(rows); err != nil {
-			return err
-		}
-	}
-	return explain(rows.Err())
-}
-
-// Create makes the queue before its first message, so that [DB.Queues] lists it. A queue that is there stays as it is.
+// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
 func (q *Queue) Create(ctx context.Context) error {
-	if err := q.db.queueMade(ctx, q.name); err != nil {
-		return fmt.Errorf("create queue %q: %w", q.name, err)
-	}
-	return nil
+	err := q.db.queueMade(ctx, q.name)
+	return rowstore.Wrap(err, "create queue %q", q.name)
 }
 
 // Queues lists the names of the queues in the database, sorted by byte.
-func (db *DB) Queues(ctx context.Context) ([]string, error) {
-	var out []string
-	err := db.read(ctx, func(row scanner) error {
-		var name string
-		err := row.Scan(&name)
-		out = append(out, name)
-		return err
-	}, `SELECT name FROM semel_queue ORDER BY name COLLATE "C"`)
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	return out, nil
-}
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }

@@ -102,7 +102,7 @@ func ackAll(t testing.TB, q *Queue, ds []driver.Delivery) {
 	}
 	for i, o := range out {
 		if o != driver.Applied {
-			t.Fatalf("ack of %q answered %v", ds[i].ID, o)
+			t.Fatalf("ack of %q returned %v", ds[i].ID, o)
 		}
 	}
 }

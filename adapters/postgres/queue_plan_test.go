@@ -44,7 +44,7 @@ func explain1(t *testing.T, url string) *explained {
 	return e
 }
 
-// run runs a statement and answers its plans with those of the functions in it.
+// run runs a statement and returns its plans with those of the functions in it.
 func (e *explained) run(sql string, args ...any) (rows int, plans string) {
 	e.t.Helper()
 	e.plans = nil

@@ -167,7 +167,7 @@ func TestI22GroupsStayInOrder(t *testing.T) {
 					delete(out, ds[i].Group)
 					mu.Unlock()
 					if o, err := q.Settle(context.Background(), driver.Settlement{Receipt: ds[i].Receipt}); err != nil || o[0] != driver.Applied {
-						t.Errorf("ack of %q answered %v, %v", ds[i].ID, o, err)
+						t.Errorf("ack of %q returned %v, %v", ds[i].ID, o, err)
 					}
 				}
 				mu.Lock()
@@ -185,7 +185,7 @@ func TestI22GroupsStayInOrder(t *testing.T) {
 	}
 }
 
-// TestFollowerIsNotForgotten walks through the race that addLocks tells of: the follower is sent before the head is
+// TestFollowerIsNotForgotten walks through the race that addLocks describes: the follower is sent before the head is
 // settled, and commits after it.
 func TestFollowerIsNotForgotten(t *testing.T) {
 	q := queueDB(t, Options{}).Queue("q")
@@ -241,7 +241,7 @@ func TestGroupsNeedReadCommitted(t *testing.T) {
 	}
 }
 
-// TestWhatMessagesMayHold: ids and groups are any bytes, headers are UTF-8 with NUL; others are refused, and say so.
+// TestWhatMessagesMayHold: ids and groups are any bytes, headers are UTF-8 with NUL; others are refused with an error.
 func TestWhatMessagesMayHold(t *testing.T) {
 	q := queueDB(t, Options{}).Queue("q\u00fc 'x'")
 	m := driver.Message{
@@ -308,7 +308,7 @@ func TestFM43ClockStepsBack(t *testing.T) {
 			if process == "new" {
 				db = openAgain(t, db)
 			} else {
-				f := db.front("q")
+				f := db.cursor("q")
 				f.clock = f.clock.Add(time.Hour)
 			}
 			ids := map[string]bool{}

@@ -10,20 +10,21 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
-	// sqlReceive hands out messages. 1 queue name 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
+	// sqlReceive delivers messages. 1 queue name 2 max 3 visibility in microseconds 4, 5 behind which place of the index,
 	// NULL = from its beginning 6 room for bodies 7 nonce
 	sqlReceive = "SELECT * FROM semel_receive($1, $2, $3, $4, $5, $6, $7)"
-	// receiveWait bounds one look at the queue, and lingerWait what is left of it when ctx is done: what the server hands
-	// out to a connection that is closed is lost until its visibility ends.
+	// receiveWait bounds one look at the queue, and lingerWait what is left of it when ctx is done: messages sent to a
+	// closed connection are lost until their visibility ends.
 	receiveWait = time.Minute
 	lingerWait  = 2 * time.Second
 )
 
-// Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
-// done; then it answers ctx's error. What other processes send is noticed at once when notifications work, else within
+// Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
+// and then returns ctx's error. It notices messages of other processes at once with notifications, else within
 // Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
@@ -34,11 +35,11 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		// The waiter is there before the look, so that a message that comes after it wakes us.
-		w := q.db.wake.wait(q.name)
+		// The waiter is registered before the look, so that a later message wakes it.
+		w := q.db.wake.waiters.Add(q.name)
 		out, next, err := q.take(ctx, limit)
 		if err != nil || len(out) > 0 {
-			q.db.wake.leave(w)
+			q.db.wake.waiters.Remove(w)
 			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
 				return nil, cerr
 			}
@@ -57,15 +58,15 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 }
 
-// take hands out what is deliverable now. When there is nothing, next is how long until there may be by itself;
-// negative: not known.
+// take returns what is deliverable now. If that is nothing, next is how long until there may be something by itself;
+// negative: unknown.
 func (q *Queue) take(ctx context.Context, limit int) (out []driver.Delivery, next time.Duration, err error) {
 	if err := checkQueueName(q.name); err != nil {
 		return nil, -1, fmt.Errorf("receive from queue %q: %w", q.name, err)
 	}
 	linger, cancel := lingering(ctx, lingerWait)
 	defer cancel()
-	f := q.db.front(q.name)
+	f := q.db.cursor(q.name)
 	q.db.wake.shorten(q.name, f)
 	t := taking{q: q, limit: limit, began: time.Now()}
 	_, _ = rand.Read(t.nonce[:]) // it never fails
@@ -82,12 +83,12 @@ type taking struct {
 	limit int
 	began time.Time
 	nonce [16]byte // of these deliveries
-	// at and pos are the place behind which to look, at nil = from the beginning; then that of the last message.
+	// at and pos are the place to look behind, at nil = from the beginning; then that of the last message.
 	at  *time.Time
 	pos int64
 
 	out []driver.Delivery
-	// clock is the server's, started when that began. next is when there will be something by itself, nil = not known.
+	// clock is the server's, started when that began. next is when there will be something by itself, nil = unknown.
 	clock, started time.Time
 	next           *time.Time
 	last           place
@@ -96,7 +97,7 @@ type taking struct {
 	cols     receiveRow
 }
 
-// receiveRow is a row of semel_receive; the bytes that are not kept are not copied.
+// receiveRow is a row of semel_receive. Bytes that are not kept are not copied.
 type receiveRow struct {
 	pos                pgtype.Int8
 	due, sent          pgtype.Timestamptz
@@ -117,8 +118,8 @@ func (t *taking) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.q.db.history.heard(t.started) // before anybody looks at the deliveries
-	// The visibility began inside the statement: what the answer took is gone.
+	t.q.db.history.heard(t.started)
+	// The visibility began inside the statement, before the response.
 	left := max(t.q.visible-time.Since(t.began), time.Nanosecond)
 	for i := range t.out {
 		t.out[i].Visible = left
@@ -160,7 +161,7 @@ func (t *taking) row(row scanner) error {
 	d.ID, d.Queue, d.Group, d.SentAt, d.Body = string(c.id), t.q.name, string(c.group), c.sent.Time, c.body
 	rc.q, rc.pos, rc.count, rc.nonce, rc.group = t.q, c.pos.Int64, c.count.Int32, t.nonce, d.Group
 	var err error
-	if d.Headers, err = readHeaders(c.headers); err != nil {
+	if d.Headers, err = rowstore.ReadHeaders(c.headers); err != nil {
 		return fmt.Errorf("message %q: %w", d.ID, err)
 	}
 	if t.out == nil {

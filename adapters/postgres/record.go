@@ -9,15 +9,12 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// hashOf is the hash of a key as it is stored: half of its SHA-256, a uuid. The raw key is compared besides (I12), so
-// that a collision is an error and not a swallowed message.
-func hashOf(k *driver.Key) (h [16]byte) {
-	full := k.Hash()
-	copy(h[:], full[:])
-	return h
-}
+// hashOf is the hash of a key as it is stored, a uuid: half of its SHA-256. The raw key is compared too (I12): a collision
+// is an error, not a lost message.
+func hashOf(k *driver.Key) [16]byte { return rowstore.HashOf(k) }
 
 // keyed is items of a call in the order of their hashes, which is the order in which every statement locks records.
 type keyed struct {
@@ -52,7 +49,7 @@ func (k *keyed) add(key *driver.Key, i int) {
 	k.hashes, k.index = append(k.hashes, hashOf(key)), append(k.index, i)
 }
 
-// find answers the place of a hash, len when it is not there. near is where to look first: answers come in order.
+// find returns the place of a hash, len when it is missing. near is where to look first, because results come in order.
 func (k *keyed) find(hash [16]byte, near int) int {
 	if near < len(k.hashes) && k.hashes[near] == hash {
 		return near
@@ -64,7 +61,7 @@ func (k *keyed) find(hash [16]byte, near int) int {
 	return at
 }
 
-// only answers the items at some places.
+// only returns the items at some places.
 func (k *keyed) only(places []int) keyed {
 	part := keyed{hashes: make(uuids, len(places)), index: make([]int, len(places))}
 	for i, at := range places {
@@ -73,7 +70,7 @@ func (k *keyed) only(places []int) keyed {
 	return part
 }
 
-// split parts items into those of which yes says so and the others.
+// split parts items by yes.
 func (k *keyed) split(yes func(i int) bool) (those, others keyed) {
 	var a, b []int
 	for at, i := range k.index {
@@ -100,7 +97,7 @@ func (k keyed) and(other keyed) keyed {
 	return all.only(order)
 }
 
-// layers parts items so that no part has a key twice. There is one, unless a caller names a key twice.
+// layers parts items so that no part has a key twice. There is one part unless a caller names a key twice.
 func (k keyed) layers() (parts []keyed) {
 	for {
 		var first, rest []int
@@ -122,7 +119,7 @@ func (k keyed) layers() (parts []keyed) {
 	}
 }
 
-// chunks parts items so that what size says of them does not exceed flushBytes, but for one that does alone.
+// chunks parts items so that the sum of their sizes does not exceed flushBytes, unless a single one does.
 func (k keyed) chunks(size func(i int) int) (parts []keyed) {
 	if len(k.index) == 0 {
 		return nil
@@ -199,7 +196,7 @@ func (p *packed) flag() bool {
 	return !p.bad && f[0] != 0
 }
 
-// time answers the zero time for NULL.
+// time returns the zero time for NULL.
 func (p *packed) time() time.Time {
 	f := p.next()
 	if f == nil {
@@ -256,7 +253,7 @@ func unpackRecord(b []byte) (r driver.Record, err error) {
 	return r, nil
 }
 
-// packDeliveries writes delivery ids one after the other, each after its length. Without any it is NULL.
+// packDeliveries writes each delivery id after its length. Without any it is NULL.
 func packDeliveries(ids []string) []byte {
 	if len(ids) == 0 {
 		return nil
@@ -291,7 +288,7 @@ func readDeliveries(b []byte) (ids []string, ok bool) {
 	return ids, true
 }
 
-// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+// bytesOrNull stores empty bytes as NULL.
 func bytesOrNull[B ~string | ~[]byte](b B) []byte {
 	if len(b) == 0 {
 		return nil
@@ -299,7 +296,7 @@ func bytesOrNull[B ~string | ~[]byte](b B) []byte {
 	return []byte(b)
 }
 
-// micros is a duration as it is stored. A fraction is rounded up, so that nothing that was asked for becomes nothing.
+// micros is a duration as it is stored. A fraction is rounded up, so that it does not become 0.
 func micros(d time.Duration) int64 {
 	n := d.Microseconds()
 	if d > time.Duration(n)*time.Microsecond {
@@ -312,8 +309,7 @@ func micros(d time.Duration) int64 {
 const sqlStore = `SELECT semel_store($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
   $20, $21, $22, $23, $24, $25, $26)`
 
-// store adds the statement that writes back records which are locked in the same transaction. They come in the order of
-// their hashes.
+// store adds the statement that writes back locked records, in the order of their hashes.
 func (p *pipeline) store(rs []driver.Record) {
 	for sum, at := 0, 0; at < len(rs); at++ {
 		if sum += len(rs[at].Result); sum > flushBytes && at > 0 {

@@ -64,7 +64,7 @@ func (c *consuming) send(keys ...string) {
 	}
 }
 
-// until waits for a condition, and answers how long that took.
+// until waits for a condition, and returns how long that took.
 func (c *consuming) until(what string, yes func() bool) time.Duration {
 	c.t.Helper()
 	began := time.Now()
@@ -84,7 +84,7 @@ func (c *consuming) count(sql string) (n int) {
 	return n
 }
 
-// dead letter waits for the only dead letter and answers its reason.
+// deadLetter waits for the only dead letter and returns its reason.
 func (c *consuming) deadLetter() string {
 	c.t.Helper()
 	var ls []driver.DeadLetter

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,11 +16,11 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// rows is what package rowstore needs of the database. Its statements are planned each time: they are asked for rarely, and
-// a plan that a session made while the tables were empty would read them from end to end for as long as the session lasts.
+// rows is what package rowstore needs of the database. Its statements are planned each time: they are rare, and a plan that
+// a session made while the tables were empty would read them from end to end for as long as the session lasts.
 type rows struct{ db *DB }
 
-// sqlIdlePlan is sqlIdle, and has statements planned for their parameters. Functions have settings of their own.
+// sqlIdlePlan is sqlIdle, and has statements planned for their parameters. Functions have their own settings.
 const sqlIdlePlan = sqlIdle + ", set_config('plan_cache_mode', 'force_custom_plan', true)"
 
 // Layout says how records are stored.
@@ -34,7 +35,7 @@ func (d rows) Layout() rowstore.Layout {
 	}
 }
 
-// Atomic runs f in a transaction. What f writes is sent with its next question, or with COMMIT.
+// Atomic runs f in a transaction. Its writes are sent with its next query, or with COMMIT.
 func (d rows) Atomic(ctx context.Context, _ int, f func(rowstore.Tx) error) error {
 	begin := func(x *rowTx) error {
 		x.p.exec("begin", sqlBegin)
@@ -100,8 +101,8 @@ type rowTx struct {
 	p       *pipeline
 	changes []driver.Record // to be put
 	which   []int           // the works that were written
-	// effects: there is SQL of handlers. counts: its rows are counted, so that COMMIT is sent behind the answers. singly: it
-	// goes statement by statement, each answered before the next, so that whatever is refused has a culprit.
+	// effects: there is SQL of handlers. counts: its rows are counted, so that COMMIT is sent after the results. singly:
+	// each statement waits for the result of the one before, so that a refusal has a culprit.
 	effects, counts, singly bool
 }
 
@@ -138,7 +139,7 @@ func (x *rowTx) commit() error {
 	x.p.commit()
 	err := x.send()
 	if len(x.which) == 1 && blameless(err) {
-		// A deferred constraint or trigger, and nobody else to blame.
+		// A deferred constraint or trigger, and no other item to blame.
 		return &driver.ItemError{Index: x.which[0], Err: err}
 	}
 	return err
@@ -171,7 +172,7 @@ func (x *rowTx) Lock(keys []rowstore.ID, mode rowstore.Mode) ([]rowstore.Locked,
 				at++
 			}
 			if at == len(keys) {
-				return fmt.Errorf("%w: a record that nobody asked for", errClient)
+				return fmt.Errorf("%w: a record that was not asked for", errClient)
 			}
 			if l.Record, l.Err = readRecord(found); l.Err == nil && l.Record.Key != keys[at].Key {
 				l.Err = rowstore.ErrCollision
@@ -226,9 +227,9 @@ func (x *rowTx) Works(w []driver.Work, which []int) error {
 	return nil
 }
 
-// oneByOne is Works for effects that were refused, and nobody could be named: deferred constraints are checked at the end
-// of every item, and arguments that cannot be sent are found one at a time. Statements that only work one after the other
-// (a table, then its rows) end here.
+// oneByOne is Works for effects that were refused without naming an item. Deferred constraints are checked at the end of
+// every item, and arguments that cannot be sent are found one at a time. Statements that only work one after the other (a
+// table, then its rows) end here.
 func (x *rowTx) oneByOne(w []driver.Work, which []int) error {
 	limits := x.p.limits
 	rest := func() error {
@@ -303,6 +304,12 @@ func columns(args []any) []any {
 			out[i] = uuid(v)
 		case driver.Nonce:
 			out[i] = uuid(v)
+		case rowstore.Name:
+			out[i] = string(v)
+		case time.Time:
+			if out[i] = a; v.IsZero() {
+				out[i] = nil
+			}
 		default:
 			out[i] = a
 		}

@@ -2,13 +2,12 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -18,7 +17,7 @@ const (
 	maxBody = 256 << 20
 )
 
-// Send accepts messages: all of them, or none. A message without ID gets one; one without SentAt is sent now.
+// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
 func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if len(m) == 0 {
 		return nil
@@ -62,8 +61,8 @@ FROM (SELECT clock_timestamp() AS now, semel_queue_ids($7) AS ids OFFSET 0) n,
 )
 
 // addSends adds the statements that send messages, each to the queue that it names, to a pipeline inside a transaction.
-// item says whose fault a refused message is. It may make queues first, in a transaction of its own. After the commit
-// call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
+// item maps a refused message to the work to blame. It may create queues first, in a transaction of its own. After the
+// commit call [DB.signal] for the queues. A transaction that settles messages of groups too calls addLocks first.
 func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m []driver.Message) error {
 	var free, ordered sendRows
 	for i := range m {
@@ -80,9 +79,7 @@ func (db *DB) addSends(ctx context.Context, p *pipeline, item func(i int) int, m
 		if m[i].Group != "" {
 			rows = &ordered
 		}
-		if err := rows.add(p, &m[i]); err != nil {
-			return &driver.ItemError{Index: item(i), Err: fmt.Errorf("message %d: %w", i, err)}
-		}
+		rows.add(p, &m[i])
 	}
 	free.flush(p)
 	ordered.flush(p)
@@ -106,12 +103,8 @@ type groupName struct {
 	queue, group string
 }
 
-// add appends a message; what was gathered before is flushed when it gets too much.
-func (r *sendRows) add(p *pipeline, m *driver.Message) error {
-	headers, err := headersJSON(m.Headers)
-	if err != nil {
-		return err
-	}
+// add appends a message. It flushes first what would get too much with it.
+func (r *sendRows) add(p *pipeline, m *driver.Message) {
 	id := m.ID
 	if id == "" {
 		id = driver.NewMessageID()
@@ -119,16 +112,12 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) error {
 	if r.bytes > 0 && r.bytes+len(m.Body) > sendBytes {
 		r.flush(p)
 	}
-	body := m.Body
-	if body == nil {
-		body = []byte{} // nil is NULL
-	}
-	r.bytes += len(body)
-	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, headers)
+	r.bytes += len(m.Body)
+	r.queue, r.id, r.headers = append(r.queue, r.place(m.Queue)), append(r.id, []byte(id)), append(r.headers, rowstore.PackHeaders(m.Headers))
 	r.delay, r.sent = append(r.delay, max(m.Delay, 0).Microseconds()), append(r.sent, m.SentAt)
-	r.body = append(r.body, body)
+	r.body = append(r.body, bytesOf(m.Body))
 	if m.Group == "" {
-		return nil
+		return
 	}
 	g := groupName{m.Queue, m.Group}
 	r.group, r.first = append(r.group, []byte(m.Group)), append(r.first, !r.seen[g])
@@ -136,17 +125,14 @@ func (r *sendRows) add(p *pipeline, m *driver.Message) error {
 		r.seen = map[groupName]bool{}
 	}
 	r.seen[g] = true
-	return nil
 }
 
-// place is where the name of a queue stands in names, from 1. Messages that follow each other mostly go to one queue.
+// place is the place of a queue in names, from 1.
 func (r *sendRows) place(queue string) int32 {
-	at := len(r.names) - 1
-	if at < 0 || r.names[at] != queue {
-		if at = slices.Index(r.names, queue); at < 0 {
-			r.names = append(r.names, queue)
-			at = len(r.names) - 1
-		}
+	at := slices.Index(r.names, queue)
+	if at < 0 {
+		at = len(r.names)
+		r.names = append(r.names, queue)
 	}
 	return int32(at) + 1
 }
@@ -164,15 +150,8 @@ func (r *sendRows) flush(p *pipeline) {
 	*r = sendRows{}
 }
 
-func timeOrNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// checkMessage refuses what could not be kept exactly: two headers that differ would come back as one, and keys are made
-// of headers.
+// checkMessage refuses what could not be stored exactly: two different headers would be read as one, and keys are made of
+// headers.
 func checkMessage(m *driver.Message) error {
 	if m.Queue == "" {
 		return errors.New("it names no queue")
@@ -186,25 +165,10 @@ func checkMessage(m *driver.Message) error {
 	return driver.CheckHeaders(m.Headers)
 }
 
-// headersJSON is what is kept of headers: JSON as bytes, because jsonb refuses NUL and text depends on the database's
-// encoding.
-func headersJSON(h map[string]string) ([]byte, error) {
-	if len(h) == 0 {
-		return nil, nil
+// bytesOf keeps no bytes apart from NULL.
+func bytesOf(b []byte) []byte {
+	if b == nil {
+		return []byte{}
 	}
-	b, err := json.Marshal(h)
-	if err != nil {
-		return nil, fmt.Errorf("write headers: %w", err)
-	}
-	return b, nil
-}
-
-func readHeaders(b []byte) (h map[string]string, err error) {
-	if len(b) == 0 {
-		return nil, nil
-	}
-	if err := json.Unmarshal(b, &h); err != nil {
-		return nil, fmt.Errorf("read headers: %w", err)
-	}
-	return h, nil
+	return b
 }

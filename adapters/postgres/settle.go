@@ -17,19 +17,21 @@ import (
 const (
 	// sqlLock takes the locks of groups until the end of the transaction. 1 locks, sorted
 	sqlLock = "SELECT count(pg_advisory_xact_lock(l)) FROM unnest($1::bigint[]) AS l"
-	// sqlRemove takes messages away for good and lets the next of their groups go. It answers the positions of those that
-	// were there. 1 positions 2 counts 3 nonces 4 queue name 5 groups of those that have one
+	// sqlRemove removes messages and releases the next of their groups. It returns the positions of those that it removed.
+	// 1 positions 2 counts 3 nonces 4 queue name 5 groups of those that have one
 	sqlRemove = "SELECT semel_remove($1, $2, $3, $4, $5)"
-	// sqlReturn makes messages deliverable later. It answers as sqlRemove. 1 positions 2 counts 3 nonces 4 after, in microseconds
+	// sqlReturn makes messages deliverable later. It returns positions as sqlRemove does. 1 positions 2 counts 3 nonces 4
+	// after, in microseconds
 	sqlReturn = "SELECT semel_return($1, $2, $3, $4)"
-	// sqlExtend keeps messages from others. It answers as sqlRemove. 1 positions 2 counts 3 nonces 4 visible, in microseconds
+	// sqlExtend hides messages from others. It returns positions as sqlRemove does. 1 positions 2 counts 3 nonces 4
+	// visible, in microseconds
 	sqlExtend = "SELECT semel_keep($1, $2, $3, $4)"
 )
 
-// Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
-// visibility is over. Repeating the action that a receipt was spent on answers Applied, another action Lost.
-// Settlement.Close is carried out whatever becomes of the receipt, and so is the dead letter of Dead: both follow from the
-// record, and a dead letter is written once per id.
+// Settle ends deliveries in one transaction. A receipt stays valid until its message is delivered again, even after its
+// visibility has expired. Repeating the action that spent a receipt returns Applied, another action Lost. Settlement.Close
+// and the dead letter of Dead are written even when the receipt is lost: both follow from the record, and a dead letter is
+// written once per id.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	list := make([]*driver.Settlement, len(s))
 	for i := range s {
@@ -59,12 +61,12 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	if err != nil {
 		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
 	}
-	q.answer(list, done, out)
+	q.outcomes(list, done, out)
 	return out, nil
 }
 
-// answer tells what became of settlements and marks the receipts that are spent.
-func (q *Queue) answer(s []*driver.Settlement, done changed, out []driver.Outcome) {
+// outcomes sets the outcomes of settlements and marks spent receipts.
+func (q *Queue) outcomes(s []*driver.Settlement, done changed, out []driver.Outcome) {
 	wake := false
 	for i := range s {
 		rc := s[i].Receipt.(*receipt)
@@ -84,7 +86,7 @@ func (q *Queue) answer(s []*driver.Settlement, done changed, out []driver.Outcom
 	}
 }
 
-// spent answers for a receipt that was used before; Unknown: it was not.
+// spent returns the outcome for a receipt that was used before, else Unknown.
 func (rc *receipt) spent(a driver.Action) driver.Outcome {
 	switch before := rc.settled.Load(); before {
 	case 0:
@@ -104,7 +106,7 @@ type change struct {
 
 type changed map[change]bool
 
-// read collects the answer of a statement; a nil d does not look at it.
+// read collects the result of a statement. A nil d ignores it.
 func (d changed) read(back bool) func(pgx.Rows) error {
 	if d == nil {
 		return nil
@@ -121,12 +123,12 @@ func (d changed) read(back bool) func(pgx.Rows) error {
 	}
 }
 
-// back reports that an action gives the message back to the queue.
+// back reports that an action returns the message to the queue.
 func back(a driver.Action) bool { return a == driver.Retry || a == driver.Defer }
 
-// addAcks adds the statements that settle s, deliveries of q, to a pipeline inside a transaction. A receipt that was
-// handed out again is no error: the record decides. After the commit call [DB.settled]. A transaction that sends messages
-// of groups too calls addLocks first.
+// addAcks adds the statements that settle s, deliveries of q, to a pipeline inside a transaction. A message that was
+// delivered again is no error: the record decides. After the commit call [DB.settled]. A transaction that sends messages of
+// groups too calls addLocks first.
 func (db *DB) addAcks(p *pipeline, q *Queue, s []*driver.Settlement) {
 	db.addLocks(p, s, nil)
 	q.addSettle(p, s, nil)
@@ -141,7 +143,7 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 	})
 	for _, x := range s {
 		if x.Close != "" {
-			p.exec("close a dead letter", sqlDeadLetterDelete, q.name, x.Close)
+			q.deleteDeadLetter(p, x.Close)
 		}
 		if x.Action == driver.Dead {
 			q.addDeadLetter(p, x.DeadLetter)
@@ -160,11 +162,11 @@ func (q *Queue) addSettle(p *pipeline, s []*driver.Settlement, done changed) {
 		p.query("remove messages", done.read(false), sqlRemove, gone.pos, gone.count, gone.nonces, q.name, distinct(gone.groups))
 	}
 	if len(given.pos) > 0 {
-		p.query("give messages back", done.read(true), sqlReturn, given.pos, given.count, given.nonces, given.after)
+		p.query("return messages", done.read(true), sqlReturn, given.pos, given.count, given.nonces, given.after)
 	}
 }
 
-// byPlace is the order in which all statements lock messages: the heartbeat extends some while others of them are settled.
+// byPlace is the order in which all statements lock messages. The heartbeat extends some while others of them are settled.
 func byPlace(a, b *receipt) int { return cmp.Compare(a.pos, b.pos) }
 
 // settleRows are receipts on their way into one statement, as columns.
@@ -189,7 +191,7 @@ func (r *settleRows) add(rc *receipt, after time.Duration) {
 //
 //  1. S sends a follower. It sees the head of the group, so that the follower has to wait.
 //  2. T settles the head and looks for a follower that waits: S has not committed, there is none.
-//  3. S commits: a follower that nobody will let go.
+//  3. S commits: a follower that is never released.
 //
 // With the lock 2 comes before 1 or after 3. All locks of a transaction are taken by one statement in one order, so that
 // transactions do not wait for each other in a ring. Taking a lock twice does no harm.
@@ -222,7 +224,7 @@ func lockOf(queue, group string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// settled marks the receipts of committed acks, and wakes those who wait for what became deliverable.
+// settled marks the receipts of committed acks, and wakes receivers of what became deliverable.
 func (db *DB) settled(w []driver.Work, out []driver.Outcome) {
 	for i := range w {
 		if w[i].Ack == nil || out[i] != driver.Applied && out[i] != driver.Recovered {
@@ -236,8 +238,8 @@ func (db *DB) settled(w []driver.Work, out []driver.Outcome) {
 	}
 }
 
-// Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
-// even when its visibility is over.
+// Extend hides deliveries from others for visible from now, even after their visibility has expired, unless they were
+// delivered again.
 func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
 	var list []*receipt
 	for i, r := range receipts {

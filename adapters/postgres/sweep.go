@@ -13,23 +13,23 @@ import (
 )
 
 // sqlSweep does one step of a sweep. 1 stretch to begin with 2 pages of a stretch 3 stretches of a small table 4 records at
-// most 5 horizon
-// 6 whose claims to park, NULL = everybody's. See semel_sweep_step.
+// most 5 horizon 6 whose claims to park, NULL = all. See semel_sweep_step.
 const sqlSweep = "SELECT * FROM semel_sweep_step($1, $2, $3, $4, $5, $6)"
 
 const (
-	// sweepPages is a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep mean other pages.
+	// sweepPages is the length of a stretch: 2 MiB of records, some thousands. Changing it makes the rows of semel_sweep
+	// mean other pages.
 	sweepPages = 256
 	// sweepSmall is how many stretches a table has that is swept as a whole every time.
 	sweepSmall = 8
-	// sweepStep bounds what one transaction of a sweep removes, so that claims wait for some milliseconds at most.
+	// sweepStep bounds what one transaction removes, so that claims wait some milliseconds at most.
 	sweepStep = 500
 )
 
-// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
-// that were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short
-// transactions of its own, and looks only at stretches of the table where something can be due: at each of them once in an hour at least. Several
-// processes may sweep at once.
+// Sweep purges or expires up to limit records whose retention has ended, and parks claims of the consumers (none = all)
+// that were abandoned for longer than horizon. limit 0 = no limit; more reports that it stopped at the limit. It works in
+// short transactions, and looks only at stretches of the table where something can be due: at each at least once an hour.
+// Several processes may sweep at once.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	if limit <= 0 {
 		limit = math.MaxInt
@@ -102,7 +102,7 @@ func (w *sweep) step(ctx context.Context, most int) error {
 				}
 				r, err := readRecord(found)
 				if err != nil {
-					continue // whoever can read it sweeps it
+					continue // a program that can read it sweeps it
 				}
 				if after, v := driver.DecideSweep(r, now, w.horizon, 0, w.consumers...); v == driver.SweepAbandon {
 					park = append(park, after)
@@ -124,4 +124,35 @@ func (w *sweep) step(ctx context.Context, most int) error {
 	did.Abandoned = len(park)
 	w.did, w.from, w.end = did, from, end
 	return nil
+}
+
+// sqlSweepLag looks at the stretch where a sweep stopped, or the next one that is due. 1 stretch 2 pages of a stretch.
+const sqlSweepLag = `WITH s AS (SELECT coalesce((SELECT w.stretch FROM semel_sweep w WHERE w.stretch >= $1 AND w.due <= clock_timestamp()
+    ORDER BY w.stretch LIMIT 1), $1) AS stretch)
+SELECT clock_timestamp(), min(r.retain_until) FROM semel_record r
+WHERE r.ctid >= (SELECT format('(%s,0)', s.stretch * $2)::tid FROM s) AND
+  r.ctid < (SELECT format('(%s,0)', (s.stretch + 1) * $2)::tid FROM s) AND
+  r.state IN (2, 3, 4, 6) AND r.retain_until < clock_timestamp()`
+
+// lag returns for how long the retention of a record that this sweep leaves has ended. One stretch stands for all of them:
+// those behind it are usually not older.
+func (w *sweep) lag(ctx context.Context) (lag time.Duration, err error) {
+	err = w.db.with(ctx, func(conn *pgxpool.Conn) error {
+		p := &pipeline{}
+		p.query("look at what a sweep leaves", func(rows pgx.Rows) error {
+			var now time.Time
+			var oldest *time.Time
+			for rows.Next() {
+				if err := rows.Scan(&now, &oldest); err != nil {
+					return err
+				}
+			}
+			if oldest != nil {
+				lag = now.Sub(*oldest)
+			}
+			return rows.Err()
+		}, sqlSweepLag, w.from, int64(sweepPages))
+		return p.run(ctx, conn)
+	})
+	return lag, err
 }

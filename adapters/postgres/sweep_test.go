@@ -32,7 +32,7 @@ func sweepAll(t testing.TB, s *Store, horizon time.Duration) (sum driver.Swept) 
 	t.Helper()
 	got, more, err := s.Sweep(t.Context(), horizon, 0)
 	if err != nil || more {
-		t.Fatalf("sweep answered %+v, more %v, %v", got, more, err)
+		t.Fatalf("sweep returned %+v, more %v, %v", got, more, err)
 	}
 	return got
 }
@@ -59,7 +59,7 @@ func TestSweepLooksOnlyWhereSomethingCanBeDue(t *testing.T) {
 	fillRecords(t, db, "old", 100, driver.Completed, -time.Second)
 	fillRecords(t, db, "live", 10, driver.InProgress, time.Hour)
 	if sum := sweepAll(t, s, 0); sum != (driver.Swept{Purged: 100}) {
-		t.Errorf("the first sweep answered %+v", sum)
+		t.Errorf("the first sweep returned %+v", sum)
 	}
 	due := func(where string) (n int) {
 		if err := db.pool.QueryRow(t.Context(), "SELECT count(*) FROM semel_sweep WHERE "+where).Scan(&n); err != nil {
@@ -80,7 +80,7 @@ func TestSweepLooksOnlyWhereSomethingCanBeDue(t *testing.T) {
 	}
 	execSQL(t, db, "UPDATE semel_sweep SET due = now()")
 	if sum := sweepAll(t, s, 0); sum.Purged != 1 {
-		t.Errorf("an hour later a sweep answered %+v", sum)
+		t.Errorf("an hour later a sweep returned %+v", sum)
 	}
 	// A short retention is looked at again soon.
 	execSQL(t, db, "UPDATE semel_record SET retain_until = now() + interval '20 seconds', updated_at = now() WHERE hash = (SELECT hash FROM semel_record WHERE key LIKE 'kept%' LIMIT 1)")
@@ -109,13 +109,13 @@ func TestSweepWaitsForNobody(t *testing.T) {
 	defer cancel()
 	sum, more, err := s.Sweep(ctx, 0, 0)
 	if err != nil || more || sum.Purged != 48 {
-		t.Errorf("sweep answered %+v, %v, %v", sum, more, err)
+		t.Errorf("sweep returned %+v, %v, %v", sum, more, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if sum := sweepAll(t, s, 0); sum.Purged != 2 {
-		t.Errorf("the next sweep answered %+v", sum)
+		t.Errorf("the next sweep returned %+v", sum)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestFM41_PurgeLooksAgain(t *testing.T) {
 	execSQL(t, db, "UPDATE semel_record SET retry_at = now(), spent = true")
 	g := mustClaim(t, s, claimOf(driver.Key{Raw: "old1"}, long))[0]
 	if sum := sweepAll(t, s, 0); sum.Purged != 0 || g.Attempt != 2 {
-		t.Errorf("sweep answered %+v after the record was claimed (%+v)", sum, g)
+		t.Errorf("sweep returned %+v after the record was claimed (%+v)", sum, g)
 	}
 	if n := countRecords(t, db, "state = 1 AND retain_until IS NULL"); n != 1 {
 		t.Error("the live record is gone")
@@ -175,6 +175,6 @@ func TestSweepPassesByInfinity(t *testing.T) {
 	fillRecords(t, db, "old", 5, driver.Completed, -time.Second)
 	execSQL(t, db, "UPDATE semel_record SET retain_until = 'infinity' WHERE hash = (SELECT hash FROM semel_record LIMIT 1)")
 	if sum := sweepAll(t, db.Store(), 0); sum.Purged != 4 {
-		t.Errorf("a sweep answered %+v", sum)
+		t.Errorf("a sweep returned %+v", sum)
 	}
 }

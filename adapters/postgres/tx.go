@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,17 +22,15 @@ const (
 	sqlUnclaim = "SELECT semel_unclaim($1, $2, $3)"
 )
 
-const (
-	// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
-	sealFrom = 16
-)
+// sealFrom is how many claims a transaction needs for its new records to be written as COMPLETED in the first place.
+const sealFrom = 16
 
 // transaction is an open transaction that holds claims.
 //
-// New records of a batch are written as COMPLETED when they are claimed: nobody else sees them before COMMIT, and a
-// second version of each would cost as much as the first. What makes this safe is that only [transaction.Commit] can
-// commit: the row of semel_open has the server refuse a COMMIT of anybody else (a handler's). Records of items that
-// failed or did not run are deleted, those whose result or retention is another are written again.
+// New records of a batch are written as COMPLETED when they are claimed: nobody else sees them before COMMIT, and a second
+// version of each would cost as much as the first. This is safe because only [transaction.Commit] can commit: with the row
+// of semel_open the server refuses any other COMMIT (a handler's). Records of items that failed or did not run are deleted,
+// those with another result or retention are written again.
 type transaction struct {
 	s    *Store
 	std  *sql.Conn
@@ -42,7 +39,7 @@ type transaction struct {
 	tx   pgx.Tx
 	id   int64
 	held rowstore.Held
-	// keep is set when new records were written as COMPLETED, to be kept for so long (microseconds).
+	// keep is set when new records were written as COMPLETED: their retention in microseconds.
 	keep int64
 	// at is the server's time when the claims were decided, began ours.
 	at, began time.Time
@@ -51,7 +48,7 @@ type transaction struct {
 	ended bool
 	binds int // how often a handle was lent: once for each run of a handler
 	lent  *lentDB
-	// cleaned: what handlers left in the session was taken back.
+	// cleaned: the session was cleaned after the handlers.
 	cleaned bool
 	// misuse is what a handler did that must not be committed, and during which run.
 	misuse    error
@@ -67,12 +64,12 @@ func (s *Store) OffersTx(handle any) bool {
 	return false
 }
 
-// Begin opens a transaction and decides the claims inside it, in one round trip when all keys are new. A key that another
-// transaction holds is waited for, Options.LockWait at most, and then Busy. What a claim changes without acquiring (an
-// expired claim under Once is parked, a lease too far ahead is cut) is committed at once, in a transaction of its own.
-// The Tx is nil when nothing was acquired. The server rolls it back when nothing happens in it for Options.MaxTx.
+// Begin opens a transaction and decides the claims inside it, in one round trip when all keys are new. It waits for a key
+// that another transaction holds, at most Options.LockWait, and then returns Busy. Changes by claims that acquire nothing
+// (an expired claim under Once is parked, a lease too far ahead is cut) are committed at once in another transaction. The
+// Tx is nil when nothing was acquired. The server rolls it back when it is idle for Options.MaxTx.
 //
-// Until its Commit is called nothing of it is committed, whatever error there is.
+// Nothing of it is committed before its Commit is called.
 func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if len(c) == 0 {
 		return nil, nil, nil
@@ -102,7 +99,7 @@ type opening struct {
 	s    *Store
 	c    []driver.Claim
 	out  []driver.Grant
-	todo keyed // what is not answered as busy
+	todo keyed // what is not busy
 }
 
 func (o *opening) busy(part keyed) {
@@ -144,8 +141,7 @@ func (o *opening) try(ctx context.Context) (x *transaction, again bool, err erro
 	return t, false, nil
 }
 
-// open sends BEGIN and the claims of new keys. It answers the claims that the records of others have to decide under a
-// lock.
+// open sends BEGIN and the claims of new keys. It returns the claims that need a lock on a record.
 func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err error) {
 	x = &transaction{s: o.s, held: rowstore.Held{Claims: make([]rowstore.HeldClaim, 0, len(o.todo.index))}}
 	if err := x.connect(ctx); err != nil {
@@ -194,8 +190,8 @@ func (o *opening) open(ctx context.Context) (x *transaction, old keyed, err erro
 	return x, part.only(places).and(later), nil
 }
 
-// known decides claims on records that are there, under their locks. What somebody else has locked is busy. again: a
-// record went away, or a decision has to be durable whatever becomes of this transaction.
+// known decides claims on existing records under their locks. Records that others have locked are Busy. again: a record
+// went away, or a decision has to be durable whatever becomes of this transaction.
 func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again bool, err error) {
 	c, tx := some(o.c, part.index), o.s.db.rowTx(ctx, x.conn)
 	grants, durable, err := rowstore.ClaimTx(tx, rowstore.Skip, &x.held, c...)
@@ -216,14 +212,14 @@ func (o *opening) known(ctx context.Context, x *transaction, part keyed) (again 
 	return false, tx.write()
 }
 
-// leaveLocked finds out which keys other transactions hold, and leaves them out. They were waited for already.
+// leaveLocked leaves out keys that other transactions hold. They were waited for already.
 func (o *opening) leaveLocked(ctx context.Context) error {
 	free, err := o.probe(ctx, o.todo)
 	o.todo = free
 	return err
 }
 
-// probe claims keys in a transaction that is rolled back, and answers those that nobody else holds.
+// probe claims keys in a transaction that is rolled back, and returns those that nobody else holds.
 func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error) {
 	c, err := o.s.db.acquire(ctx)
 	if err != nil {
@@ -251,7 +247,7 @@ func (o *opening) probe(ctx context.Context, part keyed) (free keyed, err error)
 		return free, err
 	}
 	b, err := o.probe(ctx, keyed{part.hashes[half:], part.index[half:]})
-	return keyed{slices.Concat(a.hashes, b.hashes), slices.Concat(a.index, b.index)}, err
+	return a.and(b), err
 }
 
 // connect takes a connection that can be lent as pgx's and as database/sql's.
@@ -275,7 +271,7 @@ func (x *transaction) connect(ctx context.Context) error {
 	})
 }
 
-// end rolls back what is open and gives the connection back. The caller holds mu, or nobody else knows x yet.
+// end rolls back the open transaction and returns the connection. The caller holds mu, or nobody else knows x yet.
 func (x *transaction) end(ctx context.Context) {
 	if x.ended {
 		return
@@ -291,10 +287,10 @@ func (x *transaction) end(ctx context.Context) {
 	default:
 		reset(ctx, x.conn)
 	}
-	_ = x.std.Close() // gives it back; the pool throws away what is closed or in a transaction
+	_ = x.std.Close() // the pool discards a connection that is closed or in a transaction
 }
 
-// Rollback gives everything back, the claims included.
+// Rollback undoes everything, the claims included.
 func (x *transaction) Rollback(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -302,10 +298,10 @@ func (x *transaction) Rollback(ctx context.Context) error {
 	return nil
 }
 
-// Transient says of an error of the handle that it is nobody's failure: a deadlock, a serialization failure, a lock that was
-// waited for in vain, a connection that broke, a server that cannot write (FM50), a transaction that the handler before it
-// had aborted already. What a statement can bring upon itself, as a timeout or too much memory, is its handler's: it must not
-// be repeated forever.
+// Transient reports an error of the handle that is not the handler's failure: a deadlock, a serialization failure, a lock
+// that was waited for in vain, a broken connection, a server that cannot write (FM50), a transaction that the handler
+// before it had aborted. Errors that a statement can cause itself, such as a timeout or too much memory, are the handler's:
+// they must not be repeated forever.
 func (x *transaction) Transient(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil

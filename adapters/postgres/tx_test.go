@@ -22,7 +22,7 @@ func beginAll(t testing.TB, s *Store, ks ...driver.Key) (*transaction, []driver.
 	}
 	for i, g := range gs {
 		if g.Verdict != driver.Acquired {
-			t.Fatalf("key %q answered %v", ks[i].Raw, g.Verdict)
+			t.Fatalf("key %q returned %v", ks[i].Raw, g.Verdict)
 		}
 	}
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
@@ -40,7 +40,7 @@ func completions(gs []driver.Grant) []driver.Work {
 func lendPgx(t testing.TB, x *transaction) (tx pgx.Tx) {
 	t.Helper()
 	if !x.As(&tx) {
-		t.Fatal("As(*pgx.Tx) answered false")
+		t.Fatal("As(*pgx.Tx) returned false")
 	}
 	return tx
 }
@@ -48,7 +48,7 @@ func lendPgx(t testing.TB, x *transaction) (tx pgx.Tx) {
 func lendSQL(t testing.TB, x *transaction) (tx *sql.Tx) {
 	t.Helper()
 	if !x.As(&tx) {
-		t.Fatal("As(**sql.Tx) answered false")
+		t.Fatal("As(**sql.Tx) returned false")
 	}
 	return tx
 }
@@ -160,7 +160,7 @@ func TestHandlersCannotEndTheTransaction(t *testing.T) {
 			var item *driver.ItemError
 			if strings.HasPrefix(name, "pgx") || name == "sql commit" || name == "sql rollback" {
 				if ended == nil || !errors.As(err, &item) {
-					t.Errorf("%s of %d answered %v; the commit %v, wanted the item refused", name, n, ended, err)
+					t.Errorf("%s of %d returned %v; the commit %v, wanted the item refused", name, n, ended, err)
 				}
 			}
 			var effects, records int
@@ -254,7 +254,7 @@ func TestMaxTx(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the keys answer %+v, %v", g, err)
+			t.Fatalf("the keys got %+v, %v", g, err)
 		}
 	}
 	if err := x.Commit(t.Context(), completions(gs)...); err == nil {
@@ -265,7 +265,7 @@ func TestMaxTx(t *testing.T) {
 	}
 }
 
-// TestDeferredConstraintInABatch: COMMIT is refused, and nobody knows for whose sake, until the culprit is alone.
+// TestDeferredConstraintInABatch: COMMIT is refused, and the culprit is unknown until it is alone.
 func TestDeferredConstraintInABatch(t *testing.T) {
 	db := openFor(t, Options{})
 	s := db.Store()
@@ -277,14 +277,14 @@ func TestDeferredConstraintInABatch(t *testing.T) {
 	}
 	var item *driver.ItemError
 	if err := x.Commit(t.Context(), completions(gs)...); !errors.As(err, &item) || item.Index >= 0 {
-		t.Fatalf("commit answered %v", err)
+		t.Fatalf("commit returned %v", err)
 	}
 	tx, gs := beginAll(t, s, testKeys("k%d", 1)...)
 	if _, err := lendPgx(t, tx).Exec(t.Context(), "INSERT INTO child VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context(), completions(gs)...); !errors.As(err, &item) || item.Index != 0 {
-		t.Errorf("commit answered %v", err)
+		t.Errorf("commit returned %v", err)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestQueuedEffectsOfABatch(t *testing.T) {
 		err := x.Commit(t.Context(), ws...)
 		var item *driver.ItemError
 		if rows == 30 && err != nil || rows != 30 && (!errors.As(err, &item) || item.Index != 0) {
-			t.Errorf("commit with %d rows answered %v", rows, err)
+			t.Errorf("commit with %d rows returned %v", rows, err)
 		}
 		if n := countLedger(t, db); (n == 30) != (rows == 30) || n != 0 && n != 30 {
 			t.Errorf("%d effects", n)
@@ -337,8 +337,8 @@ func TestQueuedEffectsOfABatch(t *testing.T) {
 	}
 }
 
-// TestConnectionsComeBack: however transactions end, the pool has its connections afterwards.
-func TestConnectionsComeBack(t *testing.T) {
+// TestConnectionsAreReturned: however transactions end, the pool has its connections afterwards.
+func TestConnectionsAreReturned(t *testing.T) {
 	db := openFor(t, Options{MaxConns: 2, NoListen: true})
 	s := db.Store()
 	for i := range 10 {

@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Commit writes the works and commits, in one round trip. Whatever the answer, the transaction has ended.
+// Commit writes the works and commits, in one round trip. The transaction has ended afterwards, even after an error.
 func (x *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -76,7 +76,7 @@ func (x *transaction) commit(ctx context.Context, w []driver.Work) error {
 	return x.blame(w, wrote(err))
 }
 
-// addRecords adds what becomes of the records. Each statement fails on the server unless it finds every one of them.
+// addRecords adds the ends of the records. Each statement fails on the server unless it finds all of them.
 func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) error {
 	now := x.at
 	for i := range x.held.Claims {
@@ -128,7 +128,7 @@ func (x *transaction) addRecords(p *pipeline, w []driver.Work, works []int) erro
 	return nil
 }
 
-// blame names the culprit of a refused commit, where that is certain. A deferred constraint is somebody's among several
+// blame names the culprit of a refused commit, if it is certain. A deferred constraint can belong to any of several
 // handlers that shared the transaction: then the engine looks for the culprit.
 func (x *transaction) blame(w []driver.Work, err error) error {
 	switch {
@@ -152,8 +152,5 @@ func (x *transaction) blame(w []driver.Work, err error) error {
 	if len(w) == 1 {
 		culprit = 0
 	}
-	if culprit >= 0 {
-		return &driver.ItemError{Index: culprit, Err: err}
-	}
-	return &driver.ItemError{Index: -1, Err: err}
+	return &driver.ItemError{Index: culprit, Err: err}
 }

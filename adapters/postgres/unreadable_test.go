@@ -15,7 +15,7 @@ import (
 )
 
 // TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a dead letter in the
-// end, and Do says so at once.
+// end, and Do returns the error at once.
 func TestFM82_UnreadableRecord(t *testing.T) {
 	insert := "INSERT INTO ledger VALUES ($1)"
 	for name, x := range map[string]struct {
@@ -46,7 +46,7 @@ func TestFM82_UnreadableRecord(t *testing.T) {
 			began := time.Now()
 			_, _, err := semel.Do(t.Context(), s, key, func(context.Context, *semel.Attempt) (int, error) { return 1, errors.New("it ran") })
 			if !errors.Is(err, semel.ErrUnreadable) || time.Since(began) > time.Minute {
-				t.Errorf("Do answered %v after %v", err, time.Since(began))
+				t.Errorf("Do returned %v after %v", err, time.Since(began))
 			}
 			c := consume(t, db, x.h, func(c *semel.Config) { c.Committers, c.Batch = x.committers, x.batch })
 			c.send(append([]string{"bad"}, healthyKeys(20)...)...)
@@ -75,11 +75,11 @@ func TestFM82_RecordUnreadableMeanwhile(t *testing.T) {
 	}
 	out, err := s.Commit(t.Context(), ws...)
 	if err != nil || out[0] != driver.Applied || out[1] != driver.Unknown || out[2] != driver.Applied {
-		t.Errorf("commit answered %v, %v", out, err)
+		t.Errorf("commit returned %v, %v", out, err)
 	}
 	fs := []driver.Finish{ws[1].Finish}
 	if out, err := s.Finish(t.Context(), fs...); err != nil || out[0] != driver.Unknown {
-		t.Errorf("finish answered %v, %v", out, err)
+		t.Errorf("finish returned %v, %v", out, err)
 	}
 }
 

@@ -11,37 +11,39 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
-	// channel is where processes tell each other of messages; a payload is the hash of a queue's name. Schemas of one database
-	// share it: the worst of that is a look for nothing.
+	// channel is where processes notify each other of messages. A payload is the hash of a queue name. Schemas of one
+	// database share it, which at worst causes needless looks.
 	channel = "semel"
 	// 1 payloads
 	sqlNotify = "SELECT count(pg_notify('" + channel + "', p)) FROM unnest($1::text[]) AS p"
-	// notifyGap is the least time between two notifications of a process: a notification takes a lock that is the whole
-	// server's.
+	// notifyGap is the least time between two notifications of a process. A notification takes a lock of the whole server.
 	notifyGap = 5 * time.Millisecond
 	// helloWait is how long a new listener waits for its own notification, pingEvery how long it trusts a silent
 	// connection.
 	helloWait, pingEvery = 2 * time.Second, 30 * time.Second
-	// redialMin and redialMax bound the pauses between attempts to listen. deafPause follows the second in a row that
-	// worked but heard nothing: behind a pooler each leaves a connection behind that listens for nobody.
+	// redialMin and redialMax bound the pauses between attempts to listen. deafPause follows the second attempt in a row
+	// that worked but heard nothing: behind a pooler each leaves a useless listening connection behind.
 	redialMin, redialMax, deafPause = 200 * time.Millisecond, 30 * time.Second, 10 * time.Minute
 )
 
-// waker wakes blocked receivers: those of this process directly, those of others by NOTIFY. Both are hints; receivers
-// look by themselves every Options.PollInterval. A sending transaction never contains a NOTIFY, because the server lets
-// only one such transaction commit at a time: a goroutine sends them after the commit, and what comes meanwhile goes
-// together.
+// waker wakes blocked receivers: those of this process directly, those of others by NOTIFY. Both are hints. Receivers also
+// look every Options.PollInterval. A sending transaction contains no NOTIFY, because the server lets only one such
+// transaction commit at a time: a goroutine sends notifications after the commit, and combines them.
 type waker struct {
 	db *DB
-	// fronts are what receivers know of the queues' indexes: name of the queue → *front.
-	fronts sync.Map
+	// cursors are the receivers' places: name of the queue → *cursor.
+	cursors sync.Map
 	// listening: notifications of others arrive.
 	listening atomic.Bool
 	// backend is the server's process id of the listening connection.
 	backend atomic.Uint32
+
+	waiters rowstore.Waiters
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -51,19 +53,11 @@ type waker struct {
 	closed    bool
 	started   bool // the listener
 	notifying bool
-	waiting   map[string]map[*waiter]bool
 	pending   map[uint64]bool // queues to tell others of
 }
 
-// waiter is one Receive that looks or waits. It is registered before it looks, so that nothing that comes after the
-// look is missed.
-type waiter struct {
-	queue  string
-	signal chan struct{}
-}
-
 func newWaker(db *DB) *waker {
-	w := &waker{db: db, waiting: map[string]map[*waiter]bool{}, pending: map[uint64]bool{}}
+	w := &waker{db: db, pending: map[uint64]bool{}}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -77,30 +71,11 @@ func (w *waker) close() {
 	w.done.Wait()
 }
 
-func (w *waker) wait(queue string) *waiter {
-	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting[queue] == nil {
-		w.waiting[queue] = map[*waiter]bool{}
-	}
-	w.waiting[queue][x] = true
-	return x
-}
-
-func (w *waker) leave(x *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.waiting[x.queue], x)
-	if len(w.waiting[x.queue]) == 0 {
-		delete(w.waiting, x.queue)
-	}
-}
-
-// sleep waits until x is signalled, next has passed (negative: not known) or it is time to look anyhow. woken tells the
-// first. idle counts the looks that found nothing. x is not registered any more afterwards.
-func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Duration) (woken bool, err error) {
-	defer w.leave(x)
+// sleep waits until x is signalled (woken), next has passed (negative: unknown) or it is time to look anyhow. idle counts
+// the looks that found nothing. It ends the registration of x.
+func (w *waker) sleep(ctx context.Context, x *rowstore.Waiter, idle int, next time.Duration) (woken bool, err error) {
+	defer w.waiters.Remove(x)
+	w.waiters.Wait(x)
 	w.listen()
 	d := w.interval(idle)
 	if next >= 0 {
@@ -109,7 +84,7 @@ func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Durati
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-x.signal:
+	case <-x.Signal:
 		return true, nil
 	case <-t.C:
 		return false, nil
@@ -120,7 +95,7 @@ func (w *waker) sleep(ctx context.Context, x *waiter, idle int, next time.Durati
 	}
 }
 
-// interval is how long a receiver waits that nobody wakes. Without notifications it looks more often at first.
+// interval is how long a receiver waits without a signal. Without notifications it looks more often at first.
 func (w *waker) interval(idle int) time.Duration {
 	d := w.db.o.PollInterval
 	if w.listening.Load() {
@@ -129,13 +104,13 @@ func (w *waker) interval(idle int) time.Duration {
 	return max(min(d, d/10<<min(idle/4, 8)), time.Millisecond)
 }
 
-// signal wakes those who wait for messages of the queues, here and in other processes. Call it after the commit.
+// signal wakes receivers of the queues, here and in other processes. Call it after the commit.
 func (db *DB) signal(queues ...string) {
 	w := db.wake
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range queues {
-		w.wakeLocal(name)
+		w.waiters.WakeQueue(name)
 		if db.o.NoListen || w.closed {
 			continue
 		}
@@ -148,25 +123,9 @@ func (db *DB) signal(queues ...string) {
 	}
 }
 
-// wakeLocal signals every waiter of a queue; those that find nothing wait again. The lock is held.
-func (w *waker) wakeLocal(queue string) {
-	for x := range w.waiting[queue] {
-		select {
-		case x.signal <- struct{}{}:
-		default: // signalled before
-		}
-	}
-}
+func (w *waker) wakeAll() { w.waiters.Wake(func(string) bool { return true }) }
 
-func (w *waker) wakeAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for queue := range w.waiting {
-		w.wakeLocal(queue)
-	}
-}
-
-// notify tells other processes of queues until there is nothing left to tell.
+// notify notifies other processes until nothing is pending.
 func (w *waker) notify() {
 	defer w.done.Done()
 	for {
@@ -182,14 +141,14 @@ func (w *waker) notify() {
 			return
 		}
 		w.mu.Unlock()
-		_ = w.publish(payloads) // it is a hint: without it the others look by themselves
+		_ = w.publish(payloads) // a hint
 		if !w.pause(notifyGap) {
 			continue // closed
 		}
 	}
 }
 
-// publish sends notifications. Nobody waits for their commit to become durable.
+// publish sends notifications. Their commit need not be durable.
 func (w *waker) publish(payloads []string) error {
 	ctx, cancel := context.WithTimeout(w.ctx, helloWait)
 	defer cancel()
@@ -230,14 +189,14 @@ func (w *waker) listen() {
 			case worked:
 				pause, deafs = redialMin, 0
 			case deaf:
-				// Once may have been a server that was busy for as long as helloWait.
+				// Once may have been a busy server.
 				if deafs++; deafs > 1 {
 					pause = deafPause
 				}
 			}
 			if w.listening.Swap(false) {
-				w.db.history.change() // the server may be gone, and the next one may know less
-				w.wakeAll()           // they look more often from now on
+				w.db.history.change() // the next server may know less
+				w.wakeAll()           // they look more often now
 			}
 			if !w.pause(pause) {
 				return
@@ -246,8 +205,8 @@ func (w *waker) listen() {
 	}()
 }
 
-// session listens on a connection of its own until that fails. worked tells whether notifications arrived, deaf that they
-// do not: a pooler in transaction mode accepts LISTEN and forwards nothing.
+// session listens on a connection of its own until that fails. worked: notifications arrived. deaf: they do not, because a
+// pooler in transaction mode accepts LISTEN and forwards nothing.
 func (w *waker) session() (worked, deaf bool) {
 	ctx, cancel := context.WithTimeout(w.ctx, pingEvery)
 	defer cancel()
@@ -287,7 +246,7 @@ func (w *waker) session() (worked, deaf bool) {
 	}
 }
 
-// next answers the next notification; nil when there was none for a while and the connection still lives.
+// next returns the next notification, or nil when there was none for a while and the connection is alive.
 func (w *waker) next(c *pgx.Conn, wait time.Duration) (*pgconn.Notification, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, wait)
 	defer cancel()
@@ -300,8 +259,7 @@ func (w *waker) next(c *pgx.Conn, wait time.Duration) (*pgconn.Notification, err
 	return nil, c.Ping(ping)
 }
 
-// payloadOf stands for a queue in notifications, whose length is limited. Two queues that share one wake each other's
-// receivers for nothing.
+// payloadOf is the payload for a queue. Queues that share one wake each other's receivers needlessly.
 func payloadOf(queue string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(queue)) // it never fails
@@ -312,13 +270,7 @@ func payloadOf(queue string) uint64 {
 func (w *waker) heard(payload string) {
 	p, err := strconv.ParseUint(payload, 10, 64)
 	if err != nil {
-		return // somebody else's
+		return // not semel's
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for queue := range w.waiting {
-		if payloadOf(queue) == p {
-			w.wakeLocal(queue)
-		}
-	}
+	w.waiters.Wake(func(queue string) bool { return payloadOf(queue) == p })
 }

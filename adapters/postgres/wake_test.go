@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// blocked receives in the background and answers how long after begin the first message came.
+// blocked receives in the background and returns how long after begin the first message came.
 func blocked(t *testing.T, q *Queue) (result chan time.Time) {
 	t.Helper()
 	result = make(chan time.Time, 1)
@@ -40,11 +41,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func (w *waker) sleeping(queue string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.waiting[queue]) > 0
-}
+func (w *waker) sleeping(queue string) bool { return slices.Contains(w.waiters.Queues(), queue) }
 
 func within(t *testing.T, what string, result chan time.Time, began time.Time, most time.Duration) {
 	t.Helper()
@@ -62,7 +59,7 @@ func within(t *testing.T, what string, result chan time.Time, began time.Time, m
 // longer.
 const soon = 20 * time.Second
 
-// TestWake: with a poll interval of two minutes only a wake-up can explain an answer soon.
+// TestWake: with a poll interval of two minutes only a wake-up can explain an early message.
 func TestWake(t *testing.T) {
 	const slow = 2 * time.Minute
 	here := queueDB(t, Options{PollInterval: slow, Visibility: 500 * time.Millisecond})
@@ -180,14 +177,14 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 	for range cap(ends) {
 		if err := <-ends; !errors.Is(err, ErrClosed) {
-			t.Errorf("receive answered %v", err)
+			t.Errorf("receive returned %v", err)
 		}
 	}
 	if _, err := db.Queue("q").Receive(context.Background(), 1); !errors.Is(err, ErrClosed) {
-		t.Errorf("receive after Close answered %v", err)
+		t.Errorf("receive after Close returned %v", err)
 	}
 	if err := db.Queue("q").Send(context.Background(), driver.Message{}); !errors.Is(err, ErrClosed) || !errors.Is(err, driver.ErrNotCommitted) {
-		t.Errorf("send after Close answered %v", err)
+		t.Errorf("send after Close returned %v", err)
 	}
 	db.signal("other")
 	eventually(t, "goroutines end", func() bool {

@@ -5,32 +5,31 @@ import (
 	"time"
 )
 
-// checkpointer carries the write-ahead log over into the database beside the writer, on a connection of its own: SQLite
-// lets writers append meanwhile. Done by the writer, as SQLite does it, every so many commits would wait for the random
-// writes of a whole log, and the larger the file, the longer: the index on the keys' hashes has no order that new keys
-// keep to. Only the end of it, what was appended meanwhile, is done while this process does not write, so that the next
-// transaction finds nothing left and begins the log anew.
+// checkpointer carries the write-ahead log over into the database while the writer appends, on a connection of its own.
+// SQLite's own checkpoints run in the writer, which then waits for the random writes of a whole log: the index on the keys'
+// hashes has no order that new keys keep to. Only the rest that was appended meanwhile is carried over while this process
+// does not write, so that the next transaction begins the log anew.
 type checkpointer struct {
 	db   *DB
 	s    *session
 	kick chan struct{} // there was a commit
 	next int64         // frames from which on it tries
-	// last and done are how many frames the log had at the last look, and how many of them the database had. Fewer of
-	// either now: the log began anew. One that began anew may be as long already when it is looked at again.
+	// last and done are how many frames the log had at the last look, and how many of them the database had. If either
+	// shrinks, the log began anew. A log that began anew may already be as long as before.
 	last, done int64
 }
 
 const (
-	// checkpointPause is how long it leaves the log alone after a look.
+	// checkpointPause is the pause after a look.
 	checkpointPause = 10 * time.Millisecond
-	// checkpointRounds bounds how often it carries over beside the writer before it makes the writer wait.
+	// checkpointRounds bounds how often it carries over next to the writer before the writer has to wait.
 	checkpointRounds = 3
 	// checkpointRest: less than this part of Options.Checkpoint is carried over while the writer waits.
 	checkpointRest = 16
-	// checkpointAgain: a log that a reader keeps from being finished is tried again after so large a part of
-	// Options.Checkpoint has been appended.
+	// checkpointAgain: when a reader holds up the end of a log, it is tried again after this part of Options.Checkpoint was
+	// appended.
 	checkpointAgain = 8
-	// checkpointLimit times Options.Checkpoint is where a commit does it itself, should this goroutine not come to it.
+	// checkpointLimit times Options.Checkpoint is where a commit checkpoints itself.
 	checkpointLimit = 2
 )
 
@@ -70,8 +69,8 @@ func (c *checkpointer) loop() {
 	}
 }
 
-// look carries the log over when it is long enough. What fails is tried again: a log that stays long costs time and
-// space, and nothing else.
+// look carries the log over when it is long enough. After an error the next look tries again: a long log costs only time
+// and space.
 func (c *checkpointer) look() {
 	frames, carried, err := c.pragma("NOOP")
 	if err != nil {
@@ -106,7 +105,7 @@ func (c *checkpointer) look() {
 	}
 }
 
-// pragma checkpoints and answers how many frames the log has, and how many of them are carried over.
+// pragma checkpoints and returns how many frames the log has, and how many of them are carried over.
 func (c *checkpointer) pragma(mode string) (frames, carried int64, err error) {
 	err = c.s.query(func(v []driver.Value) error {
 		frames, carried = integer(v[1]), integer(v[2])

@@ -18,7 +18,7 @@ func logOf(t *testing.T, db *DB) (frames, carried int) {
 	return frames, carried
 }
 
-// fillLog writes records until the log has so many frames, one claim a commit.
+// fillLog writes records until the log has that many frames, one claim a commit.
 func fillLog(t *testing.T, db *DB, frames int) {
 	t.Helper()
 	began := time.Now().UnixNano()

@@ -7,16 +7,8 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
-
-// Offers reports whether effects points to a *driver.Statements, and sets that to an empty buffer.
-func (s *Store) Offers(effects any) bool {
-	e, ok := effects.(**driver.Statements)
-	if ok {
-		*e = &driver.Statements{}
-	}
-	return ok
-}
 
 // Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
@@ -43,7 +35,7 @@ func workHashes(w []driver.Work) [][]byte {
 	return hashes(w, func(w *driver.Work) *driver.Key { return &w.Finish.Hold.Key })
 }
 
-// checkWorks refuses what this store cannot write, before anything is written.
+// checkWorks refuses what this store cannot write.
 func (s *Store) checkWorks(w []driver.Work) error {
 	for i := range w {
 		if err := s.db.checkWork(&w[i]); err != nil {
@@ -54,34 +46,17 @@ func (s *Store) checkWorks(w []driver.Work) error {
 }
 
 func (db *DB) checkWork(w *driver.Work) error {
-	if w.Effects != nil {
-		e, ok := w.Effects.(*driver.Statements)
-		if !ok {
-			return fmt.Errorf("effects of type %T: %w", w.Effects, driver.ErrUnsupported)
-		}
-		if e == nil {
-			w.Effects = nil
-		}
-	}
-	if w.Ack != nil {
-		rc, ok := w.Ack.Receipt.(*receipt)
+	return rowstore.CheckWork(w, func(a *driver.Settlement) error {
+		rc, ok := a.Receipt.(*receipt)
 		if !ok || rc.q.db != db {
-			return fmt.Errorf("ack with a receipt of another queue (%T): %w", w.Ack.Receipt, driver.ErrUnsupported)
+			return fmt.Errorf("receipt %T is of another queue: %w", a.Receipt, driver.ErrUnsupported)
 		}
-		if err := rc.q.check(w.Ack); err != nil {
-			return fmt.Errorf("ack: %w", err)
-		}
-	}
-	for i := range w.Emit {
-		if w.Emit[i].Queue == "" {
-			return fmt.Errorf("emitted message %d names no queue", i)
-		}
-	}
-	return nil
+		return rc.q.check(a)
+	})
 }
 
-// commit decides and writes works inside the transaction. Records come first: only an item whose completion was written
-// now writes anything else.
+// commit decides and writes works inside the transaction. Records come first: only an item whose completion is written now
+// writes anything else.
 func (t *txn) commit(w []driver.Work, hashes [][]byte, out []driver.Outcome) error {
 	fresh := make([]int, 0, len(w))
 	for i := range w {
@@ -118,7 +93,7 @@ func (t *txn) works(w []driver.Work, which []int) error {
 		}
 	}
 	for q, s := range acks {
-		// A receipt that was handed out again is no error: the record decided.
+		// A message that was delivered again is no error: the record decided.
 		if _, err := t.settle(q, s); err != nil {
 			return err
 		}
@@ -145,13 +120,13 @@ type userStatement struct {
 
 func (u *userStatement) close() error { return u.stmt.s.Close() }
 
-// allowance is the time that the statements of one call may take together: they hold the only write lock.
+// allowance is the time that the statements of one call may take together, because they hold the only write lock.
 type allowance struct {
 	left, most time.Duration
-	longest    int // the item that took the most
+	longest    int // the item that took most
 }
 
-// effects runs the statements of one item. The error is a *driver.ItemError when they are to blame for it.
+// effects runs the statements of one item. The error is a *driver.ItemError when the item is to blame.
 func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err error) {
 	began := time.Now()
 	t.s.guard.lend(modeEffects)
@@ -172,7 +147,7 @@ func (t *txn) effects(list []driver.Statement, a *allowance, item int) (err erro
 	case over && a.longest != item:
 		return &driver.ItemError{Index: a.longest, Err: errTooLong}
 	}
-	where := fmt.Sprintf("statement %d (%s)", at, head(list[at-1].SQL))
+	where := fmt.Sprintf("statement %d (%s)", at, rowstore.Head(list[at-1].SQL))
 	if over { // SQLite's own error is that of an interrupt
 		return &driver.ItemError{Index: item, Err: fmt.Errorf("%s: %w", where, errTooLong)}
 	}
@@ -214,8 +189,8 @@ func (s *session) effect(st *driver.Statement) error {
 	return nil
 }
 
-// convert makes values of a handler's arguments. A panic of their own methods (Value, MarshalJSON) is an error of this
-// item: it happens in the writing goroutine, long after the handler returned.
+// convert makes values of a handler's arguments. It turns a panic of their methods (Value, MarshalJSON) into an error of
+// this item, because it runs in the writing goroutine, long after the handler returned.
 func (u *userStatement) convert(args []any) (err error) {
 	at := 0
 	defer func() {
@@ -235,8 +210,8 @@ func (u *userStatement) convert(args []any) (err error) {
 	return nil
 }
 
-// userStatement answers the prepared form of a handler's SQL. The least recently used half is closed when there are too
-// many, which a handler that writes values into its SQL brings about.
+// userStatement returns the prepared form of a handler's SQL. When there are too many, because a handler writes values into
+// its SQL, it closes the least recently used half.
 func (s *session) userStatement(sql string) (*userStatement, error) {
 	s.clock++
 	if u := s.user[sql]; u != nil {

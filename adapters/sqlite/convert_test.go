@@ -24,14 +24,14 @@ func TestFM06_ArgumentThatPanics(t *testing.T) {
 	_, err := db.Store().Commit(t.Context(), g, b)
 	var item *driver.ItemError
 	if !errors.As(err, &item) || item.Index != 1 || count(t, db, "SELECT count(*) FROM x") != 0 {
-		t.Fatalf("commit answered %v", err)
+		t.Fatalf("commit returned %v", err)
 	}
 	if out, err := db.Store().Commit(t.Context(), g); err != nil || out[0] != driver.Applied {
 		t.Errorf("the other one: %v %v", out, err)
 	}
 }
 
-// Headers are kept as JSON, which holds UTF-8 only: two headers that differ in other bytes would come back the same, and
+// Headers are kept as JSON, which holds UTF-8 only: two headers that differ in other bytes would be read as the same, and
 // a key that is made of them would be taken for a duplicate.
 func TestHeadersThatAreNotUTF8(t *testing.T) {
 	db := open(t)
@@ -44,7 +44,7 @@ func TestHeadersThatAreNotUTF8(t *testing.T) {
 		w.Effects, w.Emit = nil, []driver.Message{{Queue: "q", Headers: h}}
 		var item *driver.ItemError
 		if _, err := db.Store().Commit(t.Context(), w); !errors.As(err, &item) {
-			t.Errorf("headers %q: an emitted message was answered with %v", h, err)
+			t.Errorf("headers %q: emitting a message returned %v", h, err)
 		}
 	}
 	if st, err := q.Stats(t.Context()); err != nil || !st.Empty() {

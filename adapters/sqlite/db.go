@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	sqlite3 "modernc.org/sqlite"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // DB is one SQLite file with queues and a record store. All methods may be called concurrently.
@@ -23,12 +26,12 @@ type DB struct {
 	o    Options
 	now  func() time.Time
 
-	// reader serves inspection and tests; txs has the one connection of synchronous transactions.
+	// reader serves inspection and tests. txs has the one connection of synchronous transactions.
 	reader *sql.DB
 	txs    *sql.DB
 	writer *session
 
-	// lock is this process's turn to write: the writing goroutine and synchronous transactions take it in turn, so that
+	// lock is this process's turn to write. The writing goroutine and synchronous transactions take it in turn, so that
 	// they do not poll for SQLite's lock against each other.
 	lock chan struct{}
 
@@ -45,9 +48,9 @@ type DB struct {
 	tx       txConn
 }
 
-// Open opens the database. A file that is absent, has no semel tables, or has a schema that this program does not work with
-// is refused with a *[SchemaError]. [Migrate] makes the file and its tables and brings older ones up to date, and so does
-// [Options.Create] with a file that has none.
+// Open opens the database. It refuses, with a *[SchemaError], a file that does not exist, has no semel tables, or has a
+// schema that this program does not work with. [Migrate] creates or updates the tables. [Options.Create] does so for a file
+// that has none.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -118,7 +121,7 @@ func (db *DB) connect(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the write under way, refuses what is queued and closes the connections. It may be called twice.
+// Close waits for the current write, refuses what is queued and closes the connections. It may be called twice.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
@@ -142,59 +145,16 @@ func (db *DB) Close() error {
 		}
 	}
 	db.tx.guard.close()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close database %s: %w", db.path, err)
-	}
-	return nil
+	err := errors.Join(errs...)
+	return rowstore.Wrap(err, "close database %s", db.path)
 }
 
-// SQL is a pool of connections to the file, for reading, for the application's own tables and for tests. A writer among
-// them competes with the adapter for SQLite's one lock: keep such transactions short.
+// SQL is a pool of connections to the file, for reading, for the application's own tables and for tests. Keep transactions
+// that write short: they compete with the adapter for SQLite's one lock.
 func (db *DB) SQL() *sql.DB { return db.reader }
 
 // Queues lists the names of the queues that were ever sent to, sorted.
-func (db *DB) Queues(ctx context.Context) ([]string, error) {
-	var out []string
-	err := db.read(ctx, "list queues", func(v []any) error {
-		name, _ := v[0].(string)
-		out = append(out, name)
-		return nil
-	}, "SELECT name FROM semel_queue ORDER BY name")
-	return out, err
-}
-
-// read runs a query of inspection on the pool and calls row for each row; the values are int64, string, []byte or nil.
-func (db *DB) read(ctx context.Context, what string, row func([]any) error, query string, args ...any) error {
-	if err := db.readRows(ctx, row, query, args...); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
-}
-
-func (db *DB) readRows(ctx context.Context, row func([]any) error, query string, args ...any) (err error) {
-	rows, err := db.reader.QueryContext(ctx, query, args...)
-	if err != nil {
-		return explain(db.path, err)
-	}
-	defer func() { err = explain(db.path, errors.Join(err, rows.Close())) }()
-	cols, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	values, dest := make([]any, len(cols)), make([]any, len(cols))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		if err := row(values); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
+func (db *DB) Queues(ctx context.Context) ([]string, error) { return rowstore.Queues(ctx, rows{db}) }
 
 func checkPath(path string, mustExist bool) error {
 	if path == "" {
@@ -227,8 +187,8 @@ func connect(ctx context.Context, path string, o Options, pragmas []string) (*se
 	return openSession(ctx, dsn(path, o, pragmas), o.BusyTimeout)
 }
 
-// openSession waits up to limit for a lock. Some pragmas read the file, and it is locked as a whole while another process
-// changes its journal mode, recovers its log, or closes it as the last one.
+// openSession waits up to limit for a lock. Some pragmas read the file, which is locked as a whole while another process
+// changes its journal mode, recovers its log, or is the last to close it.
 func openSession(ctx context.Context, dsn string, limit time.Duration) (*session, error) {
 	c, err := sqlite3.NewConnector(dsn)
 	if err != nil {
@@ -271,7 +231,7 @@ func dsn(path string, o Options, pragmas []string) string {
 	case o.Create:
 		mode = "rwc"
 	}
-	// SQLite decodes %xx in the path of a URI; what would end or change the path is escaped.
+	// SQLite decodes %xx in the path of a URI.
 	p := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))
 	if filepath.IsAbs(path) && !strings.HasPrefix(p, "/") {
 		p = "/" + p // C:/x.db
@@ -289,8 +249,8 @@ func readPragmas(o Options) []string {
 	return []string{"busy_timeout(" + strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10) + ")"}
 }
 
-// writePragmas: no busy_timeout, because SQLite's own waiting sleeps up to 100 ms between attempts and loses every race
-// against a busy process; begin polls for the lock instead.
+// writePragmas sets no busy_timeout: SQLite's own waiting sleeps up to 100 ms between attempts and loses every race against
+// a busy process. begin polls for the lock instead.
 func writePragmas(o Options) []string {
 	return []string{
 		"busy_timeout(0)",
@@ -299,4 +259,57 @@ func writePragmas(o Options) []string {
 		"cache_size(-" + strconv.FormatInt(max(o.CacheBytes>>10, 1), 10) + ")",
 		"temp_store(MEMORY)",
 	}
+}
+
+// Options of [Open]. The zero value is the documented default.
+type Options struct {
+	// Create makes the file, and semel's tables in a file that has none. Defaults to false: Open returns a *[SchemaError],
+	// so that a typo in the path does not create another database.
+	Create bool
+	// ReadOnly opens for inspection: every write returns an error. The file must exist. Defaults to false.
+	ReadOnly bool
+	// Visibility is how long Receive keeps a message from others. Defaults to 30 s.
+	Visibility time.Duration
+	// BusyTimeout is how long a write waits for the lock that another process holds, before it returns
+	// driver.ErrNotCommitted. On a very busy machine it waits up to ten times as long, until it made a fiftieth of its
+	// usual attempts. Defaults to 10 s.
+	BusyTimeout time.Duration
+	// PollInterval is how often a blocked Receive looks for writes of other processes. Defaults to 3 ms.
+	PollInterval time.Duration
+	// MaxTx bounds a synchronous transaction, and the statements of handlers in one commit: they hold the only write lock,
+	// and heartbeats of other processes wait for it. A longer transaction is rolled back. Defaults to 3 s.
+	MaxTx time.Duration
+	// ReceiveBytes bounds the bodies of one Receive, which always returns at least one message. Defaults to 64 MiB.
+	ReceiveBytes int64
+	// CacheBytes is the page cache of the writing connection. Defaults to 16 MiB: the operating system caches the rest, and
+	// SQLite walks over the whole cache in many commits.
+	CacheBytes int64
+	// Checkpoint is the length of the write-ahead log, in pages, from which a goroutine carries it over into the database.
+	// At twice this length a commit does it itself and waits. Defaults to 20,000 (80 MB), the least that keeps batched
+	// writes fast.
+	Checkpoint int
+
+	clock  func() time.Time // tests; defaults to time.Now
+	modeOf string           // a file whose mode a new database gets
+}
+
+func (o Options) withDefaults() (Options, error) {
+	err := rowstore.SetDefaults("sqlite",
+		rowstore.Default{Name: "Visibility", Value: &o.Visibility, Default: 30 * time.Second},
+		rowstore.Default{Name: "BusyTimeout", Value: &o.BusyTimeout, Default: 10 * time.Second},
+		rowstore.Default{Name: "PollInterval", Value: &o.PollInterval, Default: 3 * time.Millisecond},
+		rowstore.Default{Name: "MaxTx", Value: &o.MaxTx, Default: 3 * time.Second})
+	if err != nil {
+		return o, err
+	}
+	if o.ReceiveBytes < 0 || o.CacheBytes < 0 || o.Checkpoint < 0 {
+		return o, fmt.Errorf("sqlite: Options.ReceiveBytes, CacheBytes and Checkpoint must not be negative")
+	}
+	o.ReceiveBytes = cmp.Or(o.ReceiveBytes, 64<<20)
+	o.CacheBytes = cmp.Or(o.CacheBytes, 16<<20)
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	o.Checkpoint = cmp.Or(o.Checkpoint, 20000)
+	return o, nil
 }

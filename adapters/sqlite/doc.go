@@ -12,8 +12,8 @@
 //
 // SQLite has one writer at a time. One goroutine per process writes: while it commits, further requests gather, and
 // the next transaction takes all of them (group commit, one fsync for many callers). An idle database adds no delay,
-// and there is no timer. The transactions are BEGIN IMMEDIATE in WAL mode with synchronous=FULL: what was answered
-// survives the loss of power, as far as the disk keeps its word.
+// and there is no timer. The transactions are BEGIN IMMEDIATE in WAL mode with synchronous=FULL: a confirmed write survives
+// the loss of power if the disk honors fsync.
 //
 // A synchronous transaction ([driver.Transactor], handlers that take a *sql.Tx) holds the only write lock while the
 // handler runs; heartbeats of other processes wait meanwhile. It is bounded by [Options.MaxTx], and the collected

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	sqlite3 "modernc.org/sqlite"
+	sqlite3lib "modernc.org/sqlite/lib"
 
 	"github.com/semel-dev/semel/driver"
 )
@@ -50,22 +51,7 @@ func (e *SchemaError) migrate() string {
 	return fmt.Sprintf("sqlite.Migrate(ctx, %q), semel migrate --store 'sqlite:%s'", e.Path, path)
 }
 
-// Primary result codes of SQLite (https://www.sqlite.org/rescode.html).
-const (
-	codeBusy      = 5
-	codeLocked    = 6
-	codeNoMem     = 7
-	codeReadOnly  = 8
-	codeInterrupt = 9
-	codeIO        = 10
-	codeCorrupt   = 11
-	codeFull      = 13
-	codeCantOpen  = 14
-	codeProtocol  = 15
-	codeNotADB    = 26
-)
-
-// code answers SQLite's primary result code of an error, 0 when it is not SQLite's.
+// code returns SQLite's primary result code of an error (https://www.sqlite.org/rescode.html), 0 when it is not SQLite's.
 func code(err error) int {
 	var e *sqlite3.Error
 	if errors.As(err, &e) {
@@ -74,41 +60,40 @@ func code(err error) int {
 	return 0
 }
 
-// busy reports an error after which nothing was written and which passes: somebody else holds the lock.
+// busy reports an error that passes and after which nothing was written: another process holds the lock.
 func busy(err error) bool {
 	c := code(err)
-	return c == codeBusy || c == codeLocked || c == codeProtocol
+	return c == sqlite3lib.SQLITE_BUSY || c == sqlite3lib.SQLITE_LOCKED || c == sqlite3lib.SQLITE_PROTOCOL
 }
 
-// outage reports an error of a file that cannot be written, whoever asks.
+// outage reports an error of a file that nobody can write.
 func outage(err error) bool {
 	switch code(err) {
-	case codeReadOnly, codeIO, codeFull, codeCantOpen, codeNotADB:
+	case sqlite3lib.SQLITE_READONLY, sqlite3lib.SQLITE_IOERR, sqlite3lib.SQLITE_FULL, sqlite3lib.SQLITE_CANTOPEN, sqlite3lib.SQLITE_NOTADB:
 		return true
 	}
 	return false
 }
 
-// environmental reports an error that need not be the fault of the statement: the disk, the memory, the file. It can be all
-// the same, where it comes again and again while other statements are fine: a damaged full-text index, too much memory.
+// environmental reports an error that need not be the fault of the statement: the disk, the memory, the file. It can be, if
+// it recurs while other statements succeed: a damaged full-text index, too much memory.
 func environmental(err error) bool {
 	switch code(err) {
-	case codeBusy, codeLocked, codeNoMem, codeInterrupt, codeCorrupt, codeProtocol:
+	case sqlite3lib.SQLITE_BUSY, sqlite3lib.SQLITE_LOCKED, sqlite3lib.SQLITE_NOMEM, sqlite3lib.SQLITE_INTERRUPT, sqlite3lib.SQLITE_CORRUPT, sqlite3lib.SQLITE_PROTOCOL:
 		return true
 	}
 	return outage(err)
 }
 
-// refusedBy is the error of an item whose effects were refused, or that of the store.
+// refusedBy returns an error of an item whose effects were refused, or of the store.
 func refusedBy(item int, err error) error {
-	if outage(err) || busy(err) && code(err) != codeLocked {
+	if outage(err) || busy(err) && code(err) != sqlite3lib.SQLITE_LOCKED {
 		return err
 	}
 	return &driver.ItemError{Index: item, Err: err, Transient: environmental(err)}
 }
 
-// explain adds to the errors of a full or read-only database what to do about them. The caller fails closed: nothing
-// was written, and nothing may be acknowledged.
+// explain adds a hint to common errors. The caller fails closed: nothing was written, and nothing may be acknowledged.
 func explain(path string, err error) error {
 	if item := (*driver.ItemError)(nil); errors.As(err, &item) {
 		return err
@@ -116,19 +101,19 @@ func explain(path string, err error) error {
 	if outage(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrOutage, err)
 	}
-	switch code(err) {
-	case codeBusy, codeLocked, codeProtocol:
+	if busy(err) {
 		return fmt.Errorf("database %s is locked by another process: %w: %w: %w", path, driver.ErrNotCommitted, driver.ErrBlocked, err)
-	case codeFull:
-		return fmt.Errorf("database %s is full (disk or max_page_count): %w", path, err)
-	case codeReadOnly:
-		return fmt.Errorf("database %s is read-only: %w", path, err)
-	case codeNotADB:
-		return fmt.Errorf("file %s is not an SQLite database: %w", path, err)
-	case codeCorrupt:
-		return fmt.Errorf("database %s is damaged: %w", path, err)
-	case codeCantOpen:
-		return fmt.Errorf("open database %s: %w", path, err)
+	}
+	if format, ok := hints[code(err)]; ok {
+		return fmt.Errorf(format, path, err)
 	}
 	return err
+}
+
+var hints = map[int]string{
+	sqlite3lib.SQLITE_FULL:     "database %s is full (disk or max_page_count): %w",
+	sqlite3lib.SQLITE_READONLY: "database %s is read-only: %w",
+	sqlite3lib.SQLITE_NOTADB:   "file %s is not an SQLite database: %w",
+	sqlite3lib.SQLITE_CORRUPT:  "database %s is damaged: %w",
+	sqlite3lib.SQLITE_CANTOPEN: "open database %s: %w",
 }

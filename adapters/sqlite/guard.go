@@ -14,10 +14,10 @@ import (
 	sqlite3lib "modernc.org/sqlite/lib"
 )
 
-// maxValue bounds a string, a blob and a row of handlers' SQL: SQLite itself lets one statement ask for a gigabyte.
+// maxValue bounds a string, a blob and a row of handlers' SQL. SQLite's own bound is a gigabyte.
 const maxValue = 64 << 20
 
-// errTooLong reports SQL that ran until its time was over.
+// errTooLong reports SQL that exceeded its time.
 var errTooLong = errors.New("it ran for longer than MaxTx and was interrupted, because it holds the only write lock; " +
 	"Try: less work in one statement, an index, or a LIMIT")
 
@@ -28,28 +28,26 @@ const (
 	modeEffects              // a handler's statements, which are data
 )
 
-// guard watches the SQL of handlers on one connection, by means of SQLite itself: its authorizer sees everything that a
-// statement would do while it is prepared, in views and triggers as well, sqlite3_limit bounds the size of values, and
-// sqlite3_interrupt ends what runs for too long.
-//
-// The driver has no calls for these. It runs SQLite's automatic extensions on every connection that it opens, and there a
-// connection of ours is known by a parameter of its URI.
+// guard watches the SQL of handlers on one connection, with SQLite's own means: its authorizer checks everything that a
+// statement does, in views and triggers too, sqlite3_limit bounds the size of values, and sqlite3_interrupt ends what takes
+// too long. The driver has no calls for these. It runs SQLite's automatic extensions on every connection that it opens, and
+// a URI parameter identifies ours.
 type guard struct {
 	id   uintptr
 	db   uintptr // sqlite3*
 	tls  *libc.TLS
 	mode atomic.Int32
 
-	// denied is what the authorizer refused last. It is written while a statement is prepared.
+	// denied is what the authorizer refused last.
 	denied string
 
 	mu    sync.Mutex
 	timer *time.Timer
 	run   uint64 // counts timers: one that was stopped does nothing any more
-	over  bool   // the time is over
+	over  bool   // the time has passed
 }
 
-// guardParam is the parameter of the URI that names the guard.
+// guardParam is the URI parameter that names the guard.
 const guardParam = "semel_guard"
 
 var (
@@ -80,7 +78,7 @@ func (g *guard) dsn(dsn string) string {
 	return dsn + "&" + guardParam + "=" + strconv.FormatUint(uint64(g.id), 10)
 }
 
-// check fails unless a connection was opened that the guard watches.
+// check fails unless the guard watches a connection.
 func (g *guard) check() error {
 	if g.db == 0 {
 		return errors.New("open a connection: SQLite did not take its authorizer")
@@ -100,7 +98,7 @@ func (g *guard) close() {
 // function is the C pointer of a Go function that is declared at the top level (https://golang.org/s/go11func).
 func function[T any](f T) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) }
 
-// opened is SQLite's automatic extension: it runs for each connection of the process as it is opened.
+// opened is SQLite's automatic extension. It runs for each connection that this process opens.
 func opened(tls *libc.TLS, db, _, _ uintptr) int32 {
 	names, err := libc.CString("main\x00" + guardParam)
 	if err != nil {
@@ -127,7 +125,7 @@ func opened(tls *libc.TLS, db, _, _ uintptr) int32 {
 	return sqlite3lib.SQLITE_OK
 }
 
-// authorize is SQLite's authorizer: it is asked for everything that a statement does, when that is prepared.
+// authorize is SQLite's authorizer. SQLite calls it for everything that a statement does, when it is prepared.
 func authorize(_ *libc.TLS, id uintptr, action int32, a, b, schema, _ uintptr) int32 {
 	v, ok := guards.Load(id)
 	if !ok {
@@ -145,8 +143,8 @@ func authorize(_ *libc.TLS, id uintptr, action int32, a, b, schema, _ uintptr) i
 	return sqlite3lib.SQLITE_OK
 }
 
-// refusal says what an action would do that a handler's SQL must not, "" when it may be done. a, b and schema are
-// what SQLite tells of it (https://www.sqlite.org/c3ref/c_alter_table.html).
+// refusal returns why a handler's SQL must not do an action, or "". a, b and schema are the authorizer's arguments
+// (https://www.sqlite.org/c3ref/c_alter_table.html).
 func refusal(mode, action int32, a, b, schema uintptr) string {
 	const temporary = "what is temporary stays with the connection, which other messages use; Try: a table of your own, or WITH"
 	if changes[action] && strings.EqualFold(libc.GoString(schema), "temp") {
@@ -191,14 +189,14 @@ func refusal(mode, action int32, a, b, schema uintptr) string {
 	return ""
 }
 
-// changes are the actions that tell of a schema and write there.
+// changes are the actions that name a schema and write to it.
 var changes = map[int32]bool{
 	sqlite3lib.SQLITE_INSERT: true, sqlite3lib.SQLITE_UPDATE: true, sqlite3lib.SQLITE_DELETE: true,
 	sqlite3lib.SQLITE_CREATE_TABLE: true, sqlite3lib.SQLITE_CREATE_VIEW: true, sqlite3lib.SQLITE_CREATE_INDEX: true,
 	sqlite3lib.SQLITE_CREATE_TRIGGER: true, sqlite3lib.SQLITE_CREATE_VTABLE: true,
 }
 
-// readingPragmas only tell of the schema.
+// readingPragmas only read the schema.
 var readingPragmas = map[string]bool{
 	"table_info": true, "table_xinfo": true, "table_list": true, "index_list": true, "index_info": true, "index_xinfo": true,
 	"foreign_key_list": true, "database_list": true, "collation_list": true, "function_list": true,
@@ -212,7 +210,7 @@ func (g *guard) lend(mode int32) {
 	sqlite3lib.Xsqlite3_limit(g.tls, g.db, sqlite3lib.SQLITE_LIMIT_LENGTH, maxValue)
 }
 
-// interruptAfter interrupts what runs when the time is over, until take. It waits for no statement.
+// interruptAfter interrupts what runs after bound, until take. It does not wait for a statement.
 func (g *guard) interruptAfter(bound time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +220,7 @@ func (g *guard) interruptAfter(bound time.Duration) {
 	g.timer = time.AfterFunc(bound, func() { g.expire(run) })
 }
 
-// expire interrupts what runs, again and again until take is called: between two statements it has no effect.
+// expire interrupts again and again until take is called, because an interrupt between two statements has no effect.
 func (g *guard) expire(run uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +239,7 @@ func (g *guard) interrupt() {
 	sqlite3lib.Xsqlite3_interrupt(tls, g.db)
 }
 
-// take marks the SQL that follows as semel's, and reports whether the time of the handler's was over.
+// take marks the SQL that follows as semel's, and reports whether the handler's SQL exceeded its time.
 func (g *guard) take() (over bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -255,7 +253,7 @@ func (g *guard) take() (over bool) {
 	return over
 }
 
-// explain adds to SQLite's refusals what was refused.
+// explain adds the reason to SQLite's refusals.
 func (g *guard) explain(err error) error {
 	switch code(err) {
 	case sqlite3lib.SQLITE_AUTH:

@@ -159,7 +159,7 @@ func TestEndlessStatementInATransaction(t *testing.T) {
 		t.Errorf("dead letters %+v: %v", deadLetters, err)
 	}
 	if out := must(db.Store().Claim(t.Context(), claim("after")))(t); out[0].Verdict != driver.Acquired {
-		t.Errorf("after it a claim answers %v", out[0].Verdict)
+		t.Errorf("after it a claim returns %v", out[0].Verdict)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestTransactionOfAHandlerLeavesSemelAlone(t *testing.T) {
 		for _, q := range refused {
 			_, err := tx.ExecContext(ctx, q)
 			if err == nil || !strings.Contains(err.Error(), "not authorized") && !strings.Contains(err.Error(), "too big") {
-				t.Errorf("%s answered %v", q, err)
+				t.Errorf("%s returned %v", q, err)
 			}
 		}
 		for _, q := range []string{"SAVEPOINT a", "PRAGMA table_info(ledger)", "INSERT INTO ledger (id) VALUES ('x')", "ROLLBACK TO a", "RELEASE a"} {

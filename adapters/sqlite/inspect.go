@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 // sqlStats counts one queue. 1 name 2 now
@@ -21,22 +23,21 @@ SELECT
   (SELECT sent_at FROM semel_stream, q WHERE pos BETWEEN low AND high ORDER BY pos LIMIT 1),
   (SELECT min(sent_at) FROM semel_timed t, q WHERE t.queue = q.id)`
 
-// Stats counts what the queue holds. Followers of a group's head are visible as soon as they are due.
+// Stats counts the messages of the queue. Followers of a group's head are visible as soon as they are due.
 func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	var s driver.QueueStats
 	now := q.db.now()
-	err := q.db.read(ctx, "queue stats", func(v []any) error {
-		n := func(i int) int64 { return integer(v[i]) }
-		s.Visible = n(0) + n(2) + n(3)
-		s.InFlight, s.Delayed, s.DeadLetters = n(1)+n(4), n(5), n(6)
-		for _, sent := range v[7:] {
-			if at := integer(sent); at != 0 {
-				s.Oldest = max(s.Oldest, time.Duration(now.UnixMicro()-at)*time.Microsecond)
+	err := rows{q.db}.Read(ctx, func(r rowstore.Row) error {
+		s.Visible, s.InFlight = r.Int(0)+r.Int(2)+r.Int(3), r.Int(1)+r.Int(4)
+		s.Delayed, s.DeadLetters = r.Int(5), r.Int(6)
+		for i := 7; i < len(r); i++ {
+			if at := r.Time(i); !at.IsZero() {
+				s.Oldest = max(s.Oldest, now.Sub(at).Truncate(time.Microsecond))
 			}
 		}
 		return nil
 	}, sqlStats, q.name, now.UnixMicro())
-	return s, err
+	return s, rowstore.Wrap(err, "count messages of queue %q", q.name)
 }
 
 // sqlPeek reads both tables in the order of sending. 1 name 2 limit
@@ -48,7 +49,7 @@ const sqlPeek = `WITH q AS (SELECT id, id << 44 AS low, id << 44 | 1759218604441
     UNION ALL
     SELECT * FROM (SELECT pos, id, sent_at, headers, body, size, grp, count
       FROM semel_timed t WHERE pos BETWEEN (SELECT low FROM q) AND (SELECT high FROM q) ORDER BY pos LIMIT ?2))
-  SELECT m.id, m.sent_at, m.headers, coalesce(m.body, b.body), m.grp, m.count FROM m
+  SELECT m.id, m.grp, m.sent_at, m.headers, coalesce(m.body, b.body), m.count FROM m
   LEFT JOIN semel_body b ON b.pos = m.pos ORDER BY m.pos LIMIT ?2`
 
 // Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
@@ -56,16 +57,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	if limit <= 0 {
 		return nil, nil
 	}
-	var out []driver.Delivery
-	err := q.db.read(ctx, "peek", func(v []any) error {
-		headers, err := readHeaders(v[2])
-		d := driver.Delivery{Count: int(integer(v[5]))}
-		d.ID, d.Queue, d.SentAt, d.Headers = text(v[0]), q.name, fromMicro(integer(v[1])), headers
-		d.Body, d.Group = blob(v[3]), text(v[4])
-		out = append(out, d)
-		return err
-	}, sqlPeek, q.name, limit)
-	return out, err
+	return rowstore.Peek(ctx, rows{q.db}, q.name, sqlPeek, q.name, int64(limit))
 }
 
 // purgeStep bounds what one transaction of Purge removes.
@@ -79,8 +71,8 @@ const (
 	sqlPurgeFlights = "DELETE FROM semel_flight WHERE hand BETWEEN ? AND ? AND last <= ?"
 )
 
-// Purge removes every message that is not a dead letter and was sent before the call, those in flight too: their receipts are
-// lost. It works in short transactions.
+// Purge removes every message that was sent before the call, but no dead letters. Receipts of messages in flight become
+// invalid. It works in short transactions.
 func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	end := int64(0)
 	for {
@@ -107,7 +99,7 @@ func (q *Queue) Purge(ctx context.Context) (removed int64, err error) {
 	}
 }
 
-// purge removes up to purgeStep messages from each table, and what belongs to all of them when they are gone.
+// purge removes up to purgeStep messages from each table. When none is left it removes their bodies and flights.
 func (t *txn) purge(row *queueRow, end int64) (int64, error) {
 	timed, err := t.s.exec(sqlPurgeTimed, row.low(), end, int64(purgeStep))
 	if err != nil {
@@ -126,9 +118,59 @@ func (t *txn) purge(row *queueRow, end int64) (int64, error) {
 	if _, err := t.s.exec(sqlPurgeFlights, row.low(), row.high(), end); err != nil {
 		return 0, err
 	}
-	// Followers whose head was removed, and that were sent after the call began.
+	// Followers that were sent after the call began, whose head was removed.
 	_, err = t.s.exec(`UPDATE semel_timed SET waits = 0 WHERE queue = ? AND waits = 1 AND pos =
   (SELECT min(pos) FROM semel_timed g WHERE g.queue = semel_timed.queue AND g.grp = semel_timed.grp)`, row.id)
 	t.wake(row)
 	return 0, err
+}
+
+const (
+	// sqlDeadLetters walks in the order of writing: sorting would hold all bodies in memory.
+	sqlDeadLetters = rowstore.SelectDeadLetters + "WHERE +queue = (SELECT id FROM semel_queue WHERE name = ?) ORDER BY seq"
+	sqlDeadLetter  = rowstore.SelectDeadLetters + "WHERE queue = (SELECT id FROM semel_queue WHERE name = ?) AND id = ?"
+	// 1 queue 2 dead_at, then the columns
+	sqlDeadLetterInsert = "INSERT INTO semel_dead_letter (queue, dead_at, " + rowstore.DeadLetterColumns + `)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (queue, id) DO NOTHING`
+)
+
+// DeadLetterQueue returns the place for the dead letters of another queue: the queue of that name in this database.
+func (s *Store) DeadLetterQueue(queue string) driver.DeadLetterQueue { return s.db.Queue(queue) }
+
+// putDeadLetter writes a dead letter unless its id is there already.
+func (t *txn) putDeadLetter(row *queueRow, l *driver.DeadLetter) error {
+	args := append(columns(append([]any{row.id, t.now}, rowstore.DeadLetterValues(l)...)), bytesOrNull(l.Message.Body))
+	_, err := t.s.exec(sqlDeadLetterInsert, args...)
+	return err
+}
+
+// DeadLetters lists up to limit dead letters (0 = all), oldest first.
+func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
+	return rowstore.DeadLetters(ctx, rows{q.db}, limit, sqlDeadLetters, q.name)
+}
+
+// DeadLetter returns one dead letter; ok is false when there is none.
+func (q *Queue) DeadLetter(ctx context.Context, id string) (l driver.DeadLetter, ok bool, err error) {
+	return rowstore.DeadLetter(ctx, rows{q.db}, sqlDeadLetter, q.name, id)
+}
+
+// PutDeadLetter writes a dead letter without a delivery. Each id is written once.
+func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
+	if l.ID == "" {
+		return errors.New("put dead letter: it has no ID")
+	}
+	err := q.db.write(ctx, 1, func(t *txn) error {
+		row, err := t.queue(q.name, true)
+		if err != nil {
+			return err
+		}
+		return t.putDeadLetter(row, &l)
+	})
+	return rowstore.Wrap(err, "put dead letter %s", l.ID)
+}
+
+// DeleteDeadLetter removes a dead letter, if it exists.
+func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
+	err := q.db.write(ctx, 1, func(t *txn) error { _, err := t.s.exec(rowstore.DeleteDeadLetter, q.name, id); return err })
+	return rowstore.Wrap(err, "delete dead letter %s", id)
 }

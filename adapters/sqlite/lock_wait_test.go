@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestWaitsForTheLockInAttempts: a process that hardly gets to run has not waited when the time is over.
+// TestWaitsForTheLockInAttempts: a process that hardly gets to run has not waited when the time has passed.
 func TestWaitsForTheLockInAttempts(t *testing.T) {
 	locked := lockedError(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -24,17 +25,11 @@ var schemaVersion = len(migrations)
 const migrateWait = 30 * time.Second
 
 // SchemaSQL is the SQL that Migrate runs on an empty database.
-func SchemaSQL() string {
-	all := ""
-	for _, m := range migrations {
-		all += m
-	}
-	return all
-}
+func SchemaSQL() string { return strings.Join(migrations, "\n") }
 
-// Migrate brings the schema of the file up to the version of this program, and makes the file when it is absent. It
-// only goes forward, in one transaction; several processes may call it at once, and repeating it does nothing. The
-// error is a *[SchemaError] when the file was made by a newer semel.
+// Migrate updates the schema of the file to the version of this program, and creates the file if needed. It only goes
+// forward, in one transaction, may be repeated, and several processes may call it at once. The error is a *[SchemaError]
+// when a newer semel made the file.
 func Migrate(ctx context.Context, path string) (from, to int, err error) {
 	defer func() {
 		if err != nil {
@@ -70,14 +65,14 @@ func Migrate(ctx context.Context, path string) (from, to int, err error) {
 	return from, schemaVersion, nil
 }
 
-// connectPrivate opens a connection that makes the file when it is absent, for its owner alone (0600): bodies and results are
-// in it. SQLite gives -wal and -shm the mode of the file. A file that is there keeps its mode.
+// connectPrivate opens a connection. It creates a missing file for its owner alone (0600), because bodies and results are
+// in it. SQLite gives -wal and -shm the mode of the file. An existing file keeps its mode.
 func connectPrivate(ctx context.Context, path string, o Options) (_ *session, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return connect(ctx, path, o, writePragmas(o))
 	}
-	// SQLite takes the mode of a file that it is shown. To make the file here would need a descriptor, and closing that would
-	// end the locks of whoever in this process has opened the file meanwhile.
+	// SQLite copies the mode of a model file. Creating the database file here would need a descriptor, and closing that
+	// would end the locks of others in this process that opened it meanwhile.
 	model, err := os.CreateTemp(filepath.Dir(path), ".semel-mode-*")
 	if err != nil {
 		return connect(ctx, path, o, writePragmas(o)) // SQLite cannot make a file there either, and says why
@@ -169,15 +164,15 @@ func walMode(s *session) error {
 }
 
 // lockPoll is the pause between two attempts to get SQLite's write lock. A busy process leaves it free for some tens of
-// microseconds between its commits; many short attempts find such a gap soon.
+// microseconds between its commits. Many short attempts soon find such a gap.
 const lockPoll = 200 * time.Microsecond
 
-// starved is how many of its attempts a process may lose to other processes' use of the processors. 10 s are 1,000 attempts
-// at least: a process that gets to run every 50 ms would have 200 of them, and others may hold the lock at each by chance.
+// starved is the part of its attempts that a starved process must make. 10 s are at least 1,000 attempts: a process that
+// runs every 50 ms makes 200, and others may hold the lock at each by chance.
 const starved = 50
 
-// patiently repeats try while somebody else holds a lock, until limit has passed or ctx is done. On a machine that lets it
-// try only now and then it goes on for up to ten times as long.
+// patiently repeats try while another process holds a lock, until limit has passed or ctx is done. On a starved machine it
+// goes on for up to ten times as long.
 func patiently(ctx context.Context, limit time.Duration, try func() error) error {
 	least := int(limit / lockPoll / starved)
 	for began, n := time.Now(), 1; ; n++ {

@@ -384,7 +384,7 @@ func TestClose(t *testing.T) {
 		_, err := db.Queue("q").Receive(context.Background(), 1)
 		got <- err
 	}()
-	for db.watch.queues() == nil {
+	for db.watch.waiters.Queues() == nil {
 		time.Sleep(time.Millisecond) // the pause between two looks
 	}
 	if err := db.Close(); err != nil {

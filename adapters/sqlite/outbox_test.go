@@ -23,11 +23,11 @@ func TestOutboxRelay(t *testing.T) {
 	})
 }
 
-// hanging is a sender that never comes back, before or after the other side has accepted.
+// hanging is a sender that never returns, before or after the other side has accepted.
 type hanging struct {
 	to       driver.Sender
 	accepted bool
-	mark     string // the file that says so
+	mark     string // the file that marks it
 }
 
 func (h *hanging) Send(ctx context.Context, m ...driver.Message) error {

@@ -50,14 +50,6 @@ func (s *plainStore) Features() driver.StoreFeatures {
 	return driver.StoreFeatures{Name: "plain", Kind: "plain", Durable: true, ServerClock: true, MaxTx: time.Minute, ListsUncertain: true}
 }
 
-func (s *plainStore) Offers(effects any) bool {
-	e, ok := effects.(**driver.Statements)
-	if ok {
-		*e = &driver.Statements{}
-	}
-	return ok
-}
-
 func (s *plainStore) Joins(driver.Queue) bool { return false }
 
 func (s *plainStore) OffersTx(handle any) bool { _, ok := handle.(**sql.Tx); return ok }

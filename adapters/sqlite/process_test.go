@@ -113,7 +113,7 @@ func claimFor(d *driver.Delivery) driver.Claim {
 func workCommit(ctx context.Context, q *Queue, s *Store, ds []driver.Delivery) error {
 	var works []driver.Work
 	var rest []driver.Settlement
-	for i := range ds { // one by one: more places to be killed at, and twins in a batch need no care
+	for i := range ds { // one by one: more places to be killed at, and duplicates in a batch need no care
 		g, err := s.Claim(ctx, claimFor(&ds[i]))
 		if err != nil {
 			return err
@@ -220,7 +220,7 @@ func TestFM1_FM4_FM5_KilledWorkers(t *testing.T) {
 		i := rnd.IntN(len(workers))
 		if k%4 == 3 {
 			freeze(t, workers[i].Process)
-			time.Sleep(400 * time.Millisecond) // the lease and the visibility are over
+			time.Sleep(400 * time.Millisecond) // the lease and the visibility have expired
 			thaw(t, workers[i].Process)
 			continue
 		}
@@ -280,7 +280,7 @@ func TestWakeAcrossProcesses(t *testing.T) {
 		}
 		got <- string(ds[0].Body)
 	}()
-	waitFor(t, func() bool { return db.watch.queues() != nil }) // it has found nothing, and waits
+	waitFor(t, func() bool { return db.watch.waiters.Queues() != nil }) // it has found nothing, and waits
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
 	}

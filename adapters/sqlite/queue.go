@@ -2,17 +2,17 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// inlineBody is the longest body that is kept in the row of its message. Rows move from one table to the other when a
-// message is returned; a longer body stays where it is.
+// inlineBody is the longest body in the row of its message. Rows move to the other table when a message is returned. Longer
+// bodies stay where they are.
 const inlineBody = 2048
 
 // maxBatch bounds one Receive or Settle.
@@ -25,11 +25,11 @@ type Queue struct {
 	visible time.Duration
 }
 
-// Queue returns the queue of that name with the visibility of [Options]. It is made by the first message.
+// Queue returns the queue of that name with the visibility of [Options]. The first message creates it.
 func (db *DB) Queue(name string) *Queue { return db.QueueWith(name, db.o.Visibility) }
 
-// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
-// [Options]). The visibility is the receiver's, not the queue's.
+// QueueWith returns the queue of that name. visible is how long its Receive hides a message from others (0 = as in
+// [Options]). It belongs to the receiver, not to the queue.
 func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	if visible <= 0 {
 		visible = db.o.Visibility
@@ -45,17 +45,17 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// receipt is a delivery's handle: its address is the driver.Delivery's Receipt. It can be used until the message is
-// handed out again, also when its visibility is over.
+// receipt is a delivery's handle, the driver.Delivery's Receipt. It stays valid until the message is delivered again, even
+// after its visibility has expired.
 type receipt struct {
 	q    *Queue
 	pos  int64
 	hand int64
-	// run: the message was in semel_stream when it was handed out.
+	// run: the message was in semel_stream when it was delivered.
 	run bool
 	// long: its body is in semel_body.
 	long bool
-	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	// settled is the action (from 1) that spent this receipt, so that a repetition returns Applied.
 	settled atomic.Uint32
 }
 
@@ -68,7 +68,7 @@ func (q *Queue) mine(r any) (*receipt, error) {
 	return rc, nil
 }
 
-// Send accepts messages: all of them, or none. A message without ID gets one; one without SentAt is sent now.
+// Send accepts all messages or none. It sets a missing ID, and SentAt to now.
 func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if len(m) == 0 {
 		return nil
@@ -78,10 +78,8 @@ func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	for i := range list {
 		list[i].Queue = q.name
 	}
-	if err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) }); err != nil {
-		return fmt.Errorf("send to queue %q: %w", q.name, err)
-	}
-	return nil
+	err := q.db.write(ctx, len(list), func(t *txn) error { return t.send(list) })
+	return rowstore.Wrap(err, "send to queue %q", q.name)
 }
 
 const (
@@ -113,9 +111,9 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	if err := driver.CheckHeaders(m.Headers); err != nil {
 		return err
 	}
-	headers, err := headersJSON(m.Headers)
-	if err != nil {
-		return err
+	var headers any
+	if h := rowstore.PackHeaders(m.Headers); h != nil {
+		headers = string(h)
 	}
 	id, sent := m.ID, m.SentAt
 	if id == "" {
@@ -138,7 +136,7 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 		body = nil
 	}
 	if m.Group == "" && m.Delay <= 0 {
-		_, err = t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
+		_, err := t.s.exec(sqlSendStream, pos, id, micro(sent), int64(len(m.Body)), headers, body)
 		return err
 	}
 	waits, until := false, t.now
@@ -149,35 +147,22 @@ func (t *txn) accept(q *queueRow, m *driver.Message) error {
 	if m.Group != "" {
 		group = m.Group
 		var first int64
+		var err error
 		if waits, err = t.s.one([]*int64{&first}, sqlGroupHas, q.id, m.Group); err != nil {
 			return err
 		}
 	}
 	hold := max(until.Sub(t.now), 0).Microseconds()
-	_, err = t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
+	_, err := t.s.exec(sqlSendTimed, pos, q.id, flag(waits), micro(until), hold, group, id, micro(sent),
 		int64(len(m.Body)), headers, body)
 	return err
 }
 
-func headersJSON(h map[string]string) (any, error) {
-	if len(h) == 0 {
-		return nil, nil
-	}
-	b, err := json.Marshal(h)
-	if err != nil {
-		return nil, fmt.Errorf("write headers: %w", err)
-	}
-	return string(b), nil
-}
-
-func readHeaders(v any) (map[string]string, error) {
-	s := text(v)
-	if s == "" {
-		return nil, nil
-	}
-	var h map[string]string
-	if err := json.Unmarshal([]byte(s), &h); err != nil {
-		return nil, fmt.Errorf("read headers: %w", err)
-	}
-	return h, nil
+// Create makes the queue before its first message, so that [DB.Queues] lists it. It leaves an existing queue alone.
+func (q *Queue) Create(ctx context.Context) error {
+	err := q.db.write(ctx, 1, func(t *txn) error {
+		_, err := t.queue(q.name, true)
+		return err
+	})
+	return rowstore.Wrap(err, "create queue %q", q.name)
 }

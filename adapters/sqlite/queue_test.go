@@ -80,7 +80,7 @@ func TestRunsAreSettledInAnyOrder(t *testing.T) {
 	if got := ids(now(t, q, 20)); !slices.Equal(got, []string{"011"}) {
 		t.Fatalf("deferred: %v", got)
 	}
-	clock.advance(31 * time.Second) // the rest of the run is over, 011 too
+	clock.advance(31 * time.Second) // the rest of the run has expired, 011 too
 	again := now(t, q, 20)
 	if got := ids(again); len(got) != 9 || again[0].Count < 2 {
 		t.Fatalf("after the visibility: %v, count %d", got, again[0].Count)
@@ -359,13 +359,13 @@ func TestReceiveBlocks(t *testing.T) {
 		d, _ := q.Receive(t.Context(), 5)
 		got <- d
 	}()
-	waitFor(t, func() bool { return db.watch.queues() != nil })
+	waitFor(t, func() bool { return db.watch.waiters.Queues() != nil })
 	begin := time.Now()
 	send(t, q, driver.Message{ID: "soon", Delay: 30 * time.Millisecond})
 	if d := <-got; len(d) != 1 || time.Since(begin) < 30*time.Millisecond || time.Since(begin) > 30*time.Second {
 		t.Fatalf("delayed message after %v", time.Since(begin))
 	}
-	if len(db.watch.queues()) != 0 {
+	if len(db.watch.waiters.Queues()) != 0 {
 		t.Error("a waiter is left behind")
 	}
 }

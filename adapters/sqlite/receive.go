@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -16,8 +17,8 @@ const (
 	// 1 hand 2 first 3 last 4 rest 5 until 6 hold
 	sqlFlightInsert = "INSERT INTO semel_flight (hand, first, last, rest, parted, until, hold) VALUES (?, ?, ?, ?, 0, ?, ?)"
 
-	// sqlToTimed gives messages of semel_stream a time of their own; they were handed out once.
-	// 1 queue 2 until 3 hold 4 held 5 hand 6 first 7 last
+	// sqlToTimed moves messages that were delivered once from semel_stream. 1 queue 2 until 3 hold 4 held 5 hand 6 first 7
+	// last
 	sqlToTimed = `INSERT INTO semel_timed (pos, queue, waits, until, hold, held, hand, count, grp, id, sent_at, size,
   headers, body)
   SELECT pos, ?, 0, ?, ?, ?, ?, 1, NULL, id, sent_at, size, headers, body FROM semel_stream WHERE pos BETWEEN ? AND ?`
@@ -35,38 +36,43 @@ const (
 // errStop ends the reading of rows early.
 var errStop = errors.New("stop")
 
-// Receive hands out up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is
-// done; then it answers ctx's error. What another process sends or returns is noticed within Options.PollInterval.
+// Receive returns up to limit messages, roughly the longest deliverable first. It blocks until there is one or ctx is done,
+// and then returns ctx's error. It notices writes of other processes within Options.PollInterval.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
 	}
 	limit = min(limit, maxBatch)
 	for {
-		// The waiter is there before the look, so that a message that comes after it wakes us.
-		w := q.db.watch.wait(q.name)
-		out, err := q.take(ctx, limit)
+		out, err := q.receiveOnce(ctx, limit)
 		if err != nil || len(out) > 0 {
-			q.db.watch.leave(w)
 			if cerr := ctx.Err(); cerr != nil && len(out) == 0 {
 				return nil, cerr
 			}
 			return out, err
 		}
-		q.db.watch.arm(w)
-		select {
-		case <-w.signal:
-		case <-ctx.Done():
-			q.db.watch.leave(w)
-			return nil, ctx.Err()
-		case <-q.db.closing:
-			q.db.watch.leave(w)
-			return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
-		}
 	}
 }
 
-// take hands out what is deliverable now.
+// receiveOnce looks once. If it finds nothing it waits until there may be something.
+func (q *Queue) receiveOnce(ctx context.Context, limit int) ([]driver.Delivery, error) {
+	w := q.db.watch.waiters.Add(q.name)
+	defer q.db.watch.waiters.Remove(w)
+	if out, err := q.take(ctx, limit); err != nil || len(out) > 0 {
+		return out, err
+	}
+	q.db.watch.wait(w)
+	select {
+	case <-w.Signal:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-q.db.closing:
+		return nil, fmt.Errorf("receive from queue %q: %w", q.name, ErrClosed)
+	}
+}
+
+// take returns what is deliverable now.
 func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	var out []driver.Delivery
 	var until time.Time
@@ -78,7 +84,7 @@ func (q *Queue) take(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	if err != nil {
 		return nil, fmt.Errorf("receive from queue %q: %w", q.name, err)
 	}
-	// The visibility began inside the transaction: what the commit took is gone.
+	// The visibility began inside the transaction, before the commit.
 	left := min(q.visible, max(until.Sub(q.db.now()), time.Nanosecond))
 	for i := range out {
 		out[i].Visible = left
@@ -110,8 +116,8 @@ func (t *txn) receive(q *Queue, limit int) ([]driver.Delivery, error) {
 	return h.merge(timed, stream)
 }
 
-// landFlights ends runs whose visibility is over: what is left of them gets a time of its own, in the past. Their
-// receipts stay good until the messages are handed out again.
+// landFlights ends runs whose visibility has expired. Their messages move to semel_timed, due in the past. Receipts stay
+// valid until the messages are delivered again.
 func (t *txn) landFlights(row *queueRow, enough int) error {
 	type landing struct{ hand, first, last, until, hold int64 }
 	var over []landing
@@ -125,7 +131,7 @@ func (t *txn) landFlights(row *queueRow, enough int) error {
 	moved := int64(0)
 	for _, f := range over {
 		if moved >= int64(enough) {
-			return nil // the next Receive goes on: one transaction stays short
+			return nil // the next Receive continues
 		}
 		n, err := t.s.exec(sqlToTimed, row.id, f.until, f.hold, int64(1), f.hand, f.first, f.last)
 		if err != nil {
@@ -191,7 +197,7 @@ func (h *handing) stream() ([]candidate, error) {
 
 // candidate reads the columns id, sent_at, size, headers and body.
 func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate, error) {
-	headers, err := readHeaders(v[3])
+	headers, err := rowstore.ReadHeaders([]byte(text(v[3])))
 	c := candidate{pos: integer(pos), size: integer(v[2]), inline: integer(v[2]) <= inlineBody}
 	c.ID, c.Queue, c.SentAt, c.Headers, c.Body = text(v[0]), h.q.name, fromMicro(integer(v[1])), headers, blob(v[4])
 	if err != nil {
@@ -200,7 +206,7 @@ func (h *handing) candidate(pos sqldriver.Value, v []sqldriver.Value) (candidate
 	return c, err
 }
 
-// merge takes the longest deliverable first and hands them out.
+// merge delivers the candidates, the longest deliverable first.
 func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 	n := min(len(timed)+len(stream), h.limit)
 	if n == 0 {
@@ -210,7 +216,7 @@ func (h *handing) merge(timed, stream []candidate) ([]driver.Delivery, error) {
 	receipts := make([]receipt, n) // one allocation for all of them
 	until, hold := micro(h.t.now.Add(h.q.visible)), h.q.visible.Microseconds()
 	bytes, run := int64(0), 0
-	hand := h.row.handOff()
+	hand := h.row.handNumber()
 	for len(out) < n {
 		first := len(timed) > 0 && (run == len(stream) || timed[0].since <= stream[run].since)
 		var c *candidate

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	sqldriver "database/sql/driver"
 	"encoding/json"
 	"fmt"
@@ -12,8 +11,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// hashSize is how much of the SHA-256 of a key is stored and indexed. The raw key is compared besides (I12), so that a
-// collision would be an error and not a swallowed message.
+// hashSize is how much of the SHA-256 of a key is stored. The raw key is compared too (I12): a collision is an error, not a
+// lost message.
 const hashSize = 16
 
 // recordColumns in the order of scanRecord.
@@ -57,8 +56,7 @@ const (
 // blockShift: a sweep knows records by blocks of 4096 tokens.
 const blockShift = 12
 
-// scanRecord reads recordColumns. V is database/sql's any or the driver's Value: the same types either way. Its errors are
-// driver.ErrUnreadable.
+// scanRecord reads recordColumns. V is database/sql's any or the driver's Value. Its errors are driver.ErrUnreadable.
 func scanRecord[V any](v []V) (driver.Record, error) {
 	r, err := unpackRecord(v)
 	if err != nil {
@@ -107,11 +105,11 @@ func readDeliveries(s string) (ids []string, err error) {
 	return ids, err
 }
 
-// findStep is how many records one statement reads. Fewer are asked for by naming the last one again.
+// findStep is how many records one statement reads. To read fewer, the last one is named again.
 const findStep = 16
 
-// sqlRecordsByHash reads findStep records. The driver describes the columns of every answer anew, which costs as much as
-// reading several rows.
+// sqlRecordsByHash reads findStep records. The driver describes the columns of every result anew, which costs as much as
+// several rows.
 var sqlRecordsByHash = "SELECT " + recordColumns + " FROM semel_record WHERE hash IN (?" + strings.Repeat(", ?", findStep-1) + ")"
 
 // readable is a record, or why it cannot be read.
@@ -144,7 +142,7 @@ func (t *txn) findAll(which []int, hash func(i int) []byte) (map[driver.Key]read
 	return out, nil
 }
 
-// find reads the record of a key; an absent one when there is none, or the hash is that of another key.
+// find reads the record of a key. It is absent when there is none, or the hash is that of another key.
 func (t *txn) find(k driver.Key, hash []byte) (r readable, err error) {
 	err = t.s.query(func(v []sqldriver.Value) error {
 		if r.Record, r.err = scanRecord(v); r.Key != k {
@@ -163,8 +161,7 @@ func (t *txn) insert(r *driver.Record, hash []byte) (bool, error) {
 	return n == 1, err
 }
 
-// store writes back a record whose token was old. The row moves when the token changed, and a sweep that knew the block
-// looks at it again.
+// store writes back a record whose token was old. A sweep that knew the block of the new token looks at it again.
 func (t *txn) store(old uint64, r *driver.Record) error {
 	n, err := t.s.exec(sqlRecordUpdate, int64(r.Token), int64(r.State), int64(r.Generation), r.Nonce[:],
 		micro(r.LeaseUntil), int64(r.Lease), int64(r.Beat), int64(r.Takeover), flag(r.Unknown), micro(r.UpdatedAt),
@@ -200,7 +197,7 @@ func fingerprint(f driver.Fingerprint) sqldriver.Value {
 	return []byte(f)
 }
 
-// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+// bytesOrNull stores empty bytes as NULL.
 func bytesOrNull(b []byte) sqldriver.Value {
 	if len(b) == 0 {
 		return nil
@@ -212,7 +209,7 @@ func watermark(r *driver.Record) sqldriver.Value {
 	return bytesOrNull(driver.AppendWatermark(nil, &r.Watermark))
 }
 
-// deliveries is how the ids of deliveries are stored: as a JSON array, and without any as nothing.
+// deliveries encodes the ids of deliveries: a JSON array, or nothing.
 func deliveries(ids []string) string {
 	switch {
 	case len(ids) == 0:
@@ -237,7 +234,7 @@ func plain(s string) bool {
 	return true
 }
 
-// hashes computes the hashes of the keys of items, in the caller's goroutine: the writing one is the busy one.
+// hashes hashes the keys of items in the caller's goroutine, because the writing one is busy.
 func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
 	out := make([][]byte, len(items))
 	all := make([]byte, 0, hashSize*len(items))
@@ -249,11 +246,5 @@ func hashes[T any](items []T, key func(*T) *driver.Key) [][]byte {
 	return out
 }
 
-// hash16 is the hash of a key as it is stored.
-func hash16(k *driver.Key) []byte {
-	h := k.Hash()
-	return bytes.Clone(h[:hashSize])
-}
-
-// checkToken refuses holds that no store handed out: tokens are stored as signed numbers.
+// checkToken reports a token that fits the signed column. No store draws others.
 func checkToken(token uint64) bool { return token <= math.MaxInt64 }

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	sqlite3lib "modernc.org/sqlite/lib"
+
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/driver"
 )
 
-// deadLetterOf runs a consumer of ids, which are its keys, until n effects are in the ledger and there is one dead letter, which it
-// answers.
+// deadLetterOf runs a consumer of ids, which are its keys, until n effects are in the ledger and there is one dead letter,
+// which it returns.
 func deadLetterOf(t *testing.T, db *DB, h semel.Handler, n int) driver.DeadLetter {
 	t.Helper()
 	q := db.Queue("orders")
@@ -55,8 +57,8 @@ func TestFM46_DamagedIndexOfOneEffect(t *testing.T) {
 	exec_(t, db, "INSERT INTO docs(rowid, body) VALUES (1, 'a b c')")
 	exec_(t, db, "DELETE FROM docs_data WHERE id >= 10")
 	const damaged = "INSERT INTO docs(docs, rowid, body) VALUES ('delete', 1, 'x')"
-	if _, err := db.SQL().Exec(damaged); code(err) != codeCorrupt {
-		t.Fatalf("the statement alone answers %v", err)
+	if _, err := db.SQL().Exec(damaged); code(err) != sqlite3lib.SQLITE_CORRUPT {
+		t.Fatalf("the statement alone returns %v", err)
 	}
 	q := db.Queue("orders")
 	for i := range 30 {
@@ -82,7 +84,7 @@ func TestFM46_DamagedIndexOfOneEffect(t *testing.T) {
 }
 
 // TestFM82_UnreadableRecord: a record that a newer program wrote stops its key alone. Its message becomes a dead letter in the
-// end, and Do says so at once.
+// end, and Do returns the error at once.
 func TestFM82_UnreadableRecord(t *testing.T) {
 	db := open(t)
 	exec_(t, db, "CREATE TABLE ledger (key text)")
@@ -94,7 +96,7 @@ func TestFM82_UnreadableRecord(t *testing.T) {
 	exec_(t, db, "UPDATE semel_record SET watermark = x'0300'")
 	ran := false
 	if _, _, err := semel.Do(t.Context(), s, key, func(context.Context, *semel.Attempt) (int, error) { ran = true; return 1, nil }); !errors.Is(err, semel.ErrUnreadable) || ran {
-		t.Fatalf("Do answered %v, ran %v", err, ran)
+		t.Fatalf("Do returned %v, ran %v", err, ran)
 	}
 	q := db.Queue("orders")
 	for _, id := range []string{"bad", "a", "b", "c", "d", "e"} {

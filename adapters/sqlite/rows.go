@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"errors"
 	"slices"
 	"time"
 
@@ -28,11 +29,32 @@ func (d rows) Atomic(ctx context.Context, items int, f func(rowstore.Tx) error) 
 }
 
 // Read runs a query on the pool of readers.
-func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) error {
+func (d rows) Read(ctx context.Context, row func(rowstore.Row) error, query string, args ...any) (err error) {
 	for i := range args {
 		args[i] = column(args[i])
 	}
-	return d.db.readRows(ctx, func(v []any) error { return row(v) }, query, args...)
+	rows, err := d.db.reader.QueryContext(ctx, query, args...)
+	if err != nil {
+		return explain(d.db.path, err)
+	}
+	defer func() { err = explain(d.db.path, errors.Join(err, rows.Close())) }()
+	cols, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, dest := make(rowstore.Row, len(cols)), make([]any, len(cols))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		if err := row(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // rowTx is a write transaction as package rowstore sees it.
@@ -77,8 +99,8 @@ func (x rowTx) Lock(keys []rowstore.ID, _ rowstore.Mode) ([]rowstore.Locked, err
 	return out, nil
 }
 
-// overtaken reports a reserved token that is not the record's next one any more: others drew meanwhile and the key went on,
-// or its record was purged with a token that was drawn after the reservation (FM12).
+// overtaken reports a reserved token that is not the record's next one any more: others drew one meanwhile, or the record
+// was purged with a token that was drawn after the reservation (FM12).
 func (x rowTx) overtaken(l *rowstore.Locked) error {
 	if x.tokens == nil {
 		return nil
@@ -164,6 +186,8 @@ func column(v any) sqldriver.Value {
 	case driver.Nonce:
 		return v[:]
 	case rowstore.Text:
+		return string(v)
+	case rowstore.Name:
 		return string(v)
 	}
 	return v

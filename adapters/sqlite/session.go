@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// maxUserStatements bounds the prepared statements that a session keeps for the effects of handlers. Statements of our
-// own are few and are kept for good.
+// maxUserStatements bounds the prepared statements of handlers. Our own are few and are kept.
 const maxUserStatements = 256
 
-// session is one connection with its prepared statements, used below database/sql: a write of the hot path is a bind
-// and a step, without the pool, the conversions and the locks. It is used by one goroutine at a time.
+// session is one connection with its prepared statements, below database/sql: a write of the hot path is a bind and a step,
+// without pool, conversions and locks. One goroutine at a time uses it.
 type session struct {
 	conn  driver.Conn
 	stmts map[string]*stmt
@@ -35,8 +36,8 @@ func newSession(c driver.Conn) *session {
 	return &session{conn: c, stmts: map[string]*stmt{}, user: map[string]*userStatement{}}
 }
 
-// background is the context of every statement: a write that began is carried to its end, it takes microseconds, and
-// an interrupted one would only make its outcome unknown.
+// background is the context of every statement: a write takes microseconds, and interrupting it would only make its outcome
+// unknown.
 var background = context.Background()
 
 func prepare(c driver.Conn, query string) (*stmt, error) {
@@ -58,13 +59,13 @@ func (s *session) prepared(query string) (*stmt, error) {
 	}
 	st, err := prepare(s.conn, query)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %q: %w", head(query), err)
+		return nil, fmt.Errorf("prepare %q: %w", rowstore.Head(query), err)
 	}
 	s.stmts[query] = st
 	return st, nil
 }
 
-// exec runs one of our own statements and answers the number of rows that it changed.
+// exec runs one of our own statements and returns the number of changed rows.
 func (s *session) exec(query string, args ...driver.Value) (int64, error) {
 	st, err := s.prepared(query)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *session) exec(query string, args ...driver.Value) (int64, error) {
 	return st.exec(args)
 }
 
-// query calls row for each row of the answer. The values are valid during the call, strings and byte slices for good.
+// query calls row for each row. The slice is valid during the call; strings and byte slices stay valid.
 func (s *session) query(row func([]driver.Value) error, query string, args ...driver.Value) error {
 	st, err := s.prepared(query)
 	if err != nil {
@@ -135,7 +136,7 @@ func (st *stmt) query(row func([]driver.Value) error, args []driver.Value) error
 	}
 }
 
-// close ends the session; prepared statements first, because SQLite keeps a connection alive for them.
+// close closes prepared statements first, because SQLite keeps a connection alive for them.
 func (s *session) close() error {
 	defer s.guard.close()
 	return errors.Join(s.closeStatements(), s.conn.Close())
@@ -154,15 +155,7 @@ func (s *session) closeStatements() error {
 	return errors.Join(errs...)
 }
 
-// head shortens SQL for an error message.
-func head(query string) string {
-	if len(query) > 60 {
-		return query[:60] + "…"
-	}
-	return query
-}
-
-// The conversions below read what the driver answers for our own columns: int64, string, []byte or nil.
+// The conversions below read values of our own columns: int64, string, []byte or nil.
 
 func integer(v driver.Value) int64 {
 	n, _ := v.(int64)

@@ -3,12 +3,12 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
 const (
@@ -28,10 +28,10 @@ const (
   (SELECT pos FROM semel_timed WHERE queue = ? AND grp = ? ORDER BY pos LIMIT 1) AND waits = 1`
 )
 
-// Settle ends deliveries in one transaction. A receipt can be used until its message is handed out again, also when its
-// visibility is over. Repeating the action that a receipt was spent on answers Applied, another action Lost.
-// Settlement.Close is carried out whatever becomes of the receipt, and so is the dead letter of Dead: both follow from the
-// record, and a dead letter is written once per id.
+// Settle ends deliveries in one transaction. A receipt stays valid until its message is delivered again, even after its
+// visibility has expired. Repeating the action that spent a receipt returns Applied, another action Lost. Settlement.Close
+// and the dead letter of Dead are written even when the receipt is lost: both follow from the record, and a dead letter is
+// written once per id.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	list := make([]*driver.Settlement, len(s))
 	for i := range s {
@@ -61,13 +61,7 @@ func (q *Queue) check(s *driver.Settlement) error {
 	if _, err := q.mine(s.Receipt); err != nil {
 		return err
 	}
-	if s.Action > driver.Dead {
-		return fmt.Errorf("action %d is unknown", s.Action)
-	}
-	if s.Action == driver.Dead && (s.DeadLetter == nil || s.DeadLetter.ID == "") {
-		return errors.New("action dead needs a dead letter with an ID")
-	}
-	return nil
+	return rowstore.CheckSettlement(s)
 }
 
 // settle ends deliveries of one queue inside the transaction.
@@ -101,7 +95,7 @@ func (t *txn) settle(q *Queue, s []*driver.Settlement) ([]driver.Outcome, error)
 
 func (t *txn) deadLetters(row *queueRow, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := t.deleteDeadLetter(row, s.Close); err != nil {
+		if _, err := t.s.exec(rowstore.DeleteDeadLetter, row.name, s.Close); err != nil {
 			return err
 		}
 	}
@@ -119,8 +113,8 @@ func (t *txn) flight(hand int64) (f flight, ok bool, err error) {
 	return f, ok, err
 }
 
-// settleRuns removes messages of runs. What is acknowledged together mostly was received together: neighbours go with
-// one statement.
+// settleRuns removes messages of runs. Messages that were received together are mostly acknowledged together, so neighbours
+// go with one statement.
 func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out []driver.Outcome) error {
 	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
 	slices.SortFunc(acks, func(a, b int) int { return int(at(a).pos - at(b).pos) })
@@ -138,7 +132,7 @@ func (t *txn) settleRuns(row *queueRow, s []*driver.Settlement, acks []int, out 
 	return nil
 }
 
-// settleFlight removes messages of one delivery; acks are in the order of their positions.
+// settleFlight removes messages of one delivery. acks are in the order of their positions.
 func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Settlement, out []driver.Outcome) error {
 	at := func(i int) *receipt { return s[i].Receipt.(*receipt) }
 	f, flying, err := t.flight(hand)
@@ -160,7 +154,7 @@ func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Se
 			}
 			removed += gone
 		} else {
-			// The run is ours and nothing was returned: what is not there any more, this receipt has removed before.
+			// The run is ours and nothing was returned: a missing message was removed by this receipt before.
 			gone, err := t.s.exec(sqlStreamDelete, first, last)
 			if err != nil {
 				return err
@@ -183,7 +177,7 @@ func (t *txn) settleFlight(row *queueRow, hand int64, acks []int, s []*driver.Se
 	return t.flightRest(hand, f.rest-removed)
 }
 
-// settleParted removes messages of a run that is over, or that some messages have left.
+// settleParted removes messages of a run that has ended, or that some messages have left.
 func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.Settlement, out []driver.Outcome) (removed int64, err error) {
 	for k, i := range acks {
 		rc := s[i].Receipt.(*receipt)
@@ -207,7 +201,7 @@ func (t *txn) settleParted(row *queueRow, flying bool, acks []int, s []*driver.S
 	return removed, nil
 }
 
-// deleteBodies removes the long bodies of messages that are gone.
+// deleteBodies removes the long bodies of removed messages.
 func (t *txn) deleteBodies(acks []int, s []*driver.Settlement, out []driver.Outcome) error {
 	for _, i := range acks {
 		if rc := s[i].Receipt.(*receipt); rc.long && out[i] == driver.Applied {
@@ -219,7 +213,7 @@ func (t *txn) deleteBodies(acks []int, s []*driver.Settlement, out []driver.Outc
 	return nil
 }
 
-// flightRest notes how many messages of a run are left; a run with none is over.
+// flightRest stores how many messages of a run are left, and removes a run without any.
 func (t *txn) flightRest(hand, rest int64) (err error) {
 	if rest > 0 {
 		_, err = t.s.exec(sqlFlightRest, rest, hand)
@@ -229,7 +223,7 @@ func (t *txn) flightRest(hand, rest int64) (err error) {
 	return err
 }
 
-// settleOne ends one delivery whose message has a time of its own, or returns one of a run.
+// settleOne ends one delivery of semel_timed, or returns one of a run.
 func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (driver.Outcome, error) {
 	if rc.run && (s.Action == driver.Retry || s.Action == driver.Defer) {
 		moved, err := t.leaveRun(row, rc, s.After, false)
@@ -271,7 +265,7 @@ func (t *txn) settleOne(row *queueRow, s *driver.Settlement, rc *receipt) (drive
 	return driver.Applied, nil
 }
 
-// leaveRun gives one message of a run a time of its own; false when the receipt's run is over or the message left it.
+// leaveRun moves one message of a run to semel_timed. false: the run has ended or the message has left it.
 func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held bool) (bool, error) {
 	f, flying, err := t.flight(rc.hand)
 	if !flying || err != nil {
@@ -296,8 +290,8 @@ func (t *txn) leaveRun(row *queueRow, rc *receipt, after time.Duration, held boo
 	return true, t.flightRest(rc.hand, f.rest-1)
 }
 
-// Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
-// even when its visibility is over.
+// Extend hides deliveries from others for visible from now, even after their visibility has expired, unless they were
+// delivered again.
 func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
 	list := make([]*receipt, len(receipts))
 	for i, r := range receipts {
@@ -324,7 +318,7 @@ func (t *txn) extendAll(q *Queue, visible time.Duration, list []*receipt) ([]dri
 	if err != nil {
 		return nil, err
 	}
-	// A run that is extended as a whole keeps together; else its messages part.
+	// A run stays together if it is extended as a whole.
 	runs := map[int64]map[int64]bool{}
 	for _, rc := range list {
 		if rc.run && rc.settled.Load() == 0 {

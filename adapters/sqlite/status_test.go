@@ -31,7 +31,7 @@ func (q *deafQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 }
 
 // TestS3_55_FM04_FaultBetweenTransactionAndAck: the transaction commits status and record together, and the ack is lost.
-// The redelivery finds the record, and the status keeps its version; so it does when the transaction of a twin comes
+// The redelivery finds the record, and the status keeps its version; so it does when the transaction of a local duplicate comes
 // late, whose attempt is not the record's.
 func TestS3_55_FM04_FaultBetweenTransactionAndAck(t *testing.T) {
 	db, broker := openFor(t, Options{}), openFor(t, Options{}) // two files: the ack is no part of the transaction
@@ -72,18 +72,18 @@ func TestS3_55_FM04_FaultBetweenTransactionAndAck(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	twin := r.Hold()
-	twin.Nonce[0]++ // of another attempt
+	other := r.Hold()
+	other.Nonce[0]++ // of another attempt
 	late := driver.Statements{}
 	late.Exec(completes, "m1")
-	out, err := db.Store().Commit(t.Context(), complete(twin, &late))
+	out, err := db.Store().Commit(t.Context(), complete(other, &late))
 	if err != nil || len(out) != 1 || out[0] != driver.Lost {
-		t.Errorf("the twin's transaction: %v, %v", out, err)
+		t.Errorf("the other attempt's transaction: %v, %v", out, err)
 	}
 	if _, g := begin(t, db.Store(), claim("m1")); g[0].Verdict != driver.Replay {
 		t.Errorf("the claim of a second transaction: %v", g[0].Verdict)
 	}
 	if v := version(); v != 2 {
-		t.Errorf("status of version %d after the twin's transaction", v)
+		t.Errorf("status of version %d after the other attempt's transaction", v)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// Store keeps idempotency records. Every item is decided inside the write transaction by the driver's Decide functions;
-// the guarded statements of record.go are the same decisions for the plain case, in one step. What is not written for
-// speed is that of package rowstore.
+// Store keeps idempotency records. The driver's Decide functions decide every item inside the write transaction. The
+// guarded statements of record.go decide the plain case in one step. Package rowstore does the rest.
 type Store struct {
 	*slowPath
 	db *DB
@@ -32,19 +31,23 @@ func (s *Store) Features() driver.StoreFeatures {
 }
 
 // Claim decides claims in one transaction. An error means that nothing was decided, or, unless it wraps
-// driver.ErrNotCommitted, that it is unknown whether it was.
+// driver.ErrNotCommitted, that the outcome is unknown.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	out := make([]driver.Grant, len(c))
 	hashes := hashes(c, func(c *driver.Claim) *driver.Key { return &c.Key })
-	err := s.db.write(ctx, len(c), func(t *txn) error { return t.claims(c, hashes, out) })
-	if err != nil {
-		return nil, fmt.Errorf("claim: %w", err)
+	return writeAll(ctx, s.db, "claim", len(c), func(t *txn, out []driver.Grant) error { return t.claims(c, hashes, out) })
+}
+
+// writeAll decides n items in one write transaction.
+func writeAll[R any](ctx context.Context, db *DB, what string, n int, each func(t *txn, out []R) error) ([]R, error) {
+	out := make([]R, n)
+	if err := db.write(ctx, n, func(t *txn) error { return each(t, out) }); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return out, nil
 }
 
 // claims decides claims in their order. Most keys are new, so the inserts come first: they are the guarded write for "no
-// record". Those that have one are read together and decided by the table.
+// record". Existing records are read together and decided by the table.
 func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) error {
 	var old []int
 	for i := range c {
@@ -80,7 +83,7 @@ func (t *txn) claims(c []driver.Claim, hashes [][]byte, out []driver.Grant) erro
 	return nil
 }
 
-// claimOld decides a claim on a key that has a record. found is kept up to date, should a call have a key twice. absent is
+// claimOld decides a claim on a key that has a record, and updates found, because a call may have a key twice. absent is
 // the grant without a record: only a claim that waits for another version makes none.
 func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent driver.Grant) (driver.Grant, error) {
 	r, ok := found[c.Key]
@@ -107,9 +110,8 @@ func (t *txn) claimOld(c *driver.Claim, found map[driver.Key]readable, absent dr
 
 // Extend renews leases in one transaction.
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
-	out := make([]driver.Outcome, len(h))
 	hashes := hashes(h, func(h *driver.Hold) *driver.Key { return &h.Key })
-	err := s.db.write(ctx, len(h), func(t *txn) (err error) {
+	return writeAll(ctx, s.db, "extend leases", len(h), func(t *txn, out []driver.Outcome) (err error) {
 		for i := range h {
 			if out[i], err = t.extend(&h[i], hashes[i], lease); err != nil {
 				return fmt.Errorf("key %q: %w", h[i].Key.Raw, err)
@@ -117,10 +119,6 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("extend leases: %w", err)
-	}
-	return out, nil
 }
 
 func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.Outcome, error) {
@@ -148,9 +146,8 @@ func (t *txn) extend(h *driver.Hold, hash []byte, lease time.Duration) (driver.O
 
 // Finish ends attempts in one transaction.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
-	out := make([]driver.Outcome, len(f))
 	hashes := hashes(f, func(f *driver.Finish) *driver.Key { return &f.Hold.Key })
-	err := s.db.write(ctx, len(f), func(t *txn) (err error) {
+	return writeAll(ctx, s.db, "finish", len(f), func(t *txn, out []driver.Outcome) (err error) {
 		for i := range f {
 			if out[i], _, err = t.finish(&f[i], hashes[i]); err != nil {
 				return fmt.Errorf("key %q: %w", f[i].Hold.Key.Raw, err)
@@ -158,10 +155,6 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("finish: %w", err)
-	}
-	return out, nil
 }
 
 // finish decides one end of an attempt; changed is false when nothing was written now.

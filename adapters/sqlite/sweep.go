@@ -12,16 +12,16 @@ import (
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// A sweep needs no index on the records' retention, which every completion would have to move. It knows per block of
-// 4096 tokens when something in it can be due at the earliest (semel_block). A completion in the fast path cannot make
-// that untrue: the record was IN_PROGRESS when its block was looked at, so the block is due at once. Every other write
-// to a known block says so (txn.touch). Blocks from semel_state.swept on are not known yet.
+// A sweep needs no index on the records' retention, which every completion would have to move. For each block of 4096
+// tokens it knows when something in it can be due at the earliest (semel_block). A completion in the fast path does not
+// change that: the record was IN_PROGRESS when its block was looked at, so the block is due at once. Every other write to a
+// known block marks it (txn.touch). Blocks from semel_state.swept on are not known yet.
 
-// sweepStep bounds what one write transaction of a sweep removes, so that claims wait some milliseconds at most.
+// sweepStep bounds what one transaction of a sweep removes, so that claims wait some milliseconds at most.
 const sweepStep = 200
 
-// sweepSteps bounds the rows that one transaction of a sweep removes because they belong to records: steps, lines of the
-// trail (see the trigger semel_record_gone). One record's go at once.
+// sweepSteps bounds the steps and audit entries that one transaction removes with their records (trigger
+// semel_record_gone). Those of one record go at once.
 const sweepSteps = 5000
 
 const (
@@ -38,20 +38,20 @@ const (
 	sqlSweepKeep = "INSERT INTO semel_block (block, due) VALUES (?, ?) ON CONFLICT (block) DO UPDATE SET due = excluded.due"
 	sqlSweepDrop = "DELETE FROM semel_block WHERE block = ?"
 
-	// sqlSweepBelongings tells whether anything belongs to any record, and the count of changes so far.
+	// sqlSweepBelongings reports whether any record has belongings, and the count of changes so far.
 	sqlSweepBelongings = `SELECT EXISTS (SELECT 1 FROM semel_step) OR EXISTS (SELECT 1 FROM semel_audit)
   OR EXISTS (SELECT 1 FROM semel_duplicate), total_changes()`
 )
 
-// sqlBelongings removes what belongs to a record that expires, by its hash. The trigger semel_record_gone does so for one that
-// is removed.
+// sqlBelongings removes the belongings of a record that expires. The trigger semel_record_gone removes those of a deleted
+// one.
 var sqlBelongings = [...]string{
 	"DELETE FROM semel_step WHERE hash = ?", "DELETE FROM semel_audit WHERE hash = ?", "DELETE FROM semel_duplicate WHERE hash = ?",
 }
 
-// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
-// that were abandoned for longer than horizon; limit 0 = no limit. more tells that it stopped at the limit. It works in short
-// transactions of its own, and looks only at blocks of records where something can be due.
+// Sweep purges or expires up to limit records whose retention has ended, and parks claims of the consumers (none = all)
+// that were abandoned for longer than horizon. limit 0 = no limit; more reports that it stopped at the limit. It works in
+// short transactions, and looks only at blocks where something can be due.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	select {
 	case s.db.sweeping <- struct{}{}:
@@ -68,7 +68,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 		if left == 0 && (looked || sum.Lag > 0) {
 			return sum, true, nil
 		}
-		looked = left == 0 // the next block, too, tells of what is left
+		looked = left == 0 // the next block shows whether anything is left
 		var step sweep
 		err := s.db.write(ctx, sweepStep, func(t *txn) error {
 			step = sweep{t: t, horizon: horizon, consumers: consumers, left: min(left, sweepStep), from: from}
@@ -96,7 +96,7 @@ type sweep struct {
 	sum       driver.Swept
 }
 
-// departure is a record whose retention is over. It is purged; with a period it becomes EXPIRED.
+// departure is a record whose retention has ended. It is purged, or with a period becomes EXPIRED.
 type departure struct {
 	token  int64
 	hash   []byte
@@ -125,7 +125,7 @@ func (w *sweep) run() error {
 		}
 		block = token >> blockShift
 	}
-	// The block that tokens are drawn from stays unknown: new records do not say so.
+	// The block of the current token stays unknown, because new records do not mark it.
 	current := block >= t.token>>blockShift
 	due, whole, err := w.sweepBlock(block)
 	if err != nil {
@@ -151,8 +151,8 @@ func (w *sweep) run() error {
 	return err
 }
 
-// sweepBlock decides the records of one block, w.left of them at most. due is when it has to be looked at again
-// (MinInt64: it is empty); whole is false when it stopped at the limit.
+// sweepBlock decides at most w.left records of one block. due is when to look at it again (MinInt64: it is empty); whole is
+// false when it stopped at the limit.
 func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	t := w.t
 	var depart []departure
@@ -213,7 +213,7 @@ func (w *sweep) sweepBlock(block int64) (due int64, whole bool, err error) {
 	return due, whole, w.abandon(abandon)
 }
 
-// depart purges or expires records; some: it stopped because too much belonged to them.
+// depart purges or expires records. some: it stopped because too much belonged to them.
 func (w *sweep) depart(list []departure) (some bool, err error) {
 	t := w.t
 	var belongings, before, after int64
@@ -268,7 +268,7 @@ func (w *sweep) expire(d departure, belongings bool) error {
 	return nil
 }
 
-// purgedAt remembers the token of a record that was removed: it is not handed out again.
+// purgedAt remembers the token of a removed record. It is not drawn again.
 func (t *txn) purgedAt(token int64) error {
 	if err := t.load(); err != nil {
 		return err
@@ -279,7 +279,7 @@ func (t *txn) purgedAt(token int64) error {
 	return nil
 }
 
-// erase removes a record with what belongs to it (see the trigger semel_record_gone).
+// erase removes a record with its belongings.
 func (t *txn) erase(token uint64) error {
 	n, err := t.s.exec(sqlRecordDelete, int64(token))
 	if err == nil && n != 1 {

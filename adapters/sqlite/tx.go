@@ -9,12 +9,14 @@ import (
 	"sync"
 	"time"
 
+	sqlite3lib "modernc.org/sqlite/lib"
+
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// txConn is the one connection of synchronous transactions: *sql.Tx for the handler, and below it the session that
-// decides the claims, on the same SQLite connection. It is used by who holds DB.lock.
+// txConn is the one connection of synchronous transactions: *sql.Tx for the handler, and the session that decides the
+// claims. The holder of DB.lock uses it.
 type txConn struct {
 	conn   *sql.Conn
 	s      *session
@@ -22,9 +24,8 @@ type txConn struct {
 	tokens reservation
 }
 
-// reservation is a range of tokens that a committed transaction drew. A synchronous transaction that is rolled back
-// takes its own writes back, the token sequence among them; its tokens were seen by a handler, so they must not be drawn
-// again (I3). Reserved tokens are used at most once, committed or not.
+// reservation is a range of tokens that a committed transaction drew. A rollback would return the tokens of a synchronous
+// transaction to the sequence, but a handler has seen them, so they must not be drawn again (I3).
 type reservation struct{ next, end int64 }
 
 // reserveStep is how many tokens are reserved at once, at the least.
@@ -54,7 +55,7 @@ func (c *txConn) open(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// close gives the connection back; the pool closes it. Statements of the session go with the connection.
+// close returns the connection to the pool, which closes it.
 func (c *txConn) close() error {
 	if c.conn == nil {
 		return nil
@@ -76,10 +77,10 @@ type transaction struct {
 	expired bool
 }
 
-// errExpired tells why a transaction was rolled back under its handler.
+// errExpired reports a transaction that was rolled back under its handler.
 var errExpired = errors.New("the transaction was open for longer than MaxTx and was rolled back, because it holds the only write lock")
 
-// errEnded reports a handler that called Commit or Rollback on the handle.
+// errEnded reports a handler that called Commit or Rollback.
 var errEnded = errors.New("the handler ended the transaction itself; semel commits it")
 
 // OffersTx reports whether handle is a **sql.Tx.
@@ -88,10 +89,10 @@ func (s *Store) OffersTx(handle any) bool {
 	return ok
 }
 
-// Begin opens a transaction and decides the claims inside it. It waits for its turn to write, for Options.BusyTimeout at
-// most. What a claim changes without acquiring (an expired claim under Once is parked, a lease too far ahead is cut) is
-// committed at once. The Tx is nil when nothing was acquired. It is rolled back when it is open for longer than
-// Options.MaxTx; its Commit then answers driver.ErrNotCommitted.
+// Begin opens a transaction and decides the claims inside it. It waits for its turn to write, at most Options.BusyTimeout.
+// Changes by claims that acquire nothing (an expired claim under Once is parked, a lease too far ahead is cut) are
+// committed at once. The Tx is nil when nothing was acquired. It is rolled back after Options.MaxTx, and its Commit then
+// returns driver.ErrNotCommitted.
 func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if s.db.o.ReadOnly {
 		return nil, nil, fmt.Errorf("begin: database %s was opened read-only: %w", s.db.path, driver.ErrNotCommitted)
@@ -167,7 +168,7 @@ func (s *Store) begin(ctx context.Context, c []driver.Claim) (x *transaction, gr
 	}
 	x = &transaction{s: s}
 	err = patiently(ctx, db.o.BusyTimeout, func() (err error) {
-		// Not ctx: it may end with the call, and would end the transaction.
+		// Not ctx: its end would end the transaction.
 		x.tx, err = db.tx.conn.BeginTx(context.WithoutCancel(ctx), nil)
 		return err
 	})
@@ -214,7 +215,7 @@ func (x *transaction) As(handle any) bool {
 	return ok
 }
 
-// expire rolls back a transaction that is open for too long. A statement that runs is interrupted.
+// expire rolls back a transaction that was open for too long, and interrupts its statement.
 func (x *transaction) expire() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -225,7 +226,7 @@ func (x *transaction) expire() {
 	}
 }
 
-// end ends the transaction and gives the turn to write back. The caller holds mu.
+// end ends the transaction and the turn to write. The caller holds mu.
 func (x *transaction) end(commit bool) (err error) {
 	x.ended = true
 	x.timer.Stop()
@@ -235,14 +236,14 @@ func (x *transaction) end(commit bool) (err error) {
 		err = x.tx.Rollback()
 	}
 	x.s.db.tx.guard.take()
-	if code(err) == codeInterrupt { // the rollback was what was interrupted
+	if code(err) == sqlite3lib.SQLITE_INTERRUPT { // the rollback was what was interrupted
 		err = x.raw(func() error { _, err := x.t.s.exec("ROLLBACK"); return err })
 	}
 	<-x.s.db.lock
 	return err
 }
 
-// Rollback gives everything back, the claims included.
+// Rollback undoes everything, the claims included.
 func (x *transaction) Rollback(context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -255,8 +256,8 @@ func (x *transaction) Rollback(context.Context) error {
 	return nil
 }
 
-// Commit writes the works and commits. A claim without a work leaves no trace: its item failed or did not run. Whatever
-// the answer, the transaction has ended.
+// Commit writes the works and commits. It removes claims without a work: their item failed or did not run. The transaction
+// has ended afterwards, even after an error.
 func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -289,8 +290,8 @@ func (x *transaction) Commit(_ context.Context, w ...driver.Work) error {
 }
 
 func (x *transaction) works(w []driver.Work, out []driver.Outcome) error {
-	// A handler that ended the transaction itself would let everything below commit on its own, statement by statement.
-	// BEGIN fails inside a transaction, and that is how to ask.
+	// If a handler ended the transaction itself, everything below would commit on its own. BEGIN fails inside a
+	// transaction, which tells whether one is open.
 	if _, err := x.t.s.exec("BEGIN"); err == nil {
 		_, err = x.t.s.exec("ROLLBACK")
 		return errors.Join(errEnded, err)

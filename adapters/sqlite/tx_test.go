@@ -155,7 +155,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		if r, _, err := s.Record(ctx, g[0].Hold.Key); err != nil || r.State == driver.Completed {
 			t.Errorf("%s: record %v, %v", end, r.State, err)
 		}
-		acquire(t, s, "after "+end) // the turn to write came back
+		acquire(t, s, "after "+end) // the turn to write was released
 	}
 }
 
@@ -177,7 +177,7 @@ func TestBeginCommitsWhatAcquiresNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, _, err := s.Record(ctx, once.Key); err != nil || r.State != driver.Uncertain {
-		t.Errorf("record %v, %v: the verdict was answered, so it is durable", r.State, err)
+		t.Errorf("record %v, %v: the verdict was returned, so it is durable", r.State, err)
 	}
 	if x, g := begin(t, s, claim("once")); x != nil || g[0].Verdict != driver.Parked {
 		t.Errorf("nothing acquired, but %v", x)
@@ -199,10 +199,10 @@ func TestBeginTimesOut(t *testing.T) {
 		t.Errorf("claim: %v", err)
 	}
 	wantErr(t, err, "locked")
-	patient := openAt(t, path, Options{BusyTimeout: time.Minute})
+	waiting := openAt(t, path, Options{BusyTimeout: time.Minute})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
-	if _, err := patient.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
+	if _, err := waiting.Store().Claim(ctx, claim("j")); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotCommitted) {
 		t.Errorf("claim with a deadline: %v", err)
 	}
 	if err := x.Rollback(t.Context()); err != nil {

@@ -8,11 +8,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// clockSlack is how far the host's clock may step back unnoticed: a lease or a visibility lives longer by that much.
+// clockSlack is how far the host's clock may step back unnoticed. A lease or a visibility lives longer by that much.
 const clockSlack = time.Second
 
-// txn is one open write transaction: the counters that it moves and the queues that it changes. It is thrown away after
-// a rollback, and nothing outside of it was touched by then.
+// txn is one open write transaction: the counters and queues that it changes. It is discarded after a rollback.
 type txn struct {
 	db  *DB
 	s   *session
@@ -72,12 +71,12 @@ func (t *txn) load() error {
 	return nil
 }
 
-// clockBack is law 7 for the queues: nothing may stay invisible for longer than was asked for. Records are rewritten by
-// the claim that finds them.
+// clockBack is law 7 for the queues: nothing may stay invisible for longer than was asked for. Claims rewrite records that
+// they find.
 func (t *txn) clockBack() error {
 	now := t.micros()
 	for _, table := range []string{"semel_timed", "semel_flight"} {
-		// hold is what was asked for; a row further ahead than that was written by the clock before it stepped back.
+		// hold is what was asked for. The clock before the step back wrote rows that are further ahead.
 		if _, err := t.s.exec("UPDATE "+table+" SET until = ? + hold WHERE until > ? + hold", now, now); err != nil {
 			return err
 		}
@@ -85,7 +84,7 @@ func (t *txn) clockBack() error {
 	return nil
 }
 
-// draw answers the next token; use makes it used. Tokens of a rolled-back synchronous transaction are reserved before.
+// draw returns the next token, and use makes it used. Synchronous transactions have reserved tokens.
 func (t *txn) draw() (int64, error) {
 	if t.tokens != nil {
 		return t.tokens.next, nil
@@ -104,7 +103,7 @@ func (t *txn) use(token int64) {
 	}
 }
 
-// queue answers the row of a queue, nil when there is none and make is false.
+// queue returns the row of a queue, nil when there is none and make is false.
 func (t *txn) queue(name string, make bool) (*queueRow, error) {
 	if q := t.queues[name]; q != nil {
 		return q, nil
@@ -140,7 +139,7 @@ func (t *txn) remember(q *queueRow) {
 	t.queues[q.name] = q
 }
 
-// wake notes that the queue may have something deliverable after the commit.
+// wake marks a queue that may have something deliverable after the commit.
 func (t *txn) wake(q *queueRow) {
 	if !q.woken {
 		q.woken = true
@@ -148,9 +147,9 @@ func (t *txn) wake(q *queueRow) {
 	}
 }
 
-// handOff draws the number of a delivery. It is random: positions and counters repeat when the file is replaced by an older
-// backup below running processes, and the receipts that these hold must not settle new messages.
-func (q *queueRow) handOff() int64 {
+// handNumber draws the number of a delivery. It is random: positions and counters repeat when an older backup replaces the
+// file below running processes, whose receipts must not settle new messages.
+func (q *queueRow) handNumber() int64 {
 	q.dirty = true
 	return q.low() | (1 + rand.Int64N(posMask))
 }
@@ -168,7 +167,7 @@ func (t *txn) flush() error {
 		if err := t.load(); err != nil {
 			return err
 		}
-		t.dirty = true // the clock is noted with every delivery
+		t.dirty = true // every delivery stores the clock
 		q.dirty = false
 	}
 	if !t.dirty {
@@ -181,10 +180,10 @@ func (t *txn) flush() error {
 	return err
 }
 
-// committed tells the waiting receivers of this process.
+// committed wakes the waiting receivers of this process.
 func (t *txn) committed() {
 	for _, q := range t.wakes {
-		t.db.watch.signal(q.name)
+		t.db.watch.waiters.WakeQueue(q.name)
 	}
 	t.db.log.committed()
 }
@@ -218,12 +217,5 @@ var (
 	_ driver.QueueInspector  = (*Queue)(nil)
 	_ driver.DeadLetterQueue = (*Queue)(nil)
 	_ driver.Transactor      = (*Store)(nil)
-	_ driver.RecordInspector = (*Store)(nil)
-	_ driver.Operator        = (*Store)(nil)
-	_ driver.Sweeper         = (*Store)(nil)
-	_ driver.StepStore       = (*Store)(nil)
 	_ driver.DeadLetterStore = (*Store)(nil)
-	_ driver.LongTerm        = (*Store)(nil)
-	_ driver.AuditLog        = (*Store)(nil)
-	_ driver.DuplicateLog    = (*Store)(nil)
 )

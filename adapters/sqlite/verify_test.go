@@ -51,7 +51,7 @@ func (s *shop) state() any {
 
 const deposit = `UPDATE account SET balance = balance + 5 WHERE id = 1`
 
-// verified plays all schedules of a handler on SQLite; handler gets the program's own handle of the same file, too.
+// verified runs all schedules of a handler on SQLite; handler gets the program's own handle of the same file, too.
 func verified(t *testing.T, state bool, handler func(own *sql.DB) semel.Handler) *verify.Report {
 	s := &shop{t: t}
 	o := verify.Options{

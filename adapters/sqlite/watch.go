@@ -2,33 +2,23 @@ package sqlite
 
 import (
 	"math"
-	"sync"
 	"time"
+
+	"github.com/semel-dev/semel/driver/rowstore"
 )
 
-// watcher wakes blocked receivers. Writes of this process signal it; writes of other processes show in PRAGMA
-// data_version, which it reads every Options.PollInterval while somebody waits, and only then. Messages that become due
-// by themselves have a time that it knows.
+// watcher wakes blocked receivers. Writes of this process signal it. Writes of other processes show in PRAGMA data_version,
+// which it reads every Options.PollInterval while a receiver waits. It knows when the next delayed message is due.
 type watcher struct {
 	db *DB
 	s  *session
 
-	mu      sync.Mutex
-	waiting map[string]map[*waiter]bool // by queue; true = armed
-	armed   int
+	waiters rowstore.Waiters
 	kick    chan struct{}
 }
 
-// waiter is one Receive that looks or waits. It is registered before it looks, so that nothing that comes after the
-// look is missed, and armed when it has found nothing.
-type waiter struct {
-	queue  string
-	signal chan struct{}
-}
-
 func (w *watcher) init(db *DB, s *session) {
-	w.db, w.s = db, s
-	w.waiting, w.kick = map[string]map[*waiter]bool{}, make(chan struct{}, 1)
+	w.db, w.s, w.kick = db, s, make(chan struct{}, 1)
 }
 
 func (w *watcher) close() error {
@@ -38,73 +28,13 @@ func (w *watcher) close() error {
 	return w.s.close()
 }
 
-func (w *watcher) wait(queue string) *waiter {
-	x := &waiter{queue: queue, signal: make(chan struct{}, 1)}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.waiting[queue] == nil {
-		w.waiting[queue] = map[*waiter]bool{}
+// wait makes the watcher look for a waiter that has found nothing.
+func (w *watcher) wait(x *rowstore.Waiter) {
+	w.waiters.Wait(x)
+	select {
+	case w.kick <- struct{}{}:
+	default:
 	}
-	w.waiting[queue][x] = false
-	return x
-}
-
-// arm makes the watcher look for a waiter that was not signalled yet.
-func (w *watcher) arm(x *waiter) {
-	w.mu.Lock()
-	armed, there := w.waiting[x.queue][x]
-	if there && !armed {
-		w.waiting[x.queue][x] = true
-		w.armed++
-	}
-	w.mu.Unlock()
-	if there {
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (w *watcher) leave(x *waiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.remove(x)
-}
-
-func (w *watcher) remove(x *waiter) {
-	set := w.waiting[x.queue]
-	if set[x] {
-		w.armed--
-	}
-	delete(set, x)
-	if len(set) == 0 {
-		delete(w.waiting, x.queue)
-	}
-}
-
-// signal wakes every waiter of a queue; those that find nothing wait again.
-func (w *watcher) signal(queue string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for x := range w.waiting[queue] {
-		x.signal <- struct{}{} // has room for one, and each is signalled once
-		w.remove(x)
-	}
-}
-
-// queues are the names that armed waiters wait for.
-func (w *watcher) queues() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.armed == 0 {
-		return nil
-	}
-	out := make([]string, 0, len(w.waiting))
-	for name := range w.waiting {
-		out = append(out, name)
-	}
-	return out
 }
 
 func (w *watcher) loop() {
@@ -121,9 +51,9 @@ func (w *watcher) loop() {
 			kicked = true
 		case <-timer.C:
 		}
-		names := w.queues()
+		names := w.waiters.Queues()
 		if len(names) == 0 {
-			continue // the next arm kicks
+			continue // the next wait kicks
 		}
 		var v int64
 		_, err := w.s.one([]*int64{&v}, "PRAGMA data_version")
@@ -136,15 +66,15 @@ func (w *watcher) loop() {
 	}
 }
 
-// look signals the queues that have something deliverable and answers when the next of the others will. A database that
-// cannot be read is left to Receive, which says what is wrong.
+// look signals the queues that have something deliverable, and returns when the next of the others will. Receive reports a
+// database that cannot be read.
 func (w *watcher) look(names []string, now int64) (due int64) {
 	due = math.MaxInt64
 	for _, name := range names {
 		at, err := w.next(name)
 		switch {
 		case err != nil || at <= now:
-			w.signal(name)
+			w.waiters.WakeQueue(name)
 		default:
 			due = min(due, at)
 		}
@@ -159,7 +89,7 @@ const (
 	sqlNextFlight = "SELECT min(until) FROM semel_flight WHERE hand BETWEEN ? AND ? HAVING count(*) > 0"
 )
 
-// next answers when a queue has something deliverable: 0 = now, MaxInt64 = not by itself.
+// next returns when a queue has something deliverable: 0 = now, MaxInt64 = not by itself.
 func (w *watcher) next(name string) (int64, error) {
 	t := &txn{db: w.db, s: w.s}
 	row, err := t.queue(name, false)

@@ -10,8 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// maxGroup bounds the items of one write transaction, so that a heartbeat never waits behind more than some tens of
-// milliseconds of work.
+// maxGroup bounds the items of one write transaction, so that a heartbeat waits for some tens of milliseconds at most.
 const maxGroup = 2000
 
 // contentionMemory is how long after another process's write this one leaves a gap between its transactions.
@@ -20,14 +19,14 @@ const contentionMemory = time.Second
 // maxGather bounds how long a transaction waits for company.
 const maxGather = 500 * time.Microsecond
 
-// The states of an op: whoever moves it out of queued owns its answer.
+// The states of an op. The goroutine that moves it out of queued owns its result.
 const (
 	queued int32 = iota
 	running
 	cancelled
 )
 
-// op is one write that waits for its turn. run may be called again after a rollback, so it sets its results anew.
+// op is one write that waits for its turn. run may be called again after a rollback, and sets its results anew.
 type op struct {
 	run    func(t *txn) error
 	weight int
@@ -35,9 +34,9 @@ type op struct {
 	done   chan error
 }
 
-// write runs fn in a write transaction, together with what other callers want to write at the time, and returns after
-// the commit. fn's error rolls fn back and is returned. With ctx done before its turn fn does not run; once it runs, the
-// answer is waited for, because an abandoned write would have an unknown outcome.
+// write runs fn in a write transaction, together with the writes of other callers, and returns after the commit. An error
+// of fn rolls fn back. If ctx is done before its turn, fn does not run. Once it runs, write waits for the result, because
+// the outcome of an abandoned write is unknown.
 func (db *DB) write(ctx context.Context, weight int, fn func(t *txn) error) error {
 	if db.o.ReadOnly {
 		return fmt.Errorf("database %s was opened read-only: %w", db.path, driver.ErrNotCommitted)
@@ -68,8 +67,8 @@ func (db *DB) write(ctx context.Context, weight int, fn func(t *txn) error) erro
 	}
 }
 
-// writeLoop is the writing goroutine. It takes SQLite's lock first and the pending writes then: whoever came while it
-// waited is in the same transaction.
+// writeLoop is the writing goroutine. It takes SQLite's lock and then the pending writes, so that those which came
+// meanwhile are in the same transaction.
 func (db *DB) writeLoop() {
 	defer db.done.Done()
 	var others contention
@@ -98,10 +97,9 @@ func (db *DB) writeLoop() {
 	}
 }
 
-// gather lets the callers that were just answered come back before the next transaction begins, when there is one to
-// begin. Without it two groups of callers fall into step, each waiting for the other's transaction, and every commit
-// carries half of what it could: measured, 1.4 times fewer messages a second under one consumer. An idle database never
-// waits, a busy one for an eighth of its last transaction at most.
+// gather lets the previous callers return before the next transaction begins, if one is pending. Without it two groups of
+// callers fall into step, and every commit carries half of what it could: measured, 1.4 times fewer messages a second under
+// one consumer. An idle database never waits, a busy one for an eighth of its last transaction at most.
 func (db *DB) gather(last time.Duration) {
 	if db.hasPending() {
 		time.Sleep(min(last/8, maxGather))
@@ -114,7 +112,7 @@ func (db *DB) hasPending() bool {
 	return len(db.pending) > 0
 }
 
-// take takes pending writes of maxGroup items or a little more.
+// take takes pending writes of about maxGroup items.
 func (db *DB) take() []*op {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -132,7 +130,7 @@ func (db *DB) take() []*op {
 	return out
 }
 
-// refuse answers everything that is pending.
+// refuse fails everything that is pending.
 func (db *DB) refuse(err error) {
 	if !errors.Is(err, driver.ErrNotCommitted) {
 		err = fmt.Errorf("%w: %w", driver.ErrNotCommitted, err)
@@ -167,9 +165,9 @@ func (db *DB) begin(others *contention) error {
 	})
 }
 
-// group runs writes in the open transaction and commits. One that fails is answered and left out, and the others run
-// again: nothing of a failed write may remain, and savepoints would cost every transaction a second copy of its pages.
-// After a second failure each goes alone.
+// group runs writes in the open transaction and commits. A failed write is left out, and the others run again: nothing of
+// it may remain, and savepoints would cost every transaction a second copy of its pages. After a second failure each goes
+// alone.
 func (db *DB) group(ops []*op, others *contention) {
 	failures := 0
 	for {
@@ -214,8 +212,8 @@ func (db *DB) singly(ops []*op, others *contention) {
 	}
 }
 
-// attempt runs and commits. bad < 0: all have the answer err, which is nil after a commit. Else ops[bad] failed with
-// err and everything was rolled back.
+// attempt runs and commits. bad < 0: err is the result of all, nil after a commit. Else ops[bad] failed with err and
+// everything was rolled back.
 func (db *DB) attempt(ops []*op, others *contention) (bad int, err error) {
 	t := newTxn(db, db.writer)
 	others.look(t)
@@ -240,12 +238,11 @@ func (db *DB) attempt(ops []*op, others *contention) (bad int, err error) {
 	return -1, nil
 }
 
-// errCommit reports a COMMIT that was refused for what is in the transaction: a deferred constraint, a virtual table that
-// writes at the end. Nothing of it was committed.
+// errCommit reports a COMMIT that was refused for its content: a deferred constraint, or a virtual table that writes at the
+// end. Nothing was committed.
 var errCommit = errors.New("COMMIT was refused")
 
-// rollback ends the transaction. SQLite may have rolled back by itself (a full disk): then there is none, and the
-// error says so and no more.
+// rollback ends the transaction. After a full disk SQLite may have rolled back by itself, hence no error.
 func (db *DB) rollback() { _, _ = db.writer.exec("ROLLBACK") }
 
 // contention remembers whether other processes write to the file.
@@ -265,7 +262,7 @@ func (c *contention) look(t *txn) {
 	}
 }
 
-// yield leaves a gap in which another process gets the lock: it polls every lockPoll.
+// yield leaves a gap for another process, which polls every lockPoll.
 func (c *contention) yield() {
 	if !c.seen.IsZero() && time.Since(c.seen) < contentionMemory {
 		time.Sleep(lockPoll / 2)

@@ -86,10 +86,10 @@ func Decide[T any](ctx context.Context, s *Store, items int, mode Mode, f func(t
 	return out, nil
 }
 
-// wrap says what was done when it failed.
-func wrap(what string, err error) error {
+// Wrap adds to an error what failed; nil stays nil.
+func Wrap(err error, what string, args ...any) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 			out[i] = LockedGrant(&c[i])
 		}
 	}
-	return out, wrap("claim", err)
+	return out, Wrap(err, "claim")
 }
 
 // lockedWait is the Grant.Wait of a key that somebody else has locked: nothing tells when that ends.
@@ -168,7 +168,7 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	out, err := Decide(ctx, s, len(h), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) {
 		return ExtendTx(tx, mode, lease, h...)
 	})
-	return out, wrap("extend leases", err)
+	return out, Wrap(err, "extend leases")
 }
 
 // Finish ends attempts in one transaction.
@@ -177,18 +177,18 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 		out, _, err := FinishTx(tx, mode, f...)
 		return out, err
 	})
-	return out, wrap("finish", err)
+	return out, Wrap(err, "finish")
 }
 
 // Commit writes works in one transaction: records, effects, emitted messages, acknowledgements. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	for i := range w {
 		if err := s.layout.Check(&w[i]); err != nil {
-			return nil, wrap("commit", &driver.ItemError{Index: i, Err: err})
+			return nil, Wrap(&driver.ItemError{Index: i, Err: err}, "commit")
 		}
 	}
 	out, err := Decide(ctx, s, 2*len(w), Wait, func(tx Tx, mode Mode) ([]driver.Outcome, error) { return CommitTx(tx, mode, w...) })
-	return out, wrap("commit", err)
+	return out, Wrap(err, "commit")
 }
 
 // CommitTx writes works inside a transaction. The items of records that somebody else has locked are Unknown (see [Skip]).

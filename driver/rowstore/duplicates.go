@@ -70,8 +70,5 @@ func (s *Store) Duplicates(ctx context.Context, k driver.Key) (total int64, newe
 		return nil
 	}, "SELECT nr, at, message, worker, queue, delivery, decision, cause FROM semel_duplicate WHERE hash = ? ORDER BY nr",
 		HashOf(&k))
-	if err != nil {
-		return 0, nil, fmt.Errorf("list duplicates: %w", err)
-	}
-	return total, newest, nil
+	return total, newest, Wrap(err, "list duplicates")
 }

@@ -37,10 +37,7 @@ func (s *Store) SetLongTerm(ctx context.Context, consumer string, period time.Du
 	if have, there := all[consumer]; err == nil && (period > have || there && period <= 0) {
 		err = s.db.Atomic(ctx, 1, func(tx Tx) error { return s.setPeriod(tx, consumer, period) })
 	}
-	if err != nil {
-		return fmt.Errorf("set the long-term period of %q: %w", consumer, err)
-	}
-	return nil
+	return Wrap(err, "set the long-term period of %q", consumer)
 }
 
 func (s *Store) setPeriod(tx Tx, consumer string, period time.Duration) error {

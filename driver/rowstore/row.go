@@ -20,6 +20,9 @@ func HashOf(k *driver.Key) (h Hash) {
 // Text is a string that may be stored as NULL when it is empty.
 type Text string
 
+// Name is a string of a column that holds only text, no other bytes.
+type Name string
+
 // Row is one row of a query: what the client library made of its columns. Times come as time.Time or as microseconds since
 // 1970, 0 and NULL being the zero time; flags as bool or number; text as string or []byte.
 type Row []any

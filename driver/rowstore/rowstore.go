@@ -13,8 +13,8 @@
 // # SQL
 //
 // Statements are plain SQL that every database reads, with "?" for parameters. Arguments are nil, int64, bool, string,
-// []byte, time.Time, driver.Nonce, [Hash] and [Text]; the adapter turns them into what its columns hold, and quotes the column "key"
-// where that is a reserved word. Rows come back as [Row], which reads whatever the client library made of a column.
+// []byte, time.Time, driver.Nonce, [Hash], [Text] and [Name]; the adapter turns them into what its columns hold, and quotes the column "key"
+// where that is a reserved word. Rows are [Row], which reads whatever the client library made of a column.
 package rowstore
 
 import (
@@ -138,7 +138,7 @@ type Store struct {
 // New returns the slow path of a store on db.
 func New(db DB) *Store { return &Store{db: db, layout: db.Layout()} }
 
-// Operate does an operator's act and adds it to the audit log in the same transaction. The record returned is the one that
+// Operate does an operator's action and adds it to the audit log in the same transaction. The record returned is the one that
 // is stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	err = s.db.Atomic(ctx, 1, func(tx Tx) error {

@@ -22,10 +22,7 @@ func runArgs(h *driver.Hold, more ...any) []any {
 // Steps reads the journal of a run. See [driver.StepStore].
 func (s *Store) Steps(ctx context.Context, h driver.Hold) (out []driver.Step, err error) {
 	err = s.db.Read(ctx, readStep(&out), "SELECT "+stepColumns+" FROM semel_step"+ofRun+" ORDER BY seq", runArgs(&h)...)
-	if err != nil {
-		return nil, fmt.Errorf("read steps of key %q: %w", h.Key.Raw, err)
-	}
-	return out, nil
+	return out, Wrap(err, "read steps of key %q", h.Key.Raw)
 }
 
 func readStep(out *[]driver.Step) func(Row) error {

@@ -30,7 +30,7 @@ CREATE TABLE semel_record (
   beat         int         DEFAULT 0,                -- extensions of the lease
   attempt      int         DEFAULT 1,                -- runs in this generation
   failures     int         DEFAULT 0,                -- recorded failed runs in this generation
-  takeovers    int         DEFAULT 0,                -- runs in a row that ended without a word
+  takeovers    int         DEFAULT 0,                -- expired runs in a row
   uncertainty  int         NOT NULL DEFAULT 0,       -- moments when nobody could know the outcome
   state        smallint    NOT NULL,                 -- 1 IN_PROGRESS 2 RELEASED 3 COMPLETED 4 FAILED 5 UNCERTAIN 6 EXPIRED
   ended        smallint,                             -- the state before an EXPIRED record expired; NULL in every other state
@@ -184,10 +184,10 @@ CREATE FUNCTION semel_row(r semel_record) RETURNS bytea LANGUAGE sql STABLE AS $
     r.ended, r.watermark))
 $$;
 
--- Claims keys that have no record, and answers the records of the others as they are.
+-- Claims keys that have no record, and returns the records of the others as they are.
 --   keep  NULL: the new records are IN_PROGRESS. Else they are COMPLETED and kept for so long (microseconds), for a
 --         transaction that completes them before anybody else can see them.
---   wait  how long to wait for the open transaction of a twin, in milliseconds; then lock_not_available.
+--   wait  how long to wait for another transaction that claims the key, in milliseconds; then lock_not_available.
 -- found is NULL for a record that was made. SEM02: a record was purged whose token is not smaller than one that was
 -- drawn here; nothing is claimed, and drawing again fixes it.
 CREATE FUNCTION semel_claim(hashes uuid[], nonces uuid[], leases bigint[], takeovers smallint[], consumers bytea[],
@@ -217,7 +217,7 @@ BEGIN
     RETURNING r.hash, r.token, r.created_at, NULL::bytea;
   GET DIAGNOSTICS n = ROW_COUNT;
   -- 1. A draws a token for a key. 2. B claims the same key with the next token, and completes it. 3. A sweep purges the
-  -- record. 4. A inserts: the key's tokens went backwards. Here 4 is over, so that what 3 noted is seen.
+  -- record. 4. A inserts: the key's tokens went backwards. Here 4 has ended, so that it sees what 3 wrote.
   IF EXISTS (SELECT FROM semel_floor f WHERE f.purged >= low) AND EXISTS (
     SELECT FROM semel_record r, semel_floor f
     WHERE r.hash = ANY (hashes) AND r.nonce = ANY (nonces) AND r.token BETWEEN low AND f.purged) THEN
@@ -299,9 +299,9 @@ BEGIN
 END
 $$;
 
--- Locks records and answers them, each with the time and a token that were taken after its lock: a number drawn before
+-- Locks records and returns them, each with the time and a token that were taken after its lock: a number drawn before
 -- it could be smaller than that of the transaction that was waited for.
---   skip  leave out what somebody else has locked. Else wait for it, for so many milliseconds.
+--   skip  leave out what somebody else has locked. Else wait for it, in milliseconds.
 CREATE FUNCTION semel_lock(hashes uuid[], skip boolean, wait int)
 RETURNS TABLE (of uuid, found bytea, at timestamptz, drawn bigint)
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET lock_timeout = 0
@@ -322,8 +322,8 @@ $$;
 
 -- Completes attempts: DecideFinish for the plain case, in which the record has no versions (completing one moves its
 -- watermark) and has the state was (1 IN_PROGRESS; 3 in the
--- transaction that claimed it) and this very attempt. Answers those that it completed.
---   must  all have to be: else SEM01, so that nothing that follows in the transaction counts; answers nothing.
+-- transaction that claimed it) and this very attempt. Returns those that it completed.
+--   must  all have to be: else SEM01, so that nothing that follows in the transaction counts; returns nothing.
 CREATE FUNCTION semel_complete(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], keeps bigint[],
   results bytea[], reasons bytea[], was smallint, must boolean, wait int)
 RETURNS SETOF uuid
@@ -381,7 +381,7 @@ BEGIN
 END
 $$;
 
--- Renews leases: DecideExtend for the plain case. Answers those that it renewed.
+-- Renews leases: DecideExtend for the plain case. Returns those that it renewed.
 CREATE FUNCTION semel_extend(hashes uuid[], tokens bigint[], nonces uuid[], generations int[], more bigint, wait int)
 RETURNS SETOF uuid
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off
@@ -540,7 +540,7 @@ $$;
 -- retention, which every completion would have to move.
 --   first      the stretch to begin with
 --   pages      of a stretch; the same forever
---   small      a table of so many stretches is looked at as a whole each time
+--   small      a table with at most this many stretches is looked at as a whole each time
 --   most       how many records to purge, to expire and to return
 --   horizon    claims are abandoned whose lease ended so long ago; NULL: none are
 --   consumers  whose abandoned claims are returned: the horizon is theirs. NULL: everybody's
@@ -584,7 +584,7 @@ BEGIN
     SELECT o.ctid AS place, o.hash FROM semel_record o
     WHERE o.ctid >= low AND o.ctid < high AND o.state IN (2, 3, 4, 6) AND o.retain_until < t LIMIT most
     FOR UPDATE SKIP LOCKED) c;
-  -- What belongs to a record goes with it, or with its payload: a key that came back would find its old steps done. Where
+  -- What belongs to a record goes with it, or with its payload: a new run of the key must not find its old steps done. Where
   -- there are very many rows, fewer records go at once.
   LOOP
     SELECT (SELECT count(*) FROM (SELECT FROM semel_step j WHERE j.hash = ANY (hashes) LIMIT bound + 1) x) +
@@ -674,8 +674,8 @@ $$;
 CREATE CONSTRAINT TRIGGER semel_open_sealed AFTER INSERT ON semel_open DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION semel_sealed();
 
--- Opens a transaction that lends itself to handlers, and answers its id.
---   idle    the server ends it when nothing happens in it for so many milliseconds
+-- Opens a transaction that lends itself to handlers, and returns its id.
+--   idle    the server ends it when nothing happens in it for this long, in milliseconds
 --   sealed  it cannot be committed without semel_within
 CREATE FUNCTION semel_begin(idle int, sealed boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -771,7 +771,7 @@ FROM semel_message m JOIN semel_queue q ON q.id = m.queue;
 --  1. A worker holds a message. The server fails over to a standby that lags behind.
 --  2. The sequence of positions goes back with it: a new message gets the position of one that the standby never had. Only
 --     the nonce tells the old delivery from the new one.
---  3. A delivery that the standby has was answered by records that it does not have: its acknowledgement must not count.
+--  3. A delivery that the standby has was decided by records that it does not have: its acknowledgement must not count.
 --
 -- A nonce of zeros names a message that this transaction has locked (semel_fetch).
 
@@ -863,7 +863,7 @@ END
 $$;
 
 -- One step of shortening holds that end later than they were asked to, because the server's clock stepped back. It looks at
--- so many messages behind a place of semel_message_due and returns the place to go on behind; no row: that was all.
+-- most messages behind a place of semel_message_due and returns the place to go on behind; no row: that was all.
 --   flying  false: what is due later, the latest first. True: what is in flight, from the beginning of the index, where it
 --           mostly is; a step that finds none in flight is the last.
 CREATE FUNCTION semel_shorten(name text, flying boolean, after timestamptz, after_pos bigint, most int)

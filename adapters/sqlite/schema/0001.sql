@@ -38,7 +38,7 @@ CREATE TABLE semel_record (
   spent        INTEGER NOT NULL,         -- 1: the nonce was released
   attempt      INTEGER NOT NULL,         -- runs in this generation
   failures     INTEGER NOT NULL,         -- recorded failed runs in this generation
-  takeovers    INTEGER NOT NULL,         -- runs in a row that ended without a word
+  takeovers    INTEGER NOT NULL,         -- expired runs in a row
   uncertainty  INTEGER NOT NULL,         -- moments when nobody could know the outcome
   disposed     INTEGER NOT NULL,         -- 1: a person discarded the dead letter
   retry_at     INTEGER NOT NULL,
@@ -188,7 +188,7 @@ CREATE TABLE semel_duplicate (
   PRIMARY KEY (hash, nr)
 ) STRICT, WITHOUT ROWID;
 
--- A record's steps, audit entries and duplicates go with it: a key that came back would find its old steps done.
+-- A record's steps, audit entries and duplicates go with it. A new run of the key must not find its old steps done.
 CREATE TRIGGER semel_record_gone AFTER DELETE ON semel_record BEGIN
   DELETE FROM semel_step WHERE hash = OLD.hash;
   DELETE FROM semel_audit WHERE hash = OLD.hash;

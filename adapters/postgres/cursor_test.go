@@ -11,23 +11,23 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestFM43SlowAnswerIsNoStep: an answer that takes long (bodies over a slow line) is not a clock that stepped back, for
+// TestFM43SlowResponseIsNoStep: a slow response (bodies over a slow line) is not a clock that stepped back, for
 // which all messages would be looked at; a step is still noticed.
-func TestFM43SlowAnswerIsNoStep(t *testing.T) {
+func TestFM43SlowResponseIsNoStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		f := &front{sound: true}
-		look := func(answer time.Duration) {
+		f := &cursor{sound: true}
+		look := func(response time.Duration) {
 			began := time.Now()
-			time.Sleep(answer)
+			time.Sleep(response)
 			f.look(&taking{began: began, clock: server})
-			server = server.Add(answer)
+			server = server.Add(response)
 		}
 		look(0)
 		look(10 * time.Second)
 		look(0)
 		if !f.sound {
-			t.Error("a slow answer was taken for a step")
+			t.Error("a slow response was taken for a step")
 		}
 		server = server.Add(-2 * clockStep)
 		look(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// place is one in the index semel_message_due.
+// place is a position in the index semel_message_due.
 type place struct {
 	at  time.Time
 	pos int64
@@ -17,40 +17,38 @@ type place struct {
 
 func (p place) less(q place) bool { return p.at.Before(q.at) || p.at.Equal(q.at) && p.pos < q.pos }
 
-// front is what this process knows of the beginning of a queue's index. Entries of messages that are gone stay there
-// until a vacuum, and those in flight are there too: passing by them at every look would cost more than handing out. So
-// most looks begin behind the last message that was handed out, and some at the beginning: for messages that came back,
-// and for those whose transaction committed late. A front only says where to look first; nothing is ever skipped for
-// good.
-type front struct {
+// cursor is the place in the index of a queue where receivers look next. Entries of removed messages stay there until a
+// vacuum, and those in flight are there too: passing by them at every look would cost more than receiving. So most looks
+// begin behind the last delivered message, and some at the beginning, for returned messages and late commits. A cursor
+// never skips anything for good.
+type cursor struct {
 	mu sync.Mutex
-	// behind is the place behind which to look; known false = from the beginning.
+	// behind is the place to look behind. known false: look from the beginning.
 	behind place
 	known  bool
 	// whole is when the latest look from the beginning began, took how long it took.
 	whole time.Time
 	took  time.Duration
-	// clock is the server's time at the moment seen of our own clock.
+	// clock is the server's time at the moment seen of our clock.
 	clock, seen time.Time
 	// history is that of the server when all of this was learned.
 	history uint64
-	// sound: no hold is longer than it should be. shortening: they are being shortened; again: not before then. stepped: the
-	// clock stepped back meanwhile.
+	// sound: no hold is longer than it should be. shortening: they are being shortened; again: not before then. stepped:
+	// the clock stepped back meanwhile.
 	sound, shortening, stepped bool
 	again                      time.Time
 }
 
 const (
-	// wholeShare bounds the time that is spent on looks from the beginning to one part in so many.
+	// wholeShare: looks from the beginning take at most one part in 20 of the time.
 	wholeShare = 20
 	// wholeMax bounds how late such a look may come.
 	wholeMax = 5 * time.Second
-	// commitSlack is how long before now a look for everything expects late commits.
+	// commitSlack is how late a commit may come for a look.
 	commitSlack = 100 * time.Millisecond
 	// clockStep is how far the server's clock may fall behind ours between two looks.
 	clockStep = time.Second
-	// shortenStep is how many messages one statement looks at that shortens holds, shortenRest how long it rests after one
-	// that failed.
+	// shortenStep is how many messages one statement looks at, shortenRest the pause after one that failed.
 	shortenStep = 1000
 	shortenRest = time.Minute
 )
@@ -58,14 +56,14 @@ const (
 // sqlShorten does one step. 1 queue name 2 flying 3, 4 behind which place of the index 5 how many
 const sqlShorten = "SELECT * FROM semel_shorten($1, $2, $3, $4, $5)"
 
-func (db *DB) front(queue string) *front {
-	f, _ := db.wake.fronts.LoadOrStore(queue, &front{})
-	return f.(*front)
+func (db *DB) cursor(queue string) *cursor {
+	f, _ := db.wake.cursors.LoadOrStore(queue, &cursor{})
+	return f.(*cursor)
 }
 
-// shorten shortens holds that a clock that stepped back made longer: with the first look of this process, and after such a
-// step. It is done beside receiving, and need not succeed: without it some messages come later.
-func (w *waker) shorten(queue string, f *front) {
+// shorten shortens holds that a clock made longer when it stepped back: with the first look of this process, and after such
+// a step. It runs in the background. If it fails, some messages come later.
+func (w *waker) shorten(queue string, f *cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.mu.Lock()
@@ -87,13 +85,11 @@ func (w *waker) shorten(queue string, f *front) {
 		if f.again = time.Now().Add(shortenRest); f.stepped {
 			f.stepped, f.again = false, time.Time{}
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.wakeLocal(queue)
+		w.waiters.WakeQueue(queue)
 	}()
 }
 
-// shortenAll goes through a part of the index in steps, and rests between two of them for as long as one took.
+// shortenAll goes through a part of the index in steps, and rests as long as a step took.
 func (w *waker) shortenAll(queue string, flying bool) error {
 	var after *time.Time
 	for pos, more := int64(0), true; more; {
@@ -120,9 +116,9 @@ func (w *waker) shortenAll(queue string, flying bool) error {
 	return nil
 }
 
-// begin answers behind which place to look; nil = from the beginning. What was learned in another history of the server
-// does not count.
-func (f *front) begin(history uint64) (at *time.Time, pos int64) {
+// begin returns the place to look behind, nil = from the beginning. It forgets what was learned in another history of the
+// server.
+func (f *cursor) begin(history uint64) (at *time.Time, pos int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.history != history {
@@ -136,20 +132,21 @@ func (f *front) begin(history uint64) (at *time.Time, pos int64) {
 }
 
 // rest is how long until the next look from the beginning is due.
-func (f *front) rest() time.Duration {
+func (f *cursor) rest() time.Duration {
 	return max(min(wholeShare*f.took, wholeMax)-time.Since(f.whole), 0)
 }
 
-// look notes what a look found. It answers how long until another one may find something by itself; negative: not known.
-func (f *front) look(t *taking) time.Duration {
+// look updates the cursor after a look. It returns how long until another look may find something by itself; negative:
+// unknown.
+func (f *cursor) look(t *taking) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	whole := t.at == nil
 	if whole {
 		f.whole, f.took = t.began, time.Since(t.began)
 	}
-	// From the answer before to the beginning of this look: less has not passed between the server's two readings. The time
-	// that this answer took is no step back.
+	// At least the time from the previous response to the beginning of this look has passed between the server's two
+	// readings. A slow response is no step back.
 	if !f.seen.IsZero() && t.clock.Before(f.clock.Add(t.began.Sub(f.seen)-clockStep)) {
 		f.clock, f.seen = t.clock, time.Now()
 		f.sound, f.known, f.stepped, f.again = false, false, f.shortening, time.Time{}
@@ -158,7 +155,7 @@ func (f *front) look(t *taking) time.Duration {
 	f.clock, f.seen = t.clock, time.Now()
 	behind := t.last
 	if len(t.out) == 0 {
-		// There is nothing left before now but what commits late.
+		// Only late commits are left before now.
 		if now := (place{t.clock.Add(-commitSlack), math.MaxInt64}); behind.less(now) {
 			behind = now
 		}

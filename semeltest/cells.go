@@ -404,7 +404,7 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 		got.Expired += s.Expired
 	}
 	if got != want {
-		b.bad.add("Sweep with horizon %v answered %+v in all, the table says %+v", horizon, got, want)
+		b.bad.add("Sweep with horizon %v returned %+v in all, the table says %+v", horizon, got, want)
 	}
 	for _, c := range cells {
 		b.inspect(c)

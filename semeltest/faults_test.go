@@ -125,7 +125,7 @@ func TestFaultsUnknownItems(t *testing.T) {
 		case g[i].Err == nil:
 			known++
 			if g[i].Verdict != driver.Acquired || g[i].Hold.Key != cs[i].Key || !there {
-				t.Errorf("item %d answered %v for key %q", i, g[i].Verdict, g[i].Hold.Key.Raw)
+				t.Errorf("item %d returned %v for key %q", i, g[i].Verdict, g[i].Hold.Key.Raw)
 			}
 		case there:
 			applied++
@@ -212,7 +212,8 @@ func TestFaultsOutage(t *testing.T) {
 	}
 }
 
-// TestFaultsTransactions: a transaction whose answer is lost is rolled back, a commit whose answer is lost is not.
+// TestFaultsTransactions: a transaction whose Begin lost its response is rolled back. A commit that lost its response
+// is not.
 func TestFaultsTransactions(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()
@@ -221,7 +222,7 @@ func TestFaultsTransactions(t *testing.T) {
 	}
 	for _, p := range []semeltest.Plan{{Before: 1, Only: []string{"begin"}}, {After: 1, Only: []string{"begin"}}, {Late: 1, Only: []string{"begin"}}} {
 		if tx, _, err := begin(p); err == nil || tx != nil {
-			t.Fatalf("begin answered %v, %v", tx, err)
+			t.Fatalf("begin returned %v, %v", tx, err)
 		}
 	}
 	for _, x := range []struct {
@@ -234,12 +235,12 @@ func TestFaultsTransactions(t *testing.T) {
 		}
 		err = tx.Commit(ctx, driver.Work{Finish: driver.Finish{Hold: g[0].Hold, Final: driver.Complete}})
 		if !errors.Is(err, semeltest.ErrFault) || has(t, inner, "k") != x.want {
-			t.Errorf("commit answered %v, record %v", err, !x.want)
+			t.Errorf("commit returned %v, record %v", err, !x.want)
 		}
 	}
 }
 
-// must finds an interface that is known to be there.
+// must returns an interface that s is known to have.
 func must[T any](s any) T {
 	t, ok := driver.As[T](s)
 	if !ok {

@@ -8,9 +8,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyQueue is a queue whose calls go wrong as f says. [driver.As] finds those optional interfaces that inner has, and what
-// goes wrong there, too. Deliveries whose answer is lost come back when their visibility ends. An ack that commits with a
-// record goes wrong as the store's commit does.
+// FaultyQueue is a queue whose calls fail as f plans. [driver.As] finds the optional interfaces that inner has, and their
+// calls fail too. If the response to a receive is lost, its messages are redelivered when their visibility ends. An ack
+// that commits with a record fails as the store's commit does.
 func FaultyQueue(inner driver.Queue, f *Faults) driver.Queue {
 	q := &faultyQueue{inner: inner, f: f}
 	q.sender, _ = driver.As[driver.Sender](inner)

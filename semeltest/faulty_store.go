@@ -99,13 +99,13 @@ func (s *faultyStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Ou
 
 func (s *faultyStore) OffersTx(handle any) bool { return s.transactor.OffersTx(handle) }
 
-// begun is the answer of Begin.
+// begun is what Begin returns.
 type begun struct {
 	tx     driver.Tx
 	grants []driver.Grant
 }
 
-// Begin loses the transaction with the answer, as a server does that notices a lost connection.
+// Begin loses the transaction with the response, like a server that notices a lost connection.
 func (s *faultyStore) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	b, err := call(ctx, s.f, "begin", true, func(ctx context.Context, x fate) (begun, error) {
 		tx, g, err := s.transactor.Begin(ctx, c...)

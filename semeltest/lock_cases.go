@@ -76,8 +76,8 @@ func testUnlock(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, a, second))
 }
 
-// testHeldOn: a lock outlives its lease several times while its holder lives. A machine that stands still may lose it
-// all the same; then the holder is told, and it is tried with a longer lease.
+// testHeldOn: a lock outlives its lease several times while its holder lives. A stalled machine may lose it all the
+// same. Then the holder learns of it, and the test tries again with a longer lease.
 func testHeldOn(t testing.TB, s LockSetup) {
 	other := newLocker(t, s.Other, ages)
 	for lease := s.Lease; ; lease *= 2 {
@@ -106,8 +106,8 @@ func testHeldOn(t testing.TB, s LockSetup) {
 	}
 }
 
-// testTakeover: a holder that stands still loses the lock when its lease ends, and not before; is told; and can do the
-// next holder no harm, however often it tries. It asks the store once to unlock (S2-15).
+// testTakeover: a stalled holder loses the lock when its lease ends, and not before. It learns of the loss and cannot
+// harm the next holder, however often it tries. It asks the store once to unlock (S2-15).
 func testTakeover(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	stalled := acquireLock(t, newLocker(t, w, s.Lease))
@@ -140,7 +140,7 @@ func testTakeover(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, other, next))
 }
 
-// testTakenAway: a person releases a lock by force. Its holder hears of it with the next extension, and harms nobody.
+// testTakenAway: a person releases a lock by force. Its holder learns of it with the next extension, and harms nobody.
 func testTakenAway(t testing.TB, s LockSetup) {
 	op, ok := driver.As[driver.Operator](s.Other)
 	if !ok {
@@ -152,7 +152,7 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	key := driver.Key{Consumer: lock.DefaultScope, Raw: lockName}
 	release := driver.Operation{Kind: driver.ForceRelease, Key: key, Keep: keep, By: "suite"}
 	if _, o, err := op.Operate(t.Context(), release); err != nil || o != driver.Applied {
-		t.Fatalf("release by force answered %v, %v", o, err)
+		t.Fatalf("release by force returned %v, %v", o, err)
 	}
 	next := tryLock(t, newLocker(t, s.Other, ages), h)
 	if err := h.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
@@ -164,16 +164,16 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	unlock(t, next)
 }
 
-// testNoResponse loses answers: what was carried out is ours, and is not taken for somebody else's.
+// testNoResponse loses responses: the holder recognizes its own writes and does not take them for another holder's.
 func testNoResponse(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	w.loseClaim.Store(2)
 	h := tryLock(t, l, nil)
-	stillHeld(t, other, "after a claim whose answer was lost")
+	stillHeld(t, other, "after a claim whose response was lost")
 	w.loseExtend.Store(1)
 	if err := h.Extend(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
-		t.Errorf("an unanswered extension: %v, wanted an error that is not ErrLost", err)
+		t.Errorf("an extension without a response: %v, wanted an error that is not ErrLost", err)
 	}
 	if err := h.Extend(t.Context()); err != nil {
 		t.Errorf("the extension repeated: %v", err)
@@ -183,7 +183,7 @@ func testNoResponse(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, other, h))
 }
 
-// testLateUnlock: the answer of an unlocking was lost, and before it is repeated somebody else got the lock.
+// testLateUnlock: the response to an unlock was lost, and another holder gets the lock before the unlock is repeated.
 func testLateUnlock(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	other := newLocker(t, s.Other, ages)
@@ -259,7 +259,7 @@ func testAbandoned(t testing.TB, s LockSetup) {
 		t.Errorf("token %d was handed out after token %d", next.Token(), dead.Token())
 	}
 	unlock(t, dead)
-	stillHeld(t, newLocker(t, s.Store, ages), "after the dead holder came back and unlocked")
+	stillHeld(t, newLocker(t, s.Store, ages), "after the dead holder resumed and unlocked")
 	unlock(t, next)
 }
 
@@ -271,7 +271,7 @@ func testLockNames(t testing.TB, s LockSetup) {
 	for _, name := range names {
 		h, err := l.TryAcquire(t.Context(), name)
 		if err != nil {
-			t.Errorf("lock %q beside the others: %v", name, err)
+			t.Errorf("lock %q next to the others: %v", name, err)
 			continue
 		}
 		endWith(t, h)
@@ -303,15 +303,15 @@ func testNotLock(t testing.TB, s LockSetup) {
 	}
 }
 
-// testLockDo: the error of the function comes back as it was, whatever unlocking does; panics go on; nothing stays
-// locked; and who did not get the lock unlocks nothing.
+// testLockDo: Do returns the function's error unchanged, whatever unlocking does. Panics go on. Nothing stays locked. A
+// caller that did not get the lock unlocks nothing.
 func testLockDo(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	mine := errors.New("the work failed")
 	err := l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { return mine })
 	if !errors.Is(err, mine) || err.Error() != mine.Error() {
-		t.Errorf("Do answered %v, wanted the function's own error", err)
+		t.Errorf("Do returned %v, wanted the function's own error", err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -334,14 +334,14 @@ func testLockDo(t testing.TB, s LockSetup) {
 		t.Errorf("Do without the lock: %v", err)
 	}
 	if n := w.finishes.Load(); n != before {
-		t.Errorf("who did not get the lock sent %d writes to unlock it", n-before)
+		t.Errorf("a caller that did not get the lock sent %d writes to unlock it", n-before)
 	}
 	stillHeld(t, l, "after somebody else gave up")
 	unlock(t, h)
 	testDoLost(t, s)
 }
 
-// testDoLost: who lost the lock while the function ran is told, also when the function succeeded.
+// testDoLost: Do reports a lock that was lost while the function ran, also when the function succeeded.
 func testDoLost(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	w.cut.Store(true)
@@ -354,6 +354,6 @@ func testDoLost(t testing.TB, s LockSetup) {
 		return nil
 	})
 	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Do answered %v after the lock was lost, wanted ErrLost", err)
+		t.Errorf("Do returned %v after the lock was lost, wanted ErrLost", err)
 	}
 }

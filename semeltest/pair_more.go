@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// testFM64Drain stops a consumer in the middle of slow work: what it had not started comes back at once, and the next
-// consumer finishes it.
+// testFM64Drain stops a consumer in the middle of slow work. Messages that it had not started are redelivered at once,
+// and the next consumer finishes them.
 func testFM64Drain(p *pair) {
 	const n = 60
 	p.sendDuplicates(n)
@@ -115,7 +115,7 @@ func testPairJoined(p *pair) {
 	p.deadLetters()
 }
 
-// testPairJoinedFaults loses answers, delays writes and leaves items in doubt, between two consumers and the adapters.
+// testPairJoinedFaults loses responses, delays writes and leaves items in doubt, between two consumers and the adapters.
 func testPairJoinedFaults(p *pair) {
 	if !p.hasTx() {
 		return

@@ -94,7 +94,7 @@ func TestPlantedJournalsAreFound(t *testing.T) {
 				h.Epoch = s.present(h).Epoch
 				return s.Store.WriteSteps(ctx, h, w...)
 			}},
-		{"lost writes are answered Applied", "FM63 journals, the loser of a race writes nothing", nil,
+		{"lost writes return Applied", "FM63 journals, the loser of a race writes nothing", nil,
 			func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 				o, err := s.Store.WriteSteps(ctx, h, w...)
 				if o == driver.Lost {
@@ -159,7 +159,8 @@ func TestPlantedJournalsAreFound(t *testing.T) {
 	}
 }
 
-// repeatIsLost answers the second of two equal writes as if somebody else had made the first.
+// repeatIsLost returns, for the second of two equal writes, what the store would return if another writer had made the
+// first.
 func repeatIsLost() func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 	return func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 		before, _ := s.Store.Steps(ctx, h)

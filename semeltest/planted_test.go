@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// clock is a clock that moves when it is told to.
+// clock is a clock that moves only by advance.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -68,7 +68,7 @@ func (s *planted) ledger() *semeltest.Ledger {
 	return l
 }
 
-// readable parts claims by whether their records can be read, and answers those that cannot.
+// readable splits claims by whether their records can be read, and fails those that cannot.
 func (s *planted) readable(c []driver.Claim) (rest []driver.Claim, put func(gs []driver.Grant) []driver.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func (s *planted) current(ctx context.Context, k driver.Key) driver.Hold {
 	return r.Hold()
 }
 
-// forged carries out writes with the record's own hold where use says so: a store that does not compare.
+// forged carries out writes with the record's own hold where use is true: a store that does not compare.
 func (s *planted) forged(ctx context.Context, f []driver.Finish, use func(mine, theirs driver.Hold) bool) ([]driver.Outcome, error) {
 	g := make([]driver.Finish, len(f))
 	for i := range f {

@@ -13,8 +13,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// RunQueue tests a queue: what its features declare works, and what they do not declare answers
-// driver.ErrUnsupported. A queue that cannot be sent to needs QueueSetup.Send.
+// RunQueue tests a queue: the features that it declares work, and the others return driver.ErrUnsupported. A queue
+// without driver.Sender needs QueueSetup.Send.
 //
 // With a real clock a case that fails while the machine stands still is repeated: it shows nothing.
 func RunQueue(t *testing.T, open QueueFactory) {
@@ -114,9 +114,9 @@ func testAck(q *queueBench) {
 	q.sendN(2)
 	ds := q.receive(2)
 	q.ackAll(ds)
-	// A repeated ack is harmless whatever it answers; a queue that has forgotten the message may say Lost.
+	// A repeated ack is harmless whatever it returns. A queue that has forgotten the message may return Lost.
 	if out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: ds[0].Receipt}); err != nil || out[0] == driver.Unknown {
-		q.t.Errorf("a repeated ack answered %v, %v", out, err)
+		q.t.Errorf("a repeated ack returned %v, %v", out, err)
 	}
 	q.pass(q.visible(ds[0]) + 50*time.Millisecond)
 	q.nothing("all messages were acked")
@@ -152,7 +152,7 @@ func testFM27Expiry(q *queueBench) {
 	q.pass(q.visible(ds[0]) + 20*time.Millisecond)
 	again := q.receive(3)
 	if got, want := idsOf(again), idsOf(ds); !slices.Equal(got, want) {
-		q.t.Errorf("after the visibility ended %v came back, wanted %v", got, want)
+		q.t.Errorf("after the visibility ended %v were redelivered, wanted %v", got, want)
 	}
 	if q.f.Counts && again[0].Count != 2 {
 		q.t.Errorf("count is %d, wanted 2", again[0].Count)
@@ -160,7 +160,7 @@ func testFM27Expiry(q *queueBench) {
 	q.ackAll(again)
 }
 
-// testFM18Stale settles with receipts whose messages were handed out again: the answer agrees with what happened.
+// testFM18Stale settles with receipts of messages that were delivered again: the outcome agrees with what happened.
 func testFM18Stale(q *queueBench) {
 	for _, a := range []driver.Action{driver.Ack, driver.Retry, driver.Defer} {
 		q.send(driver.Message{ID: "stale-" + a.String()})
@@ -175,7 +175,7 @@ func testFM18Stale(q *queueBench) {
 			q.nothing("a lost settlement changes nothing: the message is in flight")
 			out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt, Action: driver.Retry})
 			if err != nil || out[0] != driver.Applied {
-				q.t.Fatalf("%v with a stale receipt took the message from its holder: retry answered %v, %v", a, out, err)
+				q.t.Fatalf("%v with a stale receipt took the message from its holder: retry returned %v, %v", a, out, err)
 			}
 			q.ackAll(q.receive(1))
 		} else { // the broker cannot tell: the message is wherever the settlement put it
@@ -199,25 +199,25 @@ func testExtend(q *queueBench) {
 	out, err := q.Queue.Extend(q.ctx(), by, ds[0].Receipt)
 	if !q.f.Extends {
 		if !errors.Is(err, driver.ErrUnsupported) {
-			q.t.Errorf("extend answered %v, %v, wanted ErrUnsupported: it is not declared", out, err)
+			q.t.Errorf("extend returned %v, %v, wanted ErrUnsupported: it is not declared", out, err)
 		}
 		return
 	}
 	if err != nil || len(out) != 1 || out[0] != driver.Applied {
-		q.t.Fatalf("extend answered %v, %v, wanted applied", out, err)
+		q.t.Fatalf("extend returned %v, %v, wanted applied", out, err)
 	}
 	q.pass(rest + 20*time.Millisecond)
 	d := q.receive(1)[0]
 	if d.ID != ds[1].ID {
-		q.t.Errorf("message %q came back, although its visibility was extended", d.ID)
+		q.t.Errorf("message %q was redelivered although its visibility was extended", d.ID)
 	}
 	q.nothing("the other one was extended")
 	q.settle(driver.Settlement{Receipt: ds[0].Receipt}, driver.Settlement{Receipt: d.Receipt})
 	if out, err := q.Queue.Extend(q.ctx(), time.Minute, ds[0].Receipt); err == nil && out[0] == driver.Applied {
-		q.t.Errorf("the extension of an acked delivery answered %v", out)
+		q.t.Errorf("the extension of an acked delivery returned %v", out)
 	}
 	if out, err := q.Queue.Extend(q.ctx(), time.Minute); err != nil || len(out) != 0 {
-		q.t.Errorf("extend of nothing answered %v, %v", out, err)
+		q.t.Errorf("extend of nothing returned %v, %v", out, err)
 	}
 }
 
@@ -230,7 +230,7 @@ func testDelays(q *queueBench) {
 	err := q.Send(q.ctx(), driver.Message{ID: "delayed", Delay: delay})
 	if !q.f.DelaysSend {
 		if !errors.Is(err, driver.ErrUnsupported) {
-			q.t.Errorf("send with a delay answered %v, wanted ErrUnsupported: it is not declared", err)
+			q.t.Errorf("send with a delay returned %v, wanted ErrUnsupported: it is not declared", err)
 		}
 		return
 	}
@@ -241,7 +241,7 @@ func testDelays(q *queueBench) {
 	d := q.receive(1)[0]
 	soon()
 	if d.ID != "at once" {
-		q.t.Fatalf("received %q before its delay was over", d.ID)
+		q.t.Fatalf("received %q before its delay had ended", d.ID)
 	}
 	q.settle(driver.Settlement{Receipt: d.Receipt})
 	q.nothing("its delay is not over")
@@ -262,11 +262,11 @@ func testPositional(q *queueBench) {
 	}
 	out, err := q.Queue.Settle(q.ctx(), ss...)
 	if err != nil || len(out) != len(ss) {
-		q.t.Fatalf("settle answered %v, %v", out, err)
+		q.t.Fatalf("settle returned %v, %v", out, err)
 	}
 	for i, o := range out {
 		if stale := i == 1; !stale && o != driver.Applied {
-			q.t.Errorf("item %d answered %v, wanted applied", i, o)
+			q.t.Errorf("item %d returned %v, wanted applied", i, o)
 		}
 	}
 	if out[1] == driver.Lost {
@@ -274,7 +274,7 @@ func testPositional(q *queueBench) {
 	}
 	q.nothing("all messages were acked")
 	if out, err := q.Queue.Settle(q.ctx()); err != nil || len(out) != 0 {
-		q.t.Errorf("settle of nothing answered %v, %v", out, err)
+		q.t.Errorf("settle of nothing returned %v, %v", out, err)
 	}
 }
 
@@ -321,7 +321,7 @@ func testManyReceivers(q *queueBench) {
 				ss = append(ss, driver.Settlement{Receipt: d.Receipt})
 			}
 			if out, err := q.Queue.Settle(q.ctx(), ss...); err != nil || slices.Contains(out, driver.Unknown) {
-				return fmt.Errorf("settle answered %v: %w", out, err)
+				return fmt.Errorf("settle returned %v: %w", out, err)
 			}
 			mu.Lock()
 			for _, d := range ds {

@@ -96,7 +96,7 @@ func (q *queueBench) poll(limit int, d time.Duration) []driver.Delivery {
 		q.t.Fatalf("receive: %v", err)
 	}
 	if len(ds) > limit {
-		q.t.Errorf("receive of at most %d answered %d deliveries", limit, len(ds))
+		q.t.Errorf("receive of at most %d returned %d deliveries", limit, len(ds))
 	}
 	return ds
 }
@@ -134,7 +134,7 @@ func (q *queueBench) pass(d time.Duration) {
 	time.Sleep(d)
 }
 
-// timed notes how much longer than it may a call takes, from now to the call of what it answers.
+// timed measures how far a call exceeds the time that it may take, from now to the call of the returned function.
 func (q *queueBench) timed(may time.Duration) func() {
 	began := time.Now()
 	return func() { flake.Note(q.t, time.Since(began)-may) }

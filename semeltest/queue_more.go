@@ -33,7 +33,7 @@ func (q *queueBench) box() (driver.DeadLetterQueue, bool) {
 	d := q.receive(1)[0]
 	_, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l", d.Message)})
 	if !errors.Is(err, driver.ErrUnsupported) {
-		q.t.Errorf("settle with dead answered %v, wanted ErrUnsupported: it is not declared", err)
+		q.t.Errorf("settle with dead returned %v, wanted ErrUnsupported: it is not declared", err)
 	}
 	q.settle(driver.Settlement{Receipt: d.Receipt}) // it is still there
 	return nil, false
@@ -73,10 +73,10 @@ func testFM61DeadLetters(q *queueBench) {
 	want := q.deadLetter("l-1", driver.Message{ID: "poison"})
 	if got.Kind != want.Kind || got.Reason != want.Reason || got.Key != want.Key || got.Generation != want.Generation ||
 		got.Token != want.Token || got.Version != want.Version || got.Attempts != want.Attempts || !got.FirstReceived.Equal(want.FirstReceived) || got.DeadAt.IsZero() {
-		q.t.Errorf("the dead letter came back as %+v", got)
+		q.t.Errorf("the queue returned the dead letter as %+v", got)
 	}
 	if m := got.Message; m.ID != "poison" || !bytes.Equal(m.Body, body) || m.Header("H") != "v" || m.Group != "g" || m.Queue != q.f.Name {
-		q.t.Errorf("the dead letter's message came back as %+v", m)
+		q.t.Errorf("the queue returned the dead letter's message as %+v", m)
 	}
 	// The same message again, with the same dead letter: it stays one.
 	q.send(driver.Message{ID: "poison", Body: body})
@@ -257,7 +257,7 @@ func testReceiveWaits(q *queueBench) {
 	q.send(driver.Message{ID: "late"})
 	ds := <-got
 	if len(ds) != 1 || ds[0].ID != "late" {
-		q.t.Fatalf("a waiting receive answered %v", ds)
+		q.t.Fatalf("a waiting receive returned %v", ds)
 	}
 	if took := time.Since(start); took > 30*time.Second {
 		q.t.Errorf("a waiting receive noticed the message after %v", took)
@@ -265,7 +265,7 @@ func testReceiveWaits(q *queueBench) {
 	q.settle(driver.Settlement{Receipt: ds[0].Receipt})
 }
 
-// testReceiveCancelled cancels a waiting receive: it comes back soon, and nothing is lost.
+// testReceiveCancelled cancels a waiting receive: it returns soon, and nothing is lost.
 func testReceiveCancelled(q *queueBench) {
 	ctx, cancel := context.WithCancel(q.ctx())
 	back := make(chan []driver.Delivery)
@@ -282,14 +282,14 @@ func testReceiveCancelled(q *queueBench) {
 		case d := <-back:
 			q.ackAll(d)
 		case <-time.After(time.Minute):
-			q.t.Fatal("a cancelled receive does not come back")
+			q.t.Fatal("a cancelled receive does not return")
 		}
 	}
 	q.sendN(1)
-	ds, err := q.Queue.Receive(ctx, 1) // with ctx done it may still answer some, and those are ours
+	ds, err := q.Queue.Receive(ctx, 1) // with ctx done it may still return some, and those are ours
 	if len(ds) == 0 {
 		if err == nil {
-			q.t.Log("a receive with a done context answered nothing and no error")
+			q.t.Log("a receive with a done context returned nothing and no error")
 		}
 		ds = q.receive(1)
 	}
@@ -312,7 +312,7 @@ func testBodies(q *queueBench) {
 		q.send(driver.Message{ID: fmt.Sprint("size-", n), Body: body})
 		d := q.receive(1)[0]
 		if !bytes.Equal(d.Body, body) {
-			q.t.Errorf("a body of %d bytes came back as %d bytes, or changed", n, len(d.Body))
+			q.t.Errorf("a body of %d bytes was received as %d bytes, or changed", n, len(d.Body))
 		}
 		q.settle(driver.Settlement{Receipt: d.Receipt})
 	}
@@ -345,7 +345,7 @@ func testInspection(q *queueBench) {
 	peeked, err := ins.Peek(q.ctx(), 2)
 	blind := errors.Is(err, driver.ErrUnsupported) // it shows messages only to who receives them
 	if !blind && (err != nil || len(peeked) != 2 || peeked[0].ID != "m-0" || string(peeked[1].Body) != "m-1") {
-		q.t.Errorf("peek answered %v, %v, wanted m-0 and m-1", peeked, err)
+		q.t.Errorf("peek returned %v, %v, wanted m-0 and m-1", peeked, err)
 	}
 	stats(4, 0, delayed)
 	ds := q.receive(2)
@@ -362,7 +362,7 @@ func testInspection(q *queueBench) {
 	stats(0, 0, 0)
 	q.nothing("it was purged")
 	if out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: ds[1].Receipt}); err == nil && out[0] == driver.Unknown {
-		q.t.Errorf("the ack of a purged message answered %v", out)
+		q.t.Errorf("the ack of a purged message returned %v", out)
 	}
 }
 
@@ -375,11 +375,11 @@ func testDoneSettle(q *queueBench) {
 	out, err := q.Queue.Settle(done, driver.Settlement{Receipt: d.Receipt})
 	applied := err == nil && len(out) == 1 && out[0] == driver.Applied
 	if again, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt}); err != nil || !applied && again[0] == driver.Unknown {
-		q.t.Errorf("the ack repeated answered %v, %v", again, err)
+		q.t.Errorf("the ack repeated returned %v, %v", again, err)
 	}
 	q.pass(q.visible(d) + 20*time.Millisecond)
 	q.nothing("it was acked")
 	if err := q.Send(done, driver.Message{ID: "unsent"}); err != nil {
-		q.nothing("send answered an error")
+		q.nothing("send returned an error")
 	}
 }

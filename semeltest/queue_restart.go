@@ -60,7 +60,7 @@ func testFM18RestartStale(q *queueBench) {
 	}
 	out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt})
 	if err != nil || out[0] == driver.Unknown {
-		q.t.Errorf("the ack of the new delivery answered %v, %v", out, err)
+		q.t.Errorf("the ack of the new delivery returned %v, %v", out, err)
 	}
 }
 

@@ -30,8 +30,8 @@ type StoreSetup struct {
 	Ledger *Ledger
 	// Damage makes the record of a key unreadable, as one that a newer program wrote. nil: that is left out.
 	Damage func(t testing.TB, k driver.Key)
-	// Sample compares one of so many cells of the decision table, for runs that have to be short. Defaults to all. See
-	// [Sampled].
+	// Sample compares one of every Sample cells of the decision table, for runs that have to be short. Defaults to all.
+	// See [Sampled].
 	Sample int
 }
 

@@ -39,7 +39,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"I3 tokens increase over an erasure", testErase},
 		{"FM54 keys that look alike", testFM54LookAlikes},
 		{"FM55 hostile keys", testFM55HostileKeys},
-		{"FM32 unanswered writes are repeated", testFM32Repeats},
+		{"FM32 writes without a response are repeated", testFM32Repeats},
 		{"FM12 tokens survive a purge", testFM12Tokens},
 		{"FM12 tokens of transactions survive it too", testFM12TxTokens},
 		{"a done context", testDoneContext},

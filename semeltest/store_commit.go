@@ -45,11 +45,11 @@ func mustCommit(t testing.TB, c driver.Committer, w []driver.Work, want ...drive
 	t.Helper()
 	out, err := c.Commit(t.Context(), w...)
 	if err != nil || len(out) != len(w) {
-		t.Fatalf("commit of %d works answered %d outcomes and %v", len(w), len(out), err)
+		t.Fatalf("commit of %d works returned %d outcomes and %v", len(w), len(out), err)
 	}
 	for i := range out {
 		if x := want[i%len(want)]; out[i] != x {
-			t.Errorf("commit of item %d (key %q) answered %v, wanted %v", i, w[i].Finish.Hold.Key.Raw, out[i], x)
+			t.Errorf("commit of item %d (key %q) returned %v, wanted %v", i, w[i].Finish.Hold.Key.Raw, out[i], x)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	want := []driver.Verdict{driver.Replay, driver.Busy, driver.Replay, driver.Replay, driver.Busy, driver.Busy, driver.Failed, driver.Busy}
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != want[i] {
-			t.Errorf("key %q answers %v afterwards, wanted %v", ks[i].Raw, g.Verdict, want[i])
+			t.Errorf("claim of key %q returned %v afterwards, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
 	}
 	if c.Offers(new(int)) || c.Offers(nil) {
@@ -87,7 +87,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	}
 }
 
-// testCommitRepeated repeats a commit, as a caller does who got no answer.
+// testCommitRepeated repeats a commit, as a caller does that got no response.
 func testCommitRepeated(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok {
@@ -104,7 +104,7 @@ func testCommitRepeated(t testing.TB, s StoreSetup) {
 	}
 	s.Ledger.counts(t, 1, ks...)
 	if out, err := c.Commit(t.Context()); err != nil || len(out) != 0 {
-		t.Errorf("commit of nothing answered %v, %v", out, err)
+		t.Errorf("commit of nothing returned %v, %v", out, err)
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -139,12 +139,12 @@ func testCommitRefused(t testing.TB, s StoreSetup) {
 		}
 		var item *driver.ItemError
 		if out, err := c.Commit(t.Context(), w...); !errors.As(err, &item) || item.Index != culprit {
-			t.Fatalf("commit with item %d refused answered %v and %v, wanted an ItemError that names it", culprit, out, err)
+			t.Fatalf("commit with item %d refused returned %v and %v, wanted an ItemError that names it", culprit, out, err)
 		}
 		s.Ledger.counts(t, 0, ks...)
 		for i, g := range claimKeys(t, s.Store, ks...) {
 			if g.Verdict != driver.Busy {
-				t.Errorf("key %q answers %v after the refused commit, wanted busy: it is still claimed", ks[i].Raw, g.Verdict)
+				t.Errorf("claim of key %q returned %v after the refused commit, wanted busy: it is still claimed", ks[i].Raw, g.Verdict)
 			}
 		}
 		mustCommit(t, c, good, driver.Applied)
@@ -252,11 +252,11 @@ func settle(t testing.TB, q driver.Queue, ss ...driver.Settlement) {
 	t.Helper()
 	out, err := q.Settle(t.Context(), ss...)
 	if err != nil || len(out) != len(ss) {
-		t.Fatalf("settle of %d items answered %v and %v", len(ss), out, err)
+		t.Fatalf("settle of %d items returned %v and %v", len(ss), out, err)
 	}
 	for i, o := range out {
 		if o != driver.Applied {
-			t.Fatalf("settle (%v) of item %d answered %v, wanted applied", ss[i].Action, i, o)
+			t.Fatalf("settle (%v) of item %d returned %v, wanted applied", ss[i].Action, i, o)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 	}
 	if !s.Store.Features().Emits {
 		if _, err := c.Commit(t.Context(), make3()...); !unsupported(err) {
-			t.Errorf("commit with emitted messages answered %v, wanted ErrUnsupported", err)
+			t.Errorf("commit with emitted messages returned %v, wanted ErrUnsupported", err)
 		}
 		s.Ledger.counts(t, 0, ks...)
 		return
@@ -295,7 +295,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 	refused := make3()
 	s.Ledger.Refuse(refused[2].Effects)
 	if _, err := c.Commit(t.Context(), refused...); err == nil {
-		t.Error("a commit with refused effects answered no error")
+		t.Error("a commit with refused effects returned no error")
 	}
 	for range 2 {
 		w := make3()

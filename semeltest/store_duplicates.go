@@ -138,7 +138,7 @@ func testDuplicatesPurged(b *duplicateBench) {
 	b.add(b.dup(gone, "1"), b.dup(gone, "2"), kept)
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
-		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+		b.t.Fatalf("sweep returned %+v, %v; wanted one record purged", got, err)
 	}
 	b.check("after the purge", gone, 0)
 	b.check("of another key", stays, 1, kept)

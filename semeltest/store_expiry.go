@@ -160,12 +160,12 @@ func testFM41Periods(b *expiryBench) {
 	}
 	b.wait()
 	if got, more := sweepStep(b.t, b.sw, 2); got.Count() != 2 || !more {
-		b.bad.add("a sweep with limit 2 answered %+v, more %v", got, more)
+		b.bad.add("a sweep with limit 2 returned %+v, more %v", got, more)
 	}
 	b.sweepAll(2)
 	for consumer, want := range map[string]driver.Verdict{"kept": driver.Late, "ended": driver.Acquired, "never": driver.Acquired} {
 		if g := b.verdict(driver.Key{Consumer: consumer, Tenant: "t", Raw: "k"}); g.Verdict != want {
-			b.bad.add("a late duplicate of consumer %q answered %v, wanted %v", consumer, g.Verdict, want)
+			b.bad.add("a late duplicate of consumer %q returned %v, wanted %v", consumer, g.Verdict, want)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func testFM41ExpiryRace(b *expiryBench) {
 			Kind: driver.Redrive, Key: h.Key, Token: h.Token, Generation: h.Generation, Keep: keep, By: "suite",
 		})
 		if err != nil || out != driver.Applied {
-			b.bad.add("redrive of key %q answered %v, %v", h.Key.Raw, out, err)
+			b.bad.add("redrive of key %q returned %v, %v", h.Key.Raw, out, err)
 		}
 	}
 	stop.end()
@@ -265,7 +265,7 @@ func testFM41ExpiredTx(b *expiryBench) {
 	tx, gs, err := tr.Begin(ctx, driver.Claim{Key: h.Key, Nonce: newNonce(), Lease: long, Fingerprint: fpOther},
 		driver.Claim{Key: fresh, Nonce: newNonce(), Lease: long})
 	if err != nil || gs[0].Verdict != driver.Late || gs[1].Verdict != driver.Acquired || gs[0].Reason == "" {
-		b.t.Fatalf("Begin answered %+v, %v", gs, err)
+		b.t.Fatalf("Begin returned %+v, %v", gs, err)
 	}
 	err = tx.Commit(ctx, driver.Work{Finish: driver.Finish{Hold: gs[1].Hold, Final: driver.Complete, Keep: keep}})
 	if err != nil {
@@ -381,7 +381,7 @@ func testErase(t testing.TB, s StoreSetup) {
 			t.Helper()
 			r, o, err := op.Operate(ctx, driver.Operation{Kind: driver.Erase, Key: k, By: "ann", Reason: "asked for"})
 			if err != nil || o != want || o == driver.Applied && r.State != driver.Absent {
-				t.Fatalf("round %d: erase answered %+v, %v, %v", round, r, o, err)
+				t.Fatalf("round %d: erase returned %+v, %v, %v", round, r, o, err)
 			}
 		}
 		erase(driver.Lost) // in progress

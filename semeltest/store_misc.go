@@ -11,7 +11,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// testFM32Repeats repeats every write, as a caller does who got no answer: it is applied once and answered alike.
+// testFM32Repeats repeats every write, as a caller does that got no response. The write is applied once and returns the
+// same result.
 func testFM32Repeats(t testing.TB, s StoreSetup) {
 	b := newBench(t, s)
 	var cells []*cell
@@ -53,7 +54,7 @@ func testFM12Tokens(t testing.TB, s StoreSetup) {
 			h := driver.Hold{Key: k, Generation: g.Hold.Generation, Epoch: h.Epoch, Token: h.Token, Nonce: h.Nonce}
 			mustFinish(t, s.Store, driver.Lost, driver.Finish{Hold: h, Final: driver.Complete, Keep: keep})
 			if out, err := s.Store.Extend(t.Context(), long, h); err != nil || out[0] != driver.Lost {
-				t.Errorf("extension by a purged attempt answered %v, %v, wanted lost", out, err)
+				t.Errorf("extension by a purged attempt returned %v, %v, wanted lost", out, err)
 			}
 		}
 		old = append(old, g.Hold)
@@ -62,7 +63,7 @@ func testFM12Tokens(t testing.TB, s StoreSetup) {
 		b.wait()
 		got, more, err := sw.Sweep(t.Context(), 0, 100)
 		if err != nil || more || got != (driver.Swept{Purged: 1}) {
-			t.Fatalf("sweep answered %+v, more %v, %v; wanted one record purged", got, more, err)
+			t.Fatalf("sweep returned %+v, more %v, %v; wanted one record purged", got, more, err)
 		}
 	}
 }
@@ -103,33 +104,34 @@ func testFM12TxTokens(t testing.TB, s StoreSetup) {
 	}
 }
 
-// testDoneContext calls with a context that is done: each call comes back at once with an error or with definite
-// answers, and what was unanswered can be repeated.
+// testDoneContext calls with a context that is done: each call returns at once with an error or with definite results,
+// and a call without a result can be repeated.
 func testDoneContext(t testing.TB, s StoreSetup) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	c := driver.Claim{Key: keys(1, "done-%d")[0], Nonce: newNonce(), Lease: long}
 	if g, err := s.Store.Claim(done, c); err == nil && (len(g) != 1 || g[0].Err == nil && g[0].Verdict != driver.Acquired) {
-		t.Errorf("claim with a done context answered %+v without an error", g)
+		t.Errorf("claim with a done context returned %+v without an error", g)
 	}
 	g, err := retryClaim(t.Context(), s.Store, c)
 	if err != nil || g.Verdict != driver.Acquired {
-		t.Fatalf("the claim repeated answered %v, %v, wanted acquired", g.Verdict, err)
+		t.Fatalf("the claim repeated returned %v, %v, wanted acquired", g.Verdict, err)
 	}
 	if out, err := s.Store.Extend(done, long, g.Hold); err == nil && (len(out) != 1 || out[0] != driver.Applied && out[0] != driver.Unknown) {
-		t.Errorf("extend with a done context answered %v without an error", out)
+		t.Errorf("extend with a done context returned %v without an error", out)
 	}
 	f := complete(g)
 	if out, err := s.Store.Finish(done, f); err == nil && (len(out) != 1 || out[0] != driver.Applied && out[0] != driver.Unknown) {
-		t.Errorf("finish with a done context answered %v without an error", out)
+		t.Errorf("finish with a done context returned %v without an error", out)
 	}
 	mustFinish(t, s.Store, driver.Applied, f)
 	if g := claimKeys(t, s.Store, c.Key)[0]; g.Verdict != driver.Replay {
-		t.Errorf("the key answers %v afterwards, wanted replay", g.Verdict)
+		t.Errorf("claim of the key returned %v afterwards, wanted replay", g.Verdict)
 	}
 }
 
-// testFM58Results stores results of many sizes, up to what the store declares: they come back byte for byte.
+// testFM58Results stores results of many sizes, up to the limit that the store declares. The store returns them byte for
+// byte.
 func testFM58Results(t testing.TB, s StoreSetup) {
 	sizes := []int{0, 1, 255, 256, 64 << 10, 1 << 20}
 	if m := s.Store.Features().MaxResult; m > 0 {
@@ -147,7 +149,7 @@ func testFM58Results(t testing.TB, s StoreSetup) {
 		}
 		mustFinish(t, s.Store, driver.Applied, f)
 		if g := claimKeys(t, s.Store, k)[0]; !bytes.Equal(g.Result, f.Result) {
-			t.Errorf("a result of %d bytes came back as %d bytes, or changed", n, len(g.Result))
+			t.Errorf("a result of %d bytes was returned as %d bytes, or changed", n, len(g.Result))
 		}
 	}
 }
@@ -267,7 +269,7 @@ func testUncertain(t testing.TB, s StoreSetup) {
 	}{{"a", "late", &late}, {"a", "resolved", &resolved}, {"b", "other", new(driver.Hold)}} {
 		g := mustClaim(t, s.Store, key(x.consumer, x.raw))[0]
 		*x.hold = g.Hold
-		mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: driver.Park, Reason: "no answer"})
+		mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: driver.Park, Reason: "no response"})
 	}
 	mustFinish(t, s.Store, driver.Applied, complete(mustClaim(t, s.Store, key("a", "done"))[0]))
 	abandoned := driver.Claim{Key: key("a", "taken"), Nonce: newNonce(), Lease: short, Takeover: driver.Once}
@@ -330,7 +332,7 @@ func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
 	}
 	l, ok, err := keeper.DeadLetterQueue("kafka orders").DeadLetter(t.Context(), "a")
 	if err != nil || !ok || l.Message.ID != "m-a" || string(l.Message.Body) != "a" || l.DeadAt.IsZero() {
-		t.Errorf("dead letter a came back as %+v, %v, %v", l, ok, err)
+		t.Errorf("the store returned dead letter a as %+v, %v, %v", l, ok, err)
 	}
 	if err := orders.DeleteDeadLetter(t.Context(), "a"); err != nil {
 		t.Errorf("delete dead letter: %v", err)

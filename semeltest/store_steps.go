@@ -68,7 +68,7 @@ func (b *stepBench) write(h driver.Hold, want driver.Outcome, w ...driver.StepWr
 	ctx, cancel := b.call()
 	defer cancel()
 	if o, err := b.st.WriteSteps(ctx, h, w...); err != nil || o != want {
-		b.t.Fatalf("write of %s answered %v and %v, wanted %v", texts(w), o, err, want)
+		b.t.Fatalf("write of %s returned %v and %v, wanted %v", texts(w), o, err, want)
 	}
 }
 
@@ -134,7 +134,7 @@ func seedOf(t testing.TB) uint64 {
 	return n
 }
 
-// testStepsRandom writes random journals, by present and former attempts, each answer and row compared with the table.
+// testStepsRandom writes random journals, by present and previous attempts, and compares each result and row with the table.
 func testStepsRandom(b *stepBench) {
 	seed := seedOf(b.t)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -241,7 +241,7 @@ func testStepsGuarded(b *stepBench) {
 		tweak(&wrong)
 		ctx, cancel := b.call()
 		if o, err := b.st.WriteSteps(ctx, wrong, finishOf("s")); err != nil || o != driver.Lost {
-			b.bad.add("a write with %s answered %v and %v, wanted lost", name, o, err)
+			b.bad.add("a write with %s returned %v and %v, wanted lost", name, o, err)
 		}
 		cancel()
 	}
@@ -262,7 +262,7 @@ func testStepsGuarded(b *stepBench) {
 	}
 }
 
-// testStepsRepeated repeats every write, as a runner does who got no answer.
+// testStepsRepeated repeats every write, as a runner does that got no response.
 func testStepsRepeated(b *stepBench) {
 	h := b.claim(keys(1, "repeated-steps-%d")[0])
 	writes := [][]driver.StepWrite{
@@ -347,7 +347,7 @@ func testStepsEffects(b *stepBench) {
 		cancel()
 		var item *driver.ItemError
 		if !errors.As(err, &item) || item.Index != at {
-			b.bad.add("refused effects of write %d answered %v, wanted an ItemError that names it", at, err)
+			b.bad.add("refused effects of write %d returned %v, wanted an ItemError that names it", at, err)
 		}
 		b.same("after refused effects", h, before)
 	}
@@ -357,7 +357,7 @@ func testStepsEffects(b *stepBench) {
 	if _, err := b.st.WriteSteps(ctx, h, with("d", new(int))); err == nil {
 		b.bad.add("effects of type *int were taken")
 	}
-	b.same("after effects of a type that nobody knows", h, before)
+	b.same("after effects of an unknown type", h, before)
 	b.write(h, driver.Applied, driver.StepWrite{Kind: driver.RegisterStep, Name: "e", Undo: true},
 		driver.StepWrite{Kind: driver.CompensateRun}, driver.StepWrite{Kind: driver.UndoStep, Name: "e"})
 	for range 2 {

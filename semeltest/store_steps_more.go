@@ -24,7 +24,7 @@ func testStepsEpochs(b *stepBench) {
 	if op, ok := driver.As[driver.Operator](b.Store); ok {
 		r, o, err := op.Operate(b.t.Context(), driver.Operation{Kind: driver.Redrive, Key: ks[0], Token: h.Token, Generation: 1, Keep: keep})
 		if err != nil || o != driver.Applied || r.Epoch != 1 {
-			b.t.Fatalf("redrive answered %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
+			b.t.Fatalf("redrive returned %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
 		}
 		next := b.claim(ks[0])
 		b.same("in the new epoch", next, nil)
@@ -35,7 +35,7 @@ func testStepsEpochs(b *stepBench) {
 	for i, v := range []driver.Version{driver.TextVersion("1"), driver.TextVersion("2")} {
 		g, err := b.Store.Claim(b.t.Context(), driver.Claim{Key: ks[1], Nonce: newNonce(), Lease: long, Version: v})
 		if err != nil || g[0].Verdict != driver.Acquired {
-			b.t.Fatalf("claim of version %d answered %+v, %v", i+1, g, err)
+			b.t.Fatalf("claim of version %d returned %+v, %v", i+1, g, err)
 		}
 		b.same("of a new version", g[0].Hold, nil)
 		b.write(g[0].Hold, driver.Applied, finishOf("a"), finishOf(fmt.Sprint("b", i)))
@@ -64,7 +64,7 @@ func testStepsPurged(b *stepBench) {
 	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: driver.Complete, Keep: short})
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
-		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+		b.t.Fatalf("sweep returned %+v, %v; wanted one record purged", got, err)
 	}
 	b.same("of a purged record", h, nil)
 	b.same("of the key that was purged", b.claim(ks[0]), nil)
@@ -91,7 +91,7 @@ func testFM63StepsRace(b *stepBench) {
 					name := fmt.Sprintf("%d-%d", i, n)
 					o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(name))
 					if err != nil || o == driver.Unknown {
-						b.bad.add("a write during a change of hands answered %v and %v", o, err)
+						b.bad.add("a write during a takeover returned %v and %v", o, err)
 						return
 					}
 					if o == driver.Lost {
@@ -144,7 +144,7 @@ func testStepsConcurrent(b *stepBench) {
 			for n := range 25 {
 				o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(fmt.Sprintf("%d-%d", i, n)))
 				if err != nil || o != driver.Applied {
-					b.bad.add("a write of one of many goroutines answered %v and %v", o, err)
+					b.bad.add("a write of one of many goroutines returned %v and %v", o, err)
 				}
 			}
 		})
@@ -200,7 +200,7 @@ func testStepsLarge(b *stepBench) {
 		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: result})
 		rows := b.rows(h)
 		if last := rows[len(rows)-1]; last.Name != name || !bytes.Equal(last.Result, result) {
-			b.bad.add("a result of %d bytes came back with %d bytes, or others", n, len(last.Result))
+			b.bad.add("a result of %d bytes was returned as %d bytes, or changed", n, len(last.Result))
 		}
 	}
 }
@@ -221,18 +221,18 @@ func testStepsNames(b *stepBench) {
 	}
 	for i, s := range rows {
 		if i < len(names) && s.Name != names[i] {
-			b.bad.add("step %q came back as %q", names[i], s.Name)
+			b.bad.add("step %q was returned as %q", names[i], s.Name)
 		}
 	}
 }
 
-// testStepsDoneContext writes with a context that is done: an error or a definite answer, and it can be repeated.
+// testStepsDoneContext writes with a context that is done: it returns an error or a definite outcome, and can be repeated.
 func testStepsDoneContext(b *stepBench) {
 	done, cancel := context.WithCancel(b.t.Context())
 	cancel()
 	h := b.claim(keys(1, "done-steps-%d")[0])
 	if o, err := b.st.WriteSteps(done, h, finishOf("a")); err == nil && o == driver.Lost {
-		b.bad.add("a write with a done context answered lost")
+		b.bad.add("a write with a done context returned lost")
 	} else if errors.Is(err, driver.ErrNotCommitted) && len(b.rows(h)) > 0 {
 		b.bad.add("a write that certainly did not happen is there")
 	}

@@ -37,7 +37,7 @@ func sweepStep(t testing.TB, sw driver.Sweeper, limit int) (driver.Swept, bool) 
 		t.Errorf("a sweep with limit %d did %+v", limit, got)
 	}
 	if got.Lag < 0 {
-		t.Errorf("a sweep answered the lag %v", got.Lag)
+		t.Errorf("a sweep reported the lag %v", got.Lag)
 	}
 	return got, more
 }
@@ -70,13 +70,13 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 		var got driver.Swept
 		got, more = sweepStep(t, sw, 4)
 		if purged += got.Purged; got.Abandoned != 0 || purged > due {
-			t.Fatalf("a sweep without a horizon answered %+v when %d of %d records were purged", got, purged, due)
+			t.Fatalf("a sweep without a horizon returned %+v when %d of %d records were purged", got, purged, due)
 		}
 		if most := b.clock() - began; got.Lag > most {
-			t.Errorf("a sweep tells of a lag of %v; no record is older than %v", got.Lag, most)
+			t.Errorf("a sweep reports a lag of %v; no record is older than %v", got.Lag, most)
 		}
 		if left := due - purged; left == 0 && got.Lag > 0 {
-			t.Errorf("nothing is left, and a sweep tells of a lag of %v", got.Lag)
+			t.Errorf("nothing is left, and a sweep reports a lag of %v", got.Lag)
 		}
 		lagged = lagged || got.Lag > 0
 	}
@@ -84,10 +84,10 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 		t.Errorf("%d of %d records were purged", purged, due)
 	}
 	if !lagged {
-		t.Error("no sweep that had to leave records told of a lag")
+		t.Error("no sweep that had to leave records reported a lag")
 	}
 	if got, more := sweepStep(t, sw, 4); got != (driver.Swept{}) || more {
-		t.Errorf("with nothing left to do a sweep answered %+v, more %v", got, more)
+		t.Errorf("with nothing left to do a sweep returned %+v, more %v", got, more)
 	}
 	// What was not due is as it was.
 	mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: running, Final: driver.Complete, Keep: keep})
@@ -95,12 +95,12 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 	for _, h := range kept {
 		if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: h.Key, Nonce: newNonce(), Lease: long}); err != nil ||
 			g[0].Verdict != driver.Replay || string(g[0].Result) != "stays" {
-			t.Errorf("a record within its retention answered %+v, %v", g, err)
+			t.Errorf("a record within its retention returned %+v, %v", g, err)
 		}
 	}
 	if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: later.Key, Nonce: newNonce(), Lease: long}); err != nil ||
 		g[0].Verdict != driver.Busy || g[0].Failures != 1 {
-		t.Errorf("a record that waits for its retry, which its retention is counted from, answered %+v, %v", g, err)
+		t.Errorf("a record that waits for its retry, which its retention is counted from, returned %+v, %v", g, err)
 	}
 }
 

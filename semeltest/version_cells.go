@@ -157,7 +157,7 @@ func testFM62TxVersions(t testing.TB, s StoreSetup) {
 			x.tweak(&c)
 		}
 		tx, g, err := tr.Begin(ctx, c)
-		b.answered("Begin", len(g), 1, err)
+		b.returned("Begin", len(g), 1, err)
 		if g[0].Verdict != x.want || g[0].Err != nil {
 			t.Errorf("version %d in a transaction is %v (%v), wanted %v", x.n, g[0].Verdict, g[0].Err, x.want)
 		}

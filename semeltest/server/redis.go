@@ -74,7 +74,7 @@ func (r redis) command(s *Server) *exec.Cmd {
 	return cmd
 }
 
-// ready asks for a PONG; a server that still loads its data answers LOADING.
+// ready asks for a PONG; a server that still loads its data responds with LOADING.
 func (redis) ready(s *Server) bool {
 	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	if err != nil {

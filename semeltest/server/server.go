@@ -150,7 +150,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	noted := s.guard.note(cmd.Process.Pid)
+	noteErr := s.guard.note(cmd.Process.Pid)
 	done := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // the exit status of a server that was killed tells nothing
@@ -158,8 +158,8 @@ func (s *Server) Start(ctx context.Context) error {
 		close(done)
 	}()
 	s.cmd, s.done = cmd, done
-	if noted != nil {
-		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), noted), s.kill())
+	if noteErr != nil {
+		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), noteErr), s.kill())
 	}
 	return s.await(ctx)
 }
@@ -183,8 +183,8 @@ func (s *Server) await(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the server and waits until it is gone. After a minute it is killed, and Stop says so. It does nothing when
-// the server does not run.
+// Stop stops the server and waits until it is gone. After a minute it kills the server and returns an error. It does
+// nothing when the server does not run.
 func (s *Server) Stop(m Mode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

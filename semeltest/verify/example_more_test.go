@@ -40,7 +40,7 @@ func ExampleRun_ignoredContext() {
 	//   schedule  the lease is lost right before it (ctx ends), another process finishes, then the run goes on
 	//   why       the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had
 	//             finished
-	//   fix      pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still
+	//   hint      pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still
 	//             between the look at ctx and the call: req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
 	//   also      the process stands still right before it, another one takes over and finishes, then the run goes on
 }

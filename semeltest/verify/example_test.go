@@ -57,9 +57,9 @@ func ExampleRun_noKey() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
 	//   schedule  the process dies right after it, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
-	//   fix      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -88,10 +88,10 @@ func ExampleRun_beforeTheClaim() {
 	// 1. log arrival: was done outside of a run
 	//   schedule  nothing goes wrong
 	//   why       it was done in Config.Key, before the key is claimed: every delivery does it, duplicates too
-	//   fix      move it behind the claim, into the handler; what takes a message apart must change nothing
+	//   hint      move it behind the claim, into the handler; what takes a message apart must change nothing
 }
 
-// The same in a program without a consumer: it acts before it calls semel.Do.
+// The same in a program without a consumer: it does the effect before it calls semel.Do.
 func ExampleRun_beforeDo() {
 	show(verify.Options{
 		Messages: []semel.Message{order},
@@ -115,7 +115,7 @@ func ExampleRun_beforeDo() {
 	// 1. POST https://mail.example/receipts: was done outside of a run
 	//   schedule  nothing goes wrong
 	//   why       it was done before the key was claimed: every delivery does it, duplicates too
-	//   fix      move it behind the claim: into the handler, or into the function that semel.Do runs
+	//   hint      move it behind the claim: into the handler, or into the function that semel.Do runs
 }
 
 // A counter that no recorder sees: the end states are compared.
@@ -138,7 +138,7 @@ func ExampleRun_counter() {
 	// 1. handler: the world came to another state
 	//   schedule  the process dies after the handler returned, before the record is completed
 	//   why       after the plain run it is 5, here 10: something that is not keyed happened twice, or not at all
-	//   fix      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a
+	//   hint      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a
 	//             value instead of adding
 	//   also      the run fails after everything was done, and is repeated
 }
@@ -160,9 +160,9 @@ func ExampleRun_secondWithoutKey() {
 	// 1. POST https://mail.example/receipts (effect 2 of 2): happened twice instead of once
 	//   schedule  the process dies right after it, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
-	//   fix      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -183,9 +183,9 @@ func ExampleRun_freshKey() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
 	//   schedule  the process dies right after it, another one takes over
 	//   why       the key is made anew: "order-1/1", then "order-1/2"
-	//   fix      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -207,7 +207,7 @@ func ExampleRun_deliveryKey() {
 	//   schedule  the process dies right after it, a duplicate with another message id takes over
 	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that
 	//             sends twice does not keep)
-	//   fix      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
 }
 
 // One key for two effects.
@@ -228,7 +228,7 @@ func ExampleRun_sharedKey() {
 	//   schedule  nothing goes wrong
 	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates
 	//             takes this one for a repetition, and drops it
-	//   fix      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
+	//   hint      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
 	//             name
 }
 
@@ -247,5 +247,5 @@ func ExampleRun_swallowedError() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened not at all instead of once, and the message is done
 	//   schedule  it fails before it happens
 	//   why       the handler got an error, and returned nil all the same
-	//   fix      return the error: the run is repeated, and what has a key is not done twice
+	//   hint      return the error: the run is repeated, and what has a key is not done twice
 }

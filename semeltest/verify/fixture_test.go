@@ -29,7 +29,7 @@ func post(ctx context.Context, c *http.Client, url, key, body string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
+		return fmt.Errorf("%s responded with %s", url, resp.Status)
 	}
 	return nil
 }

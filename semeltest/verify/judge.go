@@ -58,7 +58,7 @@ func names(effects ...[]Effect) []string {
 	return out
 }
 
-// schedule judges one schedule and answers how many findings it showed.
+// schedule judges one schedule and returns how many findings it showed.
 func (j *judge) schedule(w *world, state any) int {
 	n := j.outside(w)
 	for _, name := range names(j.plain, w.effects) {
@@ -81,7 +81,7 @@ func (j *judge) schedule(w *world, state any) int {
 	return n
 }
 
-// byState tells whether the state is the judge: of SQL, which may change the same row to the same value again.
+// byState reports whether the state is the judge: of SQL, which may change the same row to the same value again.
 func (j *judge) byState(ts ...tally) bool {
 	if j.opts.State == nil {
 		return false
@@ -96,8 +96,8 @@ func (j *judge) byState(ts ...tally) bool {
 	return true
 }
 
-// done: the message counts as handled. Otherwise a dead letter tells a person.
-func (w *world) done() bool { return w.completed && !w.lettered }
+// done reports whether the message counts as handled. Otherwise a person sees it as a dead letter.
+func (w *world) done() bool { return w.completed && !w.deadLettered }
 
 // add adds a finding, once for each effect and class: other schedules that show it are listed with it.
 func (j *judge) add(w *world, class string, f Finding) int {
@@ -226,7 +226,7 @@ func short(key string) string {
 func (j *judge) lost(w *world, name string, is, want tally) int {
 	f := Finding{Cause: LostEffect, Effect: name, Times: is.inEffect, Want: want.inEffect}
 	switch {
-	case w.fault.kind == NotSent || w.fault.kind == AnswerLost:
+	case w.fault.kind == NotSent || w.fault.kind == ResponseLost:
 		f.Why = "the handler got an error, and returned nil all the same"
 		f.Hint = "return the error: the run is repeated, and what has a key is not done twice"
 	case len(is.keys) < len(want.keys) && w.fault.kind == Plain:

@@ -35,7 +35,7 @@ func (p *Process) DB(driverName, dsn string) *sql.DB {
 // with BeginTx it has not happened before the commit, which is an effect of its own; a death rolls back. Statements
 // have no key: one that changes rows again has happened twice, unless Options.State says that the world is the same.
 //
-// Transactions that are begun with an Exec of BEGIN are not seen. The handle is closed when the schedule is over.
+// Transactions that are begun with an Exec of BEGIN are not seen. The handle is closed when the schedule ends.
 func (p *Process) Connect(c sqldriver.Connector) *sql.DB {
 	db := sql.OpenDB(&connector{p: p, inner: c})
 	p.OnEnd(func() { _ = db.Close() })
@@ -169,7 +169,7 @@ func (p *Process) begins() (nth int) {
 		}
 		p.begun++
 		f := &p.w.fault
-		stall = f.kind.stalls() && f.kind != AnswerLate && p.number == 1 && !p.w.struck && f.target == target{commitName, nth}
+		stall = f.kind.stalls() && f.kind != ResponseLate && p.number == 1 && !p.w.struck && f.target == target{commitName, nth}
 		p.w.struck = p.w.struck || stall
 	})
 	if stall {

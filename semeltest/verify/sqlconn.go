@@ -75,7 +75,7 @@ func (c *conn) query(query string, args []sqldriver.NamedValue, rows *sqldriver.
 	}
 	err := c.write(query, args, func() (int64, error) { return 1, do() })
 	if err != nil && *rows != nil {
-		_ = (*rows).Close() // the answer is lost
+		_ = (*rows).Close() // the response is lost
 		*rows = nil
 	}
 	return err

@@ -115,7 +115,7 @@ func TestHangs(t *testing.T) {
 			t.Parallel() // it waits: the limit is long, so that what does not hang ends in it on any machine
 			r := run(t, verify.Options{Worker: calls(h), Limit: 5 * time.Second})
 			wantCauses(t, r, verify.Hangs)
-			if k := r.Findings[0].Schedule; (k == verify.AnswerLost) != (name == "after an error") {
+			if k := r.Findings[0].Schedule; (k == verify.ResponseLost) != (name == "after an error") {
 				t.Errorf("shown by %v", k)
 			}
 		})
@@ -189,7 +189,7 @@ func TestOneKeyForAllMessages(t *testing.T) {
 	}
 }
 
-// A key that is the message id leaves out the duplicates, and says so.
+// A key that is the message id leaves out the duplicates, and the report notes it.
 func TestKeyByID(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		return semel.Config{Handler: charge(p.Client(nil))}
@@ -201,7 +201,7 @@ func TestKeyByID(t *testing.T) {
 }
 
 // A probe has to change nothing.
-func TestProbeThatActs(t *testing.T) {
+func TestProbeWithEffects(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		client := p.Client(nil)
 		return semel.Config{

@@ -53,7 +53,7 @@ func TestFM33_CommitAnswerLost(t *testing.T) {
 		r.spawn(task)
 		r.spawn(task)
 		for i := range losses {
-			p.LoseAnswers(server.ToClient, "COMMIT\x00", 1)
+			p.LoseResponses(server.ToClient, "COMMIT\x00", 1)
 			r.send(40)
 			r.until("a lost answer", func() bool { return p.Lost() > i })
 		}

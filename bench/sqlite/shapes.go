@@ -195,13 +195,13 @@ func (w *work) loop(ctx context.Context) error {
 	return nil
 }
 
-// handle does what the engine does with one batch: twins inside it wait for the next.
+// handle does what the engine does with one batch. Duplicates inside it are settled with the first.
 func (w *work) handle(ctx context.Context, ds []driver.Delivery) error {
 	claims := make([]driver.Claim, 0, len(ds))
 	first := make(map[string]int, len(ds))
 	of := make([]int, len(ds))
 	for i := range ds {
-		if at, twin := first[ds[i].ID]; twin {
+		if at, duplicate := first[ds[i].ID]; duplicate {
 			of[i] = at
 			continue
 		}

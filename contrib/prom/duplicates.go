@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Duplicates registers semel_duplicate_effects_total of one consumer: effects beyond the first of their key, as somebody
-// counted them who does not rely on the records (semel audit, a scenario of the lab). Anything but 0 is worth waking up for.
+// Duplicates registers semel_duplicate_effects_total of one consumer: effects beyond the first of their key, counted
+// without the records (by semel audit, or by a scenario of the lab). Page a person for anything but 0.
 func Duplicates(reg prometheus.Registerer, queue, consumer string) (prometheus.Counter, error) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "semel_duplicate_effects_total", Help: "Effects beyond the first of their key, counted by an audit of the effects.",
@@ -19,8 +19,8 @@ func Duplicates(reg prometheus.Registerer, queue, consumer string) (prometheus.C
 	return c, nil
 }
 
-// Audited registers semel_audit_timestamp_seconds of one consumer: when an audit ended that counted the consumer's effects.
-// Without it an audit that is not made any more looks like one that found nothing.
+// Audited registers semel_audit_timestamp_seconds of one consumer: when the last audit of its effects ended. Without it, a
+// missing audit looks like one that found nothing.
 func Audited(reg prometheus.Registerer, queue, consumer string, at time.Time) error {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "semel_audit_timestamp_seconds", Help: "When the last audit of the effects ended, in seconds since 1970.",

@@ -21,10 +21,10 @@ type Kind string
 
 // The kinds of measures.
 const (
-	Peer   Kind = "peer"   // how others do the standard work
-	Limit  Kind = "limit"  // what machine and servers can do at all
-	Semel  Kind = "semel"  // what semel does
-	Front  Kind = "front"  // what a cache before the store is worth
+	Peer   Kind = "peer"   // the standard work done by other libraries
+	Limit  Kind = "limit"  // the limits of the machine and the servers
+	Semel  Kind = "semel"  // the standard work done by semel
+	Cache  Kind = "cache"  // the gain of a cache before the store
 	Window Kind = "window" // a long window of keys on one machine
 )
 
@@ -41,7 +41,7 @@ type Measure struct {
 	N int
 	// Long measures run only when they are asked for by name.
 	Long bool
-	// Inexact measures are reported even when an effect happened twice: they do not promise otherwise.
+	// Inexact measures are reported even when an effect happened twice: they do not guarantee otherwise.
 	Inexact bool
 	Run     func(ctx context.Context, e *Env) (Sample, error)
 }

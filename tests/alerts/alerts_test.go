@@ -93,7 +93,7 @@ func TestTheFirstIsSeen(t *testing.T) {
 	after := sample(t, reg, "semel_deliveries_total", "parked_uncertain")
 	series := fmt.Sprintf(`semel_deliveries_total{decision="parked_uncertain",%s} %sx20 %sx10`, who, before, after)
 	if !fires(t, load(t)["SemelOutcomeUnknown"], series, 22) {
-		t.Errorf("nobody is told of the first message that was set aside: %s", series)
+		t.Errorf("no alert fires for the first message that was parked: %s", series)
 	}
 }
 

@@ -54,7 +54,7 @@ func (m Mode) Known() bool {
 // Queue is the usual name of the queue.
 const Queue = "orders"
 
-// Task is what a worker process is told to do.
+// Task configures a worker process.
 type Task struct {
 	URL   string
 	Queue string
@@ -67,7 +67,7 @@ type Task struct {
 // Report is what a worker says of itself. It is for diagnosis: verdicts do not rest on it.
 type Report struct {
 	semel.Summary
-	// Paused counts how often it stopped polling because the store did not answer; Doubts, how often nobody could know.
+	// Paused counts how often it stopped polling because the store did not respond, Doubts how often an outcome was unknown.
 	Paused, Doubts, Troubles int64
 	// Trouble is the latest.
 	Trouble string

@@ -15,8 +15,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Times of the cells. The long ones differ by more than slack, and no suite runs for as long as that: so a time in a
-// record or grant tells which rule set it, although the store's clock is not ours.
+// Times of the cells. The long ones differ by more than slack, and no suite runs that long. So a time in a record or grant
+// shows which rule set it, although the store has its own clock.
 const (
 	short = 30 * time.Millisecond // leases, retries and retentions that end before the next barrier
 	brief = 3 * time.Second       // the same of which a hundred are longer than slack: an older version waits that many leases
@@ -43,7 +43,7 @@ type step struct {
 	checked bool
 }
 
-// cell is one key with what happens to it, and the record as the decision table has it.
+// cell is one key with its operations, and its record according to the decision table.
 type cell struct {
 	name   string
 	key    driver.Key
@@ -61,7 +61,7 @@ type bench struct {
 	StoreSetup
 	t   testing.TB
 	bad mismatches
-	now time.Time // the model's clock: only its distances count
+	now time.Time // the model's clock: only differences count
 	// longTerm is the period that is registered for the cells' consumer.
 	longTerm time.Duration
 	keys     int
@@ -89,7 +89,7 @@ func (b *bench) newCell(name string) *cell {
 // wait lets everything short end.
 func (b *bench) wait() { b.waitFor(short) }
 
-// waitFor lets everything end that lasts as long as that.
+// waitFor lets everything end that lasts no longer than d.
 func (b *bench) waitFor(d time.Duration) {
 	d += short + b.Skew
 	b.now = b.now.Add(d)
@@ -107,8 +107,8 @@ func (b *bench) call() (context.Context, context.CancelFunc) {
 
 const cellBatch = 200
 
-// sampled is the cells that are to be compared: the same ones in every run. They are drawn, because every n-th cell could
-// have the same operation each time.
+// sampled returns the cells to compare, the same ones in every run. They are drawn at random, because every n-th cell could
+// have the same operation.
 func (b *bench) sampled(all []*cell) (some []*cell) {
 	if b.Sample <= 1 {
 		return all
@@ -226,7 +226,7 @@ func (b *bench) claims(ctx context.Context, cells []*cell, q []request) {
 	got, err := b.Store.Claim(ctx, cs...)
 	b.returned("Claim", len(got), len(q), err)
 	for i, c := range cells {
-		// The number that the store drew is seen in the token it granted; it must be greater than the last.
+		// The granted token shows the number that the store drew; it must be greater than the last.
 		after, want, changed := driver.DecideClaim(c.model, cs[i], b.now, got[i].Hold.Token)
 		for _, d := range diffGrant(got[i], want) {
 			b.bad.add("%s: Claim: %s", c.name, d)
@@ -369,7 +369,7 @@ func diffRecord(got, want driver.Record) differ {
 	}
 	d.time("retain_until", got.RetainUntil, got.CreatedAt, want.RetainUntil, want.CreatedAt)
 	d.time("updated_at", got.UpdatedAt, got.CreatedAt, want.UpdatedAt, want.CreatedAt)
-	switch want.State { // what only counts in one state may be kept or cleared in the others
+	switch want.State { // a field that counts in one state may be kept or cleared in the others
 	case driver.InProgress:
 		d.eq("lease", got.Lease == want.Lease, got.Lease, want.Lease)
 		d.eq("beat", got.Beat == want.Beat, got.Beat, want.Beat)

@@ -14,7 +14,7 @@ type op struct {
 	step     step
 }
 
-// operations are all that is tried on each state.
+// operations are all operations that are tried on each state.
 func operations() []op {
 	all := claimOps()
 	for _, h := range holds() {
@@ -144,8 +144,8 @@ func operatorOps() []op {
 	return all
 }
 
-// body is the digest of a body that is sent under the cell's key: another one for every key, so that a store that mixes
-// them up is seen.
+// body is the digest of a body that is sent under the cell's key. It differs for every key, so that a store that mixes
+// them up is found.
 func (c *cell) body(name string) driver.BodyDigest {
 	return driver.NewBodyDigest(1, sha256.Sum256([]byte(c.key.Raw+" "+name)))
 }

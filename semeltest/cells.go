@@ -15,7 +15,7 @@ const (
 	fpOlder = driver.Fingerprint("rcp0" + "sum-a")
 )
 
-// Steps that recipes are made of. Whoever is meant by "mine" is the last that acquired the cell's key.
+// Steps that recipes are made of. "mine" is the hold of the last attempt that acquired the cell's key.
 
 func claimFor(lease time.Duration) step {
 	return step{make: func(c *cell) request {
@@ -26,7 +26,7 @@ func claimFor(lease time.Duration) step {
 	}}
 }
 
-// claimAs is a claim by somebody with a policy, and a body, of their own.
+// claimAs is a claim by another caller with its own policy and body.
 func claimAs(p driver.Takeover) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
@@ -123,8 +123,8 @@ func recipes() []recipe {
 	}
 }
 
-// cells makes every combination of recipe, policy and operation; a last claim by a stranger shows the outcome to those
-// who cannot look at records.
+// cells makes every combination of recipe, policy and operation. A last claim by another caller shows the outcome if the
+// store cannot show records.
 func (b *bench) cells() []*cell {
 	_, operator := driver.As[driver.Operator](b.Store)
 	last := claimAs(driver.Resume)
@@ -163,7 +163,7 @@ func testCells(t testing.TB, s StoreSetup) {
 }
 
 // testFM43Cells does the same after the store's clock stepped back: leases that seem too long are cut (law 7). Most cells
-// have no lease that is: a third of them is compared, all in nightly runs.
+// have no such lease, so a third of them is compared, all in nightly runs.
 func testFM43Cells(t testing.TB, s StoreSetup) {
 	if s.Advance == nil {
 		t.Log("left out: the store's clock cannot be moved")
@@ -260,7 +260,7 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 			b.bad.add("Sweep with limit %d swept %+v", limit, s)
 		}
 		if more && s.Count() == 0 {
-			b.t.Fatalf("Sweep did nothing and says that there is more")
+			b.t.Fatalf("Sweep did nothing and reports that there is more")
 		}
 		got.Purged += s.Purged
 		got.Abandoned += s.Abandoned

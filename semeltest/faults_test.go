@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestNoFaults: with an empty plan the decorators are not to be noticed.
+// TestNoFaults: with an empty plan the decorators change nothing.
 func TestNoFaults(t *testing.T) {
 	f := semeltest.NewFaults(semeltest.Plan{})
 	t.Run("store", func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestFaultsBeforeAfterLate(t *testing.T) {
 	})
 }
 
-// TestFaultsLateCopies: a late write carries what it was called with, although the caller uses its buffer again.
+// TestFaultsLateCopies: a late write carries its original arguments, although the caller reuses its buffer.
 func TestFaultsLateCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
@@ -138,7 +138,7 @@ func TestFaultsUnknownItems(t *testing.T) {
 	}
 }
 
-// TestFaultsItemError: the item that a refused commit names is the caller's, whatever was left out.
+// TestFaultsItemError: a refused commit names the item by its place in the caller's batch, whatever was left out.
 func TestFaultsItemError(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()

@@ -20,7 +20,8 @@ func FaultyQueue(inner driver.Queue, f *Faults) driver.Queue {
 	return q
 }
 
-// faultyQueue implements all that can go wrong; what inner does not have is nil, and driver.As does not find it.
+// faultyQueue implements every interface whose calls can fail. Those that inner lacks are nil, and driver.As does not find
+// them.
 type faultyQueue struct {
 	inner     driver.Queue
 	sender    driver.Sender
@@ -107,7 +108,7 @@ func (q *faultyQueue) DeadLetters(ctx context.Context, limit int) ([]driver.Dead
 	})
 }
 
-// DeadLetterQueue is the queue itself: wherever inner keeps dead letters, calls go wrong.
+// DeadLetterQueue returns the queue itself: calls fail wherever inner keeps its dead letters.
 func (q *faultyQueue) DeadLetterQueue() driver.DeadLetterQueue {
 	if q.box == nil {
 		return nil

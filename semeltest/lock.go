@@ -84,7 +84,7 @@ func newLocker(t testing.TB, s driver.Store, lease time.Duration) *lock.Locker {
 
 const lockName = "report"
 
-// acquireLock waits for a lock; what should be free at some time is a failure when it is not within two minutes.
+// acquireLock waits for a lock, and fails after two minutes.
 func acquireLock(t testing.TB, l *lock.Locker) *lock.Held {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -106,7 +106,7 @@ func endWith(t testing.TB, h *lock.Held) {
 	})
 }
 
-// tryLock takes a lock that has to be free now.
+// tryLock takes a lock that must be free now.
 func tryLock(t testing.TB, l *lock.Locker, after *lock.Held) *lock.Held {
 	t.Helper()
 	h, err := l.TryAcquire(t.Context(), lockName)
@@ -120,7 +120,7 @@ func tryLock(t testing.TB, l *lock.Locker, after *lock.Held) *lock.Held {
 	return h
 }
 
-// stillHeld fails when a lock that somebody holds for ages is to be had.
+// stillHeld fails if a lock that is held for ages can be acquired.
 func stillHeld(t testing.TB, l *lock.Locker, why string) {
 	t.Helper()
 	h, err := l.TryAcquire(t.Context(), lockName)
@@ -128,7 +128,7 @@ func stillHeld(t testing.TB, l *lock.Locker, why string) {
 		endWith(t, h)
 	}
 	if !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("%s: the lock is to be had by another (error %v), wanted ErrHeld", why, err)
+		t.Errorf("%s: another can acquire the lock (error %v), wanted ErrHeld", why, err)
 	}
 }
 

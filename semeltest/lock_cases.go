@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/lock"
 )
 
-// testOneHolder: many goroutines over both ways to the store, one inside at a time, each with a greater token.
+// testOneHolder: many goroutines over both connections to the store, one inside at a time, each with a greater token.
 func testOneHolder(t testing.TB, s LockSetup) {
 	var inside atomic.Int32
 	var tokens []uint64 // guarded by the lock itself; the mutex is for locks that do not work
@@ -52,7 +52,7 @@ func testOneHolder(t testing.TB, s LockSetup) {
 	}
 }
 
-// testUnlock: a lock is free for others as soon as its holder unlocks it, and unlocking again frees nobody else's.
+// testUnlock: a lock is free for others as soon as its holder unlocks it. Unlocking again does not free another's lock.
 func testUnlock(t testing.TB, s LockSetup) {
 	a, b := newLocker(t, s.Store, ages), newLocker(t, s.Other, ages)
 	first := tryLock(t, a, nil)
@@ -220,7 +220,8 @@ func sweepUntil(t testing.TB, s driver.Store, horizon time.Duration) (driver.Swe
 	return driver.Swept{}, false
 }
 
-// testLockPurged: the record of an unlocked lock is purged, and its tokens grow on: outside fences remember them.
+// testLockPurged: the record of an unlocked lock is purged, and its tokens keep growing, because fences outside remember
+// them.
 func testLockPurged(t testing.TB, s LockSetup) {
 	l, err := lock.New(s.Store, lock.Options{Lease: ages, Keep: time.Millisecond})
 	if err != nil {
@@ -237,7 +238,7 @@ func testLockPurged(t testing.TB, s LockSetup) {
 	unlock(t, h)
 }
 
-// testAbandoned: the sweep sets a lock aside whose holder died long ago; it is to be had all the same.
+// testAbandoned: the sweep parks a lock whose holder died long ago. The lock can be acquired all the same.
 func testAbandoned(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	dead := acquireLock(t, newLocker(t, w, s.Lease))
@@ -294,7 +295,7 @@ func testLockNames(t testing.TB, s LockSetup) {
 	}
 }
 
-// testNotLock: a key that a consumer completed is no lock, and nobody waits for it.
+// testNotLock: a key that a consumer completed is no lock, and Acquire does not wait for it.
 func testNotLock(t testing.TB, s LockSetup) {
 	key := driver.Key{Consumer: lock.DefaultScope, Raw: lockName}
 	mustFinish(t, s.Store, driver.Applied, complete(mustClaim(t, s.Store, key)[0]))

@@ -60,7 +60,7 @@ type lockBug struct {
 	want  string
 }
 
-// everybody makes a store hand a held lock out to whoever asks.
+// everybody makes a store grant a held lock to every caller.
 func everybody(s *planted) {
 	s.claim = func(s *planted, ctx context.Context, c []semeldriver.Claim) ([]semeldriver.Grant, error) {
 		g, err := s.Store.Claim(ctx, c...)

@@ -14,10 +14,10 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// PairSetup is a queue with a store, as a consumer uses them.
+// PairSetup is a queue and a store, as a consumer uses them.
 type PairSetup struct {
 	// Queue has to be a driver.Sender and a driver.QueueInspector; Extends, Delays and Counts are needed for the cases
-	// that use them. Its visibility should be a second or two, because lost deliveries are waited for.
+	// that use them. Its visibility should be a second or two, because the suite waits for lost deliveries.
 	Queue driver.Queue
 	Store driver.Store
 	// Visibility is the queue's, and Config.Visibility. Defaults to 2 s.
@@ -29,16 +29,16 @@ type PairSetup struct {
 	// Batch makes a batch handler (semel.InTxBatch) in the same way. nil: its cases are left out.
 	Batch func(fn func(ctx context.Context, add func(id string) error, batch []*semel.Attempt) error) semel.Handler
 
-	leaks []driver.Interface // planted: what the wrappers of the suite pass by mistake
+	leaks []driver.Interface // planted bugs: interfaces that the wrappers of the suite pass by mistake
 }
 
 // PairFactory opens an empty queue and an empty store.
 type PairFactory func(t testing.TB) PairSetup
 
-// RunPair tests a queue and a store together, under the real consumer: every message takes effect once, whatever is
-// delivered twice, fails, stops or gets lost.
+// RunPair tests a queue and a store together, under the real consumer: every message takes effect once, despite duplicate
+// deliveries, failures, stops and lost responses.
 //
-// A case that fails while the machine stands still is repeated: it shows nothing.
+// A case that fails while the machine stalls is repeated, because the failure proves nothing.
 func RunPair(t *testing.T, open PairFactory) {
 	runTimed(t, pairCases(), open, func(s PairSetup) time.Duration { return standstill(s.Visibility) })
 }
@@ -74,7 +74,7 @@ func pairCases() []suiteCase[PairSetup] {
 	}
 }
 
-// pair runs consumers and keeps a ledger of its own.
+// pair runs consumers and keeps its own ledger.
 type pair struct {
 	PairSetup
 	t   testing.TB
@@ -217,7 +217,7 @@ func (p *pair) once(n int, from map[string]int) {
 	}
 }
 
-// dead letters wants dead letters of these kinds and keys, in any order.
+// deadLetters wants dead letters of these kinds and keys, in any order.
 func (p *pair) deadLetters(want ...string) {
 	p.t.Helper()
 	if p.box == nil {

@@ -36,8 +36,8 @@ func (p *pair) hasBatch() bool {
 	return true
 }
 
-// testPairBatch runs batches with duplicates between two consumers; some keys fail in their first attempts. What failed
-// left no effect, and kept no other from its own.
+// testPairBatch runs batches with duplicates between two consumers; some keys fail in their first attempts. A failed
+// message leaves no effect, and prevents no other's.
 func testPairBatch(p *pair) {
 	if !p.hasBatch() {
 		return

@@ -71,7 +71,7 @@ func testFM6Panics(p *pair) {
 	p.once(2, p.effects)
 }
 
-// testPairDead gives up on a key at once, on another after all attempts; their duplicates run nothing.
+// testPairDead gives up on one key at once, on another after all attempts. Their duplicates run nothing.
 func testPairDead(p *pair) {
 	if !p.Queue.Features().DeadLetters {
 		p.t.Log("left out: the queue keeps no dead letters")
@@ -195,7 +195,7 @@ func testPairMany(p *pair) {
 	}
 }
 
-// testFM34Outage takes the store away while messages wait: nothing runs, nothing is acked, and all is done afterwards.
+// testFM34Outage takes the store away while messages wait: nothing runs and nothing is acked. Afterwards all are handled.
 func testFM34Outage(p *pair) {
 	const n = 40
 	f := NewFaults(Plan{})

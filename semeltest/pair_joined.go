@@ -40,7 +40,7 @@ func (p *pair) txHandler() semel.Handler {
 	})
 }
 
-// testPairJoined commits effects with the records: what failed left none, what succeeded left one.
+// testPairJoined commits effects with the records: a failed run leaves none, a successful run leaves one.
 func testPairJoined(p *pair) {
 	if !p.hasTx() {
 		return

@@ -10,11 +10,11 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// poisonKills is more often than a message that kills its process may do so: two takeovers, and two runs in quarantine.
+// poisonKills exceeds the number of processes that a message may kill: two takeovers, and two runs in quarantine.
 const poisonKills = 8
 
-// testFM83Poison runs a message that kills its process, with neighbours, until it is a dead letter: as the queue is, and on
-// a queue that does not count deliveries.
+// testFM83Poison runs a message that kills its process, among others, until it is a dead letter: on the queue as it is,
+// and without delivery counts.
 func testFM83Poison(p *pair) {
 	if !p.hasTx() || p.box == nil {
 		return
@@ -108,7 +108,7 @@ func (p *pair) killedOrEmpty(killed chan struct{}) bool {
 	}
 }
 
-// expire ends the lease and the visibility of a killed run at once, where the adapters can: else they end by themselves.
+// expire ends the lease and the visibility of a killed run at once, if the adapters can; otherwise they expire.
 func (p *pair) expire(q *watched, key string) {
 	ctx := p.t.Context()
 	if ins, ok := driver.As[driver.RecordInspector](p.Store); ok {

@@ -14,7 +14,7 @@ import (
 // RunQueue tests a queue: the features that it declares work, and the others return driver.ErrUnsupported. A queue
 // without driver.Sender needs QueueSetup.Send.
 //
-// With a real clock a case that fails while the machine stands still is repeated: it shows nothing.
+// With a real clock a case that fails while the machine stalls is repeated, because the failure proves nothing.
 func RunQueue(t *testing.T, open QueueFactory) {
 	runTimed(t, queueCases(), open, func(s QueueSetup) time.Duration {
 		if s.Advance != nil {
@@ -63,7 +63,7 @@ func queueCases() []suiteCase[QueueSetup] {
 	}
 }
 
-// queueBench is a queue with what the cases need around it.
+// queueBench is a queue with the helpers of the cases.
 type queueBench struct {
 	QueueSetup
 	t testing.TB

@@ -81,7 +81,7 @@ func testExtend(q *queueBench) {
 	ds := q.receive(2)
 	rest := q.visible(ds[0])
 	by := 4 * rest
-	if q.f.Visible > 0 { // it extends from now on by no other time
+	if q.f.Visible > 0 { // the queue extends by this fixed time
 		by, rest = q.f.Visible, rest/2
 		q.pass(rest)
 	}
@@ -218,12 +218,12 @@ func testGroups(q *queueBench) {
 		}
 	}
 	var next [groups]byte
-	inFlight := map[byte]byte{} // how many
+	inFlight := map[byte]byte{} // messages of each group
 	var held []driver.Delivery
 	for done := 0; done < groups*each; {
 		before := maps.Clone(inFlight)
 		wait := 100 * time.Millisecond
-		if len(held) == 0 { // then there is something to come, however busy the machine is
+		if len(held) == 0 { // a message must come, however busy the machine is
 			wait = 10 * time.Second
 		}
 		for _, d := range q.poll(10, wait) {
@@ -239,7 +239,7 @@ func testGroups(q *queueBench) {
 		}
 		d := held[0]
 		held = held[1:]
-		if d.Count == 1 && d.Body[1]%3 == 1 { // now and then the head has to come once more, and what follows it too
+		if d.Count == 1 && d.Body[1]%3 == 1 { // now and then the head is redelivered, and the rest of its group
 			q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Retry})
 			held = slices.DeleteFunc(held, func(f driver.Delivery) bool {
 				if f.Body[0] == d.Body[0] {

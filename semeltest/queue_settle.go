@@ -61,7 +61,7 @@ func testFM18Stale(q *queueBench) {
 				q.t.Fatalf("%v with a stale receipt took the message from its holder: retry returned %v, %v", a, out, err)
 			}
 			q.ackAll(q.receive(1))
-		} else { // the broker cannot tell: the message is wherever the settlement put it
+		} else { // the broker cannot detect it: the message is where the settlement put it
 			_, _ = q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt})
 			for _, d := range q.poll(1, 100*time.Millisecond) {
 				q.settle(driver.Settlement{Receipt: d.Receipt})
@@ -97,7 +97,7 @@ func testPositional(q *queueBench) {
 	}
 }
 
-// testDoneSettle settles with a done context: either it happened or it did not, and the repetition tells.
+// testDoneSettle settles with a done context: either it happened or it did not, and a repetition shows which.
 func testDoneSettle(q *queueBench) {
 	q.sendN(1)
 	d := q.receive(1)[0]
@@ -140,7 +140,7 @@ func testInspection(q *queueBench) {
 	}
 	stats(4, 0, delayed)
 	peeked, err := ins.Peek(q.ctx(), 2)
-	blind := errors.Is(err, driver.ErrUnsupported) // it shows messages only to who receives them
+	blind := errors.Is(err, driver.ErrUnsupported) // the queue shows messages only to their receivers
 	if !blind && (err != nil || len(peeked) != 2 || peeked[0].ID != "m-0" || string(peeked[1].Body) != "m-1") {
 		q.t.Errorf("peek returned %v, %v, wanted m-0 and m-1", peeked, err)
 	}

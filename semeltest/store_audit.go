@@ -62,7 +62,7 @@ func (b *auditBench) again(before driver.Record, op driver.Operation) driver.Rec
 	return after
 }
 
-// ended makes a record that an attempt ended so.
+// ended makes a record whose attempt ended with final.
 func (b *auditBench) ended(k driver.Key, final driver.Final) driver.Record {
 	b.t.Helper()
 	g := mustClaim(b.t, b.Store, k)[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// mustClaim claims keys anew and fails unless all are acquired.
+// mustClaim claims keys with new nonces and fails unless all are acquired.
 func mustClaim(t testing.TB, s driver.Store, keys ...driver.Key) []driver.Grant {
 	t.Helper()
 	g := claimKeys(t, s, keys...)
@@ -140,7 +140,7 @@ func testEmptyCalls(t testing.TB, s StoreSetup) {
 	}
 }
 
-// testFM13OneAcquires lets many claim the same keys at once: exactly one acquires each.
+// testFM13OneAcquires lets many callers claim the same keys at once: exactly one acquires each.
 func testFM13OneAcquires(t testing.TB, s StoreSetup) {
 	const claimers, n = 8, 25
 	ks := keys(n, "raced-%d")
@@ -188,7 +188,7 @@ func together(t testing.TB, n int, f func(i int) error) {
 	}
 }
 
-// retryClaim repeats a claim that certainly was not committed, with the same nonce, as the engine does.
+// retryClaim repeats a claim that definitely was not committed, with the same nonce, as the engine does.
 func retryClaim(ctx context.Context, s driver.Store, c driver.Claim) (driver.Grant, error) {
 	for {
 		g, err := s.Claim(ctx, c)
@@ -204,7 +204,7 @@ func retryClaim(ctx context.Context, s driver.Store, c driver.Claim) (driver.Gra
 	}
 }
 
-// testFM45OppositeOrders writes the same keys in opposite orders: nobody may deadlock or see an error that is not
+// testFM45OppositeOrders writes the same keys in opposite orders: no caller may deadlock or get an error that is not
 // ErrNotCommitted.
 func testFM45OppositeOrders(t testing.TB, s StoreSetup) {
 	ks := keys(60, "crossed-%d")
@@ -236,7 +236,7 @@ func testFM45OppositeOrders(t testing.TB, s StoreSetup) {
 	})
 }
 
-// testTokensIncrease claims and releases one key by many: tokens strictly increase in the order of the runs (I3).
+// testTokensIncrease has many callers claim and release one key: tokens strictly increase in the order of the runs (I3).
 func testTokensIncrease(t testing.TB, s StoreSetup) {
 	k := keys(1, "contended-%d")[0]
 	var mu sync.Mutex // held from claim to release: the order of the runs
@@ -290,7 +290,7 @@ func testFM55HostileKeys(t testing.TB, s StoreSetup) {
 	distinct(t, s.Store, ks)
 }
 
-// distinct claims each key alone and in one call: nobody meets another's record, and everybody their own.
+// distinct claims each key alone and in one call: every key finds its own record and no other.
 func distinct(t testing.TB, s driver.Store, ks []driver.Key) {
 	t.Helper()
 	for i, k := range ks {

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// committer is the store with its ledger; ok is false when it is none.
+// committer returns the store's driver.Committer; ok is false when there is none.
 func committer(t testing.TB, s StoreSetup) (driver.Committer, bool) {
 	t.Helper()
 	c, ok := driver.As[driver.Committer](s.Store)
@@ -31,7 +31,7 @@ func (l *Ledger) work(c driver.Committer, g driver.Grant) driver.Work {
 	return driver.Work{Finish: complete(g), Effects: buf}
 }
 
-// counts compares the committed effects of a key.
+// counts compares the committed effects of keys with n.
 func (l *Ledger) counts(t testing.TB, want int, ks ...driver.Key) {
 	t.Helper()
 	for _, k := range ks {
@@ -54,7 +54,7 @@ func mustCommit(t testing.TB, c driver.Committer, w []driver.Work, want ...drive
 	}
 }
 
-// testCommitGuarded commits works whose holds stand differently: each item all or nothing, guarded by its own hold.
+// testCommitGuarded commits works with different holds: each item is all or nothing, guarded by its own hold.
 func testCommitGuarded(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok {
@@ -68,7 +68,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	}
 	release := driver.Finish{Hold: gs[1].Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: keep}
 	mustFinish(t, s.Store, driver.Applied, release, driver.Finish{Hold: gs[2].Hold, Final: driver.Park, Keep: keep}, complete(gs[3]))
-	mustClaim(t, s.Store, ks[1])        // 1: somebody else's now
+	mustClaim(t, s.Store, ks[1])        // 1: another claimer's now
 	w[4].Finish.Hold.Nonce = newNonce() // 4: my token, another nonce
 	w[5].Finish.Hold.Token++            // 5: my nonce, another token
 	w[6].Finish.Final, w[6].Effects = driver.Fail, nil
@@ -204,7 +204,7 @@ func receiveAll(t testing.TB, q driver.Queue, n int) []driver.Delivery {
 	return all
 }
 
-// testCommitAcks lets acks commit with the records: with the item or not at all, and an old receipt is no error.
+// testCommitAcks lets acks commit with the records: with the item or not at all. An old receipt is no error.
 func testCommitAcks(t testing.TB, s StoreSetup) {
 	c, ds, ok := joined(t, s, 4)
 	if !ok {
@@ -215,7 +215,7 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 		ks[i] = driver.Key{Consumer: "joined", Raw: d.ID}
 	}
 	gs := mustClaim(t, s.Store, ks...)
-	// 1: the message was handed out again meanwhile. 2: the hold is lost. 3: a failure with its dead letter.
+	// 1: the message was delivered again meanwhile. 2: the hold is lost. 3: a failure with its dead letter.
 	settle(t, s.Queue, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Defer})
 	again := receiveAll(t, s.Queue, 1)[0]
 	w := make([]driver.Work, len(ds))
@@ -238,7 +238,7 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 			t.Errorf("the dead letter of the failed item: found %v, %v, %+v", found, err, l.Key)
 		}
 	}
-	// What is left: the message of the old receipt, in its new hand, and that of the lost item.
+	// Two messages are left: that of the old receipt, with its new receiver, and that of the lost item.
 	settle(t, s.Queue, driver.Settlement{Receipt: again.Receipt}, driver.Settlement{Receipt: ds[2].Receipt})
 	if qi, ok := driver.As[driver.QueueInspector](s.Queue); ok {
 		if st, err := qi.Stats(t.Context()); err != nil || !st.Empty() {

@@ -79,8 +79,8 @@ func testRecords(t testing.TB, s StoreSetup) {
 	testScan(t, s.Store)
 }
 
-// testUncertain lists the records that are UNCERTAIN, which metrics count: those that become so by any way are in the list,
-// and are gone from it when the doubt is resolved.
+// testUncertain lists the UNCERTAIN records, which metrics count: they are in the list however they became uncertain, until
+// the doubt is resolved.
 func testUncertain(t testing.TB, s StoreSetup) {
 	ins, ok := driver.As[driver.RecordInspector](s.Store)
 	if !ok {
@@ -140,7 +140,7 @@ func testUncertain(t testing.TB, s StoreSetup) {
 // scanned is more than one page of any store.
 const scanned = 2345
 
-// testScan scans more records than a store reads at once: each comes once, in whatever order.
+// testScan scans more records than a store reads at once: each is returned once, in any order.
 func testScan(t testing.TB, s driver.Store) {
 	scan, ok := driver.As[driver.RecordScanner](s)
 	if !ok {

@@ -90,7 +90,7 @@ func (b *stepBench) rows(h driver.Hold) []driver.Step {
 	return rows
 }
 
-// same compares a journal with what it has to be.
+// same compares a journal with the expected one.
 func (b *stepBench) same(when string, h driver.Hold, want []driver.Step) {
 	b.t.Helper()
 	got := b.rows(h)
@@ -191,7 +191,7 @@ func mergeSteps(rows, put []driver.Step) []driver.Step {
 	return rows
 }
 
-// randomWrites draws a call that mostly makes sense.
+// randomWrites draws a call that is mostly valid.
 func randomWrites(r *rand.Rand, rows []driver.Step) []driver.StepWrite {
 	w := make([]driver.StepWrite, 1+r.IntN(3)*r.IntN(2))
 	for i := range w {

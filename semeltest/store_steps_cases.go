@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// testStepsGuarded writes with every other hold than the right one, and after every end of the run.
+// testStepsGuarded writes with every wrong hold, and after every end of the run.
 func testStepsGuarded(b *stepBench) {
 	ks := keys(5, "guarded-steps-%d")
 	h := b.claim(ks[0])
@@ -100,7 +100,7 @@ func testStepsTogether(b *stepBench) {
 	b.write(other, driver.Lost)
 }
 
-// testStepsEffects commits effects with the rows that carry them: both or none, once however often it is repeated.
+// testStepsEffects commits effects with the rows that carry them: both or none, and once however often it is repeated.
 func testStepsEffects(b *stepBench) {
 	c, ok := committer(b.t, b.StoreSetup)
 	if !ok {
@@ -193,7 +193,7 @@ func testStepsEpochs(b *stepBench) {
 	}
 }
 
-// testStepsPurged: what purges a record removes its journals, so that a later run of the key begins afresh.
+// testStepsPurged: a purge of a record removes its journals, so that a later run of the key begins afresh.
 func testStepsPurged(b *stepBench) {
 	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
@@ -217,7 +217,7 @@ func testStepsPurged(b *stepBench) {
 	b.write(h, driver.Lost, finishOf("c"))
 }
 
-// testFM63StepsRace: while a key changes hands, the previous holder and the next write at the same time.
+// testFM63StepsRace: during a takeover the previous holder and the next write at the same time.
 func testFM63StepsRace(b *stepBench) {
 	for round := range 4 {
 		h := b.claim(keys(1, fmt.Sprintf("race-%d-", round)+"%d")[0])
@@ -256,7 +256,7 @@ func testFM63StepsRace(b *stepBench) {
 	}
 }
 
-// raceRows: what was applied is there, in order, and nothing else; the previous holder's rows come first.
+// raceRows checks that exactly the applied rows are stored, in order, those of the previous holder first.
 func (b *stepBench) raceRows(h driver.Hold, applied [][]string) {
 	var want []string
 	for _, names := range applied {

@@ -53,7 +53,7 @@ func (l *Ledger) addTx(t testing.TB, tx driver.Tx, ks ...driver.Key) {
 	}
 }
 
-// testFM72Rollback rolls back, and commits only some of the items: what did not run leaves no record.
+// testFM72Rollback rolls back, and commits only some of the items: an item that did not run leaves no record.
 func testFM72Rollback(t testing.TB, s StoreSetup) {
 	tr, ok := transactor(t, s)
 	if !ok {

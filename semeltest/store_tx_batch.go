@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// batchWorks are the works of a batch: what its handler queued goes with the first.
+// batchWorks are the works of a batch: the first carries the effects that the handler queued.
 func batchWorks(gs []driver.Grant, effects any) []driver.Work {
 	w := make([]driver.Work, len(gs))
 	for i, g := range gs {
@@ -51,7 +51,7 @@ func testTxEffects(t testing.TB, s StoreSetup) {
 	_ = tx.Rollback(t.Context())
 	s.Ledger.counts(t, 0, ks...)
 
-	// One hold that is not the transaction's: what belongs to all must not be written for the others.
+	// One hold is not the transaction's: effects that belong to all must not be written for the others.
 	tx, _, gs = begin(t, tr, ks...)
 	for i, g := range gs {
 		if g.Attempt != 1 || g.Unknown {

@@ -172,7 +172,7 @@ func testDeliveryIDs(t testing.TB, s StoreSetup) {
 	b.bad.report(t)
 }
 
-// testFM61DeadLetterStore keeps dead letters of queues that are elsewhere, each under its queue's name.
+// testFM61DeadLetterStore keeps dead letters of queues in other places, each under its queue's name.
 func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
 	keeper, ok := driver.As[driver.DeadLetterStore](s.Store)
 	if !ok {

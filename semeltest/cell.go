@@ -76,7 +76,7 @@ func newNonce() (n driver.Nonce) {
 	return n
 }
 
-// newCell makes a cell with a key of its own.
+// newCell makes a cell with its own key.
 func (b *bench) newCell(name string) *cell {
 	b.keys++
 	c := &cell{

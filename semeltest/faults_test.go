@@ -308,11 +308,11 @@ func (k keeper) DeadLetterQueue() driver.DeadLetterQueue { return k.deadLetters 
 // TestFaultsInDeadLettersElsewhere: the faults of a queue are those of its dead letters, wherever it keeps them.
 func TestFaultsInDeadLettersElsewhere(t *testing.T) {
 	q := memory.NewQueue("q")
-	box, ok := driver.DeadLettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
+	dlq, ok := driver.DeadLettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
 	if !ok {
 		t.Fatal("the faulty queue keeps no dead letters")
 	}
-	if err := box.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
+	if err := dlq.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
 		t.Errorf("put a dead letter: %v, wanted a fault", err)
 	}
 }

@@ -78,7 +78,7 @@ func pairCases() []suiteCase[PairSetup] {
 type pair struct {
 	PairSetup
 	t   testing.TB
-	box driver.DeadLetterQueue
+	dlq driver.DeadLetterQueue
 
 	mu      sync.Mutex
 	runs    map[string]int // started, by key
@@ -97,7 +97,7 @@ func newPair(t testing.TB, s PairSetup) *pair {
 	}
 	p := &pair{PairSetup: s, t: t, runs: map[string]int{}, effects: map[string]int{}}
 	var kept bool
-	if p.box, kept = driver.DeadLettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
+	if p.dlq, kept = driver.DeadLettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
 		t.Fatal("the queue declares dead letters, and is neither a driver.DeadLetterQueue nor a driver.DeadLetterKeeper")
 	}
 	return p
@@ -220,10 +220,10 @@ func (p *pair) once(n int, from map[string]int) {
 // deadLetters wants dead letters of these kinds and keys, in any order.
 func (p *pair) deadLetters(want ...string) {
 	p.t.Helper()
-	if p.box == nil {
+	if p.dlq == nil {
 		return
 	}
-	ls, err := p.box.DeadLetters(p.t.Context(), 0)
+	ls, err := p.dlq.DeadLetters(p.t.Context(), 0)
 	if err != nil {
 		p.t.Fatalf("dead letters: %v", err)
 	}

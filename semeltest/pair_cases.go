@@ -131,7 +131,7 @@ func testPairUnkeyed(p *pair) {
 	p.empty()
 	p.halt(s)
 	p.once(1, p.effects)
-	if ls, err := p.box.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 2 {
+	if ls, err := p.dlq.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 2 {
 		p.t.Errorf("there are %d dead letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
 	}
 }

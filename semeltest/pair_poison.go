@@ -16,7 +16,7 @@ const poisonKills = 8
 // testFM83Poison runs a message that kills its process, among others, until it is a dead letter: on the queue as it is,
 // and without delivery counts.
 func testFM83Poison(p *pair) {
-	if !p.hasTx() || p.box == nil {
+	if !p.hasTx() || p.dlq == nil {
 		return
 	}
 	for _, uncounted := range []bool{false, true} {
@@ -56,9 +56,9 @@ func (p *pair) poison(q *watched) {
 		p.halt(s)
 		break
 	}
-	if ls, err := p.box.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 1 || ls[0].Key.Raw != poison {
+	if ls, err := p.dlq.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 1 || ls[0].Key.Raw != poison {
 		p.t.Errorf("dead letters are %v (%v), wanted one of the message that kills", ls, err)
-	} else if err := p.box.DeleteDeadLetter(p.t.Context(), ls[0].ID); err != nil {
+	} else if err := p.dlq.DeleteDeadLetter(p.t.Context(), ls[0].ID); err != nil {
 		p.t.Error(err)
 	}
 	for _, key := range append(fine, poison) {

@@ -17,8 +17,8 @@ type plantedAudit struct {
 	operate func(s *plantedAudit, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error)
 	filter  func(f *driver.AuditFilter)
 	list    func(s *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry
-	gone    []driver.AuditEntry // what a purge would have taken
-	extra   []driver.AuditEntry // what should not be there
+	gone    []driver.AuditEntry // entries that a purge should have deleted
+	extra   []driver.AuditEntry // entries that should not exist
 }
 
 func (s *plantedAudit) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// bug is one thing that a store does wrong.
+// bug is one mistake of a store.
 type bug struct {
 	name string
-	in   string // the case that has to notice, at least
+	in   string // a case that has to find it
 	make func(s *planted)
 }
 
@@ -193,7 +193,7 @@ func moreBugs() []bug {
 				for i := range c {
 					_, found, _ := s.Record(ctx, c[i].Key)
 					if strings.HasPrefix(c[i].Key.Raw, "raced") {
-						time.Sleep(time.Millisecond) // others come between the look and the claim
+						time.Sleep(time.Millisecond) // others claim between the read and the claim
 					}
 					g, err := s.store().Claim(ctx, c[i])
 					if err != nil {

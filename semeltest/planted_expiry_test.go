@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// expirer is a store whose EXPIRED records can be made wrong. nil does the right thing.
+// expirer is a store with bugs in its EXPIRED records; nil is correct.
 type expirer struct {
 	*memory.Store
 	clock      *clock
@@ -153,7 +153,7 @@ func blindExpiry(s *expirer, ctx context.Context, limit int) (driver.Swept, bool
 	return s.Store.Sweep(ctx, 0, limit)
 }
 
-// expiryBugs are what stores do wrong with EXPIRED records.
+// expiryBugs are mistakes of stores with EXPIRED records.
 func expiryBugs() []struct {
 	name, in string
 	make     func(*expirer)
@@ -246,7 +246,7 @@ func expiryBugs() []struct {
 	}
 }
 
-// TestPlantedExpiryBugs plants one bug at a time into a right store: the case that each names has to notice it.
+// TestPlantedExpiryBugs plants one bug at a time into a correct store: the case that each names has to find it.
 func TestPlantedExpiryBugs(t *testing.T) {
 	for _, b := range expiryBugs() {
 		t.Run(b.name, func(t *testing.T) {

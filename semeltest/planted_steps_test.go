@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// plantedSteps is memory's store with a bug in its journals; nil does the right thing.
+// plantedSteps is memory's store with a bug in its journals; nil is correct.
 type plantedSteps struct {
 	*memory.Store
 	read  func(rows []driver.Step) []driver.Step
@@ -52,7 +52,7 @@ func (s *plantedSteps) Claim(ctx context.Context, c ...driver.Claim) ([]driver.G
 	return g, err
 }
 
-// present is who holds the key.
+// present is the holder of the key.
 func (s *plantedSteps) present(h driver.Hold) driver.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *plantedSteps) present(h driver.Hold) driver.Hold {
 	return h
 }
 
-// TestPlantedJournalsAreFound plants the mistakes that an adapter's journal can have; each has to be noticed by the case
-// that is about it.
+// TestPlantedJournalsAreFound plants the mistakes that an adapter's journal can have; the case that tests it has to find
+// each.
 func TestPlantedJournalsAreFound(t *testing.T) {
 	type write = func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error)
 	eachRow := func(change func(r *driver.Step)) func([]driver.Step) []driver.Step {

@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// sweepBugs are what stores do wrong when they sweep.
+// sweepBugs are mistakes of stores in sweeps.
 func sweepBugs() []bug {
 	const in = "FM41 sweep"
 	type change = func(got *driver.Swept, more *bool)

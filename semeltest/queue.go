@@ -46,7 +46,7 @@ func queueCases() []suiteCase[QueueSetup] {
 		{"outcomes are positional", with(testPositional)},
 		{"batch limits", with(testBatchLimits)},
 		{"FM61 dead letters", with(testFM61DeadLetters)},
-		{"dead-letter queue", with(testDeadLetterBox)},
+		{"dead-letter queue", with(testDeadLetterQueue)},
 		{"closing dead letters", with(testCloseDeadLetter)},
 		{"ordered groups", with(testGroups)},
 		{"a group waits for its head", with(testGroupHead)},

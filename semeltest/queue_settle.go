@@ -170,15 +170,15 @@ func (q *queueBench) deadLetter(id string, m driver.Message) *driver.DeadLetter 
 	}
 }
 
-// box is the queue's dead-letter queue; without dead letters, Dead has to be refused and the message stays.
-func (q *queueBench) box() (driver.DeadLetterQueue, bool) {
+// dlq is the queue's dead-letter queue; without dead letters, Dead has to be refused and the message stays.
+func (q *queueBench) dlq() (driver.DeadLetterQueue, bool) {
 	q.t.Helper()
-	box, ok := driver.DeadLettersOf(q.Queue)
+	dlq, ok := driver.DeadLettersOf(q.Queue)
 	if q.f.DeadLetters {
 		if !ok {
 			q.t.Fatal("the queue declares dead letters, and is neither a driver.DeadLetterQueue nor a driver.DeadLetterKeeper")
 		}
-		return box, true
+		return dlq, true
 	}
 	q.sendN(1)
 	d := q.receive(1)[0]
@@ -190,9 +190,9 @@ func (q *queueBench) box() (driver.DeadLetterQueue, bool) {
 	return nil, false
 }
 
-func (q *queueBench) deadLetters(box driver.DeadLetterQueue, want ...string) []driver.DeadLetter {
+func (q *queueBench) deadLetters(dlq driver.DeadLetterQueue, want ...string) []driver.DeadLetter {
 	q.t.Helper()
-	ls, err := box.DeadLetters(q.ctx(), 0)
+	ls, err := dlq.DeadLetters(q.ctx(), 0)
 	if err != nil {
 		q.t.Fatalf("dead letters: %v", err)
 	}
@@ -207,7 +207,7 @@ func (q *queueBench) deadLetters(box driver.DeadLetterQueue, want ...string) []d
 }
 
 func testFM61DeadLetters(q *queueBench) {
-	box, ok := q.box()
+	dlq, ok := q.dlq()
 	if !ok {
 		return
 	}
@@ -220,7 +220,7 @@ func testFM61DeadLetters(q *queueBench) {
 		}
 		q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-1", d.Message)})
 	}
-	got := q.deadLetters(box, "l-1")[0]
+	got := q.deadLetters(dlq, "l-1")[0]
 	want := q.deadLetter("l-1", driver.Message{ID: "poison"})
 	if got.Kind != want.Kind || got.Reason != want.Reason || got.Key != want.Key || got.Generation != want.Generation ||
 		got.Token != want.Token || got.Version != want.Version || got.Attempts != want.Attempts || !got.FirstReceived.Equal(want.FirstReceived) || got.DeadAt.IsZero() {
@@ -233,17 +233,17 @@ func testFM61DeadLetters(q *queueBench) {
 	q.send(driver.Message{ID: "poison", Body: body})
 	d := q.receive(1)[0]
 	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-1", d.Message)})
-	q.deadLetters(box, "l-1")
+	q.deadLetters(dlq, "l-1")
 	// The second failure after a redrive has another token, so another dead letter.
 	q.send(driver.Message{ID: "poison", Body: body})
 	d = q.receive(1)[0]
 	q.settle(driver.Settlement{Receipt: d.Receipt, Action: driver.Dead, DeadLetter: q.deadLetter("l-2", d.Message)})
-	q.deadLetters(box, "l-1", "l-2")
+	q.deadLetters(dlq, "l-1", "l-2")
 	q.nothing("dead messages are gone")
 }
 
-func testDeadLetterBox(q *queueBench) {
-	box, ok := q.box()
+func testDeadLetterQueue(q *queueBench) {
+	dlq, ok := q.dlq()
 	if !ok {
 		return
 	}
@@ -252,45 +252,45 @@ func testDeadLetterBox(q *queueBench) {
 		if id == "b" {
 			l.Version = ""
 		}
-		if err := box.PutDeadLetter(q.ctx(), *l); err != nil {
+		if err := dlq.PutDeadLetter(q.ctx(), *l); err != nil {
 			q.t.Fatalf("put dead letter %q: %v", id, err)
 		}
 		q.pass(3 * time.Millisecond) // oldest first, in milliseconds at worst
 	}
-	for i, l := range q.deadLetters(box, "a", "b", "c") {
+	for i, l := range q.deadLetters(dlq, "a", "b", "c") {
 		if want := [...]driver.Version{"v\x00\xff", "", "v\x00\xff"}[i]; l.Version != want {
 			q.t.Errorf("dead letter %s has version %q, wanted %q", l.ID, l.Version, want)
 		}
 	}
-	if ls, err := box.DeadLetters(q.ctx(), 2); err != nil || len(ls) != 2 || ls[0].ID != "a" {
+	if ls, err := dlq.DeadLetters(q.ctx(), 2); err != nil || len(ls) != 2 || ls[0].ID != "a" {
 		q.t.Errorf("two dead letters: %d, %v", len(ls), err)
 	}
-	if l, found, err := box.DeadLetter(q.ctx(), "b"); err != nil || !found || string(l.Message.Body) != "b" {
+	if l, found, err := dlq.DeadLetter(q.ctx(), "b"); err != nil || !found || string(l.Message.Body) != "b" {
 		q.t.Errorf("dead letter b: found %v, %v, body %q", found, err, l.Message.Body)
 	}
-	if _, found, err := box.DeadLetter(q.ctx(), "nobody"); err != nil || found {
+	if _, found, err := dlq.DeadLetter(q.ctx(), "nobody"); err != nil || found {
 		q.t.Errorf("a dead letter that is not there: found %v, %v", found, err)
 	}
 	for range 2 {
-		if err := box.DeleteDeadLetter(q.ctx(), "b"); err != nil {
+		if err := dlq.DeleteDeadLetter(q.ctx(), "b"); err != nil {
 			q.t.Errorf("delete dead letter: %v", err)
 		}
 	}
-	q.deadLetters(box, "a", "c")
+	q.deadLetters(dlq, "a", "c")
 	q.nothing("dead letters are not delivered")
 }
 
 func testCloseDeadLetter(q *queueBench) {
-	box, ok := q.box()
+	dlq, ok := q.dlq()
 	if !ok {
 		return
 	}
-	if err := box.PutDeadLetter(q.ctx(), *q.deadLetter("open", driver.Message{ID: "m"})); err != nil {
+	if err := dlq.PutDeadLetter(q.ctx(), *q.deadLetter("open", driver.Message{ID: "m"})); err != nil {
 		q.t.Fatalf("put dead letter: %v", err)
 	}
 	q.sendN(2)
 	ds := q.receive(2)
 	q.settle(driver.Settlement{Receipt: ds[0].Receipt, Close: "open"})
-	q.deadLetters(box)
+	q.deadLetters(dlq)
 	q.settle(driver.Settlement{Receipt: ds[1].Receipt, Close: "was never there"})
 }

@@ -233,8 +233,8 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 	mustCommit(t, c, w, driver.Applied, driver.Applied, driver.Lost, driver.Applied)
 	s.Ledger.counts(t, 1, ks[0], ks[1])
 	s.Ledger.counts(t, 0, ks[2], ks[3])
-	if box, ok := driver.As[driver.DeadLetterQueue](s.Queue); ok && deadLetters {
-		if l, found, err := box.DeadLetter(t.Context(), "joined-dead-letter"); err != nil || !found || l.Key != ks[3] {
+	if dlq, ok := driver.As[driver.DeadLetterQueue](s.Queue); ok && deadLetters {
+		if l, found, err := dlq.DeadLetter(t.Context(), "joined-dead-letter"); err != nil || !found || l.Key != ks[3] {
 			t.Errorf("the dead letter of the failed item: found %v, %v, %+v", found, err, l.Key)
 		}
 	}

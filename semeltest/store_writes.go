@@ -179,9 +179,9 @@ func testFM61DeadLetterStore(t testing.TB, s StoreSetup) {
 		t.Log("left out: the store is no driver.DeadLetterStore")
 		return
 	}
-	want := func(box driver.DeadLetterQueue, ids ...string) {
+	want := func(dlq driver.DeadLetterQueue, ids ...string) {
 		t.Helper()
-		ls, err := box.DeadLetters(t.Context(), 0)
+		ls, err := dlq.DeadLetters(t.Context(), 0)
 		var got []string
 		for _, l := range ls {
 			got = append(got, l.ID)

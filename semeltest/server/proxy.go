@@ -226,7 +226,7 @@ func (p *Proxy) end(c *link, to net.Conn) {
 	p.leave(c)
 }
 
-// pass holds bytes while their direction is stalled, springs the trap, and tells whether they are forwarded.
+// pass holds bytes while their direction is stalled, springs the trap, and reports whether they are forwarded.
 func (p *Proxy) pass(c *link, before, b []byte, d Direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

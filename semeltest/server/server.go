@@ -30,7 +30,7 @@ type Options struct {
 	Dir string
 }
 
-// Mode says how a server is stopped.
+// Mode is how a server is stopped.
 type Mode uint8
 
 // The modes of PostgreSQL. Others take Smart and Fast for an orderly shutdown, and Immediate for a kill.
@@ -43,7 +43,7 @@ const (
 	Immediate
 )
 
-// Server is a server of one's own. Its methods may be called from several goroutines.
+// Server is a throw-away server. Its methods may be called from several goroutines.
 type Server struct {
 	kind kind
 	dir  string
@@ -56,20 +56,20 @@ type Server struct {
 	guard *guard
 }
 
-// kind is what differs between servers.
+// kind has the differences between servers.
 type kind interface {
 	name() string
 	// command makes the command of a start.
 	command(s *Server) *exec.Cmd
-	// ready tells whether the server that was started takes clients.
+	// ready reports whether the server that was started takes clients.
 	ready(s *Server) bool
 	// signal is what stops it.
 	signal(m Mode) os.Signal
 	url(s *Server) string
 }
 
-// start makes a server of what create wrote, and starts it: on a free port, which is tried again with another one when
-// somebody else was faster.
+// start makes a server from the files that create wrote, and starts it on a free port. If another process takes the port
+// first, it tries the next one.
 func start(ctx context.Context, s *Server, configure func(s *Server) error) error {
 	var err error
 	for range 5 {

@@ -33,7 +33,7 @@ func ExampleHandler() {
 	// 1 message, 2 effects, 25 bad schedules, 25 struck: nothing happened twice, nothing was lost
 }
 
-// charge is a correct handler: every call has a key of its own, which is the same in every attempt.
+// charge is a correct handler: every call has its own key, which is the same in every attempt.
 func charge(client *http.Client) semel.Handler {
 	return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 		if err := post(ctx, client, bank, a.EffectKey("charge"), string(a.Body)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/semeltest/verify"
 )
 
-// Handlers that do not do the same every time get one clear finding, and no other.
+// Handlers that differ from run to run get one clear finding, and no other.
 func TestNotRepeatable(t *testing.T) {
 	n := 0
 	for name, h := range map[string]handler{
@@ -40,7 +40,7 @@ func TestNotRepeatable(t *testing.T) {
 	}
 }
 
-// A handler that takes another way in a later world, after the plain runs agreed.
+// A handler that behaves differently in a later schedule, after the plain runs agreed.
 func TestEffectThatDoesNotCome(t *testing.T) {
 	worlds := 0
 	r := run(t, verify.Options{
@@ -55,7 +55,7 @@ func TestEffectThatDoesNotCome(t *testing.T) {
 	wantCauses(t, r, verify.NotRepeatable)
 }
 
-// The record of the first plain run is found by the second: the world was not made fresh.
+// The second plain run finds the record of the first: the world was not reset.
 func TestStaleWorld(t *testing.T) {
 	db := memory.Open()
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
@@ -71,7 +71,7 @@ func TestStaleWorld(t *testing.T) {
 	}
 }
 
-// Handlers with which nothing can be shown fail too.
+// Handlers without anything to judge fail too.
 func TestNothingToJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		h    handler

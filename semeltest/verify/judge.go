@@ -18,7 +18,7 @@ type judge struct {
 	stateOf string
 }
 
-// tally is what happened under one name.
+// tally counts the effects of one name.
 type tally struct {
 	all      []Effect
 	keys     []string // different ones
@@ -45,7 +45,7 @@ func count(effects []Effect, name string) (t tally) {
 	return t
 }
 
-// names are the different names of effects, in order. Commits are no effects of their own here: what they commit is.
+// names are the different names of effects, in order. Commits are no effects here; the statements that they commit are.
 func names(effects ...[]Effect) []string {
 	var out []string
 	for _, es := range effects {
@@ -174,7 +174,7 @@ var noKeyWhy = map[effectKind]string{
 	explicit: "it has no key: the other side cannot tell that it is the same one again",
 }
 
-// keyHint says how to give an effect a key.
+// keyHint returns how to give an effect a key.
 func keyHint(kind effectKind, name string) string {
 	switch kind {
 	case request:
@@ -239,7 +239,7 @@ func (j *judge) lost(w *world, name string, is, want tally) int {
 	return j.add(w, "lost", f)
 }
 
-// content finds attempts that say something else under one key.
+// content finds attempts that send different content under one key.
 func (j *judge) content(w *world, name string, is tally) int {
 	if j.shares(name) {
 		return 0 // found in the plain run

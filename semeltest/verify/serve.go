@@ -75,7 +75,7 @@ func (p *Process) serve(handle func(context.Context, semel.Message) error) {
 	}
 }
 
-// call runs one request in a goroutine of its own, which may end before it returns.
+// call runs one request in its own goroutine, which may end without a return.
 func (p *Process) call(handle func(context.Context, semel.Message) error, m semel.Message) (returned bool, err error) {
 	done := make(chan struct{})
 	go func() {

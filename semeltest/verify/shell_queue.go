@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time; what
-// a dead process settles changes nothing; no delay passes.
+// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time. The
+// settlements of a dead process change nothing, and delays are skipped.
 type shellQueue struct {
 	p     *Process
 	inner driver.Queue
@@ -111,7 +111,7 @@ func (q *shellQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]driv
 	}
 	s = append([]driver.Settlement(nil), s...)
 	for i := range s {
-		s[i].After = min(s[i].After, 5*time.Millisecond) // no delay passes, and what is busy does not spin
+		s[i].After = min(s[i].After, 5*time.Millisecond) // delays are skipped, but a busy message does not spin
 	}
 	out, err := q.inner.Settle(ctx, s...)
 	for i := range out {

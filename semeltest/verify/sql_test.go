@@ -163,7 +163,7 @@ func TestSQLOfAnOldDriver(t *testing.T) {
 	}
 }
 
-// What is written while a process starts is not a message's.
+// Effects of a starting process belong to no message.
 func TestSQLAtStart(t *testing.T) {
 	var l *ledger
 	r := run(t, verify.Options{
@@ -242,7 +242,7 @@ func TestDeathRollsBack(t *testing.T) {
 	}
 }
 
-// A dead process does nothing any more, whatever is deferred or runs in another goroutine.
+// A dead process does nothing more, whatever is deferred or runs in another goroutine.
 func TestTheDeadDoNothing(t *testing.T) {
 	r := run(t, verify.Options{Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) (err error) {
 		defer func() { err = errors.Join(err, post(context.WithoutCancel(ctx), c, mail, "", "")) }()

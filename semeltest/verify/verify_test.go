@@ -235,7 +235,7 @@ func TestGoroutineWithoutKey(t *testing.T) {
 	}
 }
 
-// What a process remembers dies with it: a handler that keeps in memory what is done is not idempotent.
+// A process loses its memory when it dies: a handler that remembers finished work in memory is not idempotent.
 func TestMemoryDiesWithTheProcess(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		var done atomic.Bool

@@ -219,7 +219,7 @@ func TestLongPollsEndWithTheServer(t *testing.T) {
 	}
 }
 
-// asked tells that a receive has come: a fault that hits none counts its chances.
+// asked reports that a receive has come: a fault that hits none counts its chances.
 func (e *endpoint) asked() bool {
 	e.Helper()
 	r, err := http.Get(e.url + "/_semel/faults")

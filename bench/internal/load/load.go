@@ -1,5 +1,5 @@
 // Package load makes the standard work of the comparison: n distinct JSON messages of about 300 bytes, a fifth of the
-// deliveries of which are redeliveries at random distance, and a ledger that tells whether each took effect once.
+// deliveries of which are redeliveries at random distance, and a ledger that reports whether each took effect once.
 package load
 
 import (

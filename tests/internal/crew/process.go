@@ -102,7 +102,7 @@ func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP, true) }
 // Thaw lets a frozen worker go on.
 func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT, false) }
 
-// Frozen tells whether it is frozen.
+// Frozen reports whether it is frozen.
 func (w *Worker) Frozen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,7 @@ const (
 // Modes are the modes that are right.
 var Modes = []Mode{Queued, Open, Batched, BatchedOpen}
 
-// Known tells whether there is such a mode.
+// Known reports whether there is such a mode.
 func (m Mode) Known() bool {
 	return slices.Contains(Modes, m) || m == MarkLast || m == MarkFirst
 }

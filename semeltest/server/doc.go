@@ -3,8 +3,9 @@
 // library and the server's own programs.
 //
 // [PostgreSQL], [Redis], [Valkey] and [NATS] start a server that may be stopped, killed with all its processes, and
-// started again on the same data and port. [Shared] gives ordinary tests a server to make their own database on. [Proxy] stands between
-// a client and a server and misbehaves on demand: it cuts, refuses, stalls, and loses the response to a request that arrived.
+// started again on the same data and port. [Shared] gives ordinary tests a server for their own databases. [Proxy] sits
+// between a client and a server and misbehaves on demand: it cuts, refuses, stalls, and loses the response to a request
+// that arrived.
 //
 // Nothing remains behind: when the process that started a server dies, however it dies, a guard stops the server and
 // removes its directory.

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Options say what is shown.
+// Options configure the metrics.
 type Options struct {
 	// Queue and Store are those of the consumer. Queue names the metrics' label, and is asked for its depth when it is a
 	// driver.QueueInspector. Store is asked for the keys whose outcome is unknown when it lists them
@@ -19,9 +19,9 @@ type Options struct {
 	Store driver.Store
 	// Consumer is the consumer's name. Defaults to the queue's.
 	Consumer string
-	// Every is how old the figures of queue and store may be: more frequent scrapes get the same again. Defaults to 10 s.
+	// Every is how old the figures of queue and store may be: more frequent scrapes get the same figures. Defaults to 10 s.
 	Every time.Duration
-	// Timeout bounds one question to queue and store. Defaults to 5 s.
+	// Timeout bounds one request to queue and store. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -48,7 +48,7 @@ var (
 	waitBuckets = []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 21600, 86400}
 )
 
-// Metrics is what one consumer shows.
+// Metrics are the metrics of one consumer.
 type Metrics struct {
 	deliveries, duplicates, leases, visibilities, settleErrors, storeErrors *prometheus.CounterVec
 	effects, doubts, leaseLost, pauses, swept, expired, parked              prometheus.Counter
@@ -70,7 +70,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		effects: f.counter("semel_effects_total", "Completed records: effects that took place."),
 		doubts: f.counter("semel_doubts_total",
 			"Moments after which nobody could know whether an effect had happened (protocol: U-events)."),
-		leaseLost: f.counter("semel_lease_lost_total", "Runs that lost their lease: they wrote nothing, and somebody else runs the key."),
+		leaseLost: f.counter("semel_lease_lost_total", "Runs that lost their lease: they wrote nothing, and another worker runs the key."),
 		leases:    f.counters("semel_lease_extensions_total", "Extensions of leases in the store.", "result"),
 		visibilities: f.counters("semel_visibility_extensions_total",
 			"Extensions of the visibility in the queue. They are best effort.", "result"),
@@ -97,8 +97,8 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	return m, nil
 }
 
-// zero shows the counters that have labels before anything is counted. The first of a counter that appears with it is no
-// increase to Prometheus: an alert on it would sleep through the first message that was set aside.
+// zero shows the counters that have labels before anything is counted. To Prometheus, a counter that appears with 1 has not
+// increased: an alert on it would miss the first message that was parked.
 func (m *Metrics) zero() {
 	for _, d := range []semel.Decision{
 		semel.Executed, semel.Replayed, semel.ReplayedOtherPayload, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
@@ -149,7 +149,7 @@ func (f *family) histograms(name, help string, buckets []float64, labels ...stri
 	return kept(f, prometheus.NewHistogramVec(f.histogramOpts(name, help, buckets), labels))
 }
 
-// Watch shows how busy the consumer is, too: runs, pauses, breaker, cache. It replaces the one that was watched before.
+// Watch also shows how busy the consumer is: runs, pauses, breaker, cache. It replaces the consumer that was watched before.
 func (m *Metrics) Watch(c *semel.Consumer) {
 	m.gauges.lag.CompareAndSwap(nil, new(time.Duration))
 	m.gauges.consumer.Store(c)

@@ -69,7 +69,7 @@ func (s *Storage) record(ctx context.Context, messageID string) (driver.Record, 
 	return r, found && r.State == driver.Completed, nil
 }
 
-// IsProcessed tells what is recorded at this moment. A message in progress is not processed.
+// IsProcessed returns what is recorded at this moment. A message in progress is not processed.
 func (s *Storage) IsProcessed(ctx context.Context, messageID string) (bool, error) {
 	_, ok, err := s.record(ctx, messageID)
 	return ok, err

@@ -21,9 +21,9 @@ func (s noDuplicates) Passes() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.Committer](), driver.InterfaceOf[driver.Transactor]()}
 }
 
-// BenchDuplicates measures what the duplicate log of a store costs (driver.DuplicateLog): messages of which each key has so
-// many copies are consumed with and without it, side by side; and one write of 512 duplicates, of which a consumer makes one
-// a second at most. The setup needs a Queue that can be sent to, and a Store that is a driver.Committer.
+// BenchDuplicates measures the cost of a store's duplicate log (driver.DuplicateLog). It consumes messages, with several
+// copies of each key, with and without the log, and measures one write of 512 duplicates, the most that a consumer writes
+// in a second. The setup needs a Queue that is a driver.Sender, and a Store that is a driver.Committer.
 func BenchDuplicates(b *testing.B, open StoreFactory) {
 	for _, copies := range []int{1, 2, 10} {
 		for _, log := range []bool{false, true} {
@@ -89,7 +89,7 @@ func consumeCopies(b *testing.B, s StoreSetup, n, copies int, log bool) (took ti
 	return took
 }
 
-// addDuplicates is what a consumer writes in a second at most: 512 duplicates of as many keys.
+// addDuplicates writes the most that a consumer writes in a second: 512 duplicates of as many keys.
 func addDuplicates(b *testing.B, s driver.Store) {
 	to, ok := driver.As[driver.DuplicateLog](s)
 	if !ok {

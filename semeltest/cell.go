@@ -15,11 +15,11 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Times of the cells. The long ones differ by more than slack, and no suite runs for as long as that: so a time in a
-// record or grant tells which rule set it, although the store's clock is not ours.
+// Times of the cells. The long ones differ by more than slack, and no suite runs that long. So a time in a record or grant
+// shows which rule set it, although the store has its own clock.
 const (
 	short = 30 * time.Millisecond // leases, retries and retentions that end before the next barrier
-	brief = 3 * time.Second       // the same of which a hundred are longer than slack: an older version waits for so many leases
+	brief = 3 * time.Second       // the same of which a hundred are longer than slack: an older version waits that many leases
 	long  = 1 * time.Hour         // leases that do not end
 	later = 2 * time.Hour         // the lease of the claim under test
 	retry = 4 * time.Hour         // retries that are not due
@@ -35,7 +35,7 @@ type request struct {
 	operate *driver.Operation
 }
 
-// step is one act of a cell; a barrier waits until everything short, or brief, is over.
+// step is one operation of a cell, or a barrier, which waits until everything short, or brief, has ended.
 type step struct {
 	make    func(c *cell) request
 	barrier time.Duration // what a barrier waits for; 0 = it is none
@@ -43,7 +43,7 @@ type step struct {
 	checked bool
 }
 
-// cell is one key with what happens to it, and the record as the decision table has it.
+// cell is one key with its operations, and its record according to the decision table.
 type cell struct {
 	name   string
 	key    driver.Key
@@ -61,7 +61,7 @@ type bench struct {
 	StoreSetup
 	t   testing.TB
 	bad mismatches
-	now time.Time // the model's clock: only its distances count
+	now time.Time // the model's clock: only differences count
 	// longTerm is the period that is registered for the cells' consumer.
 	longTerm time.Duration
 	keys     int
@@ -76,7 +76,7 @@ func newNonce() (n driver.Nonce) {
 	return n
 }
 
-// newCell makes a cell with a key of its own.
+// newCell makes a cell with its own key.
 func (b *bench) newCell(name string) *cell {
 	b.keys++
 	c := &cell{
@@ -89,7 +89,7 @@ func (b *bench) newCell(name string) *cell {
 // wait lets everything short end.
 func (b *bench) wait() { b.waitFor(short) }
 
-// waitFor lets everything end that lasts as long as that.
+// waitFor lets everything end that lasts no longer than d.
 func (b *bench) waitFor(d time.Duration) {
 	d += short + b.Skew
 	b.now = b.now.Add(d)
@@ -107,8 +107,8 @@ func (b *bench) call() (context.Context, context.CancelFunc) {
 
 const cellBatch = 200
 
-// sampled is the cells that are to be compared: the same ones in every run. They are drawn, because every n-th cell could
-// have the same operation each time.
+// sampled returns the cells to compare, the same ones in every run. They are drawn at random, because every n-th cell could
+// have the same operation.
 func (b *bench) sampled(all []*cell) (some []*cell) {
 	if b.Sample <= 1 {
 		return all
@@ -176,7 +176,7 @@ func (q *request) kind() int {
 	return 3
 }
 
-// do sends requests of one kind for different keys in one call, and compares the answers with the table.
+// do sends requests of one kind for different keys in one call, and compares the results with the table.
 func (b *bench) do(cells []*cell, q []request) {
 	b.t.Helper()
 	ctx, cancel := b.call()
@@ -190,7 +190,7 @@ func (b *bench) do(cells []*cell, q []request) {
 			holds[i] = *q[i].extend
 		}
 		out, err := b.Store.Extend(ctx, later, holds...)
-		b.answered("Extend", len(out), len(q), err)
+		b.returned("Extend", len(out), len(q), err)
 		for i, c := range cells {
 			after, want := driver.DecideExtend(c.model, holds[i], later, b.now)
 			b.outcome(c, "Extend", out[i], want)
@@ -202,7 +202,7 @@ func (b *bench) do(cells []*cell, q []request) {
 			fs[i] = *q[i].finish
 		}
 		out, err := b.Store.Finish(ctx, fs...)
-		b.answered("Finish", len(out), len(q), err)
+		b.returned("Finish", len(out), len(q), err)
 		for i, c := range cells {
 			after, want, changed := driver.DecideFinish(c.model, fs[i], b.now)
 			b.outcome(c, "Finish "+fs[i].Final.String(), out[i], want)
@@ -224,9 +224,9 @@ func (b *bench) claims(ctx context.Context, cells []*cell, q []request) {
 		cs[i] = *q[i].claim
 	}
 	got, err := b.Store.Claim(ctx, cs...)
-	b.answered("Claim", len(got), len(q), err)
+	b.returned("Claim", len(got), len(q), err)
 	for i, c := range cells {
-		// The number that the store drew is seen in the token it granted; it must be greater than the last.
+		// The granted token shows the number that the store drew; it must be greater than the last.
 		after, want, changed := driver.DecideClaim(c.model, cs[i], b.now, got[i].Hold.Token)
 		for _, d := range diffGrant(got[i], want) {
 			b.bad.add("%s: Claim: %s", c.name, d)
@@ -281,25 +281,25 @@ func (b *bench) inspect(c *cell) {
 	}
 }
 
-// answered stops the case when a call failed as a whole: nothing after it could be judged.
-func (b *bench) answered(what string, got, want int, err error) {
+// returned stops the case when a call failed as a whole, because nothing after it could be judged.
+func (b *bench) returned(what string, got, want int, err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatalf("%s of %d items: %v", what, want, err)
 	}
 	if got != want {
-		b.t.Fatalf("%s of %d items answered %d: answers are positional", what, want, got)
+		b.t.Fatalf("%s of %d items returned %d: results are positional", what, want, got)
 	}
 }
 
 func (b *bench) outcome(c *cell, what string, got, want driver.Outcome) {
 	if got != want {
-		b.bad.add("%s: %s answered %v, the table says %v", c.name, what, got, want)
+		b.bad.add("%s: %s returned %v, the table says %v", c.name, what, got, want)
 	}
 }
 
-// own marks texts that the suite made up: they must come back as they are. Reasons that the table itself writes may be
-// worded differently.
+// own marks texts that the suite made up: a store must return them unchanged. It may word the table's own reasons
+// differently.
 const own = "suite: "
 
 func sameReason(got, want string) bool {
@@ -369,7 +369,7 @@ func diffRecord(got, want driver.Record) differ {
 	}
 	d.time("retain_until", got.RetainUntil, got.CreatedAt, want.RetainUntil, want.CreatedAt)
 	d.time("updated_at", got.UpdatedAt, got.CreatedAt, want.UpdatedAt, want.CreatedAt)
-	switch want.State { // what only counts in one state may be kept or cleared in the others
+	switch want.State { // a field that counts in one state may be kept or cleared in the others
 	case driver.InProgress:
 		d.eq("lease", got.Lease == want.Lease, got.Lease, want.Lease)
 		d.eq("beat", got.Beat == want.Beat, got.Beat, want.Beat)
@@ -397,5 +397,5 @@ func (d *differ) time(name string, got, gotFrom, want, wantFrom time.Time) {
 	}
 }
 
-// unsupported reports that err says so.
+// unsupported reports whether err is driver.ErrUnsupported.
 func unsupported(err error) bool { return errors.Is(err, driver.ErrUnsupported) }

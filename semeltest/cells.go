@@ -15,7 +15,7 @@ const (
 	fpOlder = driver.Fingerprint("rcp0" + "sum-a")
 )
 
-// Steps that recipes are made of. Whoever is meant by "mine" is the last that acquired the cell's key.
+// Steps that recipes are made of. "mine" is the hold of the last attempt that acquired the cell's key.
 
 func claimFor(lease time.Duration) step {
 	return step{make: func(c *cell) request {
@@ -26,7 +26,7 @@ func claimFor(lease time.Duration) step {
 	}}
 }
 
-// claimAs is a claim by somebody with a policy, and a body, of their own.
+// claimAs is a claim by another caller with its own policy and body.
 func claimAs(p driver.Takeover) step {
 	return step{make: func(c *cell) request {
 		return request{claim: &driver.Claim{
@@ -123,145 +123,8 @@ func recipes() []recipe {
 	}
 }
 
-// op is one operation under test.
-type op struct {
-	name     string
-	operator bool
-	step     step
-}
-
-// operations are all that is tried on each state.
-func operations() []op {
-	all := claimOps()
-	for _, h := range holds() {
-		all = append(all, op{name: "extend, " + h.name, step: step{make: func(c *cell) request {
-			hold := h.pick(c)
-			return request{extend: &hold}
-		}}})
-		for _, f := range finals() {
-			all = append(all, op{name: f.name + ", " + h.name, step: step{make: func(c *cell) request {
-				g := f.Finish
-				g.Hold, g.Keep, g.Reason = h.pick(c), c.keep, own+"last"
-				return request{finish: &g}
-			}}})
-		}
-	}
-	return append(all, operatorOps()...)
-}
-
-func claimOps() []op {
-	var all []op
-	fps := []struct {
-		name string
-		fp   driver.Fingerprint
-	}{{"same", fpSame}, {"differs", fpOther}, {"other recipe", fpOlder}, {"none", ""}}
-	for _, p := range []driver.Takeover{driver.Resume, driver.Probe, driver.Once} {
-		for i, f := range fps {
-			for _, mine := range []bool{true, false} {
-				name := fmt.Sprintf("claim by %v, fingerprint %s, own nonce %v", p, f.name, mine)
-				all = append(all, op{name: name, step: step{make: func(c *cell) request {
-					q := &driver.Claim{Key: c.key, Nonce: newNonce(), Fingerprint: f.fp, BodyDigest: c.body(""), Lease: later, Takeover: p}
-					q.DeliveryID = []string{"delivery-1", "delivery-3"}[i%2]
-					if mine {
-						q.Nonce = c.held.Nonce
-					}
-					return request{claim: q}
-				}}})
-			}
-		}
-	}
-	return append(all, bodyOps()...)
-}
-
-type holdKind struct {
-	name string
-	pick func(c *cell) driver.Hold
-}
-
-// holds relates the writer to the record: every token with every nonce, and another generation.
-func holds() []holdKind {
-	all := []holdKind{{"other generation", func(c *cell) driver.Hold {
-		h := c.held
-		h.Generation++
-		return h
-	}}}
-	for i, token := range []string{"older token", "my token", "newer token"} {
-		for _, mine := range []bool{true, false} {
-			all = append(all, holdKind{fmt.Sprintf("%s, own nonce %v", token, mine), func(c *cell) driver.Hold {
-				h := c.held
-				h.Token += uint64(i)
-				h.Token--
-				if !mine {
-					h.Nonce = newNonce()
-				}
-				return h
-			}})
-		}
-	}
-	return all
-}
-
-type namedFinish struct {
-	name string
-	driver.Finish
-}
-
-func finals() []namedFinish {
-	all := []namedFinish{
-		{"complete", driver.Finish{Final: driver.Complete, Result: []byte("result-3")}},
-		{"fail", driver.Finish{Final: driver.Fail}},
-		{"park", driver.Finish{Final: driver.Park}},
-	}
-	for ran, name := range []string{"unstarted", "not applied", "maybe applied"} {
-		f := driver.Finish{Final: driver.Release, Ran: driver.Ran(ran), RetryAfter: retry}
-		all = append(all, namedFinish{"release " + name, f})
-		f.Refund, f.RetryAfter = true, 0
-		all = append(all, namedFinish{"release with refund " + name, f})
-	}
-	return all
-}
-
-func operatorOps() []op {
-	kinds := []struct {
-		name string
-		driver.Operation
-	}{
-		{"resolve as completed", driver.Operation{Kind: driver.Resolve, As: driver.Completed, Result: []byte("result-4")}},
-		{"resolve as failed", driver.Operation{Kind: driver.Resolve, As: driver.FailedState}},
-		{"resolve as released", driver.Operation{Kind: driver.Resolve, As: driver.Released}},
-		{"redrive", driver.Operation{Kind: driver.Redrive}},
-		{"redrive, verified, edited", driver.Operation{Kind: driver.Redrive, Verified: true, Fingerprint: fpOther}},
-		{"redrive to a new generation", driver.Operation{Kind: driver.Redrive, NewGeneration: true}},
-		{"discard", driver.Operation{Kind: driver.Discard}},
-		{"force release", driver.Operation{Kind: driver.ForceRelease}},
-		{"reopen", driver.Operation{Kind: driver.Reopen}},
-		{"erase", driver.Operation{Kind: driver.Erase}},
-	}
-	var all []op
-	for _, k := range kinds {
-		for _, token := range []string{"its token", "older token", "newer token", "no token", "generation before"} {
-			all = append(all, op{operator: true, name: k.name + ", " + token, step: step{make: func(c *cell) request {
-				o := k.Operation
-				o.Key, o.Keep, o.Reason, o.Token, o.Generation = c.key, c.keep, own+"last", c.model.Token, c.model.Generation
-				switch token {
-				case "older token":
-					o.Token--
-				case "newer token":
-					o.Token++
-				case "no token":
-					o.Token = 0
-				case "generation before":
-					o.Generation--
-				}
-				return request{operate: &o}
-			}}})
-		}
-	}
-	return all
-}
-
-// cells makes every combination of recipe, policy and operation; a last claim by a stranger shows the outcome to those
-// who cannot look at records.
+// cells makes every combination of recipe, policy and operation. A last claim by another caller shows the outcome if the
+// store cannot show records.
 func (b *bench) cells() []*cell {
 	_, operator := driver.As[driver.Operator](b.Store)
 	last := claimAs(driver.Resume)
@@ -300,7 +163,7 @@ func testCells(t testing.TB, s StoreSetup) {
 }
 
 // testFM43Cells does the same after the store's clock stepped back: leases that seem too long are cut (law 7). Most cells
-// have no lease that is: a third of them is compared, all in nightly runs.
+// have no such lease, so a third of them is compared, all in nightly runs.
 func testFM43Cells(t testing.TB, s StoreSetup) {
 	if s.Advance == nil {
 		t.Log("left out: the store's clock cannot be moved")
@@ -397,14 +260,14 @@ func (b *bench) sweep(sw driver.Sweeper, cells []*cell, horizon time.Duration) {
 			b.bad.add("Sweep with limit %d swept %+v", limit, s)
 		}
 		if more && s.Count() == 0 {
-			b.t.Fatalf("Sweep did nothing and says that there is more")
+			b.t.Fatalf("Sweep did nothing and reports that there is more")
 		}
 		got.Purged += s.Purged
 		got.Abandoned += s.Abandoned
 		got.Expired += s.Expired
 	}
 	if got != want {
-		b.bad.add("Sweep with horizon %v answered %+v in all, the table says %+v", horizon, got, want)
+		b.bad.add("Sweep with horizon %v returned %+v in all, the table says %+v", horizon, got, want)
 	}
 	for _, c := range cells {
 		b.inspect(c)

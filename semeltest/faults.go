@@ -13,21 +13,21 @@ import (
 // ErrFault is wrapped by every injected error.
 var ErrFault = errors.New("injected fault")
 
-// Plan says how often what goes wrong. Rates are chances from 0 to 1; the zero Plan does nothing. What happens to the
-// n-th call of one operation depends on Seed, the operation and n only, so a run with the same order of calls per
-// operation repeats itself.
+// Plan sets how often each fault is injected. Rates are probabilities from 0 to 1; the zero Plan injects nothing. The
+// fault of the n-th call of an operation depends only on Seed, the operation and n, so a run with the same order of
+// calls per operation repeats itself.
 type Plan struct {
 	Seed uint64
 	// Before: the call fails and nothing was done.
 	Before float64
-	// After: the call is carried out and its answer is lost.
+	// After: the call is carried out and its response is lost.
 	After float64
-	// Late: the call fails now and is carried out LateBy later, when others may have gone on. Calls that hand something
-	// out (Receive, Begin, Dead letters and the like) are carried out at once instead, as with After.
+	// Late: the call fails now and is carried out LateBy later, when others may have gone on. Calls that return
+	// something (Receive, Begin, DeadLetters and the like) are carried out at once instead, as with After.
 	Late   float64
 	LateBy time.Duration
-	// Unknown: chance of each item of a write to be answered Unknown (a claim: with Grant.Err). One half of them is
-	// carried out, the other is not.
+	// Unknown: the probability that an item of a write returns Unknown (a claim: Grant.Err). Half of those items are
+	// carried out, the others are not.
 	Unknown float64
 	// Delay: the call waits for DelayBy first, or for its ctx.
 	Delay   float64
@@ -59,7 +59,7 @@ func (f *Faults) Outage(on bool) {
 	f.outage = on
 }
 
-// Counts tells how often each fault was injected: "before", "after", "late", "unknown", "delay", "outage".
+// Counts returns how often each fault was injected: "before", "after", "late", "unknown", "delay", "outage".
 func (f *Faults) Counts() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +140,7 @@ func call[R any](ctx context.Context, f *Faults, op string, handsOut bool, do fu
 	case x.err == "late" && !handsOut:
 		f.late.Go(func() {
 			time.Sleep(f.plan.LateBy)
-			_, _ = do(context.WithoutCancel(ctx), x) // nobody waits for the answer any more
+			_, _ = do(context.WithoutCancel(ctx), x) // the caller has stopped waiting
 		})
 	case x.err == "late" || x.err == "after":
 		_, _ = do(ctx, x)
@@ -148,7 +148,7 @@ func call[R any](ctx context.Context, f *Faults, op string, handsOut bool, do fu
 	return none, fmt.Errorf("%s (%s): %w", op, x.err, ErrFault)
 }
 
-// items carries out a batch without those items whose writes are to be lost, and blanks the answers of others. fix
+// items carries out a batch without the items whose writes are to be lost, and blanks the results of others. fix
 // translates an error that names an item by its place in the shortened batch.
 func items[I, O any](f *Faults, x fate, in []I, blank func(*O), fix func(err error, place []int) error, do func([]I) ([]O, error)) ([]O, error) {
 	if x.random == nil || f.plan.Unknown == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// TestNoFaults: with an empty plan the decorators are not to be noticed.
+// TestNoFaults: with an empty plan the decorators change nothing.
 func TestNoFaults(t *testing.T) {
 	f := semeltest.NewFaults(semeltest.Plan{})
 	t.Run("store", func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestFaultsBeforeAfterLate(t *testing.T) {
 	})
 }
 
-// TestFaultsLateCopies: a late write carries what it was called with, although the caller uses its buffer again.
+// TestFaultsLateCopies: a late write carries its original arguments, although the caller reuses its buffer.
 func TestFaultsLateCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
@@ -125,7 +125,7 @@ func TestFaultsUnknownItems(t *testing.T) {
 		case g[i].Err == nil:
 			known++
 			if g[i].Verdict != driver.Acquired || g[i].Hold.Key != cs[i].Key || !there {
-				t.Errorf("item %d answered %v for key %q", i, g[i].Verdict, g[i].Hold.Key.Raw)
+				t.Errorf("item %d returned %v for key %q", i, g[i].Verdict, g[i].Hold.Key.Raw)
 			}
 		case there:
 			applied++
@@ -138,7 +138,7 @@ func TestFaultsUnknownItems(t *testing.T) {
 	}
 }
 
-// TestFaultsItemError: the item that a refused commit names is the caller's, whatever was left out.
+// TestFaultsItemError: a refused commit names the item by its place in the caller's batch, whatever was left out.
 func TestFaultsItemError(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()
@@ -212,7 +212,8 @@ func TestFaultsOutage(t *testing.T) {
 	}
 }
 
-// TestFaultsTransactions: a transaction whose answer is lost is rolled back, a commit whose answer is lost is not.
+// TestFaultsTransactions: a transaction whose Begin lost its response is rolled back. A commit that lost its response
+// is not.
 func TestFaultsTransactions(t *testing.T) {
 	ctx := context.Background()
 	inner := memory.NewStore()
@@ -221,7 +222,7 @@ func TestFaultsTransactions(t *testing.T) {
 	}
 	for _, p := range []semeltest.Plan{{Before: 1, Only: []string{"begin"}}, {After: 1, Only: []string{"begin"}}, {Late: 1, Only: []string{"begin"}}} {
 		if tx, _, err := begin(p); err == nil || tx != nil {
-			t.Fatalf("begin answered %v, %v", tx, err)
+			t.Fatalf("begin returned %v, %v", tx, err)
 		}
 	}
 	for _, x := range []struct {
@@ -234,12 +235,12 @@ func TestFaultsTransactions(t *testing.T) {
 		}
 		err = tx.Commit(ctx, driver.Work{Finish: driver.Finish{Hold: g[0].Hold, Final: driver.Complete}})
 		if !errors.Is(err, semeltest.ErrFault) || has(t, inner, "k") != x.want {
-			t.Errorf("commit answered %v, record %v", err, !x.want)
+			t.Errorf("commit returned %v, record %v", err, !x.want)
 		}
 	}
 }
 
-// must finds an interface that is known to be there.
+// must returns an interface that s is known to have.
 func must[T any](s any) T {
 	t, ok := driver.As[T](s)
 	if !ok {
@@ -307,11 +308,11 @@ func (k keeper) DeadLetterQueue() driver.DeadLetterQueue { return k.deadLetters 
 // TestFaultsInDeadLettersElsewhere: the faults of a queue are those of its dead letters, wherever it keeps them.
 func TestFaultsInDeadLettersElsewhere(t *testing.T) {
 	q := memory.NewQueue("q")
-	box, ok := driver.DeadLettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
+	dlq, ok := driver.DeadLettersOf(semeltest.FaultyQueue(keeper{struct{ driver.Queue }{q}, q}, semeltest.NewFaults(semeltest.Plan{Before: 1})))
 	if !ok {
 		t.Fatal("the faulty queue keeps no dead letters")
 	}
-	if err := box.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
+	if err := dlq.PutDeadLetter(t.Context(), driver.DeadLetter{ID: "l"}); !errors.Is(err, semeltest.ErrFault) {
 		t.Errorf("put a dead letter: %v, wanted a fault", err)
 	}
 }

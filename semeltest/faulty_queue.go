@@ -8,25 +8,26 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyQueue is a queue whose calls go wrong as f says. [driver.As] finds those optional interfaces that inner has, and what
-// goes wrong there, too. Deliveries whose answer is lost come back when their visibility ends. An ack that commits with a
-// record goes wrong as the store's commit does.
+// FaultyQueue is a queue whose calls fail as f plans. [driver.As] finds the optional interfaces that inner has, and their
+// calls fail too. If the response to a receive is lost, its messages are redelivered when their visibility ends. An ack
+// that commits with a record fails as the store's commit does.
 func FaultyQueue(inner driver.Queue, f *Faults) driver.Queue {
 	q := &faultyQueue{inner: inner, f: f}
 	q.sender, _ = driver.As[driver.Sender](inner)
 	q.inspector, _ = driver.As[driver.QueueInspector](inner)
 	q.purger, _ = driver.As[driver.Purger](inner)
-	q.box, _ = driver.DeadLettersOf(inner)
+	q.dlq, _ = driver.DeadLettersOf(inner)
 	return q
 }
 
-// faultyQueue implements all that can go wrong; what inner does not have is nil, and driver.As does not find it.
+// faultyQueue implements every interface whose calls can fail. Those that inner lacks are nil, and driver.As does not find
+// them.
 type faultyQueue struct {
 	inner     driver.Queue
 	sender    driver.Sender
 	inspector driver.QueueInspector
 	purger    driver.Purger
-	box       driver.DeadLetterQueue
+	dlq       driver.DeadLetterQueue
 	f         *Faults
 }
 
@@ -103,13 +104,13 @@ func (q *faultyQueue) Purge(ctx context.Context) (int64, error) {
 
 func (q *faultyQueue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter, error) {
 	return call(ctx, q.f, "dead letters", true, func(ctx context.Context, _ fate) ([]driver.DeadLetter, error) {
-		return q.box.DeadLetters(ctx, limit)
+		return q.dlq.DeadLetters(ctx, limit)
 	})
 }
 
-// DeadLetterQueue is the queue itself: wherever inner keeps dead letters, calls go wrong.
+// DeadLetterQueue returns the queue itself: calls fail wherever inner keeps its dead letters.
 func (q *faultyQueue) DeadLetterQueue() driver.DeadLetterQueue {
-	if q.box == nil {
+	if q.dlq == nil {
 		return nil
 	}
 	return q
@@ -122,7 +123,7 @@ type foundDeadLetter struct {
 
 func (q *faultyQueue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, bool, error) {
 	l, err := call(ctx, q.f, "dead letter", true, func(ctx context.Context, _ fate) (foundDeadLetter, error) {
-		l, ok, err := q.box.DeadLetter(ctx, id)
+		l, ok, err := q.dlq.DeadLetter(ctx, id)
 		return foundDeadLetter{l, ok}, err
 	})
 	return l.l, l.ok, err
@@ -130,14 +131,14 @@ func (q *faultyQueue) DeadLetter(ctx context.Context, id string) (driver.DeadLet
 
 func (q *faultyQueue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	_, err := call(ctx, q.f, "put dead letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.box.PutDeadLetter(ctx, l)
+		return struct{}{}, q.dlq.PutDeadLetter(ctx, l)
 	})
 	return err
 }
 
 func (q *faultyQueue) DeleteDeadLetter(ctx context.Context, id string) error {
 	_, err := call(ctx, q.f, "delete dead letter", false, func(ctx context.Context, _ fate) (struct{}, error) {
-		return struct{}{}, q.box.DeleteDeadLetter(ctx, id)
+		return struct{}{}, q.dlq.DeleteDeadLetter(ctx, id)
 	})
 	return err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// FaultyStore is a store whose calls go wrong as f says. [driver.As] finds those optional interfaces that inner has, and
-// what goes wrong there, too; of duplicate logs and digests it finds none.
+// FaultyStore is a store whose calls fail as f plans. [driver.As] finds the optional interfaces that inner has, and their
+// calls fail too. It finds no driver.DuplicateLog and no driver.LongTerm.
 func FaultyStore(inner driver.Store, f *Faults) driver.Store {
 	s := &faultyStore{inner: inner, f: f}
 	s.committer, _ = driver.As[driver.Committer](inner)
@@ -23,7 +23,8 @@ func FaultyStore(inner driver.Store, f *Faults) driver.Store {
 	return s
 }
 
-// faultyStore implements all that can go wrong; what inner does not have is nil, and driver.As does not find it.
+// faultyStore implements every interface whose calls can fail. Those that inner lacks are nil, and driver.As does not find
+// them.
 type faultyStore struct {
 	inner      driver.Store
 	committer  driver.Committer
@@ -45,7 +46,7 @@ func unknown(o *driver.Outcome) { *o = driver.Unknown }
 func same(err error, _ []int) error { return err }
 
 func (s *faultyStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
-	c = slices.Clone(c) // a late call must not see what the caller puts into its buffer next; so in all writes
+	c = slices.Clone(c) // a late call must not see the next contents of the caller's buffer; so in all writes
 	return call(ctx, s.f, "claim", false, func(ctx context.Context, x fate) ([]driver.Grant, error) {
 		blank := func(g *driver.Grant) { *g = driver.Grant{Err: fmt.Errorf("claim (unknown): %w", ErrFault)} }
 		return items(s.f, x, c, blank, same, func(c []driver.Claim) ([]driver.Grant, error) {
@@ -99,13 +100,13 @@ func (s *faultyStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Ou
 
 func (s *faultyStore) OffersTx(handle any) bool { return s.transactor.OffersTx(handle) }
 
-// begun is the answer of Begin.
+// begun is what Begin returns.
 type begun struct {
 	tx     driver.Tx
 	grants []driver.Grant
 }
 
-// Begin loses the transaction with the answer, as a server does that notices a lost connection.
+// Begin loses the transaction with the response, like a server that notices a lost connection.
 func (s *faultyStore) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	b, err := call(ctx, s.f, "begin", true, func(ctx context.Context, x fate) (begun, error) {
 		tx, g, err := s.transactor.Begin(ctx, c...)

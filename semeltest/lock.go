@@ -28,9 +28,9 @@ type LockSetup struct {
 type LockFactory func(t testing.TB) LockSetup
 
 // RunLock tests that locks on a store exclude each other, are extended, expire, can be taken over and spend their
-// tokens (protocol section 9). Package lock has no code of any store: what differs is how a store decides, in which
-// order, and by which clock. No case depends on the speed of the machine: whether two hold a lock at once is judged by
-// their own deadlines.
+// tokens (protocol section 9). Package lock has no code of any store: stores differ in how they decide, in which order,
+// and by which clock. No case depends on the speed of the machine: whether two hold a lock at once is judged by their
+// own deadlines.
 func RunLock(t *testing.T, open LockFactory) { runCases(t, lockCases(), lockDefaults(open)) }
 
 // CheckLock runs the same suite, one case after the other, and returns the failures instead of failing t.
@@ -58,8 +58,8 @@ func lockCases() []suiteCase[LockSetup] {
 		{"FM9 the heartbeat extends", testHeldOn},
 		{"FM1 expiry, takeover and the stale holder", testTakeover},
 		{"FM11 a lock is taken away", testTakenAway},
-		{"FM31 unanswered requests", testNoResponse},
-		{"FM32 unanswered unlock, then somebody else", testLateUnlock},
+		{"FM31 requests without a response", testNoResponse},
+		{"FM32 unlock without a response, then another holder", testLateUnlock},
 		{"FM12 tokens survive a purge", testLockPurged},
 		{"law 10 an abandoned lock", testAbandoned},
 		{"names that look alike", testLockNames},
@@ -70,7 +70,7 @@ func lockCases() []suiteCase[LockSetup] {
 	}
 }
 
-// ages is a lease that no case outlives: whatever ends earlier did not end by itself.
+// ages is a lease that no case outlives: a lock that ends earlier did not expire.
 const ages = 10 * time.Minute
 
 func newLocker(t testing.TB, s driver.Store, lease time.Duration) *lock.Locker {
@@ -84,7 +84,7 @@ func newLocker(t testing.TB, s driver.Store, lease time.Duration) *lock.Locker {
 
 const lockName = "report"
 
-// acquireLock waits for a lock; what should be free at some time is a failure when it is not within two minutes.
+// acquireLock waits for a lock, and fails after two minutes.
 func acquireLock(t testing.TB, l *lock.Locker) *lock.Held {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -106,7 +106,7 @@ func endWith(t testing.TB, h *lock.Held) {
 	})
 }
 
-// tryLock takes a lock that has to be free now.
+// tryLock takes a lock that must be free now.
 func tryLock(t testing.TB, l *lock.Locker, after *lock.Held) *lock.Held {
 	t.Helper()
 	h, err := l.TryAcquire(t.Context(), lockName)
@@ -120,7 +120,7 @@ func tryLock(t testing.TB, l *lock.Locker, after *lock.Held) *lock.Held {
 	return h
 }
 
-// stillHeld fails when a lock that somebody holds for ages is to be had.
+// stillHeld fails if a lock that is held for ages can be acquired.
 func stillHeld(t testing.TB, l *lock.Locker, why string) {
 	t.Helper()
 	h, err := l.TryAcquire(t.Context(), lockName)
@@ -128,11 +128,11 @@ func stillHeld(t testing.TB, l *lock.Locker, why string) {
 		endWith(t, h)
 	}
 	if !errors.Is(err, lock.ErrHeld) {
-		t.Errorf("%s: the lock is to be had by another (error %v), wanted ErrHeld", why, err)
+		t.Errorf("%s: another can acquire the lock (error %v), wanted ErrHeld", why, err)
 	}
 }
 
-// unlock unlocks, and answers how often it had to try: a slow machine may not answer within the patience of a short
+// unlock unlocks, and returns how often it had to try: on a slow machine the response may miss the timeout of a short
 // lease.
 func unlock(t testing.TB, h *lock.Held) (tries int) {
 	t.Helper()
@@ -147,27 +147,27 @@ func unlock(t testing.TB, h *lock.Held) (tries int) {
 	return tries
 }
 
-// loses waits until a holder is told that it lost its lock.
+// loses waits until a holder learns that it lost its lock.
 func loses(t testing.TB, h *lock.Held) {
 	t.Helper()
 	select {
 	case <-h.Context().Done():
 	case <-time.After(2 * time.Minute):
-		t.Fatal("the holder was not told that it lost the lock")
+		t.Fatal("the holder did not learn that it lost the lock")
 	}
 	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("the holder's context ended with %v, wanted ErrLost", cause)
 	}
 }
 
-// wire is the way of one process to a store: it can be cut, and it can lose answers.
+// wire is the connection of one process to a store: it can be cut, and it can lose responses.
 type wire struct {
 	driver.Store
-	// cut: extensions fail before they are sent, as those of a process that stands still.
+	// cut: extensions fail before they are sent, like those of a stalled process.
 	cut atomic.Bool
-	// loseClaim, loseExtend and loseFinish count answers that get lost after the request was carried out.
+	// loseClaim, loseExtend and loseFinish count responses to lose after the request was carried out.
 	loseClaim, loseExtend, loseFinish atomic.Int32
-	// lost is called after a lost answer of Finish.
+	// lost is called after a lost response of Finish.
 	lost                      func()
 	claims, extends, finishes atomic.Int32
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/lock"
 )
 
-// testOneHolder: many goroutines over both ways to the store, one inside at a time, each with a greater token.
+// testOneHolder: many goroutines over both connections to the store, one inside at a time, each with a greater token.
 func testOneHolder(t testing.TB, s LockSetup) {
 	var inside atomic.Int32
 	var tokens []uint64 // guarded by the lock itself; the mutex is for locks that do not work
@@ -52,7 +52,7 @@ func testOneHolder(t testing.TB, s LockSetup) {
 	}
 }
 
-// testUnlock: a lock is free for others as soon as its holder unlocks it, and unlocking again frees nobody else's.
+// testUnlock: a lock is free for others as soon as its holder unlocks it. Unlocking again does not free another's lock.
 func testUnlock(t testing.TB, s LockSetup) {
 	a, b := newLocker(t, s.Store, ages), newLocker(t, s.Other, ages)
 	first := tryLock(t, a, nil)
@@ -76,8 +76,8 @@ func testUnlock(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, a, second))
 }
 
-// testHeldOn: a lock outlives its lease several times while its holder lives. A machine that stands still may lose it
-// all the same; then the holder is told, and it is tried with a longer lease.
+// testHeldOn: a lock outlives its lease several times while its holder lives. A stalled machine may lose it all the
+// same. Then the holder learns of it, and the test tries again with a longer lease.
 func testHeldOn(t testing.TB, s LockSetup) {
 	other := newLocker(t, s.Other, ages)
 	for lease := s.Lease; ; lease *= 2 {
@@ -106,8 +106,8 @@ func testHeldOn(t testing.TB, s LockSetup) {
 	}
 }
 
-// testTakeover: a holder that stands still loses the lock when its lease ends, and not before; is told; and can do the
-// next holder no harm, however often it tries. It asks the store once to unlock (S2-15).
+// testTakeover: a stalled holder loses the lock when its lease ends, and not before. It learns of the loss and cannot
+// harm the next holder, however often it tries. It asks the store once to unlock (S2-15).
 func testTakeover(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	stalled := acquireLock(t, newLocker(t, w, s.Lease))
@@ -140,7 +140,7 @@ func testTakeover(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, other, next))
 }
 
-// testTakenAway: a person releases a lock by force. Its holder hears of it with the next extension, and harms nobody.
+// testTakenAway: a person releases a lock by force. Its holder learns of it with the next extension, and harms nobody.
 func testTakenAway(t testing.TB, s LockSetup) {
 	op, ok := driver.As[driver.Operator](s.Other)
 	if !ok {
@@ -152,7 +152,7 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	key := driver.Key{Consumer: lock.DefaultScope, Raw: lockName}
 	release := driver.Operation{Kind: driver.ForceRelease, Key: key, Keep: keep, By: "suite"}
 	if _, o, err := op.Operate(t.Context(), release); err != nil || o != driver.Applied {
-		t.Fatalf("release by force answered %v, %v", o, err)
+		t.Fatalf("release by force returned %v, %v", o, err)
 	}
 	next := tryLock(t, newLocker(t, s.Other, ages), h)
 	if err := h.Extend(t.Context()); !errors.Is(err, lock.ErrLost) {
@@ -164,16 +164,16 @@ func testTakenAway(t testing.TB, s LockSetup) {
 	unlock(t, next)
 }
 
-// testNoResponse loses answers: what was carried out is ours, and is not taken for somebody else's.
+// testNoResponse loses responses: the holder recognizes its own writes and does not take them for another holder's.
 func testNoResponse(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	w.loseClaim.Store(2)
 	h := tryLock(t, l, nil)
-	stillHeld(t, other, "after a claim whose answer was lost")
+	stillHeld(t, other, "after a claim whose response was lost")
 	w.loseExtend.Store(1)
 	if err := h.Extend(t.Context()); err == nil || errors.Is(err, lock.ErrLost) {
-		t.Errorf("an unanswered extension: %v, wanted an error that is not ErrLost", err)
+		t.Errorf("an extension without a response: %v, wanted an error that is not ErrLost", err)
 	}
 	if err := h.Extend(t.Context()); err != nil {
 		t.Errorf("the extension repeated: %v", err)
@@ -183,7 +183,7 @@ func testNoResponse(t testing.TB, s LockSetup) {
 	unlock(t, tryLock(t, other, h))
 }
 
-// testLateUnlock: the answer of an unlocking was lost, and before it is repeated somebody else got the lock.
+// testLateUnlock: the response to an unlock was lost, and another holder gets the lock before the unlock is repeated.
 func testLateUnlock(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	other := newLocker(t, s.Other, ages)
@@ -220,7 +220,8 @@ func sweepUntil(t testing.TB, s driver.Store, horizon time.Duration) (driver.Swe
 	return driver.Swept{}, false
 }
 
-// testLockPurged: the record of an unlocked lock is purged, and its tokens grow on: outside fences remember them.
+// testLockPurged: the record of an unlocked lock is purged, and its tokens keep growing, because fences outside remember
+// them.
 func testLockPurged(t testing.TB, s LockSetup) {
 	l, err := lock.New(s.Store, lock.Options{Lease: ages, Keep: time.Millisecond})
 	if err != nil {
@@ -237,7 +238,7 @@ func testLockPurged(t testing.TB, s LockSetup) {
 	unlock(t, h)
 }
 
-// testAbandoned: the sweep sets a lock aside whose holder died long ago; it is to be had all the same.
+// testAbandoned: the sweep parks a lock whose holder died long ago. The lock can be acquired all the same.
 func testAbandoned(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	dead := acquireLock(t, newLocker(t, w, s.Lease))
@@ -259,7 +260,7 @@ func testAbandoned(t testing.TB, s LockSetup) {
 		t.Errorf("token %d was handed out after token %d", next.Token(), dead.Token())
 	}
 	unlock(t, dead)
-	stillHeld(t, newLocker(t, s.Store, ages), "after the dead holder came back and unlocked")
+	stillHeld(t, newLocker(t, s.Store, ages), "after the dead holder resumed and unlocked")
 	unlock(t, next)
 }
 
@@ -271,7 +272,7 @@ func testLockNames(t testing.TB, s LockSetup) {
 	for _, name := range names {
 		h, err := l.TryAcquire(t.Context(), name)
 		if err != nil {
-			t.Errorf("lock %q beside the others: %v", name, err)
+			t.Errorf("lock %q next to the others: %v", name, err)
 			continue
 		}
 		endWith(t, h)
@@ -294,7 +295,7 @@ func testLockNames(t testing.TB, s LockSetup) {
 	}
 }
 
-// testNotLock: a key that a consumer completed is no lock, and nobody waits for it.
+// testNotLock: a key that a consumer completed is no lock, and Acquire does not wait for it.
 func testNotLock(t testing.TB, s LockSetup) {
 	key := driver.Key{Consumer: lock.DefaultScope, Raw: lockName}
 	mustFinish(t, s.Store, driver.Applied, complete(mustClaim(t, s.Store, key)[0]))
@@ -303,15 +304,15 @@ func testNotLock(t testing.TB, s LockSetup) {
 	}
 }
 
-// testLockDo: the error of the function comes back as it was, whatever unlocking does; panics go on; nothing stays
-// locked; and who did not get the lock unlocks nothing.
+// testLockDo: Do returns the function's error unchanged, whatever unlocking does. Panics go on. Nothing stays locked. A
+// caller that did not get the lock unlocks nothing.
 func testLockDo(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	l, other := newLocker(t, w, ages), newLocker(t, s.Other, ages)
 	mine := errors.New("the work failed")
 	err := l.Do(t.Context(), lockName, func(context.Context, *lock.Held) error { return mine })
 	if !errors.Is(err, mine) || err.Error() != mine.Error() {
-		t.Errorf("Do answered %v, wanted the function's own error", err)
+		t.Errorf("Do returned %v, wanted the function's own error", err)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -334,14 +335,14 @@ func testLockDo(t testing.TB, s LockSetup) {
 		t.Errorf("Do without the lock: %v", err)
 	}
 	if n := w.finishes.Load(); n != before {
-		t.Errorf("who did not get the lock sent %d writes to unlock it", n-before)
+		t.Errorf("a caller that did not get the lock sent %d writes to unlock it", n-before)
 	}
 	stillHeld(t, l, "after somebody else gave up")
 	unlock(t, h)
 	testDoLost(t, s)
 }
 
-// testDoLost: who lost the lock while the function ran is told, also when the function succeeded.
+// testDoLost: Do reports a lock that was lost while the function ran, also when the function succeeded.
 func testDoLost(t testing.TB, s LockSetup) {
 	w := &wire{Store: s.Store}
 	w.cut.Store(true)
@@ -354,6 +355,6 @@ func testDoLost(t testing.TB, s LockSetup) {
 		return nil
 	})
 	if !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Do answered %v after the lock was lost, wanted ErrLost", err)
+		t.Errorf("Do returned %v after the lock was lost, wanted ErrLost", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/lock"
 )
 
-// holders are two who held a lock one after the other: the former does not know that it lost it.
+// holders returns two holders that held a lock one after the other. The first does not know that it lost the lock.
 func holders(t testing.TB, s LockSetup) (stale, present *lock.Held) {
 	t.Helper()
 	w := &wire{Store: s.Store}
@@ -129,7 +129,7 @@ func testGuardHeader(t testing.TB, s LockSetup) {
 		{stale, "first", 200}, {present, "present", 200}, {stale, "stale", 409}, {present, "present again", 200}, {nil, "nobody", 400},
 	} {
 		if got := put(c.h, c.value); got != c.want {
-			t.Errorf("%q was answered %d, wanted %d", c.value, got, c.want)
+			t.Errorf("%q got status %d, wanted %d", c.value, got, c.want)
 		}
 	}
 	if g.value != "present again" || g.seen != present.Token() {

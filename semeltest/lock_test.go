@@ -60,7 +60,7 @@ type lockBug struct {
 	want  string
 }
 
-// everybody makes a store hand a held lock out to whoever asks.
+// everybody makes a store grant a held lock to every caller.
 func everybody(s *planted) {
 	s.claim = func(s *planted, ctx context.Context, c []semeldriver.Claim) ([]semeldriver.Grant, error) {
 		g, err := s.Store.Claim(ctx, c...)
@@ -96,7 +96,7 @@ func lockBugs() map[string]lockBug {
 				return make([]semeldriver.Outcome, len(h)), nil // Unknown
 			}
 		}, "FM9 the heartbeat extends: no lock outlived its lease"},
-		"extensions are answered, not written": {func(s *planted) {
+		"extensions are confirmed, not written": {func(s *planted) {
 			s.extend = func(_ *planted, _ context.Context, _ time.Duration, h []semeldriver.Hold) ([]semeldriver.Outcome, error) {
 				return []semeldriver.Outcome{semeldriver.Applied}, nil
 			}
@@ -126,13 +126,13 @@ func lockBugs() map[string]lockBug {
 				}
 				return s.Store.Claim(ctx, c...)
 			}
-		}, "FM31 unanswered requests: a free lock"},
+		}, "FM31 requests without a response: a free lock"},
 		"names are folded": {func(s *planted) {
 			s.claim = func(s *planted, ctx context.Context, c []semeldriver.Claim) ([]semeldriver.Grant, error) {
 				c[0].Key.Raw = strings.ToLower(c[0].Key.Raw)
 				return s.Store.Claim(ctx, c...)
 			}
-		}, `names that look alike: lock "A" beside the others`},
+		}, `names that look alike: lock "A" next to the others`},
 		"a purge forgets the tokens": {func(s *planted) {
 			s.grant = func(s *planted, _ semeldriver.Claim, g *semeldriver.Grant) {
 				if g.Verdict == semeldriver.Acquired && g.Attempt == 1 {

@@ -2,11 +2,9 @@ package semeltest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,10 +14,10 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// PairSetup is a queue with a store, as a consumer uses them.
+// PairSetup is a queue and a store, as a consumer uses them.
 type PairSetup struct {
 	// Queue has to be a driver.Sender and a driver.QueueInspector; Extends, Delays and Counts are needed for the cases
-	// that use them. Its visibility should be a second or two, because lost deliveries are waited for.
+	// that use them. Its visibility should be a second or two, because the suite waits for lost deliveries.
 	Queue driver.Queue
 	Store driver.Store
 	// Visibility is the queue's, and Config.Visibility. Defaults to 2 s.
@@ -31,16 +29,16 @@ type PairSetup struct {
 	// Batch makes a batch handler (semel.InTxBatch) in the same way. nil: its cases are left out.
 	Batch func(fn func(ctx context.Context, add func(id string) error, batch []*semel.Attempt) error) semel.Handler
 
-	leaks []driver.Interface // planted: what the wrappers of the suite pass by mistake
+	leaks []driver.Interface // planted bugs: interfaces that the wrappers of the suite pass by mistake
 }
 
 // PairFactory opens an empty queue and an empty store.
 type PairFactory func(t testing.TB) PairSetup
 
-// RunPair tests a queue and a store together, under the real consumer: every message takes effect once, whatever is
-// delivered twice, fails, stops or gets lost.
+// RunPair tests a queue and a store together, under the real consumer: every message takes effect once, despite duplicate
+// deliveries, failures, stops and lost responses.
 //
-// A case that fails while the machine stands still is repeated: it shows nothing.
+// A case that fails while the machine stalls is repeated, because the failure proves nothing.
 func RunPair(t *testing.T, open PairFactory) {
 	runTimed(t, pairCases(), open, func(s PairSetup) time.Duration { return standstill(s.Visibility) })
 }
@@ -76,11 +74,11 @@ func pairCases() []suiteCase[PairSetup] {
 	}
 }
 
-// pair runs consumers and keeps a ledger of its own.
+// pair runs consumers and keeps its own ledger.
 type pair struct {
 	PairSetup
 	t   testing.TB
-	box driver.DeadLetterQueue
+	dlq driver.DeadLetterQueue
 
 	mu      sync.Mutex
 	runs    map[string]int // started, by key
@@ -99,7 +97,7 @@ func newPair(t testing.TB, s PairSetup) *pair {
 	}
 	p := &pair{PairSetup: s, t: t, runs: map[string]int{}, effects: map[string]int{}}
 	var kept bool
-	if p.box, kept = driver.DeadLettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
+	if p.dlq, kept = driver.DeadLettersOf(s.Queue); !kept && s.Queue.Features().DeadLetters {
 		t.Fatal("the queue declares dead letters, and is neither a driver.DeadLetterQueue nor a driver.DeadLetterKeeper")
 	}
 	return p
@@ -219,13 +217,13 @@ func (p *pair) once(n int, from map[string]int) {
 	}
 }
 
-// dead letters wants dead letters of these kinds and keys, in any order.
+// deadLetters wants dead letters of these kinds and keys, in any order.
 func (p *pair) deadLetters(want ...string) {
 	p.t.Helper()
-	if p.box == nil {
+	if p.dlq == nil {
 		return
 	}
-	ls, err := p.box.DeadLetters(p.t.Context(), 0)
+	ls, err := p.dlq.DeadLetters(p.t.Context(), 0)
 	if err != nil {
 		p.t.Fatalf("dead letters: %v", err)
 	}
@@ -257,128 +255,4 @@ func (p *pair) sendDuplicates(n int) int {
 	r.Shuffle(len(ms), func(i, j int) { ms[i], ms[j] = ms[j], ms[i] })
 	p.send(ms...)
 	return len(ms)
-}
-
-func testPairDuplicates(p *pair) {
-	const n = 200
-	sent := p.sendDuplicates(n)
-	s := p.start(p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil })))
-	p.empty()
-	p.halt(s)
-	p.once(n, p.effects)
-	p.deadLetters()
-	if got := s.c.Summary(); got.Effects != n || got.Replayed != int64(sent-n) {
-		p.t.Errorf("sent %d messages of %d keys, the summary says %+v", sent, n, got)
-	}
-}
-
-// testPairFailing lets a third of the keys fail once, in every way that is retried.
-func testPairFailing(p *pair) {
-	const n = 90
-	p.sendDuplicates(n)
-	s := p.start(p.config(p.handler(func(_ context.Context, a *semel.Attempt, run int) error {
-		var i int
-		_, _ = fmt.Sscanf(a.Key.Raw, "key-%d", &i)
-		if run > 1 {
-			return nil
-		}
-		switch i % 9 {
-		case 0:
-			return errors.New("failed")
-		case 1:
-			return semel.NotApplied(errors.New("failed before the effect"))
-		case 2:
-			return semel.Deferred(errors.New("busy"), time.Millisecond)
-		case 3:
-			return semel.RetryAfter(errors.New("failed"), time.Millisecond)
-		}
-		return nil
-	})))
-	p.empty()
-	p.halt(s)
-	p.once(n, p.effects)
-	p.deadLetters()
-	for k, c := range p.runs {
-		if c > 2 {
-			p.t.Errorf("key %q ran %d times", k, c)
-		}
-	}
-}
-
-func testFM6Panics(p *pair) {
-	p.send(message("m-1", "panics", "x"), message("m-2", "fine", "x"))
-	s := p.start(p.config(p.handler(func(_ context.Context, a *semel.Attempt, run int) error {
-		if a.Key.Raw == "panics" && run < 3 {
-			panic("on purpose")
-		}
-		return nil
-	})))
-	p.empty()
-	p.halt(s)
-	p.once(2, p.effects)
-}
-
-// testPairDead gives up on a key at once, on another after all attempts; their duplicates run nothing.
-func testPairDead(p *pair) {
-	if !p.Queue.Features().DeadLetters {
-		p.t.Log("left out: the queue keeps no dead letters")
-		return
-	}
-	p.send(message("m-1", "hopeless", "x"), message("m-2", "exhausted", "x"), message("m-3", "fine", "x"))
-	cfg := p.config(p.handler(func(_ context.Context, a *semel.Attempt, _ int) error {
-		switch a.Key.Raw {
-		case "hopeless":
-			return semel.Permanent(errors.New("no hope"))
-		case "exhausted":
-			return errors.New("failed")
-		}
-		return nil
-	}))
-	cfg.MaxAttempts = 3
-	s := p.start(cfg)
-	p.empty()
-	p.deadLetters("failed hopeless", "failed exhausted")
-	p.send(message("m-4", "hopeless", "x"), message("m-5", "exhausted", "x"))
-	p.empty()
-	p.halt(s)
-	p.once(1, p.effects)
-	p.deadLetters("failed hopeless", "failed exhausted")
-	if p.runs["hopeless"] != 1 || p.runs["exhausted"] != 3 {
-		p.t.Errorf("runs are %v, wanted hopeless once and exhausted three times", p.runs)
-	}
-}
-
-func testFM51Mismatch(p *pair) {
-	cfg := p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil }))
-	cfg.Fingerprint = func(m *semel.Message) (semel.Fingerprint, error) {
-		return semel.Fingerprint("body" + string(m.Body)), nil
-	}
-	s := p.start(cfg)
-	p.send(message("m-1", "k", "pay 10"))
-	p.empty()
-	p.send(message("m-2", "k", "pay 1000"), message("m-3", "k", "pay 10"))
-	p.empty()
-	p.halt(s)
-	p.once(1, p.effects)
-	if p.Queue.Features().DeadLetters {
-		p.deadLetters("mismatch k")
-	}
-	if got := s.c.Summary(); got.Mismatched != 1 || got.Replayed != 1 {
-		p.t.Errorf("the summary says %+v, wanted one mismatch and one replay", got)
-	}
-}
-
-func testPairUnkeyed(p *pair) {
-	if !p.Queue.Features().DeadLetters {
-		p.t.Log("left out: the queue keeps no dead letters")
-		return
-	}
-	p.send(driver.Message{ID: "m-1", Body: []byte("no key")}, message("m-2", "k", "x"), message("m-3", strings.Repeat("k", 5000), "x"))
-	s := p.start(p.config(p.handler(func(context.Context, *semel.Attempt, int) error { return nil })))
-	p.empty()
-	p.halt(s)
-	p.once(1, p.effects)
-	if ls, err := p.box.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 2 {
-		p.t.Errorf("there are %d dead letters (%v), wanted two: nothing without a usable key may be lost", len(ls), err)
-	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// batchHandler makes a batch handler that does one effect for each message, asks f about each, and counts its runs. It
-// names the culprits when it is told to; else the first failure is the call's.
+// batchHandler makes a batch handler that does one effect for each message, asks f about each, and counts its runs. With
+// names it names the culprits; otherwise the first failure is the call's.
 func (p *pair) batchHandler(names bool, f func(a *semel.Attempt, run int) error) semel.Handler {
 	return p.Batch(func(_ context.Context, add func(string) error, batch []*semel.Attempt) error {
 		var failed []error
@@ -36,8 +36,8 @@ func (p *pair) hasBatch() bool {
 	return true
 }
 
-// testPairBatch runs batches with duplicates between two consumers; some keys fail in their first attempts. What failed
-// left no effect, and kept no other from its own.
+// testPairBatch runs batches with duplicates between two consumers; some keys fail in their first attempts. A failed
+// message leaves no effect, and prevents no other's.
 func testPairBatch(p *pair) {
 	if !p.hasBatch() {
 		return
@@ -96,7 +96,7 @@ func testFM60Batch(p *pair) {
 	}
 }
 
-// testPairBatchFaults loses answers and leaves commits in doubt under batches.
+// testPairBatchFaults loses responses and leaves commits in doubt under batches.
 func testPairBatchFaults(p *pair) {
 	if !p.hasBatch() {
 		return

@@ -10,13 +10,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// poisonKills is more often than a message that kills its process may do so: two takeovers, and two runs in quarantine.
+// poisonKills exceeds the number of processes that a message may kill: two takeovers, and two runs in quarantine.
 const poisonKills = 8
 
-// testFM83Poison runs a message that kills its process, with neighbours, until it is a dead letter: as the queue is, and on
-// a queue that does not count deliveries.
+// testFM83Poison runs a message that kills its process, among others, until it is a dead letter: on the queue as it is,
+// and without delivery counts.
 func testFM83Poison(p *pair) {
-	if !p.hasTx() || p.box == nil {
+	if !p.hasTx() || p.dlq == nil {
 		return
 	}
 	for _, uncounted := range []bool{false, true} {
@@ -56,9 +56,9 @@ func (p *pair) poison(q *watched) {
 		p.halt(s)
 		break
 	}
-	if ls, err := p.box.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 1 || ls[0].Key.Raw != poison {
+	if ls, err := p.dlq.DeadLetters(p.t.Context(), 0); err != nil || len(ls) != 1 || ls[0].Key.Raw != poison {
 		p.t.Errorf("dead letters are %v (%v), wanted one of the message that kills", ls, err)
-	} else if err := p.box.DeleteDeadLetter(p.t.Context(), ls[0].ID); err != nil {
+	} else if err := p.dlq.DeleteDeadLetter(p.t.Context(), ls[0].ID); err != nil {
 		p.t.Error(err)
 	}
 	for _, key := range append(fine, poison) {
@@ -108,7 +108,7 @@ func (p *pair) killedOrEmpty(killed chan struct{}) bool {
 	}
 }
 
-// expire ends the lease and the visibility of a killed run at once, where the adapters can: else they end by themselves.
+// expire ends the lease and the visibility of a killed run at once, if the adapters can; otherwise they expire.
 func (p *pair) expire(q *watched, key string) {
 	ctx := p.t.Context()
 	if ins, ok := driver.As[driver.RecordInspector](p.Store); ok {

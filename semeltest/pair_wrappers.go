@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file wraps queue and store in what a program may write, and tests that no write gets past the wrapper (driver.As).
+// This file wraps queue and store as a program may do, and tests that no write bypasses the wrapper (driver.As).
 
 // claimLog overrides Claim and nothing else.
 type claimLog struct {
@@ -66,7 +66,7 @@ func found[T any](t testing.TB, s any) {
 	}
 }
 
-// reads compares the read-only interface T of a wrapper with that of what it wraps.
+// reads compares the read-only interface T of a wrapper with that of the wrapped value.
 func reads[T any](t testing.TB, w driver.Wrapper) {
 	t.Helper()
 	_, want := driver.As[T](w.Unwrap())

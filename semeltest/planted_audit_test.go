@@ -11,24 +11,24 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// plantedTrail is memory's store with a bug in its trail.
-type plantedTrail struct {
+// plantedAudit is memory's store with a bug in its audit log.
+type plantedAudit struct {
 	*memory.Store
-	operate func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error)
+	operate func(s *plantedAudit, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error)
 	filter  func(f *driver.AuditFilter)
-	list    func(s *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry
-	gone    []driver.AuditEntry // what a purge would have taken
-	extra   []driver.AuditEntry // what should not be there
+	list    func(s *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry
+	gone    []driver.AuditEntry // entries that a purge should have deleted
+	extra   []driver.AuditEntry // entries that should not exist
 }
 
-func (s *plantedTrail) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+func (s *plantedAudit) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	if s.operate != nil {
 		return s.operate(s, ctx, op)
 	}
 	return s.Store.Operate(ctx, op)
 }
 
-func (s *plantedTrail) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
+func (s *plantedAudit) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
 	if s.filter != nil {
 		s.filter(&f)
 	}
@@ -39,7 +39,7 @@ func (s *plantedTrail) Audit(ctx context.Context, f driver.AuditFilter) ([]drive
 	return append(e, s.extra...), err
 }
 
-func (s *plantedTrail) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
+func (s *plantedAudit) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	if s.list != nil {
 		s.gone, _ = s.Store.Audit(ctx, driver.AuditFilter{Limit: 1})
 	}
@@ -47,9 +47,9 @@ func (s *plantedTrail) Sweep(ctx context.Context, horizon time.Duration, limit i
 }
 
 // eachEntry is a list with a mistake in every entry.
-func eachEntry(change func(e *driver.AuditEntry)) func(s *plantedTrail) {
-	return func(s *plantedTrail) {
-		s.list = func(_ *plantedTrail, list []driver.AuditEntry) []driver.AuditEntry {
+func eachEntry(change func(e *driver.AuditEntry)) func(s *plantedAudit) {
+	return func(s *plantedAudit) {
+		s.list = func(_ *plantedAudit, list []driver.AuditEntry) []driver.AuditEntry {
 			for i := range list {
 				change(&list[i])
 			}
@@ -58,17 +58,17 @@ func eachEntry(change func(e *driver.AuditEntry)) func(s *plantedTrail) {
 	}
 }
 
-func trailBugs() map[string]struct {
+func auditBugs() map[string]struct {
 	in   string
-	make func(s *plantedTrail)
+	make func(s *plantedAudit)
 } {
 	type bug = struct {
 		in   string
-		make func(s *plantedTrail)
+		make func(s *plantedAudit)
 	}
-	const entries, filters = "trail, an entry for every change", "trail, filters"
+	const entries, filters = "audit log, an entry for every change", "audit log, filters"
 	filter := func(change func(f *driver.AuditFilter)) bug {
-		return bug{filters, func(s *plantedTrail) { s.filter = change }}
+		return bug{filters, func(s *plantedAudit) { s.filter = change }}
 	}
 	return map[string]bug{
 		"nobody's name":      {entries, eachEntry(func(e *driver.AuditEntry) { e.By = "" })},
@@ -84,26 +84,26 @@ func trailBugs() map[string]struct {
 		"tenants mix":        filter(func(f *driver.AuditFilter) { f.Key.Tenant = "" }),
 		"the whole past":     filter(func(f *driver.AuditFilter) { f.Since = time.Time{} }),
 		"a limit is ignored": filter(func(f *driver.AuditFilter) { f.Limit = 0 }),
-		"the first, not the latest": {filters, func(s *plantedTrail) {
+		"the first, not the latest": {filters, func(s *plantedAudit) {
 			limit := 0
 			s.filter = func(f *driver.AuditFilter) { limit, f.Limit = f.Limit, 0 }
-			s.list = func(_ *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry {
+			s.list = func(_ *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry {
 				if limit > 0 && limit < len(e) {
 					e = e[:limit]
 				}
 				return e
 			}
 		}},
-		"the latest first": {entries, func(s *plantedTrail) {
-			s.list = func(_ *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry {
+		"the latest first": {entries, func(s *plantedAudit) {
+			s.list = func(_ *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry {
 				for i, j := 0, len(e)-1; i < j; i, j = i+1, j-1 {
 					e[i], e[j] = e[j], e[i]
 				}
 				return e
 			}
 		}},
-		"a repetition leaves an entry": {entries, func(s *plantedTrail) {
-			s.operate = func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+		"a repetition leaves an entry": {entries, func(s *plantedAudit) {
+			s.operate = func(s *plantedAudit, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 				before, _, _ := s.Record(ctx, op.Key)
 				r, o, err := s.Store.Operate(ctx, op)
 				if o == driver.Applied && before.State == r.State && before.Disposed == r.Disposed {
@@ -112,8 +112,8 @@ func trailBugs() map[string]struct {
 				return r, o, err
 			}
 		}},
-		"a refusal leaves an entry": {entries, func(s *plantedTrail) {
-			s.operate = func(s *plantedTrail, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
+		"a refusal leaves an entry": {entries, func(s *plantedAudit) {
+			s.operate = func(s *plantedAudit, ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 				r, o, err := s.Store.Operate(ctx, op)
 				if o == driver.Lost {
 					s.extra = append(s.extra, op.Entry(r, r, r.UpdatedAt))
@@ -121,8 +121,8 @@ func trailBugs() map[string]struct {
 				return r, o, err
 			}
 		}},
-		"a purge leaves the trail": {"trail goes with its record", func(s *plantedTrail) {
-			s.list = func(s *plantedTrail, e []driver.AuditEntry) []driver.AuditEntry { return append(s.gone, e...) }
+		"a purge leaves the entries": {"audit log goes with its record", func(s *plantedAudit) {
+			s.list = func(s *plantedAudit, e []driver.AuditEntry) []driver.AuditEntry { return append(s.gone, e...) }
 		}},
 	}
 }
@@ -136,14 +136,14 @@ func cutNUL(s string) string {
 	return s
 }
 
-// TestPlantedTrailBugs plants one bug at a time into a right trail: the suite has to notice each.
-func TestPlantedTrailBugs(t *testing.T) {
-	for name, b := range trailBugs() {
+// TestPlantedAuditBugs plants one bug at a time into a correct audit log: the suite has to notice each.
+func TestPlantedAuditBugs(t *testing.T) {
+	for name, b := range auditBugs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			caught(t, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 				db, clock := openFake()
-				s := &plantedTrail{Store: db.Store()}
+				s := &plantedAudit{Store: db.Store()}
 				b.make(s)
 				return semeltest.StoreSetup{Store: s, Advance: clock.advance, Queue: db.Queue("orders"), Ledger: memledger.Of(s.Store)}
 			}, b.in))

@@ -12,8 +12,8 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// session is a connection to a broker as AMQP's are: it delivers for as long as the connection lasts, and what the connection
-// held goes back when it ends.
+// session is a connection to a broker, like those of AMQP: the broker delivers while the connection lasts, and takes the
+// connection's messages back when it ends.
 type session struct {
 	*memory.Queue
 	features func(f *driver.QueueFeatures)
@@ -63,7 +63,7 @@ func (s *session) Extend(context.Context, time.Duration, ...any) ([]driver.Outco
 	return nil, driver.ErrUnsupported
 }
 
-// end is the death of the process: back says what becomes of what it held.
+// end is the death of the process: back decides what happens to its messages.
 func (s *session) end(t testing.TB, back driver.Action) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func TestQueueWithoutVisibility(t *testing.T) {
 	semeltest.RunQueue(t, func(testing.TB) semeltest.QueueSetup { _, setup := newSession(driver.Retry); return setup })
 }
 
-// fixed is a queue whose extensions last as long as its deliveries, whatever was asked.
+// fixed is a queue whose extensions last as long as its deliveries, whatever was requested.
 type fixed struct{ *memory.Queue }
 
 func (q fixed) Features() driver.QueueFeatures {
@@ -115,7 +115,7 @@ func TestQueueOfFixedVisibility(t *testing.T) {
 	})
 }
 
-// TestPlantedBrokerBugs plants what goes wrong when processes die, and with features that are declared and not kept.
+// TestPlantedBrokerBugs plants bugs that show when processes die, and features that are declared but missing.
 func TestPlantedBrokerBugs(t *testing.T) {
 	for _, b := range []struct {
 		name, in string
@@ -171,7 +171,7 @@ func TestPlantedBrokerBugs(t *testing.T) {
 	}
 }
 
-// hasty says that it is empty when it is not.
+// hasty reports that it is empty when it is not.
 type hasty struct{ *memory.Queue }
 
 func (hasty) Stats(context.Context) (driver.QueueStats, error) { return driver.QueueStats{}, nil }

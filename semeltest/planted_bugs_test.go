@@ -11,10 +11,10 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// bug is one thing that a store does wrong.
+// bug is one mistake of a store.
 type bug struct {
 	name string
-	in   string // the case that has to notice, at least
+	in   string // a case that has to find it
 	make func(s *planted)
 }
 
@@ -62,7 +62,7 @@ func bugs() []bug {
 				return s.forged(ctx, f, func(mine, theirs driver.Hold) bool { return mine.Nonce == theirs.Nonce && mine.Token == theirs.Token })
 			}
 		}},
-		{"unowned writes are answered Applied", "cells", func(s *planted) {
+		{"unowned writes return Applied", "cells", func(s *planted) {
 			s.finish = func(s *planted, ctx ctx, f []driver.Finish) (outs, error) {
 				out, err := s.store().Finish(ctx, f...)
 				for i := range out {
@@ -156,12 +156,12 @@ func moreBugs() []bug {
 				return s.store().Claim(ctx, d...)
 			}
 		}},
-		{"another body is not told (FM51)", "cells", func(s *planted) {
+		{"another body is not reported (FM51)", "cells", func(s *planted) {
 			s.grant = func(_ *planted, _ driver.Claim, g *driver.Grant) { g.OtherPayload = false }
 		}},
 		{"another body is always a mismatch (FM51)", "cells", without(func(c *driver.Claim) { c.WholeBody = true })},
 		{"the policy is the claimer's (FM82)", "cells", without(func(c *driver.Claim) { c.Takeover = driver.Resume })},
-		{"tenants are not told apart (FM57)", "FM54", without(func(c *driver.Claim) { c.Key.Tenant = "" })},
+		{"tenants are mixed up (FM57)", "FM54", without(func(c *driver.Claim) { c.Key.Tenant = "" })},
 		{"keys end at NUL (FM55)", "FM55", without(func(c *driver.Claim) { c.Key.Raw, _, _ = strings.Cut(c.Key.Raw, "\x00") })},
 		{"keys are compared without case (FM56)", "FM5", without(func(c *driver.Claim) { c.Key.Raw = strings.ToLower(c.Key.Raw) })},
 		{"the own nonce is somebody else's (FM31)", "cells", func(s *planted) {
@@ -175,10 +175,10 @@ func moreBugs() []bug {
 		{"a takeover forgets its doubt", "cells", func(s *planted) {
 			s.grant = func(_ *planted, _ driver.Claim, g *driver.Grant) { g.Unknown = false }
 		}},
-		{"a busy claim is told to come back at once", "cells", func(s *planted) {
+		{"a busy claim is not given a wait", "cells", func(s *planted) {
 			s.grant = func(_ *planted, _ driver.Claim, g *driver.Grant) { g.Wait = 0 }
 		}},
-		{"answers in another order", "batches", func(s *planted) {
+		{"results in another order", "batches", func(s *planted) {
 			s.claim = func(s *planted, ctx ctx, c []driver.Claim) ([]driver.Grant, error) {
 				g, err := s.store().Claim(ctx, c...)
 				for i, j := 0, len(g)-1; i < j; i, j = i+1, j-1 {
@@ -193,7 +193,7 @@ func moreBugs() []bug {
 				for i := range c {
 					_, found, _ := s.Record(ctx, c[i].Key)
 					if strings.HasPrefix(c[i].Key.Raw, "raced") {
-						time.Sleep(time.Millisecond) // others come between the look and the claim
+						time.Sleep(time.Millisecond) // others claim between the read and the claim
 					}
 					g, err := s.store().Claim(ctx, c[i])
 					if err != nil {
@@ -237,7 +237,7 @@ func moreBugs() []bug {
 				return s.each(ctx, w, func(*driver.Work) {})
 			}
 		}},
-		{"a deadlock is told as the item's own fault", "FM46 commit refused", func(s *planted) {
+		{"a deadlock is reported as the item's own fault", "FM46 commit refused", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				out, err := s.locking(ctx, w)
 				if item := (*driver.ItemError)(nil); errors.As(err, &item) {
@@ -246,7 +246,7 @@ func moreBugs() []bug {
 				return out, err
 			}
 		}},
-		{"one refused statement is told as an outage (FM46)", "FM46 commit refused", func(s *planted) {
+		{"one refused statement is reported as an outage (FM46)", "FM46 commit refused", func(s *planted) {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				out, err := s.locking(ctx, w)
 				if item := (*driver.ItemError)(nil); errors.As(err, &item) && item.Transient {
@@ -259,7 +259,7 @@ func moreBugs() []bug {
 			s.commit = func(s *planted, ctx ctx, w []driver.Work) ([]driver.Outcome, error) {
 				out, err := s.locking(ctx, w)
 				if errors.Is(err, driver.ErrBlocked) {
-					err = errors.New("no answer in time")
+					err = errors.New("no response in time")
 				}
 				return out, err
 			}

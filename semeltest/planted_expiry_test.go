@@ -11,18 +11,18 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// expirer is a store whose EXPIRED records can be made wrong. nil does the right thing.
+// expirer is a store with bugs in its EXPIRED records; nil is correct.
 type expirer struct {
 	*memory.Store
-	clock    *clock
-	claim    func(s *expirer, ctx context.Context, c *driver.Claim, g *driver.Grant)
-	operate  func(s *expirer, ctx context.Context, op *driver.Operation)
-	record   func(s *expirer, r *driver.Record)
-	register func(period time.Duration) (time.Duration, bool)
-	sweep    func(s *expirer, ctx context.Context, limit int) (driver.Swept, bool, error)
-	journal  bool // journals stay
-	trail    bool // audit entries stay
-	twins    bool // duplicates stay
+	clock      *clock
+	claim      func(s *expirer, ctx context.Context, c *driver.Claim, g *driver.Grant)
+	operate    func(s *expirer, ctx context.Context, op *driver.Operation)
+	record     func(s *expirer, r *driver.Record)
+	register   func(period time.Duration) (time.Duration, bool)
+	sweep      func(s *expirer, ctx context.Context, limit int) (driver.Swept, bool, error)
+	journal    bool // journals stay
+	audit      bool // audit entries stay
+	duplicates bool // duplicates stay
 
 	payloads map[driver.Key]driver.Fingerprint
 	steps    map[driver.Key][]driver.Step
@@ -101,7 +101,7 @@ func (s *expirer) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.Ste
 
 func (s *expirer) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
 	es, err := s.Store.Audit(ctx, f)
-	if s.trail && len(es) == 0 {
+	if s.audit && len(es) == 0 {
 		return make([]driver.AuditEntry, 1), err
 	}
 	return es, err
@@ -109,7 +109,7 @@ func (s *expirer) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.Aud
 
 func (s *expirer) Duplicates(ctx context.Context, k driver.Key) (int64, []driver.Duplicate, error) {
 	n, ds, err := s.Store.Duplicates(ctx, k)
-	if s.twins && n == 0 {
+	if s.duplicates && n == 0 {
 		n = 1
 	}
 	return n, ds, err
@@ -153,7 +153,7 @@ func blindExpiry(s *expirer, ctx context.Context, limit int) (driver.Swept, bool
 	return s.Store.Sweep(ctx, 0, limit)
 }
 
-// expiryBugs are what stores do wrong with EXPIRED records.
+// expiryBugs are mistakes of stores with EXPIRED records.
 func expiryBugs() []struct {
 	name, in string
 	make     func(*expirer)
@@ -238,15 +238,15 @@ func expiryBugs() []struct {
 			s.register = func(d time.Duration) (time.Duration, bool) { return d, d > 0 }
 		}},
 		{"the journal stays", "expiry takes what belongs", func(s *expirer) { s.journal = true }},
-		{"the audit entries stay", "expiry takes what belongs", func(s *expirer) { s.trail = true }},
-		{"the duplicates stay", "expiry takes what belongs", func(s *expirer) { s.twins = true }},
+		{"the audit entries stay", "expiry takes what belongs", func(s *expirer) { s.audit = true }},
+		{"the duplicates stay", "expiry takes what belongs", func(s *expirer) { s.duplicates = true }},
 		{"expiring has no bound", "FM41 long-term periods", func(s *expirer) {
 			s.sweep = func(s *expirer, ctx ctx, _ int) (driver.Swept, bool, error) { return s.Store.Sweep(ctx, 0, 0) }
 		}},
 	}
 }
 
-// TestPlantedExpiryBugs plants one bug at a time into a right store: the case that each names has to notice it.
+// TestPlantedExpiryBugs plants one bug at a time into a correct store: the case that each names has to find it.
 func TestPlantedExpiryBugs(t *testing.T) {
 	for _, b := range expiryBugs() {
 		t.Run(b.name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func queueBugs() []queueBug {
 	}
 }
 
-// caught wants that the case of the suite that ran noticed the planted bug.
+// caught fails unless the case that ran found the planted bug.
 func caught(t *testing.T, failures []string) {
 	t.Helper()
 	if len(failures) == 0 {
@@ -173,7 +173,7 @@ func caught(t *testing.T, failures []string) {
 	t.Logf("caught: %s (and %d more)", failures[0], len(failures)-1)
 }
 
-// TestPlantedQueueBugs plants one bug at a time into a right queue.
+// TestPlantedQueueBugs plants one bug at a time into a correct queue.
 func TestPlantedQueueBugs(t *testing.T) {
 	for _, b := range queueBugs() {
 		t.Run(b.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// plantedSteps is memory's store with a bug in its journals; nil does the right thing.
+// plantedSteps is memory's store with a bug in its journals; nil is correct.
 type plantedSteps struct {
 	*memory.Store
 	read  func(rows []driver.Step) []driver.Step
@@ -52,7 +52,7 @@ func (s *plantedSteps) Claim(ctx context.Context, c ...driver.Claim) ([]driver.G
 	return g, err
 }
 
-// present is who holds the key.
+// present is the holder of the key.
 func (s *plantedSteps) present(h driver.Hold) driver.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *plantedSteps) present(h driver.Hold) driver.Hold {
 	return h
 }
 
-// TestPlantedJournalsAreFound plants the mistakes that an adapter's journal can have; each has to be noticed by the case
-// that is about it.
+// TestPlantedJournalsAreFound plants the mistakes that an adapter's journal can have; the case that tests it has to find
+// each.
 func TestPlantedJournalsAreFound(t *testing.T) {
 	type write = func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error)
 	eachRow := func(change func(r *driver.Step)) func([]driver.Step) []driver.Step {
@@ -94,7 +94,7 @@ func TestPlantedJournalsAreFound(t *testing.T) {
 				h.Epoch = s.present(h).Epoch
 				return s.Store.WriteSteps(ctx, h, w...)
 			}},
-		{"lost writes are answered Applied", "FM63 journals, the loser of a race writes nothing", nil,
+		{"lost writes return Applied", "FM63 journals, the loser of a race writes nothing", nil,
 			func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 				o, err := s.Store.WriteSteps(ctx, h, w...)
 				if o == driver.Lost {
@@ -159,7 +159,8 @@ func TestPlantedJournalsAreFound(t *testing.T) {
 	}
 }
 
-// repeatIsLost answers the second of two equal writes as if somebody else had made the first.
+// repeatIsLost returns, for the second of two equal writes, what the store would return if another writer had made the
+// first.
 func repeatIsLost() func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 	return func(s *plantedSteps, ctx context.Context, h driver.Hold, w []driver.StepWrite) (driver.Outcome, error) {
 		before, _ := s.Store.Steps(ctx, h)

@@ -7,24 +7,24 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// sweepBugs are what stores do wrong when they sweep.
+// sweepBugs are mistakes of stores in sweeps.
 func sweepBugs() []bug {
 	const in = "FM41 sweep"
-	type answer = func(got *driver.Swept, more *bool)
-	answers := func(change answer) func(*planted) {
+	type change = func(got *driver.Swept, more *bool)
+	changed := func(c change) func(*planted) {
 		return func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 				got, more, err := s.store().Sweep(ctx, horizon, limit, consumers...)
-				change(&got, &more)
+				c(&got, &more)
 				return got, more, err
 			}
 		}
 	}
 	return []bug{
-		{"a sweep tells of no lag", in, answers(func(got *driver.Swept, _ *bool) { got.Lag = 0 })},
-		{"a sweep tells of a lag when nothing is left", in, answers(func(got *driver.Swept, _ *bool) { got.Lag = max(got.Lag, 1) })},
-		{"a sweep tells of an hour for a minute", in, answers(func(got *driver.Swept, _ *bool) { got.Lag *= 60 })},
-		{"a sweep says that there is no more", in, answers(func(_ *driver.Swept, more *bool) { *more = false })},
+		{"a sweep reports no lag", in, changed(func(got *driver.Swept, _ *bool) { got.Lag = 0 })},
+		{"a sweep reports a lag when nothing is left", in, changed(func(got *driver.Swept, _ *bool) { got.Lag = max(got.Lag, 1) })},
+		{"a sweep reports an hour for a minute", in, changed(func(got *driver.Swept, _ *bool) { got.Lag *= 60 })},
+		{"a sweep reports that there is no more", in, changed(func(_ *driver.Swept, more *bool) { *more = false })},
 		{"a sweep passes its limit", in, func(s *planted) {
 			s.sweep = func(s *planted, ctx context.Context, horizon time.Duration, _ int, consumers ...string) (driver.Swept, bool, error) {
 				return s.store().Sweep(ctx, horizon, 0, consumers...)

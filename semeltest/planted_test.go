@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// clock is a clock that moves when it is told to.
+// clock is a clock that moves only by advance.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -38,7 +38,7 @@ func (c *clock) advance(d time.Duration) {
 	c.db.Wake()
 }
 
-// planted is memory's store with a bug. Its fields are the places where bugs sit; nil does the right thing.
+// planted is memory's store with a bug. Its fields are the places of bugs; nil is correct.
 type planted struct {
 	*memory.Store
 	claim  func(s *planted, ctx context.Context, c []driver.Claim) ([]driver.Grant, error)
@@ -68,7 +68,7 @@ func (s *planted) ledger() *semeltest.Ledger {
 	return l
 }
 
-// readable parts claims by whether their records can be read, and answers those that cannot.
+// readable splits claims by whether their records can be read, and fails those that cannot.
 func (s *planted) readable(c []driver.Claim) (rest []driver.Claim, put func(gs []driver.Grant) []driver.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,14 +187,14 @@ func (s *planted) Record(ctx context.Context, k driver.Key) (driver.Record, bool
 	return s.store().Record(ctx, k)
 }
 
-// store is the store as it is now: a sweep may forget it while others use it.
+// store returns the present store: a sweep may replace it while others use it.
 func (s *planted) store() *memory.Store {
 	s.swap.RLock()
 	defer s.swap.RUnlock()
 	return s.Store
 }
 
-// forget loses everything that the store has.
+// forget loses everything that is stored.
 func (s *planted) forget() {
 	s.swap.Lock()
 	defer s.swap.Unlock()
@@ -207,7 +207,7 @@ func (s *planted) current(ctx context.Context, k driver.Key) driver.Hold {
 	return r.Hold()
 }
 
-// forged carries out writes with the record's own hold where use says so: a store that does not compare.
+// forged carries out writes with the record's own hold where use is true: a store that does not compare.
 func (s *planted) forged(ctx context.Context, f []driver.Finish, use func(mine, theirs driver.Hold) bool) ([]driver.Outcome, error) {
 	g := make([]driver.Finish, len(f))
 	for i := range f {
@@ -245,7 +245,7 @@ func (t deafTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return t.Tx.Commit(ctx, deaf...)
 }
 
-// hastyTx writes the queued effects of a batch on their own, before it knows whether every hold is still there.
+// hastyTx writes the queued effects of a batch on their own, before it knows whether every hold is still valid.
 type hastyTx struct {
 	driver.Tx
 	s *planted
@@ -292,7 +292,7 @@ func (c *clock) fresh() *memory.Store {
 	})).Store()
 }
 
-// TestPlantedBugs plants one bug at a time into a right store: the case that each names has to notice it.
+// TestPlantedBugs plants one bug at a time into a correct store: the case that each names has to find it.
 func TestPlantedBugs(t *testing.T) {
 	for _, b := range append(append([]bug{{name: "none", make: func(*planted) {}}}, bugs()...), sweepBugs()...) {
 		t.Run(b.name, func(t *testing.T) {
@@ -322,18 +322,18 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// oneBox is a store with one place for the dead letters of all queues.
-type oneBox struct {
+// sharedDLQ is a store with one place for the dead letters of all queues.
+type sharedDLQ struct {
 	*memory.Store
-	box driver.DeadLetterQueue
+	dlq driver.DeadLetterQueue
 }
 
-func (s oneBox) DeadLetterQueue(string) driver.DeadLetterQueue { return s.box }
+func (s sharedDLQ) DeadLetterQueue(string) driver.DeadLetterQueue { return s.dlq }
 
-// TestPlantedDeadLetters: the suite notices dead letters of one queue among those of another.
+// TestPlantedDeadLetters: the suite finds a store that mixes up the dead letters of two queues.
 func TestPlantedDeadLetters(t *testing.T) {
 	caught(t, semeltest.CheckStore(t, func(testing.TB) semeltest.StoreSetup {
 		db := memory.Open()
-		return semeltest.StoreSetup{Store: oneBox{db.Store(), db.Queue("dead")}, Ledger: memledger.Of(db.Store())}
+		return semeltest.StoreSetup{Store: sharedDLQ{db.Store(), db.Queue("dead")}, Ledger: memledger.Of(db.Store())}
 	}, "FM61 dead letters of queues"))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// versionBugs are what stores do wrong with versions.
+// versionBugs are mistakes of stores with versions.
 func versionBugs() []bug {
 	const cells, inTx = "FM62 version cells", "FM62 versions in transactions"
 	asText := func(c *driver.Claim) {

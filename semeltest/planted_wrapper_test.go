@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// joiner is a store that decides by itself which queues it joins.
+// joiner is a store that decides on its own which queues it joins.
 type joiner struct {
 	*memory.Store
 	joins func(q driver.Queue) bool
@@ -40,7 +40,7 @@ func bare(q driver.Queue) bool {
 	return mine
 }
 
-// TestPlantedWrapperBugs plants ways past a wrapper: into stores, and into the wrappers.
+// TestPlantedWrapperBugs plants bypasses of a wrapper: into stores, and into the wrappers.
 func TestPlantedWrapperBugs(t *testing.T) {
 	const claims, acks = "a wrapper of Claim", "a wrapper of Settle"
 	passes := func(list ...driver.Interface) []driver.Interface { return list }

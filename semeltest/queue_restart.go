@@ -20,7 +20,7 @@ func (q *queueBench) restart() bool {
 	return true
 }
 
-// testFM05Restart: the messages that a dead process held come again, and those that it acked do not.
+// testFM05Restart: the messages that a dead process held are redelivered, and those that it acked are not.
 func testFM05Restart(q *queueBench) {
 	q.sendN(6)
 	ds := q.receive(6)
@@ -60,11 +60,11 @@ func testFM18RestartStale(q *queueBench) {
 	}
 	out, err := q.Queue.Settle(q.ctx(), driver.Settlement{Receipt: d.Receipt})
 	if err != nil || out[0] == driver.Unknown {
-		q.t.Errorf("the ack of the new delivery answered %v, %v", out, err)
+		q.t.Errorf("the ack of the new delivery returned %v, %v", out, err)
 	}
 }
 
-// testRestartDelay: a message that waited when its process died is there afterwards, at the latest when its delay has ended.
+// testRestartDelay: a message that was delayed when its process died is delivered, at the latest when its delay has ended.
 func testRestartDelay(q *queueBench) {
 	if !q.f.Delays {
 		return
@@ -80,7 +80,7 @@ func testRestartDelay(q *queueBench) {
 	q.settle(driver.Settlement{Receipt: q.receive(1)[0].Receipt})
 }
 
-// testNotEmptyEarly: a queue that was sent a message is not empty.
+// testNotEmptyEarly: a queue is not empty after a send.
 func testNotEmptyEarly(q *queueBench) {
 	ins, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {

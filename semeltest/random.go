@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// past is one attempt or claim of a key that happened: late copies of its writes arrive at any time.
+// past is one earlier attempt or claim of a key: late copies of its writes arrive at any time.
 type past struct {
 	holds  []driver.Hold
 	nonces []driver.Nonce
@@ -61,7 +61,7 @@ func testRandom(t testing.TB, s StoreSetup) {
 				p.holds = append(p.holds, c.held)
 			}
 		}
-		// A short lease ends before anything else is asked, because the model's clock stands still between waits.
+		// A short lease ends before the next request, because the model's clock stands still between waits.
 		if anyShort(qs) || r.IntN(rounds) < waits/2 {
 			b.wait()
 		}

@@ -21,26 +21,26 @@ type StoreSetup struct {
 	// Advance moves the store's clock, also back. nil: the store has its own clock; the suite waits, and leaves out the
 	// cells in which a clock steps back.
 	Advance func(d time.Duration)
-	// Skew is how long after the end of a lease the store still waits before it lets others take over. Defaults to 0.
+	// Skew is how long after the end of a lease the store waits before it lets others take over. Defaults to 0.
 	Skew time.Duration
-	// Queue is a queue in the same database that acks and emitted messages commit to; nil when there is none. It has to
-	// be a driver.Sender too.
+	// Queue is a queue in the same database that acks and emitted messages commit to; nil when there is none. It must also
+	// be a driver.Sender.
 	Queue driver.Queue
 	// Ledger writes and counts effects. A driver.Committer needs one.
 	Ledger *Ledger
-	// Damage makes the record of a key unreadable, as one that a newer program wrote. nil: that is left out.
+	// Damage makes the record of a key unreadable, like a record that a newer program wrote. nil: its cases are left out.
 	Damage func(t testing.TB, k driver.Key)
-	// Sample compares one of so many cells of the decision table, for runs that have to be short. Defaults to all. See
-	// [Sampled].
+	// Sample compares one of every Sample cells of the decision table, for runs that have to be short. Defaults to all.
+	// See [Sampled].
 	Sample int
 }
 
-// Nightly reports whether tests run at full length: SEMEL_NIGHTLY is set, as by make nightly. Without it tests leave out
-// what shows the same again on another place.
+// Nightly reports whether tests run at full length: SEMEL_NIGHTLY is set, as by make nightly. Otherwise tests skip
+// repetitions of a case on further layouts.
 func Nightly() bool { return os.Getenv("SEMEL_NIGHTLY") != "" }
 
-// Sampled is a StoreSetup.Sample for a suite that shows the same again on another clock or layout: one of n cells, all of
-// them in nightly runs.
+// Sampled is a StoreSetup.Sample for a suite that repeats another one on a different clock or layout: one of n cells, all
+// of them in nightly runs.
 func Sampled(n int) int {
 	if Nightly() {
 		return 1
@@ -48,14 +48,14 @@ func Sampled(n int) int {
 	return n
 }
 
-// StoreFactory opens an empty store that shares no records with those of other calls: subtests run in parallel, and a
-// sweep sees everything. It registers its own cleanup with t.Cleanup.
+// StoreFactory opens an empty store that shares no records with the stores of other calls, because subtests run in
+// parallel and a sweep covers all records. It registers its own cleanup with t.Cleanup.
 type StoreFactory func(t testing.TB) StoreSetup
 
 // QueueSetup is a queue under test.
 type QueueSetup struct {
 	Queue driver.Queue
-	// Send puts messages into it. Defaults to the queue's own driver.Sender.
+	// Send puts messages into the queue. Defaults to the queue's own driver.Sender.
 	Send func(ctx context.Context, m ...driver.Message) error
 	// Advance moves the queue's clock, as in StoreSetup.
 	Advance func(d time.Duration)
@@ -66,10 +66,9 @@ type QueueSetup struct {
 	// 256 KiB.
 	MaxBody int
 	// Restart lets the process that holds Queue die, and returns the queue of another process on the same messages. nil: the
-	// cases of a restart are left out; a queue without a visibility timeout is tested for redelivery by nothing else.
+	// cases of a restart are left out. They are the only redelivery tests of a queue without a visibility timeout.
 	Restart func(t testing.TB) driver.Queue
-	// OwnDelays: the adapter itself holds back messages that are sent with a delay, so Stats does not tell them from
-	// others.
+	// OwnDelays: the adapter itself holds back messages that are sent with a delay, so Stats does not distinguish them.
 	OwnDelays bool
 }
 
@@ -85,9 +84,10 @@ type Ledger struct {
 	Add    func(effects any, id string)
 	Refuse func(effects any)
 	// Transient queues an effect that the database refuses with an error that is often its own trouble (an internal error, a
-	// timeout); nil: that is left out.
+	// timeout). nil: its case is left out.
 	Transient func(effects any)
-	// Lock has somebody else hold a lock until unlock is called; use queues an effect that needs it. nil: that is left out.
+	// Lock has another session hold a lock until unlock is called; use queues an effect that needs it. nil: its case is left
+	// out.
 	Lock func(t testing.TB) (use func(effects any), unlock func())
 	// AddTx does the effect for id in an open transaction. A driver.Transactor needs it.
 	AddTx func(ctx context.Context, tx driver.Tx, id string) error
@@ -136,8 +136,8 @@ func runCases[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB)
 	runTimed(t, cases, open, func(S) time.Duration { return 0 })
 }
 
-// runTimed runs the cases in parallel. tolerance is how long the machine may stand still in a case with this setup: one
-// that fails when it stood still for longer is repeated; 0 = never.
+// runTimed runs the cases in parallel. tolerance is how long the machine may stall in a case with this setup: if a case
+// fails after a longer stall, it is repeated; 0 = never.
 func runTimed[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB) S, tolerance func(s S) time.Duration) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func runTimed[S any](t *testing.T, cases []suiteCase[S], open func(t testing.TB)
 	}
 }
 
-// standstill is how long a machine may stand still in a case that relies on a visibility timeout.
+// standstill is how long a machine may stall in a case that relies on a visibility timeout.
 func standstill(visibility time.Duration) time.Duration {
 	if visibility == 0 {
 		visibility = time.Second
@@ -160,7 +160,7 @@ func standstill(visibility time.Duration) time.Duration {
 }
 
 // checkCases runs the cases one after the other and collects their failures instead of failing t. With only it runs the
-// cases whose name begins with one of these; a prefix that no case has is a mistake of the caller.
+// cases whose name begins with one of these; a prefix without a case fails t.
 func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.TB) S, only []string) []string {
 	t.Helper()
 	if len(only) > 0 {
@@ -188,7 +188,7 @@ func checkCases[S any](t testing.TB, cases []suiteCase[S], open func(t testing.T
 	return all
 }
 
-// recorder is a testing.TB that keeps failures to itself.
+// recorder is a testing.TB that collects failures.
 type recorder struct {
 	testing.TB
 	name     string
@@ -228,4 +228,13 @@ func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failures) > 0
+}
+
+// as returns an interface that a setup is known to have. It panics if it is missing.
+func as[T any](s any) T {
+	t, ok := driver.As[T](s)
+	if !ok {
+		panic("a setup lacks an interface that its case needs")
+	}
+	return t
 }

@@ -5,15 +5,15 @@ import (
 	"testing"
 )
 
-// RunStore tests a store against the decision table and against everything that it declares: batches, concurrency,
-// hostile keys, tokens over purges, and its optional interfaces.
+// RunStore tests a store against the decision table, and everything that the store declares: batches, concurrency,
+// hostile keys, tokens across purges, and its optional interfaces.
 func RunStore(t *testing.T, open StoreFactory) {
 	runCases(t, storeCases(), open)
 }
 
 // CheckStore runs the same suite, one case after the other, and returns the failures instead of failing t: for tests of
 // the suite itself, and for commands that report about an adapter. With only it runs the cases whose name begins with
-// one of these, as a test that plants a bug needs them.
+// one of these, for tests that plant a bug.
 func CheckStore(t testing.TB, open StoreFactory, only ...string) []string {
 	t.Helper()
 	return checkCases(t, storeCases(), open, only)
@@ -39,7 +39,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"I3 tokens increase over an erasure", testErase},
 		{"FM54 keys that look alike", testFM54LookAlikes},
 		{"FM55 hostile keys", testFM55HostileKeys},
-		{"FM32 unanswered writes are repeated", testFM32Repeats},
+		{"FM32 writes without a response are repeated", testFM32Repeats},
 		{"FM12 tokens survive a purge", testFM12Tokens},
 		{"FM12 tokens of transactions survive it too", testFM12TxTokens},
 		{"a done context", testDoneContext},
@@ -50,7 +50,7 @@ func storeCases() []suiteCase[StoreSetup] {
 		{"commit is guarded", testCommitGuarded},
 		{"commit repeated", testCommitRepeated},
 		{"commit refused as a whole", testCommitRefused},
-		{"FM46 commit refused for what need not be an item's fault", testCommitTransient},
+		{"FM46 commit refused by a transient error", testCommitTransient},
 		{"FM47 commit blocked by a lock", testCommitBlocked},
 		{"FM82 a record that cannot be read", testUnreadable},
 		{"commit joins acks", testCommitAcks},

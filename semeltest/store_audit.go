@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// auditCases test the trail of operators that a driver.AuditLog keeps.
+// auditCases test the operators' audit log that a driver.AuditLog keeps.
 func auditCases() []suiteCase[StoreSetup] {
 	with := func(f func(b *auditBench)) func(testing.TB, StoreSetup) {
 		return func(t testing.TB, s StoreSetup) {
@@ -23,13 +23,13 @@ func auditCases() []suiteCase[StoreSetup] {
 		}
 	}
 	return []suiteCase[StoreSetup]{
-		{"trail, an entry for every change", with(testTrailEntries)},
-		{"trail, filters", with(testTrailFilters)},
-		{"trail goes with its record", with(testTrailPurged)},
+		{"audit log, an entry for every change", with(testAuditEntries)},
+		{"audit log, filters", with(testAuditFilters)},
+		{"audit log goes with its record", with(testAuditPurged)},
 	}
 }
 
-// auditBench operates on one store, and expects its trail.
+// auditBench operates on one store, and keeps the entries that its audit log must have.
 type auditBench struct {
 	*bench
 	log  driver.AuditLog
@@ -37,15 +37,15 @@ type auditBench struct {
 	want []driver.AuditEntry
 }
 
-// act carries out an operation on a record, and notes the entry that it has to leave. It answers the record afterwards.
-func (b *auditBench) act(before driver.Record, op driver.Operation, want driver.Outcome, leaves bool) driver.Record {
+// apply carries out an operation on a record, and adds the entry that it must leave. It returns the record afterwards.
+func (b *auditBench) apply(before driver.Record, op driver.Operation, want driver.Outcome, leaves bool) driver.Record {
 	b.t.Helper()
 	ctx, cancel := b.call()
 	defer cancel()
 	op.Key, op.Keep = before.Key, keep
 	after, o, err := b.op.Operate(ctx, op)
 	if err != nil || o != want {
-		b.t.Fatalf("%v of key %q answered %v, %v; wanted %v", op.Kind, op.Key.Raw, o, err, want)
+		b.t.Fatalf("%v of key %q returned %v, %v; wanted %v", op.Kind, op.Key.Raw, o, err, want)
 	}
 	if leaves {
 		b.want = append(b.want, op.Entry(before, after, after.UpdatedAt))
@@ -57,12 +57,12 @@ func (b *auditBench) act(before driver.Record, op driver.Operation, want driver.
 func (b *auditBench) again(before driver.Record, op driver.Operation) driver.Record {
 	b.t.Helper()
 	op.Token, op.Generation = before.Token, before.Generation
-	after := b.act(before, op, driver.Applied, true)
-	b.act(before, op, driver.Applied, false)
+	after := b.apply(before, op, driver.Applied, true)
+	b.apply(before, op, driver.Applied, false)
 	return after
 }
 
-// ended makes a record that an attempt ended so.
+// ended makes a record whose attempt ended with final.
 func (b *auditBench) ended(k driver.Key, final driver.Final) driver.Record {
 	b.t.Helper()
 	g := mustClaim(b.t, b.Store, k)[0]
@@ -74,7 +74,7 @@ func (b *auditBench) ended(k driver.Key, final driver.Final) driver.Record {
 	}[final], Generation: 1, Token: g.Hold.Token}
 }
 
-// check compares a list with the entries of the trail that which says; nil: with all.
+// check compares a list with the expected entries that which selects; nil selects all.
 func (b *auditBench) check(what string, f driver.AuditFilter, which func(i int, e *driver.AuditEntry) bool) {
 	b.t.Helper()
 	ctx, cancel := b.call()
@@ -117,10 +117,10 @@ func diffEntry(got, want driver.AuditEntry) differ {
 	return d
 }
 
-// testTrailEntries does everything that an operator can do: each change leaves one entry that says what was before, a
-// repetition and a refusal leave none.
-func testTrailEntries(b *auditBench) {
-	ks := keys(9, "trail-%d")
+// testAuditEntries does everything that an operator can do. Each change leaves one entry with the state before it. A
+// repetition or a refusal leaves none.
+func testAuditEntries(b *auditBench) {
+	ks := keys(9, "audit-%d")
 	b.again(b.ended(ks[0], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Completed, By: "ann", Reason: "it is in the ledger"})
 	b.again(b.ended(ks[1], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.FailedState, By: "bob"})
 	b.again(b.ended(ks[2], driver.Park), driver.Operation{Kind: driver.Resolve, As: driver.Released, By: "b\x00\xffö'; --", Reason: "r\x00\xffö"})
@@ -131,14 +131,14 @@ func testTrailEntries(b *auditBench) {
 	b.again(b.ended(ks[6], 0), driver.Operation{Kind: driver.ForceRelease, By: "ann", Reason: "it hangs"})
 	b.again(b.ended(ks[8], driver.Complete), driver.Operation{Kind: driver.Reopen, By: "ann", Reason: "the file was lost"})
 	completed := b.ended(ks[7], driver.Complete)
-	b.act(completed, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
-	b.act(completed, driver.Operation{Kind: driver.Redrive, NewGeneration: true, Token: completed.Token + 1, By: "eve"}, driver.Lost, false)
-	b.act(driver.Record{Key: driver.Key{Raw: "no such key"}}, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
-	b.check("the whole trail", driver.AuditFilter{}, nil)
+	b.apply(completed, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
+	b.apply(completed, driver.Operation{Kind: driver.Redrive, NewGeneration: true, Token: completed.Token + 1, By: "eve"}, driver.Lost, false)
+	b.apply(driver.Record{Key: driver.Key{Raw: "no such key"}}, driver.Operation{Kind: driver.Discard, By: "eve"}, driver.Lost, false)
+	b.check("the whole log", driver.AuditFilter{}, nil)
 }
 
-// testTrailFilters lists parts of a trail.
-func testTrailFilters(b *auditBench) {
+// testAuditFilters lists parts of an audit log.
+func testAuditFilters(b *auditBench) {
 	ks := append(keys(2, "filter-%d"), driver.Key{Consumer: "other", Tenant: "t", Raw: "filter-0"}, driver.Key{Consumer: "other", Raw: "filter-0"})
 	var since time.Time
 	for round := range 3 {
@@ -193,8 +193,8 @@ func (b *auditBench) reopened(k driver.Key) driver.Record {
 	return driver.Record{Key: k, State: driver.FailedState, Generation: g.Hold.Generation, Token: g.Hold.Token}
 }
 
-// testTrailPurged purges a record: its entries go, those of others stay.
-func testTrailPurged(b *auditBench) {
+// testAuditPurged purges a record: its entries go, those of others stay.
+func testAuditPurged(b *auditBench) {
 	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
 		b.t.Log("left out: the store has no driver.Sweeper")
@@ -212,7 +212,7 @@ func testTrailPurged(b *auditBench) {
 	}
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
-		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+		b.t.Fatalf("sweep returned %+v, %v; wanted one record purged", got, err)
 	}
 	b.check("after the purge", driver.AuditFilter{}, func(i int, _ *driver.AuditEntry) bool { return i == 1 })
 	b.check("of the purged key", driver.AuditFilter{Key: ks[0]}, func(int, *driver.AuditEntry) bool { return false })

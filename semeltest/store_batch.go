@@ -11,13 +11,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// mustClaim claims keys anew and fails unless all are acquired.
+// mustClaim claims keys with new nonces and fails unless all are acquired.
 func mustClaim(t testing.TB, s driver.Store, keys ...driver.Key) []driver.Grant {
 	t.Helper()
 	g := claimKeys(t, s, keys...)
 	for i := range g {
 		if g[i].Verdict != driver.Acquired {
-			t.Fatalf("claim of key %q answered %v, wanted acquired", keys[i].Raw, g[i].Verdict)
+			t.Fatalf("claim of key %q returned %v, wanted acquired", keys[i].Raw, g[i].Verdict)
 		}
 	}
 	return g
@@ -31,7 +31,7 @@ func claimKeys(t testing.TB, s driver.Store, keys ...driver.Key) []driver.Grant 
 	}
 	g, err := s.Claim(t.Context(), cs...)
 	if err != nil || len(g) != len(cs) {
-		t.Fatalf("claim of %d keys answered %d grants and %v", len(cs), len(g), err)
+		t.Fatalf("claim of %d keys returned %d grants and %v", len(cs), len(g), err)
 	}
 	for i := range g {
 		if g[i].Err != nil {
@@ -45,11 +45,11 @@ func mustFinish(t testing.TB, s driver.Store, want driver.Outcome, fs ...driver.
 	t.Helper()
 	out, err := s.Finish(t.Context(), fs...)
 	if err != nil || len(out) != len(fs) {
-		t.Fatalf("finish of %d items answered %d outcomes and %v", len(fs), len(out), err)
+		t.Fatalf("finish of %d items returned %d outcomes and %v", len(fs), len(out), err)
 	}
 	for i := range out {
 		if out[i] != want {
-			t.Fatalf("finish (%v) of key %q answered %v, wanted %v", fs[i].Final, fs[i].Hold.Key.Raw, out[i], want)
+			t.Fatalf("finish (%v) of key %q returned %v, wanted %v", fs[i].Final, fs[i].Hold.Key.Raw, out[i], want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func keys(n int, format string) []driver.Key {
 	return all
 }
 
-// testBatches mixes verdicts and outcomes in one call: each answer stands where its question stood.
+// testBatches mixes verdicts and outcomes in one call: each result has the place of its request.
 func testBatches(t testing.TB, s StoreSetup) {
 	ks := keys(40, "mixed-%d")
 	first := mustClaim(t, s.Store, ks...)
@@ -81,7 +81,7 @@ func testBatches(t testing.TB, s StoreSetup) {
 	wanted := []driver.Verdict{driver.Replay, driver.Failed, driver.Acquired, driver.Parked, driver.Busy}
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != wanted[i%5] || g.Hold.Key != ks[i] {
-			t.Errorf("item %d (key %q) answered %v for key %q, wanted %v", i, ks[i].Raw, g.Verdict, g.Hold.Key.Raw, wanted[i%5])
+			t.Errorf("item %d (key %q) returned %v for key %q, wanted %v", i, ks[i].Raw, g.Verdict, g.Hold.Key.Raw, wanted[i%5])
 		}
 		if g.Verdict == driver.Replay && string(g.Result) != ks[i].Raw {
 			t.Errorf("item %d: result %q, wanted %q", i, g.Result, ks[i].Raw)
@@ -98,7 +98,7 @@ func testBatches(t testing.TB, s StoreSetup) {
 	results := []driver.Outcome{driver.Applied, driver.Lost, driver.Lost, driver.Recovered, driver.Applied}
 	for i, o := range out {
 		if o != results[i%5] {
-			t.Errorf("item %d: complete answered %v, wanted %v", i, o, results[i%5])
+			t.Errorf("item %d: complete returned %v, wanted %v", i, o, results[i%5])
 		}
 	}
 }
@@ -113,34 +113,34 @@ func testThousandKeys(t testing.TB, s StoreSetup) {
 	}
 	out, err := s.Store.Extend(t.Context(), long, holds...)
 	if err != nil || len(out) != len(holds) {
-		t.Fatalf("extend of %d answered %d and %v", len(holds), len(out), err)
+		t.Fatalf("extend of %d returned %d and %v", len(holds), len(out), err)
 	}
 	for i := range out {
 		if out[i] != driver.Applied {
-			t.Fatalf("extend of item %d answered %v", i, out[i])
+			t.Fatalf("extend of item %d returned %v", i, out[i])
 		}
 	}
 	mustFinish(t, s.Store, driver.Applied, fs...)
 	for i, r := range claimKeys(t, s.Store, ks...) {
 		if r.Verdict != driver.Replay || string(r.Result) != ks[i].Raw {
-			t.Fatalf("item %d answered %v with result %q, wanted replay with %q", i, r.Verdict, r.Result, ks[i].Raw)
+			t.Fatalf("item %d returned %v with result %q, wanted replay with %q", i, r.Verdict, r.Result, ks[i].Raw)
 		}
 	}
 }
 
 func testEmptyCalls(t testing.TB, s StoreSetup) {
 	if g, err := s.Store.Claim(t.Context()); err != nil || len(g) != 0 {
-		t.Errorf("claim of nothing answered %v, %v", g, err)
+		t.Errorf("claim of nothing returned %v, %v", g, err)
 	}
 	if o, err := s.Store.Extend(t.Context(), long); err != nil || len(o) != 0 {
-		t.Errorf("extend of nothing answered %v, %v", o, err)
+		t.Errorf("extend of nothing returned %v, %v", o, err)
 	}
 	if o, err := s.Store.Finish(t.Context()); err != nil || len(o) != 0 {
-		t.Errorf("finish of nothing answered %v, %v", o, err)
+		t.Errorf("finish of nothing returned %v, %v", o, err)
 	}
 }
 
-// testFM13OneAcquires lets many claim the same keys at once: exactly one acquires each.
+// testFM13OneAcquires lets many callers claim the same keys at once: exactly one acquires each.
 func testFM13OneAcquires(t testing.TB, s StoreSetup) {
 	const claimers, n = 8, 25
 	ks := keys(n, "raced-%d")
@@ -156,7 +156,7 @@ func testFM13OneAcquires(t testing.TB, s StoreSetup) {
 			if g.Verdict == driver.Acquired {
 				acquired[k]++
 			} else if g.Verdict != driver.Busy {
-				t.Errorf("key %q: the losers are told %v, wanted busy", k.Raw, g.Verdict)
+				t.Errorf("key %q: a loser got %v, wanted busy", k.Raw, g.Verdict)
 			}
 			mu.Unlock()
 		}
@@ -188,7 +188,7 @@ func together(t testing.TB, n int, f func(i int) error) {
 	}
 }
 
-// retryClaim repeats a claim that certainly was not committed, with the same nonce, as the engine does.
+// retryClaim repeats a claim that definitely was not committed, with the same nonce, as the engine does.
 func retryClaim(ctx context.Context, s driver.Store, c driver.Claim) (driver.Grant, error) {
 	for {
 		g, err := s.Claim(ctx, c)
@@ -204,7 +204,7 @@ func retryClaim(ctx context.Context, s driver.Store, c driver.Claim) (driver.Gra
 	}
 }
 
-// testFM45OppositeOrders writes the same keys in opposite orders: nobody may deadlock or see an error that is not
+// testFM45OppositeOrders writes the same keys in opposite orders: no caller may deadlock or get an error that is not
 // ErrNotCommitted.
 func testFM45OppositeOrders(t testing.TB, s StoreSetup) {
 	ks := keys(60, "crossed-%d")
@@ -236,7 +236,7 @@ func testFM45OppositeOrders(t testing.TB, s StoreSetup) {
 	})
 }
 
-// testTokensIncrease claims and releases one key by many: tokens strictly increase in the order of the runs (I3).
+// testTokensIncrease has many callers claim and release one key: tokens strictly increase in the order of the runs (I3).
 func testTokensIncrease(t testing.TB, s StoreSetup) {
 	k := keys(1, "contended-%d")[0]
 	var mu sync.Mutex // held from claim to release: the order of the runs
@@ -246,7 +246,7 @@ func testTokensIncrease(t testing.TB, s StoreSetup) {
 			mu.Lock()
 			g, err := retryClaim(t.Context(), s.Store, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
 			if err == nil && g.Verdict != driver.Acquired {
-				err = fmt.Errorf("a released key answered %v", g.Verdict)
+				err = fmt.Errorf("a released key returned %v", g.Verdict)
 			}
 			if err == nil && g.Hold.Token <= last {
 				err = fmt.Errorf("token %d after token %d", g.Hold.Token, last)
@@ -290,13 +290,13 @@ func testFM55HostileKeys(t testing.TB, s StoreSetup) {
 	distinct(t, s.Store, ks)
 }
 
-// distinct claims each key alone and in one call: nobody meets another's record, and everybody their own.
+// distinct claims each key alone and in one call: every key finds its own record and no other.
 func distinct(t testing.TB, s driver.Store, ks []driver.Key) {
 	t.Helper()
 	for i, k := range ks {
 		g := claimKeys(t, s, k)[0]
 		if g.Verdict != driver.Acquired || g.Hold.Key != k {
-			t.Fatalf("key %+q: claim answered %v for key %+q, wanted acquired", k, g.Verdict, g.Hold.Key)
+			t.Fatalf("key %+q: claim returned %v for key %+q, wanted acquired", k, g.Verdict, g.Hold.Key)
 		}
 		f := complete(g)
 		f.Result = fmt.Appendf(nil, "result %d", i)
@@ -304,7 +304,7 @@ func distinct(t testing.TB, s driver.Store, ks []driver.Key) {
 	}
 	for i, g := range claimKeys(t, s, ks...) {
 		if want := fmt.Sprintf("result %d", i); g.Verdict != driver.Replay || string(g.Result) != want {
-			t.Errorf("key %+q: claim answered %v with %q, wanted replay with %q", ks[i], g.Verdict, g.Result, want)
+			t.Errorf("key %+q: claim returned %v with %q, wanted replay with %q", ks[i], g.Verdict, g.Result, want)
 		}
 		if ins, ok := driver.As[driver.RecordInspector](s); ok {
 			if r, found, err := ins.Record(t.Context(), ks[i]); err != nil || !found || r.Key != ks[i] {

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// committer is the store with its ledger; ok is false when it is none.
+// committer returns the store's driver.Committer; ok is false when there is none.
 func committer(t testing.TB, s StoreSetup) (driver.Committer, bool) {
 	t.Helper()
 	c, ok := driver.As[driver.Committer](s.Store)
@@ -31,7 +31,7 @@ func (l *Ledger) work(c driver.Committer, g driver.Grant) driver.Work {
 	return driver.Work{Finish: complete(g), Effects: buf}
 }
 
-// counts compares the committed effects of a key.
+// counts compares the committed effects of keys with n.
 func (l *Ledger) counts(t testing.TB, want int, ks ...driver.Key) {
 	t.Helper()
 	for _, k := range ks {
@@ -45,16 +45,16 @@ func mustCommit(t testing.TB, c driver.Committer, w []driver.Work, want ...drive
 	t.Helper()
 	out, err := c.Commit(t.Context(), w...)
 	if err != nil || len(out) != len(w) {
-		t.Fatalf("commit of %d works answered %d outcomes and %v", len(w), len(out), err)
+		t.Fatalf("commit of %d works returned %d outcomes and %v", len(w), len(out), err)
 	}
 	for i := range out {
 		if x := want[i%len(want)]; out[i] != x {
-			t.Errorf("commit of item %d (key %q) answered %v, wanted %v", i, w[i].Finish.Hold.Key.Raw, out[i], x)
+			t.Errorf("commit of item %d (key %q) returned %v, wanted %v", i, w[i].Finish.Hold.Key.Raw, out[i], x)
 		}
 	}
 }
 
-// testCommitGuarded commits works whose holds stand differently: each item all or nothing, guarded by its own hold.
+// testCommitGuarded commits works with different holds: each item is all or nothing, guarded by its own hold.
 func testCommitGuarded(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok {
@@ -68,7 +68,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	}
 	release := driver.Finish{Hold: gs[1].Hold, Final: driver.Release, Ran: driver.NotApplied, Keep: keep}
 	mustFinish(t, s.Store, driver.Applied, release, driver.Finish{Hold: gs[2].Hold, Final: driver.Park, Keep: keep}, complete(gs[3]))
-	mustClaim(t, s.Store, ks[1])        // 1: somebody else's now
+	mustClaim(t, s.Store, ks[1])        // 1: another claimer's now
 	w[4].Finish.Hold.Nonce = newNonce() // 4: my token, another nonce
 	w[5].Finish.Hold.Token++            // 5: my nonce, another token
 	w[6].Finish.Final, w[6].Effects = driver.Fail, nil
@@ -79,7 +79,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	want := []driver.Verdict{driver.Replay, driver.Busy, driver.Replay, driver.Replay, driver.Busy, driver.Busy, driver.Failed, driver.Busy}
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != want[i] {
-			t.Errorf("key %q answers %v afterwards, wanted %v", ks[i].Raw, g.Verdict, want[i])
+			t.Errorf("claim of key %q returned %v afterwards, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
 	}
 	if c.Offers(new(int)) || c.Offers(nil) {
@@ -87,7 +87,7 @@ func testCommitGuarded(t testing.TB, s StoreSetup) {
 	}
 }
 
-// testCommitRepeated repeats a commit, as a caller does who got no answer.
+// testCommitRepeated repeats a commit, as a caller does that got no response.
 func testCommitRepeated(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok {
@@ -104,7 +104,7 @@ func testCommitRepeated(t testing.TB, s StoreSetup) {
 	}
 	s.Ledger.counts(t, 1, ks...)
 	if out, err := c.Commit(t.Context()); err != nil || len(out) != 0 {
-		t.Errorf("commit of nothing answered %v, %v", out, err)
+		t.Errorf("commit of nothing returned %v, %v", out, err)
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -139,12 +139,12 @@ func testCommitRefused(t testing.TB, s StoreSetup) {
 		}
 		var item *driver.ItemError
 		if out, err := c.Commit(t.Context(), w...); !errors.As(err, &item) || item.Index != culprit {
-			t.Fatalf("commit with item %d refused answered %v and %v, wanted an ItemError that names it", culprit, out, err)
+			t.Fatalf("commit with item %d refused returned %v and %v, wanted an ItemError that names it", culprit, out, err)
 		}
 		s.Ledger.counts(t, 0, ks...)
 		for i, g := range claimKeys(t, s.Store, ks...) {
 			if g.Verdict != driver.Busy {
-				t.Errorf("key %q answers %v after the refused commit, wanted busy: it is still claimed", ks[i].Raw, g.Verdict)
+				t.Errorf("claim of key %q returned %v after the refused commit, wanted busy: it is still claimed", ks[i].Raw, g.Verdict)
 			}
 		}
 		mustCommit(t, c, good, driver.Applied)
@@ -204,7 +204,7 @@ func receiveAll(t testing.TB, q driver.Queue, n int) []driver.Delivery {
 	return all
 }
 
-// testCommitAcks lets acks commit with the records: with the item or not at all, and an old receipt is no error.
+// testCommitAcks lets acks commit with the records: with the item or not at all. An old receipt is no error.
 func testCommitAcks(t testing.TB, s StoreSetup) {
 	c, ds, ok := joined(t, s, 4)
 	if !ok {
@@ -215,7 +215,7 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 		ks[i] = driver.Key{Consumer: "joined", Raw: d.ID}
 	}
 	gs := mustClaim(t, s.Store, ks...)
-	// 1: the message was handed out again meanwhile. 2: the hold is lost. 3: a failure with its dead letter.
+	// 1: the message was delivered again meanwhile. 2: the hold is lost. 3: a failure with its dead letter.
 	settle(t, s.Queue, driver.Settlement{Receipt: ds[1].Receipt, Action: driver.Defer})
 	again := receiveAll(t, s.Queue, 1)[0]
 	w := make([]driver.Work, len(ds))
@@ -233,12 +233,12 @@ func testCommitAcks(t testing.TB, s StoreSetup) {
 	mustCommit(t, c, w, driver.Applied, driver.Applied, driver.Lost, driver.Applied)
 	s.Ledger.counts(t, 1, ks[0], ks[1])
 	s.Ledger.counts(t, 0, ks[2], ks[3])
-	if box, ok := driver.As[driver.DeadLetterQueue](s.Queue); ok && deadLetters {
-		if l, found, err := box.DeadLetter(t.Context(), "joined-dead-letter"); err != nil || !found || l.Key != ks[3] {
+	if dlq, ok := driver.As[driver.DeadLetterQueue](s.Queue); ok && deadLetters {
+		if l, found, err := dlq.DeadLetter(t.Context(), "joined-dead-letter"); err != nil || !found || l.Key != ks[3] {
 			t.Errorf("the dead letter of the failed item: found %v, %v, %+v", found, err, l.Key)
 		}
 	}
-	// What is left: the message of the old receipt, in its new hand, and that of the lost item.
+	// Two messages are left: that of the old receipt, with its new receiver, and that of the lost item.
 	settle(t, s.Queue, driver.Settlement{Receipt: again.Receipt}, driver.Settlement{Receipt: ds[2].Receipt})
 	if qi, ok := driver.As[driver.QueueInspector](s.Queue); ok {
 		if st, err := qi.Stats(t.Context()); err != nil || !st.Empty() {
@@ -252,11 +252,11 @@ func settle(t testing.TB, q driver.Queue, ss ...driver.Settlement) {
 	t.Helper()
 	out, err := q.Settle(t.Context(), ss...)
 	if err != nil || len(out) != len(ss) {
-		t.Fatalf("settle of %d items answered %v and %v", len(ss), out, err)
+		t.Fatalf("settle of %d items returned %v and %v", len(ss), out, err)
 	}
 	for i, o := range out {
 		if o != driver.Applied {
-			t.Fatalf("settle (%v) of item %d answered %v, wanted applied", ss[i].Action, i, o)
+			t.Fatalf("settle (%v) of item %d returned %v, wanted applied", ss[i].Action, i, o)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 	}
 	if !s.Store.Features().Emits {
 		if _, err := c.Commit(t.Context(), make3()...); !unsupported(err) {
-			t.Errorf("commit with emitted messages answered %v, wanted ErrUnsupported", err)
+			t.Errorf("commit with emitted messages returned %v, wanted ErrUnsupported", err)
 		}
 		s.Ledger.counts(t, 0, ks...)
 		return
@@ -295,7 +295,7 @@ func testCommitEmits(t testing.TB, s StoreSetup) {
 	refused := make3()
 	s.Ledger.Refuse(refused[2].Effects)
 	if _, err := c.Commit(t.Context(), refused...); err == nil {
-		t.Error("a commit with refused effects answered no error")
+		t.Error("a commit with refused effects returned no error")
 	}
 	for range 2 {
 		w := make3()

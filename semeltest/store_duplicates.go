@@ -42,7 +42,7 @@ func (b *duplicateBench) completed(k driver.Key, kept time.Duration) {
 	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: g.Hold, Final: driver.Complete, Keep: kept})
 }
 
-// dup is a duplicate like no other.
+// dup makes a unique duplicate.
 func (b *duplicateBench) dup(k driver.Key, id string) driver.Duplicate {
 	b.at = b.at.Add(1234567 * time.Microsecond)
 	return driver.Duplicate{
@@ -60,7 +60,7 @@ func (b *duplicateBench) add(ds ...driver.Duplicate) {
 	}
 }
 
-// check compares the log of a key with what it has to be.
+// check compares the log of a key with the expected one.
 func (b *duplicateBench) check(what string, k driver.Key, total int64, want ...driver.Duplicate) {
 	b.t.Helper()
 	ctx, cancel := b.call()
@@ -138,7 +138,7 @@ func testDuplicatesPurged(b *duplicateBench) {
 	b.add(b.dup(gone, "1"), b.dup(gone, "2"), kept)
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
-		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+		b.t.Fatalf("sweep returned %+v, %v; wanted one record purged", got, err)
 	}
 	b.check("after the purge", gone, 0)
 	b.check("of another key", stays, 1, kept)

@@ -10,8 +10,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file tests EXPIRED records (driver.LongTerm): what becomes of records at the end of their retention where their
-// consumer has a long-term period, and what may be done to them then.
+// This file tests EXPIRED records (driver.LongTerm): how records expire at the end of their retention if their consumer has
+// a long-term period, and which operations they allow then.
 
 // period is the long-term period of these cases: longer than everything else.
 const period = 400 * 24 * time.Hour
@@ -117,7 +117,7 @@ func testFM41ExpiredCells(b *expiryBench) {
 				cells = append(cells, c)
 			}
 			if !r.expires {
-				break // nothing can be tried on it: one cell shows that it stays, or goes
+				break // no operation applies to it: one cell shows that it stays, or goes
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func testFM41ExpiredCells(b *expiryBench) {
 	b.t.Logf("%d records swept, %d operations on expired ones compared", len(cells), expired)
 }
 
-// testFM41Periods: the longest period counts, 0 ends it, and it is that of one consumer.
+// testFM41Periods: the longest period counts, 0 ends it, and it applies to one consumer.
 func testFM41Periods(b *expiryBench) {
 	for _, d := range []time.Duration{48 * time.Hour, period, 24 * time.Hour} {
 		b.register("kept", d)
@@ -160,17 +160,17 @@ func testFM41Periods(b *expiryBench) {
 	}
 	b.wait()
 	if got, more := sweepStep(b.t, b.sw, 2); got.Count() != 2 || !more {
-		b.bad.add("a sweep with limit 2 answered %+v, more %v", got, more)
+		b.bad.add("a sweep with limit 2 returned %+v, more %v", got, more)
 	}
 	b.sweepAll(2)
 	for consumer, want := range map[string]driver.Verdict{"kept": driver.Late, "ended": driver.Acquired, "never": driver.Acquired} {
 		if g := b.verdict(driver.Key{Consumer: consumer, Tenant: "t", Raw: "k"}); g.Verdict != want {
-			b.bad.add("a late duplicate of consumer %q answered %v, wanted %v", consumer, g.Verdict, want)
+			b.bad.add("a late duplicate of consumer %q returned %v, wanted %v", consumer, g.Verdict, want)
 		}
 	}
 }
 
-// testFM41ExpiredPurged: an expired record goes after its period, and not before; its token is not used again.
+// testFM41ExpiredPurged: an expired record is purged after its period, and not before. Its token is not used again.
 func testFM41ExpiredPurged(b *expiryBench) {
 	b.register("suite", period)
 	last := map[driver.Key]uint64{}
@@ -181,7 +181,7 @@ func testFM41ExpiredPurged(b *expiryBench) {
 	b.wantSwept(driver.Swept{Expired: 5})
 	b.wait()
 	b.wantSwept(driver.Swept{})
-	if b.Advance == nil { // periods are short where nobody can wait for long ones
+	if b.Advance == nil { // with a real clock the period is short
 		b.register("suite", 0)
 		b.register("suite", 10*short)
 		for _, h := range endedRecords(b.t, b.Store, 5, "short", driver.Finish{Final: driver.Complete, Keep: short}) {
@@ -217,8 +217,8 @@ func testFM41ExpiredPurged(b *expiryBench) {
 	}
 }
 
-// testFM41ExpiryRace: failed records are redriven while sweeps expire them. Whatever comes first, each of them is open
-// afterwards: the write that expires a record looks again.
+// testFM41ExpiryRace: failed records are redriven while sweeps expire them. In either order each of them is open
+// afterwards, because the write that expires a record checks it again.
 func testFM41ExpiryRace(b *expiryBench) {
 	op, ok := driver.As[driver.Operator](b.Store)
 	if !ok {
@@ -237,7 +237,7 @@ func testFM41ExpiryRace(b *expiryBench) {
 			Kind: driver.Redrive, Key: h.Key, Token: h.Token, Generation: h.Generation, Keep: keep, By: "suite",
 		})
 		if err != nil || out != driver.Applied {
-			b.bad.add("redrive of key %q answered %v, %v", h.Key.Raw, out, err)
+			b.bad.add("redrive of key %q returned %v, %v", h.Key.Raw, out, err)
 		}
 	}
 	stop.end()
@@ -265,7 +265,7 @@ func testFM41ExpiredTx(b *expiryBench) {
 	tx, gs, err := tr.Begin(ctx, driver.Claim{Key: h.Key, Nonce: newNonce(), Lease: long, Fingerprint: fpOther},
 		driver.Claim{Key: fresh, Nonce: newNonce(), Lease: long})
 	if err != nil || gs[0].Verdict != driver.Late || gs[1].Verdict != driver.Acquired || gs[0].Reason == "" {
-		b.t.Fatalf("Begin answered %+v, %v", gs, err)
+		b.t.Fatalf("Begin returned %+v, %v", gs, err)
 	}
 	err = tx.Commit(ctx, driver.Work{Finish: driver.Finish{Hold: gs[1].Hold, Final: driver.Complete, Keep: keep}})
 	if err != nil {
@@ -356,7 +356,8 @@ func (b *expiryBench) wantLeft(what string, i, n int, err error) {
 	}
 }
 
-// testErase: an erased key begins anew under a greater token, its audit entries go, and one stays that does not name it.
+// testErase: an erased key begins anew under a greater token. Its audit entries are deleted, and one entry stays that does
+// not name the key.
 func testErase(t testing.TB, s StoreSetup) {
 	op, ok := driver.As[driver.Operator](s.Store)
 	if !ok {
@@ -381,7 +382,7 @@ func testErase(t testing.TB, s StoreSetup) {
 			t.Helper()
 			r, o, err := op.Operate(ctx, driver.Operation{Kind: driver.Erase, Key: k, By: "ann", Reason: "asked for"})
 			if err != nil || o != want || o == driver.Applied && r.State != driver.Absent {
-				t.Fatalf("round %d: erase answered %+v, %v, %v", round, r, o, err)
+				t.Fatalf("round %d: erase returned %+v, %v, %v", round, r, o, err)
 			}
 		}
 		erase(driver.Lost) // in progress

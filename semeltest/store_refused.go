@@ -7,8 +7,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// testUnreadable makes one record unreadable: that is the error of its key, in whatever call it is, and says so. The other
-// keys are answered, and nothing is written to the record.
+// testUnreadable makes one record unreadable: every call returns driver.ErrUnreadable for its key. The other keys get
+// their results, and nothing is written to the record.
 func testUnreadable(t testing.TB, s StoreSetup) {
 	if s.Damage == nil {
 		t.Log("left out: StoreSetup.Damage is nil")
@@ -40,39 +40,39 @@ func testUnreadable(t testing.TB, s StoreSetup) {
 	}
 	out, err := s.Store.Finish(t.Context(), release(held), release(other))
 	if err != nil || out[0] != driver.Unknown || out[1] != driver.Applied {
-		t.Errorf("the end of an attempt whose record cannot be read, and of another, answered %v, %v; wanted Unknown and Applied", out, err)
+		t.Errorf("the end of an attempt whose record cannot be read, and of another, returned %v, %v; wanted Unknown and Applied", out, err)
 	}
 }
 
 func (s StoreSetup) unreadableGrants(t testing.TB, what string, asked []driver.Key, damaged driver.Key, gs []driver.Grant, err error) {
 	t.Helper()
 	if err != nil || len(gs) != len(asked) {
-		t.Errorf("%s of %d keys, of one of which the record cannot be read, answered %d grants and %v: it is that key's error", what, len(asked), len(gs), err)
+		t.Errorf("%s of %d keys, of one of which the record cannot be read, returned %d grants and %v: it is that key's error", what, len(asked), len(gs), err)
 		return
 	}
 	for i, k := range asked {
 		if bad := k == damaged; bad != errors.Is(gs[i].Err, driver.ErrUnreadable) || !bad && gs[i].Err != nil {
-			t.Errorf("%s: key %q answered %v, error %v; the record of %q cannot be read", what, k.Raw, gs[i].Verdict, gs[i].Err, damaged.Raw)
+			t.Errorf("%s: key %q returned %v, error %v; the record of %q cannot be read", what, k.Raw, gs[i].Verdict, gs[i].Err, damaged.Raw)
 		}
 	}
 }
 
-// testCommitTransient lets one item's effects be refused, each time, with an error that is often the store's own trouble. It
-// must not look like that: an outage, or a write of which nobody knows. Without the item the others are written.
+// testCommitTransient lets one item's effects be refused, each time, with an error that often is the store's own trouble. It
+// must not look like an outage or like a write with an unknown outcome. Without the item the others are written.
 func testCommitTransient(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok || s.Ledger.Transient == nil {
 		t.Log("left out: no driver.Committer, or Ledger.Transient is nil")
 		return
 	}
-	refusedApart(t, s, c, "suspect", s.Ledger.Transient, func(err error, alone bool) error {
+	refusedApart(t, s, c, "transient", s.Ledger.Transient, func(err error, alone bool) error {
 		var item *driver.ItemError
 		switch {
 		case errors.Is(err, driver.ErrOutage) || errors.Is(err, driver.ErrBlocked):
 			return errors.New("it is neither an outage nor a lock")
 		case errors.As(err, &item):
 			if !alone && !item.Transient {
-				return errors.New("among others it is a suspect: it need not be its fault")
+				return errors.New("among others it must be Transient: the item need not be at fault")
 			}
 		case !errors.Is(err, driver.ErrNotCommitted):
 			return errors.New("it certainly was not committed")
@@ -81,8 +81,8 @@ func testCommitTransient(t testing.TB, s StoreSetup) {
 	})
 }
 
-// testCommitBlocked lets one item's effects wait for somebody else's lock: the commit answers while the lock lasts, and names
-// the item and what it waits for.
+// testCommitBlocked lets one item's effects wait for another session's lock: the commit returns while the lock lasts, with an
+// error that names the item and the lock.
 func testCommitBlocked(t testing.TB, s StoreSetup) {
 	c, ok := committer(t, s)
 	if !ok || s.Ledger.Lock == nil {
@@ -100,7 +100,7 @@ func testCommitBlocked(t testing.TB, s StoreSetup) {
 	mustCommit(t, c, []driver.Work{last}, driver.Applied)
 }
 
-// refusedApart commits works of which one is refused, together and alone, and then the others. It answers the refused one.
+// refusedApart commits works of which one is refused, together and alone, and then the others. It returns the refused one.
 func refusedApart(
 	t testing.TB, s StoreSetup, c driver.Committer, name string, refuse func(any), judge func(err error, alone bool) error,
 ) driver.Work {
@@ -124,16 +124,16 @@ func refusedApart(
 		out, err := c.Commit(t.Context(), all...)
 		var item *driver.ItemError
 		if err == nil || errors.As(err, &item) && item.Index != culprit {
-			t.Fatalf("commit with item %d refused answered %v, %v", culprit, out, err)
+			t.Fatalf("commit with item %d refused returned %v, %v", culprit, out, err)
 		}
 		if wrong := judge(err, false); wrong != nil {
-			t.Errorf("commit with item %d refused answered %v: %v", culprit, err, wrong)
+			t.Errorf("commit with item %d refused returned %v: %v", culprit, err, wrong)
 		}
 		if _, err = c.Commit(t.Context(), all[culprit]); err == nil {
 			t.Fatal("the refused item was committed alone")
 		}
 		if wrong := judge(err, true); wrong != nil {
-			t.Errorf("commit of the refused item alone answered %v: %v", err, wrong)
+			t.Errorf("commit of the refused item alone returned %v: %v", err, wrong)
 		}
 	}
 	all, others := works()

@@ -2,7 +2,6 @@ package semeltest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -68,7 +67,7 @@ func (b *stepBench) write(h driver.Hold, want driver.Outcome, w ...driver.StepWr
 	ctx, cancel := b.call()
 	defer cancel()
 	if o, err := b.st.WriteSteps(ctx, h, w...); err != nil || o != want {
-		b.t.Fatalf("write of %s answered %v and %v, wanted %v", texts(w), o, err, want)
+		b.t.Fatalf("write of %s returned %v and %v, wanted %v", texts(w), o, err, want)
 	}
 }
 
@@ -91,7 +90,7 @@ func (b *stepBench) rows(h driver.Hold) []driver.Step {
 	return rows
 }
 
-// same compares a journal with what it has to be.
+// same compares a journal with the expected one.
 func (b *stepBench) same(when string, h driver.Hold, want []driver.Step) {
 	b.t.Helper()
 	got := b.rows(h)
@@ -134,7 +133,7 @@ func seedOf(t testing.TB) uint64 {
 	return n
 }
 
-// testStepsRandom writes random journals, by present and former attempts, each answer and row compared with the table.
+// testStepsRandom writes random journals, by present and previous attempts, and compares each result and row with the table.
 func testStepsRandom(b *stepBench) {
 	seed := seedOf(b.t)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -192,7 +191,7 @@ func mergeSteps(rows, put []driver.Step) []driver.Step {
 	return rows
 }
 
-// randomWrites draws a call that mostly makes sense.
+// randomWrites draws a call that is mostly valid.
 func randomWrites(r *rand.Rand, rows []driver.Step) []driver.StepWrite {
 	w := make([]driver.StepWrite, 1+r.IntN(3)*r.IntN(2))
 	for i := range w {
@@ -225,147 +224,4 @@ func randomWrites(r *rand.Rand, rows []driver.Step) []driver.StepWrite {
 
 func finishOf(name string) driver.StepWrite {
 	return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: []byte(`"` + name + `"`)}
-}
-
-// testStepsGuarded writes with every other hold than the right one, and after every end of the run.
-func testStepsGuarded(b *stepBench) {
-	ks := keys(5, "guarded-steps-%d")
-	h := b.claim(ks[0])
-	for name, tweak := range map[string]func(h *driver.Hold){
-		"an older token": func(h *driver.Hold) { h.Token-- }, "a newer token": func(h *driver.Hold) { h.Token++ },
-		"another nonce": func(h *driver.Hold) { h.Nonce = newNonce() }, "another generation": func(h *driver.Hold) { h.Generation++ },
-		"another epoch": func(h *driver.Hold) { h.Epoch++ }, "another key": func(h *driver.Hold) { h.Key.Raw += "x" },
-		"another tenant": func(h *driver.Hold) { h.Key.Tenant = "other" },
-	} {
-		wrong := h
-		tweak(&wrong)
-		ctx, cancel := b.call()
-		if o, err := b.st.WriteSteps(ctx, wrong, finishOf("s")); err != nil || o != driver.Lost {
-			b.bad.add("a write with %s answered %v and %v, wanted lost", name, o, err)
-		}
-		cancel()
-	}
-	b.same("after writes of others", h, nil)
-	b.write(h, driver.Applied, finishOf("s"))
-	next := b.handOver(h)
-	b.write(h, driver.Lost, finishOf("t"))
-	b.write(h, driver.Lost, finishOf("s")) // applied once, but it is not the holder's any more
-	b.write(next, driver.Applied, finishOf("u"))
-	for i, f := range []driver.Final{driver.Complete, driver.Fail, driver.Release, driver.Park} {
-		h := b.claim(ks[1+i])
-		b.write(h, driver.Applied, finishOf("s"))
-		mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: f, Ran: driver.MaybeApplied, RetryAfter: retry, Keep: keep})
-		b.write(h, driver.Lost, finishOf("t"))
-		if rows := b.rows(h); len(rows) != 1 || rows[0].State != driver.StepDone {
-			b.bad.add("after %v the journal is %+v, wanted the one finished step", f, rows)
-		}
-	}
-}
-
-// testStepsRepeated repeats every write, as a runner does who got no answer.
-func testStepsRepeated(b *stepBench) {
-	h := b.claim(keys(1, "repeated-steps-%d")[0])
-	writes := [][]driver.StepWrite{
-		{{Kind: driver.RegisterStep, Name: "a", Undo: true}},
-		{{Kind: driver.RegisterStep, Name: "b", Undo: true}, {Kind: driver.StartStep, Name: "b"}},
-		{finishOf("a"), finishOf("c")},
-		{{Kind: driver.CompensateRun, Reason: "why"}},
-		{{Kind: driver.UndoStep, Name: "b"}},
-		{{Kind: driver.FailUndo, Name: "b", Failures: 1, Reason: "once"}},
-		{{Kind: driver.FailUndo, Name: "b", Failures: 2, Reason: "twice"}},
-		{{Kind: driver.FinishUndo, Name: "b"}},
-		{{Kind: driver.UndoStep, Name: "a"}},
-		{{Kind: driver.FinishUndo, Name: "a"}},
-	}
-	for _, w := range writes {
-		b.write(h, driver.Applied, w...)
-		before := b.rows(h)
-		for range 2 {
-			b.write(h, driver.Applied, w...)
-		}
-		b.same("after "+texts(w)+" twice more", h, before)
-	}
-	want := map[string]driver.StepState{
-		"a": driver.StepUndone, "b": driver.StepUndone, "c": driver.StepDone, "": driver.RunCompensating,
-	}
-	for _, s := range b.rows(h) {
-		if s.State != want[s.Name] {
-			b.bad.add("step %q ends as %v, wanted %v", s.Name, s.State, want[s.Name])
-		}
-		if s.Name == "b" && s.Failures != 2 {
-			b.bad.add("step b has %d failures, wanted 2: a repeated write counts once", s.Failures)
-		}
-		if s.Name == "a" && string(s.Result) != `"a"` {
-			b.bad.add("step a lost its result by its compensation: %q", s.Result)
-		}
-	}
-}
-
-// testStepsTogether mixes an allowed and a refused write in one call.
-func testStepsTogether(b *stepBench) {
-	h := b.claim(keys(1, "together-%d")[0])
-	b.write(h, driver.Applied, finishOf("a"))
-	before := b.rows(h)
-	b.write(h, driver.Lost, finishOf("b"), driver.StepWrite{Kind: driver.UndoStep, Name: "a"})
-	b.same("after a call that is refused", h, before)
-	b.write(h, driver.Applied)
-	b.same("after an empty call", h, before)
-	other := h
-	other.Nonce = newNonce()
-	b.write(other, driver.Lost)
-}
-
-// testStepsEffects commits effects with the rows that carry them: both or none, once however often it is repeated.
-func testStepsEffects(b *stepBench) {
-	c, ok := committer(b.t, b.StoreSetup)
-	if !ok {
-		return
-	}
-	effect := func(id string) any {
-		buf := b.Ledger.Buffer(c)
-		b.Ledger.Add(buf, id)
-		return buf
-	}
-	id := func(s string) driver.Key { return driver.Key{Raw: "steps-" + s} }
-	with := func(name string, e any) driver.StepWrite {
-		return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: []byte("1"), Effects: e}
-	}
-	h := b.claim(keys(1, "step-effects-%d")[0])
-	for range 3 {
-		b.write(h, driver.Applied, with("a", effect("steps-a")))
-	}
-	b.Ledger.counts(b.t, 1, id("a"))
-	refused := b.Ledger.Buffer(c)
-	b.Ledger.Add(refused, "steps-c")
-	b.Ledger.Refuse(refused)
-	before := b.rows(h)
-	for at := range 3 {
-		w := []driver.StepWrite{with("b1", effect("steps-b")), with("b2", effect("steps-b"))}
-		w = slices.Insert(w, at, with("c", refused))
-		ctx, cancel := b.call()
-		_, err := b.st.WriteSteps(ctx, h, w...)
-		cancel()
-		var item *driver.ItemError
-		if !errors.As(err, &item) || item.Index != at {
-			b.bad.add("refused effects of write %d answered %v, wanted an ItemError that names it", at, err)
-		}
-		b.same("after refused effects", h, before)
-	}
-	b.Ledger.counts(b.t, 0, id("b"), id("c"))
-	ctx, cancel := b.call()
-	defer cancel()
-	if _, err := b.st.WriteSteps(ctx, h, with("d", new(int))); err == nil {
-		b.bad.add("effects of type *int were taken")
-	}
-	b.same("after effects of a type that nobody knows", h, before)
-	b.write(h, driver.Applied, driver.StepWrite{Kind: driver.RegisterStep, Name: "e", Undo: true},
-		driver.StepWrite{Kind: driver.CompensateRun}, driver.StepWrite{Kind: driver.UndoStep, Name: "e"})
-	for range 2 {
-		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishUndo, Name: "e", Effects: effect("steps-e")})
-	}
-	b.Ledger.counts(b.t, 1, id("e"))
-	next := b.handOver(h)
-	b.write(h, driver.Lost, with("f", effect("steps-f")))
-	b.write(next, driver.Lost, with("f", effect("steps-f"))) // the run compensates
-	b.Ledger.counts(b.t, 0, id("f"))
 }

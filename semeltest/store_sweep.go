@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// endedRecords makes n records that ended as f says; f.Hold is set here.
+// endedRecords makes n records that end with f; it sets f.Hold.
 func endedRecords(t testing.TB, s driver.Store, n int, name string, f driver.Finish) []driver.Hold {
 	t.Helper()
 	holds := make([]driver.Hold, n)
@@ -37,12 +37,12 @@ func sweepStep(t testing.TB, sw driver.Sweeper, limit int) (driver.Swept, bool) 
 		t.Errorf("a sweep with limit %d did %+v", limit, got)
 	}
 	if got.Lag < 0 {
-		t.Errorf("a sweep answered the lag %v", got.Lag)
+		t.Errorf("a sweep reported the lag %v", got.Lag)
 	}
 	return got, more
 }
 
-// testFM41Sweep: a sweep purges what is past its retention and nothing else, in bounded steps, and tells how late it is.
+// testFM41Sweep: a sweep purges exactly the records past their retention, in bounded steps, and reports its lag.
 func testFM41Sweep(t testing.TB, s StoreSetup) {
 	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
@@ -70,13 +70,13 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 		var got driver.Swept
 		got, more = sweepStep(t, sw, 4)
 		if purged += got.Purged; got.Abandoned != 0 || purged > due {
-			t.Fatalf("a sweep without a horizon answered %+v when %d of %d records were purged", got, purged, due)
+			t.Fatalf("a sweep without a horizon returned %+v when %d of %d records were purged", got, purged, due)
 		}
 		if most := b.clock() - began; got.Lag > most {
-			t.Errorf("a sweep tells of a lag of %v; no record is older than %v", got.Lag, most)
+			t.Errorf("a sweep reports a lag of %v; no record is older than %v", got.Lag, most)
 		}
 		if left := due - purged; left == 0 && got.Lag > 0 {
-			t.Errorf("nothing is left, and a sweep tells of a lag of %v", got.Lag)
+			t.Errorf("nothing is left, and a sweep reports a lag of %v", got.Lag)
 		}
 		lagged = lagged || got.Lag > 0
 	}
@@ -84,28 +84,28 @@ func testFM41Sweep(t testing.TB, s StoreSetup) {
 		t.Errorf("%d of %d records were purged", purged, due)
 	}
 	if !lagged {
-		t.Error("no sweep that had to leave records told of a lag")
+		t.Error("no sweep that had to leave records reported a lag")
 	}
 	if got, more := sweepStep(t, sw, 4); got != (driver.Swept{}) || more {
-		t.Errorf("with nothing left to do a sweep answered %+v, more %v", got, more)
+		t.Errorf("with nothing left to do a sweep returned %+v, more %v", got, more)
 	}
-	// What was not due is as it was.
+	// Records that were not due are unchanged.
 	mustFinish(t, s.Store, driver.Applied, driver.Finish{Hold: running, Final: driver.Complete, Keep: keep})
 	mustFinish(t, s.Store, driver.Recovered, driver.Finish{Hold: parked, Final: driver.Complete, Keep: keep})
 	for _, h := range kept {
 		if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: h.Key, Nonce: newNonce(), Lease: long}); err != nil ||
 			g[0].Verdict != driver.Replay || string(g[0].Result) != "stays" {
-			t.Errorf("a record within its retention answered %+v, %v", g, err)
+			t.Errorf("a record within its retention returned %+v, %v", g, err)
 		}
 	}
 	if g, err := s.Store.Claim(t.Context(), driver.Claim{Key: later.Key, Nonce: newNonce(), Lease: long}); err != nil ||
 		g[0].Verdict != driver.Busy || g[0].Failures != 1 {
-		t.Errorf("a record that waits for its retry, which its retention is counted from, answered %+v, %v", g, err)
+		t.Errorf("a record that waits for its retry, which its retention is counted from, returned %+v, %v", g, err)
 	}
 }
 
-// testFM41SweepOfOneConsumer: a horizon is that of the consumers that a sweep names. Abandoned claims of others are left
-// alone, however many there are.
+// testFM41SweepOfOneConsumer: a horizon applies to the consumers that a sweep names. Abandoned claims of other consumers
+// stay, however many there are.
 func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
 	sw, ok := driver.As[driver.Sweeper](s.Store)
 	if !ok {
@@ -151,8 +151,8 @@ func testFM41SweepOfOneConsumer(t testing.TB, s StoreSetup) {
 	}
 }
 
-// testFM41SweepRace: records past their retention are redriven while sweeps go on. What was redriven is there afterwards:
-// the deleting statement looks again.
+// testFM41SweepRace: records past their retention are redriven while sweeps go on. Redriven records are there afterwards,
+// because the deleting statement checks again.
 func testFM41SweepRace(t testing.TB, s StoreSetup) {
 	sw, sweeps := driver.As[driver.Sweeper](s.Store)
 	op, operates := driver.As[driver.Operator](s.Store)
@@ -197,7 +197,7 @@ func testFM41SweepRace(t testing.TB, s StoreSetup) {
 	t.Logf("%d of %d records were redriven before they were purged", survivors, n)
 }
 
-// sweeping is sweeps that go on beside what a case does.
+// sweeping runs sweeps concurrently with a case.
 type sweeping struct {
 	wg     sync.WaitGroup
 	last   atomic.Int64 // how long the last sweep took, in ns
@@ -247,7 +247,7 @@ func (s *sweeping) end() {
 	s.wg.Wait()
 }
 
-// clock is the time that has passed for the store, as far as the suite can tell: never less.
+// clock returns an upper bound of the time that has passed for the store.
 func (b *bench) clock() time.Duration {
 	if b.Advance != nil {
 		return time.Duration(b.now.UnixNano())

@@ -34,11 +34,11 @@ func begin(t testing.TB, tr driver.Transactor, ks ...driver.Key) (driver.Tx, []d
 	}
 	tx, gs, err := tr.Begin(t.Context(), cs...)
 	if err != nil || len(gs) != len(cs) || tx == nil {
-		t.Fatalf("begin with %d claims answered %d grants, tx %v, %v", len(cs), len(gs), tx, err)
+		t.Fatalf("begin with %d claims returned %d grants, tx %v, %v", len(cs), len(gs), tx, err)
 	}
 	for i, g := range gs {
 		if g.Verdict != driver.Acquired {
-			t.Fatalf("begin: key %q answered %v, wanted acquired", ks[i].Raw, g.Verdict)
+			t.Fatalf("begin: key %q returned %v, wanted acquired", ks[i].Raw, g.Verdict)
 		}
 	}
 	return tx, cs, gs
@@ -53,7 +53,7 @@ func (l *Ledger) addTx(t testing.TB, tx driver.Tx, ks ...driver.Key) {
 	}
 }
 
-// testFM72Rollback rolls back, and commits only some of the items: what did not run leaves no record.
+// testFM72Rollback rolls back, and commits only some of the items: an item that did not run leaves no record.
 func testFM72Rollback(t testing.TB, s StoreSetup) {
 	tr, ok := transactor(t, s)
 	if !ok {
@@ -68,7 +68,7 @@ func testFM72Rollback(t testing.TB, s StoreSetup) {
 		}
 	}
 	if err := tx.Commit(t.Context()); err == nil {
-		t.Error("a commit after the rollback answered no error")
+		t.Error("a commit after the rollback returned no error")
 	}
 	s.Ledger.counts(t, 0, ks...)
 	tx, _, gs := begin(t, tr, ks...)
@@ -89,7 +89,7 @@ func testFM72Rollback(t testing.TB, s StoreSetup) {
 	want := []driver.Verdict{driver.Replay, driver.Acquired, driver.Replay, driver.Acquired}
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != want[i] {
-			t.Errorf("key %q answers %v after the commit, wanted %v", ks[i].Raw, g.Verdict, want[i])
+			t.Errorf("claim of key %q returned %v after the commit, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
 	}
 }
@@ -125,7 +125,7 @@ func testFM69Conflicts(t testing.TB, s StoreSetup) {
 	}
 	for i, g := range got {
 		if g.Verdict != want[i] {
-			t.Fatalf("key %q answered %v, wanted %v", ks[i].Raw, g.Verdict, want[i])
+			t.Fatalf("claim of key %q returned %v, wanted %v", ks[i].Raw, g.Verdict, want[i])
 		}
 	}
 	if got[4].Attempt != 2 || !got[6].Unknown || got[6].Takeovers != 1 {
@@ -137,14 +137,14 @@ func testFM69Conflicts(t testing.TB, s StoreSetup) {
 	}
 	s.Ledger.counts(t, 1, ks[4], ks[6])
 	if tx, got, err := tr.Begin(t.Context(), cs[:3]...); err != nil || got[0].Verdict != driver.Replay {
-		t.Errorf("begin without anything to acquire answered %v, %v", got, err)
+		t.Errorf("begin without anything to acquire returned %v, %v", got, err)
 	} else if tx != nil {
 		_ = tx.Rollback(t.Context())
 	}
 }
 
-// testFM70CommitRepeated repeats the claims while the transaction is open and after its commit: a twin never acquires,
-// and the own nonce finds its own record.
+// testFM70CommitRepeated repeats the claims while the transaction is open and after its commit: a duplicate never
+// acquires, and the same nonce finds its own record.
 func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	tr, ok := transactor(t, s)
 	if !ok {
@@ -153,15 +153,15 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	ks := keys(3, "again-%d")
 	tx, cs, gs := begin(t, tr, ks...)
 	s.Ledger.addTx(t, tx, ks...)
-	twins := make(chan driver.Verdict, 2)
-	go twinClaim(t, s.Store, ks[0], twins)
-	go twinBegin(t, tr, ks[1], twins)
+	verdicts := make(chan driver.Verdict, 2)
+	go duplicateClaim(t, s.Store, ks[0], verdicts)
+	go duplicateBegin(t, tr, ks[1], verdicts)
 	waiting := 2
 	for moment := time.After(50 * time.Millisecond); waiting > 0 && moment != nil; {
 		select {
-		case v := <-twins:
+		case v := <-verdicts:
 			if waiting--; v == driver.Acquired || v == driver.Replay {
-				t.Fatalf("a twin was told %v while the transaction is open", v)
+				t.Fatalf("a duplicate got %v while the transaction is open", v)
 			}
 		case <-moment:
 			moment = nil
@@ -175,8 +175,8 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 		t.Fatalf("commit: %v", err)
 	}
 	for range waiting {
-		if v := <-twins; v == driver.Acquired {
-			t.Errorf("a twin acquired a committed key")
+		if v := <-verdicts; v == driver.Acquired {
+			t.Errorf("a duplicate acquired a committed key")
 		}
 	}
 	again, err := s.Store.Claim(t.Context(), cs...)
@@ -185,27 +185,27 @@ func testFM70CommitRepeated(t testing.TB, s StoreSetup) {
 	}
 	for i, g := range again {
 		if g.Verdict != driver.Replay || g.Hold.Nonce != cs[i].Nonce || g.Hold.Token != gs[i].Hold.Token {
-			t.Errorf("the claim of key %q repeated answered %v by %+v, wanted replay by its own attempt", ks[i].Raw, g.Verdict, g.Hold)
+			t.Errorf("the claim of key %q repeated returned %v by %+v, wanted replay by its own attempt", ks[i].Raw, g.Verdict, g.Hold)
 		}
 	}
 	if tx, again, err := tr.Begin(t.Context(), cs...); err != nil || again[0].Verdict != driver.Replay {
-		t.Errorf("begin repeated answered %v, %v, wanted replay", again, err)
+		t.Errorf("begin repeated returned %v, %v, wanted replay", again, err)
 	} else if tx != nil {
 		_ = tx.Rollback(t.Context())
 	}
 	s.Ledger.counts(t, 1, ks...)
 }
 
-// twinClaim claims a key that a transaction holds. It may be told Busy, or wait for the transaction; 0 = no verdict.
-func twinClaim(t testing.TB, to driver.Store, k driver.Key, told chan<- driver.Verdict) {
+// duplicateClaim claims a key that a transaction holds. It may get Busy, or wait for the transaction; 0 = no verdict.
+func duplicateClaim(t testing.TB, to driver.Store, k driver.Key, verdict chan<- driver.Verdict) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	g, _ := retryClaim(ctx, to, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
-	told <- g.Verdict
+	verdict <- g.Verdict
 }
 
-// twinBegin does the same in a transaction of its own.
-func twinBegin(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- driver.Verdict) {
+// duplicateBegin does the same in its own transaction.
+func duplicateBegin(t testing.TB, tr driver.Transactor, k driver.Key, verdict chan<- driver.Verdict) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tx, g, err := tr.Begin(ctx, driver.Claim{Key: k, Nonce: newNonce(), Lease: long})
@@ -213,10 +213,10 @@ func twinBegin(t testing.TB, tr driver.Transactor, k driver.Key, told chan<- dri
 		_ = tx.Rollback(ctx)
 	}
 	if err != nil {
-		told <- 0
+		verdict <- 0
 		return
 	}
-	told <- g[0].Verdict
+	verdict <- g[0].Verdict
 }
 
 // testTxJoins commits an ack and an emitted message with a transaction, and rolls others back.
@@ -247,7 +247,7 @@ func testTxJoins(t testing.TB, s StoreSetup) {
 	foreign := work(gs[0], ds[1])
 	foreign.Finish.Hold.Key.Raw = "nobody claimed this"
 	if err := tx.Commit(t.Context(), work(gs[0], ds[1]), foreign); err == nil {
-		t.Error("a commit with the work of a key that the transaction does not hold answered no error")
+		t.Error("a commit with the work of a key that the transaction does not hold returned no error")
 	}
 	s.Ledger.counts(t, 1, ks[0])
 	s.Ledger.counts(t, 0, ks[1])
@@ -312,6 +312,6 @@ func testTxLateWrite(t testing.TB, s StoreSetup) {
 	after := claimKeys(t, s.Store, k)[0]
 	want := map[bool]string{true: k.Raw, false: "late"}[err == nil]
 	if after.Verdict != driver.Replay || string(after.Result) != want {
-		t.Errorf("the key answers %v with result %q, wanted replay with %q", after.Verdict, after.Result, want)
+		t.Errorf("claim of the key returned %v with result %q, wanted replay with %q", after.Verdict, after.Result, want)
 	}
 }

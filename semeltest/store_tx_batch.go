@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// batchWorks are the works of a batch: what its handler queued goes with the first.
+// batchWorks are the works of a batch: the first carries the effects that the handler queued.
 func batchWorks(gs []driver.Grant, effects any) []driver.Work {
 	w := make([]driver.Work, len(gs))
 	for i, g := range gs {
@@ -46,12 +46,12 @@ func testTxEffects(t testing.TB, s StoreSetup) {
 	s.Ledger.Refuse(e)
 	err := tx.Commit(t.Context(), batchWorks(gs, e)...)
 	if item := (*driver.ItemError)(nil); !errors.As(err, &item) || item.Index != 0 {
-		t.Errorf("commit of a batch with refused effects answered %v, wanted an ItemError that names the first work", err)
+		t.Errorf("commit of a batch with refused effects returned %v, wanted an ItemError that names the first work", err)
 	}
 	_ = tx.Rollback(t.Context())
 	s.Ledger.counts(t, 0, ks...)
 
-	// One hold that is not the transaction's: what belongs to all must not be written for the others.
+	// One hold is not the transaction's: effects that belong to all must not be written for the others.
 	tx, _, gs = begin(t, tr, ks...)
 	for i, g := range gs {
 		if g.Attempt != 1 || g.Unknown {
@@ -61,13 +61,13 @@ func testTxEffects(t testing.TB, s StoreSetup) {
 	w := batchWorks(gs, fill(ks...))
 	w[2].Finish.Hold.Nonce = newNonce()
 	if err := tx.Commit(t.Context(), w...); err == nil {
-		t.Error("commit of a batch of which one hold is lost answered no error")
+		t.Error("commit of a batch of which one hold is lost returned no error")
 	}
 	_ = tx.Rollback(t.Context())
 	s.Ledger.counts(t, 0, ks...)
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != driver.Acquired || g.Attempt != 1 {
-			t.Errorf("key %q answers %v, attempt %d after a batch that was not committed, wanted a first attempt", ks[i].Raw, g.Verdict, g.Attempt)
+			t.Errorf("claim of key %q returned %v, attempt %d after a batch that was not committed, wanted a first attempt", ks[i].Raw, g.Verdict, g.Attempt)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func testTxThousand(t testing.TB, s StoreSetup) {
 	s.Ledger.counts(t, 1, ks[0], ks[n/2], ks[n-1])
 	for i, g := range claimKeys(t, s.Store, ks...) {
 		if g.Verdict != driver.Replay {
-			t.Fatalf("key %q answers %v after the commit, wanted replay", ks[i].Raw, g.Verdict)
+			t.Fatalf("claim of key %q returned %v after the commit, wanted replay", ks[i].Raw, g.Verdict)
 		}
 	}
 }

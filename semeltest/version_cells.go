@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the grid of mode D (protocol section 6): what a key with versions has been through, and claims of every
-// relation to it. The numbers have one, two and three digits, so that a store that compares them as text is seen.
+// This file is the grid of mode D (protocol section 6): histories of a key with versions, and claims of every relation to
+// them. The numbers have one, two and three digits, to find a store that compares them as text.
 
 // vClaim claims version n, 0 = none.
 func vClaim(n int64, lease time.Duration, tweak ...func(c *driver.Claim)) step {
@@ -28,7 +28,7 @@ func vClaim(n int64, lease time.Duration, tweak ...func(c *driver.Claim)) step {
 	}}
 }
 
-// untilBrief lets brief leases end. Nothing else may come between: under load a round takes longer than they do.
+// untilBrief lets brief leases end. No other step may come in between: under load a round takes longer than the leases.
 var untilBrief = step{barrier: brief}
 
 func noWait(c *driver.Claim) { c.NoWait = true }
@@ -73,8 +73,8 @@ func versionRecipes() []recipe {
 	}
 }
 
-// versionOps relate a claim to what is there: older, equal, between, newer; with the same payload and another; with and
-// without a predecessor.
+// versionOps relate a claim to the stored versions: older, equal, between, newer; with the same payload and another; with
+// and without a predecessor.
 func versionOps() []op {
 	ways := []struct {
 		name  string
@@ -129,7 +129,7 @@ func testVersionCells(t testing.TB, s StoreSetup) {
 	t.Logf("%d cells of versions compared", len(cells))
 }
 
-// testFM62TxVersions: versions in transactions of their own: what is applied only grows, and an older one is stale.
+// testFM62TxVersions: versions in their own transactions. The applied version only grows, and an older one is stale.
 func testFM62TxVersions(t testing.TB, s StoreSetup) {
 	tr, ok := driver.As[driver.Transactor](s.Store)
 	if !ok {
@@ -157,7 +157,7 @@ func testFM62TxVersions(t testing.TB, s StoreSetup) {
 			x.tweak(&c)
 		}
 		tx, g, err := tr.Begin(ctx, c)
-		b.answered("Begin", len(g), 1, err)
+		b.returned("Begin", len(g), 1, err)
 		if g[0].Verdict != x.want || g[0].Err != nil {
 			t.Errorf("version %d in a transaction is %v (%v), wanted %v", x.n, g[0].Verdict, g[0].Err, x.want)
 		}

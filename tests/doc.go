@@ -1,4 +1,4 @@
-// Package tests holds what needs more than the core's standard library: comparisons with oracles, real processes and
-// real servers. It is a module of its own, outside of the workspace, so that a library that only a test needs never
-// takes part in choosing the versions that programs get.
+// Package tests holds the tests that need more than the standard library: comparisons with oracles, real processes and
+// real servers. It is its own module, outside the workspace, so that libraries for tests never influence the versions that
+// programs get.
 package tests

@@ -30,7 +30,7 @@ func TestFM32_LostResponses(t *testing.T) {
 	for i := range claims {
 		claims[i] = driver.Claim{Key: keyOf(i + 1), Nonce: nonce(), Lease: time.Hour}
 	}
-	lose := func() { p.LoseAnswers(server.ToServer, "evalsha", 1) }
+	lose := func() { p.LoseResponses(server.ToServer, "evalsha", 1) }
 	lose()
 	if g, err := s.Claim(t.Context(), claims...); err == nil {
 		t.Fatalf("a claim whose response is lost returns %v", g)

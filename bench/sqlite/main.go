@@ -44,7 +44,7 @@ type measurement struct {
 	CPU     float64 `json:"cpu_us_per_item"`
 }
 
-// shape is one way to do the work: it answers how many items it did and what that took.
+// shape is one way to do the work: it returns the number of items that it did and the time that it took.
 type shape struct {
 	name string
 	run  func(ctx context.Context, c config, path string) (n int, u usage, err error)
@@ -53,7 +53,7 @@ type shape struct {
 // usage is time on the clock and time of the processors.
 type usage struct{ wall, cpu time.Duration }
 
-// stopwatch starts to measure; the answer stops.
+// stopwatch starts to measure; the returned function stops.
 func stopwatch() func() usage {
 	begin, before := time.Now(), cpu()
 	return func() usage { return usage{time.Since(begin), cpu() - before} }

@@ -15,6 +15,7 @@ import (
 
 	_ "modernc.org/sqlite" // driver of the raw shape
 
+	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
 	"github.com/semel-dev/semel/driver"
 )
@@ -195,13 +196,13 @@ func (w *work) loop(ctx context.Context) error {
 	return nil
 }
 
-// handle does what the engine does with one batch: twins inside it wait for the next.
+// handle does what the engine does with one batch. Duplicates inside it are settled with the first.
 func (w *work) handle(ctx context.Context, ds []driver.Delivery) error {
 	claims := make([]driver.Claim, 0, len(ds))
 	first := make(map[string]int, len(ds))
 	of := make([]int, len(ds))
 	for i := range ds {
-		if at, twin := first[ds[i].ID]; twin {
+		if at, duplicate := first[ds[i].ID]; duplicate {
 			of[i] = at
 			continue
 		}
@@ -290,4 +291,42 @@ func claimOne(ctx context.Context, s *sqlite.Store, i int64) error {
 	}
 	_, err = s.Finish(ctx, driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour})
 	return err
+}
+
+// consumer works the queue off with one semel consumer whose handler queues its effect (mode A2): the whole engine
+// around the adapter. Concurrency is ten batches, so that some can be received and some committed while others run; four
+// committers let the group commit of the adapter carry more than one batch, as eight callers do in the adapter shape.
+func consumer(ctx context.Context, c config, path string) (n int, u usage, err error) {
+	db, total, err := open(ctx, c, path)
+	if err != nil {
+		return 0, u, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	worker, err := semel.New(semel.Config{
+		Queue: db.Queue("orders"), Store: db.Store(),
+		Concurrency: 10 * c.batch, Batch: c.batch, Committers: 4,
+		Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
+			tx.Exec("INSERT INTO ledger (id, at) VALUES ($1, $2)", a.Message.ID, int64(1))
+			return nil
+		}),
+	})
+	if err != nil {
+		return 0, u, err
+	}
+	watch := stopwatch()
+	go func() { // an observer would be part of what is measured
+		for ctx.Err() == nil {
+			if n := worker.Summary(); n.Effects+n.Replayed >= int64(total) {
+				stop()
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	if err := worker.Run(ctx); err != nil {
+		return 0, u, err
+	}
+	u = watch()
+	return c.n, u, check(context.WithoutCancel(ctx), db.SQL(), "ledger", c.n)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// gauges are asked when they are scraped.
+// gauges are read when they are scraped.
 type gauges struct {
 	o        Options
-	inspect  driver.QueueInspector // nil: the queue tells nothing
+	inspect  driver.QueueInspector // nil: the queue has no inspector
 	cached   driver.Cached         // nil: the store has no cache
 	consumer atomic.Pointer[semel.Consumer]
-	lag      atomic.Pointer[time.Duration] // nil: nobody who sweeps is watched
+	lag      atomic.Pointer[time.Duration] // nil: no watched consumer sweeps
 
 	depth, oldest, deadLetters, up     *prometheus.Desc
 	storeUp, uncertain                 *prometheus.Desc
@@ -27,19 +27,19 @@ type gauges struct {
 	late                               *prometheus.Desc
 	sweepLag                           *prometheus.Desc
 
-	mu    sync.Mutex // one question at a time
+	mu    sync.Mutex // one request at a time
 	asked time.Time
-	queue queueAnswer
-	store storeAnswer
+	queue queueState
+	store storeState
 }
 
-// queueAnswer is what the queue said of itself, storeAnswer what the store did; ok is false when it is not asked.
+// queueState is the last result of the queue, storeState that of the store. ok is false when the store cannot be asked.
 type (
-	queueAnswer struct {
+	queueState struct {
 		stats driver.QueueStats
 		err   error
 	}
-	storeAnswer struct {
+	storeState struct {
 		uncertain int
 		ok        bool
 		err       error
@@ -53,22 +53,22 @@ func newGauges(o Options, labels prometheus.Labels) *gauges {
 	g := &gauges{
 		o:           o,
 		depth:       desc("semel_queue_depth", "Messages in the queue, by state. Brokers may count approximately.", "state"),
-		oldest:      desc("semel_oldest_message_age_seconds", "Age of the oldest message in the queue; 0 when there is none or the broker does not tell."),
+		oldest:      desc("semel_oldest_message_age_seconds", "Age of the oldest message in the queue; 0 when there is none or the broker does not report it."),
 		deadLetters: desc("semel_dlq_depth", "Dead letters that wait for a person."),
-		up:          desc("semel_queue_up", "1 when the queue answered when it was asked last."),
+		up:          desc("semel_queue_up", "1 when the queue responded to the last request."),
 		running:     desc("semel_inflight", "Handlers that run."),
 		slots:       desc("semel_slots", "Handlers that may run at once."),
-		paused: desc("semel_paused", "1 while nothing is fetched, because the store does not answer (reason store) or "+
+		paused: desc("semel_paused", "1 while nothing is fetched, because the store does not respond (reason store) or "+
 			"the breaker is open (reason downstream).", "reason"),
 		breaker: desc("semel_breaker_state", "0 closed, 1 half open, 2 open."),
 
-		cacheHits:    desc("semel_cache_hits_total", "Claims that were answered from memory."),
+		cacheHits:    desc("semel_cache_hits_total", "Claims that were decided from memory."),
 		cacheEntries: desc("semel_cache_entries", "Completed keys in memory."),
 		cacheSize:    desc("semel_cache_size", "The most keys that the cache holds."),
 	}
 	g.late = desc("semel_late_messages_total", "Messages that became dead letters because they came too late: duplicates of "+
 		"expired records, and overtaken versions.")
-	g.storeUp = desc("semel_store_up", "1 when the store answered when it was asked for the uncertain keys last.")
+	g.storeUp = desc("semel_store_up", "1 when the store responded to the last request for the uncertain keys.")
 	g.uncertain = desc("semel_uncertain_keys", "Keys that wait for a person, because it is unknown whether their effect "+
 		"happened; 1000 = that many or more.")
 	g.sweepLag = desc("semel_sweep_lag_seconds", "How long the oldest record that is still there is past its retention.")
@@ -141,13 +141,13 @@ func flag(b bool) float64 {
 }
 
 // ask asks queue and store, unless they were asked a moment ago.
-func (g *gauges) ask() (queueAnswer, storeAnswer) {
+func (g *gauges) ask() (queueState, storeState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.asked.IsZero() || time.Since(g.asked) >= g.o.Every {
 		ctx, cancel := context.WithTimeout(context.Background(), g.o.Timeout)
 		defer cancel()
-		var both sync.WaitGroup // one that hangs must not cost the other its time
+		var both sync.WaitGroup // if one hangs, the other must not lose its time
 		if g.inspect != nil {
 			both.Go(func() { g.queue.stats, g.queue.err = g.inspect.Stats(ctx) })
 		}
@@ -157,7 +157,7 @@ func (g *gauges) ask() (queueAnswer, storeAnswer) {
 			})
 		}
 		both.Wait()
-		g.asked = time.Now() // when they have answered: those who waited for a slow one do not ask it again
+		g.asked = time.Now() // after the responses: a scrape that waited for a slow one does not ask it again
 	}
 	return g.queue, g.store
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Options say what is shown.
+// Options configure the metrics.
 type Options struct {
 	// Queue and Store are those of the consumer. Queue names the metrics' label, and is asked for its depth when it is a
 	// driver.QueueInspector. Store is asked for the keys whose outcome is unknown when it lists them
@@ -19,9 +19,9 @@ type Options struct {
 	Store driver.Store
 	// Consumer is the consumer's name. Defaults to the queue's.
 	Consumer string
-	// Every is how old the figures of queue and store may be: more frequent scrapes get the same again. Defaults to 10 s.
+	// Every is how old the figures of queue and store may be: more frequent scrapes get the same figures. Defaults to 10 s.
 	Every time.Duration
-	// Timeout bounds one question to queue and store. Defaults to 5 s.
+	// Timeout bounds one request to queue and store. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -48,7 +48,7 @@ var (
 	waitBuckets = []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 21600, 86400}
 )
 
-// Metrics is what one consumer shows.
+// Metrics are the metrics of one consumer.
 type Metrics struct {
 	deliveries, duplicates, leases, visibilities, settleErrors, storeErrors *prometheus.CounterVec
 	effects, doubts, leaseLost, pauses, swept, expired, parked              prometheus.Counter
@@ -70,14 +70,14 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 		effects: f.counter("semel_effects_total", "Completed records: effects that took place."),
 		doubts: f.counter("semel_doubts_total",
 			"Moments after which nobody could know whether an effect had happened (protocol: U-events)."),
-		leaseLost: f.counter("semel_lease_lost_total", "Runs that lost their lease: they wrote nothing, and somebody else runs the key."),
+		leaseLost: f.counter("semel_lease_lost_total", "Runs that lost their lease: they wrote nothing, and another worker runs the key."),
 		leases:    f.counters("semel_lease_extensions_total", "Extensions of leases in the store.", "result"),
 		visibilities: f.counters("semel_visibility_extensions_total",
 			"Extensions of the visibility in the queue. They are best effort.", "result"),
 		settleErrors: f.counters("semel_settle_errors_total",
-			"Deliveries of which the queue did not take the end: a redelivery will be answered from the record.", "reason"),
+			"Deliveries that the queue did not settle: a redelivery will be settled from the record.", "reason"),
 		storeErrors: f.counters("semel_store_errors_total", "Calls of the store that failed, and are repeated.", "op"),
-		pauses:      f.counter("semel_pauses_total", "How often polling stopped, because the store did not answer or the breaker opened."),
+		pauses:      f.counter("semel_pauses_total", "How often polling stopped, because the store did not respond or the breaker opened."),
 		swept:       f.counter("semel_sweep_deleted_total", "Records that this consumer removed after their retention."),
 		expired:     f.counter("semel_sweep_expired_total", "Records that this consumer's sweeps made EXPIRED after their retention."),
 		parked: f.counter("semel_sweep_parked_total",
@@ -97,8 +97,8 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	return m, nil
 }
 
-// zero shows the counters that have labels before anything is counted. The first of a counter that appears with it is no
-// increase to Prometheus: an alert on it would sleep through the first message that was set aside.
+// zero shows the counters that have labels before anything is counted. To Prometheus, a counter that appears with 1 has not
+// increased: an alert on it would miss the first message that was parked.
 func (m *Metrics) zero() {
 	for _, d := range []semel.Decision{
 		semel.Executed, semel.Replayed, semel.ReplayedOtherPayload, semel.BusyDeferred, semel.TakenOver, semel.Stale, semel.Mismatched, semel.Retried,
@@ -149,7 +149,7 @@ func (f *family) histograms(name, help string, buckets []float64, labels ...stri
 	return kept(f, prometheus.NewHistogramVec(f.histogramOpts(name, help, buckets), labels))
 }
 
-// Watch shows how busy the consumer is, too: runs, pauses, breaker, cache. It replaces the one that was watched before.
+// Watch also shows how busy the consumer is: runs, pauses, breaker, cache. It replaces the consumer that was watched before.
 func (m *Metrics) Watch(c *semel.Consumer) {
 	m.gauges.lag.CompareAndSwap(nil, new(time.Duration))
 	m.gauges.consumer.Store(c)
@@ -221,4 +221,28 @@ func (m *Metrics) called(e semel.Event) {
 	if e.Err != nil {
 		m.storeErrors.WithLabelValues(e.Op).Inc()
 	}
+}
+
+// Duplicates registers semel_duplicate_effects_total of one consumer: effects beyond the first of their key, counted
+// without the records (by semel audit, or by a scenario of the lab). Page a person for anything but 0.
+func Duplicates(reg prometheus.Registerer, queue, consumer string) (prometheus.Counter, error) {
+	c := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "semel_duplicate_effects_total", Help: "Effects beyond the first of their key, counted by an audit of the effects.",
+		ConstLabels: prometheus.Labels{"queue": queue, "consumer": consumer},
+	})
+	if err := reg.Register(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Audited registers semel_audit_timestamp_seconds of one consumer: when the last audit of its effects ended. Without it, a
+// missing audit looks like one that found nothing.
+func Audited(reg prometheus.Registerer, queue, consumer string, at time.Time) error {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "semel_audit_timestamp_seconds", Help: "When the last audit of the effects ended, in seconds since 1970.",
+		ConstLabels: prometheus.Labels{"queue": queue, "consumer": consumer},
+	})
+	g.Set(float64(at.Unix()))
+	return reg.Register(g)
 }

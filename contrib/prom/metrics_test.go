@@ -102,7 +102,7 @@ semel_lease_lost_total{LABELS} 0
 			t.Errorf("%s has %d observations, want 3: one for each run", name, n)
 		}
 	}
-	// Where the copy came from depends on whether it was received while its twin ran.
+	// The cause depends on whether the copy was received while the original ran.
 	if n := regexp.MustCompile(`\nsemel_duplicates_total\{cause="(raced_local|producer_duplicate)",[^}]*\} 1\n`).FindAllString(got, -1); len(n) != 1 {
 		t.Errorf("one duplicate is counted as %q", n)
 	}
@@ -161,7 +161,7 @@ func TestS1_18AllNames(t *testing.T) {
 
 func nothing(context.Context, *semel.Attempt) error { return nil }
 
-// broken is a queue that does not answer, and counts how often it was asked.
+// broken is a queue that does not respond, and counts its requests.
 type broken struct {
 	*memory.Queue
 	asked atomic.Int32
@@ -172,7 +172,7 @@ func (q *broken) Stats(context.Context) (driver.QueueStats, error) {
 	return driver.QueueStats{}, errors.New("connection refused")
 }
 
-// TestQueueDown: a queue that does not answer costs its own figures, not the scrape; and it is not asked at every scrape.
+// TestQueueDown: if a queue does not respond, only its own figures are missing, and it is not asked at every scrape.
 func TestQueueDown(t *testing.T) {
 	q := &broken{Queue: memory.Open().Queue("orders")}
 	reg := prometheus.NewPedanticRegistry()
@@ -182,7 +182,7 @@ func TestQueueDown(t *testing.T) {
 	scrape(t, reg)
 	got := scrape(t, reg)
 	if !strings.Contains(got, `semel_queue_up{consumer="orders",queue="orders"} 0`) || strings.Contains(got, "semel_queue_depth{") {
-		t.Errorf("a depth nobody knows is shown:\n%s", got)
+		t.Errorf("an unknown depth is shown:\n%s", got)
 	}
 	if n := q.asked.Load(); n != 1 {
 		t.Errorf("the queue was asked %d times within Every", n)
@@ -201,7 +201,7 @@ func (q *slow) Stats(context.Context) (driver.QueueStats, error) {
 	return driver.QueueStats{Visible: 7}, nil
 }
 
-// TestSlowQueue: a scrape that waited for a slow queue's answer to another takes it, and does not ask in turn.
+// TestSlowQueue: a scrape that waited for a slow queue's response to another scrape uses it, and does not ask again.
 func TestSlowQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &slow{Queue: memory.Open().Queue("orders")}
@@ -215,7 +215,7 @@ func TestSlowQueue(t *testing.T) {
 			}
 		}
 		if n := q.asked.Load(); n != 1 {
-			t.Errorf("the queue was asked %d times: its answer had just come", n)
+			t.Errorf("the queue was asked %d times: its response had just arrived", n)
 		}
 	})
 }
@@ -240,8 +240,8 @@ func (s lists) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Rec
 	return rs, errors.Join(err, s.err)
 }
 
-// TestUncertainKeys: keys in doubt are counted for their own consumer, for as long as they are in doubt, whoever parked them;
-// a store that does not answer is told apart from one without doubts, and one that would have to read everything is not asked.
+// TestUncertainKeys: keys in doubt are counted for their own consumer, for as long as they are in doubt, whoever parked them.
+// A store that does not respond differs from one without doubts. A store that would have to read everything is not asked.
 func TestUncertainKeys(t *testing.T) {
 	db := memory.Open()
 	for _, consumer := range []string{"orders", "orders", "mails"} {

@@ -18,18 +18,18 @@ var dashboard string
 
 // Thresholds are where the alerts begin.
 type Thresholds struct {
-	// Depth is how many messages may wait, Dead letters how many dead letters, LeasesLost how many runs may lose their lease in 15
-	// minutes. They are exceeded, not reached.
+	// Depth is how many messages may wait, DeadLetters how many dead letters, LeasesLost how many runs may lose their lease
+	// in 15 minutes. An alert fires when they are exceeded, not when they are reached.
 	Depth, DeadLetters, LeasesLost int
 	// Age is how long the oldest message may wait, AuditAge how long ago the last audit may have been.
 	Age, AuditAge time.Duration
 }
 
-// DefaultThresholds are those of semel alerts. A lost lease now and then is what leases are for, and an audit once a day may
-// take its time.
+// DefaultThresholds are those of semel alerts. They tolerate a lost lease now and then, and an audit once a day that takes
+// its time.
 var DefaultThresholds = Thresholds{Depth: 1000, LeasesLost: 2, Age: 15 * time.Minute, AuditAge: 26 * time.Hour}
 
-// Runbooks is where the rules' annotation runbook_url leads to: a page with a section for each rule, under its name.
+// Runbooks is the page that the rules' annotation runbook_url links to. It has a section for each rule, under its name.
 const Runbooks = "https://github.com/semel-dev/semel/blob/main/docs/monitoring.md"
 
 // WriteRules writes alert rules for Prometheus (a rule file, YAML).
@@ -39,7 +39,7 @@ func WriteRules(w io.Writer, t Thresholds) error {
 	}
 	_, err := io.WriteString(w, strings.NewReplacer(
 		"«depth»", strconv.Itoa(t.Depth), "«dead letters»", strconv.Itoa(t.DeadLetters), "«leases»", strconv.Itoa(t.LeasesLost),
-		"«age»", strconv.Itoa(int(t.Age.Seconds())), "«audit»", strconv.Itoa(int(t.AuditAge.Seconds())), "«runbooks»", Runbooks, ". What stands between «» is set by\n# the flags of semel alerts.", ".",
+		"«age»", strconv.Itoa(int(t.Age.Seconds())), "«audit»", strconv.Itoa(int(t.AuditAge.Seconds())), "«runbooks»", Runbooks, " The flags of semel alerts set the values between «».", "",
 	).Replace(rules))
 	if err != nil {
 		return fmt.Errorf("write alert rules: %w", err)

@@ -63,7 +63,7 @@ func TestS0_06_S0_20_WhileAJobRuns(t *testing.T) {
 	})
 }
 
-// away is a store that does not answer claims while it is down.
+// away is a store that does not respond to claims while it is down.
 type away struct {
 	*memory.Store
 	down atomic.Bool
@@ -76,8 +76,8 @@ func (s *away) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, er
 	return s.Store.Claim(ctx, c...)
 }
 
-// TestPausedSaysWhy: a worker without its store and one without its downstream stand still for different reasons, and for none
-// when it is over.
+// TestPausedSaysWhy: a worker without its store and one without its downstream are paused for different reasons, and for none
+// when the outage has ended.
 func TestPausedSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memory.Open()

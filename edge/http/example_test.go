@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// A client that got no answer repeats its request with the same key, and gets the first answer: one charge.
+// A client that got no response repeats its request with the same key, and gets the first response: one charge.
 func Example() {
 	charges := 0
 	idempotent, err := edgehttp.New(edgehttp.Options{

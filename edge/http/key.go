@@ -11,14 +11,14 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// HeaderKey is the request header that carries the key; HeaderReplayed is "true" on an answer that was stored before,
-// as Stripe's.
+// HeaderKey is the request header that carries the key. HeaderReplayed is "true" on a response that was stored before, as
+// with Stripe.
 const (
 	HeaderKey      = "Idempotency-Key"
 	HeaderReplayed = "Idempotent-Replayed"
 )
 
-// maxKey is the longest key in bytes, as Stripe's.
+// maxKey is the longest key in bytes, as with Stripe.
 const maxKey = 255
 
 var errNoKey = errors.New("header Idempotency-Key is missing")
@@ -31,9 +31,9 @@ func RequestKey(r *http.Request) (key string, ok bool, err error) {
 	return key, err == nil, err
 }
 
-// keyOf reads the key. The draft makes it a string of structured fields (RFC 9651, section 3.3.3), which is quoted;
-// most clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with
-// these it could be half of a string, a list that a proxy made of two headers, or a key with parameters.
+// keyOf reads the key. In the draft it is a string of structured fields (RFC 9651, section 3.3.3), which is quoted. Most
+// clients send it bare, as to Stripe. Both spellings are one key. A bare key has no space and none of `",;\`: with these
+// it could be half of a string, a list that a proxy made of two headers, or a key with parameters.
 func keyOf(r *http.Request) (string, error) {
 	values := r.Header.Values(HeaderKey)
 	switch {
@@ -88,10 +88,10 @@ func unquote(s string) (string, error) {
 	return b.String(), nil
 }
 
-// recipe names what a fingerprint of this package hashes, and how; see semel.Fingerprint.
+// recipe names the parts that a fingerprint of this package hashes, and how; see semel.Fingerprint.
 const recipe = "eh01"
 
-// fingerprint is of what makes a request the same one: method, target, content type and body, byte for byte.
+// fingerprint hashes the parts that make two requests the same: method, target, content type and body, byte for byte.
 func fingerprint(r *http.Request, body []byte) semel.Fingerprint {
 	h := sha256.New()
 	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {

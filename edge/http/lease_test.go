@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// deaf is a store whose extensions can stop being answered.
+// deaf is a store whose extensions can stop responding.
 type deaf struct {
 	*memory.Store
 	cut atomic.Bool
@@ -66,9 +66,9 @@ func TestFM02_ZombieSendsNothing(t *testing.T) {
 	})
 }
 
-// TestFM02_AnswerIsAwaitedUntilTheLeaseEnds: however often it was extended meanwhile; and also when the handler passed
+// TestFM02_ResponseIsAwaitedUntilTheLeaseEnds: however often it was extended meanwhile; and also when the handler passed
 // a context that does not end with the run.
-func TestFM02_AnswerIsAwaitedUntilTheLeaseEnds(t *testing.T) {
+func TestFM02_ResponseIsAwaitedUntilTheLeaseEnds(t *testing.T) {
 	leased(t, func(ctx context.Context, a *semel.Attempt, s *deaf) {
 		began := time.Now()
 		time.AfterFunc(time.Minute, func() { s.cut.Store(true) })
@@ -93,7 +93,7 @@ type hangingBody struct{ ctx context.Context }
 func (b hangingBody) Read([]byte) (int, error) { <-b.ctx.Done(); return 0, b.ctx.Err() }
 func (b hangingBody) Close() error             { return nil }
 
-// TestFM02_BodyIsReadUntilTheLeaseEnds: the same for an answer whose body does not come.
+// TestFM02_BodyIsReadUntilTheLeaseEnds: the same for a response whose body does not arrive.
 func TestFM02_BodyIsReadUntilTheLeaseEnds(t *testing.T) {
 	leased(t, func(ctx context.Context, _ *semel.Attempt, s *deaf) {
 		s.cut.Store(true)
@@ -136,7 +136,7 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
-// TestAttemptsAreForgotten: a transport that lives as long as the process keeps nothing of the attempts that are over.
+// TestAttemptsAreForgotten: a transport that lives as long as the process forgets the attempts that have ended.
 func TestAttemptsAreForgotten(t *testing.T) {
 	tr := &edgehttp.Transport{Base: &sent{}}
 	c := &http.Client{Transport: tr}

@@ -27,51 +27,51 @@ const (
 	DefaultLease        = semel.DefaultVisibility / 10 * 9
 )
 
-// Options of [New]. Store and Tenant are needed; the zero value of everything else is the documented default.
+// Options of [New]. Store and Tenant are required; the zero value of everything else is the documented default.
 type Options struct {
-	// Store keeps the records and the answers.
+	// Store keeps the records and the responses.
 	Store semel.Store
-	// Tenant says whose key it is: the account that the request was authenticated for. One tenant's key never finds
-	// another's answer. An error refuses the request with 401. Use SingleTenant where there is only one.
+	// Tenant returns the owner of the key: the account that the request was authenticated for. One tenant's key never
+	// finds another's response. An error refuses the request with 401. Use SingleTenant if there is only one.
 	Tenant func(r *http.Request) (string, error)
-	// Scope keeps the keys of one API from another's in the same store. Defaults to DefaultScope.
+	// Scope separates the keys of one API from another's in the same store. Defaults to DefaultScope.
 	Scope string
 	// Methods need a key; requests with others pass by. Defaults to POST and PATCH, which HTTP does not define as
 	// idempotent.
 	Methods []string
 	// Optional lets requests without a key pass, unprotected. Defaults to false: they get 400.
 	Optional bool
-	// Fingerprint is of what makes a request the same one; another one with the same key gets 422. Leave out what a client
-	// may change when it repeats a request: a time, a trace id, the boundary of a multipart body.
-	// key.FingerprintJSON chooses fields of a body. Defaults to method, target, content type and body, byte for byte.
+	// Fingerprint identifies the request; another request with the same key gets 422. Leave out parts that a client may
+	// change when it repeats a request: a time, a trace id, the boundary of a multipart body. key.FingerprintJSON chooses
+	// fields of a body. Defaults to method, target, content type and body, byte for byte.
 	Fingerprint func(r *http.Request, body []byte) semel.Fingerprint
-	// Stored says which answers are kept and replayed. An answer that is not kept says that nothing happened: the next
-	// request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as Stripe
-	// keeps it: whether the effect happened before the failure only the handler knows, and one that is sure that it did
-	// not says 503 (or panics where it may have, see [Middleware]).
+	// Stored reports which responses are kept and replayed. A response that is not kept means that nothing happened: the
+	// next request with the key runs the handler again. Defaults to all but 409, 425, 429 and 503. A 500 is kept, as with
+	// Stripe, because only the handler knows whether its effect happened before the failure. A handler that is sure that it
+	// did not happen responds with 503. If it may have happened, the handler may panic; see [Middleware].
 	Stored func(status int) bool
-	// MaxBody bounds the body of a request and of an answer, in bytes: both are held in memory, the answer until it is
-	// stored. A larger request gets 413 before anything is claimed. Of a larger answer only that it was given is kept; see
-	// [Middleware]. Defaults to 1 MiB.
+	// MaxBody bounds the body of a request and of a response, in bytes: both are held in memory, the response until it is
+	// stored. A larger request gets 413 before anything is claimed. A larger response is stored as 500; see [Middleware].
+	// Defaults to 1 MiB.
 	MaxBody int64
 	// MaxRuntime bounds the handler: its context ends (cause semel.ErrTimeout), and its claim is no longer extended, so
-	// that one that hangs does not keep the key forever. The client's going away does not end it, because the effect has
-	// to be recorded. Defaults to 30 s.
+	// that a handler that hangs does not keep the key forever. A client that disconnects does not end it, because the
+	// effect has to be recorded. Defaults to 30 s.
 	MaxRuntime time.Duration
-	// Lease is for how long a key stays taken when the process that runs its request dies; it is extended while the handler
+	// Lease is how long a key stays claimed when the process that runs its request dies; it is extended while the handler
 	// runs. Defaults to 27 s.
 	Lease time.Duration
-	// StoreTimeout bounds how long a client waits for a store that does not respond: before the handler, which does not run
-	// then, and after it, when the response is to be recorded. The client gets 503 with Retry-After; the write goes on until
+	// StoreTimeout bounds how long a client waits for a store that does not respond: before the handler, which then does
+	// not run, and after it, while the response is recorded. The client gets 503 with Retry-After. The write goes on until
 	// the lease ends, and decides what the next request with the key gets. Defaults to 5 s.
 	StoreTimeout time.Duration
-	// Until is when this process is stopped or stands still for certain, see semel.WithUntil: the deadline of a Lambda
+	// Until is when this process is certain to be stopped or frozen, see semel.WithUntil: the deadline of a Lambda
 	// invocation. Defaults to none.
 	Until time.Time
-	// Retention is how long a key is remembered. Defaults to semel's 14 days (Stripe: 24 h at least).
+	// Retention is how long a key is remembered. Defaults to semel's 14 days (Stripe: at least 24 h).
 	Retention time.Duration
-	// Takeover says what happens to a key whose first request was interrupted: Resume runs the handler again with the same
-	// effect key (see [Transport]); Once parks it for a person and answers 409. Defaults to Resume.
+	// Takeover decides what happens to a key whose first request was interrupted: Resume runs the handler again with the
+	// same effect key (see [Transport]); Once parks it for a person and responds with 409. Defaults to Resume.
 	Takeover semel.Takeover
 	// Logger gets errors and warnings. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -80,20 +80,20 @@ type Options struct {
 // SingleTenant is for APIs whose clients all share one space of keys.
 func SingleTenant(*http.Request) (string, error) { return "", nil }
 
-// notApplied are the statuses with which a handler says that it did nothing: conflict, too early, too many requests,
+// notApplied are the statuses that mean that the handler did nothing: conflict, too early, too many requests,
 // unavailable.
 var notApplied = []int{http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
-// Middleware makes handlers idempotent. The answer is sent when it is stored, and not before: a client never sees an
-// answer that a retry would not see again. It is therefore held in memory up to Options.MaxBody; a handler that writes
-// more gets an error from Write, and the client 500; the key then answers 500 for good, because the effect happened.
+// Middleware makes handlers idempotent. The response is stored before it is sent: a client never sees a response that a
+// retry would not see again. It is therefore held in memory up to Options.MaxBody. A handler that writes more gets an
+// error from Write, and the client gets 500. The 500 is stored for the key, because the effect happened.
 //
-// What a handler may do with its http.ResponseWriter follows from that. Status, headers, body and trailers are kept,
-// for replays and for the first answer alike. Informational answers (1xx) are not sent. It cannot be flushed, hijacked
-// or given deadlines (http.ErrNotSupported): event streams and upgrades have no place behind a key.
+// This limits the http.ResponseWriter of a handler. Status, headers, body and trailers are kept, for the first response
+// and for replays alike. Informational responses (1xx) are not sent. The writer cannot be flushed, hijacked or given
+// deadlines (http.ErrNotSupported): do not use it for event streams and upgrades.
 //
-// A panic is answered with 500 and not stored: the next request with the key runs the handler again with the same
-// effect key, and Attempt.Unknown tells it that an earlier run may have had its effect; with Options.Takeover Once the
+// A panic responds with 500, which is not stored: the next request with the key runs the handler again with the same
+// effect key, and Attempt.Unknown is true because an earlier run may have had its effect. With Options.Takeover Once the
 // key is parked for a person instead. http.ErrAbortHandler goes on to the server, which cuts the connection.
 //
 // The handler finds its semel.Attempt in the request's context ([semel.AttemptFrom]).
@@ -137,13 +137,13 @@ func New(o Options) (*Middleware, error) {
 	return &Middleware{o: o}, nil
 }
 
-// check answers the field that cannot be used, and why; "" = all can.
+// check returns the field that is invalid, and why; "" = none is.
 func (o *Options) check() (field, problem string) {
 	switch {
 	case o.Store == nil:
 		return "Store", "is nil; give the store that keeps the records"
 	case o.Tenant == nil:
-		return "Tenant", "is nil; tell whose key a request's is, or use SingleTenant"
+		return "Tenant", "is nil; return the owner of a request's key, or use SingleTenant"
 	case o.MaxBody < 0:
 		return "MaxBody", fmt.Sprintf("is %d; use a positive number of bytes", o.MaxBody)
 	case o.MaxRuntime < 0:
@@ -228,7 +228,7 @@ type result struct {
 // errExited is the end of a handler that never returned.
 var errExited = errors.New("the handler ended its goroutine")
 
-// once runs the handler for the first request of a key, and answers all of them.
+// once runs the handler for the first request of a key, and responds to all of them.
 func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Handler, k semel.Key, body []byte) {
 	var fp semel.Fingerprint
 	if err := m.call("Fingerprint", func() { fp = m.o.Fingerprint(r, body) }); err != nil {
@@ -239,7 +239,7 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 	go func() {
 		got := result{err: errExited}
 		defer func() { done <- got }()
-		// The handler goes on when its client hangs up: a half-done effect that nobody recorded helps nobody.
+		// The handler goes on when its client disconnects, so that its effect is recorded.
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 		defer cancel(nil)
 		got.raw, got.decision, got.err = semel.Do(ctx, m.o.Store, k, func(ctx context.Context, a *semel.Attempt) ([]byte, error) {
@@ -266,12 +266,12 @@ func (m *Middleware) once(w http.ResponseWriter, r *http.Request, next http.Hand
 	m.respond(w, r, k, got)
 }
 
-// respond sends what the request came to.
+// respond sends the response for a result.
 func (m *Middleware) respond(w http.ResponseWriter, r *http.Request, k semel.Key, got result) {
 	var refused *notStoredError
 	switch {
 	case errors.As(got.err, &refused):
-		refused.answer.send(w, r, false)
+		refused.response.send(w, r, false)
 		return
 	case got.err != nil:
 		m.refuse(w, r, got.err)
@@ -306,18 +306,18 @@ func (m *Middleware) call(option string, f func()) (err error) {
 	return nil
 }
 
-// notKept answers a request that was processed, and of whose answer nothing is known.
+// notKept responds to a request that was processed but whose response is lost.
 func (m *Middleware) notKept(w http.ResponseWriter, r *http.Request, err error) {
-	m.o.Logger.Error("stored answer cannot be sent", "err", err)
-	problem(w, r, http.StatusInternalServerError, "answer", "the request was processed, and its answer was not kept")
+	m.o.Logger.Error("stored response cannot be sent", "err", err)
+	problem(w, r, http.StatusInternalServerError, "response", "the request was processed, and its response was not kept")
 }
 
-// notStoredError is an answer that says that nothing happened.
-type notStoredError struct{ answer *answer }
+// notStoredError is a response that means that nothing happened.
+type notStoredError struct{ response *response }
 
-func (e *notStoredError) Error() string { return fmt.Sprintf("answered %d", e.answer.Status) }
+func (e *notStoredError) Error() string { return fmt.Sprintf("responded with %d", e.response.Status) }
 
-// run calls the handler, and answers what is to be stored.
+// run calls the handler, and returns the result to store.
 func (m *Middleware) run(
 	ctx context.Context, a *semel.Attempt, r *http.Request, next http.Handler, body []byte,
 ) ([]byte, error) {
@@ -326,27 +326,27 @@ func (m *Middleware) run(
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	c := &catcher{header: http.Header{}, limit: m.o.MaxBody}
 	next.ServeHTTP(c, r)
-	got := c.answer(method)
+	got := c.response(method)
 	keep := true
 	if err := m.call("Stored", func() { keep = c.over || m.o.Stored(got.Status) }); err != nil {
 		return nil, err
 	}
 	if !keep {
-		return nil, semel.NotApplied(&notStoredError{answer: got})
+		return nil, semel.NotApplied(&notStoredError{response: got})
 	}
 	raw, err := got.encode()
 	if err != nil {
 		return nil, err
 	}
 	if limit := m.o.Store.Features().MaxResult; c.over || limit > 0 && len(raw) > limit {
-		m.o.Logger.Error("answer not kept: it is too long", "key", a.Key.Raw, "limit", m.o.MaxBody, "store", limit)
-		return problemAnswer(http.StatusInternalServerError, "answer",
-			"the request was processed, and its answer is too long to be kept").encode()
+		m.o.Logger.Error("response not kept: it is too long", "key", a.Key.Raw, "limit", m.o.MaxBody, "store", limit)
+		return problemResponse(http.StatusInternalServerError, "response",
+			"the request was processed, and its response is too long to be kept").encode()
 	}
 	return raw, nil
 }
 
-// refuse answers a request that did not run, or whose end is not recorded.
+// refuse responds to a request that did not run, or whose end is not recorded.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var panicked *semel.PanicError
 	var busy *semel.BusyError
@@ -354,14 +354,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, semel.ErrMismatch):
 		problem(w, r, http.StatusUnprocessableEntity, "idempotency-key", "the key was used with another request")
 	case errors.As(err, &busy):
-		// It ends when its handler returns, most likely long before its lease: that is only the latest moment.
+		// The handler most likely returns long before its lease ends: the end of the lease is only the latest moment.
 		w.Header().Set("Retry-After", "1")
 		problem(w, r, http.StatusConflict, "idempotency-key", fmt.Sprintf("a request with this key is in progress; if its server died, "+
 			"the key is free in %d s", max(int64((busy.Wait+time.Second-1)/time.Second), 1)))
 	case errors.Is(err, semel.ErrResultNotStored):
 		m.notKept(w, r, err)
 	case errors.Is(err, semel.ErrFailed), errors.Is(err, semel.ErrUncertain):
-		problem(w, r, http.StatusConflict, "idempotency-key", "the outcome of an earlier request with this key is being looked into")
+		problem(w, r, http.StatusConflict, "idempotency-key", "an earlier request with this key failed or is in doubt; an operator has to resolve it")
 	case errors.As(err, &panicked):
 		if panicked.Value == http.ErrAbortHandler { //nolint:errorlint // net/http compares it so
 			panic(http.ErrAbortHandler)
@@ -373,8 +373,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		m.o.Logger.Error(text, "path", r.URL.Path, "panic", panicked.Value, "stack", string(panicked.Stack))
 		problem(w, r, http.StatusInternalServerError, "handler", "the request failed; repeat it with the same key")
 	default:
-		// The store is out of reach, or the end could not be recorded: fail closed, and let the client ask again.
-		m.o.Logger.Error("idempotent request not answered", "path", r.URL.Path, "err", err)
+		// The store is unreachable, or the end could not be recorded: fail closed, and let the client retry.
+		m.o.Logger.Error("idempotent request failed", "path", r.URL.Path, "err", err)
 		w.Header().Set("Retry-After", "1")
 		problem(w, r, http.StatusServiceUnavailable, "store", "the request could not be recorded; repeat it with the same key")
 	}

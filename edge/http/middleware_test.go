@@ -149,16 +149,16 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// TestHead: no body, in neither answer, and the length that the handler tells.
+// TestHead: no body, in neither response, and the length that the handler sets.
 func TestHead(t *testing.T) {
 	h := wrap(t, Options{Methods: []string{http.MethodHead}}, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/told" {
+		if r.URL.Path == "/length" {
 			w.Header().Set("Content-Length", "1000")
 			return
 		}
 		_, _ = io.WriteString(w, "body")
 	})
-	for path, want := range map[string]string{"/told": "1000", "/written": "4"} {
+	for path, want := range map[string]string{"/length": "1000", "/written": "4"} {
 		for i := range 2 {
 			r := httptest.NewRequest(http.MethodHead, path, nil)
 			r.Header.Set(HeaderKey, path)
@@ -181,7 +181,7 @@ func (s narrow) Features() driver.StoreFeatures {
 	return f
 }
 
-// TestFM58_StoreLimit: an answer that the store cannot keep is not given to the first client either.
+// TestFM58_StoreLimit: a response that the store cannot keep is not sent to the first client either.
 func TestFM58_StoreLimit(t *testing.T) {
 	runs := 0
 	h := wrap(t, Options{Store: narrow{memory.NewStore()}}, func(w http.ResponseWriter, _ *http.Request) {
@@ -198,8 +198,8 @@ func TestFM58_StoreLimit(t *testing.T) {
 	}
 }
 
-// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for a lease, and not forever; what
-// it answers at last is nobody's answer.
+// TestFM8_HangingHandler: a handler that ignores the end of its time keeps its key for one lease, and not forever. Its
+// late response is discarded.
 func TestFM8_HangingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
@@ -230,7 +230,7 @@ func TestFM8_HangingHandler(t *testing.T) {
 		}
 		close(wake)
 		if w := <-late; w.Code != http.StatusServiceUnavailable {
-			t.Errorf("the handler that hung was answered with %d %s", w.Code, w.Body)
+			t.Errorf("the request whose handler hung got %d %s", w.Code, w.Body)
 		}
 	})
 }
@@ -252,8 +252,8 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// TestFM16_BusyTellsForHowLong: the answer names the latest moment at which the key is free.
-func TestFM16_BusyTellsForHowLong(t *testing.T) {
+// TestFM16_BusyNamesTheWait: the response names the latest moment at which the key is free.
+func TestFM16_BusyNamesTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewStore()
 		k := semel.Key{Consumer: DefaultScope, Raw: key.Tuple("k")}

@@ -16,14 +16,14 @@ import (
 type stepKey struct{}
 
 // WithStep names the step of a handler that the requests with this context belong to: their key is
-// semel.Attempt.EffectKey(step). A name is part of the key, so it must be the same in every attempt, and it names one
-// request: one that is sent for each of several things needs a name for each ("charge/" + id).
+// semel.Attempt.EffectKey(step). The name is part of the key, so it must be the same in every attempt. It names one
+// request: a request that is sent for each of several items needs a name for each ("charge/" + id).
 func WithStep(ctx context.Context, step string) context.Context {
 	return context.WithValue(ctx, stepKey{}, step)
 }
 
-// StepError reports a second, different request under one key: the other side would refuse it, or answer it as if it
-// had been the first, and its effect would never happen. Nothing was sent.
+// StepError reports a second, different request under one key. The other side would refuse it, or return the response to
+// the first, and its effect would never happen. Nothing was sent.
 type StepError struct {
 	// Step is the name of the step; "" = the request had none.
 	Step string
@@ -40,15 +40,16 @@ func (e *StepError) Error() string {
 		"of its own with edgehttp.WithStep", e.Refused, e.Sent, e.Step)
 }
 
-// call is what was sent under a key.
+// call is a request that was sent under a key.
 type call struct {
 	sum [sha256.Size]byte
-	// unread: the body can be read once only, so that nobody knows whether another one is the same.
+	// unread: the body can be read only once, so it cannot be compared with another one.
 	unread bool
 	what   string
 }
 
-// describe tells what a request is. A redirect and its first request are one: it is the same act in another place.
+// describe returns the identity of a request. A redirect and its first request have the same: they are one operation in
+// two places.
 func describe(r *http.Request) (c call, err error) {
 	first := r
 	for first.Response != nil && first.Response.Request != nil {
@@ -79,9 +80,9 @@ func describe(r *http.Request) (c call, err error) {
 	return c, nil
 }
 
-// register notes that an attempt sends a request as a step, or answers a *StepError when it sent another one before. An
-// identical request is a repetition. Of bodies that can be read once only it is not known; with a name they are taken
-// for repetitions, because who gave the name says so.
+// register remembers that an attempt sends a request as a step, or returns a *StepError if the attempt sent another one
+// before. An identical request is a repetition. Requests whose bodies can be read only once cannot be compared: with a
+// name they are taken for repetitions.
 func (t *Transport) register(a *semel.Attempt, step string, c call) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

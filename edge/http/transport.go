@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,31 +14,31 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// Transport is an http.RoundTripper for what handlers call. It finds the attempt in the request's context
+// Transport is an http.RoundTripper for the requests of handlers. It finds the attempt in the request's context
 // ([semel.AttemptFrom]) and does two things.
 //
-// Requests that change something get the header Idempotency-Key with the attempt's effect key: the same in every
-// attempt, redelivery and redrive, so that the other side can tell a repetition. The step's name comes from [WithStep].
-// One request of an attempt may go without a name, as often as it is repeated; a second, different one is refused with
-// a *[StepError], because both would have one key. Repetitions by http.Client (a redirect with 307 or 308) and by
-// http.Transport (which repeats requests that have such a key when a connection breaks) keep the key. A key that the
-// caller set stays, also an empty list, which sends none.
+// Requests that change something get the header Idempotency-Key with the attempt's effect key. The key is the same in
+// every attempt, redelivery and redrive, so the other side recognizes a repetition. The step's name comes from
+// [WithStep]. One request of an attempt may go without a name, as often as it is repeated; a second, different one is
+// refused with a *[StepError], because both would have one key. Repetitions by http.Client (a redirect with 307 or 308)
+// and by http.Transport (which repeats requests that have such a key when a connection breaks) keep the key. A key that
+// the caller set stays, also an empty list, which sends none.
 //
-// No request is sent when the lease of the attempt has ended: somebody else may run the key by then, and a process that
-// stood still would be the second to act (FM2). Nothing is sent then, and the error matches semel.ErrFenced, as it does
-// when the lease ends while an answer is awaited or read; the lease is what it is at that time, however often it was
-// extended meanwhile. A request that was on its way when the lease ended may still arrive: it is the key that makes it
-// harmless. Without a lease (an open transaction holds the key) only the key is put on.
+// No request is sent when the lease of the attempt has ended: another worker may run the key by then, and a stalled
+// process would do the effect a second time (FM2). The error then matches semel.ErrFenced, as it does when the lease ends
+// while the transport waits for a response or reads it. Extensions of the lease count. A request that was on its way when
+// the lease ended may still arrive; its key makes it harmless. Without a lease (an open transaction holds the key) the
+// transport only adds the key.
 //
-// Requests without an attempt in their context pass unchanged. The zero value is ready to use; use one Transport for
-// all requests to a host, because each knows only what it sent itself. It must not be copied.
+// Requests without an attempt in their context pass unchanged. The zero value is ready to use. Use one Transport for all
+// requests to a host, because each knows only the requests that it sent itself. It must not be copied.
 type Transport struct {
 	// Base sends. Defaults to http.DefaultTransport.
 	Base http.RoundTripper
 	// Methods get a key. Defaults to POST, PUT, PATCH and DELETE.
 	Methods []string
-	// Quoted sends the key as a string of structured fields, "key", which the draft wants. Defaults to false: the bare
-	// key, which Stripe and most others want.
+	// Quoted sends the key as a string of structured fields, "key", as in the draft. Defaults to false: the bare key, which
+	// Stripe and most others expect.
 	Quoted bool
 
 	mu    sync.Mutex
@@ -46,7 +47,7 @@ type Transport struct {
 
 var changing = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// RoundTrip sends a request as the contract of http.RoundTripper says: it changes no request, and closes its body.
+// RoundTrip sends a request. It follows the contract of http.RoundTripper: it changes no request, and closes its body.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	a, ok := semel.AttemptFrom(r.Context())
 	if !ok {
@@ -56,7 +57,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, refuse(r, err)
 	}
-	l, err := leashed(r.Context(), a)
+	l, err := bindLease(r.Context(), a)
 	if err != nil {
 		return nil, refuse(r, fmt.Errorf("edgehttp: %s %s was not sent: %w", r.Method, r.URL.Host, err))
 	}
@@ -75,7 +76,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections closes those of Base.
+// CloseIdleConnections closes the idle connections of Base.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -89,7 +90,7 @@ func (t *Transport) base() http.RoundTripper {
 	return t.Base
 }
 
-// key is what a request has to carry; "" = nothing, or what it carries already.
+// key returns the key to set on a request; "" = none, or the request has one already.
 func (t *Transport) key(r *http.Request, a *semel.Attempt) (string, error) {
 	methods := t.Methods
 	if methods == nil {
@@ -119,8 +120,8 @@ func refuse(r *http.Request, err error) error {
 	return err
 }
 
-// leash ends a context when the lease of an attempt has ended, whatever became of it meanwhile.
-type leash struct {
+// leaseContext ends a context when the lease of an attempt has ended, extensions included.
+type leaseContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	a      *semel.Attempt
@@ -130,8 +131,8 @@ type leash struct {
 	done  bool
 }
 
-// leashed refuses when the run has ended, or its lease.
-func leashed(ctx context.Context, a *semel.Attempt) (*leash, error) {
+// bindLease returns an error if the run or its lease has ended.
+func bindLease(ctx context.Context, a *semel.Attempt) (*leaseContext, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -140,7 +141,7 @@ func leashed(ctx context.Context, a *semel.Attempt) (*leash, error) {
 	if !until.IsZero() && left <= 0 {
 		return nil, semel.ErrFenced
 	}
-	l := &leash{a: a}
+	l := &leaseContext{a: a}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	if !until.IsZero() {
 		l.mu.Lock() // check waits for the timer to be there
@@ -150,7 +151,7 @@ func leashed(ctx context.Context, a *semel.Attempt) (*leash, error) {
 	return l, nil
 }
 
-func (l *leash) check() {
+func (l *leaseContext) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.done {
@@ -163,8 +164,8 @@ func (l *leash) check() {
 	}
 }
 
-// end lets go, and tells what an error was.
-func (l *leash) end(err error) error {
+// end stops the timer, and adds semel.ErrFenced to an error that the end of the lease caused.
+func (l *leaseContext) end(err error) error {
 	cause := context.Cause(l.ctx)
 	l.mu.Lock()
 	l.done = true
@@ -177,4 +178,45 @@ func (l *leash) end(err error) error {
 		return errors.Join(semel.ErrFenced, err)
 	}
 	return err
+}
+
+// body is the body of a response. Its end stops the leaseContext.
+type body struct {
+	io.ReadCloser
+	l *leaseContext
+}
+
+// hold binds a body to the lease until it was read or closed.
+func (l *leaseContext) hold(b io.ReadCloser) io.ReadCloser {
+	if b == nil || b == http.NoBody {
+		_ = l.end(nil)
+		return b
+	}
+	held := &body{ReadCloser: b, l: l}
+	if w, ok := b.(io.Writer); ok { // the connection itself, after 101 Switching Protocols
+		return &duplex{body: held, Writer: w}
+	}
+	return held
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		_ = b.l.end(nil)
+	case err != nil:
+		err = b.l.end(err)
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	_ = b.l.end(nil)
+	return err
+}
+
+type duplex struct {
+	*body
+	io.Writer
 }

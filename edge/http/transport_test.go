@@ -21,7 +21,7 @@ type stripe struct {
 	mu      sync.Mutex
 	keys    []string // of every request
 	charges map[string]string
-	// cut breaks the connection after the next charge, before it is answered.
+	// cut breaks the connection after the next charge, before the response.
 	cut bool
 }
 
@@ -55,7 +55,7 @@ func client(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &edgehttp.Transport{Base: base}}
 }
 
-// send sends a request, and reads its answer.
+// send sends a request, and reads its response.
 func send(ctx context.Context, c *http.Client, method, url, body string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -70,7 +70,7 @@ func send(ctx context.Context, c *http.Client, method, url, body string) (int, e
 	return resp.StatusCode, err
 }
 
-// TestS3_58_OneCharge: the first attempt charges and loses the answer, the second charges and fails afterwards, the
+// TestS3_58_OneCharge: the first attempt charges and loses the response, the second charges and fails afterwards, the
 // third succeeds, and the message is delivered once more: one key, one charge.
 func TestS3_58_OneCharge(t *testing.T) {
 	s, srv := newStripe(t)
@@ -92,7 +92,7 @@ func TestS3_58_OneCharge(t *testing.T) {
 			case err != nil:
 				return err
 			case status != http.StatusOK:
-				t.Errorf("attempt %d was answered %d", a.Number, status)
+				t.Errorf("attempt %d got status %d", a.Number, status)
 			case a.Number == 2:
 				return errors.New("the receipt could not be printed")
 			}
@@ -256,8 +256,7 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// TestRedirects: a request that is sent on to another place is still the same act.
-// TestNoHeader: a request that nobody gave a header, and that http.Client did not see.
+// TestNoHeader: a request without a header map that http.Client did not see.
 func TestNoHeader(t *testing.T) {
 	s, srv := newStripe(t)
 	_, _, err := semel.Do(t.Context(), memory.NewStore(), semel.Key{Raw: "order-1"},
@@ -281,7 +280,7 @@ func TestNoHeader(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	s, srv := newStripe(t)
 	var keys []string
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		keys = append(keys, r.Header.Get(edgehttp.HeaderKey))
 		status := http.StatusPermanentRedirect
 		if r.URL.Path == "/see" {
@@ -289,15 +288,15 @@ func TestRedirects(t *testing.T) {
 		}
 		http.Redirect(w, r, srv.URL+r.URL.Path, status)
 	}))
-	defer front.Close()
+	defer proxy.Close()
 	c := client(srv.Client().Transport)
 	in(t, func(ctx context.Context, a *semel.Attempt) {
 		for range 2 {
-			if status, err := send(ctx, c, "POST", front.URL+"/charges", "100"); status != 200 || err != nil {
+			if status, err := send(ctx, c, "POST", proxy.URL+"/charges", "100"); status != 200 || err != nil {
 				t.Errorf("redirected: %d, %v", status, err)
 			}
 		}
-		if _, err := send(edgehttp.WithStep(ctx, "see"), c, "POST", front.URL+"/see", "100"); err != nil {
+		if _, err := send(edgehttp.WithStep(ctx, "see"), c, "POST", proxy.URL+"/see", "100"); err != nil {
 			t.Error(err)
 		}
 		see, key := a.EffectKey("see"), a.EffectKey("")
@@ -305,7 +304,7 @@ func TestRedirects(t *testing.T) {
 			t.Errorf("the target got the keys %q, want %q", got, want)
 		}
 		if got, want := strings.Join(keys, " "), key+" "+key+" "+see; got != want {
-			t.Errorf("the front got the keys %q, want %q", got, want)
+			t.Errorf("the proxy got the keys %q, want %q", got, want)
 		}
 	})
 }

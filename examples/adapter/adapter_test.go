@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// clock moves when it is told to.
+// clock moves only when a test moves it.
 type clock struct{ ns atomic.Int64 }
 
 func newClock() *clock {

@@ -19,7 +19,7 @@ type journal[T any] struct {
 }
 
 // openJournal calls each for every entry that is in the file. A frame that a crash cut off is removed: its append never
-// returned, so nobody was told that it is there.
+// returned, so no caller relies on it.
 func openJournal[T any](path string, each func(T)) (*journal[T], error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -152,7 +152,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	return all, ctx.Err()
 }
 
-// Operate does an operator's act.
+// Operate carries out an operator's operation.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (r driver.Record, o driver.Outcome, err error) {
 	err = s.write(ctx, func(now time.Time, put func(change)) {
 		var changed bool

@@ -33,7 +33,7 @@ type ProcessorFunc func(ctx context.Context, msg *Message) (any, error)
 // Process calls f.
 func (f ProcessorFunc) Process(ctx context.Context, msg *Message) (any, error) { return f(ctx, msg) }
 
-// IdempotencyMetrics counts what became of messages.
+// IdempotencyMetrics counts the outcomes of messages.
 type IdempotencyMetrics interface {
 	Processed(msg *Message)
 	Duplicate(msg *Message)
@@ -91,10 +91,10 @@ func NewIdempotentConsumer(s IdempotencyStorage, p MessageProcessor, m Idempoten
 	return &IdempotentConsumer{storage: s, processor: p, metrics: m, strategy: by}
 }
 
-// Outcome says what became of a message.
+// Outcome is the outcome of a message.
 type Outcome string
 
-// What can become of a message. All three are to be acknowledged; an error is not.
+// The outcomes of a message. Acknowledge all three, but not an error.
 const (
 	Processed Outcome = "processed"
 	Duplicate Outcome = "duplicate"

@@ -11,19 +11,19 @@ import (
 
 // DistributedLock lets one of many processes in.
 type DistributedLock interface {
-	// AcquireLock waits for a lock until ctx is done. ttl is how long it outlives a holder that died; while the holder
-	// lives it is extended by itself.
+	// AcquireLock waits for a lock until ctx is done. ttl is how long it outlives a dead holder; while the holder lives it
+	// is extended automatically.
 	AcquireLock(ctx context.Context, key string, ttl time.Duration) (Lock, error)
 }
 
 // Lock is a lock that is held.
 type Lock interface {
-	// Release gives the lock back. When somebody else holds it by now, it does nothing.
+	// Release releases the lock. If another holder has it by now, it does nothing.
 	Release() error
-	// Extend makes sure that the lock is held for the duration, unless this process stands still. lock.ErrLost: it is not
-	// ours any more.
+	// Extend makes sure that the lock is held for the duration, unless this process stalls. lock.ErrLost: it is not ours
+	// any more.
 	Extend(duration time.Duration) error
-	// Token grows with every holder. A lock alone cannot stop a holder that stood still and wakes up too late: what it
+	// Token grows with every holder. A lock alone cannot stop a stalled holder that wakes up too late: the resource that it
 	// writes to has to compare the token (lock.Guard).
 	Token() uint64
 }

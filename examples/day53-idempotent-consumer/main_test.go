@@ -154,8 +154,9 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// TestCheckThenAct: what the four methods of the storage cannot do. Two consumers both ask before either marks.
-func TestCheckThenAct(t *testing.T) {
+// TestCheckThenRun shows a gap that the four methods of the storage cannot close: two consumers both ask before either
+// marks.
+func TestCheckThenRun(t *testing.T) {
 	s := storage(memory.NewStore())
 	var naive, safe atomic.Int32
 	var asked, wg sync.WaitGroup
@@ -184,7 +185,7 @@ func TestCheckThenAct(t *testing.T) {
 	}
 	wg.Wait()
 	if naive.Load() != 2 || safe.Load() != 1 {
-		t.Errorf("check, act, mark: %d charges, want 2; claim, act, record: %d, want 1", naive.Load(), safe.Load())
+		t.Errorf("check, run, mark: %d charges, want 2; claim, run, record: %d, want 1", naive.Load(), safe.Load())
 	}
 }
 

@@ -14,16 +14,16 @@ import (
 
 // IdempotencyStorage remembers what was processed. The consumer calls Once and nothing else: claim, run and record in
 // one call. The other four are what the exercise asks for, for tools and tests. "Is it processed? No: process it, then
-// mark it" is no guarantee: two consumers can both be told no, and one that dies before it marks leaves no trace.
+// mark it" is no guarantee: two consumers can both get no, and one that dies before it marks leaves no trace.
 type IdempotencyStorage interface {
-	// Once runs the function for the first caller of a key, and answers everybody with its result.
+	// Once runs the function for the first caller of a key, and returns its result to all callers.
 	Once(ctx context.Context, key string, run func(ctx context.Context) (any, error), opts ...semel.DoOption,
 	) (result any, d semel.Decision, err error)
 
 	IsProcessed(ctx context.Context, messageID string) (bool, error)
 	// MarkProcessed records a message as processed that was processed elsewhere. It never overwrites a result.
 	MarkProcessed(ctx context.Context, messageID string, result any) error
-	// GetProcessedResult answers ErrNotProcessed when there is none.
+	// GetProcessedResult returns ErrNotProcessed when there is none.
 	GetProcessedResult(ctx context.Context, messageID string) (any, error)
 	// Cleanup forgets messages that were processed before a time.
 	Cleanup(ctx context.Context, olderThan time.Time) error
@@ -69,7 +69,7 @@ func (s *Storage) record(ctx context.Context, messageID string) (driver.Record, 
 	return r, found && r.State == driver.Completed, nil
 }
 
-// IsProcessed tells what is recorded at this moment. A message in progress is not processed.
+// IsProcessed returns what is recorded at this moment. A message in progress is not processed.
 func (s *Storage) IsProcessed(ctx context.Context, messageID string) (bool, error) {
 	_, ok, err := s.record(ctx, messageID)
 	return ok, err

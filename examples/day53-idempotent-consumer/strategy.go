@@ -13,8 +13,8 @@ type Strategy func(msg *Message) (key string, opts []semel.DoOption, err error)
 
 var content = key.FingerprintBody()
 
-// payload guards against one key with two payloads: the second is an error (semel.ErrMismatch), and never answered with
-// the result of the first.
+// payload guards against one key with two payloads: the second is an error (semel.ErrMismatch), and never gets the result
+// of the first.
 func payload(msg *Message) (semel.DoOption, error) {
 	fp, err := content(&semel.Message{Body: []byte(key.Tuple(msg.Type, msg.Data))})
 	return semel.WithFingerprint(fp), err
@@ -36,7 +36,7 @@ func ByVersion(msg *Message) (string, []semel.DoOption, error) {
 }
 
 // ByTimestamp does so by the sender's time. The same time with the same payload is a duplicate, with another payload an
-// error: nobody knows which is the newer one.
+// error: it is unknown which is the newer one.
 func ByTimestamp(msg *Message) (string, []semel.DoOption, error) {
 	if msg.Timestamp.IsZero() {
 		return "", nil, errors.New("the message has no timestamp")

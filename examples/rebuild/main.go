@@ -1,5 +1,5 @@
 // Command rebuild keeps a table of account balances that follows from a stream of events, and rebuilds it under another
-// name while the old one serves. README.md tells the story; main_test.go kills it in the middle.
+// name while the old one serves. README.md explains it; main_test.go kills it in the middle.
 //
 //	rebuild -db bank.db seed 2000           a stream of 2,000 events
 //	rebuild -db bank.db replay accounts_v1  the whole stream, into table accounts_v1; again: the same, and nothing runs twice

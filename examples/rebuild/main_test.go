@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// replayAndDie replays until so many runs have begun, and dies without another word.
+// replayAndDie replays until a number of runs have begun, and kills itself.
 func replayAndDie(ctx context.Context) error {
 	db, err := sqlite.Open(ctx, os.Getenv(envPath), sqlite.Options{Create: true})
 	if err != nil {

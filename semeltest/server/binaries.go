@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// programs is what a server needs, and where it may be.
+// programs are the programs of a server, and where to find them.
 type programs struct {
 	// service names it in SEMEL_NAME_BIN.
 	service string
@@ -60,7 +60,7 @@ type binaries struct {
 
 func (b binaries) path(name string) string { return filepath.Join(b.dir, name) }
 
-// env is the environment of a server: nothing of the caller's, such as PGHOST, must reach it.
+// env is the environment of a server. It must have nothing of the caller's, such as PGHOST.
 func (b binaries) env() []string {
 	env := []string{"PATH=" + b.dir + string(os.PathListSeparator) + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 	if b.root == "" {
@@ -98,7 +98,7 @@ func find(ctx context.Context, p programs) (binaries, error) {
 	return b, nil
 }
 
-// in tells whether all programs are in a directory.
+// in reports whether all programs are in a directory.
 func (p programs) in(dir string) bool {
 	for _, n := range p.names {
 		if s, err := os.Stat(filepath.Join(dir, n)); err != nil || s.IsDir() || s.Mode()&0o111 == 0 {
@@ -162,7 +162,7 @@ func cacheDir() (string, error) {
 
 // fetched takes the programs from the cache, which is filled first when they are not there.
 //
-// Several test binaries may do so at once: each unpacks into a directory of its own, and the first to rename it wins.
+// Several test binaries may do so at once: each unpacks into its own directory, and the first to rename it wins.
 func (p programs) fetched(ctx context.Context) (binaries, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -198,7 +198,7 @@ func (p programs) fetched(ctx context.Context) (binaries, error) {
 	return binaries{dir: p.newest(root), root: root}, nil
 }
 
-// newestName picks of the names with a version the highest: postgresql-17 of postgresql-15 and postgresql-17.
+// newestName returns the name with the highest version: postgresql-17 of postgresql-15 and postgresql-17.
 func newestName(names []string, pattern string) string {
 	prefix := strings.TrimSuffix(pattern, "*")
 	var best string
@@ -214,8 +214,8 @@ func newestName(names []string, pattern string) string {
 	return best
 }
 
-// without removes what a server does not need from a list of packages: the compiler for queries, the scripts of the
-// distribution and their language, and what only a running system wants.
+// without removes packages that a server does not need: the compiler for queries, the scripts of the distribution and
+// their language, and packages for a running system only.
 func without(packages []string) []string {
 	return slices.DeleteFunc(packages, func(n string) bool {
 		for _, p := range []string{"libllvm", "libz3", "perl", "libperl", "libjson-perl", "postgresql-common",

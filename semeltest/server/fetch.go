@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// apt runs apt programs without root: with lists and a cache of our own when own is set, else with the system's lists.
+// apt runs apt programs without root: with its own lists and cache when own is set, otherwise with the system's lists.
 type apt struct {
 	dir string
 	own bool
@@ -28,8 +28,8 @@ func (a apt) command(ctx context.Context, program string, args ...string) *exec.
 	return cmd
 }
 
-// fetch downloads packages, and those that they need and the system has not, and unpacks them to work/root. It runs
-// none of their scripts. Where the package lists are empty, as in most container images, it fetches these first.
+// fetch downloads packages and their missing dependencies, and unpacks them to work/root. It runs none of their scripts. If
+// the package lists are empty, as in most container images, it fetches these first.
 func fetch(ctx context.Context, work string, patterns []string) error {
 	for _, dir := range []string{"cache/archives/partial", "lists/partial", "root"} {
 		if err := os.MkdirAll(filepath.Join(work, dir), 0o755); err != nil {
@@ -105,13 +105,13 @@ func unpack(ctx context.Context, work string) error {
 			return err
 		}
 	}
-	// The compiler for queries is loaded when its library is there, and fails without what was left out.
+	// The compiler for queries is loaded if its library exists, and then fails without the packages that were left out.
 	jit, _ := filepath.Glob(filepath.Join(root, "usr/lib/postgresql/*/lib/llvmjit.so"))
 	for _, path := range jit {
 		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
-	// Whoever the server runs as has to get in.
+	// The user that the server runs as needs access.
 	return os.Chmod(root, 0o755)
 }

@@ -20,7 +20,7 @@ if pid=$(cat "$1/pid" 2>/dev/null); then
 fi
 rm -rf "$1"`
 
-// guard is a process that outlives this one: it ends the server and removes its directory when nobody else can.
+// guard is a process that outlives this one: it ends the server and removes its directory when this process has died.
 type guard struct {
 	dir   string
 	cmd   *exec.Cmd
@@ -45,7 +45,7 @@ func (g *guard) note(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "pid"), []byte(strconv.Itoa(pid)), 0o644)
 }
 
-// forget tells it that there is none: the number may be another process's soon.
+// forget removes the process from the guard: its number may soon belong to another process.
 func (g *guard) forget() { os.Remove(filepath.Join(g.dir, "pid")) }
 
 // close has the directory removed and waits for it.

@@ -20,7 +20,7 @@ import (
 // owner is the user that a server runs as.
 type owner struct{ uid, gid int }
 
-// PostgreSQL starts a PostgreSQL of one's own: superuser postgres without a password, on a free loopback port only. It is
+// PostgreSQL starts a throw-away PostgreSQL: superuser postgres without a password, on a free loopback port only. It is
 // as durable as in production (fsync and synchronous_commit are on) unless the settings say otherwise. It takes about two
 // seconds, most of them for making the data directory. Close ends it; so does the end of this process.
 func PostgreSQL(ctx context.Context, o Options) (*Server, error) {
@@ -31,20 +31,20 @@ func PostgreSQL(ctx context.Context, o Options) (*Server, error) {
 	return makePostgres(ctx, bins, o, initdb)
 }
 
-// initdb makes the data directory. That itself may be lost in a power cut; what is written later may not.
+// initdb makes the data directory. A power cut may lose the directory itself, but no later writes.
 var initdb = []string{
 	"initdb", "--no-sync", "--no-instructions", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C",
 }
 
-// Standby starts a standby of a PostgreSQL. It replicates asynchronously: what is committed may not be there yet. While it
-// is stopped it lags behind, and with [Server.Promote] it becomes a primary without what it did not receive.
+// Standby starts a standby of a PostgreSQL. It replicates asynchronously, so commits may not have arrived. While it is
+// stopped it lags behind. With [Server.Promote] it becomes a primary without the commits that it did not receive.
 func (s *Server) Standby(ctx context.Context, o Options) (*Server, error) {
 	return makePostgres(ctx, s.bins, o, []string{
 		"pg_basebackup", "--dbname=" + s.URL(), "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync",
 	})
 }
 
-// Promote makes a primary of a standby. It waits until that takes writes.
+// Promote makes a standby the primary. It waits until the new primary accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	if _, err := psql(ctx, s.bins, s.URL(), "SELECT pg_promote()"); err != nil {
 		return fmt.Errorf("promote a standby: %w", err)
@@ -87,7 +87,7 @@ func makeData(ctx context.Context, s *Server, as *owner, program []string) error
 	return nil
 }
 
-// configurePostgres writes what differs from the defaults to a file that is read last.
+// configurePostgres writes the settings that differ from the defaults to a file that is read last.
 func configurePostgres(s *Server, settings map[string]string) error {
 	all := map[string]string{
 		"listen_addresses":        "127.0.0.1",
@@ -169,7 +169,8 @@ func (k *postgres) command(s *Server) *exec.Cmd {
 	return cmd
 }
 
-// ready tells whether the server takes clients, those of a standby only read. It reads what pg_ctl reads: the eighth line of postmaster.pid, which belongs to the process of the first line.
+// ready reports whether the server accepts clients (of a standby: readers). Like pg_ctl, it reads the eighth line of
+// postmaster.pid, which belongs to the process of the first line.
 func (k *postgres) ready(s *Server) bool {
 	b, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {

@@ -89,7 +89,7 @@ func readStat(path string) (pid, parent int, state byte) {
 	return pid, parent, fields[0][0]
 }
 
-// gone tells whether a process has ended. One that nobody waited for yet has.
+// gone reports whether a process has ended. A zombie process has.
 func gone(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
@@ -111,7 +111,7 @@ func detach(cmd *exec.Cmd, as *owner) {
 	}
 }
 
-// unprivileged is who servers that refuse root run as: postgres, or nobody. It is nil when we are not root.
+// unprivileged is the user for servers that refuse root: postgres, or nobody. It is nil when we are not root.
 func unprivileged() (*owner, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -15,14 +15,14 @@ type Direction uint8
 const (
 	// ToServer carries requests.
 	ToServer Direction = 1 << iota
-	// ToClient carries answers.
+	// ToClient carries responses.
 	ToClient
 )
 
-// answerWait is how long a request whose answer is lost has the server's ear before the connection is cut.
-const answerWait = 50 * time.Millisecond
+// responseWait is how long the connection stays open after a request whose response is lost.
+const responseWait = 50 * time.Millisecond
 
-// Proxy forwards TCP connections to a server, and misbehaves when told to. Its methods may be called at any time, from
+// Proxy forwards TCP connections to a server, and misbehaves on demand. Its methods may be called at any time, from
 // several goroutines.
 type Proxy struct {
 	listener net.Listener
@@ -39,7 +39,7 @@ type Proxy struct {
 	sprung  int
 }
 
-// trap waits for bytes whose answer is to be lost.
+// trap waits for bytes whose response is to be lost.
 type trap struct {
 	dir     Direction
 	pattern []byte // lower case
@@ -49,7 +49,7 @@ type trap struct {
 // link is one connection through the proxy.
 type link struct {
 	client, server net.Conn
-	muted          bool // answers are dropped from now on
+	muted          bool // responses are dropped from now on
 	ended          int  // directions that came to their end
 	cut            bool
 }
@@ -132,20 +132,20 @@ func (p *Proxy) Stall(d Direction) {
 	p.changed.Broadcast()
 }
 
-// LoseAnswers loses the answers of the next n requests that match: the request reaches the server, no byte of an answer
-// comes back, and a moment later the connection is reset. Dead letter case does not matter.
+// LoseResponses loses the responses to the next n requests that match: the request reaches the server, the client gets no
+// byte of the response, and a moment later the connection is reset. Upper and lower case are the same.
 //
-// With ToServer the pattern is looked for in requests ("commit"); whether the server did them before the reset is open.
-// With ToClient it is looked for in the answers, which are swallowed from there on: what it confirms has surely happened
-// ("COMMIT\x00", the tag of PostgreSQL). A client that names prepared statements sends their text once only, so ToClient
-// is the one that finds its commits.
-func (p *Proxy) LoseAnswers(d Direction, pattern string, n int) {
+// With ToServer the pattern is looked for in requests ("commit"). The server may or may not have carried them out before
+// the reset. With ToClient the pattern is looked for in responses, which are dropped from there on: the server has carried
+// out what the response confirms ("COMMIT\x00", the tag of PostgreSQL). A client that names prepared statements sends
+// their text only once, so use ToClient to find its commits.
+func (p *Proxy) LoseResponses(d Direction, pattern string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trap = trap{dir: d, pattern: bytes.ToLower([]byte(pattern)), left: n}
 }
 
-// Lost is how many answers were lost so far.
+// Lost returns how many responses were lost so far.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +226,7 @@ func (p *Proxy) end(c *link, to net.Conn) {
 	p.leave(c)
 }
 
-// pass holds bytes while their direction is stalled, springs the trap, and tells whether they are forwarded.
+// pass holds bytes while their direction is stalled, springs the trap, and reports whether they are forwarded.
 func (p *Proxy) pass(c *link, before, b []byte, d Direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +244,7 @@ func (p *Proxy) pass(c *link, before, b []byte, d Direction) bool {
 	t.left--
 	p.sprung++
 	c.muted = true
-	time.AfterFunc(answerWait, func() {
+	time.AfterFunc(responseWait, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if !c.cut {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo is a server that answers every byte in upper case.
+// echo is a server that sends every byte back in upper case.
 func echo(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func connect(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// say writes and reads an answer of the same length.
+// say writes a text and reads a response of the same length.
 func say(c net.Conn, what string) (string, error) {
 	if _, err := c.Write([]byte(what)); err != nil {
 		return "", err
@@ -75,7 +75,7 @@ func say(c net.Conn, what string) (string, error) {
 	return string(b[:n]), err
 }
 
-// ask sends a request to an address and reads until the answer has a text.
+// ask sends a request to an address and reads until the response contains a text.
 func ask(t *testing.T, addr, request, until string) string {
 	t.Helper()
 	c := connect(t, addr)
@@ -104,7 +104,7 @@ func TestProxyForwards(t *testing.T) {
 	go func() { _, _ = c.Write([]byte(long)) }()
 	b := make([]byte, len(long))
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != strings.ToUpper(long) {
-		t.Errorf("%d bytes came back, %v", len(b), err)
+		t.Errorf("the %d bytes were not echoed: %v", len(b), err)
 	}
 	if p.Conns() != 1 {
 		t.Errorf("%d connections", p.Conns())
@@ -125,7 +125,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 	}
 	if refused, err := net.Dial("tcp", p.Addr()); err == nil {
 		if got, err := say(refused, "x"); err == nil {
-			t.Errorf("a refused connection answers %q", got)
+			t.Errorf("a refused connection echoes %q", got)
 		}
 		refused.Close()
 	}
@@ -133,7 +133,7 @@ func TestProxyCutsAndRefuses(t *testing.T) {
 		t.Errorf("cut %d connections, want 1", n)
 	}
 	if got, err := say(c, "c"); err == nil {
-		t.Errorf("a cut connection answers %q", got)
+		t.Errorf("a cut connection echoes %q", got)
 	}
 	p.Refuse(false)
 	if got, err := say(connect(t, p.Addr()), "d"); err != nil || got != "D" {
@@ -170,7 +170,7 @@ func TestProxyStalls(t *testing.T) {
 	await(t, func() bool { return p.Conns() == 0 })
 }
 
-func TestProxyLosesAnswers(t *testing.T) {
+func TestProxyLosesResponses(t *testing.T) {
 	needs(t, "redis")
 	s, err := Redis(t.Context(), Options{Settings: map[string]string{"appendonly": "no"}})
 	if err != nil {
@@ -181,8 +181,8 @@ func TestProxyLosesAnswers(t *testing.T) {
 	for i, c := range []struct {
 		dir            Direction
 		pattern, value string
-	}{{ToServer, "InCr", "requests"}, {ToClient, ":1\r\n", "answers"}} {
-		p.LoseAnswers(c.dir, c.pattern, 1)
+	}{{ToServer, "InCr", "requests"}, {ToClient, ":1\r\n", "responses"}} {
+		p.LoseResponses(c.dir, c.pattern, 1)
 		conn := connect(t, p.Addr())
 		if got, err := say(conn, "PING\r\n"); err != nil || !strings.HasPrefix(got, "+PONG") {
 			t.Errorf("%q, %v before the trap", got, err)
@@ -198,14 +198,14 @@ func TestProxyLosesAnswers(t *testing.T) {
 		}
 		rest, err := io.ReadAll(conn)
 		if err == nil || strings.Contains(string(rest), ":1") {
-			t.Errorf("%s: the answer %q arrived, %v", c.value, rest, err)
+			t.Errorf("%s: the response %q arrived, %v", c.value, rest, err)
 		}
 		if p.Lost() != i+1 {
-			t.Errorf("%s: %d answers lost", c.value, p.Lost())
+			t.Errorf("%s: %d responses lost", c.value, p.Lost())
 		}
-		// The request was done; the next one is answered.
+		// The request was carried out; the next one gets its response.
 		if got := ask(t, p.Addr(), "INCR "+c.value+"\r\n", "\r\n"); got != ":2\r\n" {
-			t.Errorf("%s: answer %q, want 2", c.value, got)
+			t.Errorf("%s: response %q, want 2", c.value, got)
 		}
 	}
 }

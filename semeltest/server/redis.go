@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// Redis starts a Redis of one's own on a free loopback port. It is durable: appendonly yes, appendfsync always, no
+// Redis starts a throw-away Redis on a free loopback port. It is durable: appendonly yes, appendfsync always, no
 // snapshots, maxmemory-policy noeviction, unless the settings say otherwise. Settings are lines of redis.conf as they
 // are: {"appendfsync": "everysec"}. Close ends it; so does the end of this process.
 func Redis(ctx context.Context, o Options) (*Server, error) { return startRedis(ctx, redisPrograms, o) }
 
-// Valkey is Redis with a Valkey.
+// Valkey does the same as [Redis] with a Valkey.
 func Valkey(ctx context.Context, o Options) (*Server, error) {
 	return startRedis(ctx, valkeyPrograms, o)
 }
@@ -74,7 +74,7 @@ func (r redis) command(s *Server) *exec.Cmd {
 	return cmd
 }
 
-// ready asks for a PONG; a server that still loads its data answers LOADING.
+// ready asks for a PONG; a server that still loads its data responds with LOADING.
 func (redis) ready(s *Server) bool {
 	c, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ type Options struct {
 	Dir string
 }
 
-// Mode says how a server is stopped.
+// Mode is how a server is stopped.
 type Mode uint8
 
 // The modes of PostgreSQL. Others take Smart and Fast for an orderly shutdown, and Immediate for a kill.
@@ -42,7 +43,7 @@ const (
 	Immediate
 )
 
-// Server is a server of one's own. Its methods may be called from several goroutines.
+// Server is a throw-away server. Its methods may be called from several goroutines.
 type Server struct {
 	kind kind
 	dir  string
@@ -55,20 +56,20 @@ type Server struct {
 	guard *guard
 }
 
-// kind is what differs between servers.
+// kind has the differences between servers.
 type kind interface {
 	name() string
 	// command makes the command of a start.
 	command(s *Server) *exec.Cmd
-	// ready tells whether the server that was started takes clients.
+	// ready reports whether the server that was started takes clients.
 	ready(s *Server) bool
 	// signal is what stops it.
 	signal(m Mode) os.Signal
 	url(s *Server) string
 }
 
-// start makes a server of what create wrote, and starts it: on a free port, which is tried again with another one when
-// somebody else was faster.
+// start makes a server from the files that create wrote, and starts it on a free port. If another process takes the port
+// first, it tries the next one.
 func start(ctx context.Context, s *Server, configure func(s *Server) error) error {
 	var err error
 	for range 5 {
@@ -150,7 +151,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
-	noted := s.guard.note(cmd.Process.Pid)
+	noteErr := s.guard.note(cmd.Process.Pid)
 	done := make(chan struct{})
 	go func() {
 		_ = cmd.Wait() // the exit status of a server that was killed tells nothing
@@ -158,8 +159,8 @@ func (s *Server) Start(ctx context.Context) error {
 		close(done)
 	}()
 	s.cmd, s.done = cmd, done
-	if noted != nil {
-		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), noted), s.kill())
+	if noteErr != nil {
+		return errors.Join(fmt.Errorf("note the process of %s: %w", s.kind.name(), noteErr), s.kill())
 	}
 	return s.await(ctx)
 }
@@ -183,8 +184,8 @@ func (s *Server) await(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the server and waits until it is gone. After a minute it is killed, and Stop says so. It does nothing when
-// the server does not run.
+// Stop stops the server and waits until it is gone. After a minute it kills the server and returns an error. It does
+// nothing when the server does not run.
 func (s *Server) Stop(m Mode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,4 +263,32 @@ func output(cmd *exec.Cmd) (string, error) {
 		return out.String(), fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, tail(append(problems.Bytes(), out.Bytes()...)))
 	}
 	return out.String(), nil
+}
+
+// The ports that FreePort draws from. Systems give the ports above to connections and to listeners on port 0 (Linux from
+// 32768 on, others from 49152).
+const (
+	firstPort = 10000
+	portsEnd  = 32768
+)
+
+// FreePort returns a port of 127.0.0.1 on which nothing listens. It is none of those that the system gives out by itself: no
+// connection and no listener on port 0 takes it before the caller listens, or while a server of the caller is stopped.
+func FreePort() (int, error) {
+	end := portsEnd
+	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		given := 0
+		if _, err := fmt.Sscan(string(b), &given); err == nil && given > firstPort {
+			end = given
+		}
+	}
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(end-firstPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -86,7 +86,7 @@ func TestPostgresKeepsWhatItCommitted(t *testing.T) {
 			t.Errorf("%s: process %d", name, s.Pid())
 		}
 		if _, err := SQL(t.Context(), s.URL(), "SELECT 1"); err == nil {
-			t.Errorf("%s: it still answers", name)
+			t.Errorf("%s: it still responds", name)
 		}
 		if err := end(); err != nil {
 			t.Errorf("%s again: %v", name, err)
@@ -122,7 +122,7 @@ func TestPostgresThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestRedisKeepsWhatItAnswered(t *testing.T) {
+func TestRedisKeepsConfirmedWrites(t *testing.T) {
 	needs(t, "redis")
 	s, err := Redis(t.Context(), Options{Settings: map[string]string{"hz": "50"}})
 	if err != nil {
@@ -137,7 +137,7 @@ func TestRedisKeepsWhatItAnswered(t *testing.T) {
 		func() error { return s.Stop(Fast) }, func() error { return s.Stop(Immediate) }, s.Kill,
 	} {
 		if got := ask(t, s.Addr(), "INCR x\r\nCONFIG GET hz\r\n", "$2\r\n50\r\n"); !strings.HasPrefix(got, ":") {
-			t.Errorf("answer %q", got)
+			t.Errorf("response %q", got)
 		}
 		if err := end(); err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestRedisKeepsWhatItAnswered(t *testing.T) {
 		}
 	}
 	if got := ask(t, s.Addr(), "GET x\r\n", "3\r\n"); got != "$1\r\n3\r\n" {
-		t.Errorf("answer %q, want 3", got)
+		t.Errorf("response %q, want 3", got)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestDatabaseIsItsOwn(t *testing.T) {
 		}
 	}
 	if out, err := SQL(t.Context(), made, "SELECT 1"); err == nil {
-		t.Errorf("the dropped database answers %q", out)
+		t.Errorf("the dropped database returns %q", out)
 	}
 }
 

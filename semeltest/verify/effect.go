@@ -8,13 +8,13 @@ import (
 
 // Effect is one thing that a process did to the world.
 type Effect struct {
-	// Name says what: method and URL, the SQL, or what [Process.Effect] was told.
+	// Name is the method and URL, the SQL, or the name given to [Process.Effect].
 	Name string
 	// Key is what the other side deduplicates by; "" = nothing.
 	Key string
-	// Process is who did it, from 1; Run counts the runs of its handler, from 1.
+	// Process is the number of the process that did it, from 1; Run counts the runs of its handler, from 1.
 	Process, Run int
-	// Where it was done when it was not done in a run ("Config.Key"); "" = in a run.
+	// Where is the place outside of a run in which it was done ("Config.Key"); "" = in a run.
 	Where string
 	// Ended: the run's context had ended before.
 	Ended bool
@@ -41,10 +41,10 @@ const (
 
 var (
 	errNotSent = errors.New("verify: connection refused")
-	errNoReply = errors.New("verify: connection reset: the answer is lost")
+	errNoReply = errors.New("verify: connection reset: the response is lost")
 )
 
-// effect does one effect of the process under the schedule's fault. do tells whether it happened. The goroutine ends
+// effect does one effect of the process under the schedule's fault. do reports whether it happened. The goroutine ends
 // here when the process dies.
 func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
 	if p.w.fault.slow {
@@ -71,9 +71,9 @@ func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
 		switch p.w.fault.kind {
 		case CrashAfter, DuplicateTakesOver:
 			p.die()
-		case AnswerLost:
+		case ResponseLost:
 			return errNoReply
-		case AnswerLate:
+		case ResponseLate:
 			p.stall()
 		}
 	}
@@ -81,7 +81,7 @@ func (p *Process) effect(e Effect, do func() (happened bool, err error)) error {
 	return err
 }
 
-// enter completes e and tells whether the fault strikes here. What is done while a process starts is not judged.
+// enter completes e and reports whether the fault strikes here. Effects of a starting process are not judged.
 func (p *Process) enter(e *Effect) (hit bool) {
 	p.alive()
 	p.w.update(func() {
@@ -99,7 +99,7 @@ func (p *Process) enter(e *Effect) (hit bool) {
 	return hit
 }
 
-// alive ends the goroutine when the process is dead, or the schedule over: what it did after that was never done.
+// alive ends the goroutine when the process is dead or the schedule has ended, so that it does nothing after that.
 func (p *Process) alive() {
 	p.w.mu.Lock()
 	gone := p.dead || p.w.over
@@ -143,7 +143,7 @@ const (
 	afterRun    = "after the handler returned"
 )
 
-// record notes what happened. It is nobody's message's when a process does it while it starts.
+// record adds an effect that happened. Effects of a starting process belong to no message.
 func (w *world) record(e Effect) {
 	if e.Where == starting {
 		return

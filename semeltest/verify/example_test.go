@@ -33,7 +33,7 @@ func ExampleHandler() {
 	// 1 message, 2 effects, 25 bad schedules, 25 struck: nothing happened twice, nothing was lost
 }
 
-// charge is a correct handler: every call has a key of its own, which is the same in every attempt.
+// charge is a correct handler: every call has its own key, which is the same in every attempt.
 func charge(client *http.Client) semel.Handler {
 	return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 		if err := post(ctx, client, bank, a.EffectKey("charge"), string(a.Body)); err != nil {
@@ -57,9 +57,9 @@ func ExampleRun_noKey() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
 	//   schedule  the process dies right after it, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
-	//   fix      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -88,10 +88,10 @@ func ExampleRun_beforeTheClaim() {
 	// 1. log arrival: was done outside of a run
 	//   schedule  nothing goes wrong
 	//   why       it was done in Config.Key, before the key is claimed: every delivery does it, duplicates too
-	//   fix      move it behind the claim, into the handler; what takes a message apart must change nothing
+	//   hint      move it behind the claim, into the handler; what takes a message apart must change nothing
 }
 
-// The same in a program without a consumer: it acts before it calls semel.Do.
+// The same in a program without a consumer: it does the effect before it calls semel.Do.
 func ExampleRun_beforeDo() {
 	show(verify.Options{
 		Messages: []semel.Message{order},
@@ -115,7 +115,7 @@ func ExampleRun_beforeDo() {
 	// 1. POST https://mail.example/receipts: was done outside of a run
 	//   schedule  nothing goes wrong
 	//   why       it was done before the key was claimed: every delivery does it, duplicates too
-	//   fix      move it behind the claim: into the handler, or into the function that semel.Do runs
+	//   hint      move it behind the claim: into the handler, or into the function that semel.Do runs
 }
 
 // A counter that no recorder sees: the end states are compared.
@@ -138,7 +138,7 @@ func ExampleRun_counter() {
 	// 1. handler: the world came to another state
 	//   schedule  the process dies after the handler returned, before the record is completed
 	//   why       after the plain run it is 5, here 10: something that is not keyed happened twice, or not at all
-	//   fix      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a
+	//   hint      queue the write with semel.InTx and *semel.Statements, so that it commits with the record; or set a
 	//             value instead of adding
 	//   also      the run fails after everything was done, and is repeated
 }
@@ -160,9 +160,9 @@ func ExampleRun_secondWithoutKey() {
 	// 1. POST https://mail.example/receipts (effect 2 of 2): happened twice instead of once
 	//   schedule  the process dies right after it, another one takes over
 	//   why       it has no Idempotency-Key: the server cannot tell the second request from another first one
-	//   fix      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      req.Header.Set("Idempotency-Key", a.EffectKey("receipts"))
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -183,9 +183,9 @@ func ExampleRun_freshKey() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once, each under another key
 	//   schedule  the process dies right after it, another one takes over
 	//   why       the key is made anew: "order-1/1", then "order-1/2"
-	//   fix      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
-	//   also      it happens, and its answer is lost
-	//             its answer comes when another process has taken over and finished
+	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+	//   also      it happens, and its response is lost
+	//             its response arrives when another process has taken over and finished
 	//             the process stands still right before it, another one takes over and finishes, then the run goes on
 	//             the process dies right after it, a duplicate with another message id takes over
 	//             the process dies after the handler returned, before the record is completed
@@ -207,7 +207,7 @@ func ExampleRun_deliveryKey() {
 	//   schedule  the process dies right after it, a duplicate with another message id takes over
 	//   why       the key is made anew: "m-1", then "m-1-again" (it follows the message id, which a producer that
 	//             sends twice does not keep)
-	//   fix      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
+	//   hint      derive it from the message's key: a.EffectKey("charges") is the same in every attempt
 }
 
 // One key for two effects.
@@ -228,7 +228,7 @@ func ExampleRun_sharedKey() {
 	//   schedule  nothing goes wrong
 	//   why       POST https://bank.example/charges (effect 1) has the key "d4b3d2d4ae44"…, too: who deduplicates
 	//             takes this one for a repetition, and drops it
-	//   fix      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
+	//   hint      use one key for each step: a.EffectKey("receipts"); in a loop with the number of the item in the
 	//             name
 }
 
@@ -247,5 +247,78 @@ func ExampleRun_swallowedError() {
 	// 1. POST https://bank.example/charges (effect 1 of 1): happened not at all instead of once, and the message is done
 	//   schedule  it fails before it happens
 	//   why       the handler got an error, and returned nil all the same
-	//   fix      return the error: the run is repeated, and what has a key is not done twice
+	//   hint      return the error: the run is repeated, and what has a key is not done twice
+}
+
+// The handler goes on when its lease is lost. The probe sees to everything else, but it cannot see what a run that lost
+// its lease has yet to do.
+func ExampleRun_ignoredContext() {
+	charged := false
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Reset:    func() { charged = false },
+		Worker: func(p *verify.Process) semel.Config {
+			client := p.Client(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { charged = true }))
+			return semel.Config{
+				Key: key.FromJSON("/order"),
+				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+					return post(context.WithoutCancel(ctx), client, bank, "", string(a.Body))
+				}),
+				Takeover: semel.Probe,
+				Probe: func(context.Context, *semel.Attempt) (semel.ProbeResult, error) {
+					if charged {
+						return semel.ProbeApplied, nil
+					}
+					return semel.ProbeNotApplied, nil
+				},
+			}
+		},
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: 1 finding
+	//
+	// 1. POST https://bank.example/charges (effect 1 of 1): happened twice instead of once
+	//   schedule  the lease is lost right before it (ctx ends), another process finishes, then the run goes on
+	//   why       the lease was lost and ctx had ended (semel.ErrFenced), but the run went on, after another had
+	//             finished
+	//   hint      pass ctx to the call, and stop when it ends; besides send a key, because a process can stand still
+	//             between the look at ctx and the call: req.Header.Set("Idempotency-Key", a.EffectKey("charges"))
+	//   also      the process stands still right before it, another one takes over and finishes, then the run goes on
+}
+
+// Effects that commit with the record: nothing can go wrong. No database is needed to see that.
+func ExampleRun_statements() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: func(*verify.Process) semel.Config {
+			return semel.Config{
+				Key: key.FromJSON("/order"),
+				Handler: semel.InTx(func(_ context.Context, tx *semel.Statements, a *semel.Attempt) error {
+					tx.Exec("UPDATE account SET balance = balance - 5 WHERE order_id = $1", a.Key.Raw)
+					return nil
+				}),
+			}
+		},
+	})
+	// Output:
+	// 1 message, 1 effect, 7 bad schedules, 7 struck: nothing happened twice, nothing was lost
+}
+
+// At most once: without a key, but a run in doubt is parked for a person.
+func ExampleRun_once() {
+	show(verify.Options{
+		Messages: []semel.Message{order},
+		Worker: func(p *verify.Process) semel.Config {
+			client := p.Client(nil)
+			return semel.Config{
+				Key:      key.FromJSON("/order"),
+				Takeover: semel.Once,
+				Handler: semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
+					return post(ctx, client, bank, "", string(a.Body))
+				}),
+			}
+		},
+	})
+	// Output:
+	// 1 message, 1 effect, 16 bad schedules, 16 struck: nothing happened twice, nothing was lost
 }

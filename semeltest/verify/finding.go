@@ -145,11 +145,11 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Outcome is one schedule that was played.
+// Outcome is the outcome of one schedule.
 type Outcome struct {
 	Message  string
 	Schedule Kind
-	// Effect is what it aimed at, Place its place in the plain run from 1; "" and 0 = the message as a whole.
+	// Effect is the target of the fault, Place its place in the plain run from 1; "" and 0 = the message as a whole.
 	Effect string
 	Place  int
 	// Struck: the fault happened. A fault that did not is a finding, or a handler that took another way.
@@ -164,14 +164,14 @@ type Outcome struct {
 type Report struct {
 	// Effects are those of the plain runs, by message.
 	Effects map[string][]Effect
-	// Schedules are all that were played, the plain runs included.
+	// Schedules are all that ran, the plain runs included.
 	Schedules []Outcome
 	Findings  []Finding
-	// Notes say what could not be tried.
+	// Notes describe what could not be tried.
 	Notes []string
 }
 
-// OK tells that nothing was found.
+// OK reports whether nothing was found.
 func (r *Report) OK() bool { return len(r.Findings) == 0 }
 
 // Struck counts the schedules whose fault happened.

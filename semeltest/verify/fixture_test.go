@@ -14,7 +14,7 @@ import (
 // order is the sample of these tests.
 var order = semel.Message{ID: "m-1", Body: []byte(`{"order":1,"amount":5}`)}
 
-// post is how a program calls a server.
+// post calls a server as a program does.
 func post(ctx context.Context, c *http.Client, url, key, body string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -29,7 +29,7 @@ func post(ctx context.Context, c *http.Client, url, key, body string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answers %s", url, resp.Status)
+		return fmt.Errorf("%s responded with %s", url, resp.Status)
 	}
 	return nil
 }

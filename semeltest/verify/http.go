@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// Client is a client of a fake server that runs in this process, without a socket; nil answers everything with 200 and
-// {}. Every request is an effect but those of safe methods (GET, HEAD, OPTIONS, TRACE: RFC 9110, section 9.2.1). It has
-// happened when the answer's status is below 300: a server that answers otherwise has refused it. PUT and DELETE are
-// idempotent (section 9.2.2): the same again changes nothing. Others count once for each key, see Options.HTTPKey.
+// Client returns a client of a fake server that runs in this process, without a socket; nil responds to everything with
+// 200 and {}. Every request is an effect, except safe methods (GET, HEAD, OPTIONS, TRACE: RFC 9110, section 9.2.1). It
+// has happened when the response's status is below 300; any other status means that the server refused it. PUT and
+// DELETE are idempotent (section 9.2.2): the same request again changes nothing. Others count once for each key, see
+// Options.HTTPKey.
 func (p *Process) Client(server http.Handler) *http.Client {
 	if server == nil {
 		server = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
@@ -21,7 +22,7 @@ func (p *Process) Client(server http.Handler) *http.Client {
 	return &http.Client{Transport: p.Transport(local{server})}
 }
 
-// Transport is what [Process.Client] does around any transport, such as one to an httptest.Server.
+// Transport does the same as [Process.Client] around any transport, such as one to an httptest.Server.
 func (p *Process) Transport(next http.RoundTripper) http.RoundTripper {
 	return &transport{p: p, next: next}
 }
@@ -64,7 +65,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return err == nil && resp.StatusCode < 300, err
 	})
 	if err != nil && resp != nil {
-		_ = resp.Body.Close() // the answer is lost
+		_ = resp.Body.Close() // the response is lost
 		resp = nil
 	}
 	return resp, err

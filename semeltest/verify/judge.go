@@ -18,7 +18,7 @@ type judge struct {
 	stateOf string
 }
 
-// tally is what happened under one name.
+// tally counts the effects of one name.
 type tally struct {
 	all      []Effect
 	keys     []string // different ones
@@ -45,7 +45,7 @@ func count(effects []Effect, name string) (t tally) {
 	return t
 }
 
-// names are the different names of effects, in order. Commits are no effects of their own here: what they commit is.
+// names are the different names of effects, in order. Commits are no effects here; the statements that they commit are.
 func names(effects ...[]Effect) []string {
 	var out []string
 	for _, es := range effects {
@@ -58,7 +58,7 @@ func names(effects ...[]Effect) []string {
 	return out
 }
 
-// schedule judges one schedule and answers how many findings it showed.
+// schedule judges one schedule and returns how many findings it showed.
 func (j *judge) schedule(w *world, state any) int {
 	n := j.outside(w)
 	for _, name := range names(j.plain, w.effects) {
@@ -81,7 +81,7 @@ func (j *judge) schedule(w *world, state any) int {
 	return n
 }
 
-// byState tells whether the state is the judge: of SQL, which may change the same row to the same value again.
+// byState reports whether the state is the judge: of SQL, which may change the same row to the same value again.
 func (j *judge) byState(ts ...tally) bool {
 	if j.opts.State == nil {
 		return false
@@ -96,8 +96,8 @@ func (j *judge) byState(ts ...tally) bool {
 	return true
 }
 
-// done: the message counts as handled. Otherwise a dead letter tells a person.
-func (w *world) done() bool { return w.completed && !w.lettered }
+// done reports whether the message counts as handled. Otherwise a person sees it as a dead letter.
+func (w *world) done() bool { return w.completed && !w.deadLettered }
 
 // add adds a finding, once for each effect and class: other schedules that show it are listed with it.
 func (j *judge) add(w *world, class string, f Finding) int {
@@ -174,7 +174,7 @@ var noKeyWhy = map[effectKind]string{
 	explicit: "it has no key: the other side cannot tell that it is the same one again",
 }
 
-// keyHint says how to give an effect a key.
+// keyHint returns how to give an effect a key.
 func keyHint(kind effectKind, name string) string {
 	switch kind {
 	case request:
@@ -226,7 +226,7 @@ func short(key string) string {
 func (j *judge) lost(w *world, name string, is, want tally) int {
 	f := Finding{Cause: LostEffect, Effect: name, Times: is.inEffect, Want: want.inEffect}
 	switch {
-	case w.fault.kind == NotSent || w.fault.kind == AnswerLost:
+	case w.fault.kind == NotSent || w.fault.kind == ResponseLost:
 		f.Why = "the handler got an error, and returned nil all the same"
 		f.Hint = "return the error: the run is repeated, and what has a key is not done twice"
 	case len(is.keys) < len(want.keys) && w.fault.kind == Plain:
@@ -239,7 +239,7 @@ func (j *judge) lost(w *world, name string, is, want tally) int {
 	return j.add(w, "lost", f)
 }
 
-// content finds attempts that say something else under one key.
+// content finds attempts that send different content under one key.
 func (j *judge) content(w *world, name string, is tally) int {
 	if j.shares(name) {
 		return 0 // found in the plain run

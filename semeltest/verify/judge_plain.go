@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// This file judges the plain runs: what can be seen when nothing goes wrong.
+// This file judges the plain runs, in which nothing goes wrong.
 
 // outside finds effects that were done outside of a run.
 func (j *judge) outside(w *world) int {
@@ -69,7 +69,7 @@ func (j *judge) keys(w *world, others map[string][]Effect) {
 	}
 }
 
-// shares tells that effects of that name have one key in one run of the plain schedule: what they say may differ.
+// shares reports that effects of that name have one key in one run of the plain schedule: what they say may differ.
 func (j *judge) shares(name string) bool {
 	for i := range j.plain {
 		e := &j.plain[i]
@@ -82,7 +82,7 @@ func (j *judge) shares(name string) bool {
 	return false
 }
 
-// repeatable compares two plain runs; what goes on at the same time may come in any order.
+// repeatable compares two plain runs; concurrent effects may come in any order.
 func (j *judge) repeatable(w *world, again []Effect, state any) bool {
 	a, b := list(j.plain), list(again)
 	switch {

@@ -30,7 +30,7 @@ type Process struct {
 	// Guarded by world.mu.
 	dead    bool
 	phase   string // what it does outside of a run
-	around  bool   // a middleware tells when a run begins and ends
+	around  bool   // a middleware records when a run begins and ends
 	running int
 	runs    int
 	holding int
@@ -48,8 +48,8 @@ type Process struct {
 	cleaned bool
 }
 
-// Effect does one effect that is neither HTTP nor SQL: it calls do, or not, and may lose its answer. name says what it
-// is and is the same in every run; key is what the other side deduplicates by, "" when it does not. An error of do
+// Effect does one effect that is neither HTTP nor SQL: it calls do, or not, and may lose its result. name identifies the
+// effect and is the same in every run; key is what the other side deduplicates by, "" when it does not. An error of do
 // means that the effect did not happen.
 func (p *Process) Effect(name, key string, do func() error) error {
 	return p.effect(Effect{Name: name, Key: key}, func() (bool, error) {
@@ -58,8 +58,8 @@ func (p *Process) Effect(name, key string, do func() error) error {
 	})
 }
 
-// OnEnd has f called when the schedule is over, the last first: to close what the process opened. When it is over
-// already, f is called at once.
+// OnEnd has f called when the schedule ends, the last first: to close what the process opened. If the schedule has
+// already ended, f is called at once.
 func (p *Process) OnEnd(f func()) {
 	p.w.mu.Lock()
 	late := p.cleaned
@@ -83,7 +83,7 @@ func (p *Process) cleanUp() {
 	}
 }
 
-// die is the death of the process. It does not return when the caller is one of the process's own goroutines.
+// die ends the process. It does not return when the caller is one of the process's own goroutines.
 func (p *Process) die() {
 	p.kill()
 	runtime.Goexit()
@@ -102,7 +102,7 @@ func (p *Process) kill() {
 	})
 	p.cancel()
 	if stop != nil {
-		stop(semel.ErrDraining) // for what waits in it: nobody hears of it any more
+		stop(semel.ErrDraining) // for calls that wait for this context
 	}
 	p.store.abandon()
 	var wg sync.WaitGroup
@@ -113,11 +113,11 @@ func (p *Process) kill() {
 	go func() { wg.Wait(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(time.Second): // a call that does not come back keeps its connection
+	case <-time.After(time.Second): // a call that does not return keeps its connection
 	}
 }
 
-// ended tells whether the context of the present run has ended.
+// ended reports whether the context of the present run has ended.
 func (p *Process) ended() bool {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -137,7 +137,7 @@ func (p *Process) in(phase string) (out func()) {
 	}
 }
 
-// middleware tells when runs begin and end, and ends their context when the schedule wants it.
+// middleware records when runs begin and end, and ends their context when the schedule wants it.
 func (p *Process) middleware(ctx context.Context, _ *semel.Attempt, next func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -159,7 +159,7 @@ func (p *Process) fence() {
 	}
 }
 
-// strikes tells whether a fault that aims at no effect strikes now; it strikes once.
+// strikes reports whether a fault that aims at no effect strikes now; it strikes once.
 func (p *Process) strikes(k Kind) (hit bool) {
 	p.w.update(func() {
 		if p.number == 1 && p.w.fault.kind == k && !p.w.struck && !p.dead {
@@ -182,7 +182,7 @@ func (p *Process) configure(cfg semel.Config) semel.Config {
 	}
 	p.queue = newShellQueue(p, cfg.Queue)
 	cfg.Queue, cfg.Store = p.queue, p.Store(cfg.Store)
-	// One message at a time, and no timer of the engine comes in the way of a schedule.
+	// One message at a time, and no timer of the engine disturbs a schedule.
 	cfg.Concurrency, cfg.Batch, cfg.Committers, cfg.Limit = 1, 1, 1, 0
 	cfg.Visibility, cfg.Grace = time.Minute, time.Millisecond
 	cfg.Backoff = semel.Backoff{Min: time.Millisecond, Max: time.Millisecond}
@@ -190,7 +190,7 @@ func (p *Process) configure(cfg semel.Config) semel.Config {
 		cfg.Key = key.ByID
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler) // schedules make failures on purpose: the report has those that matter
+		cfg.Logger = slog.New(slog.DiscardHandler) // schedules fail on purpose: the report has the failures that matter
 	}
 	key, tenant, fingerprint, probe := cfg.Key, cfg.Tenant, cfg.Fingerprint, cfg.Probe
 	cfg.Key = func(m *semel.Message) (string, error) {

@@ -78,7 +78,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"Limit is negative":    {Messages: []semel.Message{order}, Worker: good, Limit: -1},
 		`the id "m-1" twice`:   {Messages: []semel.Message{order, order}, Worker: effectful},
 		"Serve made no store":  {Messages: []semel.Message{order}, Serve: storeless},
-		"Serve answered nil":   {Messages: []semel.Message{order}, Serve: silent},
+		"Serve returned nil":   {Messages: []semel.Message{order}, Serve: silent},
 		"Handler: is nil":      {Messages: []semel.Message{order}, Worker: func(*verify.Process) semel.Config { return semel.Config{} }},
 		"let Worker open the ": {Messages: []semel.Message{order}, Worker: inTx},
 	} {

@@ -5,21 +5,21 @@ type Kind uint8
 
 // The schedules. Those up to DuplicateTakesOver aim at one effect, the others at the message.
 const (
-	// Plain: nothing goes wrong. It is played three times, to see whether the handler does the same every time.
+	// Plain: nothing goes wrong. It runs three times, to see whether the handler does the same every time.
 	Plain Kind = iota
 	// CrashAfter: the process dies right after the effect, and another one takes over.
 	CrashAfter
 	// CrashBefore: it dies right before it.
 	CrashBefore
-	// AnswerLost: the effect happens, and the handler sees an error.
-	AnswerLost
+	// ResponseLost: the effect happens, and the handler sees an error.
+	ResponseLost
 	// NotSent: the effect does not happen, and the handler sees an error.
 	NotSent
-	// AnswerLate: the effect happens, and its answer comes when another process has taken over and finished.
-	AnswerLate
+	// ResponseLate: the effect happens, and its response arrives when another process has taken over and finished.
+	ResponseLate
 	// LeaseLost: right before the effect the lease is lost and the context ends; another process finishes first.
 	LeaseLost
-	// Paused: the same, but the process stood still and does not know of it.
+	// Paused: the same, but the process was stalled and does not know of it.
 	Paused
 	// DuplicateMeanwhile: right before the effect another process gets a duplicate with another message id.
 	DuplicateMeanwhile
@@ -32,7 +32,7 @@ const (
 	CrashBeforeComplete
 	// RunFails: the run fails when it has done everything, and is repeated.
 	RunFails
-	// CompletionLost: the completion is written, and its answer is lost.
+	// CompletionLost: the completion is written, and its response is lost.
 	CompletionLost
 	// CrashBeforeAck: the process dies when the completion is written.
 	CrashBeforeAck
@@ -47,9 +47,9 @@ var kindTexts = [kinds]string{
 	Plain:               "nothing goes wrong",
 	CrashAfter:          "the process dies right after it, another one takes over",
 	CrashBefore:         "the process dies right before it, another one takes over",
-	AnswerLost:          "it happens, and its answer is lost",
+	ResponseLost:        "it happens, and its response is lost",
 	NotSent:             "it fails before it happens",
-	AnswerLate:          "its answer comes when another process has taken over and finished",
+	ResponseLate:        "its response arrives when another process has taken over and finished",
 	LeaseLost:           "the lease is lost right before it (ctx ends), another process finishes, then the run goes on",
 	Paused:              "the process stands still right before it, another one takes over and finishes, then the run goes on",
 	DuplicateMeanwhile:  "a duplicate with another message id comes right before it, to another process",
@@ -57,7 +57,7 @@ var kindTexts = [kinds]string{
 	CrashAtStart:        "the process dies before the handler is called",
 	CrashBeforeComplete: "the process dies after the handler returned, before the record is completed",
 	RunFails:            "the run fails after everything was done, and is repeated",
-	CompletionLost:      "the answer to the completion of the record is lost",
+	CompletionLost:      "the response to the completion of the record is lost",
 	CrashBeforeAck:      "the process dies after the record was completed, before the ack",
 	DuplicateBefore:     "a duplicate with another message id comes first",
 	DuplicateAfter:      "a duplicate with another message id comes later",
@@ -70,15 +70,15 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// whole: it aims at no effect.
+// whole reports whether the fault aims at no effect.
 func (k Kind) whole() bool { return k == Plain || k >= CrashAtStart }
 
-// stalls: the effect is kept until another process is done.
+// stalls reports whether the effect is held up until another process is done.
 func (k Kind) stalls() bool {
-	return k == AnswerLate || k == LeaseLost || k == Paused || k == DuplicateMeanwhile
+	return k == ResponseLate || k == LeaseLost || k == Paused || k == DuplicateMeanwhile
 }
 
-// duplicates: a second message with the same key is sent.
+// duplicates reports whether a second message with the same key is sent.
 func (k Kind) duplicates() bool {
 	return k == DuplicateMeanwhile || k == DuplicateTakesOver || k == DuplicateBefore || k == DuplicateAfter
 }
@@ -100,7 +100,7 @@ type fault struct {
 // plan is the list of schedules for a handler with these effects.
 func plan(effects []Effect, how traits) []fault {
 	var fs []fault
-	for k := CrashAfter; k <= DuplicateTakesOver; k++ { // the plainest first: a finding shows the first that finds it
+	for k := CrashAfter; k <= DuplicateTakesOver; k++ { // the simplest first: a finding shows the first that finds it
 		for i := range effects {
 			e := &effects[i]
 			if !e.Queued && how.allows(k, e) { // what commits with the record has the completion's schedules
@@ -116,16 +116,16 @@ func plan(effects []Effect, how traits) []fault {
 	return fs
 }
 
-// traits are what rules schedules out.
+// traits rule schedules out.
 type traits struct {
-	around bool // a middleware goes around the run
-	open   bool // the run holds a transaction of the store: nobody can take over while it lives
-	twins  bool // a message with another id has the same key
+	around     bool // a middleware goes around the run
+	open       bool // the run holds a transaction of the store: nobody can take over while it lives
+	duplicated bool // a message with another id has the same key
 }
 
 func (t traits) allows(k Kind, e *Effect) bool {
 	switch {
-	case k.duplicates() && !t.twins:
+	case k.duplicates() && !t.duplicated:
 		return false
 	case k == RunFails, k == LeaseLost:
 		if !t.around {

@@ -9,15 +9,15 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// boot makes the program's own parts of a process, and answers what runs it.
+// boot makes the program's own parts of a process, and returns the function that runs it.
 func (p *Process) boot() (run func(), err error) {
 	if p.w.opts.Serve != nil {
 		serve := p.w.opts.Serve(p)
 		if serve == nil {
-			return nil, fieldError("Serve", "answered nil", "return the function that handles a request")
+			return nil, fieldError("Serve", "returned nil", "return the function that handles a request")
 		}
 		if p.store == nil {
-			return nil, fieldError("Serve", "made no store", "give semel.Do the store that Process.Store(nil) answers")
+			return nil, fieldError("Serve", "made no store", "give semel.Do the store that Process.Store(nil) returns")
 		}
 		p.queue = newShellQueue(p, p.w.mem.Queue("verify"))
 		return func() { p.serve(serve) }, nil
@@ -75,7 +75,7 @@ func (p *Process) serve(handle func(context.Context, semel.Message) error) {
 	}
 }
 
-// call runs one request in a goroutine of its own, which may end before it returns.
+// call runs one request in its own goroutine, which may end without a return.
 func (p *Process) call(handle func(context.Context, semel.Message) error, m semel.Message) (returned bool, err error) {
 	done := make(chan struct{})
 	go func() {

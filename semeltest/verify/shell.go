@@ -9,13 +9,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// shell is a store as one process sees it: it delivers the schedule's faults, answers a dead process Lost, lets no
-// backoff pass, and notes what committed with a record. Queue and store are two databases to the engine (Joins is
+// shell is a store as one process sees it: it injects the schedule's faults, returns Lost to a dead process, skips
+// backoffs, and records what committed with a record. The engine sees queue and store as two databases (Joins is
 // false), whatever they are: that leaves the gap between completion and ack in which schedules strike.
 type shell struct {
 	p     *Process
 	inner driver.Store
-	// nil where the inner store has none; driver.As does not find the shell's then.
+	// nil if the inner store has none; driver.As does not find the shell's then.
 	committer  driver.Committer
 	transactor driver.Transactor
 	steps      driver.StepStore
@@ -196,7 +196,7 @@ func (s *shell) abandon() {
 	}
 	s.mu.Unlock()
 	for _, tx := range open {
-		_ = tx.Tx.Rollback(context.Background()) // its answer changes nothing
+		_ = tx.Tx.Rollback(context.Background()) // its result changes nothing
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time; what
-// a dead process settles changes nothing; no delay passes.
+// shellQueue is a queue as one process sees it: only the process whose turn it is receives, one message at a time. The
+// settlements of a dead process change nothing, and delays are skipped.
 type shellQueue struct {
 	p     *Process
 	inner driver.Queue
@@ -40,7 +40,7 @@ func (q *shellQueue) Receive(ctx context.Context, _ int) ([]driver.Delivery, err
 		over := turn.Err() != nil
 		end()
 		if over && len(ds) > 0 {
-			q.giveBack(ds)
+			q.putBack(ds)
 			ds = nil
 		}
 		switch {
@@ -58,7 +58,7 @@ func (q *shellQueue) Receive(ctx context.Context, _ int) ([]driver.Delivery, err
 	}
 }
 
-// turn waits until it is the process's turn. The context it answers ends with the turn.
+// turn waits until it is the process's turn. The context that it returns ends with the turn.
 func (q *shellQueue) turn(ctx context.Context) (turn context.Context, end context.CancelFunc, err error) {
 	w := q.p.w
 	for {
@@ -94,7 +94,7 @@ func (q *shellQueue) turn(ctx context.Context) (turn context.Context, end contex
 	return turn, end, nil
 }
 
-func (q *shellQueue) giveBack(ds []driver.Delivery) {
+func (q *shellQueue) putBack(ds []driver.Delivery) {
 	for i := range ds {
 		_, _ = q.inner.Settle(context.Background(), driver.Settlement{Receipt: ds[i].Receipt, Action: driver.Defer})
 	}
@@ -111,7 +111,7 @@ func (q *shellQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]driv
 	}
 	s = append([]driver.Settlement(nil), s...)
 	for i := range s {
-		s[i].After = min(s[i].After, 5*time.Millisecond) // no delay passes, and what is busy does not spin
+		s[i].After = min(s[i].After, 5*time.Millisecond) // delays are skipped, but a busy message does not spin
 	}
 	out, err := q.inner.Settle(ctx, s...)
 	for i := range out {
@@ -133,7 +133,7 @@ func (q *shellQueue) settled(s *driver.Settlement) {
 			q.p.w.ended[id] = "acked"
 		case driver.Dead:
 			q.p.w.ended[id] = "a dead letter: " + s.DeadLetter.Reason
-			q.p.w.lettered = true
+			q.p.w.deadLettered = true
 			q.p.w.parked = q.p.w.parked || s.DeadLetter.Kind == driver.DeadLetterUncertain
 			q.p.w.failed = q.p.w.failed || s.DeadLetter.Kind == driver.DeadLetterFailed
 		default:

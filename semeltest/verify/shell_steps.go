@@ -42,7 +42,7 @@ func (s *shell) carriedSteps(w []driver.StepWrite) []driver.StepWrite {
 	return w
 }
 
-// journal notes what committed with a step, once for each: a repeated write is no second effect.
+// journal records what committed with a step, once for each: a repeated write is no second effect.
 func (w *world) journal(p *Process, h driver.Hold, writes []driver.StepWrite) {
 	w.update(func() {
 		for i := range writes {
@@ -57,7 +57,7 @@ func (w *world) journal(p *Process, h driver.Hold, writes []driver.StepWrite) {
 	})
 }
 
-// queued notes statements that committed. The lock is held.
+// queued records statements that committed. The lock is held.
 func (w *world) queued(p *Process, b *semel.Statements) {
 	for _, s := range b.List {
 		w.effects = append(w.effects, Effect{

@@ -22,7 +22,7 @@ func (s *shell) Offers(effects any) bool {
 	return ok
 }
 
-// sql tells whether the inner store carries queued statements out.
+// sql reports whether the inner store carries queued statements out.
 func (s *shell) sql() bool { return s.committer.Offers(new(*semel.Statements)) }
 
 // Joins is false: see shell.
@@ -106,7 +106,7 @@ func (x *shellTx) Commit(ctx context.Context, w ...driver.Work) error {
 	return err
 }
 
-// Rollback gives everything back.
+// Rollback rolls back.
 func (x *shellTx) Rollback(ctx context.Context) error {
 	x.end()
 	return x.Tx.Rollback(ctx)
@@ -122,7 +122,7 @@ func (x *shellTx) end() {
 	}
 }
 
-// commit notes what became durable together with a record, once for each attempt: a repeated write is no second effect.
+// commit records what became durable together with a record, once for each attempt: a repeated write is no second effect.
 func (w *world) commit(p *Process, work *driver.Work) {
 	w.update(func() {
 		f := &work.Finish

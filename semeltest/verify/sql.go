@@ -32,10 +32,10 @@ func (p *Process) DB(driverName, dsn string) *sql.DB {
 
 // Connect opens a database and records what is written through it. An Exec, or a Query that writes (INSERT, UPDATE,
 // DELETE, MERGE, REPLACE, CALL, also behind WITH), is an effect when it changed a row. In a transaction that was begun
-// with BeginTx it has not happened before the commit, which is an effect of its own; a death rolls back. Statements
-// have no key: one that changes rows again has happened twice, unless Options.State says that the world is the same.
+// with BeginTx it has not happened before the commit, which is a separate effect; a death rolls back. Statements have no
+// key: one that changes rows again has happened twice, unless Options.State shows that the world is the same.
 //
-// Transactions that are begun with an Exec of BEGIN are not seen. The handle is closed when the schedule is over.
+// Transactions that are begun with an Exec of BEGIN are not seen. The handle is closed when the schedule ends.
 func (p *Process) Connect(c sqldriver.Connector) *sql.DB {
 	db := sql.OpenDB(&connector{p: p, inner: c})
 	p.OnEnd(func() { _ = db.Close() })
@@ -95,7 +95,7 @@ func (c *conn) call(f func() error) error {
 	return f()
 }
 
-// cut closes the connection under the process's feet: the database rolls its transaction back.
+// cut closes the connection, so that the database rolls its transaction back.
 func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *conn) Close() error {
 	return c.close()
 }
 
-// tx is the program's own transaction.
+// tx is a transaction of the program.
 type tx struct {
 	c       *conn
 	inner   sqldriver.Tx
@@ -169,7 +169,7 @@ func (p *Process) begins() (nth int) {
 		}
 		p.begun++
 		f := &p.w.fault
-		stall = f.kind.stalls() && f.kind != AnswerLate && p.number == 1 && !p.w.struck && f.target == target{commitName, nth}
+		stall = f.kind.stalls() && f.kind != ResponseLate && p.number == 1 && !p.w.struck && f.target == target{commitName, nth}
 		p.w.struck = p.w.struck || stall
 	})
 	if stall {

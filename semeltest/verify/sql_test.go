@@ -163,7 +163,7 @@ func TestSQLOfAnOldDriver(t *testing.T) {
 	}
 }
 
-// What is written while a process starts is not a message's.
+// Effects of a starting process belong to no message.
 func TestSQLAtStart(t *testing.T) {
 	var l *ledger
 	r := run(t, verify.Options{
@@ -197,7 +197,7 @@ func TestDatabaseThatDoesNotOpen(t *testing.T) {
 
 var _ sqldriver.Connector = (*ledger)(nil)
 
-// findingsOf is how many findings the schedule of a kind at an effect showed; -1 = it was not played.
+// findingsOf is how many findings the schedule of a kind at an effect showed; -1 = it did not run.
 func findingsOf(r *verify.Report, k verify.Kind, effect string) int {
 	for _, o := range r.Schedules {
 		if o.Schedule == k && o.Effect == effect && o.Struck {
@@ -232,7 +232,7 @@ func TestDeathRollsBack(t *testing.T) {
 			}
 		},
 	})
-	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.NotSent: 0, verify.CrashAfter: 1, verify.AnswerLost: 1} {
+	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.NotSent: 0, verify.CrashAfter: 1, verify.ResponseLost: 1} {
 		if got := findingsOf(r, k, "COMMIT"); got != want {
 			t.Errorf("%v: %d findings, want %d", k, got, want)
 		}
@@ -242,14 +242,14 @@ func TestDeathRollsBack(t *testing.T) {
 	}
 }
 
-// A dead process does nothing any more, whatever is deferred or runs in another goroutine.
+// A dead process does nothing more, whatever is deferred or runs in another goroutine.
 func TestTheDeadDoNothing(t *testing.T) {
 	r := run(t, verify.Options{Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) (err error) {
 		defer func() { err = errors.Join(err, post(context.WithoutCancel(ctx), c, mail, "", "")) }()
 		return post(ctx, c, bank, a.EffectKey("charge"), "")
 	})})
 	wantCauses(t, r, verify.NoKey)
-	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.CrashAfter: 0, verify.AnswerLost: 1} {
+	for k, want := range map[verify.Kind]int{verify.CrashBefore: 0, verify.CrashAfter: 0, verify.ResponseLost: 1} {
 		if got := findingsOf(r, k, "POST "+bank); got != want {
 			t.Errorf("%v: %d findings, want %d", k, got, want)
 		}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// This file hands the calls of database/sql on to the inner driver, whatever optional interfaces that has.
+// This file passes the calls of database/sql on to the inner driver, whatever optional interfaces that has.
 
-// writes tells whether a query writes, by its first words.
+// writes reports whether a query writes, by its first words.
 func writes(query string) bool {
 	words := strings.FieldsFunc(strings.ToUpper(query), func(r rune) bool {
 		return (r < 'A' || r > 'Z') && r != '_'
@@ -23,7 +23,7 @@ func writes(query string) bool {
 	return false
 }
 
-// changed is how many rows an Exec changed; a driver that does not know may have changed some.
+// changed returns how many rows an Exec changed. If the driver does not know, it returns the greatest number.
 func changed(r sqldriver.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -75,7 +75,7 @@ func (c *conn) query(query string, args []sqldriver.NamedValue, rows *sqldriver.
 	}
 	err := c.write(query, args, func() (int64, error) { return 1, do() })
 	if err != nil && *rows != nil {
-		_ = (*rows).Close() // the answer is lost
+		_ = (*rows).Close() // the response is lost
 		*rows = nil
 	}
 	return err

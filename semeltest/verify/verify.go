@@ -10,10 +10,10 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// plainRuns is how often the plain run is played, to see whether the handler does the same every time.
+// plainRuns is how often the plain schedule runs, to see whether the handler does the same every time.
 const plainRuns = 3
 
-// Handler plays every bad schedule and fails the test with one error for each finding. It answers the report, for tests
+// Handler runs every bad schedule and fails the test with one error for each finding. It returns the report, for tests
 // that want to look further.
 func Handler(t testing.TB, o Options) *Report {
 	t.Helper()
@@ -31,8 +31,8 @@ func Handler(t testing.TB, o Options) *Report {
 	return r
 }
 
-// Run is [Handler] without a test. Its error says that the schedules could not be played: options that cannot be used,
-// a store that does not open, ctx done. What is wrong with the handler is in the report.
+// Run is [Handler] without a test. It returns an error if the schedules could not run: invalid options, a store that
+// does not open, ctx done. Mistakes of the handler are in the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.resolve(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r, nil
 }
 
-// message plays all schedules for one message.
+// message runs all schedules for one message.
 func message(ctx context.Context, j *judge, m semel.Message) error {
 	r := j.report
 	how, ok, err := j.plains(ctx, m)
@@ -62,10 +62,10 @@ func message(ctx context.Context, j *judge, m semel.Message) error {
 		return err
 	}
 	for _, f := range plan(j.plain, how) {
-		w, state, err := j.play(ctx, m, f)
+		w, state, err := j.run(ctx, m, f)
 		if errors.Is(err, errHangs) {
 			j.hangs(w)
-			r.Notes = append(r.Notes, fmt.Sprintf("message %q: the schedules after the one that did not end were not played", m.ID))
+			r.Notes = append(r.Notes, fmt.Sprintf("message %q: the schedules after the one that did not end were not run", m.ID))
 			return nil
 		}
 		if err != nil {
@@ -83,11 +83,11 @@ func message(ctx context.Context, j *judge, m semel.Message) error {
 	return nil
 }
 
-// plains plays the plain runs. ok is false when nothing can be compared with them.
+// plains runs the plain schedule. ok is false when nothing can be compared with it.
 func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok bool, err error) {
 	others := j.report.Effects
 	for i := range plainRuns {
-		w, state, err := j.play(ctx, m, fault{place: -1, slow: i > 0})
+		w, state, err := j.run(ctx, m, fault{place: -1, slow: i > 0})
 		if errors.Is(err, errHangs) {
 			j.report.Effects[m.ID] = nil
 			j.hangs(w)
@@ -123,8 +123,8 @@ func (j *judge) plains(ctx context.Context, m semel.Message) (how traits, ok boo
 			return how, false, nil
 		}
 	}
-	twins, err := j.twins(ctx, m)
-	how.twins = twins
+	duplicated, err := j.sharesKey(ctx, m)
+	how.duplicated = duplicated
 	return how, err == nil, err
 }
 
@@ -133,27 +133,27 @@ func withEffects(all map[string][]Effect, id string, es []Effect) map[string][]E
 	return all
 }
 
-// twins finds out whether a message with another id has the same key.
-func (j *judge) twins(ctx context.Context, m semel.Message) (bool, error) {
-	w, _, err := j.play(ctx, m, fault{kind: DuplicateAfter, place: -1})
-	j.report.Schedules = j.report.Schedules[:len(j.report.Schedules)-1] // it is played again when it means something
+// sharesKey reports whether a message with another id has the same key.
+func (j *judge) sharesKey(ctx context.Context, m semel.Message) (bool, error) {
+	w, _, err := j.run(ctx, m, fault{kind: DuplicateAfter, place: -1})
+	j.report.Schedules = j.report.Schedules[:len(j.report.Schedules)-1] // it runs again when it means something
 	if err != nil && !errors.Is(err, errHangs) {
 		return false, err
 	}
 	if w.keyCount() != 1 {
-		j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: its key follows the message id, so that a producer that "+
-			"sends twice makes two acts of one; schedules with duplicates were left out (key.FromJSON, or a header)", m.ID))
+		j.report.Notes = append(j.report.Notes, fmt.Sprintf("message %q: its key is the message id, so a message that its "+
+			"producer sends twice takes effect twice; schedules with duplicates were left out (key.FromJSON, or a header)", m.ID))
 		return false, nil
 	}
 	return true, nil
 }
 
-// play plays one schedule and enters it into the report.
-func (j *judge) play(ctx context.Context, m semel.Message, f fault) (w *world, state any, err error) {
+// run runs one schedule and adds it to the report.
+func (j *judge) run(ctx context.Context, m semel.Message, f fault) (w *world, state any, err error) {
 	w = newWorld(ctx, j.opts, m, f)
-	err = w.play()
+	err = w.run()
 	if ctx.Err() != nil {
-		return w, nil, fmt.Errorf("play schedule: %w", context.Cause(ctx))
+		return w, nil, fmt.Errorf("run schedule: %w", context.Cause(ctx))
 	}
 	out := Outcome{Message: m.ID, Schedule: f.kind, Place: f.place + 1, Struck: w.struck, End: w.end(err)}
 	if f.place >= 0 {
@@ -195,7 +195,7 @@ func (j *judge) hangs(w *world) {
 func (j *judge) missed(w *world) {
 	j.add(w, "repeatable", Finding{
 		Cause: NotRepeatable,
-		Why:   fmt.Sprintf("%s was done in the plain runs, and not in this one before anything went wrong", w.fault.target.name),
+		Why:   fmt.Sprintf("the plain runs did %s; this run did not, before anything went wrong", w.fault.target.name),
 		Hint:  "make what it does depend on the message alone",
 	})
 }

@@ -44,16 +44,16 @@ func wantCauses(t *testing.T, r *verify.Report, want ...verify.Cause) {
 	}
 }
 
-// A handler of one keyed call meets every schedule, each strikes, and each ends with a completed record. What is not
-// played cannot find anything: this is what keeps the verifier from passing in silence.
+// A handler of one keyed call meets every schedule, each strikes, and each ends with a completed record. A schedule that
+// does not run cannot find anything: this test keeps the verifier from passing in silence.
 func TestEveryScheduleStrikes(t *testing.T) {
 	r := run(t, verify.Options{Worker: calls(func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return post(ctx, c, bank, a.EffectKey("charge"), string(a.Body))
 	})})
 	wantCauses(t, r)
-	played := map[verify.Kind]int{}
+	ran := map[verify.Kind]int{}
 	for _, o := range r.Schedules {
-		played[o.Schedule]++
+		ran[o.Schedule]++
 		if o.End != "completed" || o.Struck != (o.Schedule != verify.Plain) {
 			t.Errorf("%v: struck %v, ended %s", o.Schedule, o.Struck, o.End)
 		}
@@ -66,8 +66,8 @@ func TestEveryScheduleStrikes(t *testing.T) {
 		if k == verify.Plain {
 			want = 3
 		}
-		if played[k] != want {
-			t.Errorf("%v: played %d times, want %d", k, played[k], want)
+		if ran[k] != want {
+			t.Errorf("%v: ran %d times, want %d", k, ran[k], want)
 		}
 	}
 	if len(r.Notes) > 0 || !r.OK() || r.Struck() != 16 {
@@ -85,19 +85,19 @@ var mutants = []struct {
 	{"FM3 naked charge", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return post(ctx, c, bank, "", string(a.Body))
 	}, verify.NoKey, []verify.Kind{
-		verify.CrashAfter, verify.AnswerLost, verify.AnswerLate, verify.Paused, verify.DuplicateTakesOver,
+		verify.CrashAfter, verify.ResponseLost, verify.ResponseLate, verify.Paused, verify.DuplicateTakesOver,
 		verify.CrashBeforeComplete, verify.RunFails,
 	}},
 	{"FM7 naked charge that ignores ctx", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return post(context.WithoutCancel(ctx), c, bank, "", string(a.Body))
 	}, verify.NoKey, []verify.Kind{
-		verify.CrashAfter, verify.AnswerLost, verify.AnswerLate, verify.LeaseLost, verify.Paused, verify.DuplicateTakesOver,
+		verify.CrashAfter, verify.ResponseLost, verify.ResponseLate, verify.LeaseLost, verify.Paused, verify.DuplicateTakesOver,
 		verify.CrashBeforeComplete, verify.RunFails,
 	}},
 	{"key of the attempt", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return post(ctx, c, bank, fmt.Sprint(a.Number), string(a.Body))
 	}, verify.UnstableKey, []verify.Kind{
-		verify.CrashAfter, verify.AnswerLost, verify.AnswerLate, verify.Paused, verify.DuplicateTakesOver,
+		verify.CrashAfter, verify.ResponseLost, verify.ResponseLate, verify.Paused, verify.DuplicateTakesOver,
 		verify.CrashBeforeComplete, verify.RunFails,
 	}},
 	{"FM28 key of the delivery", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
@@ -106,13 +106,13 @@ var mutants = []struct {
 	{"PUT of the attempt", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return put(ctx, c, bank, fmt.Sprint(a.Number))
 	}, verify.UnstableKey, []verify.Kind{
-		verify.CrashAfter, verify.AnswerLost, verify.AnswerLate, verify.Paused, verify.DuplicateTakesOver,
+		verify.CrashAfter, verify.ResponseLost, verify.ResponseLate, verify.Paused, verify.DuplicateTakesOver,
 		verify.CrashBeforeComplete, verify.RunFails,
 	}},
 	{"other content", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
 		return post(ctx, c, bank, a.EffectKey("charge"), fmt.Sprint(a.Number))
 	}, verify.OtherContent, []verify.Kind{
-		verify.CrashAfter, verify.AnswerLost, verify.AnswerLate, verify.Paused, verify.DuplicateTakesOver,
+		verify.CrashAfter, verify.ResponseLost, verify.ResponseLate, verify.Paused, verify.DuplicateTakesOver,
 		verify.CrashBeforeComplete, verify.RunFails,
 	}},
 	{"swallowed error", func(ctx context.Context, c *http.Client, a *semel.Attempt) error {
@@ -235,7 +235,7 @@ func TestGoroutineWithoutKey(t *testing.T) {
 	}
 }
 
-// What a process remembers dies with it: a handler that keeps in memory what is done is not idempotent.
+// A process loses its memory when it dies: a handler that remembers finished work in memory is not idempotent.
 func TestMemoryDiesWithTheProcess(t *testing.T) {
 	r := run(t, verify.Options{Worker: func(p *verify.Process) semel.Config {
 		var done atomic.Bool

@@ -14,45 +14,45 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// patience is how long the verifier waits for something that may never come: a zombie keeps a lock that the other
-// process needs, a handler that died waits for a goroutine that died with it.
-const patience = 3 * time.Second
+// timeout is how long the verifier waits for something that may never happen: a zombie keeps a lock that the other
+// process needs, a dead handler waits for a goroutine that died with it.
+const timeout = 3 * time.Second
 
 // world is one schedule: the processes, and what they did.
 type world struct {
-	opts      *Options
-	ctx       context.Context
-	fault     fault
-	msg, twin semel.Message
-	mem       *memory.DB // for processes without a queue or store of their own
+	opts           *Options
+	ctx            context.Context
+	fault          fault
+	msg, duplicate semel.Message
+	mem            *memory.DB // for processes without a queue or store of their own
 
-	mu                                  sync.Mutex
-	changed                             chan struct{} // closed when anything below changes
-	procs                               []*Process
-	turn                                *Process
-	struck, stalled, released, over     bool
-	completed, parked, failed, lettered bool
-	ended                               map[string]string // by message id
-	returned                            map[string]int
-	effects                             []Effect
-	keys                                map[driver.Key]bool
-	committed                           map[driver.Hold]bool
-	journalled                          map[string]bool
-	how                                 traits
+	mu                                      sync.Mutex
+	changed                                 chan struct{} // closed when anything below changes
+	procs                                   []*Process
+	turn                                    *Process
+	struck, stalled, released, over         bool
+	completed, parked, failed, deadLettered bool
+	ended                                   map[string]string // by message id
+	returned                                map[string]int
+	effects                                 []Effect
+	keys                                    map[driver.Key]bool
+	committed                               map[driver.Hold]bool
+	journalled                              map[string]bool
+	how                                     traits
 }
 
 func newWorld(ctx context.Context, o *Options, m semel.Message, f fault) *world {
 	w := &world{
-		opts: o, ctx: ctx, fault: f, msg: m, twin: m, mem: memory.Open(), changed: make(chan struct{}),
+		opts: o, ctx: ctx, fault: f, msg: m, duplicate: m, mem: memory.Open(), changed: make(chan struct{}),
 		ended: map[string]string{}, returned: map[string]int{}, keys: map[driver.Key]bool{},
 		committed: map[driver.Hold]bool{}, journalled: map[string]bool{},
 	}
-	w.twin.ID += "-again"
-	w.twin.Group = "" // it must not wait for the other one
+	w.duplicate.ID += "-again"
+	w.duplicate.Group = "" // it must not wait for the other one
 	return w
 }
 
-// update changes the world and wakes who waits for that.
+// update changes the world and wakes those who wait for a change.
 func (w *world) update(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *world) update(f func()) {
 	w.changed = make(chan struct{})
 }
 
-// await waits for a condition, which is asked under the lock.
+// await waits for a condition, which is evaluated under the lock.
 func (w *world) await(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -82,11 +82,11 @@ func (w *world) await(limit time.Duration, cond func() bool) bool {
 	}
 }
 
-// errHangs: the schedule did not come to an end.
+// errHangs means that the schedule did not come to an end.
 var errHangs = errors.New("did not come to an end")
 
-// play plays the schedule. Its error is errHangs, or one that says why it could not be played at all.
-func (w *world) play() (err error) {
+// run runs the schedule. Its error is errHangs, or the reason why the schedule could not run at all.
+func (w *world) run() (err error) {
 	w.opts.Reset()
 	defer func() { w.finish(err != nil) }()
 	p1, err := w.start()
@@ -95,7 +95,7 @@ func (w *world) play() (err error) {
 	}
 	first := w.msg
 	if w.fault.kind == DuplicateBefore {
-		first = w.twin
+		first = w.duplicate
 	}
 	if err := w.send(p1, first); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (w *world) play() (err error) {
 	case k == DuplicateBefore, k == DuplicateAfter:
 		return w.twice(p1)
 	}
-	if !w.await(w.opts.Limit, func() bool { return p1.dead || w.isOver(w.msg) }) {
+	if !w.await(w.opts.Limit, func() bool { return p1.dead || w.hasEnded(w.msg) }) {
 		return errHangs
 	}
 	if w.isDead(p1) {
@@ -129,11 +129,11 @@ func (w *world) takeOver(p1 *Process) error {
 		return err
 	}
 	if w.fault.kind == DuplicateTakesOver { // while the first delivery is still invisible
-		if err := w.send(p2, w.twin); err != nil {
+		if err := w.send(p2, w.duplicate); err != nil {
 			return err
 		}
 		w.setTurn(p2)
-		if err := w.until(w.twin); err != nil {
+		if err := w.until(w.duplicate); err != nil {
 			return err
 		}
 	}
@@ -142,9 +142,9 @@ func (w *world) takeOver(p1 *Process) error {
 	return w.until(w.msg)
 }
 
-// zombie has another process take over while the first run stands still, which then goes on.
+// zombie has another process take over while the first run is stalled, and then lets the first go on.
 func (w *world) zombie(p1 *Process) error {
-	if !w.await(w.opts.Limit, func() bool { return w.stalled || w.isOver(w.msg) }) {
+	if !w.await(w.opts.Limit, func() bool { return w.stalled || w.hasEnded(w.msg) }) {
 		return errHangs
 	}
 	p1.expireLeases()
@@ -154,7 +154,7 @@ func (w *world) zombie(p1 *Process) error {
 		return err
 	}
 	w.setTurn(p2)
-	w.await(patience, func() bool { return w.isOver(w.msg) }) // unless it waits for a lock of the first
+	w.await(timeout, func() bool { return w.hasEnded(w.msg) }) // unless it waits for a lock of the first
 	if w.fault.kind == LeaseLost {
 		p1.fence()
 	}
@@ -165,20 +165,20 @@ func (w *world) zombie(p1 *Process) error {
 	return w.until(w.msg)
 }
 
-// meanwhile has another process get a duplicate while the first run is under way.
+// meanwhile delivers a duplicate to another process while the first run is under way.
 func (w *world) meanwhile(p1 *Process) error {
-	if !w.await(w.opts.Limit, func() bool { return w.stalled || w.isOver(w.msg) }) {
+	if !w.await(w.opts.Limit, func() bool { return w.stalled || w.hasEnded(w.msg) }) {
 		return errHangs
 	}
 	p2, err := w.start()
 	if err != nil {
 		return err
 	}
-	if err := w.send(p2, w.twin); err != nil {
+	if err := w.send(p2, w.duplicate); err != nil {
 		return err
 	}
 	w.setTurn(p2)
-	w.await(patience, func() bool { return w.returned[w.twin.ID] > 0 || w.isOver(w.twin) })
+	w.await(timeout, func() bool { return w.returned[w.duplicate.ID] > 0 || w.hasEnded(w.duplicate) })
 	w.setTurn(nil)
 	w.update(func() { w.released = true })
 	w.setTurn(p1)
@@ -186,12 +186,12 @@ func (w *world) meanwhile(p1 *Process) error {
 		return err
 	}
 	w.setTurn(p2)
-	return w.until(w.msg, w.twin)
+	return w.until(w.msg, w.duplicate)
 }
 
-// twice sends the duplicate when the first is done with.
+// twice sends the second message when the first has ended.
 func (w *world) twice(p1 *Process) error {
-	first, second := w.msg, w.twin
+	first, second := w.msg, w.duplicate
 	if w.fault.kind == DuplicateBefore {
 		first, second = second, first
 	}
@@ -208,7 +208,7 @@ func (w *world) twice(p1 *Process) error {
 func (w *world) until(ms ...semel.Message) error {
 	over := func() bool {
 		for _, m := range ms {
-			if !w.isOver(m) {
+			if !w.hasEnded(m) {
 				return false
 			}
 		}
@@ -220,7 +220,7 @@ func (w *world) until(ms ...semel.Message) error {
 	return nil
 }
 
-func (w *world) isOver(m semel.Message) bool { _, ok := w.ended[m.ID]; return ok }
+func (w *world) hasEnded(m semel.Message) bool { _, ok := w.ended[m.ID]; return ok }
 
 func (w *world) isDead(p *Process) bool {
 	w.mu.Lock()
@@ -263,14 +263,14 @@ func (w *world) send(p *Process, m semel.Message) error {
 	return nil
 }
 
-// finish ends the schedule: nobody does anything any more.
+// finish ends the schedule and all its processes.
 func (w *world) finish(stuck bool) {
 	w.update(func() { w.over = true })
 	for _, p := range w.procs {
 		p.cancel()
 	}
 	for _, p := range w.procs {
-		wait := patience
+		wait := timeout
 		if stuck || w.isDead(p) {
 			wait = soon // it may wait for a goroutine that died with it
 		}

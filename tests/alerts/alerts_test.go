@@ -93,7 +93,7 @@ func TestTheFirstIsSeen(t *testing.T) {
 	after := sample(t, reg, "semel_deliveries_total", "parked_uncertain")
 	series := fmt.Sprintf(`semel_deliveries_total{decision="parked_uncertain",%s} %sx20 %sx10`, who, before, after)
 	if !fires(t, load(t)["SemelOutcomeUnknown"], series, 22) {
-		t.Errorf("nobody is told of the first message that was set aside: %s", series)
+		t.Errorf("no alert fires for the first message that was parked: %s", series)
 	}
 }
 
@@ -169,7 +169,7 @@ func load(t *testing.T) map[string]rulefmt.Rule {
 	return rules
 }
 
-// fires tells whether the rule fires at a minute of some series.
+// fires reports whether the rule fires at a minute of some series.
 func fires(t *testing.T, r rulefmt.Rule, series string, minute int) bool {
 	t.Helper()
 	return recorded(t, series).fires(r, minute)
@@ -189,7 +189,7 @@ func recorded(t *testing.T, series string) *recording {
 	return &recording{t, s, promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute})}
 }
 
-// fires tells whether the rule fires at a minute: its expression held at every evaluation since its time began.
+// fires reports whether the rule fires at a minute: its expression held at every evaluation since its time began.
 func (rec *recording) fires(r rulefmt.Rule, minute int) bool {
 	rec.Helper()
 	from := minute - int(time.Duration(r.For)/time.Minute)

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what has to happen; it is the machine's fault when it takes longer than a moment.
-const patience = 2 * time.Minute
+// timeout bounds every wait. A test normally waits for a moment; only a busy machine takes longer.
+const timeout = 2 * time.Minute
 
 // binary is semel, built once.
 var binary = sync.OnceValues(func() (string, error) {
@@ -86,7 +86,7 @@ func (p *place) command(ctx context.Context, args ...string) *exec.Cmd {
 // run runs a command to its end, and returns what it printed.
 func (p *place) run(args ...string) string {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.Context(), timeout)
 	defer cancel()
 	c := p.command(ctx, args...)
 	var errs bytes.Buffer
@@ -104,7 +104,7 @@ func (p *place) file(name string) string { return filepath.Join(p.dir, name) }
 // waitFor waits for a file that a handler makes.
 func (p *place) waitFor(name string) {
 	p.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(p.file(name)); err == nil {
 			return
 		}
@@ -170,7 +170,7 @@ func (p *place) start(args ...string) *process {
 // says waits for a line of the process's output that has a text in it.
 func (r *process) says(text string) string {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	for seen := 0; ; {
 		r.mu.Lock()
@@ -205,7 +205,7 @@ func (r *process) kill() {
 // make what is to be seen first.
 func (r *process) metrics() string {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/metrics", nil)
 	if err != nil {
@@ -226,7 +226,7 @@ func (r *process) metrics() string {
 // shows waits until the metrics have a line, and returns them. The line must be of what is not cached.
 func (r *process) shows(line string) string {
 	r.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(5 * time.Millisecond) {
 		if text := r.metrics(); strings.Contains(text, line+"\n") {
 			return text
 		} else if time.Now().After(end) {
@@ -235,7 +235,7 @@ func (r *process) shows(line string) string {
 	}
 }
 
-// history is what Prometheus scraped, a minute at a time: hours of it are played from a few scrapes of real processes.
+// history is what Prometheus scraped, minute by minute: a few scrapes of real processes make hours of it.
 type history struct {
 	began   time.Time // times in the metrics are counted from here
 	minutes int
@@ -246,8 +246,8 @@ func newHistory() *history { return &history{began: time.Now(), series: map[stri
 
 var sampled = regexp.MustCompile(`(?m)^(semel_[a-z_]+)\{(.*)\} (\S+)$`)
 
-// play goes on for some minutes in which the instances that are there show what was scraped.
-func (h *history) play(minutes int, instances map[string]string) {
+// scrapes adds some minutes in which each instance shows its scraped metrics.
+func (h *history) scrapes(minutes int, instances map[string]string) {
 	now := map[string]string{}
 	for name, text := range instances {
 		for _, m := range sampled.FindAllStringSubmatch(text, -1) {

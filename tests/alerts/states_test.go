@@ -25,24 +25,24 @@ func TestAllWorkersDead(t *testing.T) {
 	a, b := p.work("--exec", "true"), p.work("--exec", "true")
 	both := map[string]string{"a": a.metrics(), "b": b.metrics()}
 	h := newHistory()
-	h.play(30, both)
+	h.scrapes(30, both)
 	h.expect(t, "two workers")
 	a.kill()
-	h.play(30, map[string]string{"b": b.metrics()})
+	h.scrapes(30, map[string]string{"b": b.metrics()})
 	h.expect(t, "one of two workers is dead")
 	b.kill()
-	h.play(4, nil)
+	h.scrapes(4, nil)
 	h.expect(t, "nobody for four minutes")
-	h.play(4, nil)
+	h.scrapes(4, nil)
 	h.expect(t, "nobody for eight minutes", "SemelNoWorkers")
-	h.play(24*60, nil)
+	h.scrapes(24*60, nil)
 	h.expect(t, "nobody for a day", "SemelNoWorkers")
-	h.play(10, map[string]string{"server": p.serve().metrics()})
+	h.scrapes(10, map[string]string{"server": p.serve().metrics()})
 	h.expect(t, "nobody, and the queue is known to be empty")
 	p.run("send", "--queue", queue, "--n", "1")
-	h.play(10, map[string]string{"server": p.serve().metrics()})
+	h.scrapes(10, map[string]string{"server": p.serve().metrics()})
 	h.expect(t, "nobody, and a message waits", "SemelNoWorkers")
-	h.play(10, map[string]string{"c": p.work("--exec", "true").metrics()})
+	h.scrapes(10, map[string]string{"c": p.work("--exec", "true").metrics()})
 	h.expect(t, "another worker")
 }
 
@@ -56,13 +56,13 @@ func TestDoubtRingsUntilItIsResolved(t *testing.T) {
 	b := p.work("--takeover", "once", "--visibility", "1s", "--exec", "true")
 	b.says("parked_uncertain")
 	h := newHistory()
-	h.play(2, map[string]string{"b": b.metrics()})
+	h.scrapes(2, map[string]string{"b": b.metrics()})
 	h.expect(t, "the key was parked", "SemelOutcomeUnknown")
-	h.play(26*60, map[string]string{"b": b.metrics()})
+	h.scrapes(26*60, map[string]string{"b": b.metrics()})
 	h.expect(t, "nobody decided for a day", "SemelDeadLettersWait", "SemelOutcomeUnknown")
 	p.resolve()
 	b.kill()
-	h.play(2, map[string]string{"c": p.work("--exec", "true").metrics()})
+	h.scrapes(2, map[string]string{"c": p.work("--exec", "true").metrics()})
 	if slices.Contains(h.rings(t), "SemelOutcomeUnknown") {
 		t.Error("it rings after the doubt was resolved")
 	}
@@ -80,8 +80,7 @@ func (p *place) resolve() {
 	p.run("records", "resolve", key, "--as", "failed", "--store", queue, "--yes")
 }
 
-// TestFM41_ParkedBySweepRings: a claim that nobody comes for any more is parked by a sweep. There is no delivery and no dead letter
-// that could tell of it.
+// TestFM41_ParkedBySweepRings: a sweep parks an abandoned claim. No delivery and no dead letter reports it.
 func TestFM41_ParkedBySweepRings(t *testing.T) {
 	p := newPlace(t)
 	p.run("send", "--queue", queue, "--n", "1")
@@ -89,18 +88,18 @@ func TestFM41_ParkedBySweepRings(t *testing.T) {
 	<-a.done
 	p.run("queue", "purge", "--queue", queue, "--yes")
 	h := newHistory()
-	h.play(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
+	h.scrapes(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
 	h.expect(t, "before the sweep")
 	sweep := []string{"records", "sweep", "--store", queue, "--horizon", "1ms", "--yes", "-o", "json"}
-	for end := time.Now().Add(patience); !strings.Contains(p.run(sweep...), `"abandoned":1`); {
+	for end := time.Now().Add(timeout); !strings.Contains(p.run(sweep...), `"abandoned":1`); {
 		if time.Now().After(end) {
 			t.Fatal("the claim of a dead worker is not parked")
 		}
 	}
-	h.play(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
+	h.scrapes(10, map[string]string{"worker": p.work("--exec", "true").metrics()})
 	h.expect(t, "after the sweep", "SemelOutcomeUnknown")
 	p.resolve()
-	h.play(2, map[string]string{"worker": p.work("--exec", "true").metrics()})
+	h.scrapes(2, map[string]string{"worker": p.work("--exec", "true").metrics()})
 	h.expect(t, "after a person decided")
 }
 
@@ -125,7 +124,7 @@ func TestOnePausedWorkerPagesNobody(t *testing.T) {
 			all[fmt.Sprint("healthy-", i)] = healthy
 		}
 		h := newHistory()
-		h.play(10, all)
+		h.scrapes(10, all)
 		h.expect(t, fmt.Sprintf("one of %d workers is paused", c.healthy+1), c.want...)
 	}
 }
@@ -159,11 +158,11 @@ func TestStoreDownIsNoDownstream(t *testing.T) {
 	proxy.Cut()
 	down := map[string]string{"a": a.metrics(), "b": b.metrics()}
 	h := newHistory()
-	h.play(10, down)
+	h.scrapes(10, down)
 	h.expect(t, "nobody has anything to do", "SemelStoreUnreachable")
 
 	h = newHistory()
-	h.play(10, map[string]string{"a": down["a"], "healthy": healthy})
+	h.scrapes(10, map[string]string{"a": down["a"], "healthy": healthy})
 	h.expect(t, "another worker reaches the store")
 
 	// The same on a store that is not asked by metrics: what a worker notices has to do.
@@ -171,12 +170,12 @@ func TestStoreDownIsNoDownstream(t *testing.T) {
 	p.run("send", "--queue", queue, "--n", "1")
 	paused := a.shows(`semel_paused{consumer="orders",queue="orders",reason="store"} 1`)
 	h = newHistory()
-	h.play(10, map[string]string{"a": strings.ReplaceAll(paused, "\nsemel_store_up", "\nnot_asked")})
+	h.scrapes(10, map[string]string{"a": strings.ReplaceAll(paused, "\nsemel_store_up", "\nnot_asked")})
 	h.expect(t, "a worker that has something to do", "SemelStoreUnreachable")
 }
 
-// TestForgottenAuditRings: an audit that found nothing says so for a day. Then it says nothing any more, whether its file is
-// there or not.
+// TestForgottenAuditRings: an audit that found nothing counts for a day. After that the alert fires, whether its file exists
+// or not.
 func TestForgottenAuditRings(t *testing.T) {
 	p := newPlace(t)
 	p.run("send", "--queue", queue, "--n", "1")
@@ -196,16 +195,16 @@ func TestForgottenAuditRings(t *testing.T) {
 		return string(b)
 	}
 	h := newHistory()
-	h.play(25*60, map[string]string{"node": audit()})
+	h.scrapes(25*60, map[string]string{"node": audit()})
 	h.expect(t, "an audit yesterday")
 	gone := &history{h.began, h.minutes, maps.Clone(h.series)}
-	h.play(2*60, map[string]string{"node": audit()})
+	h.scrapes(2*60, map[string]string{"node": audit()})
 	h.expect(t, "the audit of today was forgotten", "SemelAuditMissing")
-	gone.play(2*60, nil)
+	gone.scrapes(2*60, nil)
 	gone.expect(t, "the file is gone", "SemelAuditMissing")
 	h.began = h.began.Add(-27 * 60 * 60 * 1e9) // the next audit is that of now
-	h.play(1, map[string]string{"node": audit()})
-	h.expect(t, "it was made up for")
+	h.scrapes(1, map[string]string{"node": audit()})
+	h.expect(t, "the next audit ran")
 }
 
 // TestOneLostLeaseIsNoise: a worker that stood still for longer than its lease lost one run, which did no harm.
@@ -221,7 +220,7 @@ func TestOneLostLeaseIsNoise(t *testing.T) {
 	a.signal(syscall.SIGCONT)
 	after := a.shows(`semel_lease_lost_total{consumer="orders",queue="orders"} 1`)
 	h := newHistory()
-	h.play(20, map[string]string{"a": before})
-	h.play(5, map[string]string{"a": after})
+	h.scrapes(20, map[string]string{"a": before})
+	h.scrapes(5, map[string]string{"a": after})
 	h.expect(t, "one lease was lost")
 }

@@ -1,3 +1,5 @@
+// Package browser tests semel's pages in a headless Chromium: the lab's report and its live view. If no Chromium is
+// installed, its tests are skipped with a message.
 package browser
 
 import (
@@ -15,7 +17,7 @@ import (
 // names are those under which a Chromium is installed, the first that is found is taken. SEMEL_CHROMIUM names another.
 var names = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell"}
 
-// Find answers the path of a Chromium, or false.
+// Find returns the path of a Chromium, or false.
 func Find() (string, bool) {
 	if p := os.Getenv("SEMEL_CHROMIUM"); p != "" {
 		return p, true
@@ -38,11 +40,11 @@ type Chromium struct {
 
 	mu      sync.Mutex
 	next    int
-	waiting map[int]chan answer
+	waiting map[int]chan result
 	pages   map[string]*Page // by session
 }
 
-type answer struct {
+type result struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *struct {
 		Message string `json:"message"`
@@ -54,10 +56,10 @@ type frame struct {
 	Session string          `json:"sessionId,omitempty"`
 	Method  string          `json:"method,omitempty"`
 	Params  json.RawMessage `json:"params,omitempty"`
-	answer
+	result
 }
 
-// wait bounds every call: a browser on a busy machine is slow, one that answers nothing is broken.
+// wait bounds every call: a browser on a busy machine is slow, a browser that does not respond is broken.
 const wait = 3 * time.Minute
 
 // Start starts the browser at path, with an empty profile. Close ends it.
@@ -70,7 +72,7 @@ func Start(path string) (*Chromium, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	out, answers, err := os.Pipe()
+	out, responses, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
@@ -78,13 +80,13 @@ func Start(path string) (*Chromium, error) {
 	cmd := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", //nolint:noctx // Close ends it
 		"--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-component-update",
 		"--remote-debugging-pipe", "--user-data-dir="+dir, "about:blank")
-	cmd.ExtraFiles = []*os.File{theirs, answers} // 3: commands, 4: answers
+	cmd.ExtraFiles = []*os.File{theirs, responses} // 3: commands, 4: responses
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", path, err), os.RemoveAll(dir))
 	}
-	_, _ = theirs.Close(), answers.Close() // the browser has its own
+	_, _ = theirs.Close(), responses.Close() // the browser has its own
 	c := &Chromium{
-		cmd: cmd, in: in, dir: dir, done: make(chan struct{}), waiting: map[int]chan answer{}, pages: map[string]*Page{},
+		cmd: cmd, in: in, dir: dir, done: make(chan struct{}), waiting: map[int]chan result{}, pages: map[string]*Page{},
 	}
 	go c.read(out)
 	return c, nil
@@ -124,7 +126,7 @@ func (c *Chromium) read(out *os.File) {
 		c.mu.Unlock()
 		switch {
 		case f.ID > 0 && ch != nil:
-			ch <- f.answer
+			ch <- f.result
 		case page != nil:
 			page.event(f.Method, f.Params)
 		}
@@ -139,7 +141,7 @@ func (c *Chromium) call(session, method string, params any) (json.RawMessage, er
 	if params == nil {
 		raw = []byte("{}")
 	}
-	ch := make(chan answer, 1)
+	ch := make(chan result, 1)
 	c.mu.Lock()
 	c.next++
 	id := c.next
@@ -161,6 +163,6 @@ func (c *Chromium) call(session, method string, params any) (json.RawMessage, er
 	case <-c.done:
 		return nil, fmt.Errorf("%s: the browser is gone", method)
 	case <-time.After(wait):
-		return nil, fmt.Errorf("%s: no answer within %s", method, wait)
+		return nil, fmt.Errorf("%s: no response within %s", method, wait)
 	}
 }

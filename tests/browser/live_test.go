@@ -79,10 +79,10 @@ func TestLive(t *testing.T) {
 	defer cancel()
 	w := watch(t, "happy", "--seed", "1")
 	p := open(t, w.url, looks["wide-light"])
-	const patience = time.Minute
+	const timeout = time.Minute
 	until := func(what, expression string) {
 		t.Helper()
-		if err := p.Until(expression, patience); err != nil {
+		if err := p.Until(expression, timeout); err != nil {
 			t.Fatalf("%s: %v\n%s", what, err, eval[string](t, p, `document.querySelector("#said").textContent + "\\n" +
 				[...document.querySelectorAll(".log")].map((l) => [...l.children].map((c) => c.innerText).join("\\n")).join("\\n--\\n")`))
 		}

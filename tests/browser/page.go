@@ -11,8 +11,8 @@ import (
 
 // Look is how a page is looked at.
 type Look struct {
-	Width, Height int
-	Dark, Calm    bool // prefers-color-scheme, prefers-reduced-motion
+	Width, Height       int
+	Dark, ReducedMotion bool // prefers-color-scheme, prefers-reduced-motion
 	// Zoom is the number of device pixels to a pixel; 0 = 1.
 	Zoom float64
 }
@@ -92,7 +92,7 @@ func (p *Page) Look(l Look) error {
 	}
 	_, err = p.c.call(p.session, "Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
 		{"name": "prefers-color-scheme", "value": choose(l.Dark, "dark", "light")},
-		{"name": "prefers-reduced-motion", "value": choose(l.Calm, "reduce", "no-preference")},
+		{"name": "prefers-reduced-motion", "value": choose(l.ReducedMotion, "reduce", "no-preference")},
 	}})
 	return err
 }
@@ -149,7 +149,7 @@ func (p *Page) Complaints() []string {
 	return append([]string(nil), p.complaints...)
 }
 
-// Eval runs JavaScript, waits for a promise, and decodes the value into out (nil: it is dropped).
+// Eval runs JavaScript, awaits its result, and decodes the value into out (nil: it is dropped).
 func (p *Page) Eval(script string, out any) error {
 	raw, err := p.c.call(p.session, "Runtime.evaluate", map[string]any{
 		"expression": script, "returnByValue": true, "awaitPromise": true,
@@ -168,7 +168,7 @@ func (p *Page) Eval(script string, out any) error {
 		} `json:"exceptionDetails"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return fmt.Errorf("read what the script answers: %w", err)
+		return fmt.Errorf("read the result of the script: %w", err)
 	}
 	if r.Exception != nil {
 		return fmt.Errorf("the script failed: %s", r.Exception.Exception.Description)
@@ -177,7 +177,7 @@ func (p *Page) Eval(script string, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(r.Result.Value, out); err != nil {
-		return fmt.Errorf("decode what the script answers: %w", err)
+		return fmt.Errorf("decode the result of the script: %w", err)
 	}
 	return nil
 }

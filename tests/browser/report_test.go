@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestReport plays three scenarios and looks at every page of their report, wide and narrow, light and dark.
+// TestReport runs three scenarios and looks at every page of their report, wide and narrow, light and dark.
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "all.html")
 	names := []string{"visibility", "zombie", "outage"}
@@ -31,7 +31,7 @@ func TestReport(t *testing.T) {
 		})
 	}
 	t.Run("keyboard", func(t *testing.T) { keyboard(t, url) })
-	t.Run("calm", func(t *testing.T) { calm(t, url) })
+	t.Run("reduced motion", func(t *testing.T) { reducedMotion(t, url) })
 	t.Run("timeline", func(t *testing.T) { timeline(t, url) })
 }
 
@@ -67,15 +67,15 @@ func keyboard(t *testing.T, url string) {
 	}
 }
 
-// calm: who wants less motion gets none.
-func calm(t *testing.T, url string) {
+// reducedMotion: a reader who prefers reduced motion gets none.
+func reducedMotion(t *testing.T, url string) {
 	l := looks["wide-light"]
 	const moving = `[...document.querySelectorAll("*"), ...document.querySelectorAll("summary")].filter((e) =>
 		["", "::before"].some((b) => { const s = getComputedStyle(e, b || null); return parseFloat(s.transitionDuration) > 0 || s.animationName !== "none"; })).length`
 	if n := eval[int](t, open(t, url, l), moving); n == 0 {
 		t.Error("nothing moves: this test sees nothing")
 	}
-	l.Calm = true
+	l.ReducedMotion = true
 	if n := eval[int](t, open(t, url, l), moving); n > 0 {
 		t.Errorf("%d things still move", n)
 	}

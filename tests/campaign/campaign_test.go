@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play runs a campaign with the flags.
-func play(t *testing.T, args ...string) result {
+// campaigned runs a campaign with the flags.
+func campaigned(t *testing.T, args ...string) result {
 	t.Helper()
 	server.Need(t, "postgres")
 	c, err := parse(args)
@@ -32,7 +32,7 @@ func play(t *testing.T, args ...string) result {
 
 // TestCampaign is a small campaign with every kind of fault.
 func TestCampaign(t *testing.T) {
-	r := play(t, "-messages", "20000", "-kills", "8", "-freezes", "2", "-restarts", "2", "-seed", "7", "-backlog", "4000")
+	r := campaigned(t, "-messages", "20000", "-kills", "8", "-freezes", "2", "-restarts", "2", "-seed", "7", "-backlog", "4000")
 	if !r.Held {
 		t.Errorf("not held: %s", r.words())
 	}
@@ -53,7 +53,7 @@ func TestPlantedInboxes(t *testing.T) {
 		"first": func(v crew.Verdict) bool { return v.Lost > 0 },
 	} {
 		t.Run(guard, func(t *testing.T) {
-			r := play(t, "-guard", guard, "-messages", "6000", "-kills", "8", "-freezes", "0", "-restarts", "1", "-backlog", "1000",
+			r := campaigned(t, "-guard", guard, "-messages", "6000", "-kills", "8", "-freezes", "0", "-restarts", "1", "-backlog", "1000",
 				"-visibility", "500ms")
 			if r.Held || !failed(r.Verdict) {
 				t.Errorf("held %v: the planted mistake was not found: %v", r.Held, r.Verdict)

@@ -47,7 +47,7 @@ func (f *fleet) replace(rng *rand.Rand) error {
 	return f.replaceAt(rng.IntN(len(f.workers)))
 }
 
-// fix replaces workers that ended by themselves: each is a problem, for only SIGKILL ends a good one.
+// fix replaces workers that ended on their own. Each is a problem, because only SIGKILL ends a good worker.
 func (f *fleet) hint() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,8 +88,8 @@ func problem(w *crew.Worker) string {
 	return "a worker ended without being asked"
 }
 
-// freeze stops a worker for longer than its leases; the channel gets an answer when it goes on. It does nothing when the
-// chosen one is frozen already, or no other would be left to work.
+// freeze stops a worker for longer than its leases, and sends to the channel when it resumes. It does nothing if the chosen
+// worker is frozen already, or no other would be left to work.
 func (f *fleet) freeze(ctx context.Context, rng *rand.Rand, thawed chan<- error) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -66,7 +66,7 @@ type config struct {
 	seed       uint64
 	modes      []crew.Mode
 	visibility time.Duration
-	patience   time.Duration
+	timeout    time.Duration
 
 	say func(format string, args ...any)
 }
@@ -86,7 +86,7 @@ func parse(args []string) (config, error) {
 	fs.StringVar(&guard, "guard", "on", "off and first plant a naive inbox that marks last or first")
 	fs.IntVar(&c.backlog, "backlog", 10_000, "how far the sender may be ahead of the workers")
 	fs.DurationVar(&c.visibility, "visibility", 2*time.Second, "how long a worker owns a message without a heartbeat")
-	fs.DurationVar(&c.patience, "patience", 2*time.Minute, "how long nothing may move before it is given up")
+	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "how long the campaign waits without progress before it gives up")
 	if err := fs.Parse(args); err != nil {
 		return c, err
 	}

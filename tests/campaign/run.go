@@ -160,9 +160,9 @@ func (k *campaign) send(ctx context.Context) (keys int, err error) {
 	return ms.Keys, nil
 }
 
-// room waits until the workers have done something and tells how far the sender may go.
+// room waits until the workers have made progress and returns how far the sender may go.
 func (k *campaign) room(ctx context.Context) (int, error) {
-	for deadline := time.Now().Add(k.patience); ; {
+	for deadline := time.Now().Add(k.timeout); ; {
 		left, err := crew.Left(ctx, k.db) // fails while the server is down
 		if room := k.backlog - left; err == nil && room > 0 {
 			return room, nil
@@ -172,13 +172,13 @@ func (k *campaign) room(ctx context.Context) (int, error) {
 			return 0, context.Cause(ctx)
 		case time.Now().After(deadline):
 			return 0, fmt.Errorf("%d messages are in the queue and none was done in %v; problems: %q: %w",
-				left, k.patience, k.fleet.stop(), errors.Join(errStuck, err))
+				left, k.timeout, k.fleet.stop(), errors.Join(errStuck, err))
 		}
 		crew.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 
-// drain waits until the queue is empty. Patience that ends is no error: the verdict counts what is left.
+// drain waits until the queue is empty. A timeout is no error: the verdict counts the messages that are left.
 func (k *campaign) drain(ctx context.Context) error {
 	begin, moved, said := time.Now(), time.Now(), time.Now()
 	last := -1
@@ -201,7 +201,7 @@ func (k *campaign) drain(ctx context.Context) error {
 		if k.r.Drain = time.Since(begin).Seconds(); left == 0 {
 			return nil
 		}
-		if time.Since(moved) > k.patience {
+		if time.Since(moved) > k.timeout {
 			k.r.Problems = append(k.r.Problems, fmt.Sprintf("%d messages do not move", left))
 			return nil
 		}

@@ -16,7 +16,7 @@ const sqlTerminate = `SELECT count(pg_terminate_backend(pid)) FROM (
   ORDER BY random() LIMIT 1) victim`
 
 // TestFM33_SessionTerminated terminates sessions while they commit, and now and then any. A commit takes 5 ms longer here
-// than it has to, so that many are caught: the transaction is committed, the answer is "terminating connection".
+// than it has to, so that many are caught: the transaction is committed, the response is "terminating connection".
 func TestFM33_SessionTerminated(t *testing.T) {
 	t.Parallel()
 	inModes(t, map[string]string{"commit_delay": "5000", "commit_siblings": "0"}, func(r *fixture) {
@@ -41,9 +41,9 @@ func TestFM33_SessionTerminated(t *testing.T) {
 	})
 }
 
-// TestFM33_CommitAnswerLost loses answers to COMMIT: the effects are there, the worker does not know. It must ask again
-// (70) and neither run the handler a second time nor give the message up.
-func TestFM33_CommitAnswerLost(t *testing.T) {
+// TestFM33_CommitResponseLost loses responses to COMMIT: the effects are stored, but the worker does not know. It must ask
+// again (70) and neither run the handler a second time nor give the message up.
+func TestFM33_CommitResponseLost(t *testing.T) {
 	t.Parallel()
 	inModes(t, nil, func(r *fixture) {
 		const losses = 20
@@ -53,17 +53,17 @@ func TestFM33_CommitAnswerLost(t *testing.T) {
 		r.spawn(task)
 		r.spawn(task)
 		for i := range losses {
-			p.LoseAnswers(server.ToClient, "COMMIT\x00", 1)
+			p.LoseResponses(server.ToClient, "COMMIT\x00", 1)
 			r.send(40)
-			r.until("a lost answer", func() bool { return p.Lost() > i })
+			r.until("a lost response", func() bool { return p.Lost() > i })
 		}
 		r.same()
 		r.held()
 	})
 }
 
-// TestFM70_CommitNoResponse holds the answers back for longer than a lease, and then cuts: a worker that reads the
-// record while its commit is under way must not take the silence for a no.
+// TestFM70_CommitNoResponse holds the responses back for longer than a lease, and then cuts the connection: a worker that
+// reads the record while its commit is under way must not conclude that the commit failed.
 func TestFM70_CommitNoResponse(t *testing.T) {
 	t.Parallel()
 	inModes(t, nil, func(r *fixture) {
@@ -119,8 +119,8 @@ func TestFM34_ServerRestarts(t *testing.T) {
 	})
 }
 
-// TestFM34_ConnectionsRefused cuts the workers off while the server goes on: what they hold is taken over by nobody but
-// another worker, and they come back.
+// TestFM34_ConnectionsRefused cuts the workers off while the server goes on: only another worker takes over their messages,
+// and they reconnect.
 func TestFM34_ConnectionsRefused(t *testing.T) {
 	t.Parallel()
 	inModes(t, nil, func(r *fixture) {

@@ -28,7 +28,7 @@ func TestFM50_DiskFull(t *testing.T) {
 	}
 }
 
-// TestFM50_SendRefused fills the disk of the messages: Send has to say so, and what it refused must not be there.
+// TestFM50_SendRefused fills the disk of the messages: Send has to fail, and the refused message must not be there.
 func TestFM50_SendRefused(t *testing.T) {
 	t.Parallel()
 	server.Need(t, "tmpfs")

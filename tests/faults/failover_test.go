@@ -93,9 +93,9 @@ func (p *pair) arrive() {
 
 func (p *pair) until(what string, ok func() bool) {
 	p.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			p.Fatalf("waited %v for %s", patience, what)
+			p.Fatalf("waited %v for %s", timeout, what)
 		}
 	}
 }

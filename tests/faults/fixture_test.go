@@ -1,7 +1,7 @@
-// Package faults breaks things one at a time under real worker processes on a PostgreSQL of the test's own: workers die
-// and freeze, sessions are terminated, answers are lost, the server goes down, locks and timeouts get in the way, the
-// disk is full. Every case runs in two of the four modes, in nightly runs in all of them, and the verdict comes from a
-// ledger: see package crew.
+// Package faults injects one fault at a time under real worker processes on the test's own PostgreSQL: workers die and
+// freeze, sessions are terminated, responses are lost, the server goes down, locks and timeouts interfere, the disk is
+// full. Every case runs in two of the four modes, in nightly runs in all of them. A ledger gives the verdict: see package
+// crew.
 package faults
 
 import (
@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 // visibility is how long a worker owns what it received. Its leases are nine tenths of it.
 const visibility = 1500 * time.Millisecond
 
-// patience bounds every wait.
-const patience = 4 * time.Minute
+// timeout bounds every wait.
+const timeout = 4 * time.Minute
 
 // fixture is one case in one mode: a database of its own, messages, workers.
 type fixture struct {
@@ -170,9 +170,9 @@ func (r *fixture) spawn(t crew.Task) *crew.Worker {
 // until waits for something to become true.
 func (r *fixture) until(what string, ok func() bool) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
+	for deadline := time.Now().Add(timeout); !ok(); {
 		if time.Now().After(deadline) {
-			r.Fatalf("waited %v for %s; workers say %s", patience, what, r.reports())
+			r.Fatalf("waited %v for %s; workers say %s", timeout, what, r.reports())
 		}
 		if r.same(); r.Failed() {
 			r.FailNow()
@@ -181,8 +181,8 @@ func (r *fixture) until(what string, ok func() bool) {
 	}
 }
 
-// sqlScene is what the database knows when something is not as it should be.
-const sqlScene = `SET statement_timeout = 0; SET lock_timeout = '1s';
+// sqlState reads the state of the database for the message of a failed test.
+const sqlState = `SET statement_timeout = 0; SET lock_timeout = '1s';
 SELECT 'now', clock_timestamp();
 SELECT 'message', pos, convert_from(body, 'UTF8'), due_at, until, count, nonce, waits FROM semel_message ORDER BY pos LIMIT 5;
 SELECT 'record', convert_from(key, 'UTF8'), state, token, lease_until, retry_at, attempt, failures, takeovers, unknown,
@@ -199,14 +199,14 @@ func (r *fixture) reports() (text string) {
 			text += " " + err.Error()
 		}
 	}
-	scene, err := server.SQL(r.Context(), r.url, sqlScene)
+	state, err := server.SQL(r.Context(), r.url, sqlState)
 	if err != nil {
-		scene += err.Error()
+		state += err.Error()
 	}
-	return text + "\n" + scene
+	return text + "\n" + state
 }
 
-// count runs a query of one number on the fixture's database, or answers -1 while the server is away.
+// count runs a query of one number on the fixture's database, or returns -1 while the server is away.
 func (r *fixture) count(sql string, args ...any) (n int) {
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
 	defer cancel()

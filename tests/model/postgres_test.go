@@ -1,5 +1,5 @@
-// Package model drives a store and the one in memory side by side with the same random operations (level L4): whatever
-// one answers, the other answers too, and what is written in one is written in the other.
+// Package model runs the same random operations on a store and on the one in memory (level L4): both return the same
+// results and hold the same records.
 package model
 
 import (

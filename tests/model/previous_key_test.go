@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// former is a ledger in SQL, for a store with a mirror behind every key.
-func previous(addTx func(ctx context.Context, tx driver.Tx, id string) error, count func(ctx context.Context, id string) (int, error)) *semeltest.Ledger {
+// previousLedger is a ledger in SQL, for a store with a second record behind every key.
+func previousLedger(addTx func(ctx context.Context, tx driver.Tx, id string) error, count func(ctx context.Context, id string) (int, error)) *semeltest.Ledger {
 	return &semeltest.Ledger{
 		Buffer: func(c driver.Committer) any {
 			var e *driver.Statements
@@ -30,7 +30,7 @@ func previous(addTx func(ctx context.Context, tx driver.Tx, id string) error, co
 	}
 }
 
-// TestPreviousSQLite runs the conformance suite with two records behind every key: they answer as one does.
+// TestPreviousSQLite runs the conformance suite with two records behind every key: they behave as one.
 func TestPreviousSQLite(t *testing.T) {
 	semeltest.RunStore(t, func(t testing.TB) semeltest.StoreSetup {
 		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "semel.db"), sqlite.Options{Create: true})
@@ -41,7 +41,7 @@ func TestPreviousSQLite(t *testing.T) {
 		if _, err := db.SQL().ExecContext(t.Context(), "CREATE TABLE ledger (id TEXT)"); err != nil {
 			t.Fatal(err)
 		}
-		l := previous(func(ctx context.Context, tx driver.Tx, id string) error {
+		l := previousLedger(func(ctx context.Context, tx driver.Tx, id string) error {
 			var x *sql.Tx
 			tx.As(&x)
 			_, err := x.ExecContext(ctx, "INSERT INTO ledger (id) VALUES ($1)", id)
@@ -71,7 +71,7 @@ func TestPreviousPostgres(t *testing.T) {
 		if _, err := db.Pool().Exec(t.Context(), "CREATE TABLE ledger (id text)"); err != nil {
 			t.Fatal(err)
 		}
-		l := previous(func(ctx context.Context, tx driver.Tx, id string) error {
+		l := previousLedger(func(ctx context.Context, tx driver.Tx, id string) error {
 			var x pgx.Tx
 			tx.As(&x)
 			_, err := x.Exec(ctx, "INSERT INTO ledger (id) VALUES ($1)", id)

@@ -73,12 +73,12 @@ func (w *world) steps(rt *rapid.T) {
 		return s.WriteSteps(rt.Context(), a.holds[n], mine...)
 	})
 	if errs[0] == nil && out[0] != out[1] {
-		rt.Fatalf("steps %+v of key %q: memory answered %v, the other %v", ws, a.key.Raw, out[0], out[1])
+		rt.Fatalf("steps %+v of key %q: memory returned %v, the other %v", ws, a.key.Raw, out[0], out[1])
 	}
 	for _, err := range errs {
 		var item *driver.ItemError
 		if err != nil && (!errors.As(err, &item) || item.Index != culprit) {
-			rt.Fatalf("steps answered %v, wanted write %d refused", err, culprit)
+			rt.Fatalf("steps returned %v, wanted write %d refused", err, culprit)
 		}
 	}
 	w.sameSteps(rt, a)
@@ -101,9 +101,9 @@ func (w *world) sameSteps(rt *rapid.T, a attempt) {
 	}
 }
 
-// sameTrail compares what the operators left.
-func (w *world) sameTrail(rt *rapid.T) {
-	trails, errs := both(w, "trail", func(s *side, _ int) ([]driver.AuditEntry, error) {
+// sameAudit compares the audit logs.
+func (w *world) sameAudit(rt *rapid.T) {
+	entries, errs := both(w, "audit", func(s *side, _ int) ([]driver.AuditEntry, error) {
 		return s.Audit(rt.Context(), driver.AuditFilter{})
 	})
 	if errs[0] != nil {
@@ -111,12 +111,12 @@ func (w *world) sameTrail(rt *rapid.T) {
 	}
 	var text [2]string
 	for i := range text {
-		for _, e := range trails[i] {
+		for _, e := range entries[i] {
 			text[i] += fmt.Sprintf("%v by %q: %q gen %d %v to %v %q %v %v\n", e.Kind, e.By, e.Key.Raw, e.Generation, e.From, e.To, e.Reason,
 				e.Verified, e.Renewed)
 		}
 	}
 	if text[0] != text[1] {
-		rt.Fatalf("the trail: memory has\n%sthe other has\n%s", text[0], text[1])
+		rt.Fatalf("audit log: memory has\n%sthe other has\n%s", text[0], text[1])
 	}
 }

@@ -54,13 +54,13 @@ func compareWith(t *testing.T, open func(rt *rapid.T) *side) {
 	})
 }
 
-// both runs f on each side and answers what they answered.
+// both runs f on each side and returns both results.
 func both[T any](w *world, what string, f func(s *side, i int) (T, error)) (out [2]T, errs [2]error) {
 	for i, s := range w.sides {
 		out[i], errs[i] = f(s, i)
 	}
 	if (errs[0] == nil) != (errs[1] == nil) {
-		w.t.Fatalf("%s: memory answered %v, the other %v", what, errs[0], errs[1])
+		w.t.Fatalf("%s: memory returned %v, the other %v", what, errs[0], errs[1])
 	}
 	return out, errs
 }
@@ -114,7 +114,7 @@ func (w *world) granted(cs []driver.Claim, gs [2][]driver.Grant) {
 			w.t.Fatalf("key %q: %v, %v", cs[i].Key.Raw, a.Err, b.Err)
 		}
 		if x, y := plainGrant(a), plainGrant(b); x != y {
-			w.t.Fatalf("key %q: memory answered %s\nthe other  %s", cs[i].Key.Raw, x, y)
+			w.t.Fatalf("key %q: memory returned %s\nthe other  %s", cs[i].Key.Raw, x, y)
 		}
 		if (a.Wait - b.Wait).Abs() > lease/2 {
 			w.t.Fatalf("key %q: wait %v, %v", cs[i].Key.Raw, a.Wait, b.Wait)
@@ -172,7 +172,7 @@ func (w *world) drawFinish() driver.Finish {
 func (w *world) compare(what string, as []attempt, out [2][]driver.Outcome) {
 	for i, a := range as {
 		if out[0][i] != out[1][i] {
-			w.t.Fatalf("%s of key %q: memory answered %v, the other %v", what, a.key.Raw, out[0][i], out[1][i])
+			w.t.Fatalf("%s of key %q: memory returned %v, the other %v", what, a.key.Raw, out[0][i], out[1][i])
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (w *world) commit(rt *rapid.T) {
 	for _, err := range errs {
 		var item *driver.ItemError
 		if !errors.As(err, &item) || item.Index != culprit {
-			rt.Fatalf("commit answered %v, wanted item %d refused", err, culprit)
+			rt.Fatalf("commit returned %v, wanted item %d refused", err, culprit)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func (w *world) operate(rt *rapid.T) {
 	as := w.someAttempts(rt)
 	a := as[0]
 	op := driver.Operation{
-		Kind: rapid.SampledFrom([]driver.OperationKind{driver.Resolve, driver.Redrive, driver.Discard, driver.ForceRelease}).Draw(rt, "act"),
+		Kind: rapid.SampledFrom([]driver.OperationKind{driver.Resolve, driver.Redrive, driver.Discard, driver.ForceRelease}).Draw(rt, "operation"),
 		Key:  a.key, Generation: a.holds[0].Generation, As: rapid.SampledFrom([]driver.State{driver.Completed, driver.FailedState, driver.Released}).Draw(rt, "as"),
 		Keep: keep, Reason: "operator", By: rapid.SampledFrom([]string{"", "ann"}).Draw(rt, "by"), Result: []byte("by hand"), NewGeneration: rapid.Bool().Draw(rt, "rerun"), Verified: rapid.Bool().Draw(rt, "verified"),
 	}
@@ -297,7 +297,7 @@ func (w *world) operate(rt *rapid.T) {
 		return o, err
 	})
 	if out[0] != out[1] {
-		rt.Fatalf("operate on key %q: memory answered %v, the other %v", a.key.Raw, out[0], out[1])
+		rt.Fatalf("operate on key %q: memory returned %v, the other %v", a.key.Raw, out[0], out[1])
 	}
 }
 
@@ -321,7 +321,7 @@ func (w *world) sweep(rt *rapid.T) {
 		return sum, err
 	})
 	if out[0] != out[1] {
-		rt.Fatalf("sweep: memory answered %+v, the other %+v", out[0], out[1])
+		rt.Fatalf("sweep: memory returned %+v, the other %+v", out[0], out[1])
 	}
 }
 
@@ -366,7 +366,7 @@ func (w *world) same(rt *rapid.T) {
 	if fmt.Sprint(effects[0]) != fmt.Sprint(effects[1]) {
 		rt.Fatalf("effects: memory has %v, the other %v", effects[0], effects[1])
 	}
-	w.sameTrail(rt)
+	w.sameAudit(rt)
 }
 
 // statements are the effects of a transaction on an SQL store: rows of the ledger, and one that is refused.

@@ -50,7 +50,7 @@ func TestStatementEffect_NATSOntoPostgres(t *testing.T) {
 	if out, err := exec.Command(semel, "queue", "create", "--queue", queue, "--default-visibility", "2s").CombinedOutput(); err != nil {
 		t.Fatalf("make the stream: %v: %s", err, out)
 	}
-	s := newSceneOn(t, lines, func(string) string { return queue }, store)
+	s := newFixtureOn(t, lines, func(string) string { return queue }, store)
 	s.run("migrate", "--store", store)
 	s.strike = func() {
 		if err := stream.Kill(); err != nil {

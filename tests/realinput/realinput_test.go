@@ -57,8 +57,8 @@ type event struct {
 	Decision    string `json:"decision"`
 }
 
-// scene is one run: queue and records, three workers, one kill.
-type scene struct {
+// fixture is one run: queue and records, three workers, one kill.
+type fixture struct {
 	t        *testing.T
 	dir, db  string
 	semel    string
@@ -70,20 +70,20 @@ type scene struct {
 	strike func()
 }
 
-// newScene has queue and records in one SQLite file.
-func newScene(t *testing.T, lines []string) *scene {
+// newFixture has queue and records in one SQLite file.
+func newFixture(t *testing.T, lines []string) *fixture {
 	t.Helper()
-	return newSceneOn(t, lines, func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" }, "")
+	return newFixtureOn(t, lines, func(dir string) string { return "sqlite://" + filepath.Join(dir, "hooks.db") + "?queue=hooks" }, "")
 }
 
-// newSceneOn has its queue where queue says, and its records in store, or with the queue when that is "".
-func newSceneOn(t *testing.T, lines []string, queue func(dir string) string, store string) *scene {
+// newFixtureOn has its queue where queue says, and its records in store, or with the queue when that is "".
+func newFixtureOn(t *testing.T, lines []string, queue func(dir string) string, store string) *fixture {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, dir: t.TempDir(), semel: path, distinct: len(lines)}
+	s := &fixture{t: t, dir: t.TempDir(), semel: path, distinct: len(lines)}
 	s.db = filepath.Join(s.dir, "hooks.db")
 	s.queue = queue(s.dir)
 	if s.store = store; store == "" {
@@ -102,7 +102,7 @@ func newSceneOn(t *testing.T, lines []string, queue func(dir string) string, sto
 	return s
 }
 
-func (s *scene) run(args ...string) []byte {
+func (s *fixture) run(args ...string) []byte {
 	s.t.Helper()
 	cmd := exec.Command(s.semel, args...)
 	var stderr bytes.Buffer
@@ -115,7 +115,7 @@ func (s *scene) run(args ...string) []byte {
 }
 
 // work lets three workers empty the queue; the first is killed when a fifth of the effects are there.
-func (s *scene) work(handler string, effects func() int, extra ...string) {
+func (s *fixture) work(handler string, effects func() int, extra ...string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *scene) work(handler string, effects func() int, extra ...string) {
 }
 
 // start starts a worker.
-func (s *scene) start(ctx context.Context, handler string, extra ...string) *exec.Cmd {
+func (s *fixture) start(ctx context.Context, handler string, extra ...string) *exec.Cmd {
 	s.t.Helper()
 	name := filepath.Join(s.dir, fmt.Sprintf("%d", s.workers))
 	s.workers++
@@ -151,8 +151,8 @@ func (s *scene) start(ctx context.Context, handler string, extra ...string) *exe
 	return cmd
 }
 
-// await waits for so many effects.
-func (s *scene) await(ctx context.Context, effects func() int, n int) {
+// await waits for n effects.
+func (s *fixture) await(ctx context.Context, effects func() int, n int) {
 	s.t.Helper()
 	for effects() < n && ctx.Err() == nil {
 		time.Sleep(2 * time.Millisecond)
@@ -160,7 +160,7 @@ func (s *scene) await(ctx context.Context, effects func() int, n int) {
 }
 
 // kill kills a worker, which has to be at work.
-func (s *scene) kill(cmd *exec.Cmd) {
+func (s *fixture) kill(cmd *exec.Cmd) {
 	s.t.Helper()
 	if err := cmd.Process.Kill(); err != nil {
 		s.t.Fatal(err)
@@ -172,7 +172,7 @@ func (s *scene) kill(cmd *exec.Cmd) {
 }
 
 // ended waits until workers have emptied the queue.
-func (s *scene) ended(cmds ...*exec.Cmd) {
+func (s *fixture) ended(cmds ...*exec.Cmd) {
 	s.t.Helper()
 	for _, cmd := range cmds {
 		if err := cmd.Wait(); err != nil {
@@ -185,7 +185,7 @@ func (s *scene) ended(cmds ...*exec.Cmd) {
 func tail(b []byte) []byte { return b[max(0, len(b)-4000):] }
 
 // decisions counts the ends of deliveries over all workers, the killed one included.
-func (s *scene) decisions() map[string]int {
+func (s *fixture) decisions() map[string]int {
 	s.t.Helper()
 	n := map[string]int{}
 	for i := range s.workers {
@@ -204,7 +204,7 @@ func (s *scene) decisions() map[string]int {
 	return n
 }
 
-func (s *scene) records() []map[string]any {
+func (s *fixture) records() []map[string]any {
 	s.t.Helper()
 	var out []map[string]any
 	for _, line := range bytes.Split(bytes.TrimSpace(s.run("records", "ls", "--limit", "0", "--store", s.store, "-o", "jsonl")), []byte("\n")) {
@@ -218,7 +218,7 @@ func (s *scene) records() []map[string]any {
 }
 
 // settled checks what every run must show: a completed record per payload, nothing left to deliver, no dead letter.
-func (s *scene) settled() {
+func (s *fixture) settled() {
 	s.t.Helper()
 	rs := s.records()
 	if len(rs) != s.distinct {
@@ -239,7 +239,7 @@ func (s *scene) settled() {
 	}
 }
 
-func (s *scene) script(body string) string {
+func (s *fixture) script(body string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "handler.sh")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\nset -e\n"+body), 0o700); err != nil { //nolint:gosec // it is to be run
@@ -250,7 +250,7 @@ func (s *scene) script(body string) string {
 
 // TestKeyedEffect: the handler's effect is a file named by SEMEL_EFFECT_KEY, as a downstream that deduplicates would.
 func TestKeyedEffect(t *testing.T) {
-	s := newScene(t, payloads(t))
+	s := newFixture(t, payloads(t))
 	h := s.keyed()
 	s.work(h, s.files)
 	s.settled()
@@ -258,7 +258,7 @@ func TestKeyedEffect(t *testing.T) {
 }
 
 // keyed makes the handler of keyed effects.
-func (s *scene) keyed() string {
+func (s *fixture) keyed() string {
 	s.t.Helper()
 	out := filepath.Join(s.dir, "effects")
 	if err := os.Mkdir(out, 0o700); err != nil {
@@ -268,13 +268,13 @@ func (s *scene) keyed() string {
 }
 
 // files counts the keyed effects.
-func (s *scene) files() int {
+func (s *fixture) files() int {
 	f, _ := filepath.Glob(filepath.Join(s.dir, "effects", "*.done"))
 	return len(f)
 }
 
 // once wants one keyed effect of each payload.
-func (s *scene) once() {
+func (s *fixture) once() {
 	s.t.Helper()
 	if n := s.files(); n != s.distinct {
 		s.t.Errorf("%d effects of %d payloads", n, s.distinct)
@@ -296,7 +296,7 @@ func (s *scene) once() {
 
 // TestStatementEffect: the handler prints its effect as SQL, which commits with the record.
 func TestStatementEffect(t *testing.T) {
-	s := newScene(t, payloads(t))
+	s := newFixture(t, payloads(t))
 	db, err := sqlite.Open(t.Context(), s.db, sqlite.Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +328,7 @@ printf '{"sql":"INSERT INTO effects (key, worker) VALUES ($1, $2)","args":["%s",
 // TestNakedEffect: the handler appends to a file and nothing deduplicates that. Every extra effect has to be explained
 // by the record: effects ≤ 1 + uncertainty events + failed runs.
 func TestNakedEffect(t *testing.T) {
-	s := newScene(t, payloads(t))
+	s := newFixture(t, payloads(t))
 	out := filepath.Join(s.dir, "effects.log")
 	read := func() map[string]int {
 		b, err := os.ReadFile(out)
@@ -359,11 +359,11 @@ func TestNakedEffect(t *testing.T) {
 		}
 		if n > 1 {
 			extra++
-			story := s.run("records", "explain", key, "--store", s.store, "--events", filepath.Join(s.dir, "0.events"),
+			timeline := s.run("records", "explain", key, "--store", s.store, "--events", filepath.Join(s.dir, "0.events"),
 				"--events", filepath.Join(s.dir, "1.events"), "--events", filepath.Join(s.dir, "2.events"))
-			t.Logf("%s", story)
-			if !bytes.Contains(story, []byte("taken over")) && !bytes.Contains(story, []byte("doubt")) {
-				t.Errorf("the story of %s does not explain its %d effects", key, n)
+			t.Logf("%s", timeline)
+			if !bytes.Contains(timeline, []byte("taken over")) && !bytes.Contains(timeline, []byte("doubt")) {
+				t.Errorf("the timeline of %s does not explain its %d effects", key, n)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func TestS1_45_RecordsInRedis(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			s := newSceneOn(t, lines, queue(t), redis.URL()+"?prefix=hooks")
+			s := newFixtureOn(t, lines, queue(t), redis.URL()+"?prefix=hooks")
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			h := s.keyed()

@@ -20,7 +20,7 @@ func TestSqsConsumer(t *testing.T) {
 	contains(t, node(t, "consumer.mjs"), `{"handled":32,"twice":0,"dead":8}`)
 }
 
-// While answers are lost and the service throttles, sqs-consumer handles everything still: at least once.
+// While responses are lost and the service throttles, sqs-consumer still handles everything at least once.
 func TestSqsConsumerWithFaults(t *testing.T) {
 	out := node(t, "consumer.mjs", "--seed", "3", "--fault", "lost-answer@DeleteMessage+DeleteMessageBatch=0.3", "--fault", "throttle=0.05",
 		"--fault", "disorder=0.5")
@@ -38,13 +38,13 @@ func TestTheCommandLineOfAWS(t *testing.T) {
 		t.Helper()
 		// Version 1 of the command does not read AWS_ENDPOINT_URL_SQS.
 		out := e.client("", bin, append([]string{"--endpoint-url", e.url, "--output", "json", "sqs"}, args...)...)
-		var answer map[string]any
+		var response map[string]any
 		if len(out) > 0 {
-			if err := json.Unmarshal(out, &answer); err != nil {
+			if err := json.Unmarshal(out, &response); err != nil {
 				t.Fatalf("aws sqs %v: %v\n%s", args, err, out)
 			}
 		}
-		return answer
+		return response
 	}
 	url, _ := aws("get-queue-url", "--queue-name", "jobs")["QueueUrl"].(string)
 	id := aws("send-message", "--queue-url", url, "--message-body", "größe")["MessageId"]

@@ -133,7 +133,7 @@ func (e *endpoint) client(dir, name string, args ...string) []byte {
 	return out
 }
 
-// call asks for one operation, and answers the status and the body.
+// call requests one operation, and returns the status and the body.
 func (e *endpoint) call(operation string, in any) (int, string) {
 	e.Helper()
 	b, err := json.Marshal(in)

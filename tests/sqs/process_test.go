@@ -33,7 +33,7 @@ func TestSemelWorkWithFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.client(dir, semel, "send", "--queue", queue, file)
-	// At the start a worker that cannot reach its queue ends, and says so: the wire breaks while it works.
+	// A worker that cannot reach its queue at the start ends with an error, so the faults begin while it works.
 	const working = "@ReceiveMessage+DeleteMessageBatch+ChangeMessageVisibilityBatch"
 	e.client(dir, semel, "sqs", "fault", "--seed", "5", "duplicate=0.2", "disorder=0.3", "dropped-delete=0.2", "stale-handle=0.1",
 		"early-visible=0.1", "late-visible=0.05,by=2s", "lost-answer"+working+"=0.05", "torn"+working+"=0.03",
@@ -83,8 +83,8 @@ func (e *endpoint) bodies(queue string) []string {
 	}
 }
 
-// TestNothingAnsweredIsLostByAKill sends from several sides, kills the server, and starts it again on its file.
-func TestNothingAnsweredIsLostByAKill(t *testing.T) {
+// TestNothingConfirmedIsLostByAKill sends from several clients, kills the server, and starts it again on its file.
+func TestNothingConfirmedIsLostByAKill(t *testing.T) {
 	file := "sqlite:" + filepath.Join(t.TempDir(), "q.db")
 	e := start(t, "--queue", file, "--create", "jobs,visibility=1h")
 	var mu sync.Mutex
@@ -197,15 +197,15 @@ func TestFM50_FullDisk(t *testing.T) {
 	}
 }
 
-// TestLongPollsAreAnsweredAtTheEnd stops a server in which a consumer waits.
-func TestLongPollsAreAnsweredAtTheEnd(t *testing.T) {
+// TestLongPollsEndWithTheServer stops a server while a consumer waits in a long poll.
+func TestLongPollsEndWithTheServer(t *testing.T) {
 	for _, queue := range []string{"memory", "sqlite:" + filepath.Join(t.TempDir(), "q.db")} {
 		e := start(t, "--queue", queue, "--create", "jobs", "--fault", "disorder=1e-300")
-		answered := make(chan string, 1)
+		response := make(chan string, 1)
 		begin := time.Now()
 		go func() {
 			status, text := e.call("ReceiveMessage", map[string]any{"QueueUrl": e.queue("jobs"), "WaitTimeSeconds": 20})
-			answered <- fmt.Sprint(status, text)
+			response <- fmt.Sprint(status, text)
 		}()
 		for !e.asked() {
 			time.Sleep(5 * time.Millisecond) // the pause between two looks
@@ -213,13 +213,13 @@ func TestLongPollsAreAnsweredAtTheEnd(t *testing.T) {
 		if err := e.end(syscall.SIGTERM); err != nil {
 			t.Errorf("%s: SIGTERM: %v\n%s", queue, err, &e.errs)
 		}
-		if got := <-answered; got != "200{}" || time.Since(begin) > 15*time.Second {
-			t.Errorf("%s: the long poll was answered with %s after %v", queue, got, time.Since(begin))
+		if got := <-response; got != "200{}" || time.Since(begin) > 15*time.Second {
+			t.Errorf("%s: the long poll got %s after %v", queue, got, time.Since(begin))
 		}
 	}
 }
 
-// asked tells that a receive has come: a fault that hits none counts its chances.
+// asked reports that a receive has come: a fault that hits none counts its chances.
 func (e *endpoint) asked() bool {
 	e.Helper()
 	r, err := http.Get(e.url + "/_semel/faults")
@@ -243,7 +243,7 @@ func TestASecondServerTakesTheFile(t *testing.T) {
 	second := start(t, "--queue", file)
 	message := func(e *endpoint) any { return map[string]any{"QueueUrl": e.queue("jobs"), "MessageBody": "a"} }
 	if status, text := first.call("SendMessage", message(first)); status != http.StatusServiceUnavailable {
-		t.Errorf("the first server answers %d %s", status, text)
+		t.Errorf("the first server responds with %d %s", status, text)
 	}
 	var exit *exec.ExitError
 	select {
@@ -256,7 +256,7 @@ func TestASecondServerTakesTheFile(t *testing.T) {
 		t.Fatal("the first server goes on")
 	}
 	if status, text := second.call("SendMessage", message(second)); status != http.StatusOK {
-		t.Errorf("the second server answers %d %s", status, text)
+		t.Errorf("the second server responds with %d %s", status, text)
 	}
 	if got := second.bodies("jobs"); len(got) != 1 {
 		t.Errorf("%v, want one message", got)
@@ -273,6 +273,6 @@ func TestARefusedServerTakesNoFile(t *testing.T) {
 		t.Fatalf("the second server: %v\n%s", err, out)
 	}
 	if status, body := e.call("SendMessage", map[string]any{"QueueUrl": e.queue("a"), "MessageBody": "x"}); status != http.StatusOK {
-		t.Errorf("the first server answers %d %s", status, body)
+		t.Errorf("the first server responds with %d %s", status, body)
 	}
 }

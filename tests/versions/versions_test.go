@@ -1,4 +1,4 @@
-// Package versions plays versions of one entity in real worker processes that are killed, on SQLite and on PostgreSQL.
+// Package versions runs versions of one entity through real worker processes that are killed, on SQLite and on PostgreSQL.
 package versions
 
 import (
@@ -131,7 +131,7 @@ type fixture struct {
 	workers      []*exec.Cmd
 }
 
-// onBoth runs a test on SQLite and on PostgreSQL, with so many workers.
+// onBoth runs a test on SQLite and on PostgreSQL.
 func onBoth(t *testing.T, strategy string, fn func(r *fixture)) {
 	if testing.Short() {
 		t.Skip("-short starts no worker processes")
@@ -148,7 +148,7 @@ func onBoth(t *testing.T, strategy string, fn func(r *fixture)) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r.play(fn)
+		r.test(fn)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		u, drop, err := server.CreateDatabase(t.Context(), server.Shared(t, "postgres"))
@@ -160,11 +160,11 @@ func onBoth(t *testing.T, strategy string, fn func(r *fixture)) {
 			t.Fatal(err)
 		}
 		r := &fixture{T: t, at: u, strategy: strategy}
-		r.play(fn)
+		r.test(fn)
 	})
 }
 
-func (r *fixture) play(fn func(r *fixture)) {
+func (r *fixture) test(fn func(r *fixture)) {
 	p, err := open(r.Context(), r.at)
 	if err != nil {
 		r.Fatal(err)

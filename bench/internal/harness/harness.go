@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/bench/internal/load"
@@ -21,10 +24,10 @@ type Kind string
 
 // The kinds of measures.
 const (
-	Peer   Kind = "peer"   // how others do the standard work
-	Limit  Kind = "limit"  // what machine and servers can do at all
-	Semel  Kind = "semel"  // what semel does
-	Front  Kind = "front"  // what a cache before the store is worth
+	Peer   Kind = "peer"   // the standard work done by other libraries
+	Limit  Kind = "limit"  // the limits of the machine and the servers
+	Semel  Kind = "semel"  // the standard work done by semel
+	Cache  Kind = "cache"  // the gain of a cache before the store
 	Window Kind = "window" // a long window of keys on one machine
 )
 
@@ -41,7 +44,7 @@ type Measure struct {
 	N int
 	// Long measures run only when they are asked for by name.
 	Long bool
-	// Inexact measures are reported even when an effect happened twice: they do not promise otherwise.
+	// Inexact measures are reported even when an effect happened twice: they do not guarantee otherwise.
 	Inexact bool
 	Run     func(ctx context.Context, e *Env) (Sample, error)
 }
@@ -176,4 +179,41 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Median is the middle of the values, the mean of the two middle ones of an even number, and zero of none.
+func Median[T ~float64 | ~int64](values []T) T {
+	s := slices.SortedFunc(slices.Values(values), cmp.Compare)
+	n := len(s)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 0:
+		return (s[n/2-1] + s[n/2]) / 2
+	}
+	return s[n/2]
+}
+
+// Callers has n goroutines share e.N calls of do, and watches the machine meanwhile. P50 is the median time of one call.
+// The first error ends all of them.
+func (e *Env) Callers(ctx context.Context, n int, do func(context.Context) error) (Sample, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	times := make([]time.Duration, e.N)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	stop := e.Watch()
+	for range n {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(e.N) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				begin := time.Now()
+				if err := do(ctx); err != nil {
+					fail(err)
+				}
+				times[i] = time.Since(begin)
+			}
+		})
+	}
+	wg.Wait()
+	return Sample{Done: e.N, Usage: stop(), P50: Median(times)}, context.Cause(ctx)
 }

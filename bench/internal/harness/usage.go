@@ -13,7 +13,7 @@ import (
 // Usage is time on the clock and time of the processors: of this process, and of the servers.
 type Usage struct{ Wall, Client, Server time.Duration }
 
-// Watch starts to measure; the answer stops.
+// Watch starts to measure; the returned function stops.
 func (e *Env) Watch() func() Usage {
 	server, client, begin := e.servers.cpu(), clientCPU(), time.Now()
 	return func() Usage {

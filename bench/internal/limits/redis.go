@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/bench/internal/harness"
 )
 
-// redisSet is the fastest conditional insert on Redis, and forgets up to a second of answers when the machine dies.
+// redisSet is the fastest conditional insert on Redis. It loses up to a second of confirmed writes when the machine dies.
 func redisSet(n int) harness.Measure {
 	const batch = 100
 	return harness.Measure{

@@ -38,7 +38,7 @@ func statement() harness.Measure {
 	}
 }
 
-// each works off the deliveries with so many workers and connections.
+// each processes the deliveries with the given number of workers, and as many connections.
 func each(
 	ctx context.Context, e *harness.Env, workers int, do func(context.Context, *pgxpool.Pool, *load.Message) error,
 ) (harness.Sample, error) {

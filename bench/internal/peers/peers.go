@@ -47,7 +47,7 @@ func run(
 	return s, err
 }
 
-// countdown ends a run when so many deliveries have been handled, or one failed.
+// countdown ends a run when a number of deliveries have been handled, or one failed.
 type countdown struct {
 	left atomic.Int64
 	stop context.CancelCauseFunc
@@ -55,7 +55,7 @@ type countdown struct {
 
 var errDone = errors.New("all deliveries are handled")
 
-// newCountdown answers a context that ends with the last delivery.
+// newCountdown returns a context that ends with the last delivery.
 func newCountdown(ctx context.Context, deliveries int) (context.Context, *countdown) {
 	ctx, stop := context.WithCancelCause(ctx)
 	c := &countdown{stop: stop}

@@ -21,7 +21,7 @@ func Page(w io.Writer, about harness.About, measures []harness.Measure, rows []h
 	p.work(harness.Peer, "Peers")
 	p.others()
 	p.growth()
-	p.fronts()
+	p.caches()
 	p.window()
 	p.sweeps()
 	p.settings()
@@ -59,9 +59,9 @@ func (p *page) head(chart string) {
 	p.linef("as distinct ids as messages, else the figure is refused. Peers and semel use the same PostgreSQL server in the same")
 	p.linef("round, with fsync and synchronous_commit on; client and server share the processors.\n")
 	if p.about.Load > float64(p.about.Cores)/2 {
-		p.linef("**The machine was busy with other work when this was measured (load average %s on %d cores): the figures of who waits",
+		p.linef("**The machine was busy with other work when this was measured (load average %s on %d cores): the figures of callers",
 			number(p.about.Load), p.about.Cores)
-		p.linef("for one answer at a time are too low.** Measure again on a calm machine.\n")
+		p.linef("that wait for one response at a time are too low.** Measure again on an idle machine.\n")
 	}
 	p.linef("![Effects per second](%s)\n", chart)
 }

@@ -15,7 +15,8 @@ type line struct {
 	*harness.Row
 }
 
-// Read reads the lines of a run. Of several runs in one input the rounds count on, and the first tells of the machine.
+// Read reads the lines of a run. If the input has several runs, their rounds are numbered through, and the first run
+// describes the machine.
 func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
 	before, last, load := 0, 0, 0.0
 	for dec := json.NewDecoder(r); ; {
@@ -34,7 +35,7 @@ func Read(r io.Reader) (about harness.About, rows []harness.Row, err error) {
 			continue
 		}
 		if l.Row == nil {
-			return about, nil, fmt.Errorf("line %d is neither a row nor tells of a machine", len(rows)+1)
+			return about, nil, fmt.Errorf("line %d is neither a row nor describes a machine", len(rows)+1)
 		}
 		l.Round += before
 		l.Load = load

@@ -36,16 +36,16 @@ func (p *page) growth() {
 	p.linef("million. PostgreSQL writes pages whole that are touched first after a checkpoint; its `max_wal_size` is the default of 1 GB.\n")
 }
 
-// fronts is the section of the cache before a store.
-func (p *page) fronts() {
-	list := p.of(harness.Front, "")
+// caches is the section of the cache before a store.
+func (p *page) caches() {
+	list := p.of(harness.Cache, "")
 	if len(list) == 0 {
 		return
 	}
 	p.linef("## A cache before the store\n")
 	p.linef("`cache.New` before PostgreSQL, with room for all keys. Half of the duplicates are redeliveries under the id of the first")
-	p.linef("delivery, half come under a new id from the producer; only `Strangers` answers those from memory. Claims are those that")
-	p.linef("reached the store, calls its claims, commits and extensions. `go run . -measure front` in `bench/`.\n")
+	p.linef("delivery, half come under a new id from the producer; only `Strangers` settles those from memory. Claims are those that")
+	p.linef("reached the store, calls its claims, commits and extensions. `go run . -measure cache` in `bench/`.\n")
 	p.linef("| | claims per delivery | calls per 1,000 deliveries | deliveries/s | × no cache | CPU µs per delivery, client + server |")
 	p.linef("|---|--:|--:|--:|--:|--:|")
 	for _, m := range list {
@@ -56,13 +56,13 @@ func (p *page) fronts() {
 			number(median(rows, clientCPU)), number(median(rows, serverCPU)))
 	}
 	p.linef("")
-	p.linef("Duplicates of what is in flight at the same time never reach a store, with or without a cache: the engine answers them. And")
-	p.linef("claims go in batches, so that here a cache saves claims and some of the server's processor time, but hardly any calls; it costs")
-	p.linef("this process some microseconds per delivery, and only pays in throughput where nearly everything is a duplicate. It is made for")
-	p.linef("stores where every key is a call of its own or is charged for, as on DynamoDB.\n")
+	p.linef("Duplicates of messages in flight never reach a store, with or without a cache: the engine handles them. Claims go in")
+	p.linef("batches, so here a cache saves claims and some of the server's processor time, but hardly any calls. It costs this process")
+	p.linef("some microseconds per delivery, and raises throughput only if nearly everything is a duplicate. It is made for stores in")
+	p.linef("which every key takes its own call or is charged for, such as DynamoDB.\n")
 }
 
-// windowLines are the lines of the section of the long window: what they say, and the value of the measure.
+// windowLines are the lines of the section of the long window: their title, and the value of the measure.
 var windowLines = []struct{ title, name string }{
 	{"bytes of an expired record, with its index", "bytes_per_expired"},
 	{"the same on disk, with the room that it left free", "disk_per_expired"},
@@ -80,10 +80,10 @@ func (p *page) window() {
 		return
 	}
 	p.linef("## A long window of keys\n")
-	p.linef("A consumer with `LongTerm` on a database that holds so many EXPIRED records, made as messages and a sweep make them. Every 20th")
-	p.linef("message is a late duplicate of one of them: all became dead letters, and none of them ran, else the figure would be refused. The")
-	p.linef("database that it is compared with is empty, has no long-term period and gets no late duplicates; batches of 10,000 messages go")
-	p.linef("to both in turn. `go run . -measure semel-sqlite-window,semel-pg-window -rounds 1` in `bench/`.\n")
+	p.linef("A consumer with `LongTerm` on a database that holds n EXPIRED records, made as messages and a sweep make them. Every 20th")
+	p.linef("message is a late duplicate of one of them. All became dead letters and none of them ran, otherwise the figure is refused. The")
+	p.linef("other database is empty, has no long-term period and gets no late duplicates. Batches of 10,000 messages go to both in turn.")
+	p.linef(" `go run . -measure semel-sqlite-window,semel-pg-window -rounds 1` in `bench/`.\n")
 	head, line := "| |", "|---|"
 	for _, m := range list {
 		head, line = head+" "+m.Title+" |", line+"--:|"

@@ -19,8 +19,8 @@ func own(m harness.Measure, round int, perSecond float64, values map[string]floa
 
 // Each of the sections shows its measures' figures; the load is that of the run that a row is of.
 func TestSections(t *testing.T) {
-	off := harness.Measure{Name: "front-pg-5-off", Title: "5 %, no cache", Kind: harness.Front, Unit: "deliveries"}
-	on := harness.Measure{Name: "front-pg-5-on", Title: "5 %, cache", Kind: harness.Front, Unit: "deliveries"}
+	off := harness.Measure{Name: "cache-pg-5-off", Title: "5 %, no cache", Kind: harness.Cache, Unit: "deliveries"}
+	on := harness.Measure{Name: "cache-pg-5-on", Title: "5 %, cache", Kind: harness.Cache, Unit: "deliveries"}
 	grown := harness.Measure{Name: "semel-sqlite-growth", Title: "SQLite grows", Kind: harness.Semel, Unit: "records"}
 	window := harness.Measure{Name: "semel-sqlite-window", Title: "SQLite", Kind: harness.Window, Unit: "expired keys"}
 	sweep := harness.Measure{Name: "semel-sqlite-sweep", Title: "SQLite sweeps", Kind: harness.Semel, Unit: "purged records"}

@@ -78,12 +78,12 @@ func duplicated(n int, share float64, seed uint64) (list []driver.Message, keys 
 	return list, keys
 }
 
-// frontMeasure has a consumer with its source in this process work off deliveries of which a share are duplicates, with a
-// cache of some size before the store (0 = none).
-func frontMeasure(percent int, name, title string, o cache.Options) harness.Measure {
+// cacheMeasure has a consumer with its source in this process handle deliveries of which a share are duplicates, with a
+// cache before the store (size 0 = none).
+func cacheMeasure(percent int, name, title string, o cache.Options) harness.Measure {
 	const batch = 100
 	return harness.Measure{
-		Name: fmt.Sprintf("front-pg-%d-%s", percent, name), Kind: harness.Front, Unit: "deliveries", N: 40000,
+		Name: fmt.Sprintf("cache-pg-%d-%s", percent, name), Kind: harness.Cache, Unit: "deliveries", N: 40000,
 		Title:    fmt.Sprintf("%d %% duplicates, %s", percent, title),
 		Settings: fmt.Sprintf("PostgreSQL; InTx with *Statements; source in this process; cache.Options.Size %d; Concurrency 200, Batch 100", o.Size),
 		Run: func(ctx context.Context, e *harness.Env) (harness.Sample, error) {
@@ -122,13 +122,13 @@ func frontMeasure(percent int, name, title string, o cache.Options) harness.Meas
 	}
 }
 
-// fronts are the measures of the cache, in the order of the report.
-func fronts() (list []harness.Measure) {
+// caches are the measures of the cache, in the order of the report.
+func caches() (list []harness.Measure) {
 	for _, percent := range []int{5, 50, 95} {
 		list = append(list,
-			frontMeasure(percent, "off", "no cache", cache.Options{}),
-			frontMeasure(percent, "on", "cache", cache.Options{Size: 100_000}),
-			frontMeasure(percent, "strangers", "cache with Strangers", cache.Options{Size: 100_000, Strangers: true}))
+			cacheMeasure(percent, "off", "no cache", cache.Options{}),
+			cacheMeasure(percent, "on", "cache", cache.Options{Size: 100_000}),
+			cacheMeasure(percent, "strangers", "cache with Strangers", cache.Options{Size: 100_000, Strangers: true}))
 	}
 	return list
 }

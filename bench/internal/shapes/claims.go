@@ -52,7 +52,7 @@ func newID() string {
 
 func acquired(g *driver.Grant) error {
 	if g.Err != nil || g.Verdict != driver.Acquired {
-		return fmt.Errorf("the claim of a new key was answered %v: %w", g.Verdict, g.Err)
+		return fmt.Errorf("the claim of a new key returned %v: %w", g.Verdict, g.Err)
 	}
 	return nil
 }

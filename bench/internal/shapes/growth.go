@@ -56,7 +56,7 @@ func grow(ctx context.Context, e *harness.Env, large, small driver.Store) (harne
 	}, nil
 }
 
-// slice adds growSlice records and answers how many a second that was.
+// slice adds growSlice records and returns the rate per second.
 func slice(ctx context.Context, s driver.Store) (float64, error) {
 	begin := time.Now()
 	err := fill(ctx, s, growSlice, retention)

@@ -13,5 +13,5 @@ func All() []harness.Measure {
 		sqliteWhole(), sqliteClaims(256, 40000), sqliteClaims(32, 20000), sqliteClaims(1, 2000), sqliteGrowth(), sqliteSweep(), postgresSweep(),
 		engine(), consumer(),
 		sqliteWindow(), postgresWindow(),
-	}, fronts()...)
+	}, caches()...)
 }

@@ -25,7 +25,7 @@ type source struct {
 
 var errDone = errors.New("all deliveries are settled")
 
-// newSource answers a context that ends when the last delivery is settled, or one fails.
+// newSource returns a context that ends when the last delivery is settled, or one fails.
 func newSource(ctx context.Context, w load.Work) (context.Context, *source) {
 	list := make([]driver.Message, len(w.Deliveries))
 	for i, m := range w.Deliveries {
@@ -91,13 +91,13 @@ func (s *source) Settle(_ context.Context, list ...driver.Settlement) ([]driver.
 		case driver.Dead:
 			s.done(fmt.Errorf("message %s became a dead letter: %s", d.ID, list[i].DeadLetter.Reason))
 		default:
-			time.AfterFunc(list[i].After, func() { s.giveBack(*d) })
+			time.AfterFunc(list[i].After, func() { s.redeliver(*d) })
 		}
 	}
 	return out, nil
 }
 
-func (s *source) giveBack(d driver.Delivery) {
+func (s *source) redeliver(d driver.Delivery) {
 	s.mu.Lock()
 	s.again = append(s.again, d)
 	s.mu.Unlock()

@@ -119,8 +119,8 @@ func send(ctx context.Context, q driver.Sender, w load.Work) error {
 	return nil
 }
 
-// drain runs a consumer until so many deliveries took effect or were replayed. It looks every millisecond: an observer
-// would be part of what is measured.
+// drain runs a consumer until a number of deliveries took effect or were replayed. It polls every millisecond, because
+// an observer would be part of the measurement.
 func drain(ctx context.Context, deliveries int, cfg semel.Config) error {
 	c, err := semel.New(cfg)
 	if err != nil {

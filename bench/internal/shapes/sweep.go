@@ -70,7 +70,7 @@ func (t *times) note(e semel.Event) {
 	}
 }
 
-// take answers what was noted since the last take.
+// take returns the times since the last take.
 func (t *times) take() []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,7 @@ func swept(ctx context.Context, q, other semel.Queue, s driver.Store, effect str
 	return sample, nil
 }
 
-// sweepFor lets an idle consumer sweep, until nothing of what is left is there or the busy time is over.
+// sweepFor lets an idle consumer sweep until no record is left or the busy time has ended.
 func sweepFor(ctx context.Context, q semel.Queue, s semel.Store, left int) (purged int, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sweepBusy)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 const (
 	windowKeys  = 19_000_000
 	windowBatch = 10_000 // messages
-	windowLate  = 20     // every so many of them is a late duplicate
+	windowLate  = 20     // every 20th of them is a late duplicate
 	windowPairs = 10
 	windowKeep  = 400 * 24 * time.Hour
 	windowWait  = 10 * time.Minute // for a batch to be settled
@@ -132,7 +132,7 @@ func (r *running) end() error {
 	return <-r.done
 }
 
-// batch sends n messages, of which every 20th is a late duplicate of one of old keys (old 0 = none), and answers how long
+// batch sends n messages, of which every 20th is a late duplicate of one of old keys (old 0 = none), and returns how long
 // it took until they were settled.
 func (r *running) batch(ctx context.Context, n, old int) (time.Duration, error) {
 	list := make([]driver.Message, n)

@@ -19,9 +19,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-const patience = 2 * time.Minute
-
-// testReplay: whatever a handler may answer comes again as it was, from either server, and one run stands behind it.
+// testReplay: both servers replay every response of a handler unchanged, after one run.
 func testReplay(t *testing.T, s Setup) {
 	var runs atomic.Int32
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +48,7 @@ func testReplay(t *testing.T, s Setup) {
 		if first.status != status || first.err != nil || first.replayed() || first.header.Get("X-Latin") != "caf\xe9" {
 			t.Errorf("%d: %v %v", status, first, first.header)
 		}
-		for i, again := range []answer{
+		for i, again := range []response{
 			ask(t.Context(), two, key, body), ask(t.Context(), one, `"`+key+`"`, body), // quoted, it is the same key
 		} {
 			if !again.same(first) || !again.replayed() {
@@ -63,9 +61,9 @@ func testReplay(t *testing.T, s Setup) {
 	}
 }
 
-// testLongAnswers: up to the limit byte for byte; beyond it nobody gets any of it, and the effect does not happen
-// again.
-func testLongAnswers(t *testing.T, s Setup) {
+// testLongResponses: a response is replayed byte for byte up to the limit. Beyond it no client gets any of it, and the
+// effect does not happen again.
+func testLongResponses(t *testing.T, s Setup) {
 	var runs atomic.Int32
 	long := bytes.Repeat([]byte("0123456789abcde\n"), edgehttp.DefaultMaxBody/16)
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +95,7 @@ func testLongAnswers(t *testing.T, s Setup) {
 	}
 }
 
-// testMismatch: the key with another request is refused, finds nobody's answer and harms the first one's in nothing.
+// testMismatch: the key with another request is refused, does not get the stored response and does not harm it.
 func testMismatch(t *testing.T, s Setup) {
 	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "secret of the first") }
 	one, two := serve(t, s.Store, h), serve(t, s.Other, h, func(o *edgehttp.Options) { o.Methods = []string{"POST", "PATCH"} })
@@ -120,7 +118,7 @@ func testMismatch(t *testing.T, s Setup) {
 	}
 }
 
-// testTenants: one tenant's key never finds another's answer, whatever the names are.
+// testTenants: one tenant's key never finds another's response, whatever the names are.
 func testTenants(t *testing.T, s Setup) {
 	srv := serve(t, s.Store, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Account")) },
 		func(o *edgehttp.Options) {
@@ -143,8 +141,8 @@ func testTenants(t *testing.T, s Setup) {
 	}
 }
 
-// testMany: of many requests at once with one key, over both servers, one runs; the others are told to come back, or
-// get its answer.
+// testMany: of many concurrent requests with one key, over both servers, one runs. The others get 409 with Retry-After,
+// or its response.
 func testMany(t *testing.T, s Setup) {
 	var runs atomic.Int32
 	h := func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintf(w, "run %d", runs.Add(1)) }
@@ -156,7 +154,7 @@ func testMany(t *testing.T, s Setup) {
 			if i%2 == 1 {
 				srv = two
 			}
-			if a := untilAnswered(t, srv, "k", "100"); a.status != 200 || a.body != "run 1" {
+			if a := untilDone(t, srv, "k", "100"); a.status != 200 || a.body != "run 1" {
 				t.Errorf("request %d got %v", i, a)
 			}
 		})
@@ -167,8 +165,8 @@ func testMany(t *testing.T, s Setup) {
 	}
 }
 
-// testInFlight: while the first request runs the second gets 409. The first one's client goes away, and what was done
-// is recorded all the same.
+// testInFlight: while the first request runs the second gets 409. The first client disconnects, and the effect is
+// recorded all the same.
 func testInFlight(t *testing.T, s Setup) {
 	begun, noticed := make(chan struct{}), make(chan struct{})
 	finish, ended := make(chan struct{}), make(chan error, 1)
@@ -185,7 +183,7 @@ func testInFlight(t *testing.T, s Setup) {
 		inner.ServeHTTP(w, r)
 	})
 	ctx, hangUp := context.WithCancel(t.Context())
-	gone := make(chan answer, 1)
+	gone := make(chan response, 1)
 	go func() { gone <- ask(ctx, one, "k", "100") }()
 	<-begun
 	if a := ask(t.Context(), two, "k", "100"); a.status != 409 || a.header.Get("Retry-After") == "" {
@@ -198,18 +196,18 @@ func testInFlight(t *testing.T, s Setup) {
 	if a := <-gone; a.err == nil {
 		t.Errorf("the client that hung up got %v", a)
 	}
-	<-noticed // by the server: the handler may be told now
+	<-noticed // by the server, which could cancel the handler's context now
 	close(finish)
 	if err := <-ended; err != nil {
 		t.Errorf("the handler's context ended with its client: %v", err)
 	}
-	if a := untilAnswered(t, two, "k", "100"); a.status != 200 || a.body != "charged" || !a.replayed() {
+	if a := untilDone(t, two, "k", "100"); a.status != 200 || a.body != "charged" || !a.replayed() {
 		t.Errorf("afterwards: %v", a)
 	}
 }
 
-// testNotStored: what says that nothing happened, and what nobody could finish, runs again under the same effect key;
-// all else is the answer for good.
+// testNotStored: a request runs again under the same effect key if its response says that nothing happened, or if its
+// handler panicked. Every other response is stored.
 func testNotStored(t *testing.T, s Setup) {
 	for name, c := range map[string]struct {
 		first   func(w http.ResponseWriter)
@@ -232,7 +230,7 @@ func testNotStored(t *testing.T, s Setup) {
 			if runs++; runs == 1 {
 				c.first(w)
 			} else if a.Unknown != c.unknown {
-				t.Errorf("%s: the second run is told unknown %v", name, a.Unknown)
+				t.Errorf("%s: the second run has unknown %v", name, a.Unknown)
 			}
 		})
 		key := `"` + name + `"` // a key with a space has to be quoted
@@ -247,12 +245,12 @@ func testNotStored(t *testing.T, s Setup) {
 		t.Errorf("a panic under Once: %v", a)
 	}
 	if a := ask(t.Context(), srv, "once", "1"); a.status != 409 || a.header.Get("Retry-After") != "" {
-		t.Errorf("after a panic under Once: %v", a) // parked: there is no use in asking again
+		t.Errorf("after a panic under Once: %v", a) // parked: a retry is of no use
 	}
 }
 
 // testInterrupted: a server died in the middle of a request. When its lease has ended the next request runs the
-// handler, and tells it.
+// handler, with Attempt.Unknown.
 func testInterrupted(t *testing.T, s Setup) {
 	var unknown, runs atomic.Int32
 	srv := serve(t, s.Other, func(_ http.ResponseWriter, r *http.Request) {
@@ -261,30 +259,30 @@ func testInterrupted(t *testing.T, s Setup) {
 			unknown.Add(1)
 		}
 	})
-	// A server that has no time to finish: the claim is its last word.
+	// A server that dies after its claim.
 	died, cancel := context.WithCancel(t.Context())
-	_, _, err := semel.Do(died, lastWord{s.Store, cancel}, semel.Key{Consumer: edgehttp.DefaultScope, Raw: key.Tuple("k")},
+	_, _, err := semel.Do(died, claimOnly{s.Store, cancel}, semel.Key{Consumer: edgehttp.DefaultScope, Raw: key.Tuple("k")},
 		func(context.Context, *semel.Attempt) (int, error) { return 0, nil }, semel.WithLease(500*time.Millisecond))
 	if err == nil {
 		t.Fatal("the dead server recorded the end of its run")
 	}
-	if a := untilAnswered(t, srv, "k", "100"); a.status != 200 || a.replayed() || runs.Load() != 1 || unknown.Load() != 1 {
-		t.Errorf("%v after %d runs, %d of which knew of the doubt", a, runs.Load(), unknown.Load())
+	if a := untilDone(t, srv, "k", "100"); a.status != 200 || a.replayed() || runs.Load() != 1 || unknown.Load() != 1 {
+		t.Errorf("%v after %d runs, %d of them with Unknown", a, runs.Load(), unknown.Load())
 	}
 }
 
-// lastWord is the way of a server to its store that breaks with the claim.
-type lastWord struct {
+// claimOnly is a server's connection to its store that breaks after the claim.
+type claimOnly struct {
 	semel.Store
 	die func()
 }
 
-func (s lastWord) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
+func (s claimOnly) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	g, err := s.Store.Claim(ctx, c...)
 	s.die()
 	return g, err
 }
 
-func (s lastWord) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, error) {
+func (s claimOnly) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, error) {
 	return nil, errors.New("the connection was cut")
 }

@@ -21,13 +21,13 @@ func noRedirect(srv *httptest.Server) {
 	srv.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 }
 
-// lossy loses answers of what was carried out.
+// lossy loses responses to calls that were carried out.
 type lossy struct {
 	semel.Store
 	claims, finishes atomic.Int32
 }
 
-var errLost = errors.New("the answer was lost")
+var errLost = errors.New("the response was lost")
 
 func (s *lossy) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	g, err := s.Store.Claim(ctx, c...)
@@ -45,7 +45,7 @@ func (s *lossy) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return out, err
 }
 
-// testNoResponse: what was written without an answer is written again, and the client notices nothing.
+// testNoResponse: a write without a response is repeated, and the client does not notice.
 func testNoResponse(t *testing.T, s Setup) {
 	l := &lossy{Store: s.Store}
 	l.claims.Store(2)
@@ -58,10 +58,10 @@ func testNoResponse(t *testing.T, s Setup) {
 	}
 }
 
-// testStoreGone: without the store nothing runs (law 8), and the client is told to come back.
+// testStoreGone: without the store nothing runs (law 8), and the client gets 503 with Retry-After.
 func testStoreGone(t *testing.T, s Setup) {
 	if testing.Short() {
-		t.Skip("SKIPPED: -short, and it waits for a store that does not answer")
+		t.Skip("SKIPPED: -short, and it waits for a store that does not respond")
 	}
 	l := &lossy{Store: s.Store}
 	l.claims.Store(1 << 30)
@@ -72,13 +72,13 @@ func testStoreGone(t *testing.T, s Setup) {
 		t.Errorf("%v %v, %d runs", a, a.header, runs.Load())
 	}
 	l.claims.Store(0)
-	// The unanswered claim was applied: the key is free when its lease has ended, and nothing ran meanwhile.
+	// The claim without a response was applied: the key is free when its lease has ended, and nothing ran meanwhile.
 	if a := ask(t.Context(), srv, "k", "1"); a.status != 409 || runs.Load() != 0 {
 		t.Errorf("after it: %v, %d runs", a, runs.Load())
 	}
 }
 
-// testUnreadable: a stored answer that this version cannot read or send is no reason to run again, nor to panic.
+// testUnreadable: if this version cannot read or send a stored response, it neither runs the handler again nor panics.
 func testUnreadable(t *testing.T, s Setup) {
 	srv := serve(t, s.Store, func(http.ResponseWriter, *http.Request) { t.Error("it ran again") },
 		func(o *edgehttp.Options) { o.Fingerprint = func(*http.Request, []byte) semel.Fingerprint { return "" } })
@@ -96,7 +96,7 @@ func testUnreadable(t *testing.T, s Setup) {
 	}
 }
 
-// testAborted: a handler that aborts its answer gets its wish, and the next request runs it again.
+// testAborted: a handler aborts its response. The connection is cut, and the next request runs the handler again.
 func testAborted(t *testing.T, s Setup) {
 	var runs atomic.Int32
 	srv := serve(t, s.Store, func(w http.ResponseWriter, _ *http.Request) {
@@ -105,16 +105,16 @@ func testAborted(t *testing.T, s Setup) {
 		}
 		_, _ = io.WriteString(w, "done")
 	})
-	// http.Transport would repeat a request with a key by itself on a connection that was used before: this one is new.
+	// http.Transport would repeat a request with a key on its own on a connection that was used before: this one is new.
 	if a := ask(t.Context(), srv, "k", "1"); a.err == nil {
-		t.Errorf("the aborted answer arrived: %v", a)
+		t.Errorf("the aborted response arrived: %v", a)
 	}
 	if a := ask(t.Context(), srv, "k", "1"); a.body != "done" || runs.Load() != 2 {
 		t.Errorf("afterwards: %v, %d runs", a, runs.Load())
 	}
 }
 
-// testTrailers: those of a request reach the handler, those of an answer its client and every replay.
+// testTrailers: the trailers of a request reach the handler, those of a response its client and every replay.
 func testTrailers(t *testing.T, s Setup) {
 	srv := serve(t, s.Store, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Trailer.Get("Checksum"); got != "77" {

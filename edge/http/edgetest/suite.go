@@ -1,5 +1,5 @@
-// Package edgetest tests the Idempotency-Key middleware of package edgehttp on a store, for authors of adapters: over
-// real connections, on a store that is opened twice, as two servers behind one address have it.
+// Package edgetest tests the Idempotency-Key middleware of package edgehttp on a store, for authors of adapters. It uses
+// real connections, and a store that is opened twice, as by two servers behind one address.
 package edgetest
 
 import (
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/semel-dev/semel"
 	edgehttp "github.com/semel-dev/semel/edge/http"
@@ -32,18 +33,18 @@ func Run(t *testing.T, open func(t testing.TB) Setup) {
 		name string
 		run  func(t *testing.T, s Setup)
 	}{
-		{"answers are replayed", testReplay},
-		{"long answers", testLongAnswers},
+		{"responses are replayed", testReplay},
+		{"long responses", testLongResponses},
 		{"FM51 another request", testMismatch},
 		{"FM57 tenants", testTenants},
 		{"FM13 many at once", testMany},
 		{"FM16 in flight, and the client gone", testInFlight},
-		{"FM6 answers that are not stored", testNotStored},
+		{"FM6 responses that are not stored", testNotStored},
 		{"FM3 an interrupted request", testInterrupted},
-		{"FM32 unanswered writes", testNoResponse},
+		{"FM32 writes without a response", testNoResponse},
 		{"FM34 the store is gone", testStoreGone},
-		{"FM59 an answer that cannot be read", testUnreadable},
-		{"aborted answers", testAborted},
+		{"FM59 a response that cannot be read", testUnreadable},
+		{"aborted responses", testAborted},
 		{"trailers", testTrailers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -73,22 +74,22 @@ func serve(t *testing.T, s semel.Store, h http.HandlerFunc, change ...func(o *ed
 	return srv
 }
 
-// answer is what a client got.
-type answer struct {
+// response is what a client got.
+type response struct {
 	status        int
 	header        http.Header
 	body, trailer string
 	err           error
 }
 
-func (a answer) String() string {
+func (a response) String() string {
 	return fmt.Sprintf("%d %q trailer %q %v", a.status, a.body, a.trailer, a.err)
 }
 
-func (a answer) replayed() bool { return a.header.Get(edgehttp.HeaderReplayed) == "true" }
+func (a response) replayed() bool { return a.header.Get(edgehttp.HeaderReplayed) == "true" }
 
-// same tells whether two answers are the same but for what tells a replay, and the moment.
-func (a answer) same(b answer) bool {
+// same reports whether two responses are the same, except for the header of a replay and the date.
+func (a response) same(b response) bool {
 	x, y := a.header.Clone(), b.header.Clone()
 	for _, h := range []http.Header{x, y} {
 		h.Del(edgehttp.HeaderReplayed)
@@ -99,10 +100,10 @@ func (a answer) same(b answer) bool {
 }
 
 // ask sends a request with a key.
-func ask(ctx context.Context, srv *httptest.Server, key, body string, change ...func(r *http.Request)) answer {
+func ask(ctx context.Context, srv *httptest.Server, key, body string, change ...func(r *http.Request)) response {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/charges?live=1", strings.NewReader(body))
 	if err != nil {
-		return answer{err: err}
+		return response{err: err}
 	}
 	r.Header.Set(edgehttp.HeaderKey, key)
 	r.Header.Set("Content-Type", "text/plain")
@@ -111,21 +112,21 @@ func ask(ctx context.Context, srv *httptest.Server, key, body string, change ...
 	}
 	resp, err := srv.Client().Do(r)
 	if err != nil {
-		return answer{err: err}
+		return response{err: err}
 	}
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
-	a := answer{status: resp.StatusCode, header: resp.Header, body: string(b), err: err}
+	a := response{status: resp.StatusCode, header: resp.Header, body: string(b), err: err}
 	for _, name := range slices.Sorted(maps.Keys(resp.Trailer)) {
 		a.trailer += name + "=" + strings.Join(resp.Trailer[name], ",") + " "
 	}
 	return a
 }
 
-// untilAnswered asks until the key is no longer in progress.
-func untilAnswered(t *testing.T, srv *httptest.Server, key, body string) answer {
+// untilDone repeats a request until the key is no longer in progress.
+func untilDone(t *testing.T, srv *httptest.Server, key, body string) response {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the key stayed in progress"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the key stayed in progress"))
 	defer cancel()
 	for {
 		a := ask(ctx, srv, key, body)

@@ -48,17 +48,17 @@ type Verdict struct {
 	Unfenced int `json:"unfenced"`
 }
 
-// Held tells whether every key took effect once and nothing is left over.
+// Held reports whether every key took effect once and nothing is left over.
 func (v Verdict) Held() bool {
 	return v == Verdict{Keys: v.Keys, Rows: v.Keys}
 }
 
-// Effects tells whether every key took effect once, whatever else there is.
+// Effects reports whether every key took effect once, whatever else there is.
 func (v Verdict) Effects() bool { return v.Lost == 0 && v.Doubled == 0 && v.Strange == 0 }
 
 func (v Verdict) String() string {
 	return fmt.Sprintf("%d keys, %d effects: %d lost, %d doubled, %d never sent, %d by an attempt that lost; "+
-		"%d letters, %d parked, %d records unfinished, %d messages left",
+		"%d dead letters, %d parked, %d records unfinished, %d messages left",
 		v.Keys, v.Rows, v.Lost, v.Doubled, v.Strange, v.Unfenced, v.DeadLetters, v.Parked, v.Unfinished, v.Left)
 }
 

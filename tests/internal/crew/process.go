@@ -26,7 +26,7 @@ type Worker struct {
 	last   Report
 	frozen bool
 	err    error
-	told   tailBuffer
+	stderr tailBuffer
 }
 
 // Spawn starts a worker: this program again, which has to call MainIfWorker.
@@ -37,7 +37,7 @@ func Spawn(t Task) (*Worker, error) {
 	}
 	w := &Worker{Task: t, cmd: exec.Command(os.Args[0]), done: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), environment+"="+string(text))
-	w.cmd.Stderr = &w.told
+	w.cmd.Stderr = &w.stderr
 	if w.in, err = w.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
@@ -64,7 +64,7 @@ func (w *Worker) listen(out io.Reader) {
 	err := w.cmd.Wait()
 	w.mu.Lock()
 	if err != nil {
-		w.err = fmt.Errorf("worker %d (%s) ended with %w: %s", w.Pid(), w.Task.Mode, err, strings.TrimSpace(w.told.String()))
+		w.err = fmt.Errorf("worker %d (%s) ended with %w: %s", w.Pid(), w.Task.Mode, err, strings.TrimSpace(w.stderr.String()))
 	}
 	w.mu.Unlock()
 	close(w.done)
@@ -102,7 +102,7 @@ func (w *Worker) Freeze() error { return w.signal(syscall.SIGSTOP, true) }
 // Thaw lets a frozen worker go on.
 func (w *Worker) Thaw() error { return w.signal(syscall.SIGCONT, false) }
 
-// Frozen tells whether it is frozen.
+// Frozen reports whether it is frozen.
 func (w *Worker) Frozen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,3 +1,6 @@
+// Package crew runs consumers on PostgreSQL as real processes, to be killed, frozen and thawed, and judges them by a
+// ledger: a table without any constraint, where every effect leaves a row. Only the rows count, not the reports of the
+// workers. Tests of single faults and the campaign of many share it.
 package crew
 
 import (
@@ -46,7 +49,7 @@ const (
 // Modes are the modes that are right.
 var Modes = []Mode{Queued, Open, Batched, BatchedOpen}
 
-// Known tells whether there is such a mode.
+// Known reports whether there is such a mode.
 func (m Mode) Known() bool {
 	return slices.Contains(Modes, m) || m == MarkLast || m == MarkFirst
 }
@@ -54,7 +57,7 @@ func (m Mode) Known() bool {
 // Queue is the usual name of the queue.
 const Queue = "orders"
 
-// Task is what a worker process is told to do.
+// Task configures a worker process.
 type Task struct {
 	URL   string
 	Queue string
@@ -67,7 +70,7 @@ type Task struct {
 // Report is what a worker says of itself. It is for diagnosis: verdicts do not rest on it.
 type Report struct {
 	semel.Summary
-	// Paused counts how often it stopped polling because the store did not answer; Doubts, how often nobody could know.
+	// Paused counts how often it stopped polling because the store did not respond, Doubts how often an outcome was unknown.
 	Paused, Doubts, Troubles int64
 	// Trouble is the latest.
 	Trouble string

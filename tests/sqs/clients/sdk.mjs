@@ -42,7 +42,7 @@ assert.equal(first.MessageAttributes.text.StringValue, 'é\r\n')
 assert.deepEqual([...first.MessageAttributes.bytes.BinaryValue], [0, 255, 10])
 assert.equal(first.Attributes.ApproximateReceiveCount, '1')
 
-// Extended, it does not come back; returned, it does; deleted, it is gone.
+// An extended message is not redelivered, a returned message is, a deleted message is gone.
 await call('ChangeMessageVisibility', { QueueUrl: url, ReceiptHandle: first.ReceiptHandle, VisibilityTimeout: 600 })
 assert.deepEqual(await receive(url, { WaitTimeSeconds: 2 }), [])
 await call('ChangeMessageVisibility', { QueueUrl: url, ReceiptHandle: first.ReceiptHandle, VisibilityTimeout: 0 })

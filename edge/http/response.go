@@ -14,23 +14,23 @@ import (
 	"unicode/utf8"
 )
 
-// answer is a response as it is stored: its JSON is kept for as long as records are.
-type answer struct {
+// response is a response as it is stored: its JSON is kept for as long as records are.
+type response struct {
 	Status  int         `json:"status"`
 	Header  http.Header `json:"header,omitempty"`
 	Body    []byte      `json:"body,omitempty"`
 	Trailer http.Header `json:"trailer,omitempty"`
-	// Raw and RawTrailer are the headers with bytes that are no UTF-8, which JSON cannot carry.
+	// Raw and RawTrailer are the headers that are not valid UTF-8, which JSON cannot carry.
 	Raw        map[string][][]byte `json:"raw,omitempty"`
-	RawTrailer map[string][][]byte `json:"rawTrailer,omitempty"`
+	RawTrailer map[string][][]byte `json:"raw_trailer,omitempty"`
 }
 
-// encode makes what is stored. It takes the answer apart.
-func (a *answer) encode() ([]byte, error) {
+// encode returns the stored form. It moves headers out of the response.
+func (a *response) encode() ([]byte, error) {
 	a.Raw, a.RawTrailer = takeRaw(a.Header), takeRaw(a.Trailer)
 	raw, err := json.Marshal(a)
 	if err != nil {
-		return nil, fmt.Errorf("encode answer: %w", err) // headers, status and bytes: it cannot be
+		return nil, fmt.Errorf("encode response: %w", err) // headers, status and bytes always marshal
 	}
 	return raw, nil
 }
@@ -60,15 +60,15 @@ func giveRaw(h *http.Header, raw map[string][][]byte) {
 	}
 }
 
-// perConnection are headers of one connection or one moment (RFC 9110, section 7.6.1): they are not part of the answer.
+// perConnection are headers of one connection or one moment (RFC 9110, section 7.6.1): they are not part of the response.
 var perConnection = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Date"}
 
-// shared are headers to which everybody on the way adds their own: what a middleware around this one has added stays
-// (a cookie of its session, the Vary without which a cache gives one client's answer to another).
+// shared are headers to which several handlers add values. Values that an outer middleware has added stay: a cookie of
+// its session, or the Vary without which a cache gives one client's response to another.
 var shared = []string{"Set-Cookie", "Vary"}
 
-// send writes the answer to a client.
-func (a *answer) send(w http.ResponseWriter, r *http.Request, replayed bool) {
+// send writes the response to a client.
+func (a *response) send(w http.ResponseWriter, r *http.Request, replayed bool) {
 	h := w.Header()
 	for name, values := range a.Header {
 		if !slices.Contains(shared, name) {
@@ -88,7 +88,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, replayed bool) {
 		h.Add("Trailer", name)
 	}
 	head := r.Method == http.MethodHead
-	// What has trailers is sent in chunks; and a HEAD may tell the length of a body that it has not.
+	// A response with trailers is sent in chunks. The response to a HEAD may give the length of a body that it does not have.
 	if bodyAllowed(a.Status) && len(a.Trailer) == 0 && (!head || h.Get("Content-Length") == "") {
 		h.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
@@ -101,34 +101,34 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, replayed bool) {
 	}
 }
 
-// bodyAllowed: RFC 9110, section 6.4.1.
+// bodyAllowed reports whether a response may have a body (RFC 9110, section 6.4.1).
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// decode reads a stored answer. What cannot be read or sent is an error: it must not become a run (FM59), nor a panic
-// of the server.
-func decode(raw []byte) (*answer, error) {
+// decode reads a stored response. If it cannot be read or sent, decode returns an error: it must not become a run (FM59),
+// nor a panic of the server.
+func decode(raw []byte) (*response, error) {
 	if len(raw) == 0 {
-		return nil, errors.New("there is no stored answer")
+		return nil, errors.New("there is no stored response")
 	}
-	a := &answer{}
+	a := &response{}
 	if err := json.Unmarshal(raw, a); err != nil {
-		return nil, fmt.Errorf("decode stored answer: %w", err)
+		return nil, fmt.Errorf("decode stored response: %w", err)
 	}
 	if a.Status < 200 || a.Status > 999 {
-		return nil, fmt.Errorf("stored answer has status %d", a.Status)
+		return nil, fmt.Errorf("stored response has status %d", a.Status)
 	}
 	giveRaw(&a.Header, a.Raw)
 	giveRaw(&a.Trailer, a.RawTrailer)
 	return a, nil
 }
 
-// errTooLong is what a handler's Write answers beyond the limit.
-var errTooLong = errors.New("edgehttp: the answer is longer than Options.MaxBody")
+// errTooLong is what a handler's Write returns beyond the limit.
+var errTooLong = errors.New("edgehttp: the response is longer than Options.MaxBody")
 
-// catcher is the http.ResponseWriter of a handler whose answer is stored first. It cannot flush or hijack, and says so:
-// it is neither http.Flusher nor http.Hijacker, and http.ResponseController answers http.ErrNotSupported.
+// catcher is the http.ResponseWriter of a handler whose response is stored first. It cannot flush or hijack: it is
+// neither http.Flusher nor http.Hijacker, and http.ResponseController returns http.ErrNotSupported.
 type catcher struct {
 	header http.Header
 	sent   http.Header // as they were when the status was written
@@ -140,12 +140,12 @@ type catcher struct {
 
 func (c *catcher) Header() http.Header { return c.header }
 
-// WriteHeader panics for what is no status, as net/http's does: stored, it would panic with every replay.
+// WriteHeader panics if the status is invalid, as net/http's does: once stored, it would panic with every replay.
 func (c *catcher) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("edgehttp: invalid WriteHeader code %d", status))
 	}
-	if c.status != 0 || status < 200 { // informational answers are of the connection
+	if c.status != 0 || status < 200 { // informational responses belong to the connection
 		return
 	}
 	c.status, c.sent = status, c.header.Clone()
@@ -165,11 +165,11 @@ func (c *catcher) Write(b []byte) (int, error) {
 	return c.body.Write(b)
 }
 
-func (c *catcher) answer(method string) *answer {
+func (c *catcher) response(method string) *response {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK)
 	}
-	a := &answer{Status: c.status, Header: c.sent, Body: c.body.Bytes(), Trailer: c.trailer()}
+	a := &response{Status: c.status, Header: c.sent, Body: c.body.Bytes(), Trailer: c.trailer()}
 	for name := range a.Header {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
 			delete(a.Header, name)
@@ -188,8 +188,8 @@ func (c *catcher) answer(method string) *answer {
 	return a
 }
 
-// trailer is what the handler set behind the body: headers that it declared before in a Trailer header, and those with
-// http.TrailerPrefix.
+// trailer returns the headers that the handler set after the body: those that it declared in a Trailer header, and those
+// with http.TrailerPrefix.
 func (c *catcher) trailer() http.Header {
 	t := http.Header{}
 	if !bodyAllowed(c.status) {
@@ -214,14 +214,14 @@ func (c *catcher) trailer() http.Header {
 	return t
 }
 
-// problemAnswer is an error as problem details (RFC 9457).
-func problemAnswer(status int, about, detail string) *answer {
+// problemResponse returns an error as problem details (RFC 9457).
+func problemResponse(status int, about, detail string) *response {
 	body, _ := json.Marshal(map[string]any{
 		"type": "about:blank", "title": http.StatusText(status), "status": status, "detail": detail, "about": about,
 	}) // strings always marshal
-	return &answer{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: body}
+	return &response{Status: status, Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: body}
 }
 
 func problem(w http.ResponseWriter, r *http.Request, status int, about, detail string) {
-	problemAnswer(status, about, detail).send(w, r, false)
+	problemResponse(status, about, detail).send(w, r, false)
 }

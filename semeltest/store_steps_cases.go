@@ -12,6 +12,149 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
+// testStepsGuarded writes with every wrong hold, and after every end of the run.
+func testStepsGuarded(b *stepBench) {
+	ks := keys(5, "guarded-steps-%d")
+	h := b.claim(ks[0])
+	for name, tweak := range map[string]func(h *driver.Hold){
+		"an older token": func(h *driver.Hold) { h.Token-- }, "a newer token": func(h *driver.Hold) { h.Token++ },
+		"another nonce": func(h *driver.Hold) { h.Nonce = newNonce() }, "another generation": func(h *driver.Hold) { h.Generation++ },
+		"another epoch": func(h *driver.Hold) { h.Epoch++ }, "another key": func(h *driver.Hold) { h.Key.Raw += "x" },
+		"another tenant": func(h *driver.Hold) { h.Key.Tenant = "other" },
+	} {
+		wrong := h
+		tweak(&wrong)
+		ctx, cancel := b.call()
+		if o, err := b.st.WriteSteps(ctx, wrong, finishOf("s")); err != nil || o != driver.Lost {
+			b.bad.add("a write with %s returned %v and %v, wanted lost", name, o, err)
+		}
+		cancel()
+	}
+	b.same("after writes of others", h, nil)
+	b.write(h, driver.Applied, finishOf("s"))
+	next := b.handOver(h)
+	b.write(h, driver.Lost, finishOf("t"))
+	b.write(h, driver.Lost, finishOf("s")) // applied once, but it is not the holder's any more
+	b.write(next, driver.Applied, finishOf("u"))
+	for i, f := range []driver.Final{driver.Complete, driver.Fail, driver.Release, driver.Park} {
+		h := b.claim(ks[1+i])
+		b.write(h, driver.Applied, finishOf("s"))
+		mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: f, Ran: driver.MaybeApplied, RetryAfter: retry, Keep: keep})
+		b.write(h, driver.Lost, finishOf("t"))
+		if rows := b.rows(h); len(rows) != 1 || rows[0].State != driver.StepDone {
+			b.bad.add("after %v the journal is %+v, wanted the one finished step", f, rows)
+		}
+	}
+}
+
+// testStepsRepeated repeats every write, as a runner does that got no response.
+func testStepsRepeated(b *stepBench) {
+	h := b.claim(keys(1, "repeated-steps-%d")[0])
+	writes := [][]driver.StepWrite{
+		{{Kind: driver.RegisterStep, Name: "a", Undo: true}},
+		{{Kind: driver.RegisterStep, Name: "b", Undo: true}, {Kind: driver.StartStep, Name: "b"}},
+		{finishOf("a"), finishOf("c")},
+		{{Kind: driver.CompensateRun, Reason: "why"}},
+		{{Kind: driver.UndoStep, Name: "b"}},
+		{{Kind: driver.FailUndo, Name: "b", Failures: 1, Reason: "once"}},
+		{{Kind: driver.FailUndo, Name: "b", Failures: 2, Reason: "twice"}},
+		{{Kind: driver.FinishUndo, Name: "b"}},
+		{{Kind: driver.UndoStep, Name: "a"}},
+		{{Kind: driver.FinishUndo, Name: "a"}},
+	}
+	for _, w := range writes {
+		b.write(h, driver.Applied, w...)
+		before := b.rows(h)
+		for range 2 {
+			b.write(h, driver.Applied, w...)
+		}
+		b.same("after "+texts(w)+" twice more", h, before)
+	}
+	want := map[string]driver.StepState{
+		"a": driver.StepUndone, "b": driver.StepUndone, "c": driver.StepDone, "": driver.RunCompensating,
+	}
+	for _, s := range b.rows(h) {
+		if s.State != want[s.Name] {
+			b.bad.add("step %q ends as %v, wanted %v", s.Name, s.State, want[s.Name])
+		}
+		if s.Name == "b" && s.Failures != 2 {
+			b.bad.add("step b has %d failures, wanted 2: a repeated write counts once", s.Failures)
+		}
+		if s.Name == "a" && string(s.Result) != `"a"` {
+			b.bad.add("step a lost its result by its compensation: %q", s.Result)
+		}
+	}
+}
+
+// testStepsTogether mixes an allowed and a refused write in one call.
+func testStepsTogether(b *stepBench) {
+	h := b.claim(keys(1, "together-%d")[0])
+	b.write(h, driver.Applied, finishOf("a"))
+	before := b.rows(h)
+	b.write(h, driver.Lost, finishOf("b"), driver.StepWrite{Kind: driver.UndoStep, Name: "a"})
+	b.same("after a call that is refused", h, before)
+	b.write(h, driver.Applied)
+	b.same("after an empty call", h, before)
+	other := h
+	other.Nonce = newNonce()
+	b.write(other, driver.Lost)
+}
+
+// testStepsEffects commits effects with the rows that carry them: both or none, and once however often it is repeated.
+func testStepsEffects(b *stepBench) {
+	c, ok := committer(b.t, b.StoreSetup)
+	if !ok {
+		return
+	}
+	effect := func(id string) any {
+		buf := b.Ledger.Buffer(c)
+		b.Ledger.Add(buf, id)
+		return buf
+	}
+	id := func(s string) driver.Key { return driver.Key{Raw: "steps-" + s} }
+	with := func(name string, e any) driver.StepWrite {
+		return driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: []byte("1"), Effects: e}
+	}
+	h := b.claim(keys(1, "step-effects-%d")[0])
+	for range 3 {
+		b.write(h, driver.Applied, with("a", effect("steps-a")))
+	}
+	b.Ledger.counts(b.t, 1, id("a"))
+	refused := b.Ledger.Buffer(c)
+	b.Ledger.Add(refused, "steps-c")
+	b.Ledger.Refuse(refused)
+	before := b.rows(h)
+	for at := range 3 {
+		w := []driver.StepWrite{with("b1", effect("steps-b")), with("b2", effect("steps-b"))}
+		w = slices.Insert(w, at, with("c", refused))
+		ctx, cancel := b.call()
+		_, err := b.st.WriteSteps(ctx, h, w...)
+		cancel()
+		var item *driver.ItemError
+		if !errors.As(err, &item) || item.Index != at {
+			b.bad.add("refused effects of write %d returned %v, wanted an ItemError that names it", at, err)
+		}
+		b.same("after refused effects", h, before)
+	}
+	b.Ledger.counts(b.t, 0, id("b"), id("c"))
+	ctx, cancel := b.call()
+	defer cancel()
+	if _, err := b.st.WriteSteps(ctx, h, with("d", new(int))); err == nil {
+		b.bad.add("effects of type *int were taken")
+	}
+	b.same("after effects of an unknown type", h, before)
+	b.write(h, driver.Applied, driver.StepWrite{Kind: driver.RegisterStep, Name: "e", Undo: true},
+		driver.StepWrite{Kind: driver.CompensateRun}, driver.StepWrite{Kind: driver.UndoStep, Name: "e"})
+	for range 2 {
+		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishUndo, Name: "e", Effects: effect("steps-e")})
+	}
+	b.Ledger.counts(b.t, 1, id("e"))
+	next := b.handOver(h)
+	b.write(h, driver.Lost, with("f", effect("steps-f")))
+	b.write(next, driver.Lost, with("f", effect("steps-f"))) // the run compensates
+	b.Ledger.counts(b.t, 0, id("f"))
+}
+
 // testStepsEpochs: a re-run under new effect keys has a fresh journal, and so has another version of an entity.
 func testStepsEpochs(b *stepBench) {
 	ks := keys(2, "epochs-%d")
@@ -24,7 +167,7 @@ func testStepsEpochs(b *stepBench) {
 	if op, ok := driver.As[driver.Operator](b.Store); ok {
 		r, o, err := op.Operate(b.t.Context(), driver.Operation{Kind: driver.Redrive, Key: ks[0], Token: h.Token, Generation: 1, Keep: keep})
 		if err != nil || o != driver.Applied || r.Epoch != 1 {
-			b.t.Fatalf("redrive answered %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
+			b.t.Fatalf("redrive returned %v, epoch %d, %v; wanted applied, epoch 1", o, r.Epoch, err)
 		}
 		next := b.claim(ks[0])
 		b.same("in the new epoch", next, nil)
@@ -35,7 +178,7 @@ func testStepsEpochs(b *stepBench) {
 	for i, v := range []driver.Version{driver.TextVersion("1"), driver.TextVersion("2")} {
 		g, err := b.Store.Claim(b.t.Context(), driver.Claim{Key: ks[1], Nonce: newNonce(), Lease: long, Version: v})
 		if err != nil || g[0].Verdict != driver.Acquired {
-			b.t.Fatalf("claim of version %d answered %+v, %v", i+1, g, err)
+			b.t.Fatalf("claim of version %d returned %+v, %v", i+1, g, err)
 		}
 		b.same("of a new version", g[0].Hold, nil)
 		b.write(g[0].Hold, driver.Applied, finishOf("a"), finishOf(fmt.Sprint("b", i)))
@@ -50,7 +193,7 @@ func testStepsEpochs(b *stepBench) {
 	}
 }
 
-// testStepsPurged: what purges a record removes its journals, so that a later run of the key begins afresh.
+// testStepsPurged: a purge of a record removes its journals, so that a later run of the key begins afresh.
 func testStepsPurged(b *stepBench) {
 	sw, ok := driver.As[driver.Sweeper](b.Store)
 	if !ok {
@@ -64,7 +207,7 @@ func testStepsPurged(b *stepBench) {
 	mustFinish(b.t, b.Store, driver.Applied, driver.Finish{Hold: h, Final: driver.Complete, Keep: short})
 	b.wait()
 	if got, _, err := sw.Sweep(b.t.Context(), 0, 100); err != nil || got.Purged != 1 {
-		b.t.Fatalf("sweep answered %+v, %v; wanted one record purged", got, err)
+		b.t.Fatalf("sweep returned %+v, %v; wanted one record purged", got, err)
 	}
 	b.same("of a purged record", h, nil)
 	b.same("of the key that was purged", b.claim(ks[0]), nil)
@@ -74,7 +217,7 @@ func testStepsPurged(b *stepBench) {
 	b.write(h, driver.Lost, finishOf("c"))
 }
 
-// testFM63StepsRace: while a key changes hands, the previous holder and the next write at the same time.
+// testFM63StepsRace: during a takeover the previous holder and the next write at the same time.
 func testFM63StepsRace(b *stepBench) {
 	for round := range 4 {
 		h := b.claim(keys(1, fmt.Sprintf("race-%d-", round)+"%d")[0])
@@ -91,7 +234,7 @@ func testFM63StepsRace(b *stepBench) {
 					name := fmt.Sprintf("%d-%d", i, n)
 					o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(name))
 					if err != nil || o == driver.Unknown {
-						b.bad.add("a write during a change of hands answered %v and %v", o, err)
+						b.bad.add("a write during a takeover returned %v and %v", o, err)
 						return
 					}
 					if o == driver.Lost {
@@ -113,7 +256,7 @@ func testFM63StepsRace(b *stepBench) {
 	}
 }
 
-// raceRows: what was applied is there, in order, and nothing else; the previous holder's rows come first.
+// raceRows checks that exactly the applied rows are stored, in order, those of the previous holder first.
 func (b *stepBench) raceRows(h driver.Hold, applied [][]string) {
 	var want []string
 	for _, names := range applied {
@@ -144,7 +287,7 @@ func testStepsConcurrent(b *stepBench) {
 			for n := range 25 {
 				o, err := b.st.WriteSteps(b.t.Context(), h, finishOf(fmt.Sprintf("%d-%d", i, n)))
 				if err != nil || o != driver.Applied {
-					b.bad.add("a write of one of many goroutines answered %v and %v", o, err)
+					b.bad.add("a write of one of many goroutines returned %v and %v", o, err)
 				}
 			}
 		})
@@ -200,7 +343,7 @@ func testStepsLarge(b *stepBench) {
 		b.write(h, driver.Applied, driver.StepWrite{Kind: driver.FinishStep, Name: name, Result: result})
 		rows := b.rows(h)
 		if last := rows[len(rows)-1]; last.Name != name || !bytes.Equal(last.Result, result) {
-			b.bad.add("a result of %d bytes came back with %d bytes, or others", n, len(last.Result))
+			b.bad.add("a result of %d bytes was returned as %d bytes, or changed", n, len(last.Result))
 		}
 	}
 }
@@ -221,18 +364,18 @@ func testStepsNames(b *stepBench) {
 	}
 	for i, s := range rows {
 		if i < len(names) && s.Name != names[i] {
-			b.bad.add("step %q came back as %q", names[i], s.Name)
+			b.bad.add("step %q was returned as %q", names[i], s.Name)
 		}
 	}
 }
 
-// testStepsDoneContext writes with a context that is done: an error or a definite answer, and it can be repeated.
+// testStepsDoneContext writes with a context that is done: it returns an error or a definite outcome, and can be repeated.
 func testStepsDoneContext(b *stepBench) {
 	done, cancel := context.WithCancel(b.t.Context())
 	cancel()
 	h := b.claim(keys(1, "done-steps-%d")[0])
 	if o, err := b.st.WriteSteps(done, h, finishOf("a")); err == nil && o == driver.Lost {
-		b.bad.add("a write with a done context answered lost")
+		b.bad.add("a write with a done context returned lost")
 	} else if errors.Is(err, driver.ErrNotCommitted) && len(b.rows(h)) > 0 {
 		b.bad.add("a write that certainly did not happen is there")
 	}

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
 // Attempt is what a handler gets: the message, and who it is this time.
@@ -55,6 +57,32 @@ func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
 // Last tells that a failure of this run is final: the attempts are used up, and the message becomes a dead letter.
 func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }
+
+// Ends tells that a run which returns err is the message's last: err is Permanent, a rule of Config.Retry says so, or the
+// attempts are used up. What has to be put in order before the message becomes a dead letter is done then. ctx is the run's.
+func (a *Attempt) Ends(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	res := machine.Result{Class: machine.Failed, Err: err}
+	if o := (*outcomeError)(nil); errors.As(err, &o) {
+		res.Class, res.HasAfter = o.class(), o.hasAfter
+	}
+	most := a.MaxAttempts
+	if a.rules != nil && res.Class == machine.Failed {
+		a.rules.apply(&res, err, context.Cause(ctx))
+		if res.Rule != nil && res.Rule.MaxAttempts > 0 {
+			most = res.Rule.MaxAttempts
+		}
+	}
+	switch res.Class {
+	case machine.Permanent:
+		return true
+	case machine.Failed:
+		return most > 0 && a.failed+1 >= most
+	}
+	return false
+}
 
 // Hold names this attempt in the store, and Store is the store that keeps its record: for packages that write beside the
 // record and let it guard what they write, as package steps does. Store is nil where no record stands behind the run that
@@ -128,4 +156,13 @@ func EffectKey(h driver.Hold, step string) string {
 	}
 	sum = sha256.Sum256([]byte(key + "/" + step))
 	return hex.EncodeToString(sum[:])
+}
+
+// NewAttempt makes the attempt that a claim granted: for tests of handlers without a consumer, and for programs that
+// claim by themselves. Nothing extends its lease.
+func NewAttempt(m Message, g driver.Grant, s Store) *Attempt {
+	return &Attempt{
+		Message: m, Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Unknown: g.Unknown, Redelivered: g.Redelivery,
+		hold: g.Hold, store: s, failed: g.Failures,
+	}
 }

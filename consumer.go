@@ -2,7 +2,6 @@ package semel
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -164,219 +163,85 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return newRunner(ctx, c).loop(ctx)
 }
 
-// runner is one Run: the owner of the machine and the goroutines that perform its actions.
-type runner struct {
-	*Consumer
-	m     *machine.Machine
-	began time.Time
-
-	// io outlives the caller's ctx, so that finishing and settling work while draining; receiving ends with the drain.
-	io, receiving context.Context
-	stopIO        context.CancelCauseFunc
-	stopReceiving context.CancelFunc
-
-	inboxMu sync.Mutex
-	inbox   []machine.Event
-	signal  chan struct{}
-
-	wg       sync.WaitGroup // everything but handlers
-	handlers sync.WaitGroup
-	jobs     chan order
-	workers  int
-	open     []openTx
-	arrivals []machine.Arrival // of the latest receive
-	first    driver.Units      // of the store's meter when this run began
-	metered  driver.Units      // when it was read last
-	hits     int64             // of the store's front when this run began
-	sweeps   sweepTally        // guarded by mu
-	copies   *duplicateLog     // nil where the store keeps none
-	seed     [64 * 16]byte
-	seeded   int
+// Load tells how busy a consumer is: what to scale by, and why it stands still.
+type Load struct {
+	// Slots are those of Concurrency, in open transactions the Committers; Busy of them are taken.
+	Slots int `json:"slots"`
+	Busy  int `json:"busy"`
+	// Utilisation is Busy in Slots, 0 to 1.
+	Utilisation float64 `json:"utilisation"`
+	// Running counts handlers, InFlight the deliveries in flight, Waiting those of them that wait for PerGroup.
+	Running  int `json:"running"`
+	InFlight int `json:"in_hand"`
+	Waiting  int `json:"waiting"`
+	// Paused: nothing is started or fetched for now. Reason says why; StoreDown tells that the store does not answer, else it
+	// is the breaker.
+	Paused    bool   `json:"paused"`
+	StoreDown bool   `json:"store_down,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	// Breaker is closed, open or half-open; OpenUntil is set when it is open.
+	Breaker   string    `json:"breaker"`
+	OpenUntil time.Time `json:"open_until,omitzero"`
+	// PerSecond is how many deliveries reached their end in a second, over the last five to ten seconds: effects, dead letters,
+	// replays, not those that come again.
+	PerSecond float64 `json:"per_second"`
 }
 
-func newRunner(ctx context.Context, c *Consumer) *runner {
-	r := &runner{Consumer: c, began: time.Now(), signal: make(chan struct{}, 1)}
-	r.io, r.stopIO = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.receiving, r.stopReceiving = context.WithCancel(ctx)
-	r.jobs = make(chan order, c.cfg.Concurrency+c.cfg.Committers)
-	r.open = make([]openTx, c.cfg.Committers)
-	r.m = machine.New(c.machineConfig(r.nonce))
-	r.copies = newDuplicateLog(c.cfg.Store, c.queue.Name)
-	if c.meter != nil {
-		r.first = c.meter.Consumed()
-		r.metered = r.first
+// Load tells how busy this consumer is. It may be called at any time, costs a lock and no I/O, and is zero before Run.
+func (c *Consumer) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.load
+	if c.running {
+		l.PerSecond = c.speed.perSecond(time.Now(), handled(&c.summary))
 	}
-	if c.cached != nil {
-		r.hits = c.cached.CacheStats().Hits
+	return l
+}
+
+// handled counts the deliveries that do not come again.
+func handled(s *Summary) int64 {
+	return s.Effects + s.Dropped + s.Dead + s.Uncertain + s.Replayed + s.Stale + s.Mismatched + s.Rejected + s.Unprotected
+}
+
+// loadOf gives the machine's figures their public names.
+func (r *runner) loadOf(m *machine.Load) Load {
+	l := Load{
+		Slots: m.Slots, Busy: m.Busy, Utilisation: min(float64(m.Busy)/float64(m.Slots), 1), Running: m.Running,
+		InFlight: m.InFlight, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, StoreDown: m.Down,
+		Reason: m.Reason,
 	}
-	return r
-}
-
-// nonce draws 128 random bits; the generator is asked for many at once.
-func (r *runner) nonce() (n driver.Nonce) {
-	if r.seeded == 0 {
-		_, _ = rand.Read(r.seed[:]) // never fails: crypto/rand
-		r.seeded = len(r.seed)
+	if m.Open {
+		l.OpenUntil = r.began.Add(m.Until)
 	}
-	r.seeded -= len(n)
-	copy(n[:], r.seed[r.seeded:])
-	return n
+	return l
 }
 
-func (r *runner) now() time.Duration { return time.Since(r.began) }
+// speedometer measures over a window that is between one and two spans long.
+type speedometer struct{ from, to sample }
 
-// post hands an answer to the owner. It never blocks.
-func (r *runner) post(ev machine.Event) {
-	r.inboxMu.Lock()
-	r.inbox = append(r.inbox, ev)
-	r.inboxMu.Unlock()
-	select {
-	case r.signal <- struct{}{}:
-	default:
-	}
+type sample struct {
+	at time.Time
+	n  int64
 }
 
-// collect takes what arrived, and leaves the slice of the events before for what comes.
-func (r *runner) collect(done []machine.Event) []machine.Event {
-	r.inboxMu.Lock()
-	defer r.inboxMu.Unlock()
-	arrived := r.inbox
-	r.inbox = done[:0]
-	return arrived
-}
+const speedSpan = 5 * time.Second
 
-// loop is the owner: it steps the machine with everything that arrived since the last step, performs what it says, and
-// sleeps until something happens.
-func (r *runner) loop(ctx context.Context) error {
-	defer r.stopIO(ErrDraining)
-	var (
-		events  []machine.Event
-		actions []machine.Action
-		timer   = time.NewTimer(0)
-		done    = ctx.Done()
-	)
-	defer timer.Stop()
-	r.wg.Go(func() { r.sweep(r.receiving) })
-	for {
-		actions = r.m.Steps(r.now(), events, actions[:0])
-		for i := range actions {
-			if actions[i].Kind == machine.ActionStop {
-				return r.stop(actions[i].Stuck)
-			}
-			r.perform(&actions[i])
+func (s *speedometer) start(now time.Time, n int64) { s.from, s.to = sample{now, n}, sample{now, n} }
+
+func (s *speedometer) note(now time.Time, n int64) {
+	if now.Sub(s.to.at) >= speedSpan {
+		if s.from = s.to; now.Sub(s.from.at) >= 2*speedSpan {
+			s.from.at = now.Add(-speedSpan) // nobody looked for so long because nothing came
 		}
-		clear(actions)
-		r.tellCalls(events)
-		clear(events)
-		r.publish()
-		if events = r.collect(events); len(events) > 0 {
-			continue
-		}
-		timer.Reset(max(r.m.Next()-r.now(), 0))
-		select {
-		case <-r.signal:
-		case <-timer.C:
-		case <-done:
-			done = nil
-			r.stopReceiving()
-			r.post(machine.Event{Kind: machine.Drain})
-		}
-		events = r.collect(events)
+		s.to = sample{now, n}
 	}
 }
 
-// stop ends the goroutines. Handlers that ignored their cancellation are left behind, and counted.
-func (r *runner) stop(stuck int) error {
-	r.copies.close()
-	r.publish()
-	r.stopReceiving()
-	close(r.jobs) // a stuck worker ends when its handler does
-	if r.m.InFlight() > 0 {
-		r.stopIO(ErrDraining) // the time is up, and an end is still being written: its record tells the next one
+func (s *speedometer) perSecond(now time.Time, n int64) float64 {
+	s.note(now, n)
+	took := now.Sub(s.from.at).Seconds()
+	if took <= 0 {
+		return 0
 	}
-	if stuck == 0 {
-		r.handlers.Wait()
-		r.wg.Wait()
-		return nil
-	}
-	// What is under way must not outlive Run, but for the stuck handlers themselves.
-	r.stopIO(ErrDraining)
-	r.wg.Wait()
-	return &HandlerStuckError{N: stuck}
+	return float64(n-s.from.n) / max(took, 0.1)
 }
-
-// publish makes the machine's counts visible to Summary.
-func (r *runner) publish() {
-	n := r.m.Counts()
-	s := Summary{
-		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
-		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, OtherPayload: n.OtherPayload, Busy: n.Busy,
-		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
-		Rejected: n.Rejected, Late: n.Late, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
-	}
-	r.meterStore(&s)
-	r.tellSweeps(&s)
-	if r.cached != nil {
-		st := r.cached.CacheStats()
-		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
-	}
-	s.DuplicatesUnrecorded = r.copies.lost()
-	load := r.m.Load()
-	l, now := r.loadOf(&load), r.began.Add(r.now())
-	r.mu.Lock()
-	r.summary, r.load = s, l
-	r.speed.note(now, handled(&s))
-	r.mu.Unlock()
-}
-
-// meterStore tells what the store consumed since the last time.
-func (r *runner) meterStore(s *Summary) {
-	if r.meter == nil {
-		return
-	}
-	u := r.meter.Consumed()
-	all := u.Since(r.first)
-	s.StoreCalls, s.ReadUnits, s.WriteUnits = all.Calls, all.Reads, all.Writes
-	if cost := r.cfg.Events.Cost; cost != nil && u != r.metered {
-		cost(Event{Kind: EventConsumed, At: time.Now(), Units: u.Since(r.metered)})
-	}
-	r.metered = u
-}
-
-// perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.
-func (r *runner) perform(a *machine.Action) {
-	switch a.Kind {
-	case machine.ActionReceive:
-		r.async(*a, r.receive)
-	case machine.ActionClaim:
-		r.async(*a, r.claim)
-	case machine.ActionFinish:
-		r.async(*a, r.finish)
-	case machine.ActionSettle:
-		r.async(*a, r.settle)
-	case machine.ActionExtend:
-		r.async(*a, r.extend)
-	case machine.ActionProlong:
-		r.async(*a, r.prolong)
-	case machine.ActionBegin:
-		r.async(*a, r.begin)
-	case machine.ActionCommit:
-		r.async(*a, r.commit)
-	case machine.ActionRollback:
-		r.async(*a, r.rollback)
-	case machine.ActionRun:
-		r.execute(a)
-	case machine.ActionCancel:
-		a.Item.Shell.(*handle).cancel(causes[a.Cause])
-	case machine.ActionRenewed:
-		a.Item.Shell.(*handle).renew(a.Until)
-	case machine.ActionTrace:
-		r.note(&a.TraceEvent)
-	}
-}
-
-func (r *runner) async(a machine.Action, f func(machine.Action)) {
-	r.wg.Go(func() { f(a) })
-}
-
-var causes = [...]error{machine.CauseFenced: ErrFenced, machine.CauseTimeout: ErrTimeout, machine.CauseDraining: ErrDraining}

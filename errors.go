@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
 // Causes of a handler's cancelled context ([context.Cause]), and what Run and Do return.
@@ -129,6 +130,45 @@ func Compensated(err error) error {
 
 // Drop marks a message that is dropped on purpose: the record is completed with the reason, nothing is retried.
 func Drop(reason string) error { return &outcomeError{err: errors.New(reason), drop: true} }
+
+// class is what the handler named; Failed when it named none.
+func (e *outcomeError) class() machine.Class {
+	switch {
+	case e.drop:
+		return machine.Dropped
+	case e.parked:
+		return machine.Parked
+	case e.permanent:
+		return machine.Permanent
+	case e.unavailable:
+		return machine.Unavailable
+	case e.busy:
+		return machine.Deferred
+	}
+	return machine.Failed
+}
+
+// Disposition are what an error of a run says about it beyond its text: the marks that Permanent, NotApplied, RetryAfter,
+// Deferred, Unavailable, Drop, Park and Compensated put on it.
+type Disposition struct {
+	Permanent, NotApplied, Deferred, Unavailable, Dropped, Parked, Compensated bool
+	// After is when the next attempt is due, where HasAfter says that the error tells.
+	After    time.Duration
+	HasAfter bool
+}
+
+// DispositionOf reads the marks of an error, for middleware and packages that act on what a handler is about to return. An error
+// without marks, and nil, have none.
+func DispositionOf(err error) Disposition {
+	var o *outcomeError
+	if !errors.As(err, &o) {
+		return Disposition{}
+	}
+	return Disposition{
+		Permanent: o.permanent, NotApplied: o.notApplied, Deferred: o.busy, Unavailable: o.unavailable, Dropped: o.drop,
+		Parked: o.parked, Compensated: o.compensated, After: o.after, HasAfter: o.hasAfter,
+	}
+}
 
 // ItemFailed names a message of a batch whose failure err is; i is its index in the batch. A batch handler that knows
 // the culprits returns them, joined when there are several ([errors.Join]): all others run again without them, and no

@@ -62,6 +62,12 @@ func InTxBatch[T any](fn func(ctx context.Context, tx T, batch []*Attempt) error
 	return &inTxBatch[T]{fn: fn}
 }
 
+// StoreChecker is an optional interface of handlers that need more of a store than every store has. New asks it, and
+// refuses the configuration with its error.
+type StoreChecker interface {
+	CheckStore(s Store) error
+}
+
 // transactional is what New asks a handler that InTx or InTxBatch made.
 type transactional interface {
 	Handler

@@ -1,14 +1,11 @@
 package semel
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
-	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -133,81 +130,6 @@ func (s *ruleSet) ask(match func(error) bool, err error) (yes bool) {
 		}
 	}()
 	return match(err)
-}
-
-// failure is the result of a run that returned an error.
-func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
-	res := machine.Result{Class: machine.Failed, Err: err}
-	// The effects of an InTx handler were never sent, or are rolled back: its failure is certain to have had none.
-	res.NotApplied = r.tx != nil
-	var o *outcomeError
-	cause := ctx.ended()
-	switch {
-	case errors.As(err, &o):
-		res.NotApplied = res.NotApplied || o.notApplied
-		res.After, res.HasAfter, res.Compensated = o.after, o.hasAfter, o.compensated
-		if res.Class = o.class(); res.Class == machine.Failed {
-			r.rules.apply(&res, err, cause)
-		}
-	default:
-		if refusal := r.transient(x, err); refusal != nil {
-			res.Class, res.Err = machine.Transient, refusal
-			break
-		}
-		if cause != nil && errors.Is(err, context.Canceled) {
-			res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
-		}
-		r.rules.apply(&res, res.Err, cause)
-	}
-	return res
-}
-
-// class is what the handler named; Failed when it named none.
-func (e *outcomeError) class() machine.Class {
-	switch {
-	case e.drop:
-		return machine.Dropped
-	case e.parked:
-		return machine.Parked
-	case e.permanent:
-		return machine.Permanent
-	case e.unavailable:
-		return machine.Unavailable
-	case e.busy:
-		return machine.Deferred
-	}
-	return machine.Failed
-}
-
-// refused is what effects are judged as that the store would not write; nothing when err is no refusal.
-func (r *runner) refused(err error) (res machine.Result) {
-	culprit := (*driver.ItemError)(nil)
-	switch {
-	case err == nil:
-		return res
-	case errors.As(err, &culprit):
-		err = culprit.Err
-	case !errors.Is(err, driver.ErrNotCommitted):
-		return res
-	}
-	res = machine.Result{Class: machine.Failed, Err: fmt.Errorf("effects refused: %w", err)}
-	r.rules.apply(&res, res.Err, nil)
-	return res
-}
-
-// outage tells that a probe could not ask because the downstream is gone.
-func (r *runner) outage(res *machine.Result, err error) {
-	var o *outcomeError
-	if errors.As(err, &o) {
-		if o.unavailable {
-			res.Class, res.After, res.HasAfter = machine.Unavailable, o.after, o.hasAfter
-		}
-		return
-	}
-	judged := machine.Result{Class: machine.Failed}
-	if r.rules.apply(&judged, err, nil); judged.Class == machine.Unavailable {
-		res.Class, res.Rule = machine.Unavailable, judged.Rule
-	}
 }
 
 // Backoff bounds delays that double: none is shorter than Min or longer than Max. The zero value is 1 s to 5 min.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/internal/machine"
 )
 
@@ -257,4 +258,211 @@ func (r *runner) probe(ctx context.Context, a *Attempt) machine.Result {
 		res.Probe = machine.ProbeNotApplied
 	}
 	return res
+}
+
+// failure is the result of a run that returned an error.
+func (r *runner) failure(x *order, ctx *runContext, err error) machine.Result {
+	res := machine.Result{Class: machine.Failed, Err: err}
+	// The effects of an InTx handler were never sent, or are rolled back: its failure is certain to have had none.
+	res.NotApplied = r.tx != nil
+	var o *outcomeError
+	cause := ctx.ended()
+	switch {
+	case errors.As(err, &o):
+		res.NotApplied = res.NotApplied || o.notApplied
+		res.After, res.HasAfter, res.Compensated = o.after, o.hasAfter, o.compensated
+		if res.Class = o.class(); res.Class == machine.Failed {
+			r.rules.apply(&res, err, cause)
+		}
+	default:
+		if refusal := r.transient(x, err); refusal != nil {
+			res.Class, res.Err = machine.Transient, refusal
+			break
+		}
+		if cause != nil && errors.Is(err, context.Canceled) {
+			res.Err = fmt.Errorf("%w (%w)", cause, err) // say why the context ended, not only that it did
+		}
+		r.rules.apply(&res, res.Err, cause)
+	}
+	return res
+}
+
+// refused is what effects are judged as that the store would not write; nothing when err is no refusal.
+func (r *runner) refused(err error) (res machine.Result) {
+	culprit := (*driver.ItemError)(nil)
+	switch {
+	case err == nil:
+		return res
+	case errors.As(err, &culprit):
+		err = culprit.Err
+	case !errors.Is(err, driver.ErrNotCommitted):
+		return res
+	}
+	res = machine.Result{Class: machine.Failed, Err: fmt.Errorf("effects refused: %w", err)}
+	r.rules.apply(&res, res.Err, nil)
+	return res
+}
+
+// outage tells that a probe could not ask because the downstream is gone.
+func (r *runner) outage(res *machine.Result, err error) {
+	var o *outcomeError
+	if errors.As(err, &o) {
+		if o.unavailable {
+			res.Class, res.After, res.HasAfter = machine.Unavailable, o.after, o.hasAfter
+		}
+		return
+	}
+	judged := machine.Result{Class: machine.Failed}
+	if r.rules.apply(&judged, err, nil); judged.Class == machine.Unavailable {
+		res.Class, res.Rule = machine.Unavailable, judged.Rule
+	}
+}
+
+// runBatch calls the handler. Its answer is one result for each member, or one for all when nobody knows whose failure
+// it was.
+func (r *runner) runBatch(o *order, run *execution) (machine.Result, []machine.Result) {
+	attempts := make([]Attempt, len(o.items))
+	batch := make([]*Attempt, len(o.items))
+	for i, it := range o.items {
+		h := it.Hold()
+		attempts[i] = Attempt{
+			Message: handedOut(&it.Message), Key: it.Key, Number: it.Attempt(), MaxAttempts: r.cfg.MaxAttempts, Token: h.Token,
+			Deadline: r.began.Add(o.job.Deadline), Unknown: it.Unknown(), Redelivered: it.Count > 1, hold: h,
+			failed: it.Failures(),
+		}
+		batch[i] = &attempts[i]
+	}
+	handle, effects := r.batchEffects(o)
+	if handle == nil {
+		return machine.Result{Class: machine.Failed, NotApplied: true, Err: ErrNoTx}, nil
+	}
+	err := r.guardedBatch(&run.ctx, handle, batch)
+	whole := machine.Result{Effects: effects}
+	if err != nil {
+		whole = r.failure(o, &run.ctx, err)
+	}
+	each := make([]machine.Result, len(batch))
+	named, failed := false, false
+	var transient error
+	if whole.Class == machine.Transient {
+		transient = whole.Err
+	}
+	namedItems(err, func(e *itemError) {
+		if e.index < 0 || e.index >= len(each) {
+			return
+		}
+		named = true
+		each[e.index] = r.failure(o, &run.ctx, e.err)
+		failed = failed || each[e.index].Class != machine.Dropped
+		if each[e.index].Class == machine.Transient {
+			transient = each[e.index].Err
+		}
+	})
+	switch {
+	case transient != nil:
+		return machine.Result{Class: machine.Transient, Err: transient}, nil
+	case err != nil && !named:
+		return whole, nil
+	}
+	for i := range each {
+		if each[i].Class == machine.OK && !failed {
+			each[i] = r.success(o, batch[i])
+		}
+	}
+	return machine.Result{Effects: effects}, each
+}
+
+// batchEffects is what a batch handler works on: a handle of the open transaction, or a buffer that is sent with its
+// commit.
+func (r *runner) batchEffects(o *order) (handle, effects any) {
+	if handle = r.tx.bind(r.open[o.job.Lane].tx); handle != nil {
+		return handle, nil
+	}
+	effects = r.tx.buffer(r.committer)
+	return effects, effects
+}
+
+// guardedBatch calls the user's function; its panic is an error.
+func (r *runner) guardedBatch(ctx context.Context, tx any, batch []*Attempt) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = r.panicked(v, "the handler", batch[0])
+		}
+	}()
+	return r.batch.handleBatch(ctx, tx, batch)
+}
+
+// transient asks whether a handler's failure is that of its open transaction, and nobody's: it returns the error with what
+// the store says of it, nil when the failure is the handler's.
+func (r *runner) transient(o *order, err error) error {
+	if !o.job.InTx {
+		return nil
+	}
+	if errors.Is(err, driver.ErrNotCommitted) {
+		return err
+	}
+	c, ok := driver.As[driver.TxClassifier](r.open[o.job.Lane].tx)
+	if !ok {
+		return nil
+	}
+	if cause := c.Transient(err); cause != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return nil
+}
+
+// runContext is a run's context, made when somebody first looks at it: most handlers never wait for it, and a real one
+// costs three allocations a message. It behaves as context.WithCancelCause(parent) does; context.Cause works, and
+// contexts derived from it need no goroutine, because Value and Done come from a real one.
+type runContext struct {
+	parent  context.Context
+	attempt *Attempt // whose run it is; nil when it is that of a batch
+	lease   leaseClock
+
+	mu    sync.Mutex
+	inner context.Context
+	stop  context.CancelCauseFunc
+	cause error // why it ended, when it ended before it was made
+}
+
+func (c *runContext) made() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner == nil {
+		c.inner, c.stop = context.WithCancelCause(c.parent)
+		if c.cause != nil {
+			c.stop(c.cause)
+		}
+	}
+	return c.inner
+}
+
+// end cancels it. The first cause stays. It may come before the run began and after it ended.
+func (c *runContext) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil {
+		c.cause = cause
+	}
+	if c.stop != nil {
+		c.stop(cause)
+	}
+}
+
+// ended tells why it was cancelled; nil when it was not.
+func (c *runContext) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+func (c *runContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+func (c *runContext) Done() <-chan struct{}       { return c.made().Done() }
+func (c *runContext) Err() error                  { return c.made().Err() }
+
+func (c *runContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.attempt
+	}
+	return c.made().Value(key)
 }

@@ -13,22 +13,20 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Consumer takes deliveries from a queue and makes each key take effect once. It is the goroutine shell around the
-// engine: every decision is made by internal/machine, which one goroutine owns; this shell only performs its actions.
-// A delivery's way: receive (io.go) → the machine (internal/machine) → the handler (run.go) → the machine → finish and
-// settle (io.go).
+// Consumer takes deliveries from a queue and makes each key take effect once. Make one with [New]. Its methods may be called
+// from any goroutine.
 type Consumer struct {
 	cfg   Config
 	mode  machine.Mode
 	queue driver.QueueFeatures
 	store driver.StoreFeatures
-	// records is what the engine claims by: the configured store, or what claims two keys in it.
+	// records is the store that the engine uses: the configured one, or a wrapper that claims two keys in it.
 	records driver.Store
-	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
+	// committer, transactor and tx are optional interfaces of records and handler, looked up once. They are nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
 	meter      driver.Meter  // nil unless the store is paid by use
-	cached     driver.Cached // nil unless the store has a front
+	cached     driver.Cached // nil unless the store has a cache
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -44,16 +42,17 @@ type Consumer struct {
 	speed   speedometer
 }
 
-// New checks a configuration and makes a consumer of it. It does no I/O. Errors are *ConfigError, or wrap ErrNoTx when
-// the handler's transaction is none that the store offers.
+// New checks a configuration and makes a consumer. It does no I/O. It returns a *ConfigError, an error that wraps ErrNoTx if
+// the store does not offer the handler's transaction, or the error of the handler's [StoreChecker].
 func New(cfg Config) (*Consumer, error) {
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
 	if !c.queue.DeadLetters {
-		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails for good could only be lost or "+
-			"come forever", c.queue.Name), "keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
+		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails permanently could only be lost "+
+			"or redelivered forever", c.queue.Name),
+			"keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
 	}
 	c.meter, _ = driver.As[driver.Meter](cfg.Store)
 	c.cached, _ = driver.As[driver.Cached](cfg.Store)
@@ -64,12 +63,12 @@ func New(cfg Config) (*Consumer, error) {
 	c.tx, _ = cfg.Handler.(transactional)
 	c.batch, _ = cfg.Handler.(batched)
 	if c.batch != nil && len(cfg.Middleware) > 0 {
-		return nil, &ConfigError{"Middleware", "is set, and it is called around the run of one message, which an InTxBatch " +
-			"handler has not", "wrap the function that is given to InTxBatch"}
+		return nil, &ConfigError{"Middleware", "is set, but it wraps the run of one message, and an InTxBatch handler " +
+			"runs many at once", "wrap the function that is given to InTxBatch"}
 	}
 	if c.tx != nil && cfg.AllowUnkeyed {
-		return nil, &ConfigError{"AllowUnkeyed", "is set, and the effects of an InTx handler commit with a record, which a " +
-			"message without a key has not", "use a HandlerFunc, or let such messages become dead letters"}
+		return nil, &ConfigError{"AllowUnkeyed", "is set, but the effects of an InTx handler commit with a record, and a " +
+			"message without a key has none", "use a HandlerFunc, or let such messages become dead letters"}
 	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
@@ -104,8 +103,8 @@ func chain(mw []Middleware, next func(context.Context, *Attempt) error) func(con
 	return next
 }
 
-// innermost calls the handler for a middleware, which may call it again (to retry at once, say) or make a success of its
-// failure. Only what a successful call queued counts, and of several the last.
+// innermost calls the handler for a middleware, which may call it again (for example, to retry at once) or turn its failure
+// into a success. Only the effects and messages of the last successful call count.
 func (c *Consumer) innermost(ctx context.Context, a *Attempt) error {
 	ok, from := false, len(a.emit)
 	fresh := func() {
@@ -130,17 +129,19 @@ func (c *Consumer) innermost(ctx context.Context, a *Attempt) error {
 	return err
 }
 
-// Summary counts what this consumer did so far. It may be called at any time.
+// Summary returns what this consumer has done so far. It may be called at any time and does no I/O.
 func (c *Consumer) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.summary
 }
 
-// Run consumes until ctx is done, then drains: what has not started is returned at once, what runs may take
-// Config.Grace and is cancelled after it. It returns nil after a clean stop or when Config.Limit is reached, and a
-// *HandlerStuckError when handlers ignored their cancellation. Outages of queue and store do not end it: polling
-// pauses, deliveries in flight are kept, and it resumes by itself. A consumer runs once at a time.
+// Run consumes until ctx is done, then drains: deliveries that have not started are returned at once, and running handlers
+// have Config.Grace to finish before they are cancelled. Run blocks until the drain has ended. It returns nil after a clean
+// stop or when Config.Limit is reached, and a *HandlerStuckError if handlers ignored their cancellation.
+//
+// Outages of the queue or the store do not end Run: it pauses polling, keeps the deliveries in flight, retries, and resumes
+// on its own. A second call during Run returns an error.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running {
@@ -163,31 +164,32 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return newRunner(ctx, c).loop(ctx)
 }
 
-// Load tells how busy a consumer is: what to scale by, and why it stands still.
+// Load describes how busy a consumer is, as a basis for scaling, and why it is paused.
 type Load struct {
-	// Slots are those of Concurrency, in open transactions the Committers; Busy of them are taken.
+	// Slots is Config.Concurrency, or with open transactions Config.Committers. Busy is how many of them are taken.
 	Slots int `json:"slots"`
 	Busy  int `json:"busy"`
-	// Utilisation is Busy in Slots, 0 to 1.
+	// Utilisation is Busy divided by Slots, 0 to 1.
 	Utilisation float64 `json:"utilisation"`
-	// Running counts handlers, InFlight the deliveries in flight, Waiting those of them that wait for PerGroup.
+	// Running counts handlers, InFlight counts deliveries in flight, and Waiting those of them that wait for PerGroup.
 	Running  int `json:"running"`
-	InFlight int `json:"in_hand"`
+	InFlight int `json:"in_flight"`
 	Waiting  int `json:"waiting"`
-	// Paused: nothing is started or fetched for now. Reason says why; StoreDown tells that the store does not answer, else it
-	// is the breaker.
+	// Paused: nothing is started or fetched for now, for the Reason given. StoreDown: the cause is a store that does not
+	// respond; otherwise it is the breaker.
 	Paused    bool   `json:"paused"`
 	StoreDown bool   `json:"store_down,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// Breaker is closed, open or half-open; OpenUntil is set when it is open.
+	// Breaker is "closed", "open" or "half-open". OpenUntil is set while it is open.
 	Breaker   string    `json:"breaker"`
 	OpenUntil time.Time `json:"open_until,omitzero"`
-	// PerSecond is how many deliveries reached their end in a second, over the last five to ten seconds: effects, dead letters,
-	// replays, not those that come again.
+	// PerSecond is how many deliveries ended per second over the last five to ten seconds: effects, dead letters and replays,
+	// but not deliveries that will be redelivered.
 	PerSecond float64 `json:"per_second"`
 }
 
-// Load tells how busy this consumer is. It may be called at any time, costs a lock and no I/O, and is zero before Run.
+// Load reports how busy this consumer is. It may be called at any time, takes a lock, and does no I/O. The result is zero
+// before Run.
 func (c *Consumer) Load() Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,12 +200,12 @@ func (c *Consumer) Load() Load {
 	return l
 }
 
-// handled counts the deliveries that do not come again.
+// handled counts the deliveries that are not redelivered.
 func handled(s *Summary) int64 {
 	return s.Effects + s.Dropped + s.Dead + s.Uncertain + s.Replayed + s.Stale + s.Mismatched + s.Rejected + s.Unprotected
 }
 
-// loadOf gives the machine's figures their public names.
+// loadOf translates the machine's figures.
 func (r *runner) loadOf(m *machine.Load) Load {
 	l := Load{
 		Slots: m.Slots, Busy: m.Busy, Utilisation: min(float64(m.Busy)/float64(m.Slots), 1), Running: m.Running,
@@ -231,7 +233,7 @@ func (s *speedometer) start(now time.Time, n int64) { s.from, s.to = sample{now,
 func (s *speedometer) note(now time.Time, n int64) {
 	if now.Sub(s.to.at) >= speedSpan {
 		if s.from = s.to; now.Sub(s.from.at) >= 2*speedSpan {
-			s.from.at = now.Add(-speedSpan) // nobody looked for so long because nothing came
+			s.from.at = now.Add(-speedSpan) // no sample for so long: nothing arrived
 		}
 		s.to = sample{now, n}
 	}

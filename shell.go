@@ -15,13 +15,17 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// runner is one Run: the owner of the machine and the goroutines that perform its actions.
+// The way of a message: receive (here) → internal/machine/delivery.go (received, claimed, running) → run.go (the handler) →
+// internal/machine/finish.go (finished, settled) → finish and settle (here). internal/machine makes every decision. One
+// goroutine (runner.loop) owns it and starts its actions, each in a goroutine of its own, which posts one event at its end.
+
+// runner is one call of Run: it owns the machine and the goroutines that perform its actions.
 type runner struct {
 	*Consumer
 	m     *machine.Machine
 	began time.Time
 
-	// io outlives the caller's ctx, so that finishing and settling work while draining; receiving ends with the drain.
+	// io outlives the caller's ctx, so that finishing and settling work during a drain. receiving ends when the drain begins.
 	io, receiving context.Context
 	stopIO        context.CancelCauseFunc
 	stopReceiving context.CancelFunc
@@ -37,10 +41,10 @@ type runner struct {
 	open     []openTx
 	arrivals []machine.Arrival // of the latest receive
 	first    driver.Units      // of the store's meter when this run began
-	metered  driver.Units      // when it was read last
-	hits     int64             // of the store's front when this run began
+	metered  driver.Units      // of the store's meter when it was last read
+	hits     int64             // of the store's cache when this run began
 	sweeps   sweepTally        // guarded by mu
-	copies   *duplicateLog     // nil where the store keeps none
+	copies   *duplicateLog     // nil if the store keeps no duplicates
 	seed     [64 * 16]byte
 	seeded   int
 }
@@ -63,7 +67,7 @@ func newRunner(ctx context.Context, c *Consumer) *runner {
 	return r
 }
 
-// nonce draws 128 random bits; the generator is asked for many at once.
+// nonce returns 128 random bits. It reads the generator for many nonces at once.
 func (r *runner) nonce() (n driver.Nonce) {
 	if r.seeded == 0 {
 		_, _ = rand.Read(r.seed[:]) // never fails: crypto/rand
@@ -76,7 +80,7 @@ func (r *runner) nonce() (n driver.Nonce) {
 
 func (r *runner) now() time.Duration { return time.Since(r.began) }
 
-// post hands an answer to the owner. It never blocks.
+// post sends an event to the loop. It does not block.
 func (r *runner) post(ev machine.Event) {
 	r.inboxMu.Lock()
 	r.inbox = append(r.inbox, ev)
@@ -87,7 +91,7 @@ func (r *runner) post(ev machine.Event) {
 	}
 }
 
-// collect takes what arrived, and leaves the slice of the events before for what comes.
+// collect returns the events in the inbox, and reuses the slice of handled events as the next inbox.
 func (r *runner) collect(done []machine.Event) []machine.Event {
 	r.inboxMu.Lock()
 	defer r.inboxMu.Unlock()
@@ -96,8 +100,8 @@ func (r *runner) collect(done []machine.Event) []machine.Event {
 	return arrived
 }
 
-// loop is the owner: it steps the machine with everything that arrived since the last step, performs what it says, and
-// sleeps until something happens.
+// loop owns the machine: it steps it with all events since the last step, performs the resulting actions, and sleeps until
+// the next event or timer.
 func (r *runner) loop(ctx context.Context) error {
 	defer r.stopIO(ErrDraining)
 	var (
@@ -117,7 +121,7 @@ func (r *runner) loop(ctx context.Context) error {
 			r.perform(&actions[i])
 		}
 		clear(actions)
-		r.tellCalls(events)
+		r.reportCalls(events)
 		clear(events)
 		r.publish()
 		if events = r.collect(events); len(events) > 0 {
@@ -136,27 +140,27 @@ func (r *runner) loop(ctx context.Context) error {
 	}
 }
 
-// stop ends the goroutines. Handlers that ignored their cancellation are left behind, and counted.
+// stop ends the goroutines. Handlers that ignored their cancellation keep running and are counted in the error.
 func (r *runner) stop(stuck int) error {
 	r.copies.close()
 	r.publish()
 	r.stopReceiving()
 	close(r.jobs) // a stuck worker ends when its handler does
 	if r.m.InFlight() > 0 {
-		r.stopIO(ErrDraining) // the time is up, and an end is still being written: its record tells the next one
+		r.stopIO(ErrDraining) // the time is up while an outcome is being written: its record informs the next worker
 	}
 	if stuck == 0 {
 		r.handlers.Wait()
 		r.wg.Wait()
 		return nil
 	}
-	// What is under way must not outlive Run, but for the stuck handlers themselves.
+	// Nothing but the stuck handlers may outlive Run.
 	r.stopIO(ErrDraining)
 	r.wg.Wait()
 	return &HandlerStuckError{N: stuck}
 }
 
-// publish makes the machine's counts visible to Summary.
+// publish makes the machine's counts visible to Summary and Load.
 func (r *runner) publish() {
 	n := r.m.Counts()
 	s := Summary{
@@ -166,7 +170,7 @@ func (r *runner) publish() {
 		Rejected: n.Rejected, Late: n.Late, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
 	}
 	r.meterStore(&s)
-	r.tellSweeps(&s)
+	r.reportSweeps(&s)
 	if r.cached != nil {
 		st := r.cached.CacheStats()
 		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
@@ -180,7 +184,7 @@ func (r *runner) publish() {
 	r.mu.Unlock()
 }
 
-// meterStore tells what the store consumed since the last time.
+// meterStore adds to s what the store consumed, and calls the observer if that changed.
 func (r *runner) meterStore(s *Summary) {
 	if r.meter == nil {
 		return
@@ -194,7 +198,7 @@ func (r *runner) meterStore(s *Summary) {
 	r.metered = u
 }
 
-// perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.
+// perform starts one action. Each action that can block runs in a goroutine of its own, which posts its result.
 func (r *runner) perform(a *machine.Action) {
 	switch a.Kind {
 	case machine.ActionReceive:
@@ -222,7 +226,7 @@ func (r *runner) perform(a *machine.Action) {
 	case machine.ActionRenewed:
 		a.Item.Shell.(*handle).renew(a.Until)
 	case machine.ActionTrace:
-		r.note(&a.TraceEvent)
+		r.trace(&a.TraceEvent)
 	}
 }
 
@@ -232,9 +236,9 @@ func (r *runner) async(a machine.Action, f func(machine.Action)) {
 
 var causes = [...]error{machine.CauseFenced: ErrFenced, machine.CauseTimeout: ErrTimeout, machine.CauseDraining: ErrDraining}
 
-var errShort = errors.New("adapter answered fewer items than it was asked")
+var errShort = errors.New("adapter returned fewer results than items in the call")
 
-// receive fetches deliveries and takes out what the machine needs to know of them: key and fingerprint.
+// receive fetches deliveries and extracts what the machine needs: keys, fingerprints, versions and groups.
 func (r *runner) receive(a machine.Action) {
 	n := a.Max
 	if r.queue.MaxBatch > 0 {
@@ -249,7 +253,7 @@ func (r *runner) receive(a machine.Action) {
 			err = fmt.Errorf("receive from %s: %w", r.queue.Name, err)
 		}
 	}
-	// The machine has copied what it got last time: it asks for one receive at a time.
+	// Reusing the slice is safe: the machine has one receive in flight at a time, and has copied its arrivals.
 	clear(r.arrivals)
 	arrivals := slices.Grow(r.arrivals[:0], len(ds))[:len(ds)]
 	r.arrivals = arrivals
@@ -263,11 +267,11 @@ func (r *runner) receive(a machine.Action) {
 	r.post(machine.Event{Kind: machine.Received, Arrivals: arrivals, Sent: returned, Err: err})
 }
 
-// identify takes key, tenant and fingerprint out of a message. A panic of one of the user's functions is a message without a
-// usable key, not the end of the process.
+// identify extracts key, tenant, fingerprint and version from a message. If one of the program's functions panics, the
+// message has no usable key, and the process goes on.
 func (r *runner) identify(a *machine.Arrival) {
 	a.Key.Consumer = r.cfg.Consumer
-	called := "" // the function of the user that runs
+	called := "" // the function that is being called
 	defer func() {
 		if v := recover(); v != nil {
 			p := &PanicError{Value: v, Stack: debug.Stack()}
@@ -285,7 +289,7 @@ func (r *runner) identify(a *machine.Arrival) {
 		err = key.Check(raw)
 	}
 	if a.Key.Raw = raw; r.cfg.PreviousKey != nil {
-		called = "Config.Former.Key"
+		called = "Config.PreviousKey.Key"
 		err = r.cfg.PreviousKey.identify(a, err)
 	}
 	a.Age = r.age(&a.Message)
@@ -309,7 +313,7 @@ func (r *runner) identify(a *machine.Arrival) {
 	}
 }
 
-// timed bounds one round trip: an unanswered write must be asked again while the lease is still ours.
+// timed limits one round trip, so that a write without a response can be repeated while the lease is still ours.
 func (r *runner) timed() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.io, max(r.cfg.lease()/3, 100*time.Millisecond))
 }
@@ -325,7 +329,7 @@ func (r *runner) claim(a machine.Action) {
 	r.post(machine.Event{Kind: machine.Claimed, Lane: a.Lane, Items: a.Items, Claims: a.Claims, Grants: grants, Sent: sent, Err: err})
 }
 
-// finish makes ends of attempts durable: with effects, messages and ack in one write where the store can do that.
+// finish records the outcomes of attempts, with effects, emitted messages and acks in one write if the store can do that.
 func (r *runner) finish(a machine.Action) {
 	ctx, cancel := r.timed()
 	defer cancel()
@@ -364,7 +368,8 @@ func (r *runner) prolong(a machine.Action) {
 	r.post(machine.Event{Kind: machine.Prolonged, Items: a.Items, Outcomes: out, Sent: sent, Err: err})
 }
 
-// chunked cuts a call into what the queue takes at once. A failed chunk leaves its items Unknown; the others count.
+// chunked splits a call into batches that the queue accepts. The outcomes of a failed batch are Unknown. Those of the others
+// count.
 func (r *runner) chunked(n int, call func(ctx context.Context, from, to int) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
 	size := n
 	if r.queue.MaxBatch > 0 {
@@ -399,7 +404,7 @@ func (r *runner) extend(a machine.Action) {
 	r.post(machine.Event{Kind: machine.Extended, Items: a.Items, Outcomes: out, Sent: sent, Err: err})
 }
 
-// openTx is a lane's open transaction (modes B and C). One goroutine at a time touches it: the machine sees to that.
+// openTx is a lane's open transaction (modes B and C). The machine makes sure that one goroutine at a time uses it.
 type openTx struct {
 	tx     driver.Tx
 	cancel context.CancelFunc
@@ -438,7 +443,7 @@ func (r *runner) commit(a machine.Action) {
 	sent := r.now()
 	err := o.tx.Commit(ctx, a.Works...)
 	if err != nil {
-		// Whatever is left of it must not keep locks: after a commit this is a no-op.
+		// A transaction that is still open must not keep locks. After a commit this is a no-op.
 		_ = o.tx.Rollback(ctx)
 	}
 	o.cancel()
@@ -452,7 +457,7 @@ func (r *runner) rollback(a machine.Action) {
 	defer cancel()
 	o := r.open[a.Lane]
 	if err := o.tx.Rollback(ctx); err != nil {
-		r.cfg.Logger.Warn("roll back failed; the database will", "err", err)
+		r.cfg.Logger.Warn("roll back failed: the database rolls back when the connection ends", logErr, err)
 	}
 	o.cancel()
 	r.post(machine.Event{Kind: machine.RolledBack, Lane: a.Lane})

@@ -15,30 +15,30 @@ import (
 // parallel is how many dead letters one Settle writes at once.
 const parallel = 8
 
-// With returns q with its dead letters in box. Settlement.DeadLetter is written before the message is acked, so a crash in
-// between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close deletes before the
-// message is acked. When box fails, the item is Unknown and its message is not acked; the caller repeats, and what was written
-// for a delivery is not written again.
+// With returns q with its dead letters in dlq. Settlement.DeadLetter is written before the message is acked, so a crash in
+// between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close also deletes before the
+// message is acked. If dlq fails, the item is Unknown and its message is not acked. When the caller repeats the item, a
+// dead letter that was already written for the delivery is not written again.
 //
-// The queue that is returned is a driver.DeadLetterKeeper; driver.As finds driver.Sender, driver.QueueInspector and driver.Purger
-// where q has them. It joins no store: acks do not commit with records. It has no dead letters but those of box, also if q
-// keeps some itself.
-func With(q driver.Queue, box driver.DeadLetterQueue) driver.Queue { return &queue{q, box} }
+// The returned queue is a driver.DeadLetterKeeper. driver.As finds driver.Sender, driver.QueueInspector and driver.Purger if q
+// has them. The queue joins no store: acks do not commit with records. Its dead letters are only those of dlq, even if q keeps
+// some itself.
+func With(q driver.Queue, dlq driver.DeadLetterQueue) driver.Queue { return &queue{q, dlq} }
 
 type queue struct {
 	driver.Queue
-	box driver.DeadLetterQueue
+	dlq driver.DeadLetterQueue
 }
 
 // Unwrap implements driver.Wrapper.
 func (q *queue) Unwrap() any { return q.Queue }
 
-// Passes lists what is used behind the wrapper: neither meets a receipt.
+// Passes lists the interfaces that bypass the wrapper: neither uses a receipt.
 func (q *queue) Passes() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.Sender](), driver.InterfaceOf[driver.Purger]()}
 }
 
-// Adds lists what the wrapper has and the queue need not have.
+// Adds lists the interface that the wrapper has and the queue may lack.
 func (q *queue) Adds() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.DeadLetterKeeper]()}
 }
@@ -53,16 +53,16 @@ type receipt struct {
 }
 
 // DeadLetterQueue implements driver.DeadLetterKeeper.
-func (q *queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
+func (q *queue) DeadLetterQueue() driver.DeadLetterQueue { return q.dlq }
 
-// Features are those of the queue, with dead letters.
+// Features returns the features of the queue, with dead letters.
 func (q *queue) Features() driver.QueueFeatures {
 	f := q.Queue.Features()
 	f.DeadLetters = true
 	return f
 }
 
-// Receive hands out deliveries of the queue.
+// Receive returns deliveries of the queue.
 func (q *queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	ds, err := q.Queue.Receive(ctx, limit)
 	for i := range ds {
@@ -79,7 +79,7 @@ func (q *queue) receiptOf(r any) (*receipt, error) {
 	return rc, nil
 }
 
-// Settle writes and deletes dead letters, then settles in the queue those items for which that succeeded.
+// Settle writes and deletes dead letters, then settles those items in the queue for which that succeeded.
 func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	name := q.Queue.Features().Name
 	for i := range s {
@@ -130,7 +130,7 @@ func (q *queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// dead letters does what settlements ask of the box, a few at once, and returns an error for each item.
+// deadLetters writes and deletes the dead letters of settlements, a few at once, and returns an error for each item.
 func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error {
 	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)
@@ -153,7 +153,7 @@ func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error 
 // settlement closes.
 func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := q.box.DeleteDeadLetter(ctx, s.Close); err != nil {
+		if err := q.dlq.DeleteDeadLetter(ctx, s.Close); err != nil {
 			return fmt.Errorf("delete dead letter %s: %w", s.Close, err)
 		}
 	}
@@ -166,7 +166,7 @@ func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
 	if rc.written == s.DeadLetter.ID {
 		return nil
 	}
-	if err := q.box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+	if err := q.dlq.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
 		return fmt.Errorf("write dead letter %s: %w", s.DeadLetter.ID, err)
 	}
 	rc.written = s.DeadLetter.ID
@@ -186,7 +186,7 @@ func (q *queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	return q.Queue.Extend(ctx, visible, inner...)
 }
 
-// Stats counts what the queue holds, and the dead letters of the box, where that can count them.
+// Stats counts what the queue holds, and the dead letters if their place can count them.
 func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	i, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {
@@ -197,7 +197,7 @@ func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 		return s, err
 	}
 	s.DeadLetters = 0
-	if c, ok := driver.As[driver.QueueInspector](q.box); ok {
+	if c, ok := driver.As[driver.QueueInspector](q.dlq); ok {
 		l, err := c.Stats(ctx)
 		s.DeadLetters = l.DeadLetters
 		return s, err
@@ -205,7 +205,7 @@ func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return s, nil
 }
 
-// Peek shows messages of the queue.
+// Peek returns messages of the queue without receiving them.
 func (q *queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	i, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {

@@ -10,52 +10,52 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/driver/redeliver"
 )
 
-// parallel is how many dead letters one Settle writes at once.
+// parallel is how many dead letters Keep writes at once.
 const parallel = 8
 
-// With returns q with its dead letters in dlq. Settlement.DeadLetter is written before the message is acked, so a crash in
+// With returns q with its dead letters in box. Settlement.DeadLetter is written before the message is acked, so a crash in
 // between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close also deletes before the
-// message is acked. If dlq fails, the item is Unknown and its message is not acked. When the caller repeats the item, a
+// message is acked. If box fails, the item is Unknown and its message is not acked. When the caller repeats the item, a
 // dead letter that was already written for the delivery is not written again.
 //
-// The returned queue is a driver.DeadLetterKeeper. driver.As finds driver.Sender, driver.QueueInspector and driver.Purger if q
-// has them. The queue joins no store: acks do not commit with records. Its dead letters are only those of dlq, even if q keeps
-// some itself.
-func With(q driver.Queue, dlq driver.DeadLetterQueue) driver.Queue { return &queue{q, dlq} }
+// The returned queue is a driver.DeadLetterKeeper. driver.As finds driver.Sender, driver.QueueInspector and driver.Purger if
+// q has them. The queue joins no store: acks do not commit with records. Its dead letters are only those of box, even if q
+// keeps some itself.
+func With(q driver.Queue, box driver.DeadLetterQueue) driver.Queue { return &queue{q, box} }
 
 type queue struct {
 	driver.Queue
-	dlq driver.DeadLetterQueue
+	box driver.DeadLetterQueue
 }
 
 // Unwrap implements driver.Wrapper.
 func (q *queue) Unwrap() any { return q.Queue }
 
-// Passes lists the interfaces that bypass the wrapper: neither uses a receipt.
+// Passes lists what is used behind the wrapper: neither meets a receipt.
 func (q *queue) Passes() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.Sender](), driver.InterfaceOf[driver.Purger]()}
 }
 
-// Adds lists the interface that the wrapper has and the queue may lack.
+// Adds lists what the wrapper has and the queue need not have.
 func (q *queue) Adds() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.DeadLetterKeeper]()}
 }
 
-// receipt is the queue's receipt with the id of the dead letter that was written for it.
+// receipt is the queue's receipt with the id of the dead letter that was written for it. Of the embedded one nothing else is
+// used.
 type receipt struct {
+	redeliver.Receipt
 	of    *queue
 	inner any
-
-	mu      sync.Mutex
-	written string
 }
 
 // DeadLetterQueue implements driver.DeadLetterKeeper.
-func (q *queue) DeadLetterQueue() driver.DeadLetterQueue { return q.dlq }
+func (q *queue) DeadLetterQueue() driver.DeadLetterQueue { return q.box }
 
-// Features returns the features of the queue, with dead letters.
+// Features are those of the queue, with dead letters.
 func (q *queue) Features() driver.QueueFeatures {
 	f := q.Queue.Features()
 	f.DeadLetters = true
@@ -79,7 +79,7 @@ func (q *queue) receiptOf(r any) (*receipt, error) {
 	return rc, nil
 }
 
-// Settle writes and deletes dead letters, then settles those items in the queue for which that succeeded.
+// Settle writes and deletes dead letters, then settles in the queue those items for which that succeeded.
 func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	name := q.Queue.Features().Name
 	for i := range s {
@@ -87,7 +87,7 @@ func (q *queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 			return nil, fmt.Errorf("settle in queue %q: item %d: %w", name, i, err)
 		}
 	}
-	errs := q.deadLetters(ctx, s)
+	errs := Keep(ctx, q.box, s)
 	out := make([]driver.Outcome, len(s))
 	var pass []driver.Settlement
 	var at []int
@@ -130,8 +130,17 @@ func (q *queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// deadLetters writes and deletes the dead letters of settlements, a few at once, and returns an error for each item.
-func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error {
+// Receipt is the interface of receipts for [Keep]: they remember the ID of the dead letter that was written for the delivery.
+// An embedded redeliver.Receipt implements it.
+type Receipt interface {
+	DeadLetter() string
+	SetDeadLetter(id string)
+}
+
+// Keep writes and deletes the dead letters of settlements in box, a few at once, before their messages are acked. It writes
+// the dead letter of a Dead, unless that was already written for this delivery, and deletes the dead letter that a settlement
+// closes. It returns an error for each item. The receipts must be of type Receipt.
+func Keep(ctx context.Context, box driver.DeadLetterQueue, s []driver.Settlement) []error {
 	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
@@ -142,34 +151,27 @@ func (q *queue) deadLetters(ctx context.Context, s []driver.Settlement) []error 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = q.keep(ctx, &s[i])
+			errs[i] = keep(ctx, box, &s[i])
 		})
 	}
 	wg.Wait()
 	return errs
 }
 
-// keep writes the dead letter of one settlement unless it was written for this delivery before, and deletes the one that the
-// settlement closes.
-func (q *queue) keep(ctx context.Context, s *driver.Settlement) error {
+func keep(ctx context.Context, box driver.DeadLetterQueue, s *driver.Settlement) error {
 	if s.Close != "" {
-		if err := q.dlq.DeleteDeadLetter(ctx, s.Close); err != nil {
+		if err := box.DeleteDeadLetter(ctx, s.Close); err != nil {
 			return fmt.Errorf("delete dead letter %s: %w", s.Close, err)
 		}
 	}
-	if s.Action != driver.Dead {
+	rc := s.Receipt.(Receipt)
+	if s.Action != driver.Dead || rc.DeadLetter() == s.DeadLetter.ID {
 		return nil
 	}
-	rc := s.Receipt.(*receipt)
-	rc.mu.Lock()
-	defer rc.mu.Unlock() // a second Settle of one receipt waits for the first
-	if rc.written == s.DeadLetter.ID {
-		return nil
-	}
-	if err := q.dlq.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
+	if err := box.PutDeadLetter(ctx, *s.DeadLetter); err != nil {
 		return fmt.Errorf("write dead letter %s: %w", s.DeadLetter.ID, err)
 	}
-	rc.written = s.DeadLetter.ID
+	rc.SetDeadLetter(s.DeadLetter.ID)
 	return nil
 }
 
@@ -186,7 +188,7 @@ func (q *queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	return q.Queue.Extend(ctx, visible, inner...)
 }
 
-// Stats counts what the queue holds, and the dead letters if their place can count them.
+// Stats counts what the queue holds, and the dead letters of the box, where that can count them.
 func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	i, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {
@@ -197,7 +199,7 @@ func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 		return s, err
 	}
 	s.DeadLetters = 0
-	if c, ok := driver.As[driver.QueueInspector](q.dlq); ok {
+	if c, ok := driver.As[driver.QueueInspector](q.box); ok {
 		l, err := c.Stats(ctx)
 		s.DeadLetters = l.DeadLetters
 		return s, err
@@ -205,7 +207,7 @@ func (q *queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return s, nil
 }
 
-// Peek returns messages of the queue without receiving them.
+// Peek shows messages of the queue.
 func (q *queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	i, ok := driver.As[driver.QueueInspector](q.Queue)
 	if !ok {

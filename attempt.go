@@ -5,30 +5,33 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/semel-dev/semel/driver"
+	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Attempt is what a handler gets: the message, and who it is this time.
+// Attempt is one run of a handler: the message, its key, and the attempt's number and fencing token.
 type Attempt struct {
-	// Message belongs to this run: it may change Body and Headers. A retry and a dead letter have the message as it arrived.
+	// Message belongs to this run: the handler may change Body and Headers. Retries and dead letters use the message as it
+	// arrived.
 	Message
 	Key Key
-	// Number counts the runs of this key including this one, from 1. Of the runs that were deferred only the first one
-	// counts, and only if it was the key's first: a run with the number 1 is the first of its key.
+	// Number counts the runs of this key including this one, from 1. A deferred run counts only if it was the first run of
+	// the key, so number 1 is always the first run.
 	Number int
 	// MaxAttempts is Config.MaxAttempts.
 	MaxAttempts int
 	// Token is the fencing token of this attempt: strictly increasing per key. A guarded resource refuses smaller ones.
 	Token uint64
-	// Deadline is when the lease ends unless it is extended; the engine extends it while the handler runs. It is as it was
-	// when the run began: LeaseUntil tells the present one.
+	// Deadline is the end of the lease when the run began. The engine extends the lease while the handler runs: see
+	// LeaseUntil for its current end.
 	Deadline time.Time
-	// Unknown: an earlier run may have had its effect.
+	// Unknown reports that an earlier run may have had its effect.
 	Unknown bool
-	// Redelivered: the broker handed this message out before.
+	// Redelivered reports that the broker delivered this message before.
 	Redelivered bool
 
 	hold   driver.Hold
@@ -39,37 +42,68 @@ type Attempt struct {
 	tx     any
 	result []byte
 	emit   []Message
-	// called: a middleware called the handler before; that call emitted emit[emitFrom:emitTo].
+	// called: a middleware called the handler before, and that call emitted emit[emitFrom:emitTo].
 	called           bool
 	emitFrom, emitTo int
 }
 
-// SetResult stores what every later duplicate of this key is answered with. The bytes are kept, not copied.
+// SetResult sets the result that is stored with the record and returned to later callers of the key. The bytes are kept,
+// not copied.
 func (a *Attempt) SetResult(b []byte) { a.result = b }
 
-// Emit sends messages together with the record: all of them or none, and only if this attempt wins. It needs a store
-// that keeps an outbox or is the queue's own database, a message that has a key, and a queue that each emitted message
-// names; otherwise the run fails for good with an error that says so. A message without ID gets one that is the same in
-// every run of this key: it follows from the key and from the message's place among the emitted.
+// Emit sends messages together with the record: all of them or none, and only if this attempt wins. It needs three
+// things: a store that keeps an outbox or is the queue's own database, a key for the handled message, and a Queue in each
+// emitted message. If one is missing, the run fails permanently with an error that names it.
+//
+// An emitted message without an ID gets one that is the same in every run of this key. It is derived from the key and the
+// position among the emitted messages.
 func (a *Attempt) Emit(m ...Message) { a.emit = append(a.emit, m...) }
 
-// Last tells that a failure of this run is final: the attempts are used up, and the message becomes a dead letter.
+// Last reports whether a failure of this run is final: the attempts are used up, and the message becomes a dead letter.
 func (a *Attempt) Last() bool { return a.MaxAttempts > 0 && a.failed+1 >= a.MaxAttempts }
 
-// Hold names this attempt in the store, and Store is the store that keeps its record: for packages that write beside the
-// record and let it guard what they write, as package steps does. Store is nil where no record stands behind the run that
-// others could see: it has no key (Config.AllowUnkeyed), or it runs in an open transaction, which holds the record itself.
+// Ends reports whether returning err ends the message: err is Permanent, a rule of Config.Retry makes it permanent, or the
+// attempts are used up. A handler that must clean up before the message becomes a dead letter does it then. ctx is the
+// context of the run.
+func (a *Attempt) Ends(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	res := machine.Result{Class: machine.Failed, Err: err}
+	if o := (*outcomeError)(nil); errors.As(err, &o) {
+		res.Class, res.HasAfter = o.class(), o.hasAfter
+	}
+	most := a.MaxAttempts
+	if a.rules != nil && res.Class == machine.Failed {
+		a.rules.apply(&res, err, context.Cause(ctx))
+		if res.Rule != nil && res.Rule.MaxAttempts > 0 {
+			most = res.Rule.MaxAttempts
+		}
+	}
+	switch res.Class {
+	case machine.Permanent:
+		return true
+	case machine.Failed:
+		return most > 0 && a.failed+1 >= most
+	}
+	return false
+}
+
+// Hold identifies this attempt in the store. Packages that store data next to the record, as package steps does, pass it
+// with their writes, so that the record guards them. See [Attempt.Store].
 func (a *Attempt) Hold() driver.Hold { return a.hold }
 
-// Store is where the record of this attempt is kept. See [Attempt.Hold].
+// Store returns the store that keeps the record of this attempt. It is nil if the run has no record that others can see:
+// the message has no key (Config.AllowUnkeyed), or the run is in an open transaction, which holds the record.
 func (a *Attempt) Store() driver.Store { return a.store }
 
-// LeaseUntil is the present end of the lease, by this process' own monotonic clock: the run owns its key until then, and
-// later if the heartbeat, which goes on while the handler runs, extends it again. Whatever must not reach the outside world
-// once the key may be somebody else's is bounded by it: a single request, the expiry of a delegated token. It is on the safe
-// side of what the store keeps (protocol section 1, law 7). The zero time means that no lease stands behind the run: it has
-// no key (Config.AllowUnkeyed), or it runs in an open transaction, which holds the key itself. It does not block, and may
-// be called from any goroutine, also after the run.
+// LeaseUntil returns the current end of the lease, by the monotonic clock of this process. The run owns its key until then,
+// and longer if the heartbeat, which continues while the handler runs, extends the lease. Use it to bound whatever must not
+// reach the outside world after another worker may own the key: the timeout of a request, the expiry of a delegated token.
+// It is never later than the end that the store keeps (protocol section 1, law 7).
+//
+// The zero time means that the run has no lease: the message has no key (Config.AllowUnkeyed), or the run is in an open
+// transaction, which holds the key. LeaseUntil does not block. It may be called from any goroutine, even after the run.
 func (a *Attempt) LeaseUntil() time.Time {
 	if a.lease == nil {
 		return time.Time{}
@@ -77,7 +111,7 @@ func (a *Attempt) LeaseUntil() time.Time {
 	return a.lease.get()
 }
 
-// leaseClock is the end of a lease, as the engine last heard of it.
+// leaseClock is the end of a lease, as the store last confirmed it to the engine.
 type leaseClock struct {
 	began time.Time
 	until atomic.Int64 // nanoseconds since began; 0 = no lease
@@ -92,23 +126,24 @@ func (c *leaseClock) get() time.Time {
 	return time.Time{}
 }
 
-// attemptKey is what a run's context answers with its attempt.
+// attemptKey is the key of the attempt in the context of its run.
 type attemptKey struct{}
 
-// AttemptFrom returns the attempt whose run's context ctx is, or comes from: the handler's, a probe's, that of a function
-// given to Do (of nested ones the innermost). ok is false where there is none: outside of a run, in a request that passed
-// edgehttp.Middleware without a key, and in a batch handler, whose context belongs to many. Code that is called deep inside
-// a handler, an http.RoundTripper for example, finds its EffectKey, Token and LeaseUntil with it.
+// AttemptFrom returns the attempt of the run that ctx belongs to: of a handler, a probe, or a function given to Do (the
+// innermost if they are nested). Code deep inside a handler, such as an http.RoundTripper, uses it to find the EffectKey,
+// Token and LeaseUntil. ok is false if there is no attempt: outside of a run, in a request that passed edgehttp.Middleware
+// without a key, and in a batch handler, whose context belongs to many attempts.
 func AttemptFrom(ctx context.Context) (a *Attempt, ok bool) {
 	a, ok = ctx.Value(attemptKey{}).(*Attempt)
 	return a, ok
 }
 
-// EffectKey is the idempotency key to hand to whatever the step calls: 64 hex digits, the same for every attempt,
-// redelivery and redrive of this message's key. Each effect of one handler has a key of its own, so each has a name; ""
-// is fine for the only one. It never depends on a delivery id unless that is the key (protocol section 10).
+// EffectKey returns the idempotency key to pass to the service that the step calls: 64 hex digits, the same for every
+// attempt, redelivery and redrive of this message's key. Each effect of a handler needs a key of its own, so each needs a
+// name; "" is fine for the only one. The effect key does not depend on a delivery id unless that is the key (protocol
+// section 10).
 //
-// A handler process makes the same keys without this library: EffectKey("") is SEMEL_EFFECT_KEY and the header
+// A handler process can derive the same keys without this library: EffectKey("") is SEMEL_EFFECT_KEY and the header
 // Idempotency-Key, and EffectKey("mails") is the SHA-256, in hex, of EffectKey("") + "/mails".
 func (a *Attempt) EffectKey(step string) string { return EffectKey(a.hold, step) }
 
@@ -128,4 +163,13 @@ func EffectKey(h driver.Hold, step string) string {
 	}
 	sum = sha256.Sum256([]byte(key + "/" + step))
 	return hex.EncodeToString(sum[:])
+}
+
+// NewAttempt makes an attempt from a granted claim, for tests of handlers without a consumer and for programs that claim
+// keys on their own. Nothing extends its lease.
+func NewAttempt(m Message, g driver.Grant, s Store) *Attempt {
+	return &Attempt{
+		Message: m, Key: g.Hold.Key, Number: g.Attempt, Token: g.Hold.Token, Unknown: g.Unknown, Redelivered: g.Redelivery,
+		hold: g.Hold, store: s, failed: g.Failures,
+	}
 }

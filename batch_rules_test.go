@@ -169,18 +169,18 @@ func TestNewRefusesBatchHandlers(t *testing.T) {
 	h := semel.InTxBatch(func(context.Context, *other, []*semel.Attempt) error { return nil })
 	r := newFixture(t, h)
 	if _, err := semel.New(r.cfg); !errors.Is(err, semel.ErrNoTx) || !strings.Contains(err.Error(), "other") {
-		t.Errorf("New answered %v", err)
+		t.Errorf("New returned %v", err)
 	}
 	r = newFixture(t, queuedBatch(func([]*semel.Attempt) error { return nil }), func(c *semel.Config) {
 		c.Middleware = []semel.Middleware{func(ctx context.Context, _ *semel.Attempt, next func(context.Context) error) error { return next(ctx) }}
 	})
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "Middleware" {
-		t.Errorf("New answered %v", err)
+		t.Errorf("New returned %v", err)
 	}
 	r = newFixture(t, queuedBatch(func([]*semel.Attempt) error { return nil }), unkeyed)
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
-		t.Errorf("New answered %v", err)
+		t.Errorf("New returned %v", err)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestHugeBoundsAreRefused(t *testing.T) {
 		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil }), tweak)
 		var bad *semel.ConfigError
 		if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != name {
-			t.Errorf("%s: New answered %v", name, err)
+			t.Errorf("%s: New returned %v", name, err)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestVisibilityThatTheBrokerFixes(t *testing.T) {
 		_, err := semel.New(r.cfg)
 		var bad *semel.ConfigError
 		if ok && err != nil || !ok && (!errors.As(err, &bad) || bad.Field != "Visibility" || !strings.Contains(bad.Problem, "45s")) {
-			t.Errorf("visibility %v: New answered %v", visibility, err)
+			t.Errorf("visibility %v: New returned %v", visibility, err)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestFM16_BusyFailLosesNothing(t *testing.T) {
 // deaf is a store that no end of an attempt reaches.
 type deaf struct{ *memory.Store }
 
-var errDeaf = errors.New("no answer")
+var errDeaf = errors.New("no response")
 
 func (d *deaf) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, error) {
 	return nil, errDeaf

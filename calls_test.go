@@ -10,9 +10,9 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestEventsTellTimes: what metrics are made of — how long a delivery was in flight, how long of that in its handler, when
-// its message was sent, and which calls the store answered.
-func TestEventsTellTimes(t *testing.T) {
+// TestEventsHaveTimes: events have what metrics need: how long a delivery was in flight and in its handler, when its message
+// was sent, and the calls of the store.
+func TestEventsHaveTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.NewQueue("orders")
 		sent := time.Now()

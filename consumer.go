@@ -2,7 +2,6 @@ package semel
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,22 +13,20 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Consumer takes deliveries from a queue and makes each key take effect once. It is the goroutine shell around the
-// engine: every decision is made by internal/machine, which one goroutine owns; this shell only performs its actions.
-// A delivery's way: receive (io.go) → the machine (internal/machine) → the handler (run.go) → the machine → finish and
-// settle (io.go).
+// Consumer takes deliveries from a queue and makes each key take effect once. Make one with [New]. Its methods may be called
+// from any goroutine.
 type Consumer struct {
 	cfg   Config
 	mode  machine.Mode
 	queue driver.QueueFeatures
 	store driver.StoreFeatures
-	// records is what the engine claims by: the configured store, or what claims two keys in it.
+	// records is the store that the engine uses: the configured one, or a wrapper that claims two keys in it.
 	records driver.Store
-	// committer, transactor and tx are the optional sides of records and handler, asserted once; nil when absent.
+	// committer, transactor and tx are optional interfaces of records and handler, looked up once. They are nil when absent.
 	committer  driver.Committer
 	transactor driver.Transactor
 	meter      driver.Meter  // nil unless the store is paid by use
-	cached     driver.Cached // nil unless the store has a front
+	cached     driver.Cached // nil unless the store has a cache
 	tx         transactional
 	batch      batched
 	joins      bool
@@ -45,16 +42,17 @@ type Consumer struct {
 	speed   speedometer
 }
 
-// New checks a configuration and makes a consumer of it. It does no I/O. Errors are *ConfigError, or wrap ErrNoTx when
-// the handler's transaction is none that the store offers.
+// New checks a configuration and makes a consumer. It does no I/O. It returns a *ConfigError, an error that wraps ErrNoTx if
+// the store does not offer the handler's transaction, or the error of the handler's [StoreChecker].
 func New(cfg Config) (*Consumer, error) {
 	if err := cfg.resolve(); err != nil {
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, queue: cfg.Queue.Features(), store: cfg.Store.Features(), rules: newRuleSet(&cfg)}
 	if !c.queue.DeadLetters {
-		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails for good could only be lost or "+
-			"come forever", c.queue.Name), "keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
+		return nil, &ConfigError{"Queue", fmt.Sprintf("(%s) keeps no dead letters, so a message that fails permanently could only be lost "+
+			"or redelivered forever", c.queue.Name),
+			"keep them in a store (PostgreSQL, SQLite: package deadletter), or give an SQS queue a dead-letter queue"}
 	}
 	c.meter, _ = driver.As[driver.Meter](cfg.Store)
 	c.cached, _ = driver.As[driver.Cached](cfg.Store)
@@ -65,12 +63,12 @@ func New(cfg Config) (*Consumer, error) {
 	c.tx, _ = cfg.Handler.(transactional)
 	c.batch, _ = cfg.Handler.(batched)
 	if c.batch != nil && len(cfg.Middleware) > 0 {
-		return nil, &ConfigError{"Middleware", "is set, and it is called around the run of one message, which an InTxBatch " +
-			"handler has not", "wrap the function that is given to InTxBatch"}
+		return nil, &ConfigError{"Middleware", "is set, but it wraps the run of one message, and an InTxBatch handler " +
+			"runs many at once", "wrap the function that is given to InTxBatch"}
 	}
 	if c.tx != nil && cfg.AllowUnkeyed {
-		return nil, &ConfigError{"AllowUnkeyed", "is set, and the effects of an InTx handler commit with a record, which a " +
-			"message without a key has not", "use a HandlerFunc, or let such messages become dead letters"}
+		return nil, &ConfigError{"AllowUnkeyed", "is set, but the effects of an InTx handler commit with a record, and a " +
+			"message without a key has none", "use a HandlerFunc, or let such messages become dead letters"}
 	}
 	switch {
 	case c.tx != nil && c.committer != nil && c.tx.queued(c.committer):
@@ -105,8 +103,8 @@ func chain(mw []Middleware, next func(context.Context, *Attempt) error) func(con
 	return next
 }
 
-// innermost calls the handler for a middleware, which may call it again (to retry at once, say) or make a success of its
-// failure. Only what a successful call queued counts, and of several the last.
+// innermost calls the handler for a middleware, which may call it again (for example, to retry at once) or turn its failure
+// into a success. Only the effects and messages of the last successful call count.
 func (c *Consumer) innermost(ctx context.Context, a *Attempt) error {
 	ok, from := false, len(a.emit)
 	fresh := func() {
@@ -131,17 +129,19 @@ func (c *Consumer) innermost(ctx context.Context, a *Attempt) error {
 	return err
 }
 
-// Summary counts what this consumer did so far. It may be called at any time.
+// Summary returns what this consumer has done so far. It may be called at any time and does no I/O.
 func (c *Consumer) Summary() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.summary
 }
 
-// Run consumes until ctx is done, then drains: what has not started is returned at once, what runs may take
-// Config.Grace and is cancelled after it. It returns nil after a clean stop or when Config.Limit is reached, and a
-// *HandlerStuckError when handlers ignored their cancellation. Outages of queue and store do not end it: polling
-// pauses, deliveries in flight are kept, and it resumes by itself. A consumer runs once at a time.
+// Run consumes until ctx is done, then drains: deliveries that have not started are returned at once, and running handlers
+// have Config.Grace to finish before they are cancelled. Run blocks until the drain has ended. It returns nil after a clean
+// stop or when Config.Limit is reached, and a *HandlerStuckError if handlers ignored their cancellation.
+//
+// Outages of the queue or the store do not end Run: it pauses polling, keeps the deliveries in flight, retries, and resumes
+// on its own. A second call during Run returns an error.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.running {
@@ -164,219 +164,86 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return newRunner(ctx, c).loop(ctx)
 }
 
-// runner is one Run: the owner of the machine and the goroutines that perform its actions.
-type runner struct {
-	*Consumer
-	m     *machine.Machine
-	began time.Time
-
-	// io outlives the caller's ctx, so that finishing and settling work while draining; receiving ends with the drain.
-	io, receiving context.Context
-	stopIO        context.CancelCauseFunc
-	stopReceiving context.CancelFunc
-
-	inboxMu sync.Mutex
-	inbox   []machine.Event
-	signal  chan struct{}
-
-	wg       sync.WaitGroup // everything but handlers
-	handlers sync.WaitGroup
-	jobs     chan order
-	workers  int
-	open     []openTx
-	arrivals []machine.Arrival // of the latest receive
-	first    driver.Units      // of the store's meter when this run began
-	metered  driver.Units      // when it was read last
-	hits     int64             // of the store's front when this run began
-	sweeps   sweepTally        // guarded by mu
-	copies   *duplicateLog     // nil where the store keeps none
-	seed     [64 * 16]byte
-	seeded   int
+// Load describes how busy a consumer is, as a basis for scaling, and why it is paused.
+type Load struct {
+	// Slots is Config.Concurrency, or with open transactions Config.Committers. Busy is how many of them are taken.
+	Slots int `json:"slots"`
+	Busy  int `json:"busy"`
+	// Utilisation is Busy divided by Slots, 0 to 1.
+	Utilisation float64 `json:"utilisation"`
+	// Running counts handlers, InFlight counts deliveries in flight, and Waiting those of them that wait for PerGroup.
+	Running  int `json:"running"`
+	InFlight int `json:"in_flight"`
+	Waiting  int `json:"waiting"`
+	// Paused: nothing is started or fetched for now, for the Reason given. StoreDown: the cause is a store that does not
+	// respond; otherwise it is the breaker.
+	Paused    bool   `json:"paused"`
+	StoreDown bool   `json:"store_down,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	// Breaker is "closed", "open" or "half-open". OpenUntil is set while it is open.
+	Breaker   string    `json:"breaker"`
+	OpenUntil time.Time `json:"open_until,omitzero"`
+	// PerSecond is how many deliveries ended per second over the last five to ten seconds: effects, dead letters and replays,
+	// but not deliveries that will be redelivered.
+	PerSecond float64 `json:"per_second"`
 }
 
-func newRunner(ctx context.Context, c *Consumer) *runner {
-	r := &runner{Consumer: c, began: time.Now(), signal: make(chan struct{}, 1)}
-	r.io, r.stopIO = context.WithCancelCause(context.WithoutCancel(ctx))
-	r.receiving, r.stopReceiving = context.WithCancel(ctx)
-	r.jobs = make(chan order, c.cfg.Concurrency+c.cfg.Committers)
-	r.open = make([]openTx, c.cfg.Committers)
-	r.m = machine.New(c.machineConfig(r.nonce))
-	r.copies = newDuplicateLog(c.cfg.Store, c.queue.Name)
-	if c.meter != nil {
-		r.first = c.meter.Consumed()
-		r.metered = r.first
+// Load reports how busy this consumer is. It may be called at any time, takes a lock, and does no I/O. The result is zero
+// before Run.
+func (c *Consumer) Load() Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.load
+	if c.running {
+		l.PerSecond = c.speed.perSecond(time.Now(), handled(&c.summary))
 	}
-	if c.cached != nil {
-		r.hits = c.cached.CacheStats().Hits
+	return l
+}
+
+// handled counts the deliveries that are not redelivered.
+func handled(s *Summary) int64 {
+	return s.Effects + s.Dropped + s.Dead + s.Uncertain + s.Replayed + s.Stale + s.Mismatched + s.Rejected + s.Unprotected
+}
+
+// loadOf translates the machine's figures.
+func (r *runner) loadOf(m *machine.Load) Load {
+	l := Load{
+		Slots: m.Slots, Busy: m.Busy, Utilisation: min(float64(m.Busy)/float64(m.Slots), 1), Running: m.Running,
+		InFlight: m.InFlight, Waiting: m.Waiting, Breaker: m.Breaker, Paused: m.Down || m.Open, StoreDown: m.Down,
+		Reason: m.Reason,
 	}
-	return r
-}
-
-// nonce draws 128 random bits; the generator is asked for many at once.
-func (r *runner) nonce() (n driver.Nonce) {
-	if r.seeded == 0 {
-		_, _ = rand.Read(r.seed[:]) // never fails: crypto/rand
-		r.seeded = len(r.seed)
+	if m.Open {
+		l.OpenUntil = r.began.Add(m.Until)
 	}
-	r.seeded -= len(n)
-	copy(n[:], r.seed[r.seeded:])
-	return n
+	return l
 }
 
-func (r *runner) now() time.Duration { return time.Since(r.began) }
+// speedometer measures over a window that is between one and two spans long.
+type speedometer struct{ from, to sample }
 
-// post hands an answer to the owner. It never blocks.
-func (r *runner) post(ev machine.Event) {
-	r.inboxMu.Lock()
-	r.inbox = append(r.inbox, ev)
-	r.inboxMu.Unlock()
-	select {
-	case r.signal <- struct{}{}:
-	default:
-	}
+type sample struct {
+	at time.Time
+	n  int64
 }
 
-// collect takes what arrived, and leaves the slice of the events before for what comes.
-func (r *runner) collect(done []machine.Event) []machine.Event {
-	r.inboxMu.Lock()
-	defer r.inboxMu.Unlock()
-	arrived := r.inbox
-	r.inbox = done[:0]
-	return arrived
-}
+const speedSpan = 5 * time.Second
 
-// loop is the owner: it steps the machine with everything that arrived since the last step, performs what it says, and
-// sleeps until something happens.
-func (r *runner) loop(ctx context.Context) error {
-	defer r.stopIO(ErrDraining)
-	var (
-		events  []machine.Event
-		actions []machine.Action
-		timer   = time.NewTimer(0)
-		done    = ctx.Done()
-	)
-	defer timer.Stop()
-	r.wg.Go(func() { r.sweep(r.receiving) })
-	for {
-		actions = r.m.Steps(r.now(), events, actions[:0])
-		for i := range actions {
-			if actions[i].Kind == machine.ActionStop {
-				return r.stop(actions[i].Stuck)
-			}
-			r.perform(&actions[i])
+func (s *speedometer) start(now time.Time, n int64) { s.from, s.to = sample{now, n}, sample{now, n} }
+
+func (s *speedometer) note(now time.Time, n int64) {
+	if now.Sub(s.to.at) >= speedSpan {
+		if s.from = s.to; now.Sub(s.from.at) >= 2*speedSpan {
+			s.from.at = now.Add(-speedSpan) // no sample for so long: nothing arrived
 		}
-		clear(actions)
-		r.tellCalls(events)
-		clear(events)
-		r.publish()
-		if events = r.collect(events); len(events) > 0 {
-			continue
-		}
-		timer.Reset(max(r.m.Next()-r.now(), 0))
-		select {
-		case <-r.signal:
-		case <-timer.C:
-		case <-done:
-			done = nil
-			r.stopReceiving()
-			r.post(machine.Event{Kind: machine.Drain})
-		}
-		events = r.collect(events)
+		s.to = sample{now, n}
 	}
 }
 
-// stop ends the goroutines. Handlers that ignored their cancellation are left behind, and counted.
-func (r *runner) stop(stuck int) error {
-	r.copies.close()
-	r.publish()
-	r.stopReceiving()
-	close(r.jobs) // a stuck worker ends when its handler does
-	if r.m.InFlight() > 0 {
-		r.stopIO(ErrDraining) // the time is up, and an end is still being written: its record tells the next one
+func (s *speedometer) perSecond(now time.Time, n int64) float64 {
+	s.note(now, n)
+	took := now.Sub(s.from.at).Seconds()
+	if took <= 0 {
+		return 0
 	}
-	if stuck == 0 {
-		r.handlers.Wait()
-		r.wg.Wait()
-		return nil
-	}
-	// What is under way must not outlive Run, but for the stuck handlers themselves.
-	r.stopIO(ErrDraining)
-	r.wg.Wait()
-	return &HandlerStuckError{N: stuck}
+	return float64(n-s.from.n) / max(took, 0.1)
 }
-
-// publish makes the machine's counts visible to Summary.
-func (r *runner) publish() {
-	n := r.m.Counts()
-	s := Summary{
-		Received: n.Received, Executed: n.Executed, Effects: n.Effects, Retried: n.Retried, Dead: n.Dead,
-		Uncertain: n.Uncertain, Fenced: n.Fenced, Dropped: n.Dropped, Replayed: n.Replayed, OtherPayload: n.OtherPayload, Busy: n.Busy,
-		Mismatched: n.Mismatched, Stale: n.Stale, TakenOver: n.TakenOver, Unprotected: n.Unprotected, SettleErrors: n.SettleFails,
-		Rejected: n.Rejected, Late: n.Late, Returned: n.Returned, ElapsedMS: r.now().Milliseconds(),
-	}
-	r.meterStore(&s)
-	r.tellSweeps(&s)
-	if r.cached != nil {
-		st := r.cached.CacheStats()
-		s.CacheHits, s.CacheEntries = st.Hits-r.hits, int64(st.Entries)
-	}
-	s.DuplicatesUnrecorded = r.copies.lost()
-	load := r.m.Load()
-	l, now := r.loadOf(&load), r.began.Add(r.now())
-	r.mu.Lock()
-	r.summary, r.load = s, l
-	r.speed.note(now, handled(&s))
-	r.mu.Unlock()
-}
-
-// meterStore tells what the store consumed since the last time.
-func (r *runner) meterStore(s *Summary) {
-	if r.meter == nil {
-		return
-	}
-	u := r.meter.Consumed()
-	all := u.Since(r.first)
-	s.StoreCalls, s.ReadUnits, s.WriteUnits = all.Calls, all.Reads, all.Writes
-	if cost := r.cfg.Events.Cost; cost != nil && u != r.metered {
-		cost(Event{Kind: EventConsumed, At: time.Now(), Units: u.Since(r.metered)})
-	}
-	r.metered = u
-}
-
-// perform starts one action. Everything that can block happens in a goroutine of its own, which answers with post.
-func (r *runner) perform(a *machine.Action) {
-	switch a.Kind {
-	case machine.ActionReceive:
-		r.async(*a, r.receive)
-	case machine.ActionClaim:
-		r.async(*a, r.claim)
-	case machine.ActionFinish:
-		r.async(*a, r.finish)
-	case machine.ActionSettle:
-		r.async(*a, r.settle)
-	case machine.ActionExtend:
-		r.async(*a, r.extend)
-	case machine.ActionProlong:
-		r.async(*a, r.prolong)
-	case machine.ActionBegin:
-		r.async(*a, r.begin)
-	case machine.ActionCommit:
-		r.async(*a, r.commit)
-	case machine.ActionRollback:
-		r.async(*a, r.rollback)
-	case machine.ActionRun:
-		r.execute(a)
-	case machine.ActionCancel:
-		a.Item.Shell.(*handle).cancel(causes[a.Cause])
-	case machine.ActionRenewed:
-		a.Item.Shell.(*handle).renew(a.Until)
-	case machine.ActionTrace:
-		r.note(&a.TraceEvent)
-	}
-}
-
-func (r *runner) async(a machine.Action, f func(machine.Action)) {
-	r.wg.Go(func() { f(a) })
-}
-
-var causes = [...]error{machine.CauseFenced: ErrFenced, machine.CauseTimeout: ErrTimeout, machine.CauseDraining: ErrDraining}

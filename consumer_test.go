@@ -58,7 +58,7 @@ func (r *fixture) start() {
 	go func() { r.done <- c.Run(ctx) }()
 }
 
-// after lets virtual time pass, drains and answers the summary.
+// after lets virtual time pass, drains and returns the summary.
 func (r *fixture) after(d time.Duration) semel.Summary {
 	r.t.Helper()
 	time.Sleep(d)
@@ -226,7 +226,7 @@ func TestFM07_LongHandlerKeepsItsLease(t *testing.T) {
 	})
 }
 
-func TestFM64_DrainGivesBackAndCancels(t *testing.T) {
+func TestFM64_DrainReturnsAndCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cancelled atomic.Int32
 		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// smallBodies are so many distinct small JSON bodies as a shop sends in a day: numbers, and a few kinds of events.
+// smallBodies returns n distinct small JSON bodies, such as a shop sends in a day: numbers, and a few kinds of events.
 func smallBodies(n int) []string {
 	out := make([]string, n)
 	for i := range out {

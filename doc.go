@@ -1,22 +1,22 @@
-// Package semel makes each message take effect once, on the queue and the database that are already there.
+// Package semel makes each message take effect once, on the queue and the database that you already have.
 //
-// Every queue delivers a message more than once. A [Consumer] takes deliveries from a [Queue], keeps an idempotency
-// record per [Key] in a [Store], and takes each message through claim, run, complete, ack, in that order: a duplicate of
-// a completed key is acked without a run, a duplicate of a running key is returned, a run that went without a word is
-// taken over.
+// Queues deliver messages more than once. A [Consumer] takes deliveries from a [Queue] and keeps an idempotency record per
+// [Key] in a [Store]. It takes each message through claim, run, complete and ack, in that order. A duplicate of a completed
+// key is acked without a run. A duplicate of a running key is returned to the queue. If a worker dies, another worker takes
+// over its run when the lease expires.
 //
 //	c, err := semel.New(semel.Config{Queue: queue, Store: store, Handler: handler})
 //	…
 //	err = c.Run(ctx) // until ctx is done, then drains
 //
-// What can be promised depends on where the effect goes. Effects that commit with the record ([InTx]) happen exactly
-// once. Effects elsewhere happen exactly once if the other side deduplicates on [Attempt.EffectKey]; otherwise the
-// policies [Resume], [Probe] and [Once] say what becomes of a run whose outcome nobody knows. [Consumer.Guarantee] says
-// which of these a configuration gives, and no more.
+// The guarantee depends on where the effect goes. Effects that commit with the record ([InTx]) happen exactly once. Effects
+// elsewhere happen exactly once if the other side deduplicates on [Attempt.EffectKey]. Otherwise the policies [Resume],
+// [Probe] and [Once] decide about a run whose outcome is unknown. [Consumer.Guarantee] states the guarantee of a
+// configuration.
 //
 // [Do] gives the same guarantee to any function, without a queue.
 //
-// Queues and stores, each but memory a module of its own:
+// Queues and stores are modules of their own, except memory:
 //
 //   - memory: tests and development
 //   - adapters/sqlite: one file, several processes, no server
@@ -32,9 +32,9 @@
 //   - outbox: a relay for messages that handlers emit ([Attempt.Emit])
 //   - edge/http (package edgehttp): Idempotency-Key for HTTP, on both sides
 //   - lock: locks with fencing tokens
-//   - front: a cache of completed keys before any store
-//   - semeltest/verify: a test that plays every bad schedule on a handler
+//   - cache: a cache of completed keys in front of any store
+//   - semeltest/verify: a test that runs a handler under every bad schedule
 //   - contrib/prom: Prometheus metrics, alert rules, a dashboard
 //
-// docs/guide.md in the repository introduces all of it; every program there is compiled by a test.
+// docs/guide.md in the repository introduces all of them. A test compiles every program in it.
 package semel

@@ -9,13 +9,13 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// The bounds of what a consumer writes to the store's duplicate log: one batch in an interval, so that a flood of duplicates
-// costs the store no more than that. A burst of duplicatesHeld is written in full, a longer flood in part.
+// Limits of the store's duplicate log: a consumer writes one batch per interval, so that a flood of duplicates costs the
+// store no more than that. A burst of duplicatesHeld is written in full, a longer flood in part.
 const (
 	duplicatesEvery   = time.Second
 	duplicatesBatch   = 512
-	duplicatesHeld    = 8 * duplicatesBatch // more than this are dropped, and counted
-	duplicatesTimeout = 2 * time.Second     // of one write; of all that are left at the end
+	duplicatesHeld    = 8 * duplicatesBatch // more than this are dropped and counted
+	duplicatesTimeout = 2 * time.Second     // of one write, and at the end of all that remain
 	duplicatesPause   = 30 * time.Second    // after a write that failed
 )
 
@@ -34,7 +34,7 @@ type duplicateLog struct {
 	done    chan struct{}
 }
 
-// newDuplicateLog is nil where the store keeps no duplicates.
+// newDuplicateLog returns nil if the store keeps no duplicates.
 func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
 	to, ok := driver.As[driver.DuplicateLog](s)
 	if !ok {
@@ -43,13 +43,13 @@ func newDuplicateLog(s driver.Store, queue string) *duplicateLog {
 	return &duplicateLog{to: to, worker: workerName(), queue: queue, done: make(chan struct{})}
 }
 
-// isDuplicate reports whether a note is of a duplicate that was settled. A deferred one is delivered again.
+// isDuplicate reports whether a trace event is about a duplicate that was settled. A deferred one is redelivered.
 func isDuplicate(n *machine.TraceEvent) bool {
 	return n.Kind == machine.TraceDecided && n.Duplicate != machine.NoDuplicate && n.Decision != machine.BusyDeferred
 }
 
-// note takes over what the machine says of a duplicate. It does not block.
-func (l *duplicateLog) note(n *machine.TraceEvent, at time.Time) {
+// record queues the duplicate of a trace event. It does not block.
+func (l *duplicateLog) record(n *machine.TraceEvent, at time.Time) {
 	if !isDuplicate(n) {
 		return
 	}
@@ -80,7 +80,7 @@ func (l *duplicateLog) add(d driver.Duplicate) {
 	}
 }
 
-// run writes a batch of what gathered in each interval until ctx is done, then what is left.
+// run writes one batch of pending duplicates per interval until ctx is done, then the rest.
 func (l *duplicateLog) run(ctx context.Context) {
 	defer close(l.done)
 	tick := time.NewTicker(duplicatesEvery)
@@ -102,7 +102,7 @@ func (l *duplicateLog) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-			write(context.WithoutCancel(ctx)) // one that began is not cut off
+			write(context.WithoutCancel(ctx)) // a write that began is not cut off
 		}
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), duplicatesTimeout)
@@ -116,7 +116,7 @@ func (l *duplicateLog) run(ctx context.Context) {
 	l.pending = nil
 }
 
-// write writes one batch; more reports that there was one. A batch that fails may be in the log: it is not written again.
+// write writes one batch. more reports whether there was one. A batch that failed may be in the log: it is not written again.
 func (l *duplicateLog) write(ctx context.Context) (more bool, err error) {
 	l.mu.Lock()
 	batch := l.pending[:min(len(l.pending), duplicatesBatch)]
@@ -133,7 +133,7 @@ func (l *duplicateLog) write(ctx context.Context) (more bool, err error) {
 	return true, err
 }
 
-// close writes what is left and ends.
+// close writes the pending duplicates and ends the log's goroutine.
 func (l *duplicateLog) close() {
 	if l == nil {
 		return
@@ -148,7 +148,7 @@ func (l *duplicateLog) close() {
 	}
 }
 
-// lost is how many duplicates were not written.
+// lost returns how many duplicates were not written.
 func (l *duplicateLog) lost() int64 {
 	if l == nil {
 		return 0
@@ -156,4 +156,55 @@ func (l *duplicateLog) lost() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.missing
+}
+
+// DuplicateRoute is a message of a source event, with the route on which the event came.
+type DuplicateRoute struct{ MessageID, Route string }
+
+// watched is how many keys DetectDuplicateRoutes remembers: the latest ones.
+const watched = 10_000
+
+// DetectDuplicateRoutes returns Events that call found, once per key, when one source event arrives as two messages. Causes
+// are two rules that overlap, two subscriptions, two notifications of a bucket, or a source that sent the event twice. The
+// consumer still makes the event take effect once, but unguarded consumers do not, so such rules are worth a look.
+//
+// Redeliveries and messages redriven from a dead letter do not count. The latest 10,000 keys are remembered. found must not
+// block.
+func DetectDuplicateRoutes(found func(k Key, first, second DuplicateRoute)) Events {
+	w := &routeWatch{found: found, seen: map[Key]*DuplicateRoute{}}
+	return Events{Delivery: w.see}
+}
+
+type routeWatch struct {
+	found func(k Key, first, second DuplicateRoute)
+
+	mu    sync.Mutex
+	seen  map[Key]*DuplicateRoute // nil: reported
+	order []Key
+}
+
+func (w *routeWatch) see(e Event) {
+	if e.Kind != EventReceived || e.Route == "" || e.Key.Raw == "" || driver.IsRedrive(e.MessageID) {
+		return
+	}
+	now := DuplicateRoute{MessageID: e.MessageID, Route: e.Route}
+	w.mu.Lock()
+	first, known := w.seen[e.Key]
+	switch {
+	case !known:
+		if len(w.order) >= watched {
+			delete(w.seen, w.order[0])
+			w.order = w.order[1:]
+		}
+		w.order = append(w.order, e.Key)
+		w.seen[e.Key] = &now
+	case first != nil && first.MessageID != now.MessageID:
+		w.seen[e.Key] = nil
+	default:
+		first = nil
+	}
+	w.mu.Unlock()
+	if first != nil {
+		w.found(e.Key, *first, now)
+	}
 }

@@ -70,7 +70,7 @@ func TestDuplicatesAreWrittenDown(t *testing.T) {
 	}
 }
 
-// stuckLog is a store whose log of duplicates fails, or does not answer.
+// stuckLog is a store whose duplicate log fails, or does not respond.
 type stuckLog struct {
 	*memory.Store
 	silent bool
@@ -85,8 +85,8 @@ func (s *stuckLog) AddDuplicates(ctx context.Context, _ ...driver.Duplicate) err
 	return errors.New("no space")
 }
 
-// TestDuplicatesNeverHinderMessages: while the log fails or does not answer, every message is settled as ever and at once, memory
-// is bounded, and what is missing is counted. The consumer stops.
+// TestDuplicatesNeverHinderMessages: while the log fails or does not respond, messages are still settled at once, memory is
+// bounded, and missing duplicates are counted. The consumer stops.
 func TestDuplicatesNeverHinderMessages(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

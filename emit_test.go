@@ -24,7 +24,7 @@ func TestUnkeyedAndInTxExclude(t *testing.T) {
 	r := newFixture(t, semel.InTx(func(context.Context, *memory.Effects, *semel.Attempt) error { return nil }), unkeyed)
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
-		t.Errorf("New answered %v", err)
+		t.Errorf("New returned %v", err)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestUnkeyedNeedsAQueueThatCounts(t *testing.T) {
 	r.cfg.Queue = uncounted{r.cfg.Queue}
 	var bad *semel.ConfigError
 	if _, err := semel.New(r.cfg); !errors.As(err, &bad) || bad.Field != "AllowUnkeyed" {
-		t.Errorf("New answered %v", err)
+		t.Errorf("New returned %v", err)
 	}
 }
 

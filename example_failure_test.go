@@ -11,8 +11,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// What failures mean is said once, for all handlers: an order that does not exist is nobody's to retry, a bank that cannot
-// be reached opens the breaker, a slow one gets more patience.
+// The rules apply to all handlers: an order that does not exist is not retried, a bank that cannot be reached opens the
+// breaker, and a slow one gets more attempts.
 func ExampleRetryRule() {
 	errNoSuchOrder := errors.New("no such order")
 	db := memory.Open()

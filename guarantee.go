@@ -9,27 +9,27 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Guarantees says what a configuration guarantees, in words that are exactly true, and what it rests on.
+// Guarantees states what a configuration guarantees, and under which assumptions.
 type Guarantees struct {
-	// Mode is the protocol's name: A, A2, B/C; with versions D over one of these.
+	// Mode is the protocol's name for it: A, A2 or B/C, and with versions D over one of these.
 	Mode string `json:"mode"`
-	// Effects is the sentence about effects.
+	// Effects is the guarantee for effects, in one sentence or two.
 	Effects string `json:"effects"`
 	// Together lists what commits in one write.
 	Together []string `json:"together"`
-	// Assumptions have to hold for it.
+	// Assumptions must hold for the guarantee.
 	Assumptions []string `json:"assumptions"`
-	// Durable: it survives the death of every process.
+	// Durable: messages and records survive the end of every process.
 	Durable bool `json:"durable"`
 }
 
-// String is the line that workers print when they start.
+// String returns the line that workers print when they start.
 func (p Guarantees) String() string {
 	return fmt.Sprintf("%s Together in one write: %s. (mode %s; %s)",
 		p.Effects, strings.Join(p.Together, ", "), p.Mode, strings.Join(p.Assumptions, "; "))
 }
 
-// Guarantee says what a configuration guarantees, without running it. Errors are those of New.
+// Guarantee returns what a configuration guarantees, without running it. Errors are those of New.
 func Guarantee(cfg Config) (Guarantees, error) {
 	c, err := New(cfg)
 	if err != nil {
@@ -38,7 +38,7 @@ func Guarantee(cfg Config) (Guarantees, error) {
 	return c.Guarantee(), nil
 }
 
-// Guarantee says what this consumer guarantees.
+// Guarantee returns what this consumer guarantees.
 func (c *Consumer) Guarantee() Guarantees {
 	p := Guarantees{Durable: c.store.Durable && c.queue.Durable}
 	record := []string{"record", "result"}
@@ -74,7 +74,7 @@ func (c *Consumer) Guarantee() Guarantees {
 	return p
 }
 
-// claimModeEffects is honest about what a claim cannot do for an effect outside the store.
+// claimModeEffects states what a claim guarantees for an effect outside the store, by takeover policy.
 func (c *Consumer) claimModeEffects() string {
 	switch c.cfg.Takeover {
 	case Probe:
@@ -101,7 +101,7 @@ func (c *Consumer) assumptions() []string {
 		weaknesses(c.store.Durable, c.store.Caveats, "records are lost with the process: for development only", "records can be lost"),
 		weaknesses(c.queue.Durable, c.queue.Caveats, "messages are lost with the process", "messages can be lost"),
 	) {
-		if !slices.Contains(a, w) { // queue and records of one server say the same of it
+		if !slices.Contains(a, w) { // queue and records of one server have the same caveats
 			a = append(a, w)
 		}
 	}
@@ -112,19 +112,19 @@ func (c *Consumer) assumptions() []string {
 		a = append(a, "clocks only decide how often a run is taken over")
 	}
 	if c.cfg.PreviousKey != nil {
-		a = append(a, "keys of two recipes are claimed until Former (--previous-key, --previous-consumer) is removed")
+		a = append(a, "keys of two recipes are claimed until PreviousKey (--previous-key, --previous-consumer) is removed")
 	}
 	if c.cfg.AllowUnkeyed {
 		a = append(a, "messages without a key run unprotected")
 	}
-	a = append(a, c.retentionPromise())
+	a = append(a, c.retentionAssumption())
 	if c.cfg.LongTerm > 0 {
 		a = append(a, fmt.Sprintf("those that come within %s after that become dead letters (late)", driver.DurationText(c.cfg.LongTerm)))
 	}
 	return a
 }
 
-// weaknesses are what an adapter says of its own server. One that is not durable and does not say why keeps nothing.
+// weaknesses returns the caveats of an adapter. An adapter that is not durable and has no caveats keeps nothing.
 func weaknesses(durable bool, caveats []string, keepsNothing, loses string) []string {
 	switch {
 	case durable:

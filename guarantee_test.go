@@ -35,8 +35,8 @@ func (s weakStore) Features() driver.StoreFeatures {
 	return f
 }
 
-// What an adapter says of its server is part of the promise, once.
-func TestPromiseNamesCaveats(t *testing.T) {
+// The caveats of an adapter are part of the guarantee, once.
+func TestGuaranteeNamesCaveats(t *testing.T) {
 	const off = "synchronous_commit is off: the last commits before a crash can be lost"
 	for _, x := range []struct {
 		name     string

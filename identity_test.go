@@ -16,7 +16,7 @@ import (
 )
 
 // TestS3_59_DeliveryAndBusinessKey: a producer sends one order's charge twice, each time with an id of its own. Keyed by
-// delivery it is charged twice, keyed by order and action once; and whoever is told the effect key can refuse the second
+// delivery it is charged twice, keyed by order and action once. A service that gets the effect key can refuse the second
 // charge in the latter case only.
 func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
 	messages := []semel.Message{
@@ -50,7 +50,7 @@ func TestS3_59_DeliveryAndBusinessKey(t *testing.T) {
 				}
 				r.start()
 				sum := r.after(time.Minute)
-				// The refund is another act: it happens in either case.
+				// The refund is another operation: it happens in either case.
 				if charges != c.charges || int(sum.Effects) != c.charges+1 || len(keys) != c.charges+1 {
 					t.Errorf("%d charges, wanted %d; %d effect keys; %+v", charges, c.charges, len(keys), sum)
 				}

@@ -45,7 +45,7 @@ func TestFM9_LeaseUntilFollowsTheHeartbeat(t *testing.T) {
 	})
 }
 
-// TestLeaseUntilStandsStillWhenTheStoreIsDeaf: it is over when the run is cancelled, not before and not later.
+// TestLeaseUntilStandsStillWhenTheStoreIsDeaf: the lease ends exactly when the run is cancelled.
 func TestLeaseUntilStandsStillWhenTheStoreIsDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
@@ -129,7 +129,7 @@ func TestLeaseUntilOfDo(t *testing.T) {
 	})
 }
 
-// TestNoLeaseUntilWithoutAKey: nothing protects the run, and the attempt says so.
+// TestNoLeaseUntilWithoutAKey: nothing protects the run, and LeaseUntil returns the zero time.
 func TestNoLeaseUntilWithoutAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {

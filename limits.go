@@ -9,16 +9,16 @@ import (
 	"github.com/semel-dev/semel/internal/machine"
 )
 
-// Rate bounds how often runs are started. The zero value is no limit.
+// Rate limits how often runs start. The zero value is no limit.
 type Rate struct {
-	// PerSecond is the number of runs that are started in a second, on average; it may be a fraction. Starts of probes
-	// count, too; those of duplicates that are answered from their record do not.
+	// PerSecond is the average number of runs that start per second, 0.0001 to 1,000,000. Probes count as well. Duplicates of
+	// completed keys do not, because they are replayed without a run.
 	PerSecond float64
-	// Burst is how many may start at once when there were few before. Defaults to a tenth of PerSecond, 1 at least.
+	// Burst is how many runs may start at once after a quiet time. Defaults to a tenth of PerSecond, at least 1.
 	Burst int
 }
 
-// every is the time between two starts; 0 = no limit.
+// every returns the time between two starts, or 0 for no limit.
 func (r Rate) every() time.Duration {
 	if r.PerSecond <= 0 {
 		return 0
@@ -38,23 +38,25 @@ func (r Rate) bad() bool {
 		r.Burst < 0 || r.Burst > maxInFlight || (r.Burst > 0 && r.PerSecond == 0)
 }
 
-// GroupLimit bounds the runs of each of many groups of messages, a tenant's say, so that none of them takes all slots. It
-// is this consumer's own: two workers allow twice as much. Messages that have to wait stay unclaimed, keep their visibility
-// and let those of other groups pass. No more than about Concurrency of them are kept in flight; further ones are returned
-// for a while, which spends no attempt, but counts as a delivery where the broker counts those. The zero value is no limit.
+// GroupLimit limits the runs of each group of messages, for example of each tenant, so that no group takes all slots. Each
+// consumer has its own limit: two workers allow twice as many runs.
+//
+// A message that has to wait stays unclaimed, keeps its visibility, and lets messages of other groups pass. About
+// Concurrency of them at most are kept in flight. Further ones are returned with a delay, which spends no attempt but counts
+// as a delivery if the broker counts deliveries. The zero value is no limit.
 type GroupLimit struct {
-	// By names the group of a message; it must not block. "" = no limit for this one. Defaults to Message.Group.
+	// By returns the group of a message, or "" for no limit. It must not block. Defaults to Message.Group.
 	By func(m *Message) string
-	// Concurrency is how many of a group run at once. In an open transaction (InTx with *sql.Tx or pgx.Tx, InTxBatch) it is
-	// how many belong to one at once. Defaults to 0: no limit.
+	// Concurrency is how many messages of a group run at once. With open transactions (InTx with *sql.Tx or pgx.Tx,
+	// InTxBatch) it is how many are in open transactions at once. Defaults to 0: no limit.
 	Concurrency int
-	// Rate bounds how often those of a group are started.
+	// Rate limits how often messages of a group start.
 	Rate Rate
 }
 
 func (l *GroupLimit) on() bool { return l.Concurrency > 0 || l.Rate.PerSecond > 0 }
 
-// pool names the group of an arrival. A panic of the user's function is no limit for this message.
+// pool returns the group of an arrival. If the user's function panics, the message is not limited.
 func (r *runner) pool(m *Message) (name string) {
 	by := r.cfg.PerGroup.By
 	if by == nil {
@@ -69,29 +71,33 @@ func (r *runner) pool(m *Message) (name string) {
 	return by(m)
 }
 
-// Breaker keeps runs away from a downstream that is not there. While it is open nothing is fetched, and deliveries that have
-// not started are returned without spending an attempt; those that run go on. When its time is over one message tries:
-// its success, or a failure that is its own, closes the breaker; another outage keeps it open for twice as long. Only errors
-// marked Unavailable, or that Retry or Classify call so, open it. It is paused and resumed in Events, and in Consumer.Load.
+// Breaker is a circuit breaker: it stops runs while a downstream is unavailable. Only errors that are marked Unavailable, or
+// that Retry or Classify class as such, count as outages and open it.
 //
-// A broken deployment opens it too: when no run has succeeded since Run was called, and the runs of five keys failed for one
-// reason, whatever they returned: twice, or for good. Then only a success closes it: one message at a time is tried, and no other one spends an
-// attempt. Reasons are compared by the plain words of their first line; what is in quotes, words with a digit or another sign
-// in them, and the words of the message's key and id are left out.
+// While the breaker is open, nothing is fetched, deliveries that have not started are returned without spending an attempt,
+// and runs in progress continue. After the open time one message is tried. If it succeeds, or fails for another reason, the
+// breaker closes. Another outage keeps it open for twice as long. Events (EventPaused, EventResumed) and Consumer.Load report
+// its state.
+//
+// A broken deployment opens the breaker too: no run has succeeded since Run was called, and the runs of five keys failed for
+// the same reason, each twice or permanently, whatever they returned. Then only a success closes it: one message at a time is
+// tried, and no other message spends an attempt. Reasons are compared by the plain words of their first line. Quoted text,
+// words with digits or other signs, and the words of the message's key and ID are ignored.
 type Breaker struct {
-	// Failures opens it after so many outages in a row. Defaults to 5; negative = they are not counted, and without Ratio
-	// there is no breaker at all.
+	// Failures is the number of consecutive outages that open the breaker. Defaults to 5. A negative value disables the count,
+	// and without Ratio the whole breaker.
 	Failures int
-	// Ratio opens it when so great a part of the runs within Window, MinRuns at least, met an outage. Defaults to 0: not.
+	// Ratio opens the breaker when this fraction of the runs within Window, at least MinRuns, met an outage. It is 0 to 1.
+	// Defaults to 0: off.
 	Ratio float64
 	// Window defaults to 10 s, MinRuns to 20.
 	Window  time.Duration
 	MinRuns int
-	// Open bounds how long it stays open, doubling, with an eighth of jitter. Defaults to 1 s to 1 min. A RetryAfter beside
-	// Unavailable makes it longer, up to ten times Open.Max.
+	// Open bounds the open time, which doubles from Min to Max, with an eighth of jitter. Defaults to 1 s to 1 min. RetryAfter
+	// together with Unavailable extends it, up to ten times Open.Max.
 	Open Backoff
-	// Classify tells the outages among the errors that nobody has marked and no rule of Retry has classed. It must not
-	// block. Defaults to none.
+	// Classify reports whether an error is an outage. It is called for errors that neither a mark nor a rule of Retry has
+	// classed. It must not block. Defaults to none.
 	Classify func(err error) bool
 }
 
@@ -104,7 +110,7 @@ const (
 	DefaultBreakerOpenMax  = time.Minute
 )
 
-// brokenKeys is how many keys have to fail for one reason, before any run succeeded, for the deployment to be called broken.
+// brokenKeys is how many keys must fail for the same reason, before any run succeeds, to count as a broken deployment.
 const brokenKeys = 5
 
 func (b *Breaker) resolve() {
@@ -118,7 +124,7 @@ func (b *Breaker) resolve() {
 func (b *Breaker) machine() machine.BreakerConfig {
 	keys := brokenKeys
 	if b.Failures < 0 && b.Ratio == 0 {
-		keys = 0 // there is no breaker
+		keys = 0 // no breaker
 	}
 	return machine.BreakerConfig{
 		Failures: max(b.Failures, 0), Ratio: b.Ratio, Least: b.MinRuns, Window: b.Window,

@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestBreakerBearsALongOutage: ten minutes without a downstream, two attempts a message, and not one becomes a dead letter; while
-// it is gone hardly anything runs, and soon after it came back all is done.
+// TestBreakerBearsALongOutage: ten minutes without a downstream and two attempts per message cause no dead letter. During the
+// outage hardly anything runs, and soon after it all messages are done.
 func TestBreakerBearsALongOutage(t *testing.T) {
 	for name, tx := range map[string]bool{"plain": false, "in transactions": true} {
 		t.Run(name, func(t *testing.T) {

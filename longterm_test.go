@@ -76,10 +76,10 @@ func TestFM41_LongTerm(t *testing.T) {
 					t.Fatalf("after the retention: %+v, %d runs, %+v", rs, ran.Load(), s)
 				}
 				sendKeyed(t, q, "late")
-				var told []string
+				var events []string
 				cfg.Events = semel.Events{Delivery: func(e semel.Event) {
 					if e.Kind == semel.EventDecided {
-						told = append(told, string(e.Decision)+" "+e.Reason)
+						events = append(events, string(e.Decision)+" "+e.Reason)
 					}
 				}}
 				s = consumeFor(t, cfg, 10*time.Minute)
@@ -90,8 +90,8 @@ func TestFM41_LongTerm(t *testing.T) {
 				if s.Late != 1 || s.Rejected != 1 || !strings.Contains(deadLetters[0].Reason, "was completed on") {
 					t.Errorf("%+v; the dead letter says %q", s, deadLetters[0].Reason)
 				}
-				if len(told) != 1 || told[0] != string(semel.DeadLettered)+" "+deadLetters[0].Reason {
-					t.Errorf("events told %q", told)
+				if len(events) != 1 || events[0] != string(semel.DeadLettered)+" "+deadLetters[0].Reason {
+					t.Errorf("events %q", events)
 				}
 				cfg.Events = semel.Events{}
 				sendKeyed(t, q, "later")
@@ -164,7 +164,7 @@ type flaky struct {
 func (f *flaky) SetLongTerm(ctx context.Context, consumer string, d time.Duration) error {
 	if f.fails > 0 {
 		f.fails--
-		return errors.New("no answer")
+		return errors.New("no response")
 	}
 	return f.Store.SetLongTerm(ctx, consumer, d)
 }

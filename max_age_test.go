@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/steps"
 )
 
-// TestS206_TooOldMessagesBecomeLetters: with every kind of handler a message that waited too long is kept as a dead letter and
-// never run, and its duplicates neither.
+// TestS206_TooOldMessagesBecomeDeadLetters: with every kind of handler a message that waited too long becomes a dead letter.
+// Neither the message nor its duplicates run.
 func TestS206_TooOldMessagesBecomeDeadLetters(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
@@ -24,9 +24,9 @@ func TestS206_TooOldMessagesBecomeDeadLetters(t *testing.T) {
 					c.MaxAge = time.Hour
 					c.Key = key.FromBody()
 				})
-				late, twin := msg("late"), msg("late-again")
-				twin.Body = late.Body
-				r.send(late, twin)
+				late, duplicate := msg("late"), msg("late-again")
+				duplicate.Body = late.Body
+				r.send(late, duplicate)
 				time.Sleep(time.Hour + time.Second)
 				r.send(msg("fresh"))
 				r.start()

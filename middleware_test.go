@@ -46,10 +46,10 @@ func TestMiddlewareThatCallsAgain(t *testing.T) {
 					tx.Append("t", "v")
 					a.Emit(semel.Message{Queue: "next"})
 					if a.Number < 0 {
-						panic("told to")
+						panic("on purpose")
 					}
 					if calls++; calls == 1 {
-						return errors.New("told to fail")
+						return errors.New("failed on purpose")
 					}
 					return nil
 				}), func(c *semel.Config) {

@@ -17,7 +17,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// DoOption tweaks one call of Do.
+// DoOption sets an option of one call of [Do].
 type DoOption func(*doConfig)
 
 type doConfig struct {
@@ -36,56 +36,58 @@ type doConfig struct {
 // runs. Defaults to 27 s.
 func WithLease(d time.Duration) DoOption { return func(c *doConfig) { c.lease = d } }
 
-// WithUntil says when this process is stopped or stands still for certain (the deadline of a Lambda invocation): no lease
-// reaches beyond it, because nobody could renew it. Defaults to none.
+// WithUntil sets the time when this process is certain to be stopped or frozen (the deadline of a Lambda invocation). No lease
+// lasts beyond it, because nothing could renew it. Defaults to none.
 func WithUntil(t time.Time) DoOption { return func(c *doConfig) { c.until = t } }
 
 // WithRetention sets how long the record is kept. Defaults to 14 days.
 func WithRetention(d time.Duration) DoOption { return func(c *doConfig) { c.retention = d } }
 
-// WithFingerprint guards against the same key with another payload: such a call gets ErrMismatch.
+// WithFingerprint detects the same key with another payload: such a call returns ErrMismatch. Defaults to none.
 func WithFingerprint(f Fingerprint) DoOption { return func(c *doConfig) { c.fingerprint = f } }
 
-// WithVersion makes the key an entity whose calls replace each other (see Versions): a call with an older version than
-// the one that was applied gets ErrStale. Give a fingerprint too: without one the same version with another payload is
-// taken for a repetition.
+// WithVersion makes the key an entity whose calls replace each other (see Config.Versions): a call with an older version than
+// the one that was applied returns ErrStale. Set a fingerprint too: without one the same version with another payload counts
+// as a repetition.
 func WithVersion(v Version) DoOption { return func(c *doConfig) { c.version = v } }
 
-// WithTakeover sets what happens after a run whose outcome nobody knows; Probe needs WithProbe.
+// WithTakeover sets the policy for a key whose earlier run has an unknown outcome. Probe needs WithProbe. Defaults to Resume.
 func WithTakeover(t Takeover) DoOption { return func(c *doConfig) { c.takeover = t } }
 
-// WithProbe asks whether the effect of an earlier run happened, and sets the policy Probe.
+// WithProbe sets the policy Probe and the function that reports whether the effect of an earlier run happened.
 func WithProbe(p ProbeFunc) DoOption {
 	return func(c *doConfig) { c.probe, c.takeover = p, Probe }
 }
 
-// WithWait makes Do wait for a run that is in progress elsewhere, until it ended or ctx is done, instead of returning
+// WithWait makes Do wait for a run that is in progress elsewhere, until it has ended or ctx is done, instead of returning
 // ErrBusy at once.
 func WithWait() DoOption { return func(c *doConfig) { c.wait = true } }
 
-// WithClaimTimeout bounds how long Do waits for a store that does not answer the claim. Then it returns ErrNoResponse,
-// and fn did not and will not run; the key may be claimed all the same, and is busy for others until the lease ends.
-// Waiting for somebody else's run (WithWait) is not counted: that is an answer. Defaults to none: it is asked until ctx
-// is done. A store that answers, but always when the lease has ended already, is asked three times.
+// WithClaimTimeout limits how long Do waits for a store that does not respond to the claim. After that, Do returns
+// ErrNoResponse, and fn has not run and will not run. The claim may have been stored all the same, and then the key is busy
+// for others until the lease ends. Time in which the store responds that the key is busy (WithWait) does not count. Defaults
+// to none: Do retries the claim until ctx is done. If the store responds, but each time after the lease has already ended, Do
+// gives up after three claims.
 func WithClaimTimeout(d time.Duration) DoOption { return func(c *doConfig) { c.claimWait = d } }
 
 // Do gives any function the guarantee of a consumer, without a queue: an HTTP handler, a cron job, the start of a
-// workflow. The first caller of a key runs fn; its result is stored as JSON (a []byte as it is) and every later caller
-// gets it with the decision Replayed, without a run.
+// workflow. The first caller of a key runs fn. Its result is stored as JSON (a []byte unchanged). Every later caller gets
+// this result with the decision Replayed, and fn does not run.
 //
-// Do blocks until fn returned and its end is recorded. It retries unanswered writes by itself, with the same nonce,
-// until the lease or ctx ends; it never repeats fn. A success that comes after the end of the lease is still offered to
-// the store: it counts if nobody took the key over. Errors:
+// Do blocks until fn has returned and its outcome is recorded. If a write gets no response, Do retries it with the same
+// nonce until the lease or ctx ends. It does not repeat fn. A success after the end of the lease is still sent to the
+// store: it counts if no other caller took over the key. Errors:
 //
-//   - what fn returned: the key is released and can be tried again, or failed for good after Permanent
-//   - ErrBusy as a *BusyError, which tells for how long; ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate
+//   - the error of fn: the key is released and can be tried again, or has failed permanently after Permanent
+//   - ErrBusy as a *BusyError with the time to wait; ErrMismatch, ErrFailed, ErrUncertain, ErrStale, ErrLate
 //   - ErrUnreadable: this program cannot read the key's record
 //   - ErrFenced: the lease was lost while fn ran, and another caller may run the key
-//   - ErrNoResponse: fn succeeded and the record's state is not known, or the claim was not answered in time and fn does
+//   - ErrNoResponse: fn has run and the state of the record is unknown, or the claim got no response in time and fn does
 //     not run
 //   - ErrResultNotStored, with Executed or Replayed: the key is completed, but without a result (it was too large, or has
-//     no JSON form, or a probe or a person completed the key). The caller that ran fn gets its value all the same. A T
-//     without content (struct{}) has no result to miss.
+//     no JSON form, or a probe or a person completed the key). The caller that ran fn gets its value all the same. For a
+//     T without content (struct{}) no result is needed.
+//   - *ConfigError and the errors of key.Check: an option or the key is invalid, and nothing was claimed
 func Do[T any](
 	ctx context.Context, s Store, k Key, fn func(context.Context, *Attempt) (T, error), opts ...DoOption,
 ) (T, Decision, error) {
@@ -102,7 +104,7 @@ func Do[T any](
 	}
 	o := once{store: s, doConfig: c}
 	g, sent, err := o.claim(ctx, k)
-	if err != nil && (g.Verdict != driver.Busy || ctx.Err() == nil) { // else a wait ended while the store was asked again
+	if err != nil && (g.Verdict != driver.Busy || ctx.Err() == nil) { // otherwise a wait ended during a further claim
 		return zero, "", fmt.Errorf("claim key %q: %w", k.Raw, err)
 	}
 	switch g.Verdict {
@@ -128,11 +130,11 @@ func Do[T any](
 func (c *doConfig) check() error {
 	switch {
 	case c.takeover == Probe && c.probe == nil:
-		return &ConfigError{"Probe", "is nil, and the policy is Probe", "use WithProbe"}
+		return &ConfigError{"Probe", "is nil, but the policy is Probe", "use WithProbe"}
 	case c.lease <= 0:
 		return &ConfigError{"WithLease", fmt.Sprintf("is %v", c.lease), "use a positive duration"}
 	case c.retention <= 0:
-		return &ConfigError{"WithRetention", fmt.Sprintf("is %v, and nothing would be remembered", c.retention),
+		return &ConfigError{"WithRetention", fmt.Sprintf("is %v, so no record would be kept", c.retention),
 			"use a positive duration"}
 	}
 	return nil
@@ -160,24 +162,25 @@ type once struct {
 	doConfig
 }
 
-// claim asks until there is an answer: an unanswered claim may be ours, and is repeated with the same nonce (law 5).
+// claim repeats the claim until the store responds. A claim without a response may be ours, so the nonce stays the same
+// (law 5).
 func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error) {
 	c := driver.Claim{Key: k, Fingerprint: o.fingerprint, Takeover: o.takeover, Version: o.version}
 	_, _ = rand.Read(c.Nonce[:])
-	answered, slow := time.Now(), 0
-	var busy driver.Grant // the latest answer, while it is waited for
+	responded, slow := time.Now(), 0
+	var busy driver.Grant // the latest response while Do waits
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		sent := time.Now()
 		c.Lease = o.leaseFrom(sent)
-		gs, err := o.send(ctx, c, answered)
+		gs, err := o.send(ctx, c, responded)
 		if err == nil && len(gs) == 1 {
 			if err = gs[0].Err; err == nil {
-				answered = time.Now()
+				responded = time.Now()
 				g := gs[0]
 				switch {
 				case g.Verdict == driver.Acquired && ctx.Err() == nil && o.late(sent, &slow):
 					if slow < slowClaims {
-						continue // the same claim again renews the lease (FM36)
+						continue // repeating the same claim renews the lease (FM36)
 					}
 					return driver.Grant{}, sent, o.tooSlow(ctx, g, sent)
 				case g.Verdict != driver.Busy || !o.wait:
@@ -194,24 +197,23 @@ func (o *once) claim(ctx context.Context, k Key) (driver.Grant, time.Time, error
 		if errors.Is(err, driver.ErrUnsupported) || errors.Is(err, ErrUnreadable) || !idle.For(ctx, pause) {
 			return busy, sent, errors.Join(context.Cause(ctx), err)
 		}
-		if o.claimWait > 0 && time.Since(answered) >= o.claimWait {
+		if o.claimWait > 0 && time.Since(responded) >= o.claimWait {
 			return driver.Grant{}, sent, errors.Join(ErrNoResponse, err)
 		}
 	}
 }
 
-// send sends a claim once. It waits no longer than is left of the patience with a store that answered last at the time
-// given.
-func (o *once) send(ctx context.Context, c driver.Claim, answered time.Time) ([]driver.Grant, error) {
+// send sends a claim once. It waits at most until claimWait after the store's latest response.
+func (o *once) send(ctx context.Context, c driver.Claim, responded time.Time) ([]driver.Grant, error) {
 	if o.claimWait <= 0 {
 		return o.store.Claim(ctx, c)
 	}
-	ctx, cancel := context.WithDeadline(ctx, answered.Add(o.claimWait))
+	ctx, cancel := context.WithDeadline(ctx, responded.Add(o.claimWait))
 	defer cancel()
 	return o.store.Claim(ctx, c)
 }
 
-// perform runs fn under the claim and records its end.
+// perform runs fn under the claim and records its outcome.
 func perform[T any](
 	ctx context.Context, o *once, g driver.Grant, sent time.Time, fn func(context.Context, *Attempt) (T, error),
 ) (T, Decision, error) {
@@ -226,7 +228,7 @@ func perform[T any](
 	a.lease.set(o.believed(sent))
 	runCtx, stop := context.WithCancelCause(context.WithValue(ctx, attemptKey{}, a))
 	beat := o.heartbeat(runCtx, stop, g.Hold, sent, a.lease)
-	defer stop(nil) // fn may end this goroutine: the claim must not be extended forever
+	defer stop(nil) // fn may end this goroutine, and then the claim must not be extended forever
 	raw, known, err := runOnce(runCtx, o, g, a, fn, &value)
 	stop(nil)
 	last := beat()
@@ -254,12 +256,12 @@ func perform[T any](
 		if errors.Is(endErr, ErrFenced) {
 			d = Fenced
 		}
-		return value, d, errors.Join(err, fmt.Errorf("record the end of key %q: %w", a.Key.Raw, endErr))
+		return value, d, errors.Join(err, fmt.Errorf("record the outcome of key %q: %w", a.Key.Raw, endErr))
 	}
 	return value, d, err
 }
 
-// runOnce probes where it has to, and calls fn. known tells that the probe found the effect applied.
+// runOnce probes if necessary, and calls fn. known reports that the probe found the effect applied.
 func runOnce[T any](
 	ctx context.Context, o *once, g driver.Grant, a *Attempt, fn func(context.Context, *Attempt) (T, error), value *T,
 ) (raw []byte, known bool, err error) {
@@ -269,18 +271,18 @@ func runOnce[T any](
 		}
 	}()
 	if g.Unknown && g.Takeover == Probe {
-		answer, err := o.ask(ctx, a)
+		found, err := o.ask(ctx, a)
 		switch {
-		case err != nil || answer == ProbeUnknown:
+		case err != nil || found == ProbeUnknown:
 			return nil, false, errors.Join(ErrUncertain, err)
-		case answer == ProbeApplied:
+		case found == ProbeApplied:
 			if a.result == nil && reflect.TypeFor[T]().Size() > 0 {
-				err = errors.New("the probe found the effect applied, and set none")
+				err = errors.New("the probe found the effect applied, but set none")
 			} else {
 				*value, err = decodeResult[T](a.result, "")
 			}
 			if err != nil {
-				return nil, true, &unstorableError{err} // released, the next caller would run it again
+				return nil, true, &unstorableError{err} // if the key were released, the next caller would run it again
 			}
 			return a.result, true, nil
 		}
@@ -300,21 +302,21 @@ func runOnce[T any](
 	return raw, false, nil
 }
 
-// ask asks the probe; its panic is an error. Without one nobody can tell: the record was made by a caller that has one,
-// and this call must not weaken it (FM82).
-func (o *once) ask(ctx context.Context, a *Attempt) (answer ProbeResult, err error) {
+// ask calls the probe and returns a panic of it as an error. Without a probe the outcome stays unknown: the record was made
+// by a caller that has one, and this call must not weaken its policy (FM82).
+func (o *once) ask(ctx context.Context, a *Attempt) (found ProbeResult, err error) {
 	if o.probe == nil {
 		return ProbeUnknown, errors.New("the outcome of an earlier run is unknown, and this call has no probe")
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			answer, err = ProbeUnknown, &PanicError{Value: v, Stack: debug.Stack()}
+			found, err = ProbeUnknown, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
 	return o.probe(ctx, a)
 }
 
-// unstorableError: the run succeeded, and its result cannot be stored. Its text is the record's reason.
+// unstorableError: the run succeeded, but its result cannot be stored. Its text is the record's reason.
 type unstorableError struct{ err error }
 
 func (e *unstorableError) Error() string        { return machine.NotStored + e.err.Error() }
@@ -352,8 +354,8 @@ func encodeResult(v any) ([]byte, error) {
 	return b, nil
 }
 
-// decodeResult reads the result of a completed key whose record has the reason. Every value but a []byte has JSON of some
-// length, so that nothing is no result.
+// decodeResult reads the result of a completed key whose record has the given reason. Except for a []byte, the JSON of a value
+// is never empty, so that an empty result means no result.
 func decodeResult[T any](raw []byte, reason string) (v T, err error) {
 	p, isBytes := any(&v).(*[]byte)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// inDoubt makes a record whose policy is Probe and whose outcome nobody knows.
+// inDoubt makes a record with the policy Probe and an unknown outcome.
 func inDoubt(t *testing.T, s *memory.Store, k semel.Key) {
 	t.Helper()
 	ask := func(context.Context, *semel.Attempt) (semel.ProbeResult, error) { return semel.ProbeUnknown, nil }
@@ -78,7 +78,7 @@ func TestDoEndsItsHeartbeat(t *testing.T) {
 	}
 }
 
-// unreadable answers every claim as a store does whose record this program cannot read.
+// unreadable responds to every claim like a store whose record this program cannot read.
 type unreadable struct {
 	semel.Store
 	asked *int

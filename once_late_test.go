@@ -98,7 +98,7 @@ func TestFM16_DoSaysForHowLongAKeyIsBusy(t *testing.T) {
 	}
 }
 
-// lateStore answers claims late.
+// lateStore responds to claims late.
 type lateStore struct {
 	*memory.Store
 	d     time.Duration
@@ -151,7 +151,7 @@ func TestFM58_DoMissesAResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour, Reason: "a person said so"}); err != nil {
+	if _, err = s.Finish(t.Context(), driver.Finish{Hold: g[0].Hold, Final: driver.Complete, Keep: time.Hour, Reason: "completed by a person"}); err != nil {
 		t.Fatal(err)
 	}
 	if v, d, err := semel.Do(t.Context(), s, lateKey, func(context.Context, *semel.Attempt) (int, error) { return 1, nil }); v != 0 ||

@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// sluggish is a store whose next claim is answered late, whose extensions fail and then hang, and that takes small
-// results only.
+// sluggish is a store that responds late to the next claim, whose extensions fail and then hang, and that stores only small
+// results.
 type sluggish struct {
 	*memory.Store
 	claim time.Duration
@@ -56,7 +56,7 @@ func (s *sluggish) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Out
 	return s.Store.Finish(ctx, f...)
 }
 
-// TestFM36_DoDoesNotRunUnderAnEndedLease: a claim that is answered when its lease has ended is renewed first.
+// TestFM36_DoDoesNotRunUnderAnEndedLease: a claim whose response arrives after its lease has ended is renewed first.
 func TestFM36_DoDoesNotRunUnderAnEndedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sluggish{Store: memory.NewStore(), claim: time.Minute}

@@ -123,14 +123,14 @@ func TestFM59_ProbedResultThatDoesNotFit(t *testing.T) {
 			return semel.ProbeApplied, nil
 		}))
 	if !errors.Is(err, semel.ErrResultNotStored) {
-		t.Errorf("nobody was told that the result is lost: %v", err)
+		t.Errorf("the error does not report that the result is lost: %v", err)
 	}
 	if _, d, err := semel.Do(t.Context(), s, k, f); !errors.Is(err, semel.ErrResultNotStored) || d != semel.Replayed || runs != 1 {
 		t.Errorf("%s %v, %d runs", d, err, runs)
 	}
 }
 
-// lossy drops the answers of writes that were applied.
+// lossy drops the responses of writes that were applied.
 type lossy struct {
 	*memory.Store
 	claims, finishes int

@@ -12,8 +12,8 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// TestBreakerOpensForADownstreamThatHangs: an outage in which nobody answers, so that every run takes all of its time and a
-// rule calls that an outage. Without the breaker no attempt would be spent, and every slot would hang forever.
+// TestBreakerOpensForADownstreamThatHangs: in an outage without responses every run times out, and a rule classes timeouts as
+// outages. Without the breaker no attempt would be spent, and every slot would hang forever.
 func TestBreakerOpensForADownstreamThatHangs(t *testing.T) {
 	for name, tx := range map[string]bool{"plain": false, "in transactions": true} {
 		t.Run(name, func(t *testing.T) {

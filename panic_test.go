@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +27,7 @@ func TestFM6_PanicNamesTheFunction(t *testing.T) {
 	for name, set := range map[string]func(*semel.Config){
 		"Config.Tenant": func(c *semel.Config) { c.Tenant = func(m *semel.Message) string { boom(m); return "" } },
 		"Config.Key":    func(c *semel.Config) { c.Key = func(m *semel.Message) (string, error) { boom(m); return m.ID, nil } },
-		"Config.Former.Key": func(c *semel.Config) {
+		"Config.PreviousKey.Key": func(c *semel.Config) {
 			c.PreviousKey = &semel.PreviousKey{Consumer: "before", Key: func(m *semel.Message) (string, error) { boom(m); return m.ID, nil }}
 		},
 		"Config.Fingerprint": func(c *semel.Config) {
@@ -56,4 +58,43 @@ func TestFM6_PanicNamesTheFunction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A handler that ends its goroutine (as FailNow of a test does) is a failure, and costs neither its slot nor the drain.
+func TestGoexitIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+			if runs.Add(1) <= 2 {
+				runtime.Goexit()
+			}
+			return nil
+		}), func(c *semel.Config) { c.Concurrency = 1 })
+		r.send(msg("a"), msg("b"))
+		r.start()
+		if s := r.after(5 * time.Minute); s.Effects != 2 || s.Retried != 2 || !r.record("a").State.Terminal() {
+			t.Errorf("%d runs, summary %+v", runs.Load(), s)
+		}
+	})
+}
+
+func TestGoexitOfAProbeParks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error {
+			runs++
+			return context.Canceled
+		}), func(c *semel.Config) {
+			c.Takeover = semel.Probe
+			c.Probe = func(context.Context, *semel.Attempt) (semel.ProbeResult, error) {
+				runtime.Goexit()
+				return semel.ProbeNotApplied, nil
+			}
+		})
+		r.send(msg("a"))
+		r.start()
+		if s := r.after(5 * time.Minute); runs != 1 || s.Rejected+s.Uncertain != 1 || len(r.deadLetters()) != 1 {
+			t.Errorf("%d runs, summary %+v", runs, s)
+		}
+	})
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// TestFM51_AnotherBodyIsTold: a second message under a business key whose body differs is counted and warned of, whether the
-// run of the first has ended, goes on in the same process, or is answered by a cache. One that was only written again in
-// another way is a repetition.
-func TestFM51_AnotherBodyIsTold(t *testing.T) {
+// TestFM51_AnotherBodyIsReported: a second message under a business key whose body differs is counted and logged as a
+// warning. That holds if the first run has ended, if it goes on in the same process, and if a cache decides. A body that
+// only has another JSON form is a repetition.
+func TestFM51_AnotherBodyIsReported(t *testing.T) {
 	bodies := []string{
 		`{"order":"o1","amount":7}`,
 		`{ "amount": 7.0, "order": "o1" }`, // the same
@@ -64,7 +64,7 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 				}
 				s := r.after(time.Hour)
 				if c.name == "behind a cache" && s.CacheHits == 0 {
-					t.Error("the cache answered nothing")
+					t.Error("the cache decided nothing")
 				}
 				if s.Effects != 1 || s.Replayed != 3 || s.OtherPayload != c.other || s.Mismatched != 0 || len(r.deadLetters()) != 0 {
 					t.Errorf("%+v", s)
@@ -80,16 +80,16 @@ func TestFM51_AnotherBodyIsTold(t *testing.T) {
 	}
 }
 
-// TestFM51_AnotherBodyOfAFailedKey is in no dead letter: the decision says so.
+// TestFM51_AnotherBodyOfAFailedKey: the other body is in no dead letter, and the decision reports that.
 func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 	for name, fail := range map[string]func(error) error{"failed": semel.Permanent, "parked": semel.Park} {
 		synctest.Test(t, func(t *testing.T) {
-			var told []string
+			var reported []string
 			r := newFixture(t, semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return fail(errors.New("no")) }), func(c *semel.Config) {
 				c.Key = key.FromJSON("/order")
 				c.Events.Delivery = func(e semel.Event) {
 					if strings.Contains(e.Reason, "another body, which is in no dead letter") {
-						told = append(told, e.MessageID)
+						reported = append(reported, e.MessageID)
 					}
 				}
 			})
@@ -98,8 +98,8 @@ func TestFM51_AnotherBodyOfAFailedKey(t *testing.T) {
 				r.send(semel.Message{ID: fmt.Sprint("m", i), Body: fmt.Appendf(nil, `{"order":"o1","amount":%d}`, amount)})
 				time.Sleep(time.Minute)
 			}
-			if s := r.after(time.Minute); s.Rejected != 2 || len(r.deadLetters()) != 1 || fmt.Sprint(told) != "[m2]" {
-				t.Errorf("%s: told of %v: %+v", name, told, s)
+			if s := r.after(time.Minute); s.Rejected != 2 || len(r.deadLetters()) != 1 || fmt.Sprint(reported) != "[m2]" {
+				t.Errorf("%s: reported %v: %+v", name, reported, s)
 			}
 		})
 	}

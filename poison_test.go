@@ -15,8 +15,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestDeadLetterTellsTheWholeStory: reason, every wrapped error on its own, joined ones too, attempts and times.
-func TestDeadLetterTellsTheWholeStory(t *testing.T) {
+// TestDeadLetterHasAllErrors: reason, every wrapped error on its own, joined ones too, attempts and times.
+func TestDeadLetterHasAllErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("connection refused")
 		began := time.Now()

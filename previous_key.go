@@ -10,24 +10,25 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// PreviousKey is how a consumer named its keys before the recipe, or its name, was changed. While it is set every message is
-// claimed under both identities, so that workers of the old version and of the new one exclude each other, and what was done
-// is known by either. Handlers, downstreams and dead letters see the previous identity; the new one alone is left when Former is
-// removed. That is safe one horizon (Config.Retention) after the last worker that did not know the new identity has stopped;
-// docs/patterns.md says what to look at before.
+// PreviousKey describes the keys that a consumer used before its key recipe or its name changed. While it is set, every
+// message is claimed under both keys. Workers of the old and the new version then exclude each other, and a message that was
+// completed under one key is known under the other. Handlers, downstreams and dead letters see the previous key.
 //
-// A message is a duplicate while either identity says so: a recipe that tells apart what the previous one took for one act
-// does so when Former is removed, not before. A message that only one recipe has a key for is claimed under that one.
+// Remove PreviousKey one horizon (Config.Retention) after the last worker that did not know the new key has stopped.
+// docs/patterns.md lists what to check first. From then on only the new key is used.
+//
+// A message is a duplicate if either key is a duplicate. If the new recipe distinguishes operations that shared one previous
+// key, it takes effect when PreviousKey is removed. A message for which only one recipe has a key is claimed under that one.
 type PreviousKey struct {
-	// Consumer is the name of before. Defaults to the present one. Under one name the two recipes must never give two
-	// messages the same text: a message whose new key is another's previous one is taken for done, and acked without an
-	// effect. Where they can (two recipes of one number each, say), give the consumer a new name with the new key.
+	// Consumer is the previous name. Defaults to the current one. If the name stays the same, the two recipes must not
+	// produce the same text for two messages: a message whose new key equals the previous key of another counts as completed
+	// and is acked without an effect. If they can collide (for example, both use a number), rename the consumer as well.
 	Consumer string
-	// Key is the recipe of before. Defaults to the present one.
+	// Key is the previous recipe. Defaults to the current one.
 	Key key.Func
 }
 
-// resolvePrevious fills in the defaults of Former, in a copy, and refuses what it does not go with.
+// resolvePrevious fills in the defaults of PreviousKey, in a copy, and refuses combinations that cannot work.
 func (c *Config) resolvePrevious() error {
 	if c.PreviousKey == nil {
 		return nil
@@ -35,9 +36,9 @@ func (c *Config) resolvePrevious() error {
 	f := *c.PreviousKey
 	switch {
 	case f.Key == nil && (f.Consumer == "" || f.Consumer == c.Consumer):
-		return &ConfigError{"Former", "is set, and names nothing that was different", "give the Consumer or the Key of before, or leave it away"}
+		return &ConfigError{"PreviousKey", "is set, but is not different from the current key", "set its Consumer or its Key, or remove it"}
 	case c.Versions != nil:
-		return &ConfigError{"Former", "is set beside Versions, and an entity's latest version is kept under one key",
+		return &ConfigError{"PreviousKey", "is set together with Versions, but an entity's latest version is kept under one key",
 			"stop all workers, change the key, and start them again: the first message of each entity then takes effect whatever its version"}
 	}
 	if f.Consumer == "" {
@@ -50,7 +51,7 @@ func (c *Config) resolvePrevious() error {
 	return nil
 }
 
-// claiming makes the store that the engine claims by: the configured one, or what claims two keys in it.
+// claiming sets up the store that the engine uses: the configured one, or a wrapper that claims two keys in it.
 func (c *Consumer) claiming() error {
 	c.records = c.cfg.Store
 	if c.cfg.PreviousKey != nil {
@@ -61,14 +62,14 @@ func (c *Consumer) claiming() error {
 	c.joins = c.committer != nil && c.committer.Joins(c.cfg.Queue)
 	_, commits := c.cfg.Handler.(transactional)
 	if c.cfg.PreviousKey != nil && (commits || c.joins || c.emits()) && !keymigration.Together(c.cfg.Store) {
-		return &ConfigError{"Former", fmt.Sprintf("is set, and store %s cannot complete two records and what commits with them in one write",
+		return &ConfigError{"PreviousKey", fmt.Sprintf("is set, but store %s cannot complete two records and what commits with them in one write",
 			c.store.Name), "use a HandlerFunc, or a store with transactions"}
 	}
 	return nil
 }
 
-// identify gives an arrival its two identities. missing is why the present recipe has no key for it; the previous one helps
-// out where there just is none.
+// identify sets the two keys of an arrival. missing is the error of the current recipe, if it has no key for the message. The
+// previous key is used alone if the current one is just absent.
 func (f *PreviousKey) identify(a *machine.Arrival, missing error) error {
 	previous := driver.Key{Consumer: f.Consumer, Tenant: a.Key.Tenant}
 	raw, err := f.Key(&a.Message)
@@ -77,7 +78,7 @@ func (f *PreviousKey) identify(a *machine.Arrival, missing error) error {
 	}
 	previous.Raw = raw
 	switch {
-	case err != nil: // nobody ever claimed it by that
+	case err != nil: // it was never claimed under a previous key
 	case missing == nil && previous != a.Key:
 		a.Key, a.NewKey = previous, a.Key
 	case errors.Is(missing, key.ErrMissing):

@@ -72,9 +72,9 @@ func TestPreviousKeepsTheIdentity(t *testing.T) {
 	})
 }
 
-// TestPreviousTwins: two messages with one new key and two previous ones are one act from now on, in one process too; two with
-// one previous key stay one until Former is removed.
-func TestPreviousTwins(t *testing.T) {
+// TestPreviousKeyDuplicates: two messages with one new key and two previous ones are one operation from now on, also in one
+// process. Two with one previous key stay one until PreviousKey is removed.
+func TestPreviousKeyDuplicates(t *testing.T) {
 	for name, recipes := range map[string]struct {
 		previous, now []string
 	}{
@@ -104,7 +104,7 @@ func TestPreviousTwins(t *testing.T) {
 				}
 				r.start()
 				sum := r.after(10 * time.Minute)
-				if ran != 1 || most != 1 || sum.Effects != 1 || sum.Replayed != 3 || sum.Busy != 0 { // Busy: twins met in the store
+				if ran != 1 || most != 1 || sum.Effects != 1 || sum.Replayed != 3 || sum.Busy != 0 { // Busy: local duplicates met in the store
 					t.Errorf("%d runs, %d at once; %+v", ran, most, sum)
 				}
 				for n := range 4 {
@@ -143,7 +143,7 @@ func TestPreviousMissing(t *testing.T) {
 }
 
 // TestPreviousDeadLetters: a key that fails for good, or is parked, has its dead letter under the previous key; the new one stays open,
-// with the doubt. A dead letter of a worker without Former is made sure of under the new key.
+// with the doubt. A dead letter of a worker without PreviousKey is made sure of under the new key.
 func TestPreviousDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("down")
@@ -234,7 +234,7 @@ type plainCommitter struct {
 	driver.Committer
 }
 
-// TestPreviousRefuses what it cannot do, by name, and says in the promise what it does.
+// TestPreviousRefuses: New refuses configurations that cannot work, and the guarantee names the two keys.
 func TestPreviousRefuses(t *testing.T) {
 	db := memory.Open()
 	nothing := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
@@ -244,10 +244,10 @@ func TestPreviousRefuses(t *testing.T) {
 		cfg  semel.Config
 		want string
 	}{
-		"nothing different": {semel.Config{Handler: nothing, PreviousKey: &semel.PreviousKey{}}, "names nothing that was different"},
-		"the same name":     {semel.Config{Handler: nothing, PreviousKey: &semel.PreviousKey{Consumer: "orders"}}, "names nothing that was different"},
+		"nothing different": {semel.Config{Handler: nothing, PreviousKey: &semel.PreviousKey{}}, "is not different from the current key"},
+		"the same name":     {semel.Config{Handler: nothing, PreviousKey: &semel.PreviousKey{Consumer: "orders"}}, "is not different from the current key"},
 		"versions": {semel.Config{Handler: nothing, Key: byID, Versions: &key.Versions{Of: key.ByVersion("/v").Of},
-			PreviousKey: &semel.PreviousKey{Consumer: "v1"}}, "beside Versions"},
+			PreviousKey: &semel.PreviousKey{Consumer: "v1"}}, "together with Versions"},
 		"a store that cannot": {semel.Config{Handler: queued, Store: plainCommitter{db.Store(), db.Store()}, PreviousKey: &semel.PreviousKey{Consumer: "v1"}},
 			"cannot complete two records"},
 	} {
@@ -257,16 +257,16 @@ func TestPreviousRefuses(t *testing.T) {
 			cfg.Store = db.Store()
 		}
 		_, err := semel.New(cfg)
-		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != "Former" || !strings.Contains(err.Error(), c.want) {
+		if e := (*semel.ConfigError)(nil); !errors.As(err, &e) || e.Field != "PreviousKey" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	previous := &semel.PreviousKey{Consumer: "v1"}
 	p, err := semel.Guarantee(semel.Config{Queue: db.Queue("orders"), Store: db.Store(), Handler: nothing, PreviousKey: previous})
-	if err != nil || !strings.Contains(p.String(), "keys of two recipes are claimed until Former") {
+	if err != nil || !strings.Contains(p.String(), "keys of two recipes are claimed until PreviousKey") {
 		t.Errorf("%v: %s", err, p)
 	}
 	if previous.Key != nil || previous.Consumer != "v1" {
-		t.Error("New wrote into the caller's Former")
+		t.Error("New wrote into the caller's PreviousKey")
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-const suspectPrefix = "slow"
+const slowPrefix = "slow"
 
 // killTwice leaves n keys in the store as two kills of a worker leave them that had all of them in flight.
 func (r *fixture) killTwice(n int) {
 	r.t.Helper()
 	for i := range n {
-		r.send(msg(fmt.Sprint(suspectPrefix, i)))
+		r.send(msg(fmt.Sprint(slowPrefix, i)))
 	}
 	for kill := range 2 {
 		ds, err := r.queue.Receive(context.Background(), n)
@@ -40,14 +40,14 @@ func (r *fixture) killTwice(n int) {
 // TestFM83_TwoKillsDoNotMakeAWorkerSerial: fifty long runs that were in flight at two kills do not run one after the other
 // for hours, and what comes meanwhile does not wait for them.
 func TestFM83_TwoKillsDoNotMakeAWorkerSerial(t *testing.T) {
-	for _, suspects := range []int{10, 50} {
-		t.Run(fmt.Sprint(suspects), func(t *testing.T) {
+	for _, slow := range []int{10, 50} {
+		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				var worst, last time.Duration
 				start, quick := time.Time{}, 0
 				r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
-					if a.Key.Raw[:len(suspectPrefix)] == suspectPrefix {
+					if a.Key.Raw[:len(slowPrefix)] == slowPrefix {
 						time.Sleep(10 * time.Minute)
 						mu.Lock()
 						defer mu.Unlock()
@@ -60,7 +60,7 @@ func TestFM83_TwoKillsDoNotMakeAWorkerSerial(t *testing.T) {
 					quick++
 					return nil
 				}), func(c *semel.Config) { c.Concurrency = 60 })
-				r.killTwice(suspects)
+				r.killTwice(slow)
 				start = time.Now()
 				r.start()
 				for i := range 60 {
@@ -70,8 +70,8 @@ func TestFM83_TwoKillsDoNotMakeAWorkerSerial(t *testing.T) {
 				s := r.after(time.Minute)
 				mu.Lock()
 				defer mu.Unlock()
-				t.Logf("%d suspects: all done after %v, a quick message waited %v at most", suspects, last, worst)
-				if s.Effects != int64(suspects+60) || last > time.Hour || quick != 60 {
+				t.Logf("%d slow: all done after %v, a quick message waited %v at most", slow, last, worst)
+				if s.Effects != int64(slow+60) || last > time.Hour || quick != 60 {
 					t.Errorf("%d quick ones, the last long one after %v; %+v", quick, last, s)
 				}
 				if worst > 30*time.Second {

@@ -29,10 +29,10 @@ const (
 // maxInFlight bounds Concurrency and Batch: memory for what they allow is set aside when Run begins.
 const maxInFlight = 100_000
 
-// hardStop is how long a handler may ignore its cancellation at the end of the grace period before Run gives up on it.
+// hardStop is how long Run waits for handlers that ignore their cancellation at the end of the grace period.
 const hardStop = 5 * time.Second
 
-// resolve fills in the defaults and refuses what cannot work.
+// resolve fills in the defaults and refuses configurations that cannot work.
 func (c *Config) resolve() error {
 	switch {
 	case c.Queue == nil:
@@ -47,7 +47,7 @@ func (c *Config) resolve() error {
 		c.Consumer = q.Name
 	}
 	if c.Consumer == "" {
-		return &ConfigError{"Consumer", "is empty, and the queue has no name", "name the consumer"}
+		return &ConfigError{"Consumer", "is empty, but the queue has no name", "name the consumer"}
 	}
 	if c.Versions != nil {
 		if err := c.resolveVersions(); err != nil {
@@ -86,8 +86,8 @@ func (c *Config) resolve() error {
 	return c.check(q)
 }
 
-// concurrency is the default of Concurrency. Claims are made for free slots only, so fewer slots than a batch has items
-// would keep batches small: handlers that queue their effects are over in no time, and get a slot for each.
+// concurrency returns the default of Concurrency. Only free slots claim keys, so fewer slots than a batch has items keep
+// batches small. Handlers that queue their effects return quickly, so they get a slot for each item.
 func (c *Config) concurrency() int {
 	h, tx := c.Handler.(transactional)
 	s, commits := driver.As[driver.Committer](c.Store)
@@ -97,7 +97,7 @@ func (c *Config) concurrency() int {
 	return DefaultConcurrency
 }
 
-// workerName tells processes apart in logs: host and process id.
+// workerName distinguishes processes in logs: host and process id.
 func workerName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -154,22 +154,22 @@ func (c *Config) check(q driver.QueueFeatures) error {
 		}
 	}
 	if c.Busy == BusyFail && c.Versions != nil {
-		return &ConfigError{"Busy", "is BusyFail, and with Versions a message also waits for other versions of its key, in order",
+		return &ConfigError{"Busy", "is BusyFail, but with Versions a message also waits for other versions of its key, in order",
 			"leave it BusyDefer, or drop Versions"}
 	}
 	if c.Takeover == Probe && c.Probe == nil {
-		return &ConfigError{"Probe", "is nil, and Takeover is Probe", "give the function that asks whether an effect happened"}
+		return &ConfigError{"Probe", "is nil, but Takeover is Probe", "set the function that reports whether an effect happened"}
 	}
 	if c.Timeout > c.MaxRuntime {
 		return &ConfigError{"Timeout", "is longer than MaxRuntime", "raise MaxRuntime"}
 	}
 	if c.AllowUnkeyed && !q.Counts {
-		return &ConfigError{"AllowUnkeyed", fmt.Sprintf("is set, and queue %s does not count deliveries: a message without a key "+
-			"that always fails would be retried without end", q.Name),
+		return &ConfigError{"AllowUnkeyed", fmt.Sprintf("is set, but queue %s does not count deliveries: a message without a key "+
+			"that always fails would be retried forever", q.Name),
 			"give every message a key (Config.Key), or leave AllowUnkeyed out: such messages become dead letters"}
 	}
 	if q.Visible > 0 && c.Visibility != q.Visible {
-		return &ConfigError{"Visibility", fmt.Sprintf("is %s, and queue %s keeps every delivery for %s", c.Visibility, q.Name, q.Visible),
+		return &ConfigError{"Visibility", fmt.Sprintf("is %s, but queue %s keeps every delivery for %s", c.Visibility, q.Name, q.Visible),
 			"leave it out, or change the queue's"}
 	}
 	if q.MaxVisible > 0 && c.MaxRuntime > q.MaxVisible {
@@ -179,11 +179,11 @@ func (c *Config) check(q driver.QueueFeatures) error {
 	return c.checkRetention(q)
 }
 
-// lease is how long a claim lasts without a heartbeat: a little less than the visibility, so that the broker never
-// hands a message out while its claim still stands (law 3).
+// lease returns how long a claim lasts without a heartbeat: a little less than the visibility, so that the broker does not
+// redeliver a message while its claim still holds (law 3).
 func (c *Config) lease() time.Duration { return c.Visibility / 10 * 9 }
 
-// until is how far away Config.Until is; 0 = there is none.
+// until returns the time until Config.Until, or 0 if it is not set.
 func (c *Config) until() time.Duration {
 	if c.Until.IsZero() {
 		return 0
@@ -191,8 +191,8 @@ func (c *Config) until() time.Duration {
 	return max(time.Until(c.Until), 1)
 }
 
-// timeout is Config.Timeout; in an open transaction (modes B and C) a little less than the store keeps that open. A run
-// that takes longer is then a failure that counts, and not one of a transaction that is repeated forever.
+// timeout returns Config.Timeout, limited in an open transaction (modes B and C) to a little less than the store's limit for
+// it. A run that takes longer then counts as a failure. Without this limit its transaction would be repeated forever.
 func (c *Consumer) timeout() time.Duration {
 	most := c.store.MaxTx / 10 * 9
 	if c.mode != machine.Open || most <= 0 || (c.cfg.Timeout > 0 && c.cfg.Timeout < most) {
@@ -203,14 +203,14 @@ func (c *Consumer) timeout() time.Duration {
 
 func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 	lease := c.cfg.lease()
-	// What waits while a batch is claimed: twice what the next claims take, so that a fetch is under way meanwhile.
+	// Twice the size of the next claims may wait while a batch is claimed, so that a fetch runs at the same time.
 	flight := c.cfg.Batch * c.cfg.Committers
 	inFlight := c.cfg.Concurrency + 2*min(flight, c.cfg.Concurrency)
 	switch {
 	case c.mode == machine.Open:
-		inFlight = 3 * flight // in transactions, and as above
+		inFlight = 3 * flight // one part in transactions, two that wait
 	case c.cfg.Batch == 1:
-		inFlight = c.cfg.Concurrency // one by one: nothing is fetched ahead
+		inFlight = c.cfg.Concurrency // nothing is fetched ahead
 	}
 	return machine.Config{
 		Concurrency: c.cfg.Concurrency, Batch: c.cfg.Batch, Lanes: c.cfg.Committers, InFlight: inFlight,
@@ -225,6 +225,6 @@ func (c *Consumer) machineConfig(nonce func() driver.Nonce) machine.Config {
 		Extends: c.queue.Extends, Orders: c.queue.Orders, Counts: c.queue.Counts, Redrives: c.queue.Redrives, FailBusy: c.cfg.Busy == BusyFail,
 		Park: c.cfg.park(), MaxAge: c.cfg.MaxAge, Until: c.cfg.until(),
 		Mode: c.mode, JoinedAck: c.joins, Batched: c.batch != nil, Nonce: nonce,
-		Trace: c.noted,
+		Trace: c.wantsTrace,
 	}
 }

@@ -37,7 +37,7 @@ func TestFM41_NoRetentionBelowTheHorizon(t *testing.T) {
 		change        func(c *semel.Config)
 		field, hint   string // of the error; "" = none
 		window        time.Duration
-		line          string // in the promise
+		line          string // in the guarantee
 	}{
 		{"no bound", 0, 0, func(*semel.Config) {}, "", "", 14 * day, "duplicates come within 14 days, for which records are kept"},
 		{"a short horizon", kept, 5 * day, func(*semel.Config) {}, "", "", 14 * day, "duplicates come within 5 days; records are kept for 14 days"},
@@ -83,7 +83,7 @@ func TestFM41_NoRetentionBelowTheHorizon(t *testing.T) {
 				t.Errorf("window %v, horizon %v; want the window %v", w, h, c.window)
 			}
 			if line := got.Guarantee().String(); !strings.Contains(line, c.line) {
-				t.Errorf("the promise does not say %q: %s", c.line, line)
+				t.Errorf("the guarantee does not say %q: %s", c.line, line)
 			}
 		})
 	}

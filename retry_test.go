@@ -52,7 +52,7 @@ func TestRetryRules(t *testing.T) {
 		{"timeout", nil, 99, false, 1, driver.DeadLetterFailed, time.Minute},
 		{"panic", func() error { panic("boom") }, 99, false, 2, driver.DeadLetterFailed, time.Minute},
 		{"not applied", func() error { return errors.New("disk full") }, 99, true, 2, driver.DeadLetterFailed, time.Minute},
-		{"nobody knows", func() error { return errors.New("other") }, 99, true, 1, driver.DeadLetterUncertain, time.Minute},
+		{"outcome unknown", func() error { return errors.New("other") }, 99, true, 1, driver.DeadLetterUncertain, time.Minute},
 		{"deferred is not applied", func() error { return codeError(409) }, 2, true, 3, "", time.Minute},
 		{"unavailable leaves its doubt", func() error { return codeError(503) }, 2, true, 1, driver.DeadLetterUncertain, time.Minute},
 		{"the handler's Permanent wins", func() error { return semel.Permanent(errNet) }, 99, false, 1, driver.DeadLetterFailed, time.Second},

@@ -12,8 +12,8 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// TestS204_OneEventByTwoRoutes: two rules, or two kinds of routes, are told of once for each event; deliveries that are
-// repeated, and what is sent again from a dead letter, are not.
+// TestS204_OneEventByTwoRoutes: two rules, or two kinds of routes, are reported once per event. Redeliveries and redriven
+// dead letters are not.
 func TestS204_OneEventByTwoRoutes(t *testing.T) {
 	sns := func(topic, inner string) string {
 		return fmt.Sprintf(`{"Type":"Notification","MessageId":%q,"TopicArn":"arn:%s","Message":%q}`, topic, topic, inner)
@@ -53,7 +53,7 @@ func TestS204_OneEventByTwoRoutes(t *testing.T) {
 		}
 		send("2", notification("a"))
 		send("3", bridge("a"))
-		send("4", sns("t", notification("a"))) // told already
+		send("4", sns("t", notification("a"))) // reported already
 		send("5", sns("t", bridge("b")))
 		send("6", cloudEvent)
 		send("7", cloudEvent)

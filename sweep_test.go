@@ -18,17 +18,17 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// sweptStore answers sweeps as a test says, and notes when they came.
+// sweptStore returns planned results for sweeps, and records when they came.
 type sweptStore struct {
 	*memory.Store
 	takes time.Duration // of one sweep
 
 	mu    sync.Mutex
-	plan  []sweepAnswer // the last one forever
+	plan  []sweepResult // the last one is repeated
 	calls []time.Time
 }
 
-type sweepAnswer struct {
+type sweepResult struct {
 	swept driver.Swept
 	more  bool
 	err   error
@@ -55,7 +55,7 @@ func (s *sweptStore) Sweep(ctx context.Context, _ time.Duration, limit int, cons
 	return a.swept, a.more, a.err
 }
 
-// runSwept runs a consumer on that store for a time, and answers its events and what it logged.
+// runSwept runs a consumer on that store for a time, and returns its events, summary and log.
 func runSwept(t *testing.T, s *sweptStore, d time.Duration) (events []semel.Event, sum semel.Summary, log string) {
 	t.Helper()
 	db := memory.Open()
@@ -80,7 +80,7 @@ func runSwept(t *testing.T, s *sweptStore, d time.Duration) (events []semel.Even
 // TestSweepTellsWhatItDidAndLeft: counters, events and one warning for a lag of more than an hour.
 func TestSweepTellsWhatItDidAndLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sweptStore{plan: []sweepAnswer{
+		s := &sweptStore{plan: []sweepResult{
 			{driver.Swept{Purged: 900, Lag: 3 * time.Hour}, true, nil},
 			{driver.Swept{Purged: 800, Lag: 2 * time.Hour}, true, nil},
 			{driver.Swept{Purged: 70, Abandoned: 2}, false, nil},
@@ -106,17 +106,17 @@ func TestSweepTellsWhatItDidAndLeft(t *testing.T) {
 	})
 }
 
-// TestSweepLagThatEndsWithoutAPurgeIsTold: another worker may have removed the rest.
-func TestSweepLagThatEndsWithoutAPurgeIsTold(t *testing.T) {
+// TestSweepLagThatEndsWithoutAPurgeIsReported: another worker may have removed the rest.
+func TestSweepLagThatEndsWithoutAPurgeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sweptStore{plan: []sweepAnswer{
-			{driver.Swept{Purged: 1, Lag: time.Minute}, true, nil}, {driver.Swept{}, false, errors.New("no answer")}, {driver.Swept{}, false, nil},
+		s := &sweptStore{plan: []sweepResult{
+			{driver.Swept{Purged: 1, Lag: time.Minute}, true, nil}, {driver.Swept{}, false, errors.New("no response")}, {driver.Swept{}, false, nil},
 		}}
 		events, _, log := runSwept(t, s, 10*time.Minute)
 		if len(events) != 2 || events[1].Lag != 0 || events[1].Purged != 0 {
 			t.Errorf("events %+v, want one of the purge and one that says that nothing is late any more", events)
 		}
-		if n := strings.Count(log, "level=WARN"); n != 1 || !strings.Contains(log, "no answer") {
+		if n := strings.Count(log, "level=WARN"); n != 1 || !strings.Contains(log, "no response") {
 			t.Errorf("%d warnings, want that of the failed sweep alone:\n%s", n, log)
 		}
 	})
@@ -128,9 +128,9 @@ func TestSweepRestsInProportion(t *testing.T) {
 		const takes, backlog = 50 * time.Millisecond, 100
 		s := &sweptStore{takes: takes}
 		for range backlog {
-			s.plan = append(s.plan, sweepAnswer{driver.Swept{Purged: 1000}, true, nil})
+			s.plan = append(s.plan, sweepResult{driver.Swept{Purged: 1000}, true, nil})
 		}
-		s.plan = append(s.plan, sweepAnswer{})
+		s.plan = append(s.plan, sweepResult{})
 		runSwept(t, s, 5*time.Minute)
 		if len(s.calls) < backlog+3 {
 			t.Fatalf("%d sweeps in five minutes", len(s.calls))

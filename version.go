@@ -10,15 +10,16 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// Version orders the messages of one key. IntVersion, DecimalVersion, TimeVersion, SequencerVersion and TextVersion of
-// package driver make them; versions of different kinds are never compared.
+// Version orders the messages of one key. Make one with IntVersion, DecimalVersion, TimeVersion, SequencerVersion or
+// TextVersion of package driver. Versions of different kinds cannot be compared.
 type Version = driver.Version
 
-// Version is the version of this attempt's message; "" when Config.Versions is nil. A resource that is written outside
-// of the record's transaction compares it itself, so that a late older run cannot overwrite a newer one.
+// Version returns the version of this attempt's message, or "" if Config.Versions is nil. A handler that writes to a resource
+// outside of the record's transaction must let that resource compare versions, so that a late run of an older version
+// cannot overwrite a newer one.
 func (a *Attempt) Version() Version { return a.hold.Version }
 
-// age is how old a message is: for those that wait for their predecessor, and for Config.MaxAge.
+// age returns how long ago a message was sent, for Config.MaxAge and for messages that wait for their predecessor.
 func (c *Consumer) age(m *Message) time.Duration {
 	if c.cfg.MaxAge <= 0 && c.cfg.park() <= 0 || m.SentAt.IsZero() {
 		return machine.UnknownAge
@@ -26,15 +27,15 @@ func (c *Consumer) age(m *Message) time.Duration {
 	return time.Since(m.SentAt)
 }
 
-// resolveVersions refuses versions without an entity, and compares payloads: one version is one payload.
+// resolveVersions refuses versions without an entity. It fingerprints the body by default, because one version is one payload.
 func (c *Config) resolveVersions() error {
 	switch {
 	case c.Versions.Of == nil:
-		return &ConfigError{"Versions", "has no function that takes the version out of a message", "use ByVersion, ByTimestamp or BySequence"}
+		return &ConfigError{"Versions", "has no function that reads the version of a message", "use ByVersion, ByTimestamp or BySequence"}
 	case c.Versions.Park < 0:
 		return &ConfigError{"Versions", "has a negative Park", "use 0 to accept gaps"}
 	case c.Key == nil:
-		return &ConfigError{"Key", "is not given, and a version needs the entity that it is a version of",
+		return &ConfigError{"Key", "is not set, but a version needs the entity that it is a version of",
 			"name the entity: key.FromJSON(\"/order_id\")"}
 	}
 	if c.Fingerprint == nil {
@@ -50,7 +51,7 @@ func (c *Config) park() time.Duration {
 	return c.Versions.Park
 }
 
-// versionsGuarantee turns the promise for keys that take effect once into the one for versions.
+// versionsGuarantee turns the guarantee for keys that take effect once into the one for versions.
 func (c *Consumer) versionsGuarantee(p *Guarantees) {
 	v := c.cfg.Versions
 	if v == nil {

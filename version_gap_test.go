@@ -73,9 +73,8 @@ func (q blind) Receive(ctx context.Context, n int) ([]driver.Delivery, error) {
 	return ds, err
 }
 
-// TestGapEndsWhereNobodyKnowsTheAge: without a time of sending the deliveries bound the wait, and without both there is
-// none.
-func TestGapEndsWhereNobodyKnowsTheAge(t *testing.T) {
+// TestGapEndsIfTheAgeIsUnknown: without a send time the delivery count limits the wait, and without both there is no wait.
+func TestGapEndsIfTheAgeIsUnknown(t *testing.T) {
 	for _, count := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			v := key.BySequence("/v")
@@ -115,8 +114,9 @@ func TestGapOfAnOrderedGroupIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied is the promise's sentence of plain handlers, from both sides: a newer
-// version that certainly had no effect keeps no older one from running, one that may have had does.
+// TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied checks the guarantee's sentence for plain handlers, from both sides: a
+// newer version that certainly had no effect does not prevent an older one from running. A newer version that may have had
+// an effect does.
 func TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  func(error) error
@@ -138,7 +138,7 @@ func TestOlderVersionsRunWhileNoNewerOneMayHaveBeenApplied(t *testing.T) {
 				r.start()
 				const sentence = "older versions do not run once a newer one was applied or may have been"
 				if p := r.c.Guarantee().String(); !strings.Contains(p, sentence) {
-					t.Errorf("the promise does not say %q:\n%s", sentence, p)
+					t.Errorf("the guarantee does not say %q:\n%s", sentence, p)
 				}
 				r.send(state(2))
 				time.Sleep(time.Second)

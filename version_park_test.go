@@ -152,7 +152,7 @@ func TestParkedVersionsRunInOrderWhenTheFirstComes(t *testing.T) {
 	}
 }
 
-// redriving is a queue whose broker moves a message away after so many deliveries.
+// redriving is a queue whose broker moves a message away after n deliveries.
 type redriving struct{ *memory.Queue }
 
 func (q redriving) Features() driver.QueueFeatures {
@@ -161,9 +161,9 @@ func (q redriving) Features() driver.QueueFeatures {
 	return f
 }
 
-// TestParkedVersionsSpareHandOffs: where the broker counts deliveries a version waits in six of them at most, however long
+// TestParkedVersionsSpareDeliveries: if the broker counts deliveries, a version waits in six of them at most, however long
 // it waits, and however many wait with it.
-func TestParkedVersionsSpareHandOffs(t *testing.T) {
+func TestParkedVersionsSpareDeliveries(t *testing.T) {
 	for _, park := range []time.Duration{time.Second, 30 * time.Second, 6 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex

@@ -170,9 +170,9 @@ func TestS1_31_TimestampsAndTies(t *testing.T) {
 	}
 }
 
-// TestFM76_OlderWaitsForNewerThatWentWithoutAWord: nobody knows what a newer version did whose worker is gone; the older
-// one is not run, and not forgotten.
-func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
+// TestFM76_OlderWaitsForNewerThatCrashed: the outcome of a newer version whose worker crashed is unknown. The older version
+// neither runs nor is lost.
+func TestFM76_OlderWaitsForNewerThatCrashed(t *testing.T) {
 	for mode, h := range versionHandlers() {
 		t.Run(mode, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestFM76_OlderWaitsForNewerThatWentWithoutAWord(t *testing.T) {
 				if err != nil || g[0].Verdict != driver.Acquired {
 					t.Fatal(g, err)
 				}
-				time.Sleep(2 * time.Minute) // its worker went without a word
+				time.Sleep(2 * time.Minute) // its lease expires
 				r.start()
 				r.send(state(2))
 				time.Sleep(5 * time.Minute)
@@ -219,9 +219,9 @@ func TestBadVersionsBecomeDeadLetters(t *testing.T) {
 	})
 }
 
-// TestTwinsOfOtherVersionsAreNoDuplicates: two versions that are in one process at once are two messages, whatever their
+// TestOtherVersionsAreNoDuplicates: two versions that are in one process at once are two messages, whatever their
 // fingerprints say.
-func TestTwinsOfOtherVersionsAreNoDuplicates(t *testing.T) {
+func TestOtherVersionsAreNoDuplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, versionHandlers()["A2"], versioned(key.ByVersion("/v")), func(c *semel.Config) {
 			c.Fingerprint = func(*semel.Message) (semel.Fingerprint, error) { return "", nil }
@@ -289,10 +289,10 @@ func TestVersionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestVersionsPromise: the guarantee says what versions give, mode by mode, and no more.
-func TestVersionsPromise(t *testing.T) {
+// TestVersionsGuarantee: the guarantee for versions is exact in every mode.
+func TestVersionsGuarantee(t *testing.T) {
 	plain := semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
-	promise := func(h semel.Handler, v *key.Versions) string {
+	guarantee := func(h semel.Handler, v *key.Versions) string {
 		db := memory.Open()
 		p, err := semel.Guarantee(semel.Config{
 			Queue: db.Queue("q"), Store: db.Store(), Handler: h, Key: key.FromJSON("/id"), Versions: v,
@@ -309,21 +309,21 @@ func TestVersionsPromise(t *testing.T) {
 		want []string
 		no   string
 	}{
-		{promise(versionHandlers()["A2"], key.ByVersion("/v")), []string{"mode D over A2;", "no older version takes effect after a newer one",
+		{guarantee(versionHandlers()["A2"], key.ByVersion("/v")), []string{"mode D over A2;", "no older version takes effect after a newer one",
 			"states, never changes", "duplicates and older versions come within 14 days"}, "clocks, that"},
-		{promise(versionHandlers()["B/C"], key.ByVersion("/v")), []string{"mode D over B/C;"}, "unless the resource itself"},
-		{promise(plain, key.ByTimestamp("/at")), []string{"mode D over A;", "unless the resource itself compares the version",
+		{guarantee(versionHandlers()["B/C"], key.ByVersion("/v")), []string{"mode D over B/C;"}, "unless the resource itself"},
+		{guarantee(plain, key.ByTimestamp("/at")), []string{"mode D over A;", "unless the resource itself compares the version",
 			"versions are the senders' clocks"}, "no older version takes effect"},
-		{promise(plain, park), []string{"waits 1m0s at most"}, "senders' clocks"},
-		{promise(plain, nil), []string{"mode A;"}, "version"},
+		{guarantee(plain, park), []string{"waits 1m0s at most"}, "senders' clocks"},
+		{guarantee(plain, nil), []string{"mode A;"}, "version"},
 	} {
 		for _, w := range x.want {
 			if !strings.Contains(x.text, w) {
-				t.Errorf("the promise does not say %q:\n%s", w, x.text)
+				t.Errorf("the guarantee does not say %q:\n%s", w, x.text)
 			}
 		}
 		if strings.Contains(x.text, x.no) {
-			t.Errorf("the promise says %q:\n%s", x.no, x.text)
+			t.Errorf("the guarantee says %q:\n%s", x.no, x.text)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestReplayOfAnOlderVersionKeepsTheNewerOnesDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, semel.HandlerFunc(func(_ context.Context, a *semel.Attempt) error {
 			if a.Version() == driver.IntVersion(3) {
-				return errors.New("nobody knows")
+				return errors.New("outcome unknown")
 			}
 			return nil
 		}), versioned(key.ByVersion("/v")), func(c *semel.Config) { c.Takeover = semel.Once })

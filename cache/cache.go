@@ -15,25 +15,25 @@ const (
 	DefaultBytes  = 32 << 20
 )
 
-// Options say how much a cache keeps, for how long, and whom it answers.
+// Options are the limits of a cache.
 type Options struct {
-	// Size is the most entries. 0 or less turns the cache off.
+	// Size is the maximum number of entries. 0 or less turns the cache off.
 	Size int
-	// Bytes is the most memory, about: keys, results and what an entry costs by itself. Defaults to DefaultBytes, or 1 KiB an
-	// entry where that is more.
+	// Bytes is the approximate maximum of memory: keys, results and the overhead of entries. Defaults to DefaultBytes, or to
+	// 1 KiB per entry if that is more.
 	Bytes int64
-	// MaxAge is for how long an answer of the store may be given again, counted from before the call that got it; a hit does
-	// not renew it. Defaults to DefaultMaxAge: a copy of a message whose ack was lost comes back after its visibility.
+	// MaxAge is how long a verdict of the store is kept, counted from before the call that returned it. Hits do not extend it.
+	// Defaults to DefaultMaxAge, because a message whose ack was lost is redelivered after its visibility.
 	MaxAge time.Duration
-	// Strangers also answers deliveries whose ids the cache has not seen: what producers send twice. See the law in the
-	// package's documentation for what that gives up.
+	// Strangers lets deliveries hit whose IDs the cache has not seen: messages that producers sent twice. See the package's
+	// documentation for the costs.
 	Strangers bool
-	// Now is the clock; a monotonic one. Defaults to time.Now.
+	// Now is a monotonic clock. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// New puts a cache before a store: a [driver.Wrapper]. [driver.As] finds the optional interfaces that the store has, and
-// [driver.Cached]. With Options.Size 0 New returns the store itself.
+// New puts a cache in front of a store. The result is a [driver.Wrapper]: [driver.As] finds the optional interfaces of the
+// store, and [driver.Cached]. With Options.Size 0 New returns the store itself. All methods may be called concurrently.
 func New(store driver.Store, o Options) driver.Store {
 	if o.Size <= 0 {
 		return store
@@ -57,10 +57,10 @@ func New(store driver.Store, o Options) driver.Store {
 	return c
 }
 
-// cache is the cache of a store. driver.As finds its optional interfaces only where the store has them.
+// cache wraps a store. driver.As finds its optional interfaces only if the store has them.
 type cache struct {
 	store driver.Store
-	// nil where the store has none.
+	// nil if the store lacks the interface.
 	historian  driver.Historian
 	committer  driver.Committer
 	transactor driver.Transactor
@@ -71,15 +71,15 @@ type cache struct {
 	mu           sync.Mutex
 	kept         *lru
 	runs         map[driver.Key]run // attempts that this process was granted and has not ended
-	order        []started          // the same, the oldest first; may name some that ended
+	order        []started          // the same, the oldest first, and some that have ended
 	mostRuns     int
-	history      uint64 // of the store, in which all of this was learned
-	down         bool   // the latest call of the store failed: it is asked until one succeeds
-	acts         uint64 // operators' acts, purges and changes of the history so far: an answer that was under way meanwhile is not kept
+	history      uint64 // the store's history to which all of this belongs
+	down         bool   // the latest call of the store failed: no claim hits until one succeeds
+	changes      uint64 // operations, purges and changes of the history so far: the result of a call in flight at one is not kept
 	hits, misses int64
 }
 
-// CacheStats tells what the cache holds and did.
+// CacheStats returns what the cache holds and did.
 func (c *cache) CacheStats() driver.CacheStats {
 	c.lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *cache) CacheStats() driver.CacheStats {
 	}
 }
 
-// lock locks the cache. All that it knows goes when the store's history changed.
+// lock locks the cache. It empties the cache if the store's history changed.
 func (c *cache) lock() {
 	c.mu.Lock()
 	if c.historian == nil {
@@ -96,7 +96,7 @@ func (c *cache) lock() {
 	}
 	if now := c.historian.History(); now != c.history {
 		c.history = now
-		c.acts++
+		c.changes++
 		c.empty()
 	}
 }
@@ -106,13 +106,13 @@ func (c *cache) empty() {
 	c.kept, c.runs, c.order = newLRU(c.o.Size, c.o.Bytes), map[driver.Key]run{}, nil
 }
 
-// Features are the store's.
+// Features returns the store's features.
 func (c *cache) Features() driver.StoreFeatures { return c.store.Features() }
 
 // Unwrap returns the store behind the cache.
 func (c *cache) Unwrap() any { return c.store }
 
-// Passes lists what changes no answer to a claim: journals of runs, the duplicate log, long-term periods.
+// Passes lists interfaces that do not change the verdict of a claim: journals of runs, the duplicate log, long-term periods.
 func (c *cache) Passes() []driver.Interface {
 	return []driver.Interface{
 		driver.InterfaceOf[driver.StepStore](), driver.InterfaceOf[driver.DuplicateLog](),
@@ -120,31 +120,31 @@ func (c *cache) Passes() []driver.Interface {
 	}
 }
 
-// Adds lists what stores without a cache do not have.
+// Adds lists the interface that stores without a cache lack.
 func (c *cache) Adds() []driver.Interface {
 	return []driver.Interface{driver.InterfaceOf[driver.Cached]()}
 }
 
-// Claim answers what the cache may answer, and asks the store for the rest, in one call. It blocks and fails as the store
-// does; when the store fails nothing is answered.
+// Claim decides the claims that hit, and sends the others to the store in one call. It blocks and fails as the store does. If
+// the store fails, no claim is decided.
 func (c *cache) Claim(ctx context.Context, claims ...driver.Claim) ([]driver.Grant, error) {
 	out, rest, a := c.lookup(claims)
 	if out != nil && len(rest) == 0 {
 		return out, nil
 	}
-	asked := claims
+	sent := claims
 	if out != nil {
-		asked = pick(claims, rest)
+		sent = pick(claims, rest)
 	}
-	grants, err := c.store.Claim(ctx, asked...)
-	c.claimed(a, asked, grants, err)
+	grants, err := c.store.Claim(ctx, sent...)
+	c.claimed(a, sent, grants, err)
 	if err != nil || out == nil {
 		return grants, err
 	}
 	return merge(out, rest, grants), nil
 }
 
-// pick takes the items at the places.
+// pick returns the claims at the given indexes.
 func pick(claims []driver.Claim, places []int) []driver.Claim {
 	some := make([]driver.Claim, len(places))
 	for i, at := range places {
@@ -153,7 +153,8 @@ func pick(claims []driver.Claim, places []int) []driver.Claim {
 	return some
 }
 
-// merge puts the store's grants to the cache's. A short answer stays one: whoever asked has to see it.
+// merge adds the store's grants to the cache's. If the store returned too few, merge returns those unchanged, so that the
+// caller notices.
 func merge(out []driver.Grant, places []int, grants []driver.Grant) []driver.Grant {
 	if len(grants) != len(places) {
 		return grants
@@ -164,18 +165,18 @@ func merge(out []driver.Grant, places []int, grants []driver.Grant) []driver.Gra
 	return out
 }
 
-// Extend is the store's.
+// Extend calls the store.
 func (c *cache) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	out, err := c.store.Extend(ctx, lease, h...)
-	c.asked(err)
+	c.responded(err)
 	return out, err
 }
 
-// Finish is the store's. Completions that it answers Applied are kept.
+// Finish calls the store, and keeps completions that were Applied.
 func (c *cache) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	a := c.begin()
 	out, err := c.store.Finish(ctx, f...)
-	c.asked(err)
+	c.responded(err)
 	if err == nil && len(out) == len(f) {
 		c.lock()
 		defer c.mu.Unlock()
@@ -186,38 +187,38 @@ func (c *cache) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return out, err
 }
 
-// Offers is the store's.
+// Offers calls the store.
 func (c *cache) Offers(effects any) bool { return c.committer.Offers(effects) }
 
-// Joins is the store's.
+// Joins calls the store.
 func (c *cache) Joins(q driver.Queue) bool { return c.committer.Joins(q) }
 
-// Commit is the store's. Completions that it answers Applied are kept.
+// Commit calls the store, and keeps completions that were Applied.
 func (c *cache) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	a := c.begin()
 	out, err := c.committer.Commit(ctx, w...)
-	c.asked(err)
+	c.responded(err)
 	if err == nil && len(out) == len(w) {
 		c.worked(a, w, func(i int) driver.Outcome { return out[i] })
 	}
 	return out, err
 }
 
-// OffersTx is the store's.
+// OffersTx calls the store.
 func (c *cache) OffersTx(handle any) bool { return c.transactor.OffersTx(handle) }
 
-// Begin answers what the cache may answer; the transaction holds the rest. When nothing is left there is none.
+// Begin decides the claims that hit. The transaction holds the others. It is nil if all claims hit.
 func (c *cache) Begin(ctx context.Context, claims ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	out, rest, a := c.lookup(claims)
 	if out != nil && len(rest) == 0 {
 		return nil, out, nil
 	}
-	asked := claims
+	sent := claims
 	if out != nil {
-		asked = pick(claims, rest)
+		sent = pick(claims, rest)
 	}
-	tx, grants, err := c.transactor.Begin(ctx, asked...)
-	c.claimed(a, asked, grants, err)
+	tx, grants, err := c.transactor.Begin(ctx, sent...)
+	c.claimed(a, sent, grants, err)
 	if tx != nil {
 		tx = &cacheTx{Tx: tx, c: c}
 	}
@@ -236,36 +237,35 @@ type cacheTx struct {
 // Unwrap returns the transaction of the store.
 func (t *cacheTx) Unwrap() any { return t.Tx }
 
-// Commit is the transaction's. What it certainly committed is kept.
+// Commit commits the transaction, and keeps the completions if that certainly happened.
 func (t *cacheTx) Commit(ctx context.Context, w ...driver.Work) error {
 	a := t.c.begin()
 	err := t.Tx.Commit(ctx, w...)
-	t.c.asked(err)
+	t.c.responded(err)
 	if err == nil {
 		t.c.worked(a, w, func(int) driver.Outcome { return driver.Applied })
 	}
 	return err
 }
 
-// Operate is the store's. Whatever it answers, the key is asked for again: by the cache, and by answers under way.
+// Operate calls the store. Whatever the outcome, it forgets the key, and results of calls in flight are not kept.
 func (c *cache) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	defer func() {
 		c.lock()
 		defer c.mu.Unlock()
-		c.acts++
+		c.changes++
 		c.forget(op.Key)
 	}()
 	return c.operator.Operate(ctx, op)
 }
 
-// Sweep is the store's. When it purged or expired anything, entries go whose retention
-// nobody told the cache.
+// Sweep calls the store. If anything was purged or expired, it forgets the entries with an unknown retention.
 func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (swept driver.Swept, more bool, err error) {
 	swept, more, err = c.sweeper.Sweep(ctx, horizon, limit, consumers...)
 	if swept.Purged+swept.Expired > 0 || err != nil {
 		c.lock()
 		defer c.mu.Unlock()
-		c.acts++
+		c.changes++
 		for _, n := range c.kept.nodes {
 			if !n.retained {
 				c.kept.remove(n)
@@ -275,7 +275,7 @@ func (c *cache) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 	return swept, more, err
 }
 
-// knows tells whether the cache has seen a delivery end at this entry, and what the store said of it then.
+// knows reports whether a delivery ended with this verdict before, and whether it was a redelivery according to the store.
 func (e *entry) knows(id string) (redelivery, ok bool) {
 	i := slices.IndexFunc(e.deliveries, func(d delivery) bool { return d.id == id })
 	if i < 0 {

@@ -1,67 +1,66 @@
-// Package cache has hints that stand in front of a record store: a cache that answers duplicates of completed keys from
-// memory, and a filter that remembers which keys were certainly never seen. Neither decides anything (protocol, law 9).
+// Package cache has two hints in front of a record store: a cache that decides claims of completed keys from memory, and a
+// filter that remembers which keys were certainly not seen. Neither is an authority (protocol, law 9).
 //
 // # The cache
 //
-// [New] puts a cache before any driver.Store. A claim that it may answer costs no call:
+// [New] puts a cache in front of any driver.Store. A claim that hits the cache needs no call of the store:
 //
 //	store = cache.New(store, cache.Options{Size: 1000})
 //
 // # The law
 //
-// A cache answers a claim with Replay or Stale, and never with anything else: it says neither "new" nor "busy" nor "failed".
-// It does so only when all of this holds.
+// The cache only returns the verdicts Replay and Stale. It does so if all of these hold:
 //
-//  1. The store itself said so of this key, to this process: it answered a claim with Replay or Stale, or Applied to the
-//     completion of an attempt that it had granted to this process. Lost, Recovered and Unknown are never kept.
-//  2. It said so at most MaxAge ago, counted from before the call. Hits do not make an entry younger. What this process
-//     completed is not answered any more when the record's retention may be over.
-//  3. The version is the same. Who was applied or overtaken stays so: a greater version that is applied meanwhile turns
-//     Replay into Stale, and both are acked.
-//  4. The fingerprint is the same, byte by byte. Whether another one is a mismatch is the store's to say.
-//  5. The claim is not that of the very attempt that completed: who asks under its own nonce has lost an answer.
-//  6. The delivery ended at this answer before: its id is known here. A claim without a delivery (semel.Do) needs none. With
-//     Options.Strangers ids that are not known are answered too, which is what producers send twice.
-//  7. The message was not sent again from a dead letter (driver.IsRedrive), whatever its id: just before, a person may have
-//     reopened the record, even a completed one.
-//  8. Nothing that this process did or heard of since speaks against it: a grant of the key, another verdict, an operator's
-//     act, a purge, a newer token. An answer that was under way meanwhile is not kept.
-//  9. The store answered its latest call. In an outage claims go through, so that the engine finds out when it ends.
-//  10. The history of the store is the same (driver.Historian). A server that failed over, was restored or was only started
-//     anew may have lost what it confirmed: everything is forgotten.
+//  1. The verdict comes from the store, for this key and this process: the store returned Replay or Stale for a claim, or
+//     Applied for the completion of an attempt that it had granted to this process. Lost, Recovered and Unknown are not kept.
+//  2. The verdict is at most MaxAge old, counted from before the call. Hits do not extend that. For a key that this process
+//     completed, it also ends when the record's retention may have ended.
+//  3. The version is the same. A version that was applied or superseded stays so: a greater version that is applied in the
+//     meantime turns Replay into Stale, and both are acked.
+//  4. The fingerprint is the same, byte by byte. Only the store decides whether another one is a mismatch.
+//  5. The claim is not that of the attempt which completed the key. Such a claim repeats one whose response was lost.
+//  6. The delivery ended with this verdict before: its ID is known here. A claim without a delivery (semel.Do) needs none.
+//     With Options.Strangers unknown IDs hit too: messages that producers sent twice.
+//  7. The message was not redriven from a dead letter (driver.IsRedrive): a person may just have reopened the record, even a
+//     completed one.
+//  8. This process has not seen anything newer: a grant of the key, another verdict, an operation of an operator, a purge, a
+//     greater token. The response to a call that was in flight at that moment is not kept.
+//  9. The store responded to its latest call. In an outage claims reach the store, so that the engine notices its end.
+//  10. The history of the store is the same (driver.Historian). A server that failed over, was restored or was just restarted
+//     may have lost confirmed writes, so everything is forgotten.
 //
 // # Why that is safe
 //
-// COMPLETED is immutable for one generation (invariant I9). Three things end it without this process: a person reruns the
-// key (a new generation), retention ends and the record expires or is purged, the store loses data. The last is 10. By 6 a delivery is answered that
-// was settled before, or should have been: running it again would be wrong however the record looks now. What a person sends
-// to be run again is another message, and by 7 always asks the store. So no message is lost, and no field of an answer
-// differs from the store's at the moment when it was given.
+// COMPLETED is immutable for one generation (invariant I9). It can end without this process in three ways: a person reruns
+// the key (a new generation), its retention ends and the record expires or is purged, or the store loses data. Rule 10 covers
+// the last. By rule 6 a hit is a delivery that was settled before, or should have been: running it again would be wrong,
+// whatever the record is now. A message that a person sends to run again is another message, and by rule 7 always reaches the
+// store. So no message is lost, and every field of a hit equals that of the store at the moment of its verdict.
 //
-// Strangers gives up two things. A copy under a new id may be called a producer's duplicate that the record would have known
-// as a redelivery. And a message that is meant to be new may come within MaxAge of the last duplicate of a record that was
-// purged or rerun meanwhile by another process, with the same payload, under an id that no dead letter made: it is taken for a
-// duplicate. Who reopens completed keys by other means than dead letters and sends their messages under ids of their own waits
-// for MaxAge, or leaves Strangers off.
+// Strangers has two costs. A copy under a new ID may be counted as a producer duplicate although the record knows it as a
+// redelivery. And a message that is meant to be new may be taken for a duplicate. For that it must arrive within MaxAge of the
+// last duplicate of a record that another process has purged or rerun, with the same payload, under an ID that was not made
+// from a dead letter. If you reopen completed keys other than by dead letters and send their messages under your own IDs, wait
+// for MaxAge first, or leave Strangers off.
 //
-// A call of semel.Do has no delivery. One that comes within MaxAge after another process reopened its completed key gets the
-// old result, and the next one runs.
+// A call of semel.Do has no delivery. If it comes within MaxAge after another process reopened its completed key, it returns
+// the old result, and the next call runs.
 //
-// A process learns that the history changed with its next connection to the server, and with what it receives from a queue
-// there, before that is handled. With a queue elsewhere, a process that has no call of the store in between can call a copy
-// done that would have to run again, for at most MaxAge.
+// A process learns that the history changed with its next connection to the server, and before it handles messages that it
+// receives from a queue there. With a queue elsewhere, and no call of the store in between, a process can treat a copy as
+// completed that should run again, for at most MaxAge.
 //
-// # What is kept
+// # Limits
 //
-// The entries that were used last. Entries and bytes are both bounded.
+// The cache keeps the most recently used entries. Their number and their bytes are both limited.
 //
-// Several deliveries of one key that are in one process at once never reach the cache together: the engine lets twins wait
-// for each other, and answers those that waited itself.
+// Several deliveries of one key that are in one process at the same time do not reach the cache together: the engine lets
+// local duplicates wait for the first one, and then decides them itself.
 //
 // # The filter
 //
-// [Filter] says of a hash "certainly not added" or "perhaps". It saves the read of a second, larger memory of keys (records
-// that were moved out of the store): with 1 % false positives 99 of 100 new keys need no read. The claim of a store
-// itself saves nothing by it, because a claim writes in the same step as it reads; so New has none. A filter that does not reach
-// back far enough answers "perhaps" to everything: it costs reads and changes no outcome.
+// [Filter] reports for a hash "certainly not added" or "perhaps". It saves reads of a second, larger memory of keys (records
+// that were moved out of the store): with 1 % false positives 99 of 100 new keys need no read. New uses no filter, because a
+// claim of a store writes in the same step as it reads, and so saves nothing. A filter that does not reach back far enough
+// reports "perhaps" for everything: that costs reads and changes no outcome.
 package cache

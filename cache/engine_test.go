@@ -74,13 +74,13 @@ func work(t testing.TB, o cache.Options, n, share int) (sum semel.Summary, store
 }
 
 // TestDuplicatesCostNoCall shows S3-11, S3-25, S1-10 and S1-34: with a cache duplicates are counted as hits and reach the
-// store no more; a small one has at most as many entries as it may, and what it let go of is replayed by the store; one of
+// store no more; a small one has at most as many entries as it may, and evicted keys are replayed by the store; one of
 // size 0 has no hits. No outcome differs.
 func TestDuplicatesCostNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 400
 		off, plain, effects := work(t, cache.Options{}, n, 50)
-		asked := plain.claims.Load() // nearly all: some wait for their twins in the engine
+		asked := plain.claims.Load() // nearly all: some wait for a local duplicate in the engine
 		if off.CacheHits != 0 || off.CacheEntries != 0 || asked < effects+100 {
 			t.Errorf("without a cache: %d hits, %d claims", off.CacheHits, asked)
 		}
@@ -102,9 +102,9 @@ func TestDuplicatesCostNoCall(t *testing.T) {
 	})
 }
 
-// TestFrontConcurrently is for the race detector: claims, completions, operators and sweeps of few keys at once. Whatever
-// is answered from memory is the result of the key's latest completion at most MaxAge ago, and nothing else is answered.
-func TestFrontConcurrently(t *testing.T) {
+// TestCacheConcurrently is for the race detector: claims, completions, operators and sweeps of few keys at once. Whatever
+// is replayed from memory is the result of the key's latest completion at most MaxAge ago, and nothing else hits.
+func TestCacheConcurrently(t *testing.T) {
 	db := memory.Open()
 	s := cache.New(db.Store(), cache.Options{Size: 4, Strangers: true})
 	var wg sync.WaitGroup
@@ -134,7 +134,7 @@ func TestFrontConcurrently(t *testing.T) {
 						return
 					}
 					if got[0].Verdict == driver.Replay && string(got[0].Result) != k.Raw {
-						t.Errorf("key %s was answered with the result %q", k.Raw, got[0].Result)
+						t.Errorf("key %s was replayed with the result %q", k.Raw, got[0].Result)
 					}
 					if got[0].Verdict == driver.Acquired {
 						f := driver.Finish{Hold: got[0].Hold, Final: driver.Complete, Keep: time.Hour, Result: []byte(k.Raw)}

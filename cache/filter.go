@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// FilterOptions say how large a [Filter] is and for how long it remembers.
+// FilterOptions are the size of a [Filter] and how long it remembers.
 type FilterOptions struct {
-	// Keys is how many keys are added in one Span; more of them make false positives more likely, and nothing else.
+	// Keys is how many keys are added in one Span. More keys only make false positives more likely.
 	Keys int
-	// FalsePositives is the chance of "perhaps" for a key that was never added, from 0.000001 to 0.5. Defaults to 0.01.
+	// FalsePositives is the probability of "perhaps" for a key that was not added, from 0.000001 to 0.5. Defaults to 0.01.
 	FalsePositives float64
-	// Bytes bounds the memory of all generations together. A bound that is too small for Keys makes false positives more
+	// Bytes limits the memory of all generations together. A limit that is too low for Keys makes false positives more
 	// likely. Defaults to 64 MiB.
 	Bytes int
-	// Span is how long a generation is added to, and Generations how many there are: what was added is remembered for
-	// Generations-1 spans at least, which must be as long as the memory behind the filter keeps it. Defaults to 24 hours and
-	// 15: two weeks.
+	// Span is how long keys are added to one generation, and Generations is how many generations there are. A key is remembered
+	// for at least Generations-1 spans, which must be as long as the memory behind the filter keeps it. They default to 24 hours
+	// and 15: two weeks.
 	Span        time.Duration
 	Generations int
 	// Now is the clock. Wall time, because a filter outlives its process. Defaults to time.Now.
@@ -39,13 +39,13 @@ const (
 
 // Filter is a blocked Bloom filter in generations: all bits of a key are in one block of 64 bytes, which is one line of the
 // processor's cache (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). The oldest
-// generation is dropped as time goes on. Its methods may be called concurrently and block on nothing but each other.
+// generation is dropped after each span. Its methods may be called concurrently and block only on each other.
 //
-// It is a hint: "perhaps" means that the memory behind it has to be asked, and so does a filter that is not [Filter.Ready].
+// It is a hint: after "perhaps", and while the filter is not [Filter.Ready], read the memory behind it.
 type Filter struct {
 	o      FilterOptions
 	blocks uint64 // of a generation
-	probes int    // bits of a key
+	probes int    // bits per key
 
 	mu    sync.Mutex
 	gens  []generation // the newest first
@@ -53,11 +53,10 @@ type Filter struct {
 	stats FilterStats
 }
 
-// FilterStats tell what a filter did.
+// FilterStats counts what a filter did.
 type FilterStats struct {
 	Added int64
-	// Certain counts answers "certainly not"; Perhaps the others. Wrong counts those of the latter that [Filter.Wrong] was
-	// told of.
+	// Certain counts results "certainly not added", and Perhaps the others. Wrong counts calls of [Filter.Wrong].
 	Certain, Perhaps, Wrong int64
 	// Bytes is the memory of the bits.
 	Bytes int64
@@ -70,8 +69,8 @@ type generation struct {
 	bits []uint64
 }
 
-// NewFilter makes an empty filter. It is not ready: before it was filled ([Filter.Fill]) it answers
-// "perhaps" to everything, because keys may have been added by a process before it. An error names the option.
+// NewFilter makes an empty filter. It is not ready: until it is filled ([Filter.Fill]) it reports "perhaps" for everything,
+// because earlier processes may have added keys. An error names the option.
 func NewFilter(o FilterOptions) (*Filter, error) {
 	if o.FalsePositives == 0 {
 		o.FalsePositives = DefaultFalsePositives
@@ -101,12 +100,12 @@ func NewFilter(o FilterOptions) (*Filter, error) {
 		return nil, fmt.Errorf("FilterOptions.Bytes is %d: use %d or more", o.Bytes, o.Generations*blockWords*8)
 	}
 	f := &Filter{o: o}
-	// All generations are asked, so each gets its share of the false positives. Blocks fill unevenly, which a fifth more
-	// bits makes up for.
+	// A lookup reads all generations, so each gets its share of the false positives. Blocks fill unevenly, and a fifth more
+	// bits compensates that.
 	p := o.FalsePositives / float64(o.Generations)
 	perKey := -math.Log(p) / (math.Ln2 * math.Ln2) * 1.2
 	if p < 1e-3 {
-		perKey *= 1.2 // the rarer false positives are to be, the more the fullest blocks count
+		perKey *= 1.2 // for fewer false positives the fullest blocks matter more
 	}
 	f.probes = min(max(int(math.Round(-math.Log2(p))), 1), 16)
 	f.blocks = uint64(math.Ceil(perKey*float64(o.Keys)/512)) + 1
@@ -119,11 +118,11 @@ func (f *Filter) open(from int64) generation {
 	return generation{from: from, bits: make([]uint64, f.blocks*blockWords)}
 }
 
-// span is the number of the present span.
+// span returns the number of the current span.
 func (f *Filter) span() int64 { return f.o.Now().UnixNano() / int64(f.o.Span) }
 
-// Add notes a key by its hash (driver.Key.Hash). Whoever writes a key to the memory behind the filter adds it first, so
-// that nobody finds it there whom the filter told that it is not.
+// Add adds a key by its hash (driver.Key.Hash). Add a key before you write it to the memory behind the filter. Otherwise the
+// filter may deny a key that is already there.
 func (f *Filter) Add(hash [32]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +131,7 @@ func (f *Filter) Add(hash [32]byte) {
 	f.set(f.gens[0].bits, hash)
 }
 
-// MayHave tells whether a key may have been added; false = it certainly was not, in the spans that the filter covers.
+// MayHave reports whether a key may have been added. false means that it certainly was not, in the spans of the filter.
 func (f *Filter) MayHave(hash [32]byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,14 +151,14 @@ func (f *Filter) Wrong() {
 	f.stats.Wrong++
 }
 
-// Ready tells whether the filter covers all that was added: it was filled or read since it was made.
+// Ready reports whether the filter covers all added keys: it was filled or read since it was made.
 func (f *Filter) Ready() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ready
 }
 
-// Stats tells what the filter did.
+// Stats returns what the filter did.
 func (f *Filter) Stats() FilterStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -168,9 +167,9 @@ func (f *Filter) Stats() FilterStats {
 	return s
 }
 
-// Fill makes the filter ready by a scan: scan calls add with the hash of every key that the memory behind it holds, and
-// when it was added. What is added meanwhile by Add stays. When scan fails the filter stays as unready as it was, and what
-// was added so far is harmless.
+// Fill makes the filter ready by a scan: scan calls add with the hash of every key in the memory behind the filter, and the
+// time when it was added. Keys that Add adds in the meantime remain. If scan fails, Fill returns its error and the filter does
+// not become ready. The keys that were added so far are harmless.
 func (f *Filter) Fill(scan func(add func(hash [32]byte, at time.Time)) error) error {
 	err := scan(func(hash [32]byte, at time.Time) {
 		f.mu.Lock()
@@ -188,8 +187,8 @@ func (f *Filter) Fill(scan func(add func(hash [32]byte, at time.Time)) error) er
 	return nil
 }
 
-// at is the generation of a span. What is older than the oldest that is kept goes into that: the memory has it still. One of
-// the future (the clock stepped back) becomes the newest, so that nothing is forgotten too early.
+// at returns the generation of a span. A key from before the oldest generation goes into the oldest, because the memory still
+// has it. A span in the future (the clock stepped back) becomes the newest generation, so that no key is forgotten too early.
 func (f *Filter) at(span int64) *generation {
 	span = max(span, f.gens[0].from-int64(f.o.Generations)+1)
 	i, found := slices.BinarySearchFunc(f.gens, span, func(g generation, span int64) int { return cmp.Compare(span, g.from) })
@@ -199,7 +198,7 @@ func (f *Filter) at(span int64) *generation {
 	return &f.gens[min(i, len(f.gens)-1)]
 }
 
-// insert opens a generation. Of too many the oldest is joined to the one after it, which is kept for longer.
+// insert opens a generation. If there are too many, the oldest is merged into the next one, which is kept for longer.
 func (f *Filter) insert(i int, span int64) {
 	f.gens = slices.Insert(f.gens, i, f.open(span))
 	if n := len(f.gens); n > f.o.Generations {
@@ -210,7 +209,8 @@ func (f *Filter) insert(i int, span int64) {
 	}
 }
 
-// rotate opens the present span's generation and drops those that are too old. A clock that steps back adds to the newest.
+// rotate opens the generation of the current span and drops those that are too old. If the clock steps back, keys go into the
+// newest.
 func (f *Filter) rotate() {
 	now := f.span()
 	if now <= f.gens[0].from {
@@ -222,7 +222,7 @@ func (f *Filter) rotate() {
 	f.insert(0, now)
 }
 
-// place is where a key's bits are: its block, and the two numbers that the bits in it are made of.
+// place returns where a key's bits are: its block, and the two numbers from which the bits in it are derived.
 func (f *Filter) place(hash [32]byte) (block uint64, a, b uint32) {
 	block, _ = bits.Mul64(binary.LittleEndian.Uint64(hash[:]), f.blocks)
 	return block * blockWords, binary.LittleEndian.Uint32(hash[8:]), binary.LittleEndian.Uint32(hash[12:]) | 1

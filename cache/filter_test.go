@@ -31,7 +31,7 @@ func ready(t testing.TB, f *cache.Filter) *cache.Filter {
 	return f
 }
 
-// wall is a clock that moves when it is told to.
+// wall is a clock that the test moves.
 type wall struct{ at time.Time }
 
 func (w *wall) now() time.Time { return w.at }
@@ -134,7 +134,7 @@ func TestFilterFill(t *testing.T) {
 	broken := errors.New("disk gone")
 	scan := func(add func([32]byte, time.Time)) error { add(hash(1), time.Now()); return broken }
 	if err := f.Fill(scan); !errors.Is(err, broken) {
-		t.Errorf("a failed scan answered %v", err)
+		t.Errorf("a failed scan returned %v", err)
 	}
 	if f.Ready() || !f.MayHave(hash(2)) {
 		t.Error("certain after a scan that failed")
@@ -182,27 +182,27 @@ func (m *tier) has(k [32]byte) bool {
 	return m.keys[k]
 }
 
-// TestFilterIsAHint plays one workload with filters that are honest, that lie (100 % false positives: one bit for
-// everything), and that were lost on the way: every answer is the same, and only the reads differ (S1-07).
+// TestFilterIsAHint runs one workload with filters that are honest, that lie (100 % false positives: one bit for
+// everything), and that were lost on the way: every result is the same, and only the reads differ (S1-07).
 func TestFilterIsAHint(t *testing.T) {
 	o := cache.FilterOptions{Keys: 2000}
-	play := func(f *cache.Filter, lostAt int) (answers []bool, reads int) {
+	run := func(f *cache.Filter, lostAt int) (results []bool, reads int) {
 		m := &tier{filter: f, keys: map[[32]byte]bool{}}
 		for i := range 4000 {
 			if i == lostAt {
 				m.filter = newFilter(t, o) // a new process found no file
 			}
 			k := hash(i * 7919 % 2500) // 1500 of them twice
-			answers = append(answers, m.has(k))
+			results = append(results, m.has(k))
 			m.add(k)
 		}
-		return answers, m.reads
+		return results, m.reads
 	}
 	lying := newFilter(t, cache.FilterOptions{Keys: 2000, Generations: 2, Bytes: 128})
 	for i := range 4000 {
 		lying.Add(hash(-1 - i))
 	}
-	want, honest := play(ready(t, newFilter(t, o)), -1)
+	want, honest := run(ready(t, newFilter(t, o)), -1)
 	duplicates := 0
 	for _, dup := range want {
 		if dup {
@@ -213,13 +213,13 @@ func TestFilterIsAHint(t *testing.T) {
 		t.Errorf("honest: %d duplicates, %d reads for 2500 new keys and 1500 old ones", duplicates, honest)
 	}
 	for name, f := range map[string]func() ([]bool, int){
-		"lying": func() ([]bool, int) { return play(ready(t, lying), -1) },
-		"lost":  func() ([]bool, int) { return play(ready(t, newFilter(t, o)), 2000) },
+		"lying": func() ([]bool, int) { return run(ready(t, lying), -1) },
+		"lost":  func() ([]bool, int) { return run(ready(t, newFilter(t, o)), 2000) },
 	} {
 		got, reads := f()
 		for i := range want {
 			if got[i] != want[i] {
-				t.Fatalf("%s: answer %d is %v, and with an honest filter %v", name, i, got[i], want[i])
+				t.Fatalf("%s: result %d is %v, and with an honest filter %v", name, i, got[i], want[i])
 			}
 		}
 		t.Logf("%s: %d reads, honest %d", name, reads, honest)

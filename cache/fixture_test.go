@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/memory"
 )
 
-// behind is the store behind a cache: it counts calls and claims, fails when it is told to, and hides outcomes.
+// behind is the store behind a cache: it counts calls and claims, fails on demand, and hides outcomes.
 type behind struct {
 	*memory.Store
 	calls, claims int
@@ -126,7 +126,7 @@ func (r *fixture) done(raw, id string, with ...func(*driver.Claim)) driver.Hold 
 	return g.Hold
 }
 
-// hit wants a claim to be answered without the store, and as the store answers it; miss wants it to ask.
+// hit wants a claim to be decided without the store, and as the store would. miss wants the claim to reach the store.
 func (r *fixture) hit(raw, id string, with ...func(*driver.Claim)) {
 	r.t.Helper()
 	before := r.behind.claims

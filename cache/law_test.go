@@ -9,9 +9,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestDuplicatesAreAnswered: redeliveries of what this process completed, and of what another one did and the store told
-// once.
-func TestDuplicatesAreAnswered(t *testing.T) {
+// TestDuplicatesHit: redeliveries of keys that this process completed hit, and also those of keys that another process completed,
+// after one verdict of the store.
+func TestDuplicatesHit(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10})
 	r.done("a", "m1")
 	r.hit("a", "m1")
@@ -30,7 +30,7 @@ func TestDuplicatesAreAnswered(t *testing.T) {
 	}
 }
 
-func TestStrangersAreAnsweredWhenAsked(t *testing.T) {
+func TestStrangersHitWithTheOption(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10, Strangers: true})
 	r.done("a", "m1")
 	r.hit("a", "m2")
@@ -38,9 +38,9 @@ func TestStrangersAreAnsweredWhenAsked(t *testing.T) {
 	r.miss(driver.Replay, "a", driver.RedriveID("x")) // nor when it is known
 }
 
-// TestRerunsAreNeverAnswered: another process runs a completed key again. Its message is not acked from memory, whatever
+// TestRerunsDoNotHit: another process runs a completed key again. Its message is not acked from memory, whatever
 // the cache knows, and the old message's copies stay duplicates.
-func TestRerunsAreNeverAnswered(t *testing.T) {
+func TestRerunsDoNotHit(t *testing.T) {
 	for _, strangers := range []bool{false, true} {
 		r := newFixture(t, cache.Options{Size: 10, Strangers: strangers})
 		h := r.done("a", "m1")
@@ -56,7 +56,7 @@ func TestRerunsAreNeverAnswered(t *testing.T) {
 		if g.Hold.Generation != 2 || g.Hold.Epoch != 1 {
 			t.Errorf("the rerun runs as %+v", g.Hold)
 		}
-		r.miss(driver.Busy, "a", "m1") // the grant threw the old answer away
+		r.miss(driver.Busy, "a", "m1") // the grant removed the old entry
 		r.finish(r.cache, driver.Finish{Hold: g.Hold, Final: driver.Complete})
 		// The person was interrupted and did it all again: one message, twice, for two generations.
 		if _, o, err := r.other.Operate(t.Context(), rerun); o != driver.Applied || err != nil {
@@ -66,7 +66,7 @@ func TestRerunsAreNeverAnswered(t *testing.T) {
 	}
 }
 
-func TestAnswersAge(t *testing.T) {
+func TestEntriesAge(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10, MaxAge: time.Minute})
 	r.done("a", "m1")
 	r.clock.advance(59 * time.Second)
@@ -79,14 +79,14 @@ func TestAnswersAge(t *testing.T) {
 	r.miss(driver.Replay, "a", "m1")
 }
 
-// TestAnswersEndWithTheRetention: what may be purged is not answered; and another process's purge is bounded by MaxAge,
+// TestEntriesEndWithTheRetention: a record that may be purged does not hit, and another process's purge is bounded by MaxAge,
 // this one's is noticed.
-func TestAnswersEndWithTheRetention(t *testing.T) {
+func TestEntriesEndWithTheRetention(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10, MaxAge: 3 * keep})
 	r.done("a", "m1")
 	r.clock.advance(keep - time.Second)
 	r.hit("a", "m1")
-	r.miss(driver.Replay, "a", "m2") // an answer without a retention does not make the one known longer
+	r.miss(driver.Replay, "a", "m2") // a grant without a retention does not extend the known one
 	r.clock.advance(2 * time.Second)
 	if _, _, err := r.other.Sweep(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestOtherPayloadsAndVersionsAsk(t *testing.T) {
 	r.miss(driver.Mismatch, "a", "m1", payload(fp2))
 	r.miss(driver.Replay, "a", "m1", payload(""))
 	r.hit("a", "m1", payload(""))
-	r.miss(driver.Replay, "a", "m1", func(c *driver.Claim) { c.Nonce = h.Nonce }) // its own attempt lost an answer
+	r.miss(driver.Replay, "a", "m1", func(c *driver.Claim) { c.Nonce = h.Nonce }) // its own attempt lost a response
 
 	r.done("v", "m2", version(2))
 	r.hit("v", "m2", version(2))
@@ -139,7 +139,7 @@ func TestFM51_AnotherBodyIsNotKept(t *testing.T) {
 	r.miss(driver.Mismatch, "a", "m2", with(2, true))
 }
 
-// TestFM39_OnlyCompletionsAreKept: failures, releases, parked runs, unanswered and lost writes are the store's to tell.
+// TestFM39_OnlyCompletionsAreKept: failures, releases, parked runs, unknown and lost writes are decided by the store.
 func TestFM39_OnlyCompletionsAreKept(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10, Strangers: true})
 	for _, c := range []struct {
@@ -180,10 +180,10 @@ func TestFM39_OnlyCompletionsAreKept(t *testing.T) {
 		t.Fatal(o)
 	}
 	r.finish(r.cache, driver.Finish{Hold: g.Hold, Final: driver.Complete})
-	r.hit("twice", "m1") // the loser's answer says nothing of the other
+	r.hit("twice", "m1") // the loser's outcome does not affect the other
 }
 
-// TestOperatorsAreNoticed: what a person does by this process counts at once, also against an answer under way.
+// TestOperatorsAreNoticed: operations by this process count at once, also against calls in flight.
 func TestOperatorsAreNoticed(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10})
 	op := as[driver.Operator](r.cache)
@@ -200,15 +200,15 @@ func TestOperatorsAreNoticed(t *testing.T) {
 	r.clock.advance(2 * time.Minute) // nothing is cached
 
 	r.behind.during = operate
-	r.miss(driver.Replay, "a", "m1") // decided before, answered after
+	r.miss(driver.Replay, "a", "m1") // decided before, returned after
 	g = r.miss(driver.Acquired, "a", "m1")
 	r.behind.during = operate
 	r.finish(r.cache, driver.Finish{Hold: g.Hold, Final: driver.Complete})
 	r.miss(driver.Acquired, "a", "m1")
 }
 
-// TestOldAnswersAreNotKept: an answer that was decided before a run that this process knows of, or has seen end.
-func TestOldAnswersAreNotKept(t *testing.T) {
+// TestOldGrantsAreNotKept: a grant that was decided before a run that this process knows, or has seen end, is not kept.
+func TestOldGrantsAreNotKept(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		r := newFixture(t, cache.Options{Size: 10})
 		g := r.claim(r.other, "a", "m1")
@@ -247,13 +247,13 @@ func TestOtherVerdictsSpeakAgainst(t *testing.T) {
 	r.miss(driver.Busy, "a", "m1")
 }
 
-// TestOutagesAreNotHidden: while the store does not answer, claims go through, and fail.
+// TestOutagesAreNotHidden: while the store does not respond, claims reach it, and fail.
 func TestOutagesAreNotHidden(t *testing.T) {
 	r := newFixture(t, cache.Options{Size: 10})
 	r.done("a", "m1")
 	gone := errors.New("connection refused")
 	r.behind.fail = gone
-	r.hit("a", "m1") // nobody knows yet
+	r.hit("a", "m1") // the outage is not known yet
 	for _, raw := range []string{"new", "a"} {
 		if g, err := r.cache.Claim(t.Context(), r.ask(raw, "m1")); !errors.Is(err, gone) {
 			t.Errorf("claim of %s in an outage: %v, %v", raw, g, err)
@@ -300,7 +300,7 @@ func TestBatchesArePositional(t *testing.T) {
 	}
 	is("claims", g, 2, driver.Acquired, driver.Replay, driver.Acquired, driver.Replay)
 	if string(g[1].Result) != "a" || g[2].Hold.Key.Raw != "y" || string(g[3].Result) != "b" {
-		t.Errorf("answers do not stand where their questions stood: %+v", g)
+		t.Errorf("grants are not in the order of their claims: %+v", g)
 	}
 
 	tr := as[driver.Transactor](r.cache)
@@ -339,9 +339,9 @@ func TestFM44_NothingSurvivesAnotherHistory(t *testing.T) {
 		t.Errorf("%d entries are left", st.Entries)
 	}
 	r.miss(driver.Replay, "k", "1")
-	r.hit("k", "1") // the new server said so
+	r.hit("k", "1") // verdict of the new server
 
-	r.behind.during = failOver // what the old server answers meanwhile
+	r.behind.during = failOver // the old server responds during the failover
 	r.miss(driver.Replay, "k", "2")
 	r.miss(driver.Replay, "k", "2")
 	r.hit("k", "2")

@@ -6,14 +6,14 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// node is an entry with its place in the order of use.
+// node is an entry with its position in the order of use.
 type node struct {
 	entry
 	cost int64
 	at   *list.Element
 }
 
-// lru keeps the entries that were used last, within both bounds. It is not safe for concurrent use.
+// lru keeps the most recently used entries, within both limits. It is not safe for concurrent use.
 type lru struct {
 	nodes map[driver.Key]*node
 	order list.List // of *node, the last used first
@@ -28,7 +28,7 @@ func newLRU(size int, most int64) *lru {
 
 func (l *lru) used(n *node) { l.order.MoveToFront(n.at) }
 
-// put adds an entry, or replaces the one of its key. An entry larger than the bound in bytes is not kept.
+// put adds an entry, or replaces the one of its key. An entry larger than the limit in bytes is not kept.
 func (l *lru) put(k driver.Key, e *entry, cost int64) {
 	if n := l.nodes[k]; n != nil {
 		l.bytes += cost - n.cost

@@ -59,11 +59,11 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestRunsAreBounded: attempts whose end nobody told are forgotten in time, those that end are not kept.
+// TestRunsAreBounded: attempts whose end is not reported are forgotten in time, and ended ones are not kept.
 func TestRunsAreBounded(t *testing.T) {
 	c := &cache{runs: map[driver.Key]run{}, mostRuns: 10}
 	for i := range 1000 {
-		c.note(key(i), run{grant: driver.Grant{Hold: driver.Hold{Token: uint64(i + 1)}}})
+		c.remember(key(i), run{grant: driver.Grant{Hold: driver.Hold{Token: uint64(i + 1)}}})
 		if i%3 != 0 {
 			delete(c.runs, key(i))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// clock is a clock that moves when it is told to; the store's and the cache's.
+// clock is a clock that the test moves, for the store and the cache.
 type clock struct {
 	at atomic.Int64
 	db *memory.DB
@@ -34,7 +34,7 @@ func openDB() (*memory.DB, *clock) {
 	return c.db, c
 }
 
-// TestStoreSuite runs the conformance suite over a cache: not one field of an answer differs from the decision table's.
+// TestStoreSuite runs the conformance suite over a cache: no field of a grant differs from the decision table's.
 // The largest one keeps everything the suite does for a year; the clock is the store's own, and steps back where it does.
 func TestStoreSuite(t *testing.T) {
 	for name, o := range map[string]cache.Options{
@@ -59,7 +59,7 @@ func TestStoreSuite(t *testing.T) {
 			t.Cleanup(func() {
 				t.Logf("%d hits", hits.Load())
 				if o.Size > 1 && hits.Load() < 100 {
-					t.Errorf("%d hits: the suite hardly saw the cache answer", hits.Load())
+					t.Errorf("%d hits: the suite hardly hit the cache", hits.Load())
 				}
 			})
 		})

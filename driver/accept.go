@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// What queues do that accept messages themselves, as those in databases.
+// Helpers for queues that accept messages themselves, such as those in databases.
 
 // NewMessageID makes an id for a message that is sent without one: 128 random bits in hex.
 func NewMessageID() string {
@@ -16,8 +16,8 @@ func NewMessageID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// CheckHeaders refuses headers that are not UTF-8, for queues that keep them as JSON: two that differ would come back as
-// one, and keys are made of headers.
+// CheckHeaders returns an error for headers that are not UTF-8. Queues that keep headers as JSON call it, because two
+// different headers would otherwise be read back as one, and keys are made of headers.
 func CheckHeaders(h map[string]string) error {
 	for k, v := range h {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {

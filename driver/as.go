@@ -5,38 +5,38 @@ import "context"
 // Wrapper is a store, a queue or a transaction that wraps another one: a cache, a logger, a test double. [As] finds optional
 // interfaces behind it.
 //
-// To write one, embed the interface ([Store], [Queue] or [Tx]), override the methods that matter, and return what is wrapped
-// from Unwrap. Do not embed a concrete type: all its methods would be those of the wrapper, and calls of them would get past
-// the methods that the wrapper overrides.
+// To write one, embed the interface ([Store], [Queue] or [Tx]), override the methods that matter, and return the wrapped value
+// from Unwrap. Do not embed a concrete type: all its methods would become methods of the wrapper, and calls of them would
+// bypass the methods that the wrapper overrides.
 //
 // The rules of [As]:
-//   - An interface that the wrapper implements is found in the wrapper, if what it wraps has the interface too, or if the
+//   - An interface that the wrapper implements is found in the wrapper, if the wrapped value has the interface too, or if the
 //     wrapper is an [Adder] of it. One type can therefore implement all optional interfaces, whatever it wraps.
 //   - Any other interface is found behind the wrapper if it only reads (RecordInspector, RecordScanner, AuditLog, Meter,
-//     Historian, Cached, QueueInspector, TxClassifier), or if the wrapper is a [Passer] of it. All others are hidden, also
-//     those that later versions of this package add.
+//     Historian, Cached, QueueInspector, TxClassifier), or if the wrapper is a [Passer] of it. All others are hidden,
+//     including those that later versions of this package add.
 type Wrapper interface {
-	// Unwrap returns what is wrapped: a [Store], a [Queue] or a [Tx].
+	// Unwrap returns the wrapped value: a [Store], a [Queue] or a [Tx].
 	Unwrap() any
 }
 
-// Passer is an optional interface of a [Wrapper] that other interfaces than the read-only ones pass.
+// Passer is an optional interface of a [Wrapper] that lets other interfaces than the read-only ones pass.
 type Passer interface {
-	// Passes lists the interfaces that are used behind the wrapper's back. Whoever finds one calls what is wrapped directly:
-	// list only those whose calls the wrapper need not see. [Settler] is special: see [Settles].
+	// Passes lists the interfaces that bypass the wrapper: callers use them on the wrapped value directly. List only those
+	// whose calls the wrapper need not see. [Settler] is special: see [Settles].
 	Passes() []Interface
 }
 
-// Adder is an optional interface of a [Wrapper] that has interfaces which what it wraps may not have.
+// Adder is an optional interface of a [Wrapper] that has interfaces which the wrapped value may lack.
 type Adder interface {
 	// Adds lists the interfaces that the wrapper implements by itself.
 	Adds() []Interface
 }
 
-// Interface names an interface in the lists of a [Passer] and an [Adder].
+// Interface identifies an interface in the lists of a [Passer] and an [Adder]. Make one with [InterfaceOf].
 type Interface struct{ pointer any } // a nil *T
 
-// InterfaceOf names T.
+// InterfaceOf returns the Interface of T.
 func InterfaceOf[T any]() Interface { return Interface{(*T)(nil)} }
 
 // readOnly are the interfaces that pass every wrapper: they decide, write, send and settle nothing.
@@ -66,7 +66,7 @@ func (i Interface) addedBy(w Wrapper) bool {
 
 // As finds the optional interface T of a store, a queue or a transaction, also behind wrappers: see [Wrapper] for the rules.
 // Use it instead of a type assertion. Call it once for each store or queue and keep the result: it is not made for hot paths.
-// Ask the value that you were given, not one that As returned: wrappers before that one may hide T.
+// Pass the value that you were given, not one that As returned: outer wrappers may hide T.
 func As[T any](s any) (t T, ok bool) {
 	t, ok = s.(T)
 	w, wraps := s.(Wrapper)
@@ -90,14 +90,14 @@ func As[T any](s any) (t T, ok bool) {
 	return none, false
 }
 
-// Settler is the part of a [Queue] that a store takes over when it acknowledges a delivery in its own transaction (Work.Ack).
+// Settler is the part of a [Queue] that a store replaces when it acks a delivery in its own transaction (Work.Ack).
 type Settler interface {
 	Settle(ctx context.Context, s ...Settlement) ([]Outcome, error)
 }
 
-// Settles finds the queue of type Q that settles the deliveries of q: q itself, or what is behind wrappers that are a
-// [Passer] of [Settler]. Such a wrapper overrides neither Settle nor the receipts of its deliveries, or it does not matter
-// that acks which commit with a record do not call its Settle. Stores use it in [Committer.Joins].
+// Settles finds the queue of type Q that settles the deliveries of q: q itself, or the queue behind wrappers that are a
+// [Passer] of [Settler]. A wrapper may pass Settler if it overrides neither Settle nor the receipts of its deliveries, or if
+// acks that commit with a record need not call its Settle. Stores use it in [Committer.Joins].
 func Settles[Q Queue](q Queue) (Q, bool) {
 	var s any = q
 	for {

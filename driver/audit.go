@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AuditEntry is one line of the trail that operators leave: who did what to which record, and what it was before.
+// AuditEntry is one line of the audit log: who did what to which record, and its state before.
 type AuditEntry struct {
 	At                time.Time
 	By                string
@@ -26,16 +26,16 @@ type AuditFilter struct {
 	Limit    int // of the latest; 0 = all
 }
 
-// AuditLog is an optional interface of stores that are an [Operator]: an applied operation leaves its entry in the same
-// write. Entries are only ever added; what purges, expires or erases a record removes those of its key in the same write.
-// The entry of an [Erase] names no key; it stays.
+// AuditLog is an optional interface of stores that are an [Operator]: an applied operation adds its entry in the same write.
+// Entries do not change. A write that purges, expires or erases a record also removes the entries of its key. The entry of an
+// [Erase] has no key and remains.
 type AuditLog interface {
 	// Audit lists entries, oldest first.
 	Audit(ctx context.Context, f AuditFilter) ([]AuditEntry, error)
 }
 
-// Entry is the audit entry of an operation that changed a record from before to after. That of an [Erase] names consumer and
-// tenant alone, because the key is what was erased.
+// Entry returns the audit entry of an operation that changed a record from before to after. The entry of an [Erase] has
+// consumer and tenant only, because the key was erased.
 func (op *Operation) Entry(before, after Record, now time.Time) AuditEntry {
 	key := op.Key
 	if op.Kind == Erase {

@@ -1,24 +1,23 @@
-// Package driver is the contract between semel's engine and its adapters: the nouns that cross the seam (messages,
-// deliveries, claims, grants, records, dead letters), the interfaces that a queue and a store implement, and the decision
-// table that every store must realise.
+// Package driver is the contract between semel's engine and its adapters: the types that both use (messages, deliveries,
+// claims, grants, records, dead letters), the interfaces that a queue and a store implement, and the decision table that
+// every store implements.
 //
-// Programs that consume messages use package semel; this package is for the authors of adapters and of tools, in the
-// way that database/sql/driver is for the authors of SQL drivers. The most used nouns have aliases in package semel.
+// Programs that consume messages use package semel. This package is for authors of adapters and tools, as
+// database/sql/driver is for authors of SQL drivers. Package semel has aliases for the most used types.
 //
 // # The table
 //
-// [DecideClaim], [DecideExtend], [DecideFinish], [DecideOperate] and [DecideSweep] are pure functions over one
-// [Record]: they are the law, and an adapter is correct when it answers as they do. An adapter may call them inside
-// its own transaction (memory, SQLite) or express them in its own language (SQL, Lua, condition expressions); package
-// semeltest compares the two cell by cell.
+// [DecideClaim], [DecideExtend], [DecideFinish], [DecideOperate] and [DecideSweep] are pure functions over one [Record].
+// They define the correct result of every operation. An adapter may call them inside its own transaction (memory, SQLite)
+// or express them in its own language (SQL, Lua, condition expressions). Package semeltest compares the two cell by cell.
 //
 // # Optional interfaces and wrappers
 //
-// A [Store] and a [Queue] have four methods. Everything else is an optional interface, which [As] finds: also behind a
-// [Wrapper], by a rule that lets no write get past it.
+// A [Store] and a [Queue] have four methods. Everything else is an optional interface, which [As] finds, also behind a
+// [Wrapper]. Its rules make sure that no write bypasses a wrapper.
 //
 // # Three values, never a bool
 //
-// Every write is answered per item with an [Outcome]: Applied, Lost or Unknown. An unanswered write is Unknown, and
-// the only legal next act is the same write with the same token and nonce.
+// Every write returns an [Outcome] per item: Applied, Lost or Unknown. A write without a response is Unknown. The only legal
+// next step is the same write with the same token and nonce.
 package driver

@@ -13,11 +13,11 @@ type Duplicate struct {
 	Key       Key
 	MessageID string
 	At        time.Time
-	// Worker and Queue say where it was delivered; Count is the broker's delivery count (0 = unknown).
+	// Worker and Queue are where it was delivered. Count is the broker's delivery count (0 = unknown).
 	Worker, Queue string
 	Count         int
-	// Decision and Cause are those of the consumer's event: what became of it ("replayed", "replayed_other_payload"), and why
-	// there was a duplicate ("redelivery", "producer_duplicate", "raced_local").
+	// Decision and Cause are those of the consumer's event: how the delivery ended ("replayed", "replayed_other_payload"), and
+	// the cause of the duplicate ("redelivery", "producer_duplicate", "raced_local").
 	Decision, Cause string
 }
 

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// DurationText words a duration for sentences, as people say it: 14 days, 1 day, 36h, 15m, 1m30s, 200ms. It is for
-// texts alone: no setting is read back from it.
+// DurationText formats a duration for sentences: 14 days, 1 day, 36h, 15m, 1m30s, 200ms. It is not meant to be parsed.
 func DurationText(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -9,31 +9,30 @@ import (
 // deadlock, a busy database.
 var ErrNotCommitted = errors.New("not committed")
 
-// ErrOutage reports a write that did not happen because the store cannot write at all: its disk is full, it is read-only
-// or it shuts down. No item caused it, so the engine waits for the store and spends no attempt. Errors that wrap it may
-// wrap [ErrNotCommitted] as well.
+// ErrOutage reports a write that did not happen because the store cannot write at all: its disk is full, it is read-only,
+// or it is shutting down. No item caused it, so the engine waits for the store and spends no attempt. An error that wraps it
+// may also wrap [ErrNotCommitted].
 var ErrOutage = errors.New("the store cannot write")
 
-// ErrBlocked reports a write that did not happen because somebody else holds a lock. It is no item's failure. An
-// *[ItemError] that wraps it names the item that waited; its text should say who holds the lock.
+// ErrBlocked reports a write that did not happen because another session holds a lock. No item caused it. An *[ItemError]
+// that wraps it names the item that waited. Its text should name the holder of the lock.
 var ErrBlocked = errors.New("blocked by a lock")
 
 // ErrUnreadable reports a record that this program cannot read: a newer program wrote it, or it is damaged. It is the
-// error of one key ([Grant.Err]), never of the store. Stores write nothing to such a record.
+// error of one key ([Grant.Err]), not of the store. Stores write nothing to such a record.
 var ErrUnreadable = errors.New("the record cannot be read")
 
 // ErrUnsupported reports an operation that the adapter's features do not declare.
 var ErrUnsupported = errors.New("not supported by this adapter")
 
-// ItemError names the item of a batch whose effects were refused. Nothing of the batch was committed. A negative Index
-// says that it was the effects of one of them, and nobody knows whose (a deferred constraint that COMMIT found violated):
-// only Tx.Commit may answer that, and the engine halves the transaction until the culprit is alone.
+// ItemError names the item of a batch whose effects were refused. Nothing of the batch was committed. A negative Index means
+// that the effects of one unknown item were refused (COMMIT found a deferred constraint violated). Only Tx.Commit may return
+// that. The engine then halves the transaction until the item is alone.
 type ItemError struct {
 	Index int
 	Err   error
-	// Transient says that the refusal need not be the item's fault: a deadlock, a timeout, too little memory. The engine
-	// writes the others, and this item alone. If that is refused several times while others are written, it is the item's
-	// failure after all.
+	// Transient: the refusal may not be the item's fault (a deadlock, a timeout, too little memory). The engine writes the
+	// other items, and then this item alone. If it is refused several times while others are written, the item has failed.
 	Transient bool
 }
 

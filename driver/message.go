@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// Message is what the sender sent; nobody mutates it.
+// Message is a message as its sender sent it. It is not modified.
 type Message struct {
-	// ID is the broker's or the sender's id of the message. It is a delivery identity: a producer that retries, or a
-	// redrive through a provider, may give the same business act another ID.
+	// ID is the broker's or the sender's ID of the message. It identifies a delivery, not an operation: a producer that
+	// retries, or a redrive through a provider, may send the same operation under another ID.
 	ID string
-	// Queue names the queue it was sent to, or is to be sent to.
+	// Queue is the queue it was sent to, or is to be sent to.
 	Queue string
-	// Group orders: messages of one non-empty group are handled one after the other. Empty = unordered.
+	// Group: messages of one non-empty group are handled in order, one at a time. Empty = unordered.
 	Group string
 	Body  []byte
-	// Headers are the sender's; names are compared without regard to case by [Message.Header].
+	// Headers are the sender's headers. [Message.Header] ignores the case of their names.
 	Headers map[string]string
 	SentAt  time.Time
-	// Delay is the sender's wish: not deliverable before SentAt + Delay. Zero on receipt.
+	// Delay is set by the sender: the message is not deliverable before SentAt + Delay. Zero on receipt.
 	Delay time.Duration
 	// Position is set on receipt from a log, and nil elsewhere. A queue ignores it in messages that are sent.
 	Position *Position
 }
 
-// Position is where a log keeps a message. It never changes, and no other message of the log has it.
+// Position is where a log keeps a message. It does not change, and no other message of the log has it.
 type Position struct {
-	// Log names the log among all that a consumer may ever read. A log that is made anew counts from 0 again: it needs
-	// another name, such as one with its id.
+	// Log names the log among all logs that a consumer may read. A log that is created again counts from 0 again, and needs
+	// another name, such as one with its ID.
 	Log       string
 	Partition int32
 	Offset    int64
-	// Epoch is the leader's when it wrote the message; 0 = the log has none. It is no part of the text.
+	// Epoch is the leader epoch when the message was written. 0 = the log has none. It is not part of the text.
 	Epoch int32
 }
 
-// String is log/partition/offset. It is stored as a key: it never changes.
+// String returns log/partition/offset. It is stored as a key, so its form must not change.
 func (p Position) String() string {
 	b := make([]byte, 0, len(p.Log)+32)
 	b = append(append(b, p.Log...), '/')
@@ -49,12 +49,12 @@ func (p Position) String() string {
 	return string(strconv.AppendInt(b, p.Offset, 10))
 }
 
-// PositionHeader is the header in which a dead letter keeps the position that its message had: sent again, the message has
-// another position, and the same header.
+// PositionHeader is the header in which a dead letter keeps the position of its message. After a redrive the message has
+// another position and the same header.
 const PositionHeader = "semel-position"
 
-// Detached returns the message without its position, which becomes a header. One that has the header keeps it: it was sent
-// again before.
+// Detached returns the message with a header in place of its position. An existing header remains: the message was redriven
+// before.
 func (m Message) Detached() Message {
 	if m.Position == nil {
 		return m
@@ -70,14 +70,14 @@ func (m Message) Detached() Message {
 	return m
 }
 
-// Header returns the value of a header, whatever the case of its name; "" when absent.
+// Header returns the value of a header, whatever the case of its name, or "" if it is absent.
 func (m *Message) Header(name string) string {
 	if v, ok := m.Headers[name]; ok {
 		return v
 	}
 	best, value := "", ""
 	for k, v := range m.Headers {
-		// Two spellings of one header: the smaller spelling wins, so that the answer never depends on map order.
+		// Two spellings of one header: the smaller spelling wins, so that the result does not depend on map order.
 		if len(k) == len(name) && foldEqual(k, name) && (best == "" || k < best) {
 			best, value = k, v
 		}
@@ -106,26 +106,26 @@ type Delivery struct {
 	Message
 	// Receipt is the adapter's handle of this delivery: opaque and comparable.
 	Receipt any
-	// Count is the broker's count of deliveries including this one; 0 = it keeps none. It is never the attempt.
+	// Count is the broker's count of deliveries including this one. 0 = it keeps none. It is not the attempt.
 	Count int
-	// Visible is how long the broker keeps the message from others, counted from the return of Receive; 0 = it has no
+	// Visible is how long the broker keeps the message from others, counted from the return of Receive. 0 = it has no
 	// visibility timeout.
 	Visible time.Duration
 }
 
-// Action says what a settlement does with a delivery.
+// Action is what a settlement does with a delivery.
 type Action uint8
 
 // The ways to settle a delivery.
 const (
-	// Ack removes the message for good.
+	// Ack removes the message permanently.
 	Ack Action = iota
-	// Retry makes it deliverable again after Settlement.After; the attempt was spent.
+	// Retry makes it deliverable again after Settlement.After. The attempt is spent.
 	Retry
-	// Defer makes it deliverable again after Settlement.After and spends no attempt: busy, drain, follower of a
-	// stopped group.
+	// Defer makes it deliverable again after Settlement.After and spends no attempt: its key is busy, the worker drains, or an
+	// earlier message of its group stopped.
 	Defer
-	// Dead publishes Settlement.DeadLetter (once per dead letter id), then removes the message, in one step where the queue can.
+	// Dead publishes Settlement.DeadLetter (once per dead-letter ID), then removes the message, in one step if the queue can.
 	Dead
 )
 
@@ -138,27 +138,27 @@ type Settlement struct {
 	Receipt any
 	Action  Action
 	After   time.Duration
-	// DeadLetter is published by Dead. Publishing an id twice is one dead letter.
+	// DeadLetter is published by Dead. Publishing an ID twice makes one dead letter.
 	DeadLetter *DeadLetter
-	// Close is the id of a dead letter to remove with an Ack: the uncertain dead letter of a record whose late completion was
-	// accepted. A dead letter that is not there is no error.
+	// Close is the ID of a dead letter to remove with an Ack: the uncertain dead letter of a record whose late completion was
+	// accepted. It is no error if that dead letter does not exist.
 	Close string
 }
 
-// DeadLetterKind tells why a message became a dead letter.
+// DeadLetterKind is the reason why a message became a dead letter.
 type DeadLetterKind string
 
 // The kinds of dead letters.
 const (
-	DeadLetterFailed    DeadLetterKind = "failed"    // the handler gave up, or attempts ran out
+	DeadLetterFailed    DeadLetterKind = "failed"    // the handler failed permanently, or the attempts ran out
 	DeadLetterMismatch  DeadLetterKind = "mismatch"  // the same key came with another payload
-	DeadLetterUncertain DeadLetterKind = "uncertain" // nobody can know whether the effect happened
-	DeadLetterBusy      DeadLetterKind = "busy"      // its key was in progress, and the consumer does not wait for that
+	DeadLetterUncertain DeadLetterKind = "uncertain" // the outcome of the effect is unknown
+	DeadLetterBusy      DeadLetterKind = "busy"      // its key was in progress, and the consumer does not wait (BusyFail)
 	DeadLetterLate      DeadLetterKind = "late"      // a duplicate of an EXPIRED record, or an older version that came too late to run
 )
 
-// DeadLetter is a message set aside for a person, with the reason. It is self-contained: the message travels in it, so
-// that it can be redriven after the broker forgot the delivery.
+// DeadLetter is a message set aside for a person, with the reason. It contains the message, so that it can be redriven after
+// the broker has forgotten the delivery.
 type DeadLetter struct {
 	ID         string // see [DeadLetterID], [BusyDeadLetterID], [LateDeadLetterID], [MismatchDeadLetterID] and [Message.StandIn]
 	Kind       DeadLetterKind
@@ -166,17 +166,18 @@ type DeadLetter struct {
 	Key        Key
 	Generation uint32
 	Token      uint64
-	// Version is the version of the message, where keys have versions. A dead letter whose version is not the record's any more
-	// was overtaken by a newer one.
+	// Version is the version of the message, if keys have versions. If the record has another version now, a newer message has
+	// superseded this dead letter.
 	Version  Version
 	Attempts int
 	Message  Message
-	// FirstReceived is when the record was made, DeadAt when the dead letter was written (set by the queue).
+	// FirstReceived is when the record was made. DeadAt is when the dead letter was written (set by the queue).
 	FirstReceived, DeadAt time.Time
 }
 
-// DeadLetterID derives the id of a dead letter: dead and uncertain dead letters from the key and the token of the attempt, so that
-// a second failure after a redrive is another dead letter; mismatch dead letters from the key and the fingerprint.
+// DeadLetterID derives the ID of a dead letter. Failed and uncertain dead letters have an ID from the key and the token of the
+// attempt, so that a second failure after a redrive is another dead letter. Mismatch dead letters have one from the key and the
+// fingerprint.
 func DeadLetterID(kind DeadLetterKind, k Key, token uint64, fp Fingerprint) string {
 	if kind == DeadLetterMismatch {
 		return deadLetterID(kind, k, binary.BigEndian.AppendUint64(nil, uint64(len(fp))), []byte(fp))
@@ -184,9 +185,9 @@ func DeadLetterID(kind DeadLetterKind, k Key, token uint64, fp Fingerprint) stri
 	return deadLetterID(kind, k, binary.BigEndian.AppendUint64(nil, token))
 }
 
-// LateDeadLetterID derives the id of a late dead letter from version, payload and message id: many messages can be late for one
-// record. Sent again the message has another id; so when it comes too late again, its dead letter is not the one that is
-// about to be deleted. Without a fingerprint the whole message stands for the payload.
+// LateDeadLetterID derives the ID of a late dead letter from version, payload and message ID, because many messages can be late
+// for one record. After a redrive the message has another ID. If it is late again, its new dead letter differs from the one
+// that is about to be deleted. Without a fingerprint the whole message counts as the payload.
 func LateDeadLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 	var sized []byte
 	for _, s := range [...]string{string(v), payload(fp, m)} {
@@ -196,13 +197,14 @@ func LateDeadLetterID(k Key, v Version, fp Fingerprint, m *Message) string {
 	return deadLetterID(DeadLetterLate, k, sized, []byte(m.ID))
 }
 
-// BusyDeadLetterID derives the id of a busy dead letter from the message: sent again it has another id, and may be busy once more.
+// BusyDeadLetterID derives the ID of a busy dead letter from the message. After a redrive the message has another ID, and may
+// be busy again.
 func BusyDeadLetterID(k Key, m *Message) string {
 	return deadLetterID(DeadLetterBusy, k, []byte(m.ID), []byte(m.sum()))
 }
 
-// MismatchDeadLetterID derives the id of a mismatch dead letter from the key, the payload and the version ("" = the key has none;
-// two versions can have the same payload). Without a fingerprint the whole message stands for the payload.
+// MismatchDeadLetterID derives the ID of a mismatch dead letter from the key, the payload and the version ("" = the key has
+// none), because two versions can have the same payload. Without a fingerprint the whole message counts as the payload.
 func MismatchDeadLetterID(k Key, fp Fingerprint, v Version, m *Message) string {
 	if fp = Fingerprint(payload(fp, m)); v == "" {
 		return DeadLetterID(DeadLetterMismatch, k, 0, fp)
@@ -217,9 +219,9 @@ func payload(fp Fingerprint, m *Message) string {
 	return m.sum()
 }
 
-// StandIn is a key that no message can have, in place of the key that m does not have: the id of its dead letter and its
-// effect key are made of it. It is made of everything that the sender sent, because senders use one id twice: two
-// messages are the same only if their id, group, headers and body are the same.
+// StandIn returns a replacement key for a message without a key. No other message can have it. The message's effect key and
+// the ID of its dead letter are derived from it. It covers everything that the sender sent, because senders may use one ID
+// twice: two messages are the same only if their ID, group, headers and body are.
 func (m *Message) StandIn(consumer string) Key {
 	return Key{Consumer: consumer, Raw: "message\x00" + m.ID + "\x00" + m.sum()}
 }
@@ -244,15 +246,15 @@ func (m *Message) sum() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// redrivePrefix begins the id of every message that is sent again from a dead letter.
+// redrivePrefix begins the ID of every message that is redriven from a dead letter.
 const redrivePrefix = "redrive-"
 
-// RedriveID is the id of the message that is sent again from a dead letter: another one than the message had, because brokers
-// drop what they have seen, and the same one when the same dead letter is sent again after a crash.
+// RedriveID returns the message ID for a redrive of a dead letter. It differs from the original ID, because brokers drop
+// messages that they have seen. It is the same if the same dead letter is redriven again after a crash.
 func RedriveID(deadLetterID string) string { return redrivePrefix + deadLetterID }
 
-// IsRedrive tells that a message was sent again from a dead letter. A person may have reopened its record just before, even a
-// completed one: what a cache knows of the key is no answer to it.
+// IsRedrive reports whether a message was redriven from a dead letter. A person may just have reopened its record, even a
+// completed one, so a cache must not decide its claim.
 func IsRedrive(messageID string) bool { return strings.HasPrefix(messageID, redrivePrefix) }
 
 func deadLetterID(kind DeadLetterKind, k Key, rest ...[]byte) string {

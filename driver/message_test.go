@@ -70,8 +70,8 @@ func TestFM79DeadLetterID(t *testing.T) {
 		"mismatch b":  DeadLetterID(DeadLetterMismatch, k, 1, "rcp1b"),
 		"other key":   DeadLetterID(DeadLetterFailed, Key{Consumer: "c", Tenant: "tr"}, 1, ""),
 	} {
-		if twin, ok := ids[id]; ok {
-			t.Errorf("%s and %s are one dead letter", name, twin)
+		if other, ok := ids[id]; ok {
+			t.Errorf("%s and %s are one dead letter", name, other)
 		}
 		ids[id] = name
 	}

@@ -8,8 +8,8 @@ import (
 // State is the state of a record (protocol section 0).
 type State uint8
 
-// The states of a record. COMPLETED and FAILED are terminal; UNCERTAIN waits for a probe or a person. EXPIRED is what
-// remains of an ended record after its retention, where the consumer has a long-term period ([LongTerm]).
+// The states of a record. COMPLETED and FAILED are terminal. UNCERTAIN waits for a probe or a person. EXPIRED is what
+// remains of an ended record after its retention, if the consumer has a long-term period ([LongTerm]).
 const (
 	Absent State = iota
 	InProgress
@@ -24,7 +24,7 @@ var stateNames = [...]string{"ABSENT", "IN_PROGRESS", "RELEASED", "COMPLETED", "
 
 func (s State) String() string { return stateNames[s] }
 
-// ParseState reads a state's name.
+// ParseState returns the state of a name. ok is false if the name is unknown.
 func ParseState(name string) (State, bool) {
 	for i, n := range stateNames {
 		if n == name {
@@ -34,10 +34,10 @@ func ParseState(name string) (State, bool) {
 	return Absent, false
 }
 
-// Terminal reports that a duplicate of the key may be acked (with the dead letter made sure of, where there is one).
+// Terminal reports whether a duplicate of the key may be acked (after its dead letter, if any, is known to exist).
 func (s State) Terminal() bool { return s >= Completed }
 
-// MaxDeliveries bounds Record.Deliveries.
+// MaxDeliveries is the maximum length of Record.Deliveries.
 const MaxDeliveries = 8
 
 // Record is the store's row for one key. The zero record is an absent one.
@@ -51,17 +51,17 @@ type Record struct {
 	Epoch      uint32 // deliberate re-runs of a completed key
 	Token      uint64
 	Nonce      Nonce
-	// Spent: the nonce was released; a late claim that carries it is refused.
+	// Spent: the nonce was released. A late claim with this nonce is refused.
 	Spent      bool
 	Takeover   Takeover
-	Lease      time.Duration // the lease that was asked for, to notice a clock that stepped back
+	Lease      time.Duration // the requested lease, to notice a clock that stepped back
 	LeaseUntil time.Time
 	Beat       uint32
-	// Attempt is the number of the present run in this generation. A claim whose run did not start is not counted, a run
-	// that was deferred only if it was the first. So 1 in a grant means: no run was ever started before.
+	// Attempt is the number of the current run in this generation. A claim whose run did not start is not counted, and a run
+	// that was deferred only if it was the first. So 1 in a grant means that no run was started before.
 	Attempt   int
 	Failures  int // recorded failed runs of this generation
-	Takeovers int // runs in a row that ended without a word, but for those that outlived their quarantine
+	Takeovers int // consecutive runs whose lease expired, except those that outlived their quarantine
 	// Unknown: an earlier run may have had its effect. Uncertainty counts the events that created such a doubt.
 	Unknown     bool
 	Uncertainty int
@@ -74,12 +74,12 @@ type Record struct {
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	CompletedAt time.Time
-	// RetainUntil is zero while IN_PROGRESS or UNCERTAIN: such a record is never purged. Of an EXPIRED record it is the end
-	// of the long-term period.
+	// RetainUntil is zero while IN_PROGRESS or UNCERTAIN: such a record is not purged. For an EXPIRED record it is the end of
+	// the long-term period.
 	RetainUntil time.Time
-	// Watermark is how far a versioned key has come; zero for other keys.
+	// Watermark is the progress of a versioned key. It is zero for other keys.
 	Watermark Watermark
-	// Deliveries are ids of deliveries that acquired the key: the first and the latest, MaxDeliveries at most.
+	// Deliveries are the IDs of deliveries that acquired the key: the first and the latest, MaxDeliveries at most.
 	Deliveries []string
 }
 
@@ -87,7 +87,7 @@ func (r *Record) mine(h Hold) bool {
 	return r.Token == h.Token && r.Nonce == h.Nonce && r.Generation == h.Generation
 }
 
-// Hold names the record's current attempt.
+// Hold returns the record's current attempt.
 func (r *Record) Hold() Hold {
 	return Hold{Key: r.Key, Generation: r.Generation, Epoch: r.Epoch, Token: r.Token, Nonce: r.Nonce, Version: r.Watermark.Running}
 }
@@ -101,8 +101,8 @@ func (r *Record) saw(id string) bool {
 	return false
 }
 
-// note remembers a delivery id. It never writes into the old slice: the caller's record stays as it was.
-func (r *Record) note(id string) {
+// remember adds a delivery ID. It does not write into the old slice, so that the caller's record stays unchanged.
+func (r *Record) remember(id string) {
 	if id == "" || r.saw(id) {
 		return
 	}
@@ -130,11 +130,11 @@ func (r *Record) grant(v Verdict, deliveryID string) Grant {
 	}
 }
 
-// MaxCountUncertain is the most that [CountUncertain] counts.
+// MaxCountUncertain is the maximum that [CountUncertain] returns.
 const MaxCountUncertain = 1000
 
 // CountUncertain counts the UNCERTAIN records of a consumer, up to MaxCountUncertain: the keys that wait for a person. Metrics
-// ask for it often, so ok is false where the store would have to read all its records for it.
+// call it often, so ok is false if the store would have to read all its records for it.
 func CountUncertain(ctx context.Context, s Store, consumer string) (n int, ok bool, err error) {
 	i, ok := As[RecordInspector](s)
 	if !ok || !s.Features().ListsUncertain {

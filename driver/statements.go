@@ -1,14 +1,14 @@
 package driver
 
-// Statements are effects as data: SQL that commits with the record (mode A2). A batch that has to be sent again does
-// not run its handlers again. The placeholders are those of the store's database.
+// Statements are effects as data: SQL that commits with the record (mode A2). If a batch must be sent again, its handlers do
+// not run again. Use the placeholders of the store's database.
 type Statements struct{ List []Statement }
 
 // Statement is one SQL statement of [Statements].
 type Statement struct {
 	SQL  string
 	Args []any
-	// Rows is the number of rows it must change; the transaction fails on the server when the count differs. -1 = any.
+	// Rows is the number of rows it must change. The transaction fails on the server if the count differs. -1 = any.
 	Rows int
 }
 

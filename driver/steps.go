@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// This file is the journal of durable steps (mode E, protocol section 7): what a run wrote down of its progress, beside
-// its record and guarded by it.
+// This file has the journal of durable steps (mode E, protocol section 7): the progress of a run, stored next to its record
+// and guarded by it.
 
 // StepState is how far a step came.
 type StepState uint8
 
 // The states of a step. A step without a row has not begun.
 const (
-	StepRegistered StepState = iota + 1 // its compensation is known; it may run
+	StepRegistered StepState = iota + 1 // its compensation is known, and it may run
 	StepStarted                         // it may have had its effect (at-most-once steps only)
-	StepDone                            // it had its effect, Result is what it came to
+	StepDone                            // it had its effect, with Result
 	StepUndoing                         // its compensation began
 	StepUndone                          // its compensation is done
-	// RunCompensating is the state of the run's own row, whose name is "": the run never goes forward again.
+	// RunCompensating is the state of the run's own row, whose name is "": the run only compensates from now on.
 	RunCompensating
 )
 
@@ -34,32 +34,32 @@ func (s StepState) String() string {
 
 // Step is one row of a journal.
 type Step struct {
-	// Name identifies the step in its run; "" is the row of the run itself.
+	// Name identifies the step in its run. "" is the row of the run itself.
 	Name  string
 	State StepState
 	// Undo: it has a compensation. Seq is the order in which the rows were made, from 1.
 	Undo bool
 	Seq  int
-	// Token and Nonce are those of the attempt that wrote the row last.
+	// Token and Nonce are those of the attempt that last wrote the row.
 	Token uint64
 	Nonce Nonce
-	// Result is what a finished step came to. It stays when the step is compensated.
+	// Result is the result of a finished step. It remains when the step is compensated.
 	Result []byte
-	// Failures counts the failed compensations; Reason is of the last one, or why the run compensates.
+	// Failures counts the failed compensations. Reason is the error of the last one, or the reason why the run compensates.
 	Failures  int
 	Reason    string
 	UpdatedAt time.Time
 }
 
-// StepWriteKind says what is written of a step.
+// StepWriteKind is the kind of a [StepWrite].
 type StepWriteKind uint8
 
 // The writes of a journal.
 const (
 	RegisterStep  StepWriteKind = iota + 1 // before the step may run: Undo. Again: this attempt's run certainly had no effect
-	StartStep                              // before an at-most-once step runs. Again: a probe said that it was not applied
+	StartStep                              // before an at-most-once step runs. Again: a probe found that it was not applied
 	FinishStep                             // Result, Effects
-	CompensateRun                          // from here on backwards: Reason
+	CompensateRun                          // the run compensates from now on: Reason
 	UndoStep                               // before the compensation runs
 	FailUndo                               // the compensation failed for the Failures-th time: Reason
 	FinishUndo                             // Effects
@@ -72,35 +72,35 @@ type StepWrite struct {
 	Undo   bool
 	Again  bool
 	Result []byte
-	// Failures is one more than the row's: a repeated write is known by it.
+	// Failures is the row's Failures plus one, which identifies a repeated write.
 	Failures int
 	Reason   string
-	// Effects is a buffer that Committer.Offers made, or nil: they commit with the row, or not at all. Only FinishStep and
-	// FinishUndo carry effects.
+	// Effects is a buffer that Committer.Offers made, or nil. The effects commit with the row, or not at all. Only FinishStep
+	// and FinishUndo have effects.
 	Effects any
 }
 
-// StepStore is an optional interface of stores.
+// StepStore is an optional interface of stores that keep journals of steps.
 type StepStore interface {
-	// Steps reads the journal of a run, in the order of Seq. The run is named by h's Key, Epoch and Version; neither token
-	// nor nonce are compared. It reads what was committed last, never a replica. A run without a journal has no rows.
+	// Steps reads the journal of a run, in the order of Seq. Key, Epoch and Version of h identify the run. Token and nonce are
+	// not compared. Steps reads the latest committed state, not a replica. A run without a journal has no rows.
 	Steps(ctx context.Context, h Hold) ([]Step, error)
-	// WriteSteps decides writes as [DecideSteps] says, all of them or none. Applied, Lost or Unknown; an error is Unknown,
-	// unless it wraps [ErrNotCommitted], or is an [ItemError], which names the write whose effects were refused. Repeating
-	// an applied write answers Applied and does nothing.
+	// WriteSteps decides writes as [DecideSteps] defines, all of them or none: Applied, Lost or Unknown. An error means
+	// Unknown, unless it wraps [ErrNotCommitted] or is an [ItemError], which names the write whose effects were refused.
+	// Repeating an applied write returns Applied and does nothing.
 	//
-	// Journals live as long as their record: what purges, expires or erases the record removes them, of all epochs and versions. Those of
-	// versions that were overtaken may be removed as soon as a newer one writes.
+	// Journals live as long as their record: a write that purges, expires or erases the record removes the journals of all
+	// epochs and versions. Those of superseded versions may be removed as soon as a newer version writes.
 	WriteSteps(ctx context.Context, h Hold, w ...StepWrite) (Outcome, error)
 }
 
-// DecideSteps decides writes of a journal: every one is guarded by the record's token and nonce. rows is the journal as
-// found, in the order of Seq; rows that w does not name may be left out, except the run's own ("") and the one with the
-// greatest Seq. The rows in put are to be stored, and the effects of the writes that effects names (indexes of w) with
-// them; both are empty when the writes are repetitions. Any answer but Applied writes nothing.
+// DecideSteps decides writes of a journal. The record's token and nonce guard each write. rows is the journal as found, in the
+// order of Seq. Rows that w does not name may be left out, except the run's own ("") and the one with the greatest Seq. Store
+// the rows in put together with the effects of the writes that effects lists (indexes of w). Both are empty if all writes are
+// repetitions. Store nothing unless the outcome is Applied.
 //
-// Lost is also the answer to a write that the journal does not allow: forward in a run that compensates, a start of a
-// step that may have run. Whoever asked has another picture of the journal than the store, and stops.
+// DecideSteps also returns Lost for a write that the journal does not allow: a forward step in a run that compensates, or the
+// start of a step that may have run. The caller's view of the journal is then out of date, and it must stop.
 func DecideSteps(r Record, rows []Step, h Hold, w []StepWrite, now time.Time) (put []Step, effects []int, o Outcome) {
 	if r.State != InProgress || !r.mine(h) || r.Epoch != h.Epoch {
 		return nil, nil, Lost
@@ -124,7 +124,7 @@ func DecideSteps(r Record, rows []Step, h Hold, w []StepWrite, now time.Time) (p
 	return put, effects, Applied
 }
 
-// journal is the rows while writes are decided.
+// journal holds the rows while writes are decided.
 type journal struct {
 	hold    Hold
 	rows    []Step
@@ -135,7 +135,7 @@ func (j *journal) find(name string) int {
 	return slices.IndexFunc(j.rows, func(s Step) bool { return s.Name == name })
 }
 
-// decide decides one write. ok is false when the journal does not allow it: whoever asks stops.
+// decide decides one write. ok is false if the journal does not allow it.
 func (j *journal) decide(w *StepWrite) (changed, ok bool) {
 	name := w.Name
 	if (name == "") != (w.Kind == CompensateRun) {
@@ -160,7 +160,7 @@ func (j *journal) decide(w *StepWrite) (changed, ok bool) {
 		changed = !repeated && backwards && s.Undo && s.backward(w, own)
 		ok = changed || repeated
 	default:
-		// Never forward again once the run compensates; that a step is registered or done already may still be repeated.
+		// A run that compensates cannot go forward again, but repeating an applied write is still allowed.
 		repeated := own && s.repeatsForward(w)
 		changed = !repeated && !backwards && s.forward(w, own)
 		ok = changed || repeated
@@ -180,8 +180,8 @@ func (j *journal) decide(w *StepWrite) (changed, ok bool) {
 	return true, true
 }
 
-// repeatsForward tells that the attempt that wrote the row last applied a forward write before. It may have gone on since:
-// writes of one call are repeated together.
+// repeatsForward reports whether the attempt that last wrote the row has already applied a forward write. It may have written
+// more since, because writes of one call are repeated together.
 func (s *Step) repeatsForward(w *StepWrite) bool {
 	switch w.Kind {
 	case RegisterStep:
@@ -195,11 +195,11 @@ func (s *Step) repeatsForward(w *StepWrite) bool {
 	return false
 }
 
-// forward does a forward write to the row, which is the zero one for a step without a row; false = it is not allowed.
+// forward applies a forward write to the row, which is zero for a step without a row. It returns false if that is not allowed.
 func (s *Step) forward(w *StepWrite, own bool) bool {
 	switch w.Kind {
 	case RegisterStep:
-		// Again takes a start back, and only its own: of another's nobody but a probe can tell.
+		// Again takes back a start of the same attempt. Only a probe can decide about a start of another attempt.
 		if s.State > StepRegistered && !(s.State == StepStarted && w.Again && own) {
 			return false
 		}
@@ -220,7 +220,7 @@ func (s *Step) forward(w *StepWrite, own bool) bool {
 	return true
 }
 
-// repeatsBackward tells the same of a write of a compensation.
+// repeatsBackward is repeatsForward for writes of a compensation.
 func (s *Step) repeatsBackward(w *StepWrite) bool {
 	switch w.Kind {
 	case UndoStep:
@@ -233,7 +233,7 @@ func (s *Step) repeatsBackward(w *StepWrite) bool {
 	return false
 }
 
-// backward does a write of a compensation to the row; false = it is not allowed, or repeats one.
+// backward applies a write of a compensation to the row. It returns false if that is not allowed or repeats a write.
 func (s *Step) backward(w *StepWrite, own bool) bool {
 	switch w.Kind {
 	case UndoStep:

@@ -2,13 +2,13 @@ package driver
 
 import "time"
 
-// This file is the decision table of protocol section 2: pure functions from a record and an operation to the record
-// after it and the answer. They read no clock: now is the store's. They never write into slices of the record passed
-// in. Engine, simulator, memory store and conformance suites share them.
+// This file is the decision table of protocol section 2: pure functions from a record and an operation to the new record
+// and the result. They read no clock: now is the store's. They do not write into slices of the given record. Engine,
+// simulator, memory store and conformance suites share them.
 
-// DecideClaim decides one claim. r is the record as found (State Absent: none). drawn is a number from the store's
-// token sequence, drawn after the record was locked; the record's token is the greater of it and its own successor, so
-// that tokens never repeat (invariant I3). The returned record is to be stored when changed is true.
+// DecideClaim decides one claim. r is the record as found (State Absent: none). drawn is a number from the store's token
+// sequence, drawn after the record was locked. The new token is the greater of drawn and the old token plus one, so that
+// tokens do not repeat (invariant I3). Store the returned record if changed is true.
 func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, g Grant, changed bool) {
 	if r.State == Absent {
 		if c.waitsForGap("") {
@@ -21,7 +21,7 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 		r.acquire(c, now, drawn)
 		return r, r.grant(Acquired, ""), true
 	}
-	if r.State == Expired { // before anything is compared: neither version nor payload of it is known any more
+	if r.State == Expired { // before any comparison: its version and payload are no longer known
 		return r.claimExpired()
 	}
 	if c.Version != r.Watermark.Running {
@@ -34,8 +34,8 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 	seen := c.DeliveryID != "" && r.saw(c.DeliveryID)
 	switch r.State {
 	case Released:
-		// A nonce that was released is spent: this claim is a late copy of the one that was released, and nobody waits
-		// for its answer (law 5).
+		// A nonce that was released is spent: this claim is a late copy of the released one, and no caller waits for its
+		// result (law 5).
 		if r.Spent && r.Nonce == c.Nonce {
 			return r.busy(c, max(r.RetryAt.Sub(now), 0))
 		}
@@ -46,11 +46,11 @@ func DecideClaim(r Record, c Claim, now time.Time, drawn uint64) (after Record, 
 	case InProgress:
 		switch {
 		case r.Nonce == c.Nonce:
-			r.renew(c.Lease, now) // idempotent, and it renews (law 5)
+			r.renew(c.Lease, now) // repeating a claim renews its lease (law 5)
 		case now.After(r.LeaseUntil):
 			return r.takeOver(c, now, drawn, seen)
 		case r.LeaseUntil.Sub(now) > r.Lease:
-			// The store's clock stepped back: the lease must not live longer than it was asked for (law 7).
+			// The store's clock stepped back: the lease must not last longer than requested (law 7).
 			r.LeaseUntil = now.Add(r.Lease)
 			g = r.grant(Busy, c.DeliveryID)
 			g.Wait = r.Lease
@@ -77,7 +77,7 @@ func (r *Record) acquire(c Claim, now time.Time, drawn uint64) {
 	r.Beat = 0
 	r.Reason, r.RetryAt, r.RetainUntil = "", time.Time{}, time.Time{}
 	r.BodyDigest = c.BodyDigest
-	r.note(c.DeliveryID)
+	r.remember(c.DeliveryID)
 	r.renew(c.Lease, now)
 }
 
@@ -91,26 +91,26 @@ func (r Record) busy(c Claim, wait time.Duration) (Record, Grant, bool) {
 	return r, g, false
 }
 
-// QuarantineAfter is after how many takeovers in a row a key runs in quarantine: until it outlived QuarantineBeats nothing
-// else is started in its process, because it may be what killed the others.
+// QuarantineAfter is the number of consecutive takeovers after which a key runs in quarantine: until it has outlived
+// QuarantineBeats, its process starts nothing else, because the message may be what killed the previous processes.
 const QuarantineAfter = 2
 
-// QuarantineBeats is how many heartbeats a run has to outlive in quarantine. It doubles with every run whose outcome is
-// unknown, so that a message which kills its process late is found too. A record that has as many beats counts no takeover:
-// from then on others ran beside it, and each of them may have been the one.
+// QuarantineBeats returns how many heartbeats a run must outlive in quarantine. The number doubles with every run whose
+// outcome is unknown, so that a message which kills its process late is found too. If a record has reached that number of
+// beats, its takeover is not counted: other messages ran at the same time, and each of them may have killed the process.
 func QuarantineBeats(uncertainty int) uint32 {
 	return 1 << min(max(uncertainty-QuarantineAfter, 0), 20)
 }
 
-// takeOver decides a claim on an expired lease: the holder went without a word, and nobody knows whether its effect
-// happened. The doubt is stored by the same write (a U-event).
+// takeOver decides a claim on an expired lease. The outcome of the previous run is unknown. The same write stores this doubt
+// (a U-event).
 func (r Record) takeOver(c Claim, now time.Time, drawn uint64, seen bool) (Record, Grant, bool) {
 	outlived := r.Takeovers >= QuarantineAfter && r.Beat >= QuarantineBeats(r.Uncertainty)
 	r.Takeover = max(r.Takeover, c.Takeover)
 	r.Unknown = true
 	r.Uncertainty++
 	if r.Takeover == Once {
-		// Token and nonce stay: a late completion by the holder is the truth, and wins.
+		// Token and nonce stay: a late completion by the holder is accepted.
 		r.State, r.UpdatedAt = Uncertain, now
 		r.Reason = "the run was interrupted and its outcome is unknown"
 		return r, r.grant(Parked, c.DeliveryID), true
@@ -124,8 +124,8 @@ func (r Record) takeOver(c Claim, now time.Time, drawn uint64, seen bool) (Recor
 	return r, g, true
 }
 
-// DecideExtend decides the extension of a lease: Applied; Settled when this attempt completed the record already;
-// else Lost.
+// DecideExtend decides the extension of a lease: Applied, Settled if the same attempt has already completed the record,
+// otherwise Lost.
 func DecideExtend(r Record, h Hold, lease time.Duration, now time.Time) (after Record, o Outcome) {
 	switch {
 	case r.State == InProgress && r.mine(h):
@@ -138,8 +138,8 @@ func DecideExtend(r Record, h Hold, lease time.Duration, now time.Time) (after R
 	return r, Lost
 }
 
-// DecideFinish decides the end of an attempt. The returned record is to be stored when changed is true; an Applied
-// answer without a change is the repetition of an applied write.
+// DecideFinish decides the end of an attempt. Store the returned record if changed is true. Applied without a change means
+// that an applied write was repeated.
 func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, changed bool) {
 	if r.State == Absent || !r.mine(f.Hold) || f.Final < Complete || f.Final > Park {
 		return r, Lost, false
@@ -148,7 +148,7 @@ func DecideFinish(r Record, f Finish, now time.Time) (after Record, o Outcome, c
 	if r.State == target && (target != Released || r.Spent) {
 		return r, Applied, false
 	}
-	late := r.State == Uncertain && f.Final == Complete // late truth wins
+	late := r.State == Uncertain && f.Final == Complete // a late completion is accepted
 	if r.State != InProgress && !late {
 		return r, Lost, false
 	}
@@ -189,7 +189,7 @@ func (r *Record) release(f Finish, now time.Time) {
 	r.RetryAt = now.Add(f.RetryAfter)
 	r.RetainUntil = r.RetryAt.Add(f.Keep)
 	if f.Ran != Unstarted {
-		r.Takeovers = 0 // it came back: it does not kill its process
+		r.Takeovers = 0 // the run returned: it does not kill its process
 	}
 	if f.Ran == MaybeApplied {
 		r.markUnknown()
@@ -210,18 +210,18 @@ func (r *Record) markUnknown() {
 	r.Uncertainty++
 }
 
-// OperationKind is what a person may do to a record.
+// OperationKind is an operation that a person may do to a record.
 type OperationKind uint8
 
-// The operator's verbs (protocol section 2). Each can be repeated.
+// The operations (protocol section 2). Each can be repeated.
 const (
-	// Resolve ends an UNCERTAIN record as Operation.As says.
+	// Resolve ends an UNCERTAIN record in the state Operation.As.
 	Resolve OperationKind = iota + 1
-	// Redrive reopens a FAILED record for a new generation; with NewGeneration also a COMPLETED one. An EXPIRED record is
-	// reopened by the state that it ended in; one that ended RELEASED with a doubt is reopened as a FAILED one.
+	// Redrive reopens a FAILED record for a new generation, and with NewGeneration also a COMPLETED one. An EXPIRED record is
+	// reopened like the state that it ended in. If it ended RELEASED with a doubt, it is reopened like a FAILED one.
 	Redrive
-	// Discard marks the dead letter of a FAILED record as disposed: later duplicates are just acked. Of an EXPIRED record
-	// they stay late.
+	// Discard marks the dead letter of a FAILED record as disposed: later duplicates are just acked. Duplicates of an EXPIRED
+	// record stay late.
 	Discard
 	// ForceRelease takes an IN_PROGRESS claim away from its holder.
 	ForceRelease
@@ -229,8 +229,8 @@ const (
 	// sends nothing.
 	Reopen
 	// Erase removes an ended record (COMPLETED, FAILED, UNCERTAIN, EXPIRED) with its journal, its duplicates and its audit
-	// entries. A later message of the key is a new one, and runs. One audit entry remains, without the key
-	// ([Operation.Entry]). A store that cannot do that returns [ErrUnsupported].
+	// entries. A later message of the key is a new one and runs. One audit entry remains, without the key
+	// ([Operation.Entry]). A store that cannot erase returns [ErrUnsupported].
 	Erase
 )
 
@@ -238,12 +238,12 @@ var operationNames = [...]string{"none", "resolve", "redrive", "discard", "relea
 
 func (k OperationKind) String() string { return operationNames[k] }
 
-// Operation is one operator's act on one record.
+// Operation is one operation of an operator on one record.
 type Operation struct {
 	Kind OperationKind
 	Key  Key
-	// Token and Generation must be those of the dead letter (Resolve, Redrive, Discard); an operation on another token is
-	// Lost: the dead letter is stale. A zero Token takes the record as it is.
+	// Token and Generation must be those of the dead letter (Resolve, Redrive, Discard). If the record has another token, the
+	// dead letter is stale and the operation is Lost. A zero Token accepts any.
 	Token      uint64
 	Generation uint32
 	As         State // Resolve: Completed, FailedState or Released
@@ -251,19 +251,19 @@ type Operation struct {
 	Reason     string
 	// Fingerprint replaces the record's when not empty (an edited dead letter).
 	Fingerprint Fingerprint
-	// Verified says that the effect certainly did not happen: the doubt is lifted. Without it a redriven record with
-	// uncertainty events is probed first, where a probe is configured.
+	// Verified: the effect certainly did not happen, and the doubt is cleared. Without it, a redriven record with an unknown
+	// outcome is probed first, if a probe is configured.
 	Verified bool
 	// NewGeneration allows Redrive to run a COMPLETED key again, under a new effect key.
 	NewGeneration bool
 	Keep          time.Duration
 	Horizon       time.Duration
-	// By names who does it, for the audit trail.
+	// By is the name of the operator, for the audit log.
 	By string
 }
 
-// DecideOperate decides an operator's act: Applied, Lost (another state or token; nothing changed). When the returned record
-// is Absent and changed is true, the record is to be removed ([Erase]).
+// DecideOperate decides an operation: Applied or Lost (another state or token, and nothing changed). If the returned record is
+// Absent and changed is true, remove the record ([Erase]).
 func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after Record, o Outcome, changed bool) {
 	if r.State == Absent {
 		return r, Lost, false
@@ -297,7 +297,7 @@ func DecideOperate(r Record, op Operation, now time.Time, drawn uint64) (after R
 		return r, Applied, true
 	case ForceRelease:
 		if r.State == Released && r.Spent && r.Nonce == (Nonce{}) {
-			return r, Applied, false // repeated: only a forced release leaves a record that nobody owns
+			return r, Applied, false // repeated: only a forced release leaves a record without an owner
 		}
 		if r.State != InProgress {
 			return r, Lost, false
@@ -327,7 +327,7 @@ func (r Record) resolve(op Operation, now time.Time) (Record, Outcome, bool) {
 	case Completed:
 		r.complete(op.Result, now)
 	case FailedState:
-		r.Disposed = true // the person decided: there is nothing left to look at
+		r.Disposed = true // the person decided: nothing is left to look at
 	case Released:
 		// The person vouches for the absence of the effect: the strictest policy may run it once more (I2').
 		r.Unknown, r.Spent, r.RetryAt, r.Takeovers = false, true, now, 0
@@ -343,7 +343,7 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	case r.State == Completed && op.NewGeneration:
 		r.Epoch++
 		r.Unknown = false
-		r.Result, r.CompletedAt = nil, time.Time{} // else they are an older version's, and stand
+		r.Result, r.CompletedAt = nil, time.Time{} // of a FAILED record they may be an older version's, and stay
 	default:
 		return r, Lost, false
 	}
@@ -357,17 +357,17 @@ func (r Record) redrive(op Operation, now time.Time) (Record, Outcome, bool) {
 	if op.Fingerprint != "" {
 		r.Fingerprint = op.Fingerprint
 	}
-	r.BodyDigest = 0 // the dead letter that is sent again may have been edited
+	r.BodyDigest = 0 // the redriven message may have been edited
 	r.Reason = op.Reason
 	return r, Applied, true
 }
 
 // reopen is a redrive without a message. A completed key gets new effect keys, because downstreams refuse those of the run that
-// took effect. A failed or parked one keeps them: its effect may have happened, and the doubt stays; under Once a person has
-// decided with it that the key may run.
+// took effect. A failed or parked one keeps them, because its effect may have happened, and the doubt stays. Under Once the
+// operation also means that a person allows the key to run.
 func (r Record) reopen(op Operation, now time.Time) (Record, Outcome, bool) {
 	if r.State == Uncertain {
-		r.State = FailedState // a late completion of its run is Lost: the generation is another
+		r.State = FailedState // a late completion of its run is Lost: the generation changes
 	}
 	if r.State == FailedState && r.Takeover == Once {
 		r.Unknown = false
@@ -376,7 +376,7 @@ func (r Record) reopen(op Operation, now time.Time) (Record, Outcome, bool) {
 	kept := r.RetainUntil
 	r, o, changed := r.redrive(op, now)
 	if changed && kept.After(r.RetainUntil) {
-		r.RetainUntil = kept // nobody sent a message: the next one may come as late as before
+		r.RetainUntil = kept // no message was sent, and the next one may come as late as before
 	}
 	return r, o, changed
 }

@@ -9,23 +9,22 @@ import (
 // This file is the part of the decision table about the end of a record's life: retention, the long-term period and
 // EXPIRED records (docs/adr/0013).
 
-// SweepVerdict says what a sweep does with a record.
+// SweepVerdict is what a sweep does with a record.
 type SweepVerdict uint8
 
 // The verdicts of a sweep.
 const (
 	SweepKeep SweepVerdict = iota
 	SweepPurge
-	// SweepAbandon: a claim was abandoned for longer than the horizon: it becomes UNCERTAIN, for the audit to report.
+	// SweepAbandon: the claim was abandoned for longer than the horizon. The record becomes UNCERTAIN.
 	SweepAbandon
-	// SweepExpire: the record becomes EXPIRED. Its journal, its duplicates and its audit entries go in the same write.
+	// SweepExpire: the record becomes EXPIRED. The same write removes its journal, its duplicates and its audit entries.
 	SweepExpire
 )
 
-// DecideSweep decides what retention does with a record. Neither a purge nor an expiry touches IN_PROGRESS or UNCERTAIN; the
+// DecideSweep decides what a sweep does with a record. It does not purge or expire IN_PROGRESS or UNCERTAIN records, and the
 // store must check state and time again in the statement that writes. longTerm is the period that is registered for the
-// record's consumer ([LongTerm]), 0 = none. The horizon is that of some consumers: claims of others are left alone. Without
-// consumers it is everybody's.
+// record's consumer ([LongTerm]), 0 = none. The horizon applies to claims of the given consumers, or of all if none are given.
 func DecideSweep(r Record, now time.Time, horizon, longTerm time.Duration, consumers ...string) (after Record, v SweepVerdict) {
 	switch r.State {
 	case Completed, FailedState, Released:
@@ -52,15 +51,15 @@ func DecideSweep(r Record, now time.Time, horizon, longTerm time.Duration, consu
 	return r, SweepKeep
 }
 
-// Expires reports whether the record becomes EXPIRED at the end of its retention, where its consumer has a long-term period:
-// its key took effect, or may have. A RELEASED record without a doubt certainly had no effect: it is purged, and its message
-// may run. So is a record with versions, whose late duplicates its watermark tells.
+// Expires reports whether the record becomes EXPIRED at the end of its retention if its consumer has a long-term period: its
+// key took effect, or may have. A RELEASED record without a doubt certainly had no effect: it is purged, and its message may
+// run. A record with versions is purged too, because its watermark identifies late duplicates.
 func (r *Record) Expires() bool {
 	return (r.State == Completed || r.State == FailedState || r.State == Released && r.Unknown) && r.Watermark.Running == ""
 }
 
-// expire is the record after its expiry. It keeps what a redrive needs (token, generation, epoch, policy, doubts) and how and
-// when it ended; UpdatedAt stays the time of the end.
+// expire returns the record after its expiry. It keeps everything that a redrive needs (token, generation, epoch, policy,
+// doubts), the state in which it ended, and when: UpdatedAt stays the time of the end.
 func (r Record) expire(longTerm time.Duration) Record {
 	return Record{
 		Key: r.Key, State: Expired, Ended: r.State, Generation: r.Generation, Epoch: r.Epoch, Token: r.Token,
@@ -69,7 +68,7 @@ func (r Record) expire(longTerm time.Duration) Record {
 	}
 }
 
-// claimExpired decides a claim on an EXPIRED record: whatever its version and payload are, it is late.
+// claimExpired decides a claim on an EXPIRED record: it is late, whatever its version and payload.
 func (r Record) claimExpired() (Record, Grant, bool) {
 	g := r.grant(Late, "")
 	g.Reason = fmt.Sprintf("the key %s on %s, and its record expired: this is a late duplicate", r.endedText(),
@@ -88,7 +87,7 @@ func (r *Record) endedText() string {
 	}
 }
 
-// operateExpired decides an operator's act on an EXPIRED record.
+// operateExpired decides an operation on an EXPIRED record.
 func (r Record) operateExpired(op Operation, now time.Time) (Record, Outcome, bool) {
 	reopened := r
 	reopened.State, reopened.Ended = FailedState, Absent

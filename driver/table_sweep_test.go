@@ -65,7 +65,7 @@ func TestDecideSweep(t *testing.T) {
 				t.Errorf("%s: %+v", x.name, r)
 			}
 			if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, t0); o != Recovered {
-				t.Errorf("%s: the late truth answered %v", x.name, o)
+				t.Errorf("%s: the late completion returned %v", x.name, o)
 			}
 		case SweepExpire:
 			want := expired(x.r.State, func(r *Record) { r.Unknown, r.Uncertainty = x.r.Unknown, x.r.Uncertainty })
@@ -77,7 +77,7 @@ func TestDecideSweep(t *testing.T) {
 	}
 }
 
-// TestFM41_ExpiredClaims: whatever is claimed, an EXPIRED record answers Late, before version and payload are compared, and
+// TestFM41_ExpiredClaims: whatever is claimed, an EXPIRED record returns Late, before version and payload are compared, and
 // stays as it is.
 func TestFM41_ExpiredClaims(t *testing.T) {
 	for ended, says := range map[State]string{Completed: "was completed", FailedState: "failed for good", Released: "with a doubt"} {
@@ -103,11 +103,11 @@ func TestFM41_ExpiredClaims(t *testing.T) {
 func TestExpiredWrites(t *testing.T) {
 	for _, n := range []Nonce{mine, {}} {
 		if _, o := DecideExtend(expired(Completed), hold(7, n), lease, t0); o != Lost {
-			t.Errorf("an extension answered %v", o)
+			t.Errorf("an extension returned %v", o)
 		}
 		for f := Complete; f <= Park; f++ {
 			if r, o, changed := DecideFinish(expired(Completed), Finish{Hold: hold(7, n), Final: f}, t0); o != Lost || changed {
-				t.Errorf("%v answered %v: %+v", f, o, r)
+				t.Errorf("%v returned %v: %+v", f, o, r)
 			}
 		}
 	}

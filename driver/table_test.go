@@ -41,7 +41,7 @@ func inState(s State, tweak ...func(*Record)) Record {
 	case FailedState:
 		r.Failures, r.Reason, r.RetainUntil = 1, "it failed", t0.Add(time.Hour)
 	case Uncertain:
-		r.Unknown, r.Uncertainty, r.Reason = true, 1, "nobody knows"
+		r.Unknown, r.Uncertainty, r.Reason = true, 1, "outcome unknown"
 	}
 	for _, f := range tweak {
 		f(&r)
@@ -140,14 +140,14 @@ func TestDecideClaim(t *testing.T) {
 			return g.Disposed
 		}},
 		{"FM77 uncertain", inState(Uncertain), claim(mine), expired, Parked, Uncertain, false, func(_ Record, g Grant) bool {
-			return g.Reason == "nobody knows" && g.Unknown
+			return g.Reason == "outcome unknown" && g.Unknown
 		}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			before := inStateCopy(x.r)
 			r, g, changed := DecideClaim(x.r, x.c, x.now, drawn)
 			if g.Verdict != x.verdict || r.State != x.state || changed != x.changed || x.check != nil && !x.check(r, g) {
-				t.Errorf("answered %v (changed %v)\ngrant %+v\nrecord %+v", g.Verdict, changed, g, r)
+				t.Errorf("returned %v (changed %v)\ngrant %+v\nrecord %+v", g.Verdict, changed, g, r)
 			}
 			if !changed && !reflect.DeepEqual(r, before) {
 				t.Errorf("unchanged, but the record is %+v and was %+v", r, before)
@@ -174,7 +174,7 @@ func TestFM51Fingerprints(t *testing.T) {
 			c := claim(n, func(c *Claim) { c.Fingerprint = fpB })
 			r, g, changed := DecideClaim(inState(s), c, t0.Add(time.Hour), drawn)
 			if g.Verdict != Mismatch || changed || r.State != s || g.Result != nil && s != Completed {
-				t.Errorf("%v: a differing fingerprint answered %v, changed %v", s, g.Verdict, changed)
+				t.Errorf("%v: a differing fingerprint returned %v, changed %v", s, g.Verdict, changed)
 			}
 			for _, fp := range []Fingerprint{fpA, fpOld, "", "rc"} {
 				c.Fingerprint = fp
@@ -186,7 +186,7 @@ func TestFM51Fingerprints(t *testing.T) {
 	}
 	bare := inState(Completed, func(r *Record) { r.Fingerprint = "" })
 	if _, g, _ := DecideClaim(bare, claim(other), t0, drawn); g.Verdict != Replay {
-		t.Errorf("a record without fingerprint answered %v", g.Verdict)
+		t.Errorf("a record without fingerprint returned %v", g.Verdict)
 	}
 }
 

@@ -25,12 +25,12 @@ func TestStrangersChangeNothing(t *testing.T) {
 	for who, h := range strangers {
 		for _, s := range states {
 			if r, o := DecideExtend(inState(s), h, lease, t0); o != Lost || !reflect.DeepEqual(r, inState(s)) {
-				t.Errorf("%v: extend by %s answered %v", s, who, o)
+				t.Errorf("%v: extend by %s returned %v", s, who, o)
 			}
 			for f := Complete; f <= Park; f++ {
 				r, o, changed := DecideFinish(inState(s), Finish{Hold: h, Final: f, Ran: MaybeApplied}, t0)
 				if o != Lost || changed || !reflect.DeepEqual(r, inState(s)) {
-					t.Errorf("%v: %v by %s answered %v, changed %v", s, f, who, o, changed)
+					t.Errorf("%v: %v by %s returned %v, changed %v", s, f, who, o, changed)
 				}
 			}
 		}
@@ -43,7 +43,7 @@ func TestDecideExtend(t *testing.T) {
 	for s, w := range want {
 		r, o := DecideExtend(inState(s), hold(7, mine), 2*lease, now)
 		if o != w {
-			t.Errorf("%v: extend answered %v, wanted %v", s, o, w)
+			t.Errorf("%v: extend returned %v, wanted %v", s, o, w)
 		}
 		if s == InProgress && (!r.LeaseUntil.Equal(now.Add(2*lease)) || r.Beat != 1 || r.Lease != 2*lease || r.Token != 7) {
 			t.Errorf("extended record: %+v", r)
@@ -78,7 +78,7 @@ func TestDecideFinish(t *testing.T) {
 		for f, w := range finals {
 			r, o, changed := DecideFinish(inState(s), Finish{Hold: hold(7, mine), Final: f}, t0.Add(time.Hour))
 			if got := (cell{o, r.State, changed}); got != w {
-				t.Errorf("%v: %v answered %+v, wanted %+v", s, f, got, w)
+				t.Errorf("%v: %v returned %+v, wanted %+v", s, f, got, w)
 			}
 			if !changed && !reflect.DeepEqual(r, inState(s)) {
 				t.Errorf("%v: %v changed the record to %+v", s, f, r)
@@ -86,7 +86,7 @@ func TestDecideFinish(t *testing.T) {
 			if changed {
 				again, o, changed := DecideFinish(r, Finish{Hold: hold(7, mine), Final: f}, t0.Add(2*time.Hour))
 				if o != Applied || changed || !reflect.DeepEqual(again, r) {
-					t.Errorf("%v: %v repeated answered %v, changed %v", s, f, o, changed)
+					t.Errorf("%v: %v repeated returned %v, changed %v", s, f, o, changed)
 				}
 			}
 		}
@@ -99,7 +99,7 @@ func TestFinishWithoutFinal(t *testing.T) {
 		for _, s := range states {
 			r, o, changed := DecideFinish(inState(s), Finish{Hold: hold(7, mine), Final: f}, t0)
 			if o != Lost || changed || !reflect.DeepEqual(r, inState(s)) {
-				t.Errorf("%v: final %d answered %v and left %v", s, f, o, r.State)
+				t.Errorf("%v: final %d returned %v and left %v", s, f, o, r.State)
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestFinishFields(t *testing.T) {
 		f.Hold, f.Keep, f.Reason = hold(7, mine), keep, "reason"
 		r, o, _ := DecideFinish(inState(InProgress, tweak...), f, now)
 		if o != Applied || !r.UpdatedAt.Equal(now) || r.Reason != "reason" || r.Token != 7 || r.Nonce != mine {
-			t.Errorf("%v answered %v: %+v", f.Final, o, r)
+			t.Errorf("%v returned %v: %+v", f.Final, o, r)
 		}
 		return r
 	}
@@ -169,11 +169,11 @@ func operate(kind OperationKind, tweak ...func(*Operation)) Operation {
 	return op
 }
 
-// TestDecideOperate is the table of the operator's acts: state × act → state; Absent stands for Lost.
+// TestDecideOperate is the table of the operator's operations: state × operation → state. Absent means Lost.
 func TestDecideOperate(t *testing.T) {
 	as := func(s State) func(*Operation) { return func(o *Operation) { o.As = s } }
 	rerun := func(o *Operation) { o.NewGeneration = true }
-	acts := []struct {
+	operations := []struct {
 		name string
 		op   Operation
 		want map[State]State
@@ -189,33 +189,33 @@ func TestDecideOperate(t *testing.T) {
 		{"discard", operate(Discard), map[State]State{FailedState: FailedState}},
 		{"force release", operate(ForceRelease), map[State]State{InProgress: Released}},
 		{"reopen", operate(Reopen), map[State]State{FailedState: Released, Completed: Released, Uncertain: Released}},
-		{"no act", operate(0), nil},
+		{"no operation", operate(0), nil},
 	}
-	for _, a := range acts {
+	for _, a := range operations {
 		for _, s := range states {
 			r, o, changed := DecideOperate(inState(s), a.op, t0.Add(time.Hour), drawn)
 			want, ok := a.want[s]
 			if ok && (o != Applied || r.State != want) || !ok && (o != Lost || changed) {
-				t.Errorf("%v: %s answered %v and left %v", s, a.name, o, r.State)
+				t.Errorf("%v: %s returned %v and left %v", s, a.name, o, r.State)
 			}
 			if !changed && !reflect.DeepEqual(r, inState(s)) {
-				t.Errorf("%v: %s changed the record without saying so", s, a.name)
+				t.Errorf("%v: %s changed the record without changed", s, a.name)
 			}
 			if changed { // each can be repeated
 				again, o, changed := DecideOperate(r, a.op, t0.Add(2*time.Hour), drawn+1)
 				if o != Applied || changed || !reflect.DeepEqual(again, r) {
-					t.Errorf("%v: %s repeated answered %v, changed %v", s, a.name, o, changed)
+					t.Errorf("%v: %s repeated returned %v, changed %v", s, a.name, o, changed)
 				}
 			}
 			stale := a.op
 			stale.Token = 6
 			if _, o, changed := DecideOperate(inState(s), stale, t0, drawn); a.op.Kind != ForceRelease && (o != Lost || changed) {
-				t.Errorf("%v: %s with another token answered %v", s, a.name, o)
+				t.Errorf("%v: %s with another token returned %v", s, a.name, o)
 			}
 			bare := a.op
 			bare.Token = 0
 			if _, o, _ := DecideOperate(inState(s), bare, t0, drawn); ok != (o == Applied) {
-				t.Errorf("%v: %s without a token answered %v", s, a.name, o)
+				t.Errorf("%v: %s without a token returned %v", s, a.name, o)
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func TestOperateFields(t *testing.T) {
 	do := func(r Record, op Operation) Record {
 		after, o, changed := DecideOperate(r, op, now, drawn)
 		if o != Applied || !changed || !after.UpdatedAt.Equal(now) {
-			t.Errorf("operation %d on %v answered %v, changed %v", op.Kind, r.State, o, changed)
+			t.Errorf("operation %d on %v returned %v, changed %v", op.Kind, r.State, o, changed)
 		}
 		return after
 	}
@@ -261,7 +261,7 @@ func TestOperateFields(t *testing.T) {
 		t.Errorf("force-released: %+v", r)
 	}
 	if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {
-		t.Errorf("the previous holder's completion answered %v", o)
+		t.Errorf("the previous holder's completion returned %v", o)
 	}
 	r = do(inState(Completed, unsure), operate(Reopen))
 	if r.Generation != 2 || r.Epoch != 1 || r.Unknown || r.Result != nil || r.Attempt != 0 || !r.RetryAt.Equal(now) {
@@ -273,7 +273,7 @@ func TestOperateFields(t *testing.T) {
 			t.Errorf("reopened, parked, policy %v: %+v", policy, r)
 		}
 		if _, o, _ := DecideFinish(r, Finish{Hold: hold(7, mine), Final: Complete}, now); o != Lost {
-			t.Errorf("a completion from before the reopening answered %v", o)
+			t.Errorf("a completion from before the reopening returned %v", o)
 		}
 		if _, g, _ := DecideClaim(r, Claim{Key: key, Nonce: Nonce{9}, Fingerprint: fpA, Lease: time.Minute}, now, drawn); g.Verdict != Acquired ||
 			g.Attempt != 1 || g.Unknown != unknown {
@@ -287,7 +287,7 @@ func TestOperateFields(t *testing.T) {
 	// A redrive that names no generation is no repetition of one: nothing was redriven.
 	r, o, changed := DecideOperate(inState(Released), operate(Redrive, func(o *Operation) { o.Token, o.Generation = 0, 0 }), now, drawn)
 	if o != Lost || changed {
-		t.Errorf("redrive of a record that waits for its retry answered %v, changed %v: %+v", o, changed, r)
+		t.Errorf("redrive of a record that waits for its retry returned %v, changed %v: %+v", o, changed, r)
 	}
 }
 

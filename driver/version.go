@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Version orders the messages of one key: bytes that compare as the versions do. The first byte names the kind of
-// version, and versions of different kinds are never compared. The core makes them, by the functions of this file;
-// stores keep them and never look inside. "" = the key has no versions.
+// Version orders the messages of one key: its bytes compare as the versions do. The first byte is the kind of version.
+// Versions of different kinds cannot be compared. The functions of this package make versions. Stores treat them as opaque.
+// "" = the key has no versions.
 type Version string
 
 // The kinds of versions: the first byte of each. They are stored for years.
@@ -26,7 +26,7 @@ const (
 // maxMagnitude is the largest integer version in bytes: some 300 digits.
 const maxMagnitude = 126
 
-// IntVersion is an integer as a version.
+// IntVersion makes a version from an integer.
 func IntVersion(n int64) Version {
 	if n < 0 {
 		return bigVersion(big.NewInt(n))
@@ -44,7 +44,7 @@ func appendNatural(b []byte, n uint64) []byte {
 	return append(append(b, byte(0x80+8-skip)), raw[skip:]...)
 }
 
-// DecimalVersion is a decimal integer of up to 300 digits as a version: an optional minus and digits, nothing else.
+// DecimalVersion makes a version from a decimal integer of up to 300 digits: an optional minus and digits, nothing else.
 func DecimalVersion(text string) (Version, error) {
 	digits := strings.TrimPrefix(text, "-")
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
@@ -60,7 +60,7 @@ func DecimalVersion(text string) (Version, error) {
 	return bigVersion(n), nil
 }
 
-// bigVersion writes sign and length before the magnitude, so that longer is greater, and of negative numbers less.
+// bigVersion writes sign and length before the magnitude, so that a longer number is greater, or less if it is negative.
 func bigVersion(n *big.Int) Version {
 	raw := n.Bytes()
 	b := make([]byte, 0, 2+len(raw))
@@ -98,7 +98,7 @@ func (v Version) integer() (n *big.Int, rest Version, ok bool) {
 	return n, v[2+size:], true
 }
 
-// Before is the integer before an integer version; "" when it is none.
+// Before returns the integer before an integer version, or "" for other kinds.
 func (v Version) Before() Version {
 	n, rest, ok := v.integer()
 	if !ok || rest != "" {
@@ -107,8 +107,8 @@ func (v Version) Before() Version {
 	return bigVersion(n.Sub(n, big.NewInt(1)))
 }
 
-// TimeVersion is a time to the nanosecond as a version, whatever its zone. ties decide between equal times, in their
-// order: versions of this package, as IntVersion and TextVersion make them.
+// TimeVersion makes a version from a time, to the nanosecond, whatever its zone. ties order equal times, the first one first.
+// They are versions of this package, such as IntVersion and TextVersion make.
 func TimeVersion(t time.Time, ties ...Version) Version {
 	b := make([]byte, 13, 32)
 	b[0] = versionTime
@@ -116,17 +116,17 @@ func TimeVersion(t time.Time, ties ...Version) Version {
 	binary.BigEndian.PutUint32(b[9:], uint32(t.Nanosecond()))
 	for _, v := range ties {
 		if v == "" || v[0] != versionText {
-			b = append(b, v...) // integers say themselves where they end
+			b = append(b, v...) // the encoding of an integer contains its length
 			continue
 		}
-		// An end mark below all other bytes: "a" is before "aa", whatever comes behind.
+		// The end mark is below all other bytes, so that "a" is before "aa", whatever follows.
 		b = append(append(b, strings.ReplaceAll(string(v), "\x00", "\x00\xff")...), 0)
 	}
 	return Version(b)
 }
 
-// SequencerVersion is the sequencer of an S3 event as a version: hexadecimal digits, compared as if the shorter were
-// filled up with zeros on the right, as Amazon S3 defines it. It orders the events of one object only.
+// SequencerVersion makes a version from the sequencer of an S3 event: hexadecimal digits, compared as if the shorter one were
+// padded with zeros on the right, as Amazon S3 defines it. It orders the events of one object only.
 func SequencerVersion(hex string) (Version, error) {
 	if hex == "" || strings.Trim(hex, "0123456789abcdefABCDEF") != "" {
 		return "", fmt.Errorf("%.40q is not a sequencer: hexadecimal digits are expected", hex)
@@ -134,15 +134,15 @@ func SequencerVersion(hex string) (Version, error) {
 	return Version(versionSequencer) + Version(strings.TrimRight(strings.ToUpper(hex), "0")), nil
 }
 
-// TextVersion is a text that compares byte by byte as a version.
+// TextVersion makes a version from a text, which compares byte by byte.
 func TextVersion(text string) Version { return Version(versionText) + Version(text) }
 
-// Comparable tells that two versions are of the same kind, or that both are none.
+// Comparable reports whether two versions are of the same kind, or both empty.
 func (v Version) Comparable(o Version) bool {
 	return (v == "") == (o == "") && (v == "" || v[0] == o[0])
 }
 
-// String is the version as people write it.
+// String returns the version in readable form.
 func (v Version) String() string {
 	if v == "" {
 		return ""

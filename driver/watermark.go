@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// This file is mode D (protocol section 6): keys whose messages carry a version and replace each other. The claims of an
-// unversioned key are in table.go.
+// This file is mode D (protocol section 6): keys whose messages have versions and replace each other. The claims of a key
+// without versions are in table.go.
 
-// Watermark is how far a versioned key has come.
+// Watermark is the progress of a versioned key.
 type Watermark struct {
-	// Running is the version of the latest run, whatever became of it; Applied the greatest that was completed, "" while
-	// there is none, and Fingerprint its payload's.
+	// Running is the version of the latest run, whatever its outcome. Applied is the greatest version that was completed, or
+	// "", and Fingerprint is that of its payload.
 	Running, Applied Version
 	Fingerprint      Fingerprint
 	// Gap: the latest run passed over versions that it should have waited for.
 	Gap bool
-	// Doubt is the greatest version that may have been applied and was replaced by a newer one before anybody knew, and
-	// Dropped the latest that a person discarded; "" once a greater one is applied. Nothing older than Doubt runs any
-	// more: it could follow what it must not follow (FM76).
+	// Doubt is the greatest version that may have been applied and was replaced by a newer one before its outcome was known.
+	// Dropped is the latest version that a person discarded. Each is "" after a greater version was applied. No version older
+	// than Doubt runs: an older effect must not follow a newer one (FM76).
 	Doubt, Dropped Version
-	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most: of more, the oldest are joined. A
-	// version inside is never stale: nothing that was applied is known to contain it.
+	// Skipped are the gaps that were passed over, the latest last, MaxSkipped at most. If there are more, the oldest are
+	// joined. A version inside a gap is not stale: no applied version is known to contain it.
 	Skipped []Span
 }
 
-// Span is what lies between two versions, both excluded.
+// Span is the range between two versions, both excluded.
 type Span struct{ After, Before Version }
 
-// MaxSkipped bounds Watermark.Skipped.
+// MaxSkipped is the maximum length of Watermark.Skipped.
 const MaxSkipped = 16
 
 // apply makes the running version the applied one.
@@ -55,13 +55,13 @@ func (w *Watermark) apply(fp Fingerprint) {
 	}
 }
 
-// PassedOver tells that a version is missing in what was applied: a newer one did not wait for it. It is neither stale
-// nor can it be applied in its place any more.
+// PassedOver reports whether a version was passed over: a newer one did not wait for it. It is not stale, but it can no
+// longer be applied in its place.
 func (w *Watermark) PassedOver(v Version) bool {
 	return slices.ContainsFunc(w.Skipped, func(s Span) bool { return s.After < v && v < s.Before })
 }
 
-// gap tells that versions are missing between the applied one and the claimed one.
+// gap reports whether versions are missing between the applied one and the claimed one.
 func (c *Claim) gap(applied Version) bool { return c.After != "" && applied < c.After }
 
 func (c *Claim) waitsForGap(applied Version) bool { return !c.NoWait && c.gap(applied) }
@@ -71,14 +71,14 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 	w := &r.Watermark
 	v := c.Version
 	if !v.Comparable(w.Running) {
-		// The consumer was configured otherwise when the record was made: nobody can tell which of the two is newer.
+		// The consumer had another configuration when the record was made: the two versions cannot be ordered.
 		return r, r.grant(Mismatch, c.DeliveryID), false
 	}
 	switch {
 	case v <= w.Applied:
 		return r.passed(c)
 	case v > w.Running && v != w.Dropped && c.waitsForGap(w.Applied):
-		return r.waitForGap(c, now) // whatever runs, the version before it is to be applied first
+		return r.waitForGap(c, now) // whatever runs now, the version before it must be applied first
 	}
 	if after, g, changed, decided := r.blocked(c, now); decided {
 		return after, g, changed
@@ -89,7 +89,7 @@ func (r Record) claimVersion(c Claim, now time.Time, drawn uint64) (Record, Gran
 		g.Reason, g.Disposed = "discarded by a person", true
 		return r, g, false
 	case v < w.Doubt || v < w.Running && (r.State == FailedState || r.State == Uncertain) && r.Unknown:
-		return r.late(c, "a newer version may have been applied, and nobody knows")
+		return r.late(c, "a newer version may have been applied: its outcome is unknown")
 	case c.waitsForGap(w.Applied):
 		return r.waitForGap(c, now)
 	}
@@ -123,15 +123,14 @@ func (r Record) passed(c Claim) (Record, Grant, bool) {
 	return r, g, false
 }
 
-// waitForNewer is for how many leases an older version waits for a newer one that has nobody who runs it.
+// waitForNewer is how many leases an older version waits for a newer one that no worker runs.
 const waitForNewer = 100
 
-// blocked decides whether another version's run has to settle first.
+// blocked decides whether the run of another version must settle first.
 func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed, decided bool) {
 	older := c.Version < r.Watermark.Running
-	// A newer one that ran settles when its message comes again, which may stand behind this one, and in the end may be
-	// gone. One that failed without doubt has to settle too: two versions that fail in turns would never use up their
-	// attempts.
+	// A newer version that ran settles when its message is redelivered. That message may be behind this one, or even gone. A
+	// newer version that failed without doubt must settle too: two versions that fail in turns would not use up their attempts.
 	retried := older && r.State == Released && (r.Unknown || r.Failures > 0)
 	silent, since := older && r.State == InProgress && now.After(r.LeaseUntil), r.LeaseUntil
 	if retried {
@@ -150,7 +149,7 @@ func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed,
 			left, changed = r.Lease, true
 		case left >= 0:
 		case older:
-			left = r.Lease // nobody knows what the newer one did: the older must not follow it (FM76)
+			left = r.Lease // the outcome of the newer version is unknown: the older must not follow it (FM76)
 		default:
 			return r, g, false, false
 		}
@@ -165,13 +164,13 @@ func (r Record) blocked(c Claim, now time.Time) (after Record, g Grant, changed,
 	return r, g, false, false
 }
 
-// replace makes the claimed version the running one. What the other one leaves behind is remembered for as long as
-// something older could come.
+// replace makes the claimed version the running one. The watermark remembers the doubt or the discard of the previous one for
+// as long as an older version could come.
 func (r *Record) replace(c Claim) {
 	w := &r.Watermark
 	if r.State == InProgress || r.Unknown {
 		if r.State == InProgress {
-			r.Uncertainty++ // it went without a word
+			r.Uncertainty++ // its lease expired
 		}
 		w.Doubt = max(w.Doubt, w.Running)
 	}
@@ -181,7 +180,7 @@ func (r *Record) replace(c Claim) {
 	w.Running, w.Gap = c.Version, c.gap(w.Applied)
 	r.Fingerprint = c.Fingerprint
 	r.Attempt, r.Failures, r.Takeovers, r.Disposed = 0, 0, 0, false
-	r.Unknown = c.Version == w.Doubt // what was in doubt comes again
+	r.Unknown = c.Version == w.Doubt // the version in doubt runs again
 }
 
 func (r Record) late(c Claim, why string) (Record, Grant, bool) {
@@ -200,7 +199,7 @@ func (w *Watermark) current() string {
 // watermarkForm is the first byte of a stored watermark.
 const watermarkForm byte = 1
 
-// AppendWatermark appends the form in which stores keep a watermark: nothing for the zero one.
+// AppendWatermark appends the stored form of a watermark to b: nothing for the zero one.
 func AppendWatermark(b []byte, w *Watermark) []byte {
 	if w.Running == "" {
 		return b

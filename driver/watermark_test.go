@@ -59,7 +59,7 @@ func TestDecideVersionClaim(t *testing.T) {
 		{"older than the applied one while a newer one runs", at(InProgress, 3, 2), of(1), live, Stale, nil},
 		{"older behind newer in flight", at(InProgress, 3, 1), of(2), live, Busy, func(_ Record, g Grant) bool { return g.Wait > 0 }},
 		{"newer behind older in flight", at(InProgress, 3, 1), of(4), live, Busy, func(_ Record, g Grant) bool { return g.Wait > 0 }},
-		{"FM76 older behind newer that went without a word", at(InProgress, 3, 1), of(2), expired, Busy, func(_ Record, g Grant) bool {
+		{"FM76 older behind newer whose lease expired", at(InProgress, 3, 1), of(2), expired, Busy, func(_ Record, g Grant) bool {
 			return g.Wait == lease
 		}},
 		{"the same when its message never came", at(InProgress, 3, 1), of(2), t0.Add(102 * lease), Late, nil},
@@ -67,7 +67,7 @@ func TestDecideVersionClaim(t *testing.T) {
 		{"the same where it cannot wait", at(InProgress, 3, 1), of(2, skip), expired, Late, nil},
 		{"older behind newer in flight where it cannot wait", at(InProgress, 3, 1), of(2, skip), live, Busy, nil},
 		{"older behind newer released in doubt where it cannot wait", at(Released, 3, 1, doubt), of(2, skip), live, Late, nil},
-		{"newer takes over from older that went without a word", at(InProgress, 3, 1), of(4), expired, Acquired, func(r Record, g Grant) bool {
+		{"newer takes over from older whose lease expired", at(InProgress, 3, 1), of(4), expired, Acquired, func(r Record, g Grant) bool {
 			return r.Watermark.Doubt == ver(3) && !g.Unknown && r.Uncertainty == 1 && r.Attempt == 1 && r.Takeovers == 0
 		}},
 		{"older behind newer released in doubt", at(Released, 3, 1, doubt), of(2), live, Busy, func(_ Record, g Grant) bool { return g.Wait >= lease }},
@@ -136,7 +136,7 @@ func TestVersionsLive(t *testing.T) {
 	end := func(g Grant, f Final) {
 		var o Outcome
 		if r, o, _ = DecideFinish(r, Finish{Hold: g.Hold, Final: f, Ran: NotApplied, Keep: time.Hour}, now); o != Applied {
-			t.Fatalf("%v answers %v", f, o)
+			t.Fatalf("%v returns %v", f, o)
 		}
 	}
 	end(run(1, 0, false), Complete)

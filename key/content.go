@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// content hashes bodies. It may be used by many goroutines at once.
+// content hashes bodies. It is safe for concurrent use.
 type content struct{ pool sync.Pool }
 
 type contentBuffer struct {
@@ -20,10 +20,10 @@ type contentBuffer struct {
 	out []byte
 }
 
-// maxPooled is the largest body whose buffer is kept for the next.
+// maxPooled is the largest body whose buffer is reused.
 const maxPooled = 64 << 10
 
-// sum is the SHA-256 of the canonical form of a JSON body, or of the bytes of any other.
+// sum returns the SHA-256 of the canonical form of a JSON body, or of the bytes of any other body.
 func (c *content) sum(body []byte) (sum [sha256.Size]byte, isJSON bool) {
 	b, _ := c.pool.Get().(*contentBuffer)
 	if b == nil {
@@ -41,12 +41,12 @@ func (c *content) sum(body []byte) (sum [sha256.Size]byte, isJSON bool) {
 	return sum, err == nil
 }
 
-// FromBody makes the key from the content: json: and the SHA-256 of the body's canonical JSON, so that neither white
-// space nor the order of members matters; raw: and the SHA-256 of its bytes when the body has no canonical form (it is
-// not JSON, or not I-JSON: a member twice in one object, lone surrogates, nesting beyond 512).
+// FromBody makes the key from the content: json: and the SHA-256 of the body's canonical JSON, so that white space and the
+// order of members do not matter. If the body has no canonical form (it is not JSON, or not I-JSON: a duplicate member, lone
+// surrogates, nesting beyond 512), the key is raw: and the SHA-256 of its bytes.
 //
-// Two acts with the same content are one: it suits bodies that carry an id or a time of their own. An empty body and
-// null have no key (ErrMissing); an empty string, array or object is an error, as in [FromJSON].
+// Two operations with the same content become one, so use FromBody only if the body contains an ID or a time of its own. An
+// empty body and null have no key (ErrMissing). An empty string, array or object is an error, as in [FromJSON].
 func FromBody() Func {
 	c := new(content)
 	return func(m *driver.Message) (string, error) {
@@ -55,7 +55,7 @@ func FromBody() Func {
 			return "", noKey(m, "the body is empty or null")
 		}
 		sum, isJSON := c.sum(m.Body)
-		if isJSON && saysNothing(body) {
+		if isJSON && isBlank(body) {
 			return "", badKey(m, "the body is %s, and it would be one key for all messages without content: send an id", emptyKind(body))
 		}
 		var text [5 + 2*sha256.Size]byte
@@ -86,10 +86,10 @@ func cloudEventHeaders(m *driver.Message) (source, id string, ok bool) {
 	return "", "", false
 }
 
-// FromCloudEvent makes the key from source and id of a CloudEvent, which are unique together (CloudEvents 1.0,
-// section "id"): in binary mode from its headers (ce-id and ce-source; Kafka's ce_id and AMQP's cloudEvents:id too), in
-// structured mode from the JSON body. Both modes of one event give the same key; header values are taken byte by byte.
-// A message that is no CloudEvent has no key (ErrMissing); a batch of events is an error.
+// FromCloudEvent makes the key from source and id of a CloudEvent, which are unique together (CloudEvents 1.0, section "id").
+// In binary mode it reads headers (ce-id and ce-source, and also Kafka's ce_id and AMQP's cloudEvents:id), in structured mode
+// the JSON body. Both modes of one event give the same key. Header values are used byte by byte. A message that is not a
+// CloudEvent has no key (ErrMissing). A batch of events is an error.
 func FromCloudEvent() Func {
 	version, id, source := mustPointer("/specversion"), mustPointer("/id"), mustPointer("/source")
 	return func(m *driver.Message) (string, error) {

@@ -8,7 +8,7 @@ import (
 // ErrMissing reports a message without a key.
 var ErrMissing = errors.New("semel: message has no key")
 
-// Error reports a message whose key cannot be used. It matches [ErrMissing] when the message has none.
+// Error reports a message whose key cannot be used. It matches [ErrMissing] if the message has none.
 type Error struct {
 	MessageID, Reason string
 	Missing           bool
@@ -24,8 +24,8 @@ func (e *Error) Error() string {
 // Is matches ErrMissing.
 func (e *Error) Is(target error) bool { return target == ErrMissing && e.Missing }
 
-// SpecError reports a text form that [Parse], [ParseFingerprint] or [ParseVersions] cannot read. Field is the setting that it
-// belongs to: Key, Fingerprint or Versions.
+// SpecError reports a text form that [Parse], [ParseFingerprint] or [ParseVersions] cannot read. Field is its setting: Key,
+// Fingerprint or Versions.
 type SpecError struct{ Field, Problem, Hint string }
 
 func (e *SpecError) Error() string {

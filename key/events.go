@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// The first part of the keys that [FromEvent] and the functions for one kind of event write.
+// The first part of the keys of [FromEvent] and of the functions for one kind of event.
 const (
 	eventS3     = "s3"
 	eventBridge = "eb"
@@ -18,26 +18,24 @@ const (
 	eventCloud  = "ce"
 )
 
-// errNoEvent: what was looked at is none of the events that FromEvent knows.
+// errNoEvent: the text is not an event that FromEvent knows.
 var errNoEvent = errors.New("no event")
 
-// deepestEvent bounds envelopes inside of envelopes.
+// deepestEvent is the maximum depth of nested envelopes.
 const deepestEvent = 4
 
-// FromEvent makes the key from the innermost event of a message, whatever it was sent through, so that two routes of
-// one event give one key:
+// FromEvent makes the key from the innermost event of a message, so that all routes of one event give the same key:
 //
-//	S3, natively or through EventBridge     s3|… as FromS3 tells
+//	S3, natively or through EventBridge     s3|… and the key of FromS3
 //	structured or binary CloudEvents        ce|source|id
 //	EventBridge                             eb|account|region|source|id
 //	SNS                                     sns|topic|id of the publication
 //
-// SNS's envelope is looked through first, then EventBridge's, then the event itself: what is inside of an envelope and is
-// no event leaves the key to the envelope. A queue that unwraps (sqs.Options.Unwrap) gives the same keys: then the
-// envelope's facts are headers.
+// FromEvent reads SNS's envelope first, then EventBridge's, then the event itself. If the content of an envelope is not an
+// event, the key is that of the envelope. A queue that unwraps (sqs.Options.Unwrap) gives the same keys, from headers.
 //
-// SNS's requests to confirm a subscription and S3's test event have no key (ErrMissing), nor has anything that is no event.
-// A notification of S3 with several records is an error, see [FromS3].
+// SNS's requests to confirm a subscription, S3's test event, and messages that are not events have no key (ErrMissing). An S3
+// notification with several records is an error, see [FromS3].
 func FromEvent() Func {
 	return func(m *driver.Message) (string, error) {
 		key, err := eventKey(m, m.Body, 0)
@@ -51,7 +49,7 @@ func FromEvent() Func {
 	}
 }
 
-// eventKey is the key of the innermost event in a body; errNoEvent = there is none.
+// eventKey returns the key of the innermost event in a body, or errNoEvent.
 func eventKey(m *driver.Message, body []byte, depth int) (string, error) {
 	if depth >= deepestEvent || !json.Valid(body) {
 		return "", errNoEvent
@@ -79,7 +77,7 @@ func eventKey(m *driver.Message, body []byte, depth int) (string, error) {
 	return "", errNoEvent
 }
 
-// innermost is the key of the event inside, or that of its envelope when there is none.
+// innermost returns the key of the event inside an envelope, or that of the envelope if there is none.
 func innermost(m *driver.Message, inside []byte, depth int, envelope func() (string, error)) (string, error) {
 	key, err := eventKey(m, inside, depth+1)
 	if errors.Is(err, errNoEvent) {
@@ -88,7 +86,7 @@ func innermost(m *driver.Message, inside []byte, depth int, envelope func() (str
 	return key, err
 }
 
-// headerEvent is the key of an event whose facts are headers: of a CloudEvent in binary mode, and of what a queue unwrapped.
+// headerEvent returns the key of an event in headers: a CloudEvent in binary mode, or an event that a queue unwrapped.
 func headerEvent(m *driver.Message) (string, error) {
 	if source, id, ok := cloudEventHeaders(m); ok {
 		if at, found := strings.CutPrefix(source, "aws.events:"); found {
@@ -107,13 +105,14 @@ func headerEvent(m *driver.Message) (string, error) {
 	return "", errNoEvent
 }
 
-// FromEventBridge makes the key from EventBridge's envelope: eb|account|region|source|id. EventBridge repeats an event
-// under its id; a producer that puts it again makes another event, which a field of the detail tells ([FromJSON]).
+// FromEventBridge makes the key from EventBridge's envelope: eb|account|region|source|id. EventBridge redelivers an event
+// under the same id. A producer that puts it again makes another event: to detect that, use a field of the detail
+// ([FromJSON]).
 //
-// A replay out of an archive is the same event, and a duplicate. With replays its name is a part of the key, so that
-// every replay runs each event once more.
+// A replay from an archive is the same event, and so a duplicate. With replays, the name of the replay is part of the key, so
+// that every replay runs each event once more.
 //
-// What has no envelope (a rule with an input transformer or an input path) has no key (ErrMissing).
+// A message without the envelope (from a rule with an input transformer or an input path) has no key (ErrMissing).
 func FromEventBridge(replays bool) Func {
 	return func(m *driver.Message) (string, error) {
 		body := m.Body
@@ -146,10 +145,10 @@ func bridgeKey(m *driver.Message, body []byte, replays bool) (string, error) {
 	return membersKey(m, body, "an event of EventBridge", prefix, "/account", "/region", "/source", "/id")
 }
 
-// FromSNS makes the key from a notification of SNS: sns|topic|id of the publication, which is the same for every
-// subscription and every delivery. A publisher that publishes again makes another one. With raw delivery over HTTP the
-// headers x-amz-sns-topic-arn and x-amz-sns-message-id tell; raw delivery to a queue carries nothing of the publication:
-// such messages have no key (ErrMissing).
+// FromSNS makes the key from an SNS notification: sns|topic|id of the publication, which is the same for every subscription
+// and every delivery. A publisher that publishes again makes another key. With raw delivery over HTTP the topic and the id
+// come from the headers x-amz-sns-topic-arn and x-amz-sns-message-id. Raw delivery to a queue contains neither: such messages
+// have no key (ErrMissing).
 func FromSNS() Func {
 	return func(m *driver.Message) (string, error) {
 		if json.Valid(m.Body) && peek(m.Body, "/TopicArn") != "" {
@@ -171,7 +170,7 @@ func snsKey(m *driver.Message, body []byte) (string, error) {
 	return membersKey(m, body, "an SNS notification", []string{eventSNS}, "/TopicArn", "/MessageId")
 }
 
-// snsHeaders are what SNS sends over HTTP, and what a queue that unwraps makes of the envelope.
+// snsHeaders reads topic and id from the headers that SNS sends over HTTP, or that a queue makes when it unwraps.
 func snsHeaders(m *driver.Message) (topic, id string, ok bool) {
 	for _, n := range [...][2]string{{"sns-topic-arn", "sns-message-id"}, {"x-amz-sns-topic-arn", "x-amz-sns-message-id"}} {
 		if topic, id = m.Header(n[0]), m.Header(n[1]); topic != "" && id != "" {
@@ -181,7 +180,7 @@ func snsHeaders(m *driver.Message) (topic, id string, ok bool) {
 	return "", "", false
 }
 
-// membersKey makes a key of members of a valid JSON body.
+// membersKey makes a key from members of a valid JSON body.
 func membersKey(m *driver.Message, body []byte, what string, prefix []string, pointers ...string) (string, error) {
 	parts := append(make([]string, 0, len(prefix)+len(pointers)), prefix...)
 	for _, p := range pointers {
@@ -194,7 +193,7 @@ func membersKey(m *driver.Message, body []byte, what string, prefix []string, po
 	return keyOf(m, parts...)
 }
 
-// member reads a string out of a valid JSON body, strictly: encoding/json would make one text of two that are no Unicode.
+// member reads a string from a valid JSON body, strictly: encoding/json would turn two invalid strings into one.
 func member(m *driver.Message, body []byte, what, at string) (string, error) {
 	raw, err := pointer(at).FindValid(body)
 	switch {
@@ -217,7 +216,7 @@ func member(m *driver.Message, body []byte, what, at string) (string, error) {
 	return v, nil
 }
 
-// peek reads a string to tell what a valid JSON body is; "" = there is none.
+// peek reads a string that identifies the kind of a valid JSON body. It returns "" if there is none.
 func peek(body []byte, at string) string {
 	raw, err := pointer(at).FindValid(body)
 	if err != nil || raw[0] != '"' {
@@ -230,7 +229,7 @@ func peek(body []byte, at string) string {
 	return v
 }
 
-// pointers are those that this package looks for; made once.
+// pointers are the JSON Pointers of this package, parsed once.
 var pointers = func() map[string]jsonptr.Pointer {
 	all := map[string]jsonptr.Pointer{}
 	for _, s := range []string{

@@ -212,7 +212,7 @@ func TestHostileEvents(t *testing.T) {
 			t.Errorf("--key %s of %s %v: %q, %v", c.spec, c.m.Body, c.m.Headers, raw, err)
 		}
 	}
-	// Envelopes beyond all measure: the outermost that can be told apart, and no endless descent.
+	// Too many envelopes: the outermost one that can be identified, and no endless descent.
 	if k, err := key.FromEvent()(&driver.Message{Body: []byte(deep)}); err != nil || !strings.HasPrefix(k, "sns|") {
 		t.Errorf("%q, %v", k, err)
 	}

@@ -58,7 +58,7 @@ func ExampleFromBody() {
 	// Output: true json:5ad31bd8
 }
 
-// Worker flags become key functions; a mistake is answered with its fix.
+// Worker flags become key functions. The error for a mistake has a hint.
 func ExampleParse() {
 	of, err := key.Parse("json:/order_id,/action")
 	fmt.Println(of != nil, err)
@@ -95,7 +95,7 @@ func ExampleFromS3() {
 	// in|my report.csv|V1 <nil>
 }
 
-// The parts of a key come back out of its text form.
+// SplitTuple returns the parts of a key from its text form.
 func ExampleSplitTuple() {
 	parts, err := key.SplitTuple(`a\|b|c`)
 	fmt.Printf("%q %v\n", parts, err)

@@ -10,16 +10,16 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// FingerprintFunc hashes the meaningful payload of a message; "" = not compared. Without one nothing is a mismatch; records
-// keep a digest of the body all the same, and a replay with another body is ReplayedOtherPayload: counted, and logged as a
-// warning. Where bodies may differ, name the fields that must not (FingerprintJSON), and those alone are compared.
+// FingerprintFunc hashes the relevant payload of a message. "" = not compared. Without a fingerprint nothing is a mismatch, but
+// records keep a digest of the body: a replay with another body is ReplayedOtherPayload, which is counted and logged as a
+// warning. If bodies may differ, name the fields that must not (FingerprintJSON), and only those are compared.
 type FingerprintFunc func(m *driver.Message) (driver.Fingerprint, error)
 
 // fingerprintVersion is part of every recipe: raise it when the same recipe begins to hash something else. Records with
-// the old version are then not compared, and never called a mismatch (protocol section 0).
+// the old version are then not compared, and are no mismatch (protocol section 0).
 const fingerprintVersion = "semel-fingerprint-1"
 
-// recipe is the id at the head of a fingerprint: the first bytes of the SHA-256 of what is hashed, and how.
+// recipe returns the id at the start of a fingerprint: the first bytes of the SHA-256 of a description of the recipe.
 func recipe(parts ...string) [driver.FingerprintRecipe]byte {
 	sum := sha256.Sum256([]byte(Tuple(append([]string{fingerprintVersion}, parts...)...)))
 	return [driver.FingerprintRecipe]byte(sum[:])
@@ -32,7 +32,7 @@ func fingerprint(id [driver.FingerprintRecipe]byte, sum [sha256.Size]byte) drive
 	return driver.Fingerprint(b[:])
 }
 
-// bodyRecipe is the recipe of [FingerprintBody], and bodyDigest that of the digests that records keep of it.
+// bodyRecipe is the recipe of [FingerprintBody], and bodyDigest that of the digests in records.
 var bodyRecipe = recipe("body")
 
 const bodyDigest = 1
@@ -40,8 +40,8 @@ const bodyDigest = 1
 // bodies hashes the bodies of all messages.
 var bodies content
 
-// BodyDigest returns what a claim says of the body of its message: the digest of the sum that [FingerprintBody] hashes, because
-// a body that was only formatted differently is the same payload. whole reports that fp is the fingerprint of the body.
+// BodyDigest returns the digest of a message's body for its claim. It is made from the sum of [FingerprintBody], because a body
+// that is only formatted differently is the same payload. whole reports whether fp is the fingerprint of the whole body.
 func BodyDigest(fp driver.Fingerprint, body []byte) (d driver.BodyDigest, whole bool) {
 	if len(fp) == len(bodyRecipe)+sha256.Size && string(fp[:len(bodyRecipe)]) == string(bodyRecipe[:]) {
 		return driver.NewBodyDigest(bodyDigest, [sha256.Size]byte([]byte(fp[len(bodyRecipe):]))), true
@@ -50,8 +50,8 @@ func BodyDigest(fp driver.Fingerprint, body []byte) (d driver.BodyDigest, whole 
 	return driver.NewBodyDigest(bodyDigest, sum), false
 }
 
-// FingerprintBody hashes the body: its canonical JSON, so that white space and the order of members do not matter, or
-// its bytes when it has no canonical form. It never fails.
+// FingerprintBody hashes the body: its canonical JSON, so that white space and the order of members do not matter, or its
+// bytes if it has no canonical form. The function returns no errors.
 func FingerprintBody() FingerprintFunc {
 	c, id := new(content), bodyRecipe
 	return func(m *driver.Message) (driver.Fingerprint, error) {
@@ -61,19 +61,19 @@ func FingerprintBody() FingerprintFunc {
 	}
 }
 
-// How one field stands in a fingerprint.
+// How a field is marked in a fingerprint.
 const (
 	fieldMissing byte = iota
 	fieldValue
 	fieldBody // in place of the fields: the whole body
 )
 
-// FingerprintJSON hashes chosen fields of a JSON body, named by JSON Pointers (RFC 6901): what says whether two messages
-// with one key mean the same, and not times or trace ids. The order of the pointers does not matter; a missing field is
-// a value of its own, not that of null. A body that is not JSON, or in which a chosen field has no canonical form, is
-// hashed as it is, so it never fails. Other pointers make another recipe: records with the old one are not compared.
+// FingerprintJSON hashes selected fields of a JSON body, named by JSON Pointers (RFC 6901). Choose fields that must be equal in
+// two messages with one key, and not times or trace IDs. The order of the pointers does not matter. A missing field differs
+// from null. If the body is not JSON, or a selected field has no canonical form, the bytes of the whole body are hashed, so the
+// function returns no errors. Other pointers make another recipe: records with the old one are not compared.
 //
-// It panics when there are no pointers or one is malformed; [ParseFingerprint] returns an error instead.
+// It panics if there are no pointers or one is malformed. [ParseFingerprint] returns an error instead.
 func FingerprintJSON(pointers ...string) FingerprintFunc {
 	pointers = slices.Clone(pointers)
 	slices.Sort(pointers)
@@ -92,8 +92,8 @@ func FingerprintJSON(pointers ...string) FingerprintFunc {
 	}
 }
 
-// appendFields appends every field behind a byte that canonical JSON never contains, so that no two lists of fields give
-// the same bytes.
+// appendFields appends each field after a byte that canonical JSON does not contain, so that different lists of fields give
+// different bytes.
 func appendFields(b, body []byte, ptrs []jsonptr.Pointer) ([]byte, bool) {
 	for i, p := range ptrs {
 		find := p.FindValid
@@ -116,7 +116,7 @@ func appendFields(b, body []byte, ptrs []jsonptr.Pointer) ([]byte, bool) {
 	return b, true
 }
 
-// fingerprintByKey hashes what a key function gives. A message without such a key has a fingerprint of its own.
+// fingerprintByKey hashes the key that a key function returns. Messages without such a key have a fingerprint of their own.
 func fingerprintByKey(spec string, key Func) FingerprintFunc {
 	id := recipe("key", spec)
 	return func(m *driver.Message) (driver.Fingerprint, error) {

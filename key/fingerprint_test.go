@@ -138,7 +138,7 @@ func TestDefaultFingerprint(t *testing.T) {
 	}
 }
 
-// A recipe is a promise to the records in the stores: this value changes only together with fingerprintVersion.
+// Records in the stores depend on a recipe: this value changes only together with fingerprintVersion.
 func TestFingerprintIsStable(t *testing.T) {
 	got := fp(t, key.FingerprintBody(), body(`{}`))
 	if want := recipeGolden; string(got[:driver.FingerprintRecipe]) != want {

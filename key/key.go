@@ -1,9 +1,9 @@
-// Package key takes keys, fingerprints and versions out of messages.
+// Package key reads keys, fingerprints and versions from messages.
 //
-// A key is what must take effect once. Prefer one that names the business operation: [FromJSON] takes it from fields of the
-// body, [FromHeader] from a header. There are functions for the events of S3, EventBridge, SNS, Cloud Storage, Pub/Sub, Kafka,
-// Stripe and GitHub, and for CloudEvents. Use [ByID], the default, only as a last resort: a producer that sends the same
-// operation twice gives the two messages different ids.
+// A key identifies the operation that must take effect once. Prefer one that names the business operation: [FromJSON] takes it
+// from fields of the body, [FromHeader] from a header. There are functions for the events of S3, EventBridge, SNS, Cloud
+// Storage, Pub/Sub, Kafka, Stripe and GitHub, and for CloudEvents. Use [ByID], the default, only as a last resort: a producer
+// that sends the same operation twice gives the two messages different IDs.
 //
 // The text form of a key ([Tuple]) and the recipe of a fingerprint are stored for as long as records are kept. Changing them
 // turns duplicates into new messages.
@@ -22,19 +22,19 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// Func takes the key out of a message: its text form. ErrMissing (wrapped or not) says that there is none.
+// Func returns the key of a message, in its text form. It returns ErrMissing (wrapped or not) if the message has none. It must
+// not block.
 type Func func(m *driver.Message) (string, error)
 
-// MaxBytes is the largest key in bytes of its text form.
+// MaxBytes is the maximum length of a key's text form, in bytes.
 const MaxBytes = 1024
 
 const lowerHex = "0123456789abcdef"
 
-// Tuple is the text form of a key with one or more parts: the parts joined by |, where \ stands before | and \ inside
-// of a part, and control bytes and bytes that are not UTF-8 are written as \xNN. Different tuples have different texts:
-// ("a|b", "c") never meets ("a", "b|c"). Parts are taken byte by byte: neither case, nor white space, nor the forms of
-// Unicode are levelled. A tuple without parts is "", as is the tuple of one empty part; no key is empty (see
-// [Check]).
+// Tuple returns the text form of a key with one or more parts: the parts joined by |. Inside a part, | and \ are escaped with
+// \, and control bytes and bytes that are not UTF-8 are written as \xNN. Different tuples have different texts: ("a|b", "c")
+// differs from ("a", "b|c"). Parts are used byte by byte: case, white space and Unicode forms are not normalized. A tuple
+// without parts is "", as is the tuple of one empty part, but a key cannot be empty (see [Check]).
 func Tuple(parts ...string) string {
 	n, plain := len(parts), true
 	for _, p := range parts {
@@ -83,8 +83,8 @@ func appendPart(b []byte, p string) []byte {
 	return b
 }
 
-// SplitTuple is the inverse of [Tuple]: the parts of a text form, never none. A text that Tuple does not write is a
-// *Error.
+// SplitTuple is the inverse of [Tuple]: it returns the parts of a text form, at least one. It returns an *Error for a text that
+// Tuple cannot have written.
 func SplitTuple(text string) ([]string, error) {
 	var parts []string
 	var b []byte
@@ -109,8 +109,8 @@ func SplitTuple(text string) ([]string, error) {
 	return parts, nil
 }
 
-// escapedByte reads what follows a backslash: the byte, and how long its escape is. What is no escape gives bytes that
-// do not lead back to the same text.
+// escapedByte decodes the escape after a backslash: the byte, and the length of the escape. For an invalid escape it returns a
+// byte that Tuple would write differently.
 func escapedByte(s string) (c byte, n int) {
 	if len(s) > 0 && s[0] != 'x' {
 		return s[0], 1
@@ -122,9 +122,9 @@ func escapedByte(s string) (c byte, n int) {
 	return byte(hi<<4 | lo), 3
 }
 
-// Check reports a text that cannot be a key as a *Error: an empty or blank one, one of more than [MaxBytes] bytes, and one
-// with control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple writes them as \xNN). The engine
-// checks every key; its message becomes a dead letter.
+// Check returns an *Error for a text that cannot be a key: it is empty or blank, has more than [MaxBytes] bytes, or contains
+// control bytes or bytes that are not UTF-8, which some stores cannot keep (Tuple escapes them). The engine checks every key.
+// A message with an invalid key becomes a dead letter.
 func Check(raw string) error {
 	switch {
 	case strings.TrimSpace(raw) == "":
@@ -143,7 +143,7 @@ func Check(raw string) error {
 	return nil
 }
 
-// keyOf ends the key functions of this package: the text form of parts, checked.
+// keyOf returns the text form of parts, checked.
 func keyOf(m *driver.Message, parts ...string) (string, error) {
 	raw := Tuple(parts...)
 	if err := Check(raw); err != nil {
@@ -163,11 +163,11 @@ func badKey(m *driver.Message, format string, args ...any) error {
 	return &Error{MessageID: m.ID, Reason: fmt.Sprintf(format, args...)}
 }
 
-// ByID is the default Func: the first that is there of the header idempotency-key, the CloudEvents headers
-// (source and id), the headers message-id and nats-msg-id, and the broker's id.
+// ByID is the default Func. It uses the first of these that exists: the header idempotency-key, the CloudEvents headers (source
+// and id), the headers message-id and nats-msg-id, and the broker's ID.
 //
-// It is a delivery identity unless the sender sets one of the headers: a producer that sends twice, or a redrive by the
-// broker, makes a second key of the same business act. Prefer a field of the message: [FromJSON].
+// Unless the sender sets one of the headers, the key identifies a delivery: a producer that sends twice, or a redrive by the
+// broker, makes a second key for the same business operation. Prefer a field of the message: [FromJSON].
 func ByID(m *driver.Message) (string, error) {
 	if len(m.Headers) > 0 {
 		if v := m.Header("idempotency-key"); v != "" {
@@ -189,15 +189,15 @@ func ByID(m *driver.Message) (string, error) {
 	return keyOf(m, m.ID)
 }
 
-// First takes the first key that is there: a function without one for the message (ErrMissing) leaves it to the next. Any
-// other error ends the search, and its message becomes a dead letter: an empty id is the sender's mistake, and another key in its
-// place would hide it. All functions write into one space: a broker's id that another message has as its order's number is
-// the same key. When none has a key the error names what each was missing, and is ErrMissing.
+// First returns the first key that one of the functions finds. A function that returns ErrMissing passes the message to the
+// next. Any other error ends the search, and the message becomes a dead letter: an empty ID is the sender's mistake, and
+// another key would hide it. All functions share one key space: a broker's ID in one message and an equal order number in
+// another are the same key. If no function finds a key, the error is ErrMissing and lists what each of them missed.
 //
-// First(FromJSON("/id"), ByID) is the field id, else the headers and the broker's id that [ByID] takes, with all
-// that is said there of keys that only a delivery has.
+// First(FromJSON("/id"), ByID) uses the field id, or otherwise the headers and the broker's ID as [ByID] does, with its
+// limits.
 //
-// It panics without functions, and with one that is nil.
+// It panics if there are no functions or one is nil.
 func First(fns ...Func) Func {
 	if len(fns) == 0 || slices.ContainsFunc(fns, func(f Func) bool { return f == nil }) {
 		panic("semel: First: a key function is missing")
@@ -220,8 +220,8 @@ func First(fns ...Func) Func {
 	}
 }
 
-// FromHeader takes the key out of a header; the case of its name does not matter. A message without it, or with an
-// empty one, has no key (ErrMissing).
+// FromHeader takes the key from a header. The case of its name does not matter. A message without the header, or with an empty
+// one, has no key (ErrMissing).
 func FromHeader(name string) Func {
 	return func(m *driver.Message) (string, error) {
 		v := m.Header(name)
@@ -232,11 +232,11 @@ func FromHeader(name string) Func {
 	}
 }
 
-// FromPosition makes the key from where the log keeps the message: log/partition/offset. A message of a queue that is no
+// FromPosition makes the key from the message's position in the log: log/partition/offset. A message of a queue that is not a
 // log has no key (ErrMissing).
 //
 // A producer that sends twice makes two keys, and so does a copy of the log: prefer a field of the message ([FromJSON]).
-// The header semel-position, which a message has that is sent again from a dead letter, comes before the position.
+// The header semel-position of a redriven message takes precedence over its position.
 func FromPosition() Func {
 	return func(m *driver.Message) (string, error) {
 		if v := m.Header(driver.PositionHeader); v != "" {
@@ -250,17 +250,18 @@ func FromPosition() Func {
 	}
 }
 
-// FromJSON makes the key from fields of a JSON body: the tuple of what the JSON Pointers (RFC 6901) point to, in the
-// order given.
+// FromJSON makes the key from fields of a JSON body: the [Tuple] of the values at the JSON Pointers (RFC 6901), in the given
+// order.
 //
-// A string is taken as it is, a number in its canonical text (1, 1.0 and 1e0 are "1"; beyond 2^53 every digit counts),
-// true and false as these words, an array or object as its canonical JSON. So the string "1" and the number 1 are the
-// same part. A missing field, null, and a body that is not JSON give ErrMissing and name the pointer. An empty string, array
-// or object (white space alone, or nothing but nulls and empty values inside) is an error too, but not ErrMissing: it would
-// make one key of all the messages without a value, and it is the sender's mistake. So is an object on the way that has
-// the field twice.
+// A string is used unchanged, a number in its canonical text (1, 1.0 and 1e0 are "1", and beyond 2^53 every digit counts),
+// true and false as these words, an array or object as its canonical JSON. So the string "1" and the number 1 are the same
+// part.
 //
-// It panics when there are no pointers or one is malformed; [Parse] returns an error instead.
+// A missing field, null, or a body that is not JSON is ErrMissing, with the pointer in its text. An empty string, array or
+// object (only white space, or only nulls and empty values inside) is another error: it is the sender's mistake, and would
+// give all messages without a value the same key. A duplicate member on the path is such an error too.
+//
+// It panics if there are no pointers or one is malformed. [Parse] returns an error instead.
 func FromJSON(pointers ...string) Func {
 	ptrs, err := parsePointers(pointers)
 	if err != nil {
@@ -303,7 +304,7 @@ func keyFromJSON(ptrs []jsonptr.Pointer) Func {
 				return "", badKey(m, "the value at %q: %v", p, err)
 			case string(raw) == "null":
 				return "", noKey(m, "the value at %q is null", p)
-			case saysNothing(raw):
+			case isBlank(raw):
 				return "", badKey(m, "the value at %q is %s, and it would be the key of every message without a value: "+
 					"send the id, or leave the field out", p, emptyKind(raw))
 			}
@@ -323,9 +324,9 @@ func pointerError(m *driver.Message, what string, p jsonptr.Pointer, err error) 
 	return badKey(m, "%sno value at %q: %v", what, p, err)
 }
 
-// saysNothing reports that a valid JSON text has no value that could name anything: it is null, a string of nothing but
-// white space, or an array or object with nothing else in it. It returns at the first value that is something.
-func saysNothing(raw []byte) bool {
+// isBlank reports whether a valid JSON text has no value that could name anything: it is null, a string of only white space,
+// or an array or object that contains only such values. It returns at the first other value.
+func isBlank(raw []byte) bool {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
 		case c == 'n':
@@ -362,7 +363,7 @@ func emptyKind(raw []byte) string {
 	return "an empty string"
 }
 
-// keyPart is the text of a JSON value inside of a key.
+// keyPart returns the text of a JSON value in a key.
 func keyPart(raw []byte) (string, error) {
 	if raw[0] == '"' {
 		return canonjson.Unquote(raw)

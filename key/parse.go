@@ -8,8 +8,8 @@ import (
 const keyForms = "id, header:NAME, json:/POINTER,/POINTER, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, " +
 	"stripe, github, sqsfifo or position"
 
-// keyWords are the forms without an argument of the user's, and whether the body may differ between two messages of one
-// key: then no fingerprint is taken of it.
+// keyWords are the forms without an argument, and whether the body may differ between two messages with one key: then no
+// fingerprint is made from it.
 var keyWords = map[string]struct {
 	key     Func
 	differs bool
@@ -33,7 +33,7 @@ var keyWords = map[string]struct {
 	"position":            {FromPosition(), false},
 }
 
-// Parse reads the text form of a key function, as the worker's flag --key takes it:
+// Parse returns the key function for a text form, as the worker's flag --key accepts it:
 //
 //	id                        ByID
 //	header:NAME               FromHeader
@@ -51,7 +51,7 @@ var keyWords = map[string]struct {
 //	sqsfifo                   FromDeduplicationID(false); sqsfifo:group FromDeduplicationID(true)
 //	position                  FromPosition
 //
-// Anything else is a *SpecError that names the fix.
+// Any other text is a *SpecError with a hint.
 func Parse(spec string) (Func, error) {
 	form, arg, _ := strings.Cut(spec, ":")
 	switch {
@@ -70,14 +70,14 @@ func Parse(spec string) (Func, error) {
 	return nil, specError("Key", spec, keyForms)
 }
 
-// ParseFingerprint reads the text form of a fingerprint, as the worker's flag --fingerprint takes it: the forms of
-// [Parse], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]; the others
-// hash what the key function of that form gives. Anything else is a *SpecError that names the fix.
+// ParseFingerprint returns the fingerprint function for a text form, as the worker's flag --fingerprint accepts it: the forms
+// of [Parse], or none, for which it returns nil. json: and body are [FingerprintJSON] and [FingerprintBody]. The others hash
+// the key that the key function of that form returns. Any other text is a *SpecError with a hint.
 func ParseFingerprint(spec string) (FingerprintFunc, error) {
 	form, arg, hasArg := strings.Cut(spec, ":")
 	switch {
 	case spec == "none":
-		return nil, nil //nolint:nilnil // no fingerprint is one of the answers
+		return nil, nil //nolint:nilnil // nil means no fingerprint
 	case spec == "body":
 		return FingerprintBody(), nil
 	case form == "json" && arg != "":
@@ -97,11 +97,12 @@ func ParseFingerprint(spec string) (FingerprintFunc, error) {
 	return fingerprintByKey(spec, key), nil
 }
 
-// DefaultFingerprint is the fingerprint that goes with a key in text form when none is asked for: the body's, but none
-// (nil) for json: and body, whose key is made from the content. A replay whose body differs is then told
-// (ReplayedOtherPayload) and no mismatch: what differs may be a time, a trace id, a counter. Of a key that is made from an
-// event (s3, event, stripe and the like) it is that key: the bodies of two messages of one event differ, as those of the
-// two routes of an S3 event do.
+// DefaultFingerprint returns the default fingerprint for a key in text form:
+//   - for json: and body, nil, because the key is made from the content. A replay with another body is then reported
+//     (ReplayedOtherPayload) but not a mismatch, because the difference may be a time, a trace ID or a counter.
+//   - for keys made from an event (s3, event, stripe and so on), the key itself, because two messages of one event may have
+//     different bodies, such as those of the two routes of an S3 event
+//   - for all others, the body
 func DefaultFingerprint(keySpec string) FingerprintFunc {
 	w := keyWords[keySpec]
 	switch form, _, _ := strings.Cut(keySpec, ":"); {

@@ -8,8 +8,9 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Route names the way that an event took, as far as its envelopes tell, the outermost first: "SNS arn:… > S3 notification
-// ToQueue". "" = the message is no event of S3, EventBridge, SNS or CloudEvents. EventBridge does not tell which rule it was.
+// Route returns the route on which an event came, as far as its envelopes show it, the outermost first: "SNS arn:… > S3
+// notification ToQueue". It returns "" if the message is not an event of S3, EventBridge, SNS or CloudEvents. The envelope of
+// EventBridge does not contain the rule.
 func Route(m *driver.Message) string {
 	var way []string
 	body := m.Body
@@ -46,7 +47,7 @@ func Route(m *driver.Message) string {
 	return strings.Join(way, " > ")
 }
 
-// mayBeEvent rules most other bodies out without reading them as JSON.
+// mayBeEvent excludes most other bodies without parsing them as JSON.
 func mayBeEvent(body []byte) bool {
 	for _, word := range [...]string{`"TopicArn"`, `"detail-type"`, `"eventSource"`, `"specversion"`} {
 		if bytes.Contains(body, []byte(word)) {

@@ -7,7 +7,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// TestRoutesOfUnwrappedMessages are told by their headers.
+// TestRoutesOfUnwrappedMessages: their routes come from headers.
 func TestRoutesOfUnwrappedMessages(t *testing.T) {
 	for want, m := range map[string]driver.Message{
 		"SNS arn:t > EventBridge": {Body: []byte(`{"n":1}`), Headers: map[string]string{

@@ -13,8 +13,8 @@ import (
 	"github.com/semel-dev/semel/internal/canonjson"
 )
 
-// s3Message is the union of what carries an S3 event: the native notification, EventBridge's envelope, and SNS's
-// envelope around either.
+// s3Message is the union of the forms of an S3 event: the native notification, EventBridge's envelope, and SNS's envelope
+// around either.
 type s3Message struct {
 	Event   string     // "s3:TestEvent"
 	Records []s3Record // native
@@ -58,29 +58,27 @@ type s3Detail struct {
 	DeletionType string `json:"deletion-type"`
 }
 
-// s3Event is what both routes have in common.
+// s3Event has the common fields of both routes.
 type s3Event struct {
 	kind                                             string // "" = an object was created
 	bucket, key, version, etag, sequencer, requestID string
 }
 
-// FromS3 makes the key from an S3 event, whichever way it came: as S3's own notification, through EventBridge, or
-// either through SNS. All routes of one event give the same key, with the object's name as it is (the URL encoding of
-// native notifications is undone):
+// FromS3 makes the key from an S3 event: a native S3 notification, an event through EventBridge, or either of them through SNS.
+// All routes of one event give the same key. The object's name is decoded (native notifications URL-encode it):
 //
-//   - an object was created: bucket|name|versionId, or bucket|name|eTag|sequencer where the bucket has no versions;
-//   - anything else (removals, tags, restores …): bucket|name|versionId|sequencer|what happened, with the request id for
-//     events that have no sequencer. Such an event carries the version id of the object's creation, and must not be
-//     taken for a duplicate of it.
+//   - an object was created: bucket|name|versionId, or bucket|name|eTag|sequencer if the bucket has no versions
+//   - any other event (removals, tags, restores …): bucket|name|versionId|sequencer|kind of event, with the request id if the
+//     event has no sequencer. Such an event has the version id of the object's creation, but is no duplicate of it.
 //
-// A name with which the key would exceed [MaxBytes] is replaced by sha256: and its hash. A notification with several
-// records is an error (the sender has to split it: a message has one key); S3's test event and anything that is no S3
-// event have no key (ErrMissing).
+// If the key would exceed [MaxBytes], the name is replaced by sha256: and its hash. A notification with several records is an
+// error: a message has one key, so the sender must split it. S3's test event and messages that are not S3 events have no key
+// (ErrMissing).
 func FromS3() Func {
 	return func(m *driver.Message) (string, error) { return s3Key(m, m.Body) }
 }
 
-// s3Key is the key of an S3 event behind a prefix.
+// s3Key returns the key of an S3 event after a prefix.
 func s3Key(m *driver.Message, body []byte, prefix ...string) (string, error) {
 	e, err := readS3(m, body)
 	if err != nil {
@@ -164,8 +162,7 @@ func (d *s3Detail) event(m *driver.Message, detailType string) (s3Event, error) 
 	}, nil
 }
 
-// s3Name reads the object's name strictly: encoding/json would put one replacement character for every broken one, and
-// make two names one.
+// s3Name reads the object's name strictly: encoding/json would replace invalid characters, and turn two names into one.
 func s3Name(m *driver.Message, raw json.RawMessage) (string, error) {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return "", noKey(m, "not an S3 event: it names no object")
@@ -177,7 +174,7 @@ func s3Name(m *driver.Message, raw json.RawMessage) (string, error) {
 	return key, nil
 }
 
-// What happened, in the words of this package: the same for both routes.
+// The kinds of events, the same for both routes.
 const (
 	s3Removed = "removed"
 	s3Marker  = "delete-marker"
@@ -226,7 +223,7 @@ func (e *s3Event) parts(m *driver.Message) ([]string, error) {
 		case e.sequencer != "":
 			return []string{e.bucket, e.key, strings.Trim(e.etag, `"`), e.sequencer}, nil
 		}
-		return nil, noKey(m, "an S3 event without versionId and sequencer cannot be told from an upload of the same "+
+		return nil, noKey(m, "an S3 event without versionId and sequencer cannot be distinguished from an upload of the same "+
 			"bytes: turn on versioning, or take the key from elsewhere")
 	}
 	moment := e.sequencer

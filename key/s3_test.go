@@ -136,7 +136,7 @@ func TestKeyFromS3BothRoutes(t *testing.T) {
 		`uploads|in/Ä report+1\|2 50%.csv|096fKKXTRTtl3on89fVO.nfljtsv6qko|0055AED6DCD90281E5|ObjectRemoved:NewKind`)
 }
 
-// The same object, put again: another version, or without versions another sequencer, is another act.
+// The same object, put again: another version, or without versions another sequencer, is another operation.
 func TestKeyFromS3TellsUploadsApart(t *testing.T) {
 	f := key.FromS3()
 	seen := map[string]string{}

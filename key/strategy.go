@@ -10,7 +10,7 @@ import (
 const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLACE,gap=park:30s, sequencer:PLACE or text:PLACE, " +
 	"where PLACE is a JSON Pointer (/version) or header:NAME"
 
-// ParseVersions reads the text form of Config.Versions, as the worker's flag --strategy takes it:
+// ParseVersions returns the Versions for a text form, as the worker's flag --strategy accepts it:
 //
 //	once                                    each key takes effect once (nil)
 //	version:/version                        ByVersion
@@ -21,11 +21,11 @@ const strategyForms = "once, version:PLACE, timestamp:PLACE,PLACE, sequence:PLAC
 //	                                        key must be bucket and object
 //	text:/ulid                              texts that compare byte by byte: ULIDs, numbers of a fixed width
 //
-// header:NAME stands in the place of a pointer too: version:header:x-version. A pointer or name cannot contain a comma
-// here. Anything else is a *SpecError that names the fix.
+// header:NAME may replace a pointer: version:header:x-version. A pointer or name cannot contain a comma here. Any other text is
+// a *SpecError with a hint.
 func ParseVersions(text string) (*Versions, error) {
 	if text == "once" {
-		return nil, nil //nolint:nilnil // no versions is one of the answers
+		return nil, nil //nolint:nilnil // nil means no versions
 	}
 	kind, rest, ok := strings.Cut(text, ":")
 	switch kind {

@@ -9,12 +9,12 @@ import (
 	"github.com/semel-dev/semel/internal/canonjson"
 )
 
-// FromGCS makes the key from a notification of Google Cloud Storage: gcs|bucket|object|generation|event type, and the
-// metageneration of an update of metadata, which keeps the generation. The attributes of the Pub/Sub message are its
-// headers, or stand in the body of a push subscription. Two notification configurations of one bucket tell of one event
-// twice, under one key.
+// FromGCS makes the key from a notification of Google Cloud Storage: gcs|bucket|object|generation|event type, and for an update
+// of metadata, which keeps the generation, also the metageneration. The attributes of the Pub/Sub message are its headers, or
+// are in the body of a push subscription. If a bucket has two notification configurations, both messages of an event have the
+// same key.
 //
-// An update of metadata whose message has no payload (payload format NONE) is an error: it names no metageneration.
+// An update of metadata without a payload (payload format NONE) is an error, because the metageneration is missing.
 func FromGCS() Func {
 	return func(m *driver.Message) (string, error) {
 		attrs, payload, err := pubSubMessage(m)
@@ -40,8 +40,8 @@ func FromGCS() Func {
 	}
 }
 
-// FromPubSub makes the key from the id of a Google Pub/Sub message: gps|subscription|id, from the body of a push
-// subscription. A publisher that publishes again makes another message: prefer an id of the event inside.
+// FromPubSub makes the key from the ID of a Google Pub/Sub message: gps|subscription|id, from the body of a push subscription.
+// A publisher that publishes again makes another message: prefer an ID of the event inside.
 func FromPubSub() Func {
 	return func(m *driver.Message) (string, error) {
 		if !json.Valid(m.Body) {
@@ -60,7 +60,7 @@ func FromPubSub() Func {
 	}
 }
 
-// pubSubMessage answers the attributes and the payload of a Pub/Sub message: those of the headers and the body, or of a push.
+// pubSubMessage returns the attributes and the payload of a Pub/Sub message, from headers and body, or from a push.
 func pubSubMessage(m *driver.Message) (attrs func(string) string, payload []byte, err error) {
 	if !json.Valid(m.Body) {
 		return m.Header, m.Body, nil
@@ -87,12 +87,12 @@ func pubSubMessage(m *driver.Message) (attrs func(string) string, payload []byte
 	}, payload, nil
 }
 
-// FromKafka makes the key from where a record stands: k|cluster|topic|partition|offset. They are the headers
-// kafka-cluster, kafka-topic-id or kafka-topic, kafka-partition and kafka-offset, or the members of a record as EventBridge
-// Pipes and Lambda write it (eventSourceArn or bootstrapServers, topic, partition, offset). A topic that was made anew
-// counts from 0 again: give its id.
+// FromKafka makes the key from the position of a record: k|cluster|topic|partition|offset. It reads the headers kafka-cluster,
+// kafka-topic-id or kafka-topic, kafka-partition and kafka-offset, or the members of a record as EventBridge Pipes and Lambda
+// write it (eventSourceArn or bootstrapServers, topic, partition, offset). A topic that was deleted and created again counts
+// from 0 again: use its ID.
 //
-// A record that is copied to another topic, or produced again, is another one. Prefer an id that the producer gives:
+// A record that is copied to another topic, or produced again, has another key. Prefer an ID that the producer sets:
 // [FromHeader], [FromJSON].
 func FromKafka() Func {
 	return func(m *driver.Message) (string, error) {
@@ -123,7 +123,7 @@ func FromKafka() Func {
 	}
 }
 
-// kafkaKey refuses what is no number of a record: 07 and 7 would be two keys of one.
+// kafkaKey refuses non-canonical numbers: 07 and 7 would be two keys for one record.
 func kafkaKey(m *driver.Message, cluster, topic, partition, offset string) (string, error) {
 	for name, v := range map[string]string{"partition": partition, "offset": offset} {
 		if !natural(v) {
@@ -133,14 +133,14 @@ func kafkaKey(m *driver.Message, cluster, topic, partition, offset string) (stri
 	return keyOf(m, "k", cluster, topic, partition, offset)
 }
 
-// natural tells decimal digits of at most 19 places without leading zeros.
+// natural reports whether s is a decimal number of at most 19 digits without leading zeros.
 func natural(s string) bool {
 	return s != "" && len(s) <= 19 && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
 }
 
-// FromStripe makes the key from a Stripe event: stripe|account|evt_…; the account is that of a connected account, else
-// empty. Stripe repeats an event under its id; two events can tell of one change (FromJSON("/data/object/id", "/type")
-// is one key for both). An event that came through EventBridge or SNS is taken out of their envelopes.
+// FromStripe makes the key from a Stripe event: stripe|account|evt_…, where account is a connected account or empty. Stripe
+// redelivers an event under the same ID. Two events can report one change: FromJSON("/data/object/id", "/type") gives both the
+// same key. FromStripe also reads events in the envelopes of EventBridge and SNS.
 func FromStripe() Func {
 	return func(m *driver.Message) (string, error) {
 		is := func(b []byte) bool { return strings.HasPrefix(peek(b, "/id"), "evt_") }
@@ -152,9 +152,9 @@ func FromStripe() Func {
 	}
 }
 
-// FromGitHub makes the key from the headers of a GitHub webhook: gh|hook|delivery. GitHub redelivers under the same
-// delivery id. Hooks of a repository and of its organization that lead to one place deliver one event under one delivery
-// id, too: with anyHook it is one key for all of them (gh|delivery).
+// FromGitHub makes the key from the headers of a GitHub webhook: gh|hook|delivery. GitHub redelivers under the same delivery
+// ID. If hooks of a repository and of its organization lead to one place, they also deliver an event under one delivery ID.
+// With anyHook, all of them have the same key (gh|delivery).
 func FromGitHub(anyHook bool) Func {
 	return func(m *driver.Message) (string, error) {
 		delivery := m.Header("x-github-delivery")
@@ -172,10 +172,10 @@ func FromGitHub(anyHook bool) Func {
 	}
 }
 
-// FromDeduplicationID makes the key from what the producer gave an SQS FIFO queue to deduplicate by: sqsfifo|queue|id.
-// The queue itself remembers it for five minutes, the record for as long as it is kept. SQS makes it of the body where
-// the queue has content-based deduplication: then two acts of one content are one. On queues whose deduplication is per
-// group give perGroup, and the group is a part of the key.
+// FromDeduplicationID makes the key from the deduplication ID of an SQS FIFO queue: sqsfifo|queue|id. The queue itself
+// remembers the ID for five minutes, the record for as long as it is kept. With content-based deduplication SQS makes the ID
+// from the body, so that two operations with the same content become one. Set perGroup if the queue deduplicates per message
+// group: the group is then part of the key.
 func FromDeduplicationID(perGroup bool) Func {
 	return func(m *driver.Message) (string, error) {
 		id := m.Header("sqs-message-deduplication-id")
@@ -190,7 +190,7 @@ func FromDeduplicationID(perGroup bool) Func {
 	}
 }
 
-// inside looks for a JSON body through the envelopes of SNS and EventBridge; nil = it is not there.
+// inside returns the JSON body inside envelopes of SNS and EventBridge for which is returns true, or nil.
 func inside(body []byte, is func([]byte) bool) []byte {
 	for range deepestEvent {
 		if !json.Valid(body) {
@@ -211,7 +211,7 @@ func inside(body []byte, is func([]byte) bool) []byte {
 	return nil
 }
 
-// scalar reads a number or a string out of a JSON body as a part of a key.
+// scalar reads a number or a string from a JSON body as a part of a key.
 func scalar(m *driver.Message, body []byte, what, at string) (string, error) {
 	if !json.Valid(body) {
 		return "", noKey(m, "%s without %q: its body is not JSON", what, at)

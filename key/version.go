@@ -11,50 +11,51 @@ import (
 	"github.com/semel-dev/semel/internal/jsonptr"
 )
 
-// VersionFunc takes the version out of a message. A message with an error, or with the version "", becomes a dead letter:
-// without its version nobody can tell whether it is older than what is there.
+// VersionFunc returns the version of a message. If it returns an error or the version "", the message becomes a dead letter,
+// because it cannot be ordered. It must not block.
 type VersionFunc func(m *driver.Message) (driver.Version, error)
 
-// Versions makes a key an entity whose messages replace each other: only the newest counts. An older one than the one
-// that was applied is acknowledged unseen (the decision Stale); the same version is a duplicate, or a mismatch when its
-// payload differs. It suits messages that carry a state ("the order is paid now"), never such that carry a change ("add
-// 5"): of those none may be left out.
+// Versions makes a key an entity whose messages replace each other: only the newest counts. A version older than the applied
+// one is acked without running the handler (the decision Stale). The same version is a duplicate, or a mismatch if its payload
+// differs. Use it for messages that contain a state ("the order is paid now"), but not for messages that contain a change
+// ("add 5"), because none of those may be skipped.
 //
-// Config.Key has to name the entity then, and Config.Fingerprint defaults to the body.
+// Config.Key must name the entity. Config.Fingerprint defaults to the body.
 type Versions struct {
-	// Of takes the version out of a message.
+	// Of returns the version of a message.
 	Of VersionFunc
-	// Park makes a version wait until the one before it was applied, for as long as its message is not older than this; then
-	// it runs all the same, and what it passed over becomes a dead letter if it still comes. It needs integers that count by one
-	// (BySequence), and a queue that tells when a message was sent or how often it was handed out; without both nobody
-	// waits. In an ordered group nobody waits either: the message would keep its own predecessor from coming. Defaults to
-	// 0: gaps are accepted, and what comes too late is stale.
+	// Park makes a version wait until the one before it was applied, until its message is older than Park. Then the version
+	// runs all the same, and a version that it passed over becomes a dead letter if it still comes.
+	//
+	// Park needs integers that count by one (BySequence), and a queue that reports when a message was sent or how often it was
+	// delivered. Without either, no version waits. A message in an ordered group does not wait either, because it would block
+	// its own predecessor. Defaults to 0: gaps are accepted, and a version that comes too late is stale.
 	Park time.Duration
-	// First is where a sequence begins: nothing is missing before it. BySequence sets 1. Only for Park.
+	// First is the first version of a sequence: no version is missing before it. BySequence sets 1. Only for Park.
 	First int64
-	// Clocked says that the versions are times of the senders' clocks, for the guarantee. ByTimestamp sets it.
+	// Clocked: the versions are times of the senders' clocks, which the guarantee mentions. ByTimestamp sets it.
 	Clocked bool
 }
 
-// ByVersion takes integers as versions, of any size up to 300 digits: where is a JSON Pointer (/version) to a number or a
-// string of digits, or header:NAME. A number with a point or an exponent (1.0, 1e3) is refused: senders that write those
-// lose digits sooner or later.
+// ByVersion uses integers of up to 300 digits as versions. where is a JSON Pointer (/version) to a number or a string of
+// digits, or header:NAME. A number with a point or an exponent (1.0, 1e3) is refused, because senders that write those lose
+// digits sooner or later.
 //
-// It panics when where is malformed, as the other By functions do; [ParseVersions] returns an error instead.
+// It panics if where is malformed, as the other By functions do. [ParseVersions] returns an error instead.
 func ByVersion(where string) *Versions { return must(newVersions(kindVersion, where)) }
 
-// ByTimestamp takes times as versions: RFC 3339 with an offset, in a string, to the nanosecond and whatever the zone.
-// ties decide between equal times, in their order: integers as numbers, strings byte by byte. Equal times without a tie
-// are one version: the second message is a duplicate, or a mismatch when its payload differs.
+// ByTimestamp uses times as versions: RFC 3339 with an offset, in a string, to the nanosecond, in any zone. ties order equal
+// times, the first one first: integers as numbers, strings byte by byte. Equal times without ties are one version: the second
+// message is a duplicate, or a mismatch if its payload differs.
 //
-// Times order what one clock stamped. Of two senders whose clocks differ, the one that is behind loses its updates; a
-// clock that once ran ahead blocks everything until the time it told. Where there is a counter, prefer ByVersion.
+// Times order messages of one clock. If the clocks of two senders differ, updates of the sender that is behind are lost. A
+// clock that once ran ahead blocks all updates until that time. If there is a counter, prefer ByVersion.
 func ByTimestamp(where string, ties ...string) *Versions {
 	return must(newVersions(kindTimestamp, append([]string{where}, ties...)...))
 }
 
-// BySequence takes integers that count by one, as ByVersion does. Set Park for versions that have to come one after the
-// other.
+// BySequence uses integers that count by one, in the form of ByVersion. Set Park if the versions must be applied in order,
+// without gaps.
 func BySequence(where string) *Versions { return must(newVersions(kindSequence, where)) }
 
 func must(v *Versions, err error) *Versions {
@@ -160,7 +161,7 @@ func parseTime(text string) (time.Time, error) {
 	return t, nil
 }
 
-// field is a place in a message: a JSON Pointer into its body, or a header.
+// field is a location in a message: a JSON Pointer into its body, or a header.
 type field struct {
 	text, header string
 	pointer      jsonptr.Pointer
@@ -191,7 +192,7 @@ func (f field) String() string {
 	return fmt.Sprintf("the value at %q", f.pointer)
 }
 
-// find reads the value: a string, or a number as it is written. checked: the body is known to be JSON.
+// find reads the value: a string, or a number as written. checked: the body is known to be JSON.
 func (f field) find(m *driver.Message, checked bool) (text string, number bool, err error) {
 	bad := func(format string, args ...any) (string, bool, error) {
 		return "", false, &VersionError{MessageID: m.ID, Reason: fmt.Sprintf(format, args...)}
@@ -228,15 +229,15 @@ func (f field) find(m *driver.Message, checked bool) (text string, number bool, 
 	return bad("the value at %q is neither a number nor a string", f.pointer)
 }
 
-// VersionError reports a message whose version cannot be used: it becomes a dead letter.
+// VersionError reports a message whose version cannot be used. The message becomes a dead letter.
 type VersionError struct{ MessageID, Reason string }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("semel: version of message %q: %s", e.MessageID, e.Reason)
 }
 
-// Take reads the version of a message, and the one that has to be applied before it ("" = none). An error is a *VersionError, or
-// that of Of.
+// Take returns the version of a message, and the version that must be applied before it ("" = none). An error is a
+// *VersionError, or the error of Of.
 func (v *Versions) Take(m *driver.Message) (version, after driver.Version, err error) {
 	version, err = v.Of(m)
 	if err == nil && version == "" {
@@ -248,7 +249,7 @@ func (v *Versions) Take(m *driver.Message) (version, after driver.Version, err e
 	before := version.Before()
 	switch {
 	case before == "":
-		return "", "", &VersionError{MessageID: m.ID, Reason: fmt.Sprintf("%s is no integer, so nobody knows which comes before it", version)}
+		return "", "", &VersionError{MessageID: m.ID, Reason: fmt.Sprintf("%s is not an integer, so the version before it is unknown", version)}
 	case before < driver.IntVersion(v.First):
 		return version, "", nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Record returns the record of a key; ok is false when there is none.
+// Record returns the record of a key. ok is false if there is none.
 func (s *Store) Record(ctx context.Context, k driver.Key) (driver.Record, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, false, err
@@ -45,7 +45,7 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) ([]driver.Re
 	return out, nil
 }
 
-// Operate does an operator's act and adds it to the trail. The record returned is the one that is stored afterwards.
+// Operate applies an operation and adds it to the audit log. It returns the record as stored afterwards.
 func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record, driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Record{}, driver.Unknown, fmt.Errorf("operate on key %q: %w", op.Key.Raw, err)
@@ -67,11 +67,12 @@ func (s *Store) Operate(ctx context.Context, op driver.Operation) (driver.Record
 	return after, o, nil
 }
 
-// sweepChunk is how many records a sweep looks at before it lets others have the mutex.
+// sweepChunk is how many records a sweep reads before it releases the mutex for others.
 const sweepChunk = 512
 
-// Sweep looks at every record once, or until limit of them are purged, expired or parked (0 = no limit); more tells that it
-// stopped at the limit. It parks claims of the consumers, or of all. Sweeps run one after the other: a second waits for the first, or for ctx.
+// Sweep reads every record once, or until limit of them are purged, expired or parked (0 = no limit). more reports that it
+// stopped at the limit. It parks claims of the given consumers, or of all. Only one sweep runs at a time: a second one blocks
+// until the first has ended or ctx is done.
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (driver.Swept, bool, error) {
 	var swept driver.Swept
 	select {
@@ -90,7 +91,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 	}
 }
 
-// overdue looks at the next records that a sweep leaves, for its lag.
+// overdue reads the next records after the limit of a sweep, for its lag.
 func (s *Store) overdue(now time.Time, swept *driver.Swept) {
 	rec := s.cursor
 	for range sweepChunk {

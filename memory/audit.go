@@ -9,27 +9,27 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// auditLine is a line of the operators' trail with the order in which it was written.
+// auditLine is an entry of the audit log with its sequence number.
 type auditLine struct {
 	driver.AuditEntry
 	seq uint64
 }
 
-// addAudit adds a line. It goes when its record is purged.
+// addAudit adds an entry. It is removed with its record.
 func (s *Store) addAudit(e driver.AuditEntry) {
 	s.auditSeq++
-	s.trail[e.Key] = append(s.trail[e.Key], auditLine{AuditEntry: e, seq: s.auditSeq})
+	s.audit[e.Key] = append(s.audit[e.Key], auditLine{AuditEntry: e, seq: s.auditSeq})
 }
 
-// Audit lists the operators' trail, oldest first. See [driver.AuditLog].
+// Audit lists the audit log, oldest first. See [driver.AuditLog].
 func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) ([]driver.AuditEntry, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("list the audit trail: %w", err)
+		return nil, fmt.Errorf("list the audit log: %w", err)
 	}
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
 	var lines []auditLine
-	for key, of := range s.trail {
+	for key, of := range s.audit {
 		if f.Key != (driver.Key{}) && f.Key != key || f.Consumer != "" && f.Consumer != key.Consumer {
 			continue
 		}

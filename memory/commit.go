@@ -9,8 +9,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Offers reports whether effects points to a *[Effects], or with [WithStatements] to a *[driver.Statements], and sets that
-// to an empty buffer.
+// Offers reports whether effects points to a *[Effects], or with [WithStatements] to a *[driver.Statements], and sets it to an
+// empty buffer.
 func (s *Store) Offers(effects any) bool {
 	switch e := effects.(type) {
 	case **Effects:
@@ -36,21 +36,21 @@ func (s *Store) takes(effects any) bool {
 	return false
 }
 
-// execute notes statements that are committed now.
+// execute records committed statements.
 func (db *DB) execute(effects any) {
 	if e, ok := effects.(*driver.Statements); ok && e != nil {
 		db.ran = append(db.ran, e.List...)
 	}
 }
 
-// Joins reports that q is a queue of the same [DB], so that its acknowledgements commit with the record.
+// Joins reports whether q is a queue of the same [DB], so that its acks commit with the record.
 func (s *Store) Joins(q driver.Queue) bool {
 	mine, ok := driver.Settles[*Queue](q)
 	return ok && mine.db == s.db
 }
 
-// Commit writes works in one step: record, effects, acknowledgement, emitted messages. An emitted message goes to the
-// queue that it names, which is made when it is not there. See [driver.Committer].
+// Commit writes works in one step: record, effects, ack, emitted messages. An emitted message goes to its Queue, which is made
+// if it does not exist. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("commit: %w: %w", driver.ErrNotCommitted, err)
@@ -84,7 +84,7 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	return out, nil
 }
 
-// checkWorks refuses what this store cannot write, and tells whether effects may be refused later on.
+// checkWorks refuses works that this store cannot write, and reports whether effects may be refused later.
 func (s *Store) checkWorks(w []driver.Work) (refusable bool, err error) {
 	s.fresh = s.fresh[:0]
 	for i := range w {
@@ -110,7 +110,7 @@ func (s *Store) checkWork(w *driver.Work) error {
 			return fmt.Errorf("ack: %w", err)
 		}
 	}
-	if len(w.Emit) > 0 && s.db.solo {
+	if len(w.Emit) > 0 && s.db.standalone {
 		return fmt.Errorf("emit from a store that stands alone: %w", driver.ErrUnsupported)
 	}
 	for i := range w.Emit {
@@ -121,13 +121,13 @@ func (s *Store) checkWork(w *driver.Work) error {
 	return nil
 }
 
-// end drops what the scratch points to.
+// end clears the pointers of the scratch buffers.
 func (s *Store) end() {
 	clear(s.undo)
 	s.undo = s.undo[:0]
 }
 
-// writeWork writes a record and its effects, and notes how to take both back.
+// writeWork writes a record and its effects, and adds both to the undo log.
 func (s *Store) writeWork(rec *record, after *driver.Record, w *driver.Work) error {
 	u := undo{record: rec, absent: rec == nil}
 	if rec != nil {
@@ -145,8 +145,8 @@ func (s *Store) writeWork(rec *record, after *driver.Record, w *driver.Work) err
 	return err
 }
 
-// publish settles and emits for the works that were written now. An ack with an old receipt is no error: the record
-// decided.
+// publish settles and emits for the works that were just written. An ack with an old receipt is no error, because the record
+// has decided.
 func (s *Store) publish(w []driver.Work, now time.Time) {
 	for i := range w {
 		if !s.fresh[i] {

@@ -1,14 +1,14 @@
-// Package memory is a queue and a record store in memory: the reference that other adapters are measured against, the
-// example in the documentation, and what tests run on. Nothing survives the process.
+// Package memory is a queue and a record store in memory: for tests and examples, and as the reference for other adapters.
+// Nothing survives the process.
 //
-// [NewQueue] and [NewStore] stand alone. [Open] gives a [DB] whose queues and store share one mutex, so that effects,
-// record, emitted messages and acknowledgement commit together (protocol section 3):
+// [NewQueue] and [NewStore] make a queue or a store alone. [Open] makes a [DB] whose queues and store share one mutex, so that
+// effects, record, emitted messages and ack commit together (protocol section 3):
 //
 //	db := memory.Open()
 //	queue, store := db.Queue("orders"), db.Store()
 //
-// Time comes from [WithClock], time.Now by default. Everything waits on channels and timers only, so it runs in virtual
-// time under testing/synctest. Who injects a clock of their own calls [DB.Wake] after moving it.
+// Time comes from [WithClock], by default time.Now. The package waits on channels and timers only, so it runs in virtual time
+// under testing/synctest. If you inject a clock, call [DB.Wake] after moving it.
 package memory
 
 import (
@@ -25,15 +25,15 @@ type DB struct {
 	mu      sync.Mutex
 	clock   func() time.Time
 	visible time.Duration
-	// solo: made by NewQueue or NewStore. Nothing can join it.
-	solo   bool
-	queues map[string]*Queue
-	store  *Store
-	tables Tables
-	ids    uint64 // of messages that were sent without one
-	sql    bool   // WithStatements
-	ran    []driver.Statement
-	hands  uint64 // of deliveries: a receipt's number is never used again
+	// standalone: made by NewQueue or NewStore. No other part can join it.
+	standalone bool
+	queues     map[string]*Queue
+	store      *Store
+	tables     Tables
+	ids        uint64 // of messages that were sent without one
+	sql        bool   // WithStatements
+	ran        []driver.Statement
+	deliveries uint64 // the latest delivery number, which no other receipt gets
 }
 
 // An Option changes what [Open], [NewQueue] and [NewStore] make.
@@ -45,9 +45,9 @@ func WithClock(now func() time.Time) Option { return func(db *DB) { db.clock = n
 // WithVisibility sets how long a delivery is kept from others. Defaults to 30 s.
 func WithVisibility(d time.Duration) Option { return func(db *DB) { db.visible = d } }
 
-// WithStatements lets handlers that take *Statements run in a unit test. Nothing understands their SQL: what a commit with
-// the record would have executed is what [DB.Statements] returns. No statement is refused, and the numbers of ExecRows are
-// not checked: run the statements on the real database in an integration test.
+// WithStatements lets handlers that take *Statements run in a unit test. Their SQL is not executed: [DB.Statements] returns the
+// statements that were committed with records. No statement is refused, and the numbers of ExecRows are not checked. Run the
+// statements on the real database in an integration test.
 func WithStatements() Option { return func(db *DB) { db.sql = true } }
 
 // Open makes an empty database.
@@ -61,17 +61,17 @@ func Open(opts ...Option) *DB {
 	return db
 }
 
-// NewQueue makes a queue that stands alone: no store joins it.
+// NewQueue makes a queue without a DB: no store joins it.
 func NewQueue(name string, opts ...Option) *Queue {
 	db := Open(opts...)
-	db.solo = true
+	db.standalone = true
 	return db.Queue(name)
 }
 
-// NewStore makes a store that stands alone: it emits nothing and no queue joins it.
+// NewStore makes a store without a DB: it emits nothing, and no queue joins it.
 func NewStore(opts ...Option) *Store {
 	db := Open(opts...)
-	db.solo = true
+	db.standalone = true
 	return db.store
 }
 
@@ -82,8 +82,8 @@ func (db *DB) Queue(name string) *Queue {
 	return db.queue(name)
 }
 
-// QueueWith returns the queue of that name; visible is how long its Receive keeps a message from others (0 = as in
-// [WithVisibility]). The visibility is the receiver's, not the queue's.
+// QueueWith returns the queue of that name. visible is how long its Receive keeps a message from others (0 = as in
+// [WithVisibility]). The visibility belongs to the returned value, not to the queue.
 func (db *DB) QueueWith(name string, visible time.Duration) *Queue {
 	q := db.Queue(name)
 	if visible <= 0 {
@@ -114,8 +114,8 @@ func (db *DB) Statements() []driver.Statement {
 	return slices.Clone(db.ran)
 }
 
-// Wake makes every waiting Receive look at the clock again. Who injects a clock calls it after moving that clock; with
-// the default clock it is never needed.
+// Wake makes every waiting Receive read the clock again. Call it after you move an injected clock. With the default clock it is
+// not needed.
 func (db *DB) Wake() {
 	db.mu.Lock()
 	defer db.mu.Unlock()

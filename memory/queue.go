@@ -8,16 +8,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// entry is one message that the queue keeps. Entries are recycled: what tells a receipt of an earlier life from one of
-// this is the number of the delivery, which is never used again.
+// entry is one message in the queue. Entries are reused, but the number of a delivery is not: it distinguishes the receipts of
+// earlier messages.
 type entry struct {
-	m      driver.Message
-	hand   uint64 // the delivery that may settle it; 0 = none
-	count  int
-	due    time.Time
-	status status
-	listed bool // in Queue.flights
-	heap   int  // place in Queue.timers, from 1
+	m        driver.Message
+	delivery uint64 // the delivery that may settle it; 0 = none
+	count    int
+	due      time.Time
+	status   status
+	listed   bool // in Queue.flights
+	heap     int  // place in Queue.timers, from 1
 
 	prev, next   *entry // ready or flights
 	older, newer *entry // all messages in the order of their acceptance
@@ -26,10 +26,10 @@ type entry struct {
 
 // receipt is a delivery's handle: its address is the driver.Delivery's Receipt.
 type receipt struct {
-	q    *Queue
-	e    *entry
-	hand uint64
-	// settled remembers the action (from 1) that this receipt was spent on, so that its repetition answers Applied.
+	q        *Queue
+	e        *entry
+	delivery uint64
+	// settled is the action (from 1) that this receipt was used for, so that repeating it returns Applied.
 	settled driver.Action
 }
 
@@ -42,7 +42,7 @@ type Queue struct {
 	visible time.Duration
 }
 
-// messages is what every Queue of one name shares.
+// messages is the state that all Queues of one name share.
 type messages struct {
 	db   *DB
 	name string
@@ -78,8 +78,8 @@ func (q *Queue) Features() driver.QueueFeatures {
 	}
 }
 
-// Send accepts messages: all, or none when ctx is done already. Bodies and headers are kept, not copied. A message
-// without ID gets one, and one without SentAt is sent now.
+// Send accepts all messages, or none if ctx is already done. Bodies and headers are kept, not copied. A message without ID gets
+// one, and a message without SentAt gets the current time.
 func (q *Queue) Send(ctx context.Context, m ...driver.Message) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("send to queue %q: %w", q.name, err)
@@ -140,7 +140,7 @@ func (q *Queue) newEntry() *entry {
 	return e
 }
 
-// forget removes a message for good; the next of its group becomes deliverable.
+// forget removes a message. The next one of its group becomes deliverable.
 func (q *Queue) forget(e *entry, now time.Time) {
 	q.unplace(e)
 	if e.older == nil {
@@ -165,8 +165,8 @@ func (q *Queue) forget(e *entry, now time.Time) {
 	q.free = e
 }
 
-// Receive hands out up to max messages, the longest deliverable first. It blocks until there is one or ctx is done;
-// then it answers ctx's error.
+// Receive returns up to max messages, the longest deliverable first. It blocks until there is one or ctx is done, and then
+// returns the error of ctx.
 func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if limit < 1 {
 		return nil, fmt.Errorf("receive from queue %q: max is %d, must be at least 1", q.name, limit)
@@ -185,8 +185,8 @@ func (q *Queue) Receive(ctx context.Context, limit int) ([]driver.Delivery, erro
 	}
 }
 
-// take hands out what is deliverable. When nothing is, it answers a channel that is signalled when that may have
-// changed, and how long to wait for it at most (negative: no limit).
+// take returns deliverable messages. If there are none, it returns a channel that is signalled when that may have changed, and
+// how long to wait for it at most (negative: no limit).
 func (q *Queue) take(limit int) ([]driver.Delivery, chan struct{}, time.Duration) {
 	q.db.mu.Lock()
 	defer q.db.mu.Unlock()
@@ -204,11 +204,11 @@ func (q *Queue) take(limit int) ([]driver.Delivery, chan struct{}, time.Duration
 	out := make([]driver.Delivery, n)
 	receipts := make([]receipt, n) // one allocation for all of them
 	for i := range out {
-		e := q.ready.front
+		e := q.ready.first
 		e.count++
-		q.db.hands++
-		e.hand = q.db.hands
-		receipts[i] = receipt{q: q, e: e, hand: e.hand}
+		q.db.deliveries++
+		e.delivery = q.db.deliveries
+		receipts[i] = receipt{q: q, e: e, delivery: e.delivery}
 		q.fly(e, now.Add(q.visible))
 		out[i].Message = e.m
 		out[i].Receipt, out[i].Count, out[i].Visible = &receipts[i], e.count, q.visible
@@ -241,7 +241,7 @@ func (q *Queue) await(ctx context.Context, wait chan struct{}, left time.Duratio
 			return err
 		}
 	}
-	q.wake() // the signal came at the same moment and was meant for a waiter that stays: pass it on
+	q.wake() // the signal came at the same moment: pass it on to another waiter
 	return err
 }
 
@@ -254,7 +254,7 @@ func (q *Queue) wake() {
 	q.waiters = append(q.waiters[:0], q.waiters[n:]...)
 }
 
-// wakeAll makes every waiter look again.
+// wakeAll wakes every waiter.
 func (q *Queue) wakeAll() {
 	for _, w := range q.waiters {
 		w <- struct{}{}
@@ -262,7 +262,7 @@ func (q *Queue) wakeAll() {
 	q.waiters = q.waiters[:0]
 }
 
-// dueChanged lets the waiters set their timers anew when e is due before everything they knew of.
+// dueChanged makes the waiters reset their timers if e is due before all other entries.
 func (q *Queue) dueChanged(e *entry) {
 	if len(q.waiters) == 0 {
 		return

@@ -40,7 +40,7 @@ func settleOne(t *testing.T, q *memory.Queue, s driver.Settlement) driver.Outcom
 	return out[0]
 }
 
-// TestReceiveInVirtualTime: a waiting Receive comes back at the very moment when something is due.
+// TestReceiveInVirtualTime: a waiting Receive returns at the exact moment when a message is due.
 func TestReceiveInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := memory.NewQueue("q", memory.WithVisibility(10*time.Second))
@@ -78,7 +78,7 @@ func TestReceiveInVirtualTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if d, err := q.Receive(ctx, 1); len(d) > 0 || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an empty queue answered %v, %v", d, err)
+			t.Errorf("an empty queue returned %v, %v", d, err)
 		}
 		at(48*time.Second, "the deadline")
 	})
@@ -204,7 +204,7 @@ func TestReceipts(t *testing.T) {
 	send(t, q, driver.Message{ID: "m"})
 	first := receive(t, q, 1)[0]
 	clock.advance(time.Minute)
-	// Its visibility is over, but nobody else has it: the receipt still counts.
+	// Its visibility has ended, but no other consumer has it: the receipt still counts.
 	if out, err := q.Extend(t.Context(), time.Minute, first.Receipt); err != nil || out[0] != driver.Applied {
 		t.Fatal(out, err)
 	}
@@ -212,17 +212,17 @@ func TestReceipts(t *testing.T) {
 	second := receive(t, q, 1)[0]
 	for _, a := range []driver.Action{driver.Ack, driver.Retry, driver.Defer} {
 		if o := settleOne(t, q, driver.Settlement{Receipt: first.Receipt, Action: a}); o != driver.Lost {
-			t.Errorf("%v with a stale receipt answered %v", a, o)
+			t.Errorf("%v with a stale receipt returned %v", a, o)
 		}
 	}
 	retry := driver.Settlement{Receipt: second.Receipt, Action: driver.Retry, After: time.Second}
 	for range 2 {
 		if o := settleOne(t, q, retry); o != driver.Applied {
-			t.Errorf("retry answered %v", o)
+			t.Errorf("retry returned %v", o)
 		}
 	}
 	if o := settleOne(t, q, driver.Settlement{Receipt: second.Receipt}); o != driver.Lost {
-		t.Errorf("an ack after the retry answered %v", o)
+		t.Errorf("an ack after the retry returned %v", o)
 	}
 	clock.advance(time.Second)
 	third := receive(t, q, 1)[0]
@@ -255,14 +255,14 @@ func TestBadSettlements(t *testing.T) {
 		"unknown action": {Receipt: d.Receipt, Action: 9},
 	} {
 		if out, err := q.Settle(t.Context(), driver.Settlement{Receipt: d.Receipt}, s); err == nil {
-			t.Errorf("%s: answered %v", name, out)
+			t.Errorf("%s: returned %v", name, out)
 		}
 	}
 	if _, err := q.Extend(t.Context(), time.Second, f.Receipt); err == nil {
 		t.Error("a foreign receipt was extended")
 	}
 	if _, err := q.Receive(t.Context(), 0); err == nil {
-		t.Error("Receive of no message answered no error")
+		t.Error("Receive of no message returned no error")
 	}
 	if s, err := q.Stats(t.Context()); err != nil || s.InFlight != 1 {
 		t.Errorf("a refused call settled something: %+v, %v", s, err)
@@ -309,7 +309,7 @@ func TestQueueModel(t *testing.T) {
 			m := held[r.IntN(len(held))]
 			s := driver.Settlement{Receipt: m.receipt, Action: driver.Action(r.IntN(3)), After: after}
 			if o := settleOne(t, q, s); o != driver.Applied {
-				t.Fatalf("seed %d, step %d: %v answered %v", seed, step, s.Action, o)
+				t.Fatalf("seed %d, step %d: %v returned %v", seed, step, s.Action, o)
 			}
 			if m.receipt, m.due = nil, now+after; s.Action == driver.Ack {
 				remove(m)
@@ -317,7 +317,7 @@ func TestQueueModel(t *testing.T) {
 		case k == 8 && len(held) > 0:
 			m := held[r.IntN(len(held))]
 			if out, err := q.Extend(t.Context(), after, m.receipt); err != nil || out[0] != driver.Applied {
-				t.Fatalf("seed %d, step %d: extend answered %v, %v", seed, step, out, err)
+				t.Fatalf("seed %d, step %d: extend returned %v, %v", seed, step, out, err)
 			}
 			m.due = now + after
 		default:
@@ -361,7 +361,7 @@ func compareDeliverable(t *testing.T, q *memory.Queue, model []*modelMessage, no
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if d, err := q.Receive(done, 1); len(d) > 0 || err == nil {
-		t.Fatalf("%s: a done Receive answered %v, %v", where, d, err)
+		t.Fatalf("%s: a done Receive returned %v, %v", where, d, err)
 	}
 }
 

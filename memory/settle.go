@@ -16,9 +16,9 @@ type keptDeadLetter struct {
 	seq uint64
 }
 
-// Settle ends deliveries. A receipt can be used until its message is handed out again, also when its visibility is
-// over. Repeating the action that a receipt was spent on answers Applied, another action Lost. Settlement.Close is
-// carried out whatever becomes of the receipt, because it follows from the record.
+// Settle ends deliveries. A receipt can be used until its message is redelivered, even after its visibility has ended.
+// Repeating the action of a used receipt returns Applied, another action Lost. Settlement.Close is carried out in any case,
+// because it follows from the record.
 func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("settle in queue %q: %w", q.name, err)
@@ -39,7 +39,7 @@ func (q *Queue) Settle(ctx context.Context, s ...driver.Settlement) ([]driver.Ou
 	return out, nil
 }
 
-// check refuses settlements that no queue could carry out.
+// check refuses invalid settlements.
 func (q *Queue) check(s *driver.Settlement) error {
 	if rc, ok := s.Receipt.(*receipt); !ok || rc.q.messages != q.messages {
 		return fmt.Errorf("receipt %T is not of this queue", s.Receipt)
@@ -65,11 +65,11 @@ func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {
 		return driver.Lost
 	}
 	e := rc.e
-	if e.hand != rc.hand {
+	if e.delivery != rc.delivery {
 		return driver.Lost
 	}
 	rc.settled = s.Action + 1
-	e.hand = 0
+	e.delivery = 0
 	switch s.Action {
 	case driver.Dead:
 		q.putDeadLetter(s.DeadLetter, now)
@@ -82,8 +82,8 @@ func (q *Queue) settle(s *driver.Settlement, now time.Time) driver.Outcome {
 	return driver.Applied
 }
 
-// Extend keeps deliveries invisible to others for visible from now. A message that was not handed out again is caught
-// even when its visibility is over.
+// Extend keeps deliveries invisible to others for visible from now. That works even after the visibility has ended, if the
+// message was not redelivered.
 func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...any) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("extend in queue %q: %w", q.name, err)
@@ -100,7 +100,7 @@ func (q *Queue) Extend(ctx context.Context, visible time.Duration, receipts ...a
 	for i, r := range receipts {
 		rc := r.(*receipt)
 		out[i] = driver.Lost
-		if rc.e.hand == rc.hand {
+		if rc.e.delivery == rc.delivery {
 			q.fly(rc.e, now.Add(visible))
 			out[i] = driver.Applied
 		}
@@ -135,7 +135,7 @@ func (q *Queue) Stats(ctx context.Context) (driver.QueueStats, error) {
 	return s, nil
 }
 
-// Peek shows up to limit messages without receiving them, oldest first. They carry no receipt.
+// Peek returns up to limit messages without receiving them, oldest first. They have no receipt.
 func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (q *Queue) Peek(ctx context.Context, limit int) ([]driver.Delivery, error) 
 	return out, nil
 }
 
-// Purge removes every message that is not a dead letter, those in flight too: their receipts are lost.
+// Purge removes every message that is not a dead letter, including those in flight, whose receipts are then Lost.
 func (q *Queue) Purge(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -196,7 +196,7 @@ func (q *Queue) DeadLetters(ctx context.Context, limit int) ([]driver.DeadLetter
 	return out, nil
 }
 
-// DeadLetter returns one dead letter; ok is false when there is none.
+// DeadLetter returns one dead letter. ok is false if it does not exist.
 func (q *Queue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.DeadLetter{}, false, err
@@ -207,7 +207,7 @@ func (q *Queue) DeadLetter(ctx context.Context, id string) (driver.DeadLetter, b
 	return l.DeadLetter, ok, nil
 }
 
-// PutDeadLetter publishes a dead letter that no delivery leads to; publishing an id twice is one dead letter.
+// PutDeadLetter publishes a dead letter that belongs to no delivery. Publishing an ID twice makes one dead letter.
 func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (q *Queue) PutDeadLetter(ctx context.Context, l driver.DeadLetter) error {
 	return nil
 }
 
-// DeleteDeadLetter removes a dead letter; one that is not there is no error.
+// DeleteDeadLetter removes a dead letter. It returns nil if it does not exist.
 func (q *Queue) DeleteDeadLetter(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *Store) Steps(ctx context.Context, h driver.Hold) ([]driver.Step, error)
 	return slices.Clone(s.journals[h.Key][runID{h.Epoch, h.Version}]), nil
 }
 
-// WriteSteps writes a journal and the effects that belong to it in one step. See [driver.StepStore].
+// WriteSteps writes a journal and its effects in one step. See [driver.StepStore].
 func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Unknown, fmt.Errorf("write steps of key %q: %w: %w", h.Key.Raw, driver.ErrNotCommitted, err)
@@ -63,7 +63,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 	return o, nil
 }
 
-// putSteps stores rows. The journals of older versions go: these were overtaken.
+// putSteps stores rows. It removes the journals of older versions, which are superseded.
 func (s *Store) putSteps(h driver.Hold, id runID, put []driver.Step) {
 	all := s.journals[h.Key]
 	if all == nil {

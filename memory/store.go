@@ -8,16 +8,16 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// record is a row with its version: every write gives it a new one, never used before, so that an open transaction
-// notices that its row was written meanwhile.
+// record is a row with its version: every write sets a new one that was not used before, so that an open transaction notices a
+// write to its row.
 type record struct {
 	driver.Record
 	version      uint64
 	older, newer *record // all records in the order in which they were made
 }
 
-// Store keeps idempotency records in memory and decides by the driver's own functions, one mutex around each call. Make
-// it with [NewStore] or [DB.Store].
+// Store keeps idempotency records in memory. It uses the decision table of package driver, with one mutex around each call.
+// Make it with [NewStore] or [DB.Store].
 type Store struct {
 	db      *DB
 	records map[driver.Key]*record
@@ -26,24 +26,24 @@ type Store struct {
 	free    *record // recycled, linked by newer
 	spare   []record
 
-	token   uint64 // the greatest that was ever handed out; a purge never lowers it
+	token   uint64 // the greatest token so far, which a purge does not lower
 	version uint64
-	// journals are the durable steps of runs; they go with their record.
+	// journals are the durable steps of runs. They are removed with their record.
 	journals map[driver.Key]map[runID][]driver.Step
-	// trail is what operators did, by key; it goes with the records too.
-	trail    map[driver.Key][]auditLine
+	// audit is the audit log by key. Entries are removed with their record.
+	audit    map[driver.Key][]auditLine
 	auditSeq uint64
-	// duplicates are those of each key; they go with the records.
+	// duplicates are those of each key. They are removed with their record.
 	duplicates map[driver.Key]duplicates
 	// held are the keys that open transactions hold (see Tx).
 	held map[driver.Key]*transaction
 
-	// longTerm is for how long records of a consumer stay EXPIRED.
+	// longTerm is how long records of a consumer stay EXPIRED.
 	longTerm map[string]time.Duration
 
-	sweeping chan struct{} // one sweep at a time; a channel, because a waiting sweep obeys its ctx
-	cursor   *record       // where the running sweep goes on
-	// Scratch of Commit: how to take back what was written, and which items were.
+	sweeping chan struct{} // one sweep at a time. It is a channel, because a waiting sweep must obey its ctx
+	cursor   *record       // where the running sweep continues
+	// Scratch buffers of Commit: the undo log, and the written items.
 	undo  []undo
 	fresh []bool
 }
@@ -51,21 +51,20 @@ type Store struct {
 func newStore(db *DB) *Store {
 	return &Store{
 		db: db, records: map[driver.Key]*record{}, journals: map[driver.Key]map[runID][]driver.Step{},
-		trail: map[driver.Key][]auditLine{}, duplicates: map[driver.Key]duplicates{}, longTerm: map[string]time.Duration{},
+		audit: map[driver.Key][]auditLine{}, duplicates: map[driver.Key]duplicates{}, longTerm: map[string]time.Duration{},
 		held: map[driver.Key]*transaction{}, sweeping: make(chan struct{}, 1),
 	}
 }
 
-// Tables returns what effects wrote through this store.
+// Tables returns the rows that effects wrote through this store.
 func (s *Store) Tables() *Tables { return &s.db.tables }
 
 // Features describes the store.
 func (s *Store) Features() driver.StoreFeatures {
-	return driver.StoreFeatures{Name: "memory", Kind: "memory", ServerClock: true, Emits: !s.db.solo}
+	return driver.StoreFeatures{Name: "memory", Kind: "memory", ServerClock: true, Emits: !s.db.standalone}
 }
 
-// Claim decides claims, all in one step. A key that an open transaction holds answers Busy. An error means that
-// nothing was decided.
+// Claim decides all claims in one step. A key that an open transaction holds is Busy. An error means that nothing was decided.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
@@ -90,7 +89,7 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	return out, nil
 }
 
-// Extend renews leases, all in one step. An error means that nothing was renewed.
+// Extend renews all leases in one step. An error means that nothing was renewed.
 func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hold) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("extend: %w", err)
@@ -109,7 +108,7 @@ func (s *Store) Extend(ctx context.Context, lease time.Duration, h ...driver.Hol
 	return out, nil
 }
 
-// Finish ends attempts, all in one step. An error means that nothing was written.
+// Finish ends all attempts in one step. An error means that nothing was written.
 func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("finish: %w", err)
@@ -134,7 +133,7 @@ func (s *Store) finish(f *driver.Finish, now time.Time) (o driver.Outcome, chang
 	return o, changed
 }
 
-// value is the record, or the absent one for nil.
+// value returns the record, or the absent one for nil.
 func (r *record) value() driver.Record {
 	if r == nil {
 		return driver.Record{}
@@ -175,20 +174,20 @@ func (s *Store) insert(k driver.Key) *record {
 	return rec
 }
 
-// strip removes what belongs to a record: its journal, its audit entries and its duplicates.
+// strip removes a record's journal, audit entries and duplicates.
 func (s *Store) strip(k driver.Key) {
 	if len(s.journals) > 0 {
 		delete(s.journals, k)
 	}
-	if len(s.trail) > 0 {
-		delete(s.trail, k)
+	if len(s.audit) > 0 {
+		delete(s.audit, k)
 	}
 	if len(s.duplicates) > 0 {
 		delete(s.duplicates, k)
 	}
 }
 
-// remove purges a record; its place is used again, its token is not.
+// remove purges a record. Its memory is reused, its token is not.
 func (s *Store) remove(rec *record) {
 	delete(s.records, rec.Key)
 	s.strip(rec.Key)

@@ -165,7 +165,7 @@ func TestTx(t *testing.T) {
 	}
 	g, err := s.Claim(t.Context(), driver.Claim{Key: h2.Key, Nonce: driver.Nonce{9}, Lease: time.Minute})
 	if err != nil || g[0].Verdict != driver.Acquired || g[0].Hold.Token <= h2.Token {
-		t.Errorf("afterwards the key answers %v with token %d after %d", g[0].Verdict, g[0].Hold.Token, h2.Token)
+		t.Errorf("afterwards the key returns %v with token %d after %d", g[0].Verdict, g[0].Hold.Token, h2.Token)
 	}
 }
 
@@ -245,6 +245,6 @@ func TestSweepBesideClaims(t *testing.T) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := s.Sweep(done, 0, 0); err == nil {
-		t.Error("a sweep with a done context answered no error")
+		t.Error("a sweep with a done context returned no error")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/semeltest"
 )
 
-// fakeClock is a clock that moves when it is told to.
+// fakeClock is a clock that the test moves.
 type fakeClock struct {
 	at atomic.Int64
 	db *memory.DB

@@ -7,14 +7,14 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// ErrExists refuses an Insert whose key is there already: the unique constraint of these tables.
+// ErrExists is the error of an Insert whose key exists: the unique constraint of these tables.
 var ErrExists = errors.New("row exists")
 
 // Row is one row of a table. Rows that Append wrote have no key.
 type Row struct{ Key, Value string }
 
-// Tables hold what handlers wrote. They are read from outside the database, so that a test can compare them with what
-// it expects. Methods may be called concurrently.
+// Tables have the rows that handlers wrote. Tests read them and compare them with their expectations. Methods may be called
+// concurrently.
 type Tables struct {
 	db     *DB
 	byName map[string]*table
@@ -61,7 +61,7 @@ func (t *Tables) Len(name string) int {
 	return 0
 }
 
-// verb is what an effect does.
+// verb is the kind of an effect.
 type verb uint8
 
 const (
@@ -88,22 +88,22 @@ func (e *Effects) Put(table, key, value string) {
 	e.list = append(e.list, effect{verb: put, table: table, row: Row{key, value}})
 }
 
-// Insert writes a new row. When the key is there at commit, the effects are refused with [ErrExists].
+// Insert writes a new row. If the key exists at commit, the effects are refused with [ErrExists].
 func (e *Effects) Insert(table, key, value string) {
 	e.list = append(e.list, effect{verb: insert, table: table, row: Row{key, value}})
 }
 
-// Append writes a row without a key: a ledger that shows every repetition.
+// Append writes a row without a key. Such a ledger shows every repetition.
 func (e *Effects) Append(table, value string) {
 	e.list = append(e.list, effect{verb: appendRow, table: table, row: Row{"", value}})
 }
 
-// Refuse makes the commit refuse these effects with err, as a database does with a statement that it cannot carry out.
+// Refuse makes the commit refuse these effects with err, as a database refuses an invalid statement.
 func (e *Effects) Refuse(err error) {
 	e.list = append(e.list, effect{verb: refuse, err: err})
 }
 
-// undo takes back one write: of a table's row, or of a record.
+// undo is how to take back one write of a table's row or of a record.
 type undo struct {
 	table  *table
 	fresh  bool // the row was new: it is the last one
@@ -116,7 +116,7 @@ type undo struct {
 	absent  bool
 }
 
-// apply carries out effects and notes how to take them back.
+// apply carries out effects and adds them to the undo log.
 func (t *Tables) apply(list []effect, log []undo) ([]undo, error) {
 	for _, e := range list {
 		if e.verb == refuse {
@@ -145,7 +145,7 @@ func (t *Tables) apply(list []effect, log []undo) ([]undo, error) {
 	return log, nil
 }
 
-// takeBack undoes a log, the latest first.
+// takeBack undoes the writes of a log, the latest first.
 func (s *Store) takeBack(log []undo) {
 	for i := len(log) - 1; i >= 0; i-- {
 		u := &log[i]

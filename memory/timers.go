@@ -2,46 +2,46 @@ package memory
 
 import "time"
 
-// status says where an entry is.
+// status is where an entry is.
 type status uint8
 
 const (
 	gone    status = iota
 	ready          // in Queue.ready, oldest first
-	flying         // handed out: in Queue.flights or Queue.timers, until due
+	flying         // in flight: in Queue.flights or Queue.timers, until due
 	delayed        // in Queue.timers until due
 	waiting        // behind the head of its group
 )
 
 // list is an intrusive list of entries: no allocation, removal from the middle in constant time.
-type list struct{ front, back *entry }
+type list struct{ first, last *entry }
 
 func (l *list) push(e *entry) {
-	e.prev, e.next = l.back, nil
-	if l.back == nil {
-		l.front = e
+	e.prev, e.next = l.last, nil
+	if l.last == nil {
+		l.first = e
 	} else {
-		l.back.next = e
+		l.last.next = e
 	}
-	l.back = e
+	l.last = e
 }
 
 func (l *list) remove(e *entry) {
 	if e.prev == nil {
-		l.front = e.next
+		l.first = e.next
 	} else {
 		e.prev.next = e.next
 	}
 	if e.next == nil {
-		l.back = e.prev
+		l.last = e.prev
 	} else {
 		e.next.prev = e.prev
 	}
 	e.prev, e.next = nil, nil
 }
 
-// timers is a binary heap of entries by due time; entries know their place (entry.heap, 0 = not in it), so that a
-// settled one leaves at once.
+// timers is a binary heap of entries by due time. Entries know their place (entry.heap, 0 = not in it), so that a settled one
+// is removed at once.
 type timers []*entry
 
 func (t *timers) push(e *entry) {
@@ -95,9 +95,9 @@ func (t timers) down(i int) {
 	}
 }
 
-// advance makes deliverable what is due: expired visibilities and ended delays.
+// advance makes entries deliverable whose visibility or delay has ended.
 func (q *Queue) advance(now time.Time) {
-	for e := q.flights.front; e != nil && !e.due.After(now); e = q.flights.front {
+	for e := q.flights.first; e != nil && !e.due.After(now); e = q.flights.first {
 		q.toReady(e)
 	}
 	for len(q.timers) > 0 && !q.timers[0].due.After(now) {
@@ -105,9 +105,9 @@ func (q *Queue) advance(now time.Time) {
 	}
 }
 
-// nextDue is when advance has something to do next; ok is false when there is nothing.
+// nextDue returns when advance has something to do next. ok is false if there is nothing.
 func (q *Queue) nextDue() (due time.Time, ok bool) {
-	if e := q.flights.front; e != nil {
+	if e := q.flights.first; e != nil {
 		due, ok = e.due, true
 	}
 	if len(q.timers) > 0 && (!ok || q.timers[0].due.Before(due)) {
@@ -116,7 +116,7 @@ func (q *Queue) nextDue() (due time.Time, ok bool) {
 	return due, ok
 }
 
-// toReady makes an entry deliverable, behind those that are already.
+// toReady makes an entry deliverable, after all others.
 func (q *Queue) toReady(e *entry) {
 	q.unplace(e)
 	q.place(e, ready)
@@ -143,7 +143,7 @@ func (q *Queue) fly(e *entry, due time.Time) {
 	q.unplace(e)
 	e.due = due
 	q.place(e, flying)
-	if back := q.flights.back; back == nil || !due.Before(back.due) {
+	if back := q.flights.last; back == nil || !due.Before(back.due) {
 		e.listed = true
 		q.flights.push(e)
 	} else {
@@ -157,7 +157,7 @@ func (q *Queue) place(e *entry, s status) {
 	q.counts[s]++
 }
 
-// unplace takes an entry out of wherever it is; the caller places it anew, or forgets it.
+// unplace removes an entry from its list or heap. The caller puts it elsewhere, or forgets it.
 func (q *Queue) unplace(e *entry) {
 	switch {
 	case e.heap > 0:

@@ -9,11 +9,11 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// txWait is the Grant.Wait of a key that an open transaction holds: nothing tells when it ends.
+// txWait is the Grant.Wait of a key that an open transaction holds, because its end is unknown.
 const txWait = 100 * time.Millisecond
 
-// Tx is an open transaction as handlers see it (modes B and C): the T of semel.InTx for synchronous effects. Its writes
-// are visible inside only, and commit with the records that it holds. Its methods fail after the end.
+// Tx is an open transaction as handlers see it (modes B and C): the T of semel.InTx for synchronous effects. Its writes are
+// visible only inside, and commit with the records that it holds. Its methods return an error after the end.
 type Tx struct{ t *transaction }
 
 // Get returns the value of a keyed row as this transaction sees it.
@@ -30,8 +30,8 @@ func (x *Tx) Get(table, key string) (value string, ok bool, err error) {
 // Put writes a row, new or not.
 func (x *Tx) Put(table, key, value string) error { return x.do(put, table, Row{key, value}) }
 
-// Insert writes a new row; [ErrExists] when it is there. When another transaction inserts it before the commit, the
-// commit answers [driver.ErrNotCommitted].
+// Insert writes a new row. It returns [ErrExists] if the row exists. If another transaction inserts it before the commit, the
+// commit returns [driver.ErrNotCommitted].
 func (x *Tx) Insert(table, key, value string) error { return x.do(insert, table, Row{key, value}) }
 
 // Append writes a row without a key.
@@ -50,8 +50,8 @@ func (x *Tx) do(v verb, table string, r Row) error {
 	return nil
 }
 
-// transaction holds claims that nobody else sees until it commits. Twins of its keys get Busy. It takes no lock on the
-// records themselves: a late write of an earlier holder goes through, and the commit then answers ErrNotCommitted.
+// transaction holds claims that are invisible to others until it commits. Duplicates of its keys are Busy. It does not lock
+// the records themselves: a late write of an earlier holder is applied, and the commit then returns ErrNotCommitted.
 type transaction struct {
 	s      *Store
 	held   []heldClaim
@@ -61,7 +61,7 @@ type transaction struct {
 
 type heldClaim struct {
 	record  driver.Record // as claimed
-	version uint64        // of the stored record that the claim was decided on; 0 = there was none
+	version uint64        // of the stored record at the claim; 0 = there was none
 }
 
 func (t *transaction) get(table, key string) (string, bool) {
@@ -73,9 +73,9 @@ func (t *transaction) get(table, key string) (string, bool) {
 	return t.s.db.tables.get(table, key)
 }
 
-// Begin opens a transaction and decides the claims inside it. It never blocks: a key that another transaction holds
-// answers Busy with a short wait, also to its own nonce. What a claim changes without acquiring (an expired claim under
-// Once is parked, a lease too far ahead is cut) is stored at once. The Tx is nil when nothing was acquired.
+// Begin opens a transaction and decides the claims inside it. It does not block: a key that another transaction holds is Busy
+// with a short wait, also for its own nonce. Changes of claims that do not acquire (an expired claim under Once is parked, a
+// lease too far ahead is shortened) are stored at once. The Tx is nil if nothing was acquired.
 func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driver.Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("begin: %w", err)
@@ -99,7 +99,7 @@ func (s *Store) Begin(ctx context.Context, c ...driver.Claim) (driver.Tx, []driv
 			if rec != nil {
 				h.version = rec.version
 			}
-			s.token = max(s.token, after.Token) // a rollback does not give the number back
+			s.token = max(s.token, after.Token) // a rollback does not return the number
 			s.held[c[i].Key] = t
 			t.held = append(t.held, h)
 		case changed:
@@ -134,7 +134,7 @@ func (t *transaction) As(handle any) bool {
 	return ok
 }
 
-// Rollback gives everything back, the claims included.
+// Rollback rolls everything back, including the claims.
 func (t *transaction) Rollback(context.Context) error {
 	t.s.db.mu.Lock()
 	defer t.s.db.mu.Unlock()
@@ -152,8 +152,8 @@ func (t *transaction) end() {
 	}
 }
 
-// Commit writes the works and what the handle wrote. A claim without a work leaves no record: its item failed or did
-// not run. Whatever the answer, the transaction has ended.
+// Commit writes the works and the writes of the handle. A claim without a work leaves no record: its item failed or did not
+// run. The transaction has ended afterwards, whatever the result.
 func (t *transaction) Commit(ctx context.Context, w ...driver.Work) error {
 	s := t.s
 	s.db.mu.Lock()

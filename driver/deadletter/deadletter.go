@@ -17,12 +17,12 @@ import (
 const parallel = 8
 
 // With returns q with its dead letters in box. Settlement.DeadLetter is written before the message is acked, so a crash in
-// between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close deletes before the
-// message is acked. When box fails, the item is Unknown and its message is not acked; the caller repeats, and what was written
-// for a delivery is not written again.
+// between leaves a dead letter and a redelivery, which writes the same dead letter. Settlement.Close also deletes before the
+// message is acked. If box fails, the item is Unknown and its message is not acked. When the caller repeats the item, a
+// dead letter that was already written for the delivery is not written again.
 //
-// The queue that is returned is a driver.DeadLetterKeeper; driver.As finds driver.Sender, driver.QueueInspector and driver.Purger
-// where q has them. It joins no store: acks do not commit with records. It has no dead letters but those of box, also if q
+// The returned queue is a driver.DeadLetterKeeper. driver.As finds driver.Sender, driver.QueueInspector and driver.Purger if
+// q has them. The queue joins no store: acks do not commit with records. Its dead letters are only those of box, even if q
 // keeps some itself.
 func With(q driver.Queue, box driver.DeadLetterQueue) driver.Queue { return &queue{q, box} }
 
@@ -130,16 +130,16 @@ func (q *queue) check(s *driver.Settlement) error {
 	return nil
 }
 
-// Receipt is what [Keep] needs of the receipts of a queue: a memory of the dead letter that was written for the delivery. An
-// embedded redeliver.Receipt has it.
+// Receipt is the interface of receipts for [Keep]: they remember the ID of the dead letter that was written for the delivery.
+// An embedded redeliver.Receipt implements it.
 type Receipt interface {
 	DeadLetter() string
 	SetDeadLetter(id string)
 }
 
-// Keep does what settlements ask of box, a few at once, before their messages are acked: it writes the dead letter of a Dead,
-// unless it was written for this delivery before, and deletes the dead letter that a settlement closes. It returns an error
-// for each item. The receipts are of type Receipt.
+// Keep writes and deletes the dead letters of settlements in box, a few at once, before their messages are acked. It writes
+// the dead letter of a Dead, unless that was already written for this delivery, and deletes the dead letter that a settlement
+// closes. It returns an error for each item. The receipts must be of type Receipt.
 func Keep(ctx context.Context, box driver.DeadLetterQueue, s []driver.Settlement) []error {
 	errs := make([]error, len(s))
 	slots := make(chan struct{}, parallel)

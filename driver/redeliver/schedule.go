@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Schedule holds values until they are due: the deliveries that an adapter hands out again by itself. Values with the same
-// due time leave it in the order of Put. It does not bound its size; the adapter does.
+// Schedule holds values until they are due: deliveries that an adapter redelivers on its own. Values with the same due time
+// leave it in the order of Put. Its size is not limited: the adapter must do that.
 //
 // The zero Schedule is empty and ready. Its methods must not be called concurrently.
 type Schedule[T any] struct {

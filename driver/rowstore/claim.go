@@ -12,8 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// batch is the records of the items of one call under their locks. Items are decided in the order of the call; those of one
-// key one after the other.
+// batch holds the locked records of the items of one call. Items are decided in the order of the call, also those of one key.
 type batch struct {
 	ids    []ID  // distinct, in the order of their hashes, which is the order of locks
 	at     []int // place of an item's key in ids
@@ -45,7 +44,7 @@ func lock(tx Tx, n int, key func(i int) *driver.Key, mode Mode) (*batch, error) 
 	return b, err
 }
 
-// compareIDs orders by hash. Two keys of one hash are two records, of which one cannot be.
+// compareIDs orders by hash. Two keys with one hash are two IDs, of which one cannot have a record.
 func compareIDs(a, b ID) int {
 	if c := bytes.Compare(a.Hash[:], b.Hash[:]); c != 0 || a.Key == b.Key {
 		return c
@@ -53,7 +52,7 @@ func compareIDs(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Key.Consumer, b.Key.Consumer), cmp.Compare(a.Key.Tenant, b.Key.Tenant), cmp.Compare(a.Key.Raw, b.Key.Raw))
 }
 
-// write writes what was decided.
+// write writes the changed records.
 func (b *batch) write(tx Tx) error {
 	for at, changed := range b.put {
 		if !changed {
@@ -66,8 +65,8 @@ func (b *batch) write(tx Tx) error {
 	return nil
 }
 
-// Decide runs f in a transaction and returns what f does. items is the number of records. When records were waited for in
-// vain it runs f once more with [Skip].
+// Decide runs f in a transaction and returns its results. items is the number of records. If the wait for locked records
+// failed, it runs f once more with [Skip].
 func Decide[T any](ctx context.Context, s *Store, items int, mode Mode, f func(tx Tx, mode Mode) (T, error)) (out T, err error) {
 	if items == 0 {
 		return out, nil
@@ -94,7 +93,7 @@ func Wrap(err error, what string, args ...any) error {
 	return nil
 }
 
-// Claim decides claims in one transaction. A key that somebody else has locked is waited for, and then Busy.
+// Claim decides claims in one transaction. It waits for keys that other sessions have locked, and then returns Busy.
 func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, error) {
 	out, err := Decide(ctx, s, len(c), Make, func(tx Tx, mode Mode) ([]driver.Grant, error) {
 		out, _, err := ClaimTx(tx, mode, nil, c...)
@@ -108,25 +107,26 @@ func (s *Store) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Grant, e
 	return out, Wrap(err, "claim")
 }
 
-// lockedWait is the Grant.Wait of a key that somebody else has locked: nothing tells when that ends.
+// lockedWait is the Grant.Wait of a key that another session has locked, because the end of the lock is unknown.
 const lockedWait = 100 * time.Millisecond
 
-// LockedGrant is the grant of a claim whose record somebody else has locked.
+// LockedGrant returns the grant of a claim whose record another session has locked.
 func LockedGrant(c *driver.Claim) driver.Grant {
 	return driver.Grant{
 		Verdict: driver.Busy, Hold: driver.Hold{Key: c.Key, Generation: 1}, Takeover: c.Takeover, Wait: lockedWait,
 	}
 }
 
-// ErrAbsent is the error of a claim in [ClaimTx] whose key has no record, and that may not make one.
+// ErrAbsent is the error of a claim in [ClaimTx] whose key has no record and that may not make one.
 var ErrAbsent = errors.New("there is no record")
 
-// ClaimTx decides claims inside a transaction. Only with [Make] it makes records of keys that have none; without, such a
-// claim has the error ErrAbsent. Grant.Err of a record that somebody else has locked is ErrLocked (see [Skip]).
+// ClaimTx decides claims inside a transaction. It makes new records only with [Make]. In other modes the claim of a key without
+// a record has the error ErrAbsent. Grant.Err of a record that another session has locked is ErrLocked (see [Skip]).
 //
-// With h, the transaction stays open and holds what is acquired. Claims can change a record without acquiring it: one under
-// Once that expired is parked, a lease too far ahead is cut. That has to be durable whatever becomes of this transaction:
-// their places are returned, nothing is written, and [Park] writes them before the transaction is opened again.
+// With h, the transaction stays open and holds the acquired claims. Some claims change a record without acquiring it: an
+// expired record under Once is parked, a lease too far ahead is shortened. These changes must be durable whatever the outcome
+// of this transaction. ClaimTx then writes nothing and returns the indexes of these claims in durable. [Park] writes them
+// before the transaction is opened again.
 func ClaimTx(tx Tx, mode Mode, h *Held, c ...driver.Claim) (out []driver.Grant, durable []int, err error) {
 	out = make([]driver.Grant, len(c))
 	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
@@ -180,7 +180,7 @@ func (s *Store) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Outcom
 	return out, Wrap(err, "finish")
 }
 
-// Commit writes works in one transaction: records, effects, emitted messages, acknowledgements. See [driver.Committer].
+// Commit writes works in one transaction: records, effects, emitted messages, acks. See [driver.Committer].
 func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome, error) {
 	for i := range w {
 		if err := s.layout.Check(&w[i]); err != nil {
@@ -191,7 +191,7 @@ func (s *Store) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outcome,
 	return out, Wrap(err, "commit")
 }
 
-// CommitTx writes works inside a transaction. The items of records that somebody else has locked are Unknown (see [Skip]).
+// CommitTx writes works inside a transaction. The items of records that another session has locked are Unknown (see [Skip]).
 func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
 	f := make([]driver.Finish, len(w))
 	for i := range w {
@@ -204,8 +204,8 @@ func CommitTx(tx Tx, mode Mode, w ...driver.Work) ([]driver.Outcome, error) {
 	return out, tx.Works(w, fresh)
 }
 
-// FinishTx ends attempts inside a transaction. fresh are those that this call writes. The items of records that somebody else
-// has locked are Unknown (see [Skip]).
+// FinishTx ends attempts inside a transaction. fresh lists those that this call writes. The items of records that another
+// session has locked are Unknown (see [Skip]).
 func FinishTx(tx Tx, mode Mode, f ...driver.Finish) (out []driver.Outcome, fresh []int, err error) {
 	return ends(tx, mode, len(f), func(i int) *driver.Hold { return &f[i].Hold }, func(i int, r driver.Record, now time.Time) (
 		driver.Record, driver.Outcome, bool,

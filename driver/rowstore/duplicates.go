@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// duplicatesStep bounds what one transaction adds, so that claims wait some milliseconds at most.
+// duplicatesStep limits how many duplicates one transaction adds, so that claims wait some milliseconds at most.
 const duplicatesStep = 100
 
 // AddDuplicates appends duplicates of keys that have a record, in short transactions. See [driver.DuplicateLog].

@@ -6,13 +6,13 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Held is what an open transaction (modes B and C) acquired.
+// Held is the set of claims that an open transaction (modes B and C) acquired.
 type Held struct {
 	Claims []HeldClaim
 	places map[driver.Nonce]int
 }
 
-// HeldClaim is one claim with the record as it was before: a claim without a work is taken back.
+// HeldClaim is one claim with the record before it, because a claim without a work is taken back.
 type HeldClaim struct {
 	Before *driver.Record // nil: there was none
 	After  driver.Record
@@ -27,7 +27,7 @@ func (h *Held) Add(before *driver.Record, after driver.Record) {
 	h.Claims = append(h.Claims, HeldClaim{before, after})
 }
 
-// Park writes what claims change without acquiring anything.
+// Park writes the changes of claims that do not acquire their record.
 func Park(tx Tx, mode Mode, c ...driver.Claim) error {
 	b, err := lock(tx, len(c), func(i int) *driver.Key { return &c[i].Key }, mode)
 	if err != nil {
@@ -43,7 +43,7 @@ func Park(tx Tx, mode Mode, c ...driver.Claim) error {
 	return b.write(tx)
 }
 
-// Works returns the work of each claim, -1 where there is none. A work that the transaction does not hold is refused.
+// Works returns the index of the work of each claim, or -1. A work that the transaction does not hold is an error.
 func (h *Held) Works(w []driver.Work) ([]int, error) {
 	works := make([]int, len(h.Claims))
 	for i := range works {
@@ -60,7 +60,7 @@ func (h *Held) Works(w []driver.Work) ([]int, error) {
 	return works, nil
 }
 
-// TakeBack writes the record as it was before a claim.
+// TakeBack restores the record from before a claim.
 func (c *HeldClaim) TakeBack(tx Tx) error {
 	l := &Locked{Record: c.After}
 	if c.Before == nil {
@@ -69,7 +69,7 @@ func (c *HeldClaim) TakeBack(tx Tx) error {
 	return tx.Put(l, c.Before)
 }
 
-// Commit writes works inside the transaction and takes back the claims that have none. What is left is to commit it.
+// Commit writes works inside the transaction and takes back the claims without a work. The caller commits the transaction.
 func (h *Held) Commit(tx Tx, w ...driver.Work) error {
 	works, err := h.Works(w)
 	if err != nil {

@@ -30,8 +30,8 @@ func Periods(tx SQL) (map[string]time.Duration, error) {
 	return all, tx.Query(addPeriod(all), sqlPeriods)
 }
 
-// SetLongTerm registers the long-term period of a consumer. It writes nothing when the period is registered already, and
-// else waits for the steps of sweeps that are under way (see [Layout.LockPeriods]). See [driver.LongTerm].
+// SetLongTerm registers the long-term period of a consumer. It writes nothing if the period is already registered. Otherwise it
+// waits for steps of sweeps in progress (see [Layout.LockPeriods]). See [driver.LongTerm].
 func (s *Store) SetLongTerm(ctx context.Context, consumer string, period time.Duration) error {
 	all, err := s.LongTerms(ctx)
 	if have, there := all[consumer]; err == nil && (period > have || there && period <= 0) {
@@ -56,7 +56,7 @@ func (s *Store) setPeriod(tx Tx, consumer string, period time.Duration) error {
 	return tx.Exec("INSERT INTO semel_long_term (consumer, period) VALUES (?, ?)", consumer, (period + time.Microsecond - 1).Microseconds())
 }
 
-// expire makes a record EXPIRED. What belongs to it goes.
+// expire makes a record EXPIRED and removes its rows in other tables.
 func expire(tx Tx, l *Locked, after *driver.Record) error {
 	for _, table := range [...]string{"semel_step", "semel_audit", "semel_duplicate"} {
 		if err := tx.Exec("DELETE FROM "+table+" WHERE hash = ?", HashOf(&after.Key)); err != nil {

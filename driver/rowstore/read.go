@@ -11,8 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// query is a SELECT that is put together: a condition that is not asked for is left out, so that the database plans for
-// what is.
+// query builds a SELECT. Unused conditions are left out, so that the database plans for the others only.
 type query struct {
 	strings.Builder
 	args []any
@@ -50,7 +49,7 @@ func (s *Store) records(f driver.RecordFilter) *query {
 	return q
 }
 
-// Record reads one record; ok is false when there is none.
+// Record reads one record. ok is false if there is none.
 func (s *Store) Record(ctx context.Context, k driver.Key) (r driver.Record, ok bool, err error) {
 	q := s.records(driver.RecordFilter{})
 	q.where("r.hash = ?", HashOf(&k))
@@ -108,10 +107,10 @@ func (s *Store) Records(ctx context.Context, f driver.RecordFilter) (out []drive
 	return out, nil
 }
 
-// scanPage is how many records a scan reads at once: a read that lasts holds up what cleans up behind writers.
+// scanPage is how many records a scan reads at once: a long read delays the cleanup of old row versions.
 const scanPage = 1000
 
-// ScanRecords calls each with every record that f selects, a page at a time, in the order of their hashes, which never
+// ScanRecords calls each with every record that f selects, a page at a time, in the order of their hashes, which do not
 // change while a record exists.
 func (s *Store) ScanRecords(ctx context.Context, f driver.RecordFilter, each func(driver.Record) error) error {
 	page := make([]driver.Record, 0, scanPage)
@@ -167,7 +166,7 @@ func (s *Store) Audit(ctx context.Context, f driver.AuditFilter) (out []driver.A
 		q.where("consumer = ?", f.Consumer)
 	}
 	if !f.Since.IsZero() {
-		// Rows hold whole microseconds: an entry of the very moment is not before it.
+		// Rows have whole microseconds: an entry of the same moment must not be before it.
 		q.where("at >= ?", f.Since.Truncate(time.Microsecond))
 	}
 	q.WriteString(" ORDER BY seq DESC")

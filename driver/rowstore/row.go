@@ -6,8 +6,8 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Hash is the name of a key in the database: half of its SHA-256. The raw key is compared besides (invariant I12), so that
-// a collision is an error and not a swallowed message.
+// Hash identifies a key in the database: half of its SHA-256. The raw key is compared as well (invariant I12), so that a
+// collision is an error and not a lost message.
 type Hash [16]byte
 
 // HashOf returns the hash of a key.
@@ -27,7 +27,7 @@ type Name string
 // 1970, 0 and NULL being the zero time; flags as bool or number; text as string or []byte.
 type Row []any
 
-// Int returns a number; NULL is 0.
+// Int returns a number. NULL is 0.
 func (r Row) Int(i int) int64 {
 	switch v := r[i].(type) {
 	case int64:
@@ -48,7 +48,7 @@ func (r Row) Flag(i int) bool {
 	return r.Int(i) != 0
 }
 
-// Text returns text; NULL is "".
+// Text returns text. NULL is "".
 func (r Row) Text(i int) string {
 	if v, ok := r[i].(string); ok {
 		return v
@@ -56,7 +56,7 @@ func (r Row) Text(i int) string {
 	return string(r.Bytes(i))
 }
 
-// Bytes returns bytes; NULL is nil.
+// Bytes returns bytes. NULL is nil.
 func (r Row) Bytes(i int) []byte {
 	v, _ := r[i].([]byte)
 	return v
@@ -82,7 +82,7 @@ func (r Row) nonce(i int) (n driver.Nonce) {
 	return n
 }
 
-// bytesOrNull keeps the difference between no bytes and none at all out of the database: both are NULL.
+// bytesOrNull makes both nil and empty bytes NULL.
 func bytesOrNull(b []byte) any {
 	if len(b) == 0 {
 		return nil

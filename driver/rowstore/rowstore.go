@@ -1,14 +1,14 @@
-// Package rowstore is the slow path of stores that keep records as rows of a database. The database offers a few
-// operations ([DB], [Tx]); what follows from them and from the decision table of package driver is here.
+// Package rowstore is the slow path of stores that keep records as rows of a database. The database offers a few operations
+// ([DB], [Tx]). This package implements a store with them and the decision table of package driver.
 //
-// A store embeds [Store] and overrides what it can do faster: claims in one round trip, completions by a guarded UPDATE.
-// Package adapters/sqlite and package adapters/postgres do so. A store that overrides nothing is slower and just as correct.
+// A store embeds [Store] and overrides the methods that it can do faster: claims in one round trip, completions by a guarded
+// UPDATE. Packages adapters/sqlite and adapters/postgres do so. A store that overrides nothing is slower but as correct.
 //
 // # Tables
 //
 // The database has these tables, with the columns that adapters/sqlite/schema describes: semel_record, semel_step,
-// semel_audit, semel_duplicate, semel_long_term. What belongs to a record goes with it, by a trigger or in the transaction that
-// purges it.
+// semel_audit, semel_duplicate, semel_long_term. The rows of a record in other tables are removed with it, by a trigger or in
+// the transaction that purges it.
 //
 // # SQL
 //
@@ -28,34 +28,35 @@ import (
 
 // DB is a database with semel's tables. Its methods may be called concurrently.
 type DB interface {
-	// Atomic runs f in a transaction and commits. An error of f rolls back; Atomic returns it, or one that wraps it. items
-	// is how many records f is about. f may be called again after a rollback: it sets its results anew.
+	// Atomic runs f in a transaction and commits. If f returns an error, Atomic rolls back and returns that error or one that
+	// wraps it. items is the number of records that f uses. f may be called again after a rollback, so it must reset its
+	// results.
 	//
-	// Errors are those of driver.Committer: one that wraps driver.ErrNotCommitted says that nothing was written, one that
-	// wraps driver.ErrBlocked besides that somebody else has locked a record.
+	// Errors are those of driver.Committer: one that wraps driver.ErrNotCommitted means that nothing was written. If it also
+	// wraps driver.ErrBlocked, another session has locked a record.
 	Atomic(ctx context.Context, items int, f func(Tx) error) error
-	// Read runs one query on what was committed last, never on a replica, and calls row for each of its rows. The Row is
-	// valid during the call; what its methods return stays valid.
+	// Read runs one query on the latest committed state, not on a replica, and calls row for each row. The Row is valid during
+	// the call. The values that its methods return stay valid.
 	Read(ctx context.Context, row func(Row) error, query string, args ...any) error
-	// Layout says how records are stored.
+	// Layout returns how records are stored.
 	Layout() Layout
 }
 
-// Layout says how a database stores records.
+// Layout describes how a database stores records.
 type Layout struct {
-	// Columns are what is selected of "semel_record r". Record reads them; its errors wrap driver.ErrUnreadable.
+	// Columns are the selected columns of "semel_record r". Record reads them. Its errors wrap driver.ErrUnreadable.
 	Columns string
 	Record  func(Row) (driver.Record, error)
-	// Uncertain is a query of the UNCERTAIN records, oldest first, that reads no others. Its parameters are a consumer and
-	// a limit; nil is no restriction. "": an index does it, and the ordinary query is used.
+	// Uncertain is a query of the UNCERTAIN records, oldest first, that reads no others. Its parameters are a consumer and a
+	// limit, where nil means no restriction. "": the ordinary query is used, because an index makes it fast.
 	Uncertain string
-	// Now is about the database's time: [Store.Sweep] looks for what is due by it, and decides by [Locked]. A store that
-	// overrides Sweep need not set it.
+	// Now returns approximately the database's time: [Store.Sweep] searches by it for records that are due, and decides by
+	// the time in [Locked]. A store that overrides Sweep need not set it.
 	Now func() time.Time
-	// LockPeriods is a statement that waits for transactions that have read semel_long_term, and keeps others from it. "":
-	// transactions that write come one after the other.
+	// LockPeriods is a statement that waits for transactions that have read semel_long_term, and locks the table. "": writing
+	// transactions are serialized.
 	LockPeriods string
-	// Check refuses a work whose effects, messages or acknowledgement the database cannot write.
+	// Check returns an error for a work whose effects, messages or ack the database cannot write.
 	Check func(*driver.Work) error
 }
 
@@ -67,54 +68,55 @@ type SQL interface {
 	Query(row func(Row) error, query string, args ...any) error
 }
 
-// Tx is an open transaction of [DB.Atomic]. It is used by one goroutine. What it writes may be sent later, as with Exec.
+// Tx is an open transaction of [DB.Atomic]. One goroutine uses it. Its writes may be sent later, as with Exec.
 type Tx interface {
 	SQL
 	// Lock locks the records of keys, which are distinct and in the order of their hashes, and returns them in that order.
 	Lock(keys []ID, mode Mode) ([]Locked, error)
-	// Put writes the record of a key: it replaces the one that was locked, or makes one where there was none.
+	// Put writes the record of a key: it replaces the locked one, or inserts one if there was none.
 	Put(l *Locked, after *driver.Record) error
-	// Drop removes a locked record, with what belongs to it, and what Lock made where there was none. Where tokens are drawn
-	// before records are locked it remembers the record's: no claim that drew a smaller one may make a record of its key.
+	// Drop removes a locked record and its rows in other tables, or the placeholder that Lock made for a missing record. If
+	// tokens are drawn before records are locked, it stores the record's token: no claim that drew a smaller one may make a
+	// record of this key.
 	Drop(l *Locked) error
-	// Works writes effects, emitted messages and acknowledgements of some works, in the order of which. An
-	// *driver.ItemError names the work whose effects were refused, as driver.Committer says. It is called once, last.
+	// Works writes effects, emitted messages and acks of some works, in the order of which. An *driver.ItemError names the
+	// work whose effects were refused, as for driver.Committer. It is called once, last.
 	Works(w []driver.Work, which []int) error
 }
 
-// ID names a record.
+// ID identifies a record.
 type ID struct {
 	Key  driver.Key
 	Hash Hash
 }
 
-// Mode says how records are locked.
+// Mode is how records are locked.
 type Mode uint8
 
 // The modes of [Tx.Lock].
 const (
-	// Wait waits for those who have locked a record, for as long as the adapter's options allow.
+	// Wait waits for locks of other sessions, for as long as the adapter's options allow.
 	Wait Mode = iota
-	// Skip waits for nobody: a record that somebody else has locked comes with Err [ErrLocked]. An adapter that cannot tell
-	// such a record from none uses ErrLocked for both.
+	// Skip does not wait: a record that another session has locked has Err [ErrLocked]. An adapter that cannot distinguish
+	// such a record from a missing one uses ErrLocked for both.
 	Skip
-	// Make is Wait that locks the key itself: where there is no record, no other transaction can make one.
+	// Make is Wait that also locks the key: if there is no record, no other transaction can make one.
 	Make
 )
 
-// Locked is a record under its lock, with the time and a token that were taken behind the lock: a number that was drawn
-// before it could be smaller than that of a transaction that was waited for.
+// Locked is a record under its lock. Time and token were taken after the lock was acquired: a number that was drawn before
+// could be smaller than that of a transaction that held the lock.
 type Locked struct {
-	// Record is the record of the key; driver.Absent: there is none.
+	// Record is the record of the key, or driver.Absent.
 	Record driver.Record
-	// Err wraps ErrCollision, driver.ErrUnreadable or ErrLocked. Nothing may be written to such a record; Record is absent.
+	// Err wraps ErrCollision, driver.ErrUnreadable or ErrLocked. Record is then absent, and nothing may be written to it.
 	Err error
 	// Now is in whole microseconds.
 	Now   time.Time
 	Drawn uint64
 }
 
-// before is the record, nil when there is none.
+// before returns the record, or nil if it is absent.
 func (l *Locked) before() *driver.Record {
 	if l.Record.State == driver.Absent {
 		return nil
@@ -122,11 +124,11 @@ func (l *Locked) before() *driver.Record {
 	return &l.Record
 }
 
-// ErrCollision reports that two keys have one hash. Somebody made them so: 128 bits do not meet by chance. A claim of the
-// second one fails; all else finds no record.
+// ErrCollision reports that two keys have one hash. Such keys were made on purpose: 128 bits do not collide by chance. A claim
+// of the second key fails. Other operations find no record for it.
 var ErrCollision = fmt.Errorf("%w: its hash is that of another key", driver.ErrUnreadable)
 
-// ErrLocked reports a record that somebody else has locked, and that was not waited for.
+// ErrLocked reports a record that another session has locked, if the caller did not wait for it.
 var ErrLocked = errors.New("the record is locked")
 
 // Store is the slow path of a store. Make it with [New].
@@ -176,8 +178,7 @@ func lockOne(tx Tx, k *driver.Key) (*Locked, error) {
 	return &locked[0], unlessCollision(locked[0].Err)
 }
 
-// unlessCollision is the error of a record for whoever holds a key, or wants to know of it: of a key that cannot have a
-// record there is none.
+// unlessCollision drops ErrCollision: for all operations but claims, a key that cannot have a record just has none.
 func unlessCollision(err error) error {
 	if errors.Is(err, ErrCollision) {
 		return nil

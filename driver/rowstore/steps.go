@@ -39,7 +39,7 @@ func readStep(out *[]driver.Step) func(Row) error {
 	}
 }
 
-// WriteSteps writes rows of a journal with the effects that belong to them, in one transaction. Effects come after all rows.
+// WriteSteps writes rows of a journal and their effects in one transaction. Effects come after all rows.
 // See [driver.StepStore].
 func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepWrite) (o driver.Outcome, err error) {
 	works := make([]driver.Work, len(w))
@@ -61,7 +61,7 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 		var put []driver.Step
 		var effects []int
 		put, effects, o = driver.DecideSteps(l.Record, rows, h, w, l.Now)
-		if len(put) > 0 && h.Version != "" { // journals of versions that were overtaken
+		if len(put) > 0 && h.Version != "" { // journals of superseded versions
 			if err := tx.Exec("DELETE FROM semel_step WHERE hash = ? AND version < ?", HashOf(&h.Key), []byte(h.Version)); err != nil {
 				return err
 			}
@@ -83,8 +83,8 @@ func (s *Store) WriteSteps(ctx context.Context, h driver.Hold, w ...driver.StepW
 	return o, nil
 }
 
-// journal reads the rows that writes need, in the order of their numbers: those that they name, the run's own, and the one
-// with the greatest number.
+// journal reads the rows that writes need, in the order of their numbers: the rows of the named steps, the run's own row, and
+// the row with the greatest number.
 func journal(tx Tx, h *driver.Hold, w []driver.StepWrite) (rows []driver.Step, err error) {
 	names := []any{""}
 	for i := range w {

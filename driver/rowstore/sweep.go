@@ -10,17 +10,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// sweepStep bounds what one transaction of a sweep removes, so that claims wait some milliseconds at most.
+// sweepStep limits how many records one transaction of a sweep removes, so that claims wait some milliseconds at most.
 const sweepStep = 200
 
-// Sweep purges or expires up to limit records that are past their retention and parks claims of the consumers (none = of all)
-// that were abandoned for longer than horizon; limit 0 = no limit. It works in short transactions, and wants an index on
-// retain_until and one on lease_until. See [driver.Sweeper].
+// Sweep purges or expires up to limit records past their retention, and parks claims of the consumers (none = of all) that
+// were abandoned for longer than horizon. limit 0 = no limit. It uses short transactions, and needs an index on retain_until
+// and one on lease_until. See [driver.Sweeper].
 func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, consumers ...string) (sum driver.Swept, more bool, err error) {
 	if limit <= 0 {
 		limit = math.MaxInt
 	}
-	for passed := 0; ; { // records that are due and were left: somebody has locked them, or nobody can read them
+	for passed := 0; ; { // records that are due and were skipped: locked by another session, or unreadable
 		most := min(limit-sum.Count(), sweepStep)
 		var did driver.Swept
 		found := 0
@@ -43,7 +43,7 @@ func (s *Store) Sweep(ctx context.Context, horizon time.Duration, limit int, con
 	}
 }
 
-// due finds records that may have to be swept. It locks nothing.
+// due finds records that may be due. It locks nothing.
 func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers []string) (keys []driver.Key, err error) {
 	now := s.layout.Now()
 	sql := "SELECT consumer, tenant, key FROM semel_record WHERE state IN (2, 3, 4, 6) AND retain_until < ?"
@@ -65,7 +65,7 @@ func (s *Store) due(tx Tx, horizon time.Duration, limit, offset int, consumers [
 	return keys, err
 }
 
-// sweep decides records, and purges, expires or parks some of them: most.
+// sweep decides records, and purges, expires or parks up to most of them.
 func sweep(tx Tx, keys []driver.Key, most int, horizon time.Duration, consumers []string) (did driver.Swept, err error) {
 	periods, err := Periods(tx)
 	if err != nil {

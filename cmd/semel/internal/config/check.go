@@ -280,8 +280,6 @@ func flagOf(field string) string {
 		return "on-missing-key"
 	case "Versions":
 		return "strategy"
-	case "Former":
-		return "previous-key"
 	}
 	var b strings.Builder
 	for i, r := range field {

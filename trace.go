@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// This file gives the machine's notes their public names: events for observers, log lines for people.
+// This file translates the machine's trace events into events for observers and log lines.
 
 var decisions = [...]Decision{
 	machine.Executed: Executed, machine.Replayed: Replayed, machine.BusyDeferred: BusyDeferred,
@@ -25,22 +25,23 @@ var duplicateCauses = [...]Cause{
 	machine.Redelivery: Redelivery, machine.ProducerDuplicate: ProducerDuplicate, machine.RacedLocal: RacedLocal,
 }
 
-// noted reports whether the machine has to make a note: for the store's duplicate log, an observer, or the logger.
-func (c *Consumer) noted(n machine.TraceEvent) bool {
+// wantsTrace reports whether the machine must emit a trace event: for the store's duplicate log, an observer or the logger.
+func (c *Consumer) wantsTrace(n machine.TraceEvent) bool {
 	return c.keepsDuplicates && isDuplicate(&n) || c.observed(&n)
 }
 
-// observed reports whether a note is observed or logged.
+// observed reports whether a trace event is observed or logged.
 func (c *Consumer) observed(n *machine.TraceEvent) bool {
 	e := &c.cfg.Events
 	return e.Delivery != nil || e.Attempt != nil || e.Lease != nil || e.Health != nil ||
 		c.cfg.Logger.Enabled(context.Background(), level(n))
 }
 
-func (r *runner) note(n *machine.TraceEvent) {
+// trace passes a trace event to the duplicate log, the logger and the observer.
+func (r *runner) trace(n *machine.TraceEvent) {
 	at := time.Now()
 	if r.copies != nil {
-		r.copies.note(n, at)
+		r.copies.record(n, at)
 	}
 	if !r.observed(n) {
 		return
@@ -90,14 +91,14 @@ func (r *runner) note(n *machine.TraceEvent) {
 	}
 }
 
-// storeCalls are the answers of the store, and what was asked.
+// storeCalls maps the results of store calls to the names of the calls.
 var storeCalls = map[machine.EventKind]string{
 	machine.Claimed: "claim", machine.Extended: "extend", machine.Finished: "finish", machine.Begun: "begin",
 	machine.Committed: "commit",
 }
 
-// tellCalls tells observers of the store's answers. The time is from the call to its answer's turn in the loop.
-func (r *runner) tellCalls(events []machine.Event) {
+// reportCalls reports store calls to observers. Elapsed is the time from the call until the loop handles its result.
+func (r *runner) reportCalls(events []machine.Event) {
 	to := r.cfg.Events.Calls
 	if to == nil {
 		return
@@ -125,8 +126,8 @@ const (
 	logErr       = "err"
 )
 
-// level is how loud a note is in the log. A message that waits for a person is an error; a failure that semel deals with
-// itself, and a doubt, are warnings; the normal course of a message is for debugging.
+// level returns the log level of a trace event. A message that waits for a person is an error. A failure that semel handles
+// on its own is a warning, and so is an unknown outcome. The normal course of a message is logged at debug level.
 func level(n *machine.TraceEvent) slog.Level {
 	switch n.Kind {
 	case machine.TraceDecided:
@@ -142,7 +143,7 @@ func level(n *machine.TraceEvent) slog.Level {
 		}
 	case machine.TraceTrouble:
 		if errors.Is(n.Err, driver.ErrNotCommitted) {
-			return slog.LevelDebug // a serialization failure, for example: it is repeated, and nobody has to look at it
+			return slog.LevelDebug // for example a serialization failure: it is retried, and nobody has to look at it
 		}
 		return slog.LevelWarn
 	case machine.TracePaused, machine.TraceDoubt:
@@ -153,7 +154,7 @@ func level(n *machine.TraceEvent) slog.Level {
 	return slog.LevelDebug
 }
 
-// log writes an event for people.
+// log writes an event to the logger.
 func (r *runner) log(e *Event, level slog.Level) {
 	ctx := context.Background()
 	if !r.cfg.Logger.Enabled(ctx, level) {

@@ -6,31 +6,31 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// This file is the law: what is kept, and what is answered from it.
+// This file has the law: which grants are kept, and which claims hit them.
 
-// entry is what the store said of one key.
+// entry is a verdict of the store for one key.
 type entry struct {
 	key     driver.Key
-	version driver.Version     // that was claimed
-	fp      driver.Fingerprint // that was claimed: the answer is for this one alone
+	version driver.Version     // of the claim
+	fp      driver.Fingerprint // of the claim: only equal ones hit
 	body    driver.BodyDigest  // likewise
 	grant   driver.Grant       // Replay or Stale
 	expires time.Time
-	// retained: expires is before the end of the record's retention, because this process completed it and knows.
+	// retained: expires is before the end of the record's retention, which is known because this process completed it.
 	retained bool
-	// deliveries are ids that ended at this answer, the latest last.
+	// deliveries are IDs that ended with this verdict, the latest last.
 	deliveries []delivery
 }
 
 type delivery struct {
 	id         string
-	redelivery bool // what the store said
+	redelivery bool // according to the store
 }
 
-// mostDeliveries bounds entry.deliveries.
+// mostDeliveries is the maximum length of entry.deliveries.
 const mostDeliveries = 8
 
-// overhead is about what an entry costs beside its texts: node, map slot, slice.
+// overhead is the approximate cost of an entry in addition to its texts: node, map slot, slice.
 const overhead = 512
 
 func (e *entry) cost() int64 {
@@ -42,7 +42,7 @@ func (e *entry) cost() int64 {
 	return int64(n)
 }
 
-// run is an attempt that this process was granted: what its completion will be answered with is in the claim's grant.
+// run is an attempt that this process was granted. The later Replay is made from the claim's grant.
 type run struct {
 	grant   driver.Grant
 	fp      driver.Fingerprint
@@ -56,33 +56,33 @@ type started struct {
 	token uint64
 }
 
-// asked is a call of the store under way: when it began, and how many acts of operators there were before it.
-type asked struct {
-	at   time.Time
-	acts uint64
+// call is a call of the store: when it began, and cache.changes at that time.
+type call struct {
+	at      time.Time
+	changes uint64
 }
 
-func (c *cache) begin() asked {
+func (c *cache) begin() call {
 	c.lock()
 	defer c.mu.Unlock()
-	return asked{c.o.Now(), c.acts}
+	return call{c.o.Now(), c.changes}
 }
 
-// asked notes whether the store answered: while it does not, claims are not answered for it, so that the engine's probe of
-// an outage finds out.
-func (c *cache) asked(err error) {
+// responded records whether the store responded. While it does not, no claim hits, so that the engine's probe during an outage
+// reaches the store.
+func (c *cache) responded(err error) {
 	c.lock()
 	defer c.mu.Unlock()
 	c.down = err != nil
 }
 
-// lookup answers the claims that the cache may answer. out is nil when there are none; rest are the places of the others.
-func (c *cache) lookup(claims []driver.Claim) (out []driver.Grant, rest []int, a asked) {
+// lookup decides the claims that hit. out is nil if there are none. rest are the indexes of the others.
+func (c *cache) lookup(claims []driver.Claim) (out []driver.Grant, rest []int, a call) {
 	c.lock()
 	defer c.mu.Unlock()
-	a = asked{c.o.Now(), c.acts}
+	a = call{c.o.Now(), c.changes}
 	for i := range claims {
-		g, ok := c.answer(&claims[i], a.at)
+		g, ok := c.hit(&claims[i], a.at)
 		switch {
 		case ok && out == nil:
 			out = make([]driver.Grant, len(claims))
@@ -99,9 +99,9 @@ func (c *cache) lookup(claims []driver.Claim) (out []driver.Grant, rest []int, a
 	return out, rest, a
 }
 
-// answer decides whether an entry answers a claim: the same version and fingerprint, not too old, not the attempt's own
+// hit returns the grant for a claim that hits an entry: the same version and fingerprint, not too old, not the attempt's own
 // claim, and of a delivery that ended here before, or (Strangers) may have.
-func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool) {
+func (c *cache) hit(q *driver.Claim, now time.Time) (g driver.Grant, ok bool) {
 	n := c.kept.nodes[q.Key]
 	if n != nil && !now.Before(n.expires) {
 		c.kept.remove(n)
@@ -124,8 +124,8 @@ func (c *cache) answer(q *driver.Claim, now time.Time) (g driver.Grant, ok bool)
 	return g, true
 }
 
-// claimed learns from the answers of the store.
-func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, err error) {
+// claimed learns from the store's grants.
+func (c *cache) claimed(a call, claims []driver.Claim, grants []driver.Grant, err error) {
 	c.lock()
 	defer c.mu.Unlock()
 	if c.down = err != nil; err != nil || len(grants) != len(claims) {
@@ -137,10 +137,10 @@ func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, e
 		case g.Err != nil:
 		case g.Verdict == driver.Acquired:
 			c.forget(q.Key)
-			c.note(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
-		case g.OtherPayload: // with another fingerprint asked for it may be a mismatch
+			c.remember(q.Key, run{*g, q.Fingerprint, q.BodyDigest, q.DeliveryID, a.at})
+		case g.OtherPayload: // with another fingerprint it may be a mismatch
 		case g.Verdict == driver.Replay && g.Hold.Version == q.Version, g.Verdict == driver.Stale:
-			c.keepAnswer(a, q, g)
+			c.keepGrant(a, q, g)
 		case g.Verdict == driver.Mismatch:
 		default:
 			c.forget(q.Key)
@@ -148,8 +148,8 @@ func (c *cache) claimed(a asked, claims []driver.Claim, grants []driver.Grant, e
 	}
 }
 
-// note remembers a run; of too many the oldest is forgotten.
-func (c *cache) note(k driver.Key, r run) {
+// remember keeps a run. If there are too many, it forgets the oldest.
+func (c *cache) remember(k driver.Key, r run) {
 	c.runs[k] = r
 	c.order = append(c.order, started{k, r.grant.Hold.Token})
 	for len(c.order) > 0 {
@@ -170,10 +170,10 @@ func (c *cache) forget(k driver.Key) {
 	}
 }
 
-// keepAnswer keeps what the store answered to a duplicate. An answer from before an operator's act, or from before an
-// attempt that this process knows of, came too late.
-func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
-	if a.acts != c.acts || c.runs[q.Key].grant.Hold.Token > g.Hold.Token {
+// keepGrant keeps the store's grant for a duplicate, unless it is out of date: from before an operation, or from before an
+// attempt that this process knows.
+func (c *cache) keepGrant(a call, q *driver.Claim, g *driver.Grant) {
+	if a.changes != c.changes || c.runs[q.Key].grant.Hold.Token > g.Hold.Token {
 		return
 	}
 	e := &entry{key: q.Key, version: q.Version, fp: q.Fingerprint, body: q.BodyDigest, grant: *g, expires: a.at.Add(c.o.MaxAge)}
@@ -183,7 +183,7 @@ func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
 		}
 		if n.version == e.version && n.fp == e.fp && n.body == e.body && n.grant.Hold == g.Hold && n.grant.Verdict == g.Verdict {
 			e.deliveries = n.deliveries
-			if n.retained { // what is known of its retention stays true; the age is the answer's that told it
+			if n.retained { // the known retention stays valid
 				e.expires, e.retained = n.expires, true
 			}
 		}
@@ -192,7 +192,7 @@ func (c *cache) keepAnswer(a asked, q *driver.Claim, g *driver.Grant) {
 	c.kept.put(q.Key, e, e.cost())
 }
 
-// saw notes a delivery that ended here.
+// saw adds a delivery that ended with this verdict.
 func (e *entry) saw(id string, redelivery bool) {
 	if _, known := e.knows(id); known || id == "" {
 		return
@@ -205,7 +205,7 @@ func (e *entry) saw(id string, redelivery bool) {
 }
 
 // worked learns from a commit.
-func (c *cache) worked(a asked, w []driver.Work, outcome func(i int) driver.Outcome) {
+func (c *cache) worked(a call, w []driver.Work, outcome func(i int) driver.Outcome) {
 	c.lock()
 	defer c.mu.Unlock()
 	for i := range w {
@@ -213,9 +213,9 @@ func (c *cache) worked(a asked, w []driver.Work, outcome func(i int) driver.Outc
 	}
 }
 
-// finished learns from the end of an attempt. Only a completion that was applied, by the very attempt that this process
-// was granted, is kept: what a duplicate will be answered is the grant of its claim with the result.
-func (c *cache) finished(a asked, f *driver.Finish, o driver.Outcome) {
+// finished learns from the end of an attempt. It keeps only an applied completion by the attempt that this process was
+// granted: a duplicate gets the grant of that claim with the result.
+func (c *cache) finished(a call, f *driver.Finish, o driver.Outcome) {
 	k := f.Hold.Key
 	if o == driver.Unknown {
 		return
@@ -226,12 +226,12 @@ func (c *cache) finished(a asked, f *driver.Finish, o driver.Outcome) {
 	}
 	delete(c.runs, k)
 	c.forget(k)
-	if o != driver.Applied || f.Final != driver.Complete || a.acts != c.acts {
+	if o != driver.Applied || f.Final != driver.Complete || a.changes != c.changes {
 		return
 	}
 	e := &entry{key: k, version: r.grant.Hold.Version, fp: r.fp, body: r.body, grant: r.grant, expires: a.at.Add(c.o.MaxAge), retained: true}
 	if end := r.claimed.Add(f.Keep); end.Before(e.expires) {
-		e.expires = end // a completion that is repeated was applied some time after the claim: its retention counts from there
+		e.expires = end // the completion was applied some time after the claim, and its retention counts from there
 	}
 	g := &e.grant
 	g.Verdict, g.Unknown, g.Result, g.Reason = driver.Replay, false, f.Result, f.Reason

@@ -11,13 +11,13 @@ import (
 	"github.com/semel-dev/semel/internal/idle"
 )
 
-// This file is the lease of one call of Do: how long it lasts, who extends it, and what is written when it has ended.
+// This file has the lease of one call of Do: its length, the heartbeat that extends it, and the write that ends it.
 
-// slowClaims is how often a claim is repeated whose answer came when its lease had ended.
+// slowClaims is how many claims are sent when each response arrives after the lease has ended.
 const slowClaims = 3
 
-// late reports that a claim sent then was answered too late to run under it. The first slow answer may be an accident,
-// and the next lease whole; then whatever is left of the lease has to do.
+// late reports whether the response to a claim came too late to run under its lease. After the first slow response the claim
+// is repeated, in the hope of a whole lease. After that, any time left on the lease must do.
 func (o *once) late(sent time.Time, slow *int) bool {
 	took := time.Since(sent)
 	if took <= o.lease/2 {
@@ -27,7 +27,7 @@ func (o *once) late(sent time.Time, slow *int) bool {
 	return *slow == 1 || took >= o.believed(sent)
 }
 
-// tooSlow gives a claim back under which nothing can run, and tells why.
+// tooSlow releases a claim under which nothing can run, and returns the error for it.
 func (o *once) tooSlow(ctx context.Context, g driver.Grant, sent time.Time) error {
 	took := time.Since(sent)
 	err := o.end(ctx, sent, driver.Finish{
@@ -37,7 +37,7 @@ func (o *once) tooSlow(ctx context.Context, g driver.Grant, sent time.Time) erro
 		ErrNoResponse, took.Round(time.Millisecond), o.lease, (4*took).Round(time.Millisecond)), err)
 }
 
-// leaseFrom is how long a lease lasts that is asked for at sent.
+// leaseFrom returns how long a lease lasts that is requested at sent.
 func (o *once) leaseFrom(sent time.Time) time.Duration {
 	if o.until.IsZero() {
 		return o.lease
@@ -45,11 +45,11 @@ func (o *once) leaseFrom(sent time.Time) time.Duration {
 	return max(min(o.lease, o.until.Sub(sent)), time.Millisecond)
 }
 
-// believed is for how long a lease is believed to stand, from before the request that made it.
+// believed returns how long a lease is treated as held, counted from before the request for it.
 func (o *once) believed(sent time.Time) time.Duration { return o.leaseFrom(sent) * 9 / 10 }
 
-// heartbeat extends the lease every third of it, and cancels the run when it is lost or has passed by our own clock.
-// The returned function stops it and tells when the lease was renewed last.
+// heartbeat extends the lease every third of it, and cancels the run when the lease is lost or has ended by this process's
+// clock. The returned function waits until the heartbeat has stopped, and returns when the lease was last renewed.
 func (o *once) heartbeat(
 	ctx context.Context, stop context.CancelCauseFunc, h driver.Hold, sent time.Time, lease *leaseClock,
 ) func() time.Time {
@@ -67,7 +67,7 @@ func (o *once) heartbeat(
 				return
 			}
 			began := time.Now()
-			bounded, cancel := context.WithTimeout(ctx, min(o.lease/3, left)) // no longer: the run has to be stopped in time
+			bounded, cancel := context.WithTimeout(ctx, min(o.lease/3, left)) // no longer: the run must be stopped in time
 			out, err := o.store.Extend(bounded, o.leaseFrom(began), h)
 			cancel()
 			switch {
@@ -84,9 +84,9 @@ func (o *once) heartbeat(
 	return func() time.Time { wg.Wait(); return sent }
 }
 
-// end records the end of the run; unanswered, it is the same write again until there is an answer or the lease has
-// passed (law 4). It outlives the caller's context for that long. An end that comes later has the time of a round trip:
-// the store decides whether the record is still ours.
+// end records the outcome of the run. Without a response it repeats the same write until the store responds or the lease has
+// ended (law 4), even if the caller's context is done. If the lease has already ended, there is time for one round trip: the
+// store decides whether the record is still ours.
 func (o *once) end(ctx context.Context, renewed time.Time, f driver.Finish) error {
 	each := max(o.lease/3, 100*time.Millisecond) // a write that hangs is repeated while the lease stands
 	deadline, soonest := renewed.Add(o.lease), time.Now().Add(each)

@@ -89,7 +89,7 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	contains(s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id"), "stay EXPIRED for 400")
 }
 
-// TestEraseOnTheCommandLine: the record goes, the audit trail does not name the key, and a later message runs.
+// TestEraseOnTheCommandLine: the record is removed, the audit log does not name the key, and a later message runs.
 func TestEraseOnTheCommandLine(t *testing.T) {
 	s := newShop(t)
 	work := func() {
@@ -111,6 +111,6 @@ func TestEraseOnTheCommandLine(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	es, err := db.Store().Audit(t.Context(), driver.AuditFilter{})
 	if err != nil || len(es) != 1 || es[0].Kind != driver.Erase || es[0].Key.Raw != "" || es[0].Reason != "request 1" {
-		t.Errorf("the audit trail is %+v, %v", es, err)
+		t.Errorf("the audit log is %+v, %v", es, err)
 	}
 }

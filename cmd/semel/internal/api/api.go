@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Server answers requests. Queue or Store may be nil: the paths that need them are then not there.
+// Server serves the API. Without Queue or Store, the paths that need them do not exist.
 type Server struct {
 	Queue driver.Queue
 	Store driver.Store
@@ -26,7 +26,7 @@ type Server struct {
 	MaxBody int64
 	// Retention is how long records are kept; Released those of runs that are to be repeated, 0 = Retention.
 	Retention, Released time.Duration
-	// Metrics answers GET /metrics; nil: there are none.
+	// Metrics serves GET /metrics; nil: there are none.
 	Metrics http.Handler
 	// ReadOnly leaves out what changes anything: a worker's own port shows how it is.
 	ReadOnly bool
@@ -65,7 +65,7 @@ func (s *Server) Handler() http.Handler {
 	return web.Guard(recoverer(s.Log, mux), s.Hosts, Refuse)
 }
 
-// Refuse answers a request that the guard of the server did not let in.
+// Refuse responds to a request that the server's guard refused.
 func Refuse(w http.ResponseWriter, _ *http.Request, r web.Refusal) {
 	fail(w, r.Status, r.Code, r.Message)
 }
@@ -85,7 +85,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 }
 
-// ready is 200 when queue and store answer.
+// ready responds 200 when queue and store respond.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), opTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-// body reads a JSON object into v; it answers the request itself when it cannot.
+// body reads a JSON object into v. If it cannot, it writes the error response and returns false.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) bool {
 	b, ok := s.read(w, r)
 	if !ok {
@@ -134,12 +134,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return b, true
 }
 
-// unavailable says that queue or store did not answer: the outcome is not known, and the same request may be repeated. The
-// error is for the log alone: it may name host, port, user and database.
+// unavailable responds that queue or store failed: the outcome is unknown, and the client may repeat the request. The error goes
+// only to the log, because it may name host, port, user and database.
 func (s *Server) unavailable(w http.ResponseWriter, what string, err error) {
 	s.Log.Error("request failed", "what", what, "err", err)
 	w.Header().Set("Retry-After", "1")
-	fail(w, http.StatusServiceUnavailable, "unavailable", what+": queue or store did not answer; the log of the server says why")
+	fail(w, http.StatusServiceUnavailable, "unavailable", what+": queue or store did not respond; see the server's log")
 }
 
 type apiError struct {

@@ -28,7 +28,7 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
 	s.Enqueue(w, r, body, key)
 }
 
-// Enqueue sends a JSON body as a message under a key, "" = none, and answers the request.
+// Enqueue sends a JSON body as a message under a key ("": none), and responds to the request.
 func (s *Server) Enqueue(w http.ResponseWriter, r *http.Request, body []byte, key string) {
 	if err := checkJSON(body); err != nil {
 		fail(w, http.StatusBadRequest, "bad_json", err.Error())

@@ -9,7 +9,7 @@ import (
 
 // retention is law 10: records outlive every copy of their message. What the queue knows of that New checks, too; with
 // --horizon a person says what the queue cannot know.
-func (x *exam) retention() {
+func (x *inspection) retention() {
 	producers := time.Duration(x.w.Producers)
 	late := advice.LateFor(x.q, producers)
 	need, why := late.Horizon(), late.Parts()

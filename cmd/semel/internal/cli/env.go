@@ -30,8 +30,8 @@ func (a *app) envCommand() *cobra.Command {
 	w := config.Default()
 	c := &cobra.Command{
 		Use: "env", Short: "Where queue, store, region and the other settings come from", Args: noArgs,
-		Long: `env prints the settings that are not defaults, with where each was found, the region and profile that the SDK of AWS would
-use, and the environment variables of other workers that stand for settings of semel. It asks no service.`,
+		Long: `env prints the settings that are not defaults and where each comes from, the region and profile that the AWS SDK would
+use, and the environment variables of other workers that set semel's settings. It calls no service.`,
 		Example:     "  semel env\n  set -a; . ./.env; semel env -o json",
 		Annotations: map[string]string{"settings": "worker"},
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// erased is what is printed of an erased record.
+// erased is the printed form of an erased record.
 type erased struct {
 	Key      string `json:"key"`
 	Consumer string `json:"consumer"`
@@ -24,27 +24,24 @@ func (a *app) recordsErase(f *recordFlags) *cobra.Command {
 	var by, reason string
 	c := &cobra.Command{
 		Use: "erase KEY --reason WHY --store URL", Args: oneArg("key"),
-		Short: "Remove the record of an ended key, and with it the key's text",
-		Long: `erase removes the record of a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED, with its
-steps, its duplicates and its entries in the audit trail: because somebody asked to be forgotten,
-say. It cannot be undone.
+		Short: "Remove the record of an ended key, including the key's text",
+		Long: `erase removes the record of a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED, with its steps, its duplicates and its
+entries in the audit log, for example because a customer asked for it. It cannot be undone.
 
-Nothing knows the key afterwards. A message of it that comes later is a new one: it runs, and its
-effect happens again, also if it is a copy. Erase a key only when no copy of its message can come
-any more. To let it run again, use semel records reopen.
+Afterwards the key is unknown. A later message of it is a new one: it runs, and its effect happens again, even if it is a copy.
+Erase a key only when no copy of its message can come any more. To let it run again, use semel records reopen.
 
-One entry in the audit trail stays: when, by whom and why a record of which consumer and tenant was
-erased. It does not name the key; do not write the key into --reason. Messages in queues, dead
-dead letters (semel dlq ls) and your own tables are not touched.
+One entry in the audit log stays: when, by whom and why a record of which consumer and tenant was erased. It does not name the key,
+so do not write the key into --reason. Messages in queues, dead letters (semel dlq ls) and your own tables stay.
 
-A key that is IN_PROGRESS or RELEASED is refused: its message is not done yet. DynamoDB and Redis
-refuse, too: their records go at the end of the retention.`,
+erase refuses a key that is IN_PROGRESS or RELEASED: its message is not done yet. It does not work on DynamoDB and Redis, whose
+records go at the end of the retention.`,
 		Example: "  semel records erase order-12345 --reason 'request 4711' --store 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, key := cmd.Context(), args[0]
 			if reason == "" {
 				return output.Usage("--reason is missing: why is the record erased?").
-					WithHint("--reason 'request 4711', for the audit trail; it must not name the key")
+					WithHint("--reason 'request 4711', for the audit log; it must not name the key")
 			}
 			l, err := f.open(ctx, false)
 			if err != nil {
@@ -83,6 +80,6 @@ refuse, too: their records go at the end of the retention.`,
 	}
 	destructive(c, &yes, &dry)
 	byFlag(c, &by)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit trail, without the key (required)")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log, without the key (required)")
 	return c
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/driver"
 )
 
-// record is what is printed of a record (contract section 6).
+// record is the printed form of a record (contract section 6).
 type record struct {
 	Key               string   `json:"key"`
 	Consumer          string   `json:"consumer"`
@@ -45,12 +45,12 @@ type record struct {
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
 	// LeaseExpired: the state is IN_PROGRESS, and the lease has ended by this machine's clock.
-	LeaseExpired bool    `json:"lease_expired,omitempty"`
-	Duplicates   *copies `json:"duplicates,omitempty"`
+	LeaseExpired bool              `json:"lease_expired,omitempty"`
+	Duplicates   *storedDuplicates `json:"duplicates,omitempty"`
 }
 
-// copies is what the store knows of a key's duplicates: all are counted, the newest kept. Some can be missing.
-type copies struct {
+// storedDuplicates are the duplicates of a key: the store counts all and keeps the newest. Some can be missing.
+type storedDuplicates struct {
 	Total  int64       `json:"total"`
 	Newest []duplicate `json:"newest"`
 }
@@ -65,11 +65,11 @@ type duplicate struct {
 	DeliveryCount int    `json:"delivery_count,omitempty"`
 }
 
-func copiesOf(c story.Copies) *copies {
+func duplicatesOf(c explain.Duplicates) *storedDuplicates {
 	if c.Total == 0 {
 		return nil
 	}
-	out := &copies{Total: c.Total}
+	out := &storedDuplicates{Total: c.Total}
 	for _, d := range c.Newest {
 		out.Newest = append(out.Newest, duplicate{
 			At: rfc3339(d.At), MessageID: d.MessageID, Decision: d.Decision, Cause: d.Cause, Worker: d.Worker, Queue: d.Queue,
@@ -122,10 +122,10 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 	var state string
 	list := recordList{limit: 100, order: orderNewest}
 	c := &cobra.Command{
-		Use: "ls --store URL", Short: "List records, those first that were changed last", Args: noArgs,
-		Long: `ls lists the records that were changed last. No store has an index by that time, so all records are read and --limit of them
-are kept; after half a minute ls stops, unless you say --order newest yourself. --order any reads no more than it lists.
---state UNCERTAIN is fast on SQLite and PostgreSQL.`,
+		Use: "ls --store URL", Short: "List records, the last changed first", Args: noArgs,
+		Long: `ls lists the records that changed last. No store has an index for that, so ls reads all records and keeps --limit of them. It stops
+after half a minute, unless you pass --order newest. --order any reads no more records than it lists. --state UNCERTAIN is fast on
+SQLite and PostgreSQL.`,
 		Example: `  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl
   semel records ls --store 'postgres://shop@db.example.org/shop?queue=orders' --order any --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -171,15 +171,15 @@ are kept; after half a minute ls stops, unless you say --order newest yourself. 
 	}
 	c.Flags().StringVar(&state, "state", "", "only records in this state: "+join(recordStates()))
 	fixed(c.Flags(), "state", recordStates()...)
-	c.Flags().IntVar(&list.limit, "limit", list.limit, "at most so many (0: all)")
-	c.Flags().StringVar(&list.order, "order", list.order, "newest (activity first), oldest (first made first) or any")
+	c.Flags().IntVar(&list.limit, "limit", list.limit, "at most N (0: all)")
+	c.Flags().StringVar(&list.order, "order", list.order, "newest (last changed first), oldest (first created first) or any")
 	fixed(c.Flags(), "order", recordOrders...)
 	return c
 }
 
 func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "get KEY --store URL", Short: "Show one record (exit 3 when there is none)", Args: oneArg("key"),
+		Use: "get KEY --store URL", Short: "Show one record (exit 3 if it does not exist)", Args: oneArg("key"),
 		Example: "  semel records get 'order-12345|charge' --store 'sqlite:shop.db?queue=orders' -o json",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			l, err := f.open(cmd.Context(), true)
@@ -197,11 +197,11 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
-			c, err := l.copies(cmd.Context(), r.Key)
+			c, err := l.duplicates(cmd.Context(), r.Key)
 			if err != nil {
 				return err
 			}
-			v.Duplicates = copiesOf(c)
+			v.Duplicates = duplicatesOf(c)
 			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
 		},
 	}

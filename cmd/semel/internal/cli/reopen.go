@@ -18,23 +18,23 @@ func (a *app) recordsReopen(f *recordFlags) *cobra.Command {
 	var keep config.Retention
 	c := &cobra.Command{
 		Use: "reopen KEY --reason WHY --store URL", Short: "Run an ended key again at its next delivery", Args: oneArg("key"),
-		Long: `reopen lets a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED run again when its next delivery comes. It sends nothing: the producer
-sends the message again, or semel send does. The effect can then happen twice, on purpose:
-  COMPLETED  the next run has new effect keys, because downstreams refuse those of the run that took effect
-  FAILED     the effect keys stay: if its effect happened after all, the downstream refuses the second one
-  UNCERTAIN  as FAILED; a probe is asked first where there is one, and under --takeover once the key runs all the same
+		Long: `reopen lets a key that is COMPLETED, FAILED, UNCERTAIN or EXPIRED run again at its next delivery. It sends no message: the
+producer sends it again, or you do with semel send. The effect can then happen twice, on purpose:
+  COMPLETED  the next run has new effect keys, because downstreams refuse those of the completed run
+  FAILED     the effect keys stay: if the effect happened after all, the downstream refuses the second
+  UNCERTAIN  as FAILED; a probe runs first if there is one; with --takeover once the key runs anyway
   EXPIRED    as the state that it ended in
-The dead letter of a FAILED or UNCERTAIN key stays. Where it has the message, semel dlq redrive and semel records resolve send
-it again, and are the better choice.
+The dead letter of a FAILED or UNCERTAIN key stays. If it has the message, prefer semel dlq redrive or semel records resolve,
+which send it again.
 
-A key that is IN_PROGRESS is refused: wait, or see semel records release. Workers with a cache may acknowledge deliveries of a
-completed key as duplicates until their --cache-max-age has passed (1 min). Its entry in the audit trail has the reason.`,
+reopen refuses a key that is IN_PROGRESS: wait, or see semel records release. Workers with a cache may acknowledge deliveries of a
+completed key as duplicates until their --cache-max-age has passed (1 min). The audit log stores the reason.`,
 		Example: "  semel records reopen order-12345 --reason 'invoice lost' --store 'sqlite:shop.db?queue=orders'",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, key := cmd.Context(), args[0]
 			if reason == "" {
 				return output.Usage("--reason is missing: why may the effect happen again?").
-					WithHint("--reason 'the invoice was lost', for the audit trail")
+					WithHint("--reason 'the invoice was lost', for the audit log")
 			}
 			l, err := f.open(ctx, false)
 			if err != nil {
@@ -74,7 +74,7 @@ completed key as duplicates until their --cache-max-age has passed (1 min). Its 
 	}
 	destructive(c, &yes, &dry)
 	byFlag(c, &by)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit trail (required)")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log (required)")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
 }

@@ -30,16 +30,16 @@ func (a *app) recordsResolve(f *recordFlags) *cobra.Command {
 	var keep config.Retention
 	c := &cobra.Command{
 		Use:   "resolve (KEY --as STATE | (KEY… | --all) --probe CMD) --store URL",
-		Short: "Decide about keys whose outcome nobody knows",
-		Long: `resolve ends an UNCERTAIN key, after a look at the downstream:
-  completed  the effect happened: duplicates are answered with --result
-  retry      it did not: the message is sent again from its dead letter, and runs with the same effect key
-  failed     it is not to run any more
-The record is changed first, then the message is sent, then the dead letter deleted; after a crash repeat the command.
+		Short: "Decide about keys whose outcome is unknown",
+		Long: `resolve decides an UNCERTAIN key, after you looked at the downstream:
+  completed  the effect happened: duplicates get --result
+  retry      it did not: the message of the dead letter is sent again and runs with the same effect key
+  failed     the key does not run any more
+It changes the record, then sends the message, then deletes the dead letter. After a crash repeat the command.
 
-With --probe CMD or --probe-http URL a program or endpoint looks, as for semel work: the effect happened (exit 0, stdout is
-the result; 200, the body is the result): completed; it did not (exit 75; 404): retry; anything else: the key is left
-alone, and the exit is 3.`,
+With --probe CMD or --probe-http URL, a program or endpoint decides, as for semel work. If the effect happened (exit 0 with the result
+on stdout, or 200 with the result as body), the key is completed. If it did not (exit 75, or 404), the message is retried. Anything
+else leaves the key alone, and the exit status is 3.`,
 		Example: `  semel records resolve order-12345 --store 'sqlite:shop.db?queue=orders' \
     --as completed --result '{"charge":"ch_1"}'
   semel records resolve --all --probe ./charged.py --store 'sqlite:shop.db?queue=orders' --yes`,
@@ -69,7 +69,7 @@ alone, and the exit is 3.`,
 	p.bind(c)
 	c.Flags().StringVar(&as, "as", "", "completed, retry or failed")
 	fixed(c.Flags(), "as", resolutionNames()...)
-	c.Flags().StringVar(&result, "result", "", "with completed: what duplicates are answered with")
+	c.Flags().StringVar(&result, "result", "", "with completed: the result for duplicates")
 	c.Flags().Var(&keep, "retention", "how long the record is kept")
 	return c
 }
@@ -116,7 +116,7 @@ func (a *app) resolve(cmd *cobra.Command, f *recordFlags, p *probing, as string,
 	})
 }
 
-// notUncertain says what else to do about a key.
+// notUncertain adds a hint for a key that is not UNCERTAIN.
 func (f *recordFlags) notUncertain(err error) error {
 	e := (*deadletters.NotUncertainError)(nil)
 	if !errors.As(err, &e) {

@@ -16,7 +16,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// probing is how records resolve asks somebody about many keys.
+// probing are the flags of records resolve with a probe.
 type probing struct {
 	command, address string
 	all              bool
@@ -38,23 +38,23 @@ func (p *probing) bind(c *cobra.Command) {
 
 func (p *probing) asked() bool { return p.command != "" || p.address != "" }
 
-// resolved is what became of one key.
+// resolved is the outcome for one key.
 type resolved struct {
 	Key       string `json:"key"`
-	Answer    string `json:"answer"` // applied, not-applied, unknown
+	Probe     string `json:"probe"` // applied, not-applied, unknown
 	As        string `json:"as,omitempty"`
 	MessageID string `json:"message_id,omitempty"`
 	Why       string `json:"why,omitempty"`
 	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
-// resolveByProbe asks about each key, and resolves those that the answer decides. It goes on after an unknown outcome, and
-// exits 3 when there was any; an error of store or queue ends it.
+// resolveByProbe probes each key, and resolves those whose outcome the probe knows. It goes on after an unknown outcome, and then
+// exits 3. An error of store or queue ends it.
 func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as string) (err error) {
 	ctx := cmd.Context()
 	switch {
 	case as != "" || cmd.Flags().Changed("result"):
-		return output.Usage("--as and --result are a person's answer: they exclude --probe and --probe-http")
+		return output.Usage("--as and --result are a person's decision: they exclude --probe and --probe-http")
 	case p.all == (len(p.keys) > 0):
 		return output.Usage("which keys? name them, or --all").WithHint("%s", f.command("records", "ls", "--state", "UNCERTAIN"))
 	}
@@ -95,8 +95,8 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 		}
 		all = append(all, one)
 	}
-	head := []string{"key", "answer", "as", "message", "why"}
-	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Answer, r.As, r.MessageID, r.Why} })
+	head := []string{"key", "probe", "as", "message", "why"}
+	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Probe, r.As, r.MessageID, r.Why} })
 	switch {
 	case err != nil:
 		return fmt.Errorf("%d of %s done: %w", len(all), output.Count(len(records), "key"), err)
@@ -108,7 +108,7 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 	return nil
 }
 
-// pick returns the records that are meant.
+// pick returns the chosen records.
 func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err error) {
 	if !p.all {
 		for _, key := range p.keys {
@@ -129,7 +129,7 @@ func (p *probing) pick(ctx context.Context, l *ledger) (out []driver.Record, err
 	return out, err
 }
 
-// prober makes the probe; done ends what belongs to it.
+// prober makes the probe; done releases it.
 func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 	const keep = semel.DefaultResultMax
 	if p.address != "" {
@@ -148,7 +148,7 @@ func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 }
 
 func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
-	out := resolved{Key: r.Key.Raw, Answer: "unknown", DryRun: p.dry}
+	out := resolved{Key: r.Key.Raw, Probe: "unknown", DryRun: p.dry}
 	if r.State != driver.Uncertain {
 		out.Why = (&deadletters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
 		return out, nil
@@ -162,18 +162,18 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	if err != nil {
 		return out, err
 	}
-	answer, result, err := p.ask(ctx, pr, l.store, deadLetter.Message, r)
+	found, result, err := p.ask(ctx, pr, l.store, deadLetter.Message, r)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
 	}
 	as := driver.Uncertain
-	switch answer {
+	switch found {
 	case semel.ProbeApplied:
-		out.Answer, out.As, as = "applied", "completed", driver.Completed
+		out.Probe, out.As, as = "applied", "completed", driver.Completed
 	case semel.ProbeNotApplied:
-		out.Answer, out.As, as = "not-applied", "retry", driver.Released
+		out.Probe, out.As, as = "not-applied", "retry", driver.Released
 	default:
-		out.Why = "the probe cannot tell"
+		out.Why = "the probe does not know"
 		if err != nil {
 			out.Why = err.Error()
 		}
@@ -193,7 +193,7 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	return out, err
 }
 
-// ask asks about one key, with the message of its dead letter and the effect key that its run had.
+// ask probes one key, with the message of its dead letter and the effect key of its run.
 func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m driver.Message, r driver.Record) (
 	semel.ProbeResult, []byte, error,
 ) {

@@ -32,27 +32,27 @@ func (a *app) sqsCommand() *cobra.Command {
 	o := sqsOptions{grace: config.Duration(10 * time.Second)}
 	c := &cobra.Command{
 		Use: "sqs [--listen ADDR] [--queue sqlite:FILE]", Short: "A local Amazon SQS for any program, with faults to switch on", Args: noArgs,
-		Long: `sqs is an endpoint with the actions of Amazon SQS that programs use, standard and FIFO queues, on this machine: point any
-SDK, or the aws command, at it (the lines to paste are printed). Any credentials do; signatures are not looked at. With
---queue sqlite:FILE everything is there after a restart, also after a crash; the default is in memory, and gone at the end.
+		Long: `sqs serves the common actions of Amazon SQS, with standard and FIFO queues, on this machine. Point any SDK or the aws command
+at it: it prints the lines to paste. Any credentials work; signatures are not checked. With --queue sqlite:FILE everything survives
+a restart or crash. By default everything is in memory, and lost at the end.
 
-Faults go wrong on purpose, by --fault at the start and by semel sqs fault while it runs:
-  duplicate       a message that is handed out comes once more           (standard queues)
+Faults go wrong on purpose. --fault sets them at the start, semel sqs fault while it runs:
+  duplicate       a message is delivered once more                       (standard queues)
   disorder        a receive gets messages in no order, or fewer          (standard queues)
   early-visible   the visibility timeout ends at once, or by=… earlier
   late-visible    the visibility timeout ends by=… later (30s)
-  dropped-delete  a deletion is answered with success and not done
+  dropped-delete  a deletion reports success and is not done
   stale-handle    a receipt handle is refused (ReceiptHandleIsInvalid)
-  lost-answer     the request is carried out and the connection cut
-  torn            the same, in the middle of the answer
+  lost-response   the request is carried out and the connection cut
+  torn            the same, in the middle of the response
   cut             the connection is cut and nothing done
   throttle, unavailable, internal   RequestThrottled, HTTP 503, HTTP 500 (done or not)
   partial         entries of a batch fail (done or not)
-  delay           the request, or its answer, waits by=… (1s)
-It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answers long polls, and exits 0.`,
+  delay           the request, or its response, waits by=… (1s)
+It listens on the loopback address by default. SIGINT or SIGTERM ends long polls, and exits 0.`,
 		Example: `  semel sqs --create orders,dlq=orders-dead:200,visibility=30s
   semel sqs --queue sqlite:sqs.db --create orders,fifo --fault duplicate=0.2 --seed 7
-  semel sqs fault lost-answer@DeleteMessage=next:3`,
+  semel sqs fault lost-response@DeleteMessage=next:3`,
 		Annotations: map[string]string{"settings": "places"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.sqs(cmd.Context(), o) },
 	}
@@ -61,10 +61,10 @@ It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answ
 	allowHostFlag(c, &o.allow)
 	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
 	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
-	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
+	f.StringArrayVar(&o.create, "create", nil, "queue to create: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
 	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
-	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
+	f.Var(&o.grace, "grace", "how long requests in flight may take at the end")
 	c.AddCommand(a.sqsFaultCommand())
 	return c
 }
@@ -114,7 +114,7 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 	s, err := sqsServer(so, queues)
 	if err != nil {
 		if file != nil { // a server that has it goes on
-			err = errors.Join(err, file.GiveBack())
+			err = errors.Join(err, file.Release())
 		}
 		return err
 	}

@@ -31,11 +31,11 @@ type sqsFaultOptions struct {
 func (a *app) sqsFaultCommand() *cobra.Command {
 	var o sqsFaultOptions
 	c := &cobra.Command{
-		Use: "fault [NAME=RATE|next:N|off …] [--endpoint URL]", Short: "Switch the faults of a semel sqs that runs, or show them",
-		Long: `fault sets the faults that are named and leaves the others; without any it shows what is set, how many chances each fault
-had, and how many it took. NAME@DeleteMessage=… limits a fault to one operation (+ joins several), by=2s is the time of delay,
-early-visible and late-visible. semel sqs --help tells what each does. The same is PUT, GET and DELETE of /_semel/faults.`,
-		Example: `  semel sqs fault duplicate=0.5 lost-answer=next:3
+		Use: "fault [NAME=RATE|next:N|off …] [--endpoint URL]", Short: "Set or show the faults of a running semel sqs",
+		Long: `fault sets the named faults and leaves the others. Without a name it shows what is set, how many chances each fault had, and
+how many it took. NAME@DeleteMessage=… limits a fault to one operation (+ joins several); by=2s is the time of delay, early-visible
+and late-visible. semel sqs --help describes each fault. PUT, GET and DELETE of /_semel/faults do the same.`,
+		Example: `  semel sqs fault duplicate=0.5 lost-response=next:3
   semel sqs fault delay@ReceiveMessage+SendMessage=0.1,by=2s --endpoint http://127.0.0.1:9324
   semel sqs fault --clear`,
 		ValidArgsFunction: oneOf(func() []string {
@@ -56,8 +56,8 @@ early-visible and late-visible. semel sqs --help tells what each does. The same 
 	}
 	f := c.Flags()
 	f.StringVar(&o.endpoint, "endpoint", at, "where semel sqs listens (default: AWS_ENDPOINT_URL_SQS, else http://127.0.0.1:9324)")
-	f.Uint64Var(&o.seed, "seed", 0, "new seed: chances count anew")
-	f.BoolVar(&o.clear, "clear", false, "take all faults away first")
+	f.Uint64Var(&o.seed, "seed", 0, "new seed of the faults; resets the chances")
+	f.BoolVar(&o.clear, "clear", false, "remove all faults first")
 	return c
 }
 
@@ -139,7 +139,7 @@ func ask(ctx context.Context, method, target string, send, into any) error {
 	defer func() { _ = got.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(got.Body, 1<<20))
 	if err != nil {
-		return output.Unreachable("read the answer of %s: %w", target, err)
+		return output.Unreachable("read the response of %s: %w", target, err)
 	}
 	var refused struct {
 		Error struct{ Message, Hint string }
@@ -152,6 +152,6 @@ func ask(ctx context.Context, method, target string, send, into any) error {
 		e.Hint = refused.Error.Hint
 		return e
 	}
-	return output.Unreachable("%s answers %s: it is no semel sqs", strings.TrimSuffix(target, sqslocal.FaultsPath), got.Status).
+	return output.Unreachable("%s responds %s: it is no semel sqs", strings.TrimSuffix(target, sqslocal.FaultsPath), got.Status).
 		WithHint("--endpoint http://127.0.0.1:9324, where semel sqs listens")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// step is what is printed of a step of a run (mode E).
+// step is the printed form of a step of a run (mode E).
 type step struct {
 	Name         string  `json:"name"`
 	State        string  `json:"state"`

@@ -8,10 +8,10 @@ import (
 	"github.com/semel-dev/semel"
 )
 
-// summary is what a worker prints at its end.
+// summary is the output of a worker at its end.
 type summary struct {
 	semel.Summary
-	// LentKeys is how many deliveries had no key of --key and took the one that --on-missing-key id says.
+	// LentKeys counts deliveries without a key of --key that took that of --on-missing-key id.
 	LentKeys int64 `json:"lent_keys,omitempty"`
 }
 

@@ -20,10 +20,9 @@ func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
 	var by string
 	var keep config.Retention
 	c := &cobra.Command{
-		Use: "release KEY --store URL", Short: "Take a claim away from its worker, so that the next delivery runs", Args: oneArg("key"),
-		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: whatever it still writes is refused. Its
-effect may have happened, which the record remembers. A claim ends by itself when its lease does: release is for not
-waiting.`,
+		Use: "release KEY --store URL", Short: "End the claim of a worker, so that the next delivery runs", Args: oneArg("key"),
+		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: the store refuses its later writes. Its effect may
+have happened, and the record notes that. A claim ends by itself when its lease does; release only saves the wait.`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx := cmd.Context()
 			l, err := f.open(ctx, false)
@@ -40,7 +39,7 @@ waiting.`,
 					WithHint("%s", f.command("records", "explain", args[0]))
 			}
 			if !dry {
-				q := fmt.Sprintf("take key %s away from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
+				q := fmt.Sprintf("release key %s from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
 				if err := a.confirm(yes, q); err != nil {
 					return err
 				}
@@ -74,10 +73,10 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
 	c := &cobra.Command{
 		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park abandoned claims", Args: noArgs,
-		Long: `sweep does now what every worker does once a minute. A record past its retention is removed; where its consumer has a
---long-term period, which the store knows, it becomes EXPIRED. A worker parks the claims of its own consumer by its own
---retention; sweep parks those of its scope by --horizon: the URL's queue, --consumer, or --all-consumers. It is the way to
-park the claims of a consumer that no worker runs any more.`,
+		Long: `sweep does now what every worker does once a minute. It removes records past their retention, or makes them EXPIRED if their
+consumer has a --long-term period (which the store knows). It parks abandoned claims: a worker those of its own consumer after its
+--retention, sweep those of its scope (the URL's queue, --consumer, or --all-consumers) after --horizon. Use it to park the claims
+of a consumer that has no workers any more.`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			ctx := cmd.Context()
 			l, err := f.open(ctx, false)
@@ -108,7 +107,7 @@ park the claims of a consumer that no worker runs any more.`,
 			return a.p.Object(v, func(w io.Writer) error {
 				late := ""
 				if total.Lag > 0 {
-					late += fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
+					late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
 				}
 				expired := ""
 				if total.Expired > 0 {
@@ -122,7 +121,7 @@ park the claims of a consumer that no worker runs any more.`,
 	}
 	destructive(c, &yes, &dry)
 	c.Flags().Var(&horizon, "horizon", "claims abandoned for longer are parked")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	c.Flags().IntVar(&limit, "limit", 0, "at most N (0: all)")
 	return c
 }
 
@@ -143,7 +142,7 @@ func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, lim
 	}
 }
 
-// wouldSweep counts by the same decision that the store makes.
+// wouldSweep counts with the store's own decision.
 func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumers []string) (n driver.Swept, err error) {
 	all, err := l.insp.Records(ctx, driver.RecordFilter{})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
@@ -194,11 +194,11 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 }
 
 // observe wires the journal, the idle watch and the log.
-func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
+func (s *shift) observe(cfg *semel.Config) (*explain.Journal, error) {
 	var all []semel.Events
-	var journal *story.Journal
+	var journal *explain.Journal
 	if s.w.Events != "" {
-		j, err := story.OpenJournal(s.w.Events)
+		j, err := explain.OpenJournal(s.w.Events)
 		if err != nil {
 			return nil, output.Usage("--events: %w", err)
 		}
@@ -208,21 +208,21 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 	if s.w.IdleTimeout > 0 {
 		all = append(all, s.idle.events())
 	}
-	all = append(all, s.watchRoutes())
+	all = append(all, s.warnOfRoutes())
 	cfg.Events = semel.Tee(all...)
 	cfg.Logger = s.log
 	return journal, nil
 }
 
-// watchRoutes warns, once for each pair of routes, of source events that come as two messages.
-func (s *shift) watchRoutes() semel.Events {
-	told := map[[2]string]bool{}
+// warnOfRoutes warns of source events that arrive as two messages, once for each pair of routes.
+func (s *shift) warnOfRoutes() semel.Events {
+	warned := map[[2]string]bool{}
 	return semel.DetectDuplicateRoutes(func(k semel.Key, first, second semel.DuplicateRoute) {
 		pair := [2]string{min(first.Route, second.Route), max(first.Route, second.Route)}
-		if told[pair] {
+		if warned[pair] {
 			return
 		}
-		told[pair] = true
+		warned[pair] = true
 		s.log.Warn("one source event came by two routes: look for rules, subscriptions or notifications that overlap", "key", k.Raw,
 			"message_id", first.MessageID, "route", first.Route, "other_message_id", second.MessageID, "other_route", second.Route)
 	})
@@ -291,7 +291,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.
-func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *story.Journal, shown *window) (wait func()) {
+func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *explain.Journal, shown *window) (wait func()) {
 	var running []chan struct{}
 	start := func(f func(context.Context)) {
 		done := make(chan struct{})
@@ -322,7 +322,7 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *stor
 }
 
 // watchLoad writes down how busy the worker is: soon after the start, then every ten seconds.
-func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
+func watchLoad(ctx context.Context, c *semel.Consumer, journal *explain.Journal) {
 	for pause := time.Second; ; pause = 10 * time.Second {
 		select {
 		case <-ctx.Done():

@@ -90,7 +90,7 @@ type Options struct {
 	NewGeneration bool
 	Keep          time.Duration
 	DryRun        bool
-	By            string // who, for the record's reason and the trail
+	By            string // the operator, for the record's reason and the audit log
 
 	fingerprint driver.Fingerprint // of an edited message
 }

@@ -30,7 +30,7 @@ type awsPlace struct {
 	name, own string
 	// params are the other parameters.
 	params url.Values
-	// used is where the SDK was found to go, whoever said so: for errors.
+	// used is the region and endpoint that the SDK uses, for errors.
 	used struct{ region, endpoint string }
 }
 
@@ -138,8 +138,8 @@ func (a *awsPlace) place(kind string) string {
 	return strings.Join([]string{kind, a.region, a.endpoint, a.profile, a.params.Encode()}, " ")
 }
 
-// waitForCredentials bounds the search for credentials: the last place to look is the metadata service of EC2, which on
-// another machine answers nothing at all.
+// waitForCredentials bounds the search for credentials. It ends at the metadata service of EC2, which never responds on other
+// machines.
 const waitForCredentials = 5 * time.Second
 
 // load finds region and credentials, by the SDK's usual chain: environment, shared files and SSO, web identity, container,
@@ -201,7 +201,7 @@ func (a *awsPlace) configure(ctx context.Context, t Target) (aws.Config, error) 
 // endpointVariable is where the SDK looks for the endpoint of one service.
 func endpointVariable(scheme string) string { return "AWS_ENDPOINT_URL_" + strings.ToUpper(scheme) }
 
-// Located is what region, profile or endpoint a place on AWS has, and who says so.
+// Located is the region, profile or endpoint of a place on AWS, and where that comes from.
 type Located struct{ Name, Value, From string }
 
 // Locate finds out where on AWS a URL leads, as the SDK does. It asks no service.

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 )
 
-// examTimeout bounds a look at a queue or a table.
-const examTimeout = 30 * time.Second
+// examineTimeout bounds the inspection of a queue or a table.
+const examineTimeout = 30 * time.Second
 
 // sqsQueue is what the service says of a queue, and of the one that its redrive policy names.
 type sqsQueue struct {
@@ -34,7 +34,7 @@ type sqsQueue struct {
 
 // Live is how the queue is set now.
 func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, queue)
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
 
 // Examine tells how the queue of the URL is set, as far as that is good or bad whatever the worker does.
 func (d *sqsDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, d.t.QueueName())
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *sqsDB) retention(ctx context.Context, arn string) (time.Duration, error
 	return secondsOf(m, types.QueueAttributeNameMessageRetentionPeriod)
 }
 
-// read takes the attributes apart and answers the ARN of the dead-letter queue.
+// read parses the attributes and returns the ARN of the dead-letter queue.
 func (q *sqsQueue) read(m map[string]string) (deadLetters string, err error) {
 	q.live.FIFO, q.live.ContentDedup = m["FifoQueue"] == "true", m["ContentBasedDeduplication"] == "true"
 	for name, to := range map[types.QueueAttributeName]*time.Duration{

@@ -8,7 +8,7 @@ import (
 
 // Examine tells what a worker meets in the table.
 func (d *dynamoDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	found, err := dynamodb.Examine(ctx, d.client, d.t.aws.name, d.o)
 	if err != nil {
@@ -24,7 +24,7 @@ func (d *dynamoDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 // tableFact is a fact of the adapter. Where clocks are not compared, a clock that is off is no danger.
 func tableFact(f dynamodb.Fact, observe bool) Fact {
 	if observe && f.Check == "clock" {
-		return Fact{Level: OK, Check: f.Check, Detail: "not compared: a lease is over when its record stayed unchanged for all of it"}
+		return Fact{Level: OK, Check: f.Check, Detail: "not compared: a lease has ended when its record stayed unchanged for all of it"}
 	}
 	return Fact{Level: f.Level, Check: f.Check, Detail: f.Detail, Try: f.Try}
 }

@@ -23,8 +23,7 @@ func AWS(ctx context.Context, flag, raw string) (aws.Config, error) {
 	return t.aws.load(ctx, t)
 }
 
-// Explain words what a database or a service answered who does more there than to open it: it names the place, never a
-// password. doing is a verb ("make a queue in").
+// Explain adds the place to an error of a database or service, never a password. doing is a verb ("make a queue in").
 func Explain(flag, raw, doing string, err error) error {
 	t, perr := Parse(flag, raw)
 	switch {

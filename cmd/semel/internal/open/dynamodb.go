@@ -61,8 +61,8 @@ func (d *dynamoDB) Queue(context.Context, string, time.Duration) (driver.Queue, 
 	return nil, d.t.HasQueues("queue")
 }
 
-// openTable bounds the first look at a table, which is repeated when nothing answers: a place that is wrong is to be told
-// soon, an outage later is waited out.
+// openTable bounds the first look at a table, which is repeated while nothing responds: a wrong URL should fail soon. Later
+// outages are waited out.
 const openTable = 5 * time.Second
 
 // Store opens the table, which has to exist and to have the keys that the URL says.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// server is what the exam asks of a PostgreSQL.
+// server is what doctor reads of a PostgreSQL server.
 type server struct {
 	version, user, schema            string
 	standby, readOnly                bool
@@ -29,9 +29,9 @@ const sqlServer = `SELECT current_setting('server_version'), current_user::text,
   (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
   (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'), clock_timestamp()`
 
-// sqlRights answers the rights that the role lacks on what semel migrate made, as "SELECT on semel_record". It asks the
-// catalogue for the names, in the schema that has semel_schema; sequences of identity columns need no right of their own.
-// What a worker needs is what docs/adapters.md grants.
+// sqlRights returns the rights that the role lacks on what semel migrate made, as "SELECT on semel_record". The names come from
+// pg_class, in the schema that has semel_schema. Sequences of identity columns need no right of their own. The rights are those
+// that docs/adapters.md grants.
 const sqlRights = `WITH mine AS (
   SELECT c.oid, c.relname, c.relkind FROM pg_class c
   WHERE c.relname LIKE 'semel\_%' AND c.relkind IN ('r', 'S')
@@ -159,7 +159,7 @@ func (s server) connections(most, committers int) Fact {
 // clock compares the clocks. The server's decides everything that matters; ours only plans heartbeats.
 func (s server) clock(asked time.Time, took time.Duration) Fact {
 	off := s.now.Sub(asked.Add(took / 2)).Round(time.Millisecond)
-	f := Fact{Level: OK, Check: "clock", Detail: fmt.Sprintf("the server's clock decides about leases; it is %v off ours, and answers in %v",
+	f := Fact{Level: OK, Check: "clock", Detail: fmt.Sprintf("the server's clock decides about leases; it is %v off ours, and responds in %v",
 		off, took.Round(100*time.Microsecond))}
 	if off.Abs() > time.Minute {
 		f.Level, f.Try = Warning, "synchronise the clocks: times in logs and records do not fit together"

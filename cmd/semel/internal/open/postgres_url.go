@@ -28,7 +28,7 @@ type postgresURL struct {
 }
 
 var (
-	errUserinfo = errors.New("it cannot be told where user and password end; " +
+	errUserinfo = errors.New("it is not clear where user and password end; " +
 		"Try: write / ? # @ : of a user or password as %2F %3F %23 %40 %3A")
 	hostList = regexp.MustCompile(`^([A-Za-z0-9_.%-]*|\[[0-9A-Fa-f:.%]*\])(:[0-9]*)?(,([A-Za-z0-9_.%-]*|\[[0-9A-Fa-f:.%]*\])(:[0-9]*)?)*$`)
 )
@@ -202,9 +202,8 @@ func (p postgresURL) explain(err error) string {
 	return s
 }
 
-// placeOf tells databases apart by where they are, who asks, and what the session is told: another search_path has other
-// tables, another synchronous_commit another promise. How many connections there are makes no difference: the first URL
-// decides.
+// placeOf identifies a database by address, role and session parameters: another search_path has other tables, another
+// synchronous_commit another guarantee. The number of connections makes no difference: the first URL decides.
 func placeOf(cfg *pgxpool.Config) string {
 	c := cfg.ConnConfig
 	at := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
@@ -213,14 +212,14 @@ func placeOf(cfg *pgxpool.Config) string {
 			at = append(at, h)
 		}
 	}
-	var told []string
+	var params []string
 	for name, value := range c.RuntimeParams {
 		if name != "application_name" {
-			told = append(told, name+"="+value)
+			params = append(params, name+"="+value)
 		}
 	}
-	slices.Sort(told)
-	return fmt.Sprintf("postgres:%q %q %q %q", at, c.Database, c.User, told)
+	slices.Sort(params)
+	return fmt.Sprintf("postgres:%q %q %q %q", at, c.Database, c.User, params)
 }
 
 // InSchema is the connection URL for the tables in a schema of the database that a postgres:// URL names ("": as the URL

@@ -8,8 +8,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Redact takes what is secret out of a setting, so that it can be shown: what is left is a URL that works where the
-// password comes from elsewhere. It rather takes too much than too little; what cannot be told apart is not shown at all.
+// Redact removes secrets from a setting, so that it can be shown. The result is a URL that works where the password comes from
+// elsewhere. If in doubt Redact removes too much; it does not show what it cannot parse.
 func Redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	switch {

@@ -10,7 +10,7 @@ import (
 
 // Examine tells what a worker meets in Redis.
 func (d *redisDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	s, err := redis.Inspect(ctx, d.client)
 	if err != nil {

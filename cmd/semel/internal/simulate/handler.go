@@ -175,7 +175,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// observe tells the story of a message in the words of the experiments.
+// observe logs decisions in the words of the experiments.
 func (w *Worker) observe(e semel.Event) {
 	if e.Kind != semel.EventDecided {
 		return

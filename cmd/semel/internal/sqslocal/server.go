@@ -104,7 +104,7 @@ func (s *Server) make(name string, set map[string]string) (string, error) {
 // Queues are the names of the queues, sorted.
 func (s *Server) Queues() []string { return s.fake.Queues() }
 
-// Stop answers all long polls, and lets later ones not wait.
+// Stop ends all long polls, and later ones do not wait.
 func (s *Server) Stop() { s.fake.Stop() }
 
 // Close saves what is not saved yet.
@@ -126,7 +126,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r)
 }
 
-// notLetIn answers in the protocol of the request, so that a client shows why.
+// notLetIn responds in the protocol of the request, so that a client shows why.
 func notLetIn(w http.ResponseWriter, r *http.Request, why web.Refusal) {
 	switch {
 	case r.URL.Path == FaultsPath:
@@ -173,7 +173,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveFaults answers what is set, and changes it.
+// serveFaults lists and changes the faults.
 func (s *Server) serveFaults(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -197,7 +197,7 @@ func (s *Server) serveFaults(w http.ResponseWriter, r *http.Request) {
 	respond(w, http.StatusOK, s.faults.State())
 }
 
-// refuse answers an error of our own pages, as the API of semel serve does.
+// refuse writes an error response of our own pages, as the API of semel serve does.
 func refuse(w http.ResponseWriter, status int, err error) {
 	e := map[string]string{"code": "usage", "message": err.Error()}
 	if hint := (*output.Error)(nil); errors.As(err, &hint) && hint.Hint != "" {

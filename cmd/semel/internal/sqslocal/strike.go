@@ -14,7 +14,7 @@ import (
 // object is a JSON object whose members are passed on as they are.
 type object map[string]json.RawMessage
 
-// recorder holds an answer back.
+// recorder holds a response back.
 type recorder struct {
 	head   http.Header
 	status int
@@ -26,7 +26,7 @@ func (a *recorder) Header() http.Header         { return a.head }
 func (a *recorder) WriteHeader(status int)      { a.status = status }
 func (a *recorder) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// pass sends the answer on.
+// pass sends the response on.
 func (a *recorder) pass(w http.ResponseWriter) {
 	for name, values := range a.head {
 		w.Header()[name] = values
@@ -35,7 +35,7 @@ func (a *recorder) pass(w http.ResponseWriter) {
 	_, _ = w.Write(a.body.Bytes())
 }
 
-// record carries a request out and holds its answer back.
+// record carries out a request and holds its response back.
 func (s *Server) record(r *http.Request) *recorder {
 	a := &recorder{head: http.Header{}, status: http.StatusOK}
 	s.fake.ServeHTTP(a, r)
@@ -50,7 +50,7 @@ func (s *Server) carry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(r.Body)
-	if err != nil { // it is too long: the fake says so
+	if err != nil { // it is too long: the fake refuses it
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body))
 		s.fake.ServeHTTP(w, r)
 		return
@@ -119,15 +119,15 @@ func (s *Server) settled(w http.ResponseWriter, r *http.Request, op string) {
 	switch {
 	case s.faults.draw(StaleHandle, op) != nil:
 		w.Header().Set("X-Amzn-Query-Error", staleCode+";Sender")
-		answer(w, http.StatusNotFound, map[string]string{"__type": "com.amazonaws.sqs#" + staleCode, "message": staleMessage})
+		reply(w, http.StatusNotFound, map[string]string{"__type": "com.amazonaws.sqs#" + staleCode, "message": staleMessage})
 	case s.faults.draw(DroppedDelete, op) != nil:
-		answer(w, http.StatusOK, struct{}{})
+		reply(w, http.StatusOK, struct{}{})
 	default:
 		s.fake.ServeHTTP(w, r)
 	}
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+func reply(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // no such value
@@ -179,7 +179,7 @@ func (s *Server) settledMany(w http.ResponseWriter, r *http.Request, op string, 
 	if len(failed) > 0 {
 		out["Failed"] = failed
 	}
-	answer(w, http.StatusOK, out)
+	reply(w, http.StatusOK, out)
 }
 
 func encode(v any) []byte {

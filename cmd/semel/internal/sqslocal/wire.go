@@ -24,7 +24,7 @@ var onWire = []struct {
 	{name: Throttle, kind: awstest.Throttled},
 	{name: Unavailable, kind: awstest.Unavailable},
 	{name: Internal, kind: awstest.Internal, either: true},
-	{name: LostAnswer, kind: awstest.After},
+	{name: LostResponse, kind: awstest.After},
 	{name: Torn, kind: awstest.Torn},
 	{name: Partial, kind: awstest.Partial, either: true},
 }

@@ -72,7 +72,7 @@ func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) 
 	return body, cut, h.outcome(res, body)
 }
 
-// failure classes a request without an answer. Only one that was never sent is certain to have had no effect.
+// failure classifies a request without a response. It certainly had no effect only if it was never sent.
 func (h *HTTP) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("request stopped: %w", cause)
@@ -96,14 +96,14 @@ func shown(err error, endpoint string) error {
 	return err
 }
 
-// outcome translates an answer into the vocabulary of handlers (docs/worker.md has the table).
+// outcome translates a response into a handler's error (docs/worker.md has the table).
 func (h *HTTP) outcome(res *http.Response, body []byte) error {
 	reason := res.Header.Get("Semel-Reason")
 	if reason == "" {
 		reason = shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
 	}
 	fail := error(&failure{
-		status: res.StatusCode, text: withDetail(fmt.Errorf("handler answered %s", res.Status), reason).Error(),
+		status: res.StatusCode, text: withDetail(fmt.Errorf("handler responded %s", res.Status), reason).Error(),
 	})
 	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
 	switch verdict := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); verdict {

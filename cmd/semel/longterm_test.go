@@ -101,7 +101,7 @@ func TestEraseOnTheCommandLine(t *testing.T) {
 		t.Errorf("erase says %s", out)
 	}
 	refused(s, "records", "get", "secret", "--store", s.url)
-	if out := s.semel(nil, "records", "erase", "--help"); !strings.Contains(out, "effect happens again, also if it is a copy") {
+	if out := s.semel(nil, "records", "erase", "--help"); !strings.Contains(out, "again, even if it is a copy") {
 		t.Errorf("the help says %s", out)
 	}
 	db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -237,4 +239,127 @@ func textRecord(w io.Writer, r record) error {
 		}
 	}
 	return textSteps(w, r.Steps)
+}
+
+// The orders of records ls.
+const (
+	orderNewest = "newest"
+	orderOldest = "oldest"
+	orderAny    = "any"
+)
+
+var recordOrders = []string{orderNewest, orderOldest, orderAny}
+
+// recordStates lists the states that a record can have.
+func recordStates() (out []string) {
+	for s := driver.InProgress; s <= driver.Expired; s++ {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+// listTime bounds a list whose order nobody asked for, because it reads all records.
+const listTime = 30 * time.Second
+
+// recordList is which records ls shows.
+type recordList struct {
+	limit int // 0 = all
+	order string
+	asked bool // a person asked for the order
+}
+
+// of lists the records of a filter; more reports that limit left some out.
+func (r recordList) of(ctx context.Context, l *ledger, f driver.RecordFilter) (rs []driver.Record, more bool, err error) {
+	if r.limit > 0 {
+		f.Limit = r.limit + 1
+	}
+	if f.Newest = r.order == orderNewest; r.order == orderAny {
+		err = l.scanAll(ctx, f, func(rec driver.Record) error {
+			rs = append(rs, rec)
+			return nil
+		})
+	} else {
+		bounded := ctx
+		if r.limit > 0 && !r.asked {
+			var cancel context.CancelFunc
+			bounded, cancel = context.WithTimeout(ctx, listTime)
+			defer cancel()
+		}
+		rs, err = l.insp.Records(bounded, f)
+		if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+			err = output.Failed("the records were not read within %s", listTime).
+				WithHint("--order any lists some of them, --order %s reads them all however long that takes", r.order)
+		}
+	}
+	if more = r.limit > 0 && len(rs) > r.limit; more {
+		rs = rs[:r.limit]
+	}
+	return rs, more, err
+}
+
+// step is the printed form of a step of a run (mode E).
+type step struct {
+	Name         string  `json:"name"`
+	State        string  `json:"state"`
+	Undo         bool    `json:"undo"`
+	Token        uint64  `json:"token"`
+	Failures     int     `json:"failures,omitempty"`
+	Reason       string  `json:"reason,omitempty"`
+	Result       *string `json:"result,omitempty"`
+	ResultBase64 string  `json:"result_base64,omitempty"`
+	UpdatedAt    string  `json:"updated_at,omitempty"`
+}
+
+// journal reads the steps of a record's run. The run that a compensation ended is that of the epoch before: its journal is
+// shown until the key runs again.
+func (l *ledger) journal(ctx context.Context, r driver.Record) ([]driver.Step, error) {
+	st, ok := driver.As[driver.StepStore](l.store)
+	if !ok {
+		return nil, nil
+	}
+	h := r.Hold()
+	rows, err := st.Steps(ctx, h)
+	if err != nil || len(rows) > 0 || h.Epoch == 0 || r.State != driver.FailedState {
+		return rows, err
+	}
+	h.Epoch--
+	return st.Steps(ctx, h)
+}
+
+func stepsOf(rows []driver.Step) []step {
+	var all []step
+	for _, s := range rows {
+		x := step{
+			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: s.Reason,
+			UpdatedAt: rfc3339(s.UpdatedAt),
+		}
+		if len(s.Result) > 0 {
+			x.Result, x.ResultBase64 = textOr64(s.Result)
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// textSteps prints a line for each step; that of the run itself has no name.
+func textSteps(w io.Writer, steps []step) error {
+	for _, s := range steps {
+		name, rest := s.Name, ""
+		if name == "" {
+			name = "(the run)"
+		}
+		if s.Failures > 0 {
+			rest += fmt.Sprintf(" failed %d times:", s.Failures)
+		}
+		if s.Reason != "" {
+			rest += " " + s.Reason
+		}
+		if s.Result != nil {
+			rest += " " + *s.Result
+		}
+		if _, err := fmt.Fprintf(w, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

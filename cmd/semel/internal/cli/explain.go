@@ -28,12 +28,7 @@ The store keeps the newest 16 duplicates of each key and counts the others. Work
 missing after a crash or under load. DynamoDB keeps none: only events files have them.`,
 		Example: `  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' \
     --events worker1.jsonl --events worker2.jsonl`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			l, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
+		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, args []string) error {
 			r, missing := l.find(cmd.Context(), args[0])
 			if missing != nil && output.As(missing).Code != output.CodeNotFound {
 				return missing
@@ -77,7 +72,7 @@ missing after a crash or under load. DynamoDB keeps none: only events files have
 				return missing
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringArrayVar(&events, "events", nil, "events file of a worker (may be repeated)")
 	return c

@@ -183,12 +183,7 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "get KEY --store URL", Short: "Show one record (exit 3 if it does not exist)", Args: oneArg("key"),
 		Example: "  semel records get 'order-12345|charge' --store 'sqlite:shop.db?queue=orders' -o json",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			l, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
+		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, args []string) error {
 			r, err := l.find(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -205,7 +200,7 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			}
 			v.Duplicates = duplicatesOf(c)
 			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
-		},
+		}),
 	}
 }
 

@@ -15,59 +15,6 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
-	var yes, dry bool
-	var by string
-	var keep config.Retention
-	c := &cobra.Command{
-		Use: "release KEY --store URL", Short: "End the claim of a worker, so that the next delivery runs", Args: oneArg("key"),
-		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: the store refuses its later writes. Its effect may
-have happened, and the record notes that. A claim ends by itself when its lease does; release only saves the wait.`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ctx := cmd.Context()
-			l, err := f.open(ctx, false)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
-			r, op, err := l.operable(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if r.State != driver.InProgress {
-				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).
-					WithHint("%s", f.command("records", "explain", args[0]))
-			}
-			if !dry {
-				q := fmt.Sprintf("release key %s from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
-				if err := a.confirm(yes, q); err != nil {
-					return err
-				}
-				who := actor(by)
-				after, out, err := op.Operate(ctx, driver.Operation{
-					Kind: driver.ForceRelease, Key: r.Key, Keep: keep.Of(driver.Released), Reason: "released by " + who, By: who,
-				})
-				if err != nil {
-					return fmt.Errorf("release key %q: %w", args[0], err)
-				}
-				if out != driver.Applied {
-					return output.Negative("key %q is %s by now", args[0], after.State)
-				}
-				r = after
-			}
-			v := recordOf(r)
-			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s key %s\n", verb(dry, "release", "released"), args[0])
-				return err
-			})
-		},
-	}
-	destructive(c, &yes, &dry)
-	byFlag(c, &by)
-	c.Flags().Var(&keep, "retention", "how long the record is kept")
-	return c
-}
-
 func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
@@ -77,13 +24,8 @@ func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 consumer has a --long-term period (which the store knows). It parks abandoned claims: a worker those of its own consumer after its
 --retention, sweep those of its scope (the URL's queue, --consumer, or --all-consumers) after --horizon. Use it to park the claims
 of a consumer that has no workers any more.`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: f.with(false, func(cmd *cobra.Command, l *ledger, _ []string) (err error) {
 			ctx := cmd.Context()
-			l, err := f.open(ctx, false)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
 			sw, ok := driver.As[driver.Sweeper](l.store)
 			if !ok {
 				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
@@ -117,7 +59,7 @@ of a consumer that has no workers any more.`,
 					verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
 				return err
 			})
-		},
+		}),
 	}
 	destructive(c, &yes, &dry)
 	c.Flags().Var(&horizon, "horizon", "claims abandoned for longer are parked")

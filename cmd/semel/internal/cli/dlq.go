@@ -137,12 +137,7 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show ID --queue URL", Short: "Show one dead letter with its message", Args: oneArg("dead letter id"),
 		Example: "  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body > body.json",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			set, box, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, set)
+		RunE: f.with(true, func(cmd *cobra.Command, box *deadLetters, args []string) error {
 			l, err := box.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -154,7 +149,7 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 			v.Headers = l.Message.Headers
 			v.Body, v.BodyBase64 = textOr64(l.Message.Body)
 			return a.p.Object(v, func(w io.Writer) error { return textDeadLetter(w, v) })
-		},
+		}),
 	}
 	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
 	return c
@@ -173,12 +168,16 @@ func textDeadLetter(w io.Writer, l deadLetter) error {
 	for k, v := range l.Headers {
 		lines = append(lines, [2]string{"header", k + ": " + v})
 	}
-	lines = append(lines, [2]string{"body", body})
-	for _, line := range lines {
-		if line[1] == "" {
+	return textFields(w, 4000, append(lines, [2]string{"body", body}))
+}
+
+// textFields prints a line for each field that is not empty.
+func textFields(w io.Writer, width int, fields [][2]string) error {
+	for _, f := range fields {
+		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], output.Printable(line[1], 4000)); err != nil {
+		if _, err := fmt.Fprintf(w, "%-12s %s\n", f[0], output.Printable(f[1], width)); err != nil {
 			return err
 		}
 	}

@@ -75,12 +75,7 @@ func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
 		Long: `export prints all or the named dead letters, one JSON object a line whatever -o says: the fields of dlq ls, with headers and
 body. dlq import reads them.`,
 		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > dead-letters.jsonl",
-		RunE: func(cmd *cobra.Command, ids []string) (err error) {
-			set, box, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, set)
+		RunE: f.with(true, func(cmd *cobra.Command, box *deadLetters, ids []string) error {
 			b := batchFlags{all: len(ids) == 0}
 			if b.all {
 				b.kind = kind
@@ -99,7 +94,7 @@ body. dlq import reads them.`,
 				all[i] = movedOf(l)
 			}
 			return output.List(&lines, all, nil, nil)
-		},
+		}),
 	}
 	kindFlag(c, &kind, "")
 	return c

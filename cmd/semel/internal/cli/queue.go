@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -137,13 +138,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "stats --queue URL", Short: "Count what a queue holds", Args: noArgs,
 		Example: "  semel queue stats --queue 'sqlite:shop.db?queue=orders' -o json",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
-			defer closing(&err, set)
-			q, err := existing(cmd.Context(), set, *url)
-			if err != nil {
-				return err
-			}
+		RunE: withQueue(url, true, func(cmd *cobra.Command, q driver.Queue) error {
 			s, err := statsOf(cmd.Context(), q)
 			if err != nil {
 				return err
@@ -152,7 +147,20 @@ func (a *app) queueStats(url *string) *cobra.Command {
 				return output.List(a.p, []queueStats{s}, statsHeader, queueStats.row)
 			}
 			return a.p.Object(s, nil)
-		},
+		}),
+	}
+}
+
+// withQueue makes the function of a command that works on an existing queue.
+func withQueue(url *string, readOnly bool, run func(*cobra.Command, driver.Queue) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) (err error) {
+		set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
+		defer closing(&err, set)
+		q, err := existing(cmd.Context(), set, *url)
+		if err != nil {
+			return err
+		}
+		return run(cmd, q)
 	}
 }
 
@@ -234,15 +242,9 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "peek --queue URL", Short: "Show messages without receiving them", Args: noArgs,
 		Example: "  semel queue peek --queue 'sqlite:shop.db?queue=orders' --limit 3 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: withQueue(url, true, func(cmd *cobra.Command, q driver.Queue) error {
 			if limit < 1 {
 				return output.Usage("--limit must be 1 or more")
-			}
-			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
-			defer closing(&err, set)
-			q, err := existing(cmd.Context(), set, *url)
-			if err != nil {
-				return err
 			}
 			i, ok := driver.As[driver.QueueInspector](q)
 			if !ok {
@@ -269,7 +271,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 				}
 				return []any{m.ID, m.Group, m.SentAt, m.Count, m.BodyBytes, body}
 			})
-		},
+		}),
 	}
 	c.Flags().IntVar(&limit, "limit", 10, "messages to show")
 	return c
@@ -280,14 +282,8 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "purge --queue URL", Short: "Remove every message of a queue (dead letters and records stay)", Args: noArgs,
 		Example: "  semel queue purge --queue 'sqlite:shop.db?queue=orders' --dry-run",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: withQueue(url, false, func(cmd *cobra.Command, q driver.Queue) error {
 			ctx := cmd.Context()
-			set := open.New(open.Options{OneShot: true, MustExist: true})
-			defer closing(&err, set)
-			q, err := existing(ctx, set, *url)
-			if err != nil {
-				return err
-			}
 			s, err := statsOf(ctx, q)
 			if err != nil {
 				return err
@@ -309,7 +305,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 				_, err := fmt.Fprintf(w, "%s %s of queue %s\n", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
 				return err
 			})
-		},
+		}),
 	}
 	destructive(c, &yes, &dry)
 	return c
@@ -344,13 +340,4 @@ func textOr64(b []byte) (*string, string) {
 	return nil, base64.StdEncoding.EncodeToString(b)
 }
 
-func join(names []string) string {
-	out := ""
-	for i, n := range names {
-		if i > 0 {
-			out += ", "
-		}
-		out += n
-	}
-	return out
-}
+func join(names []string) string { return strings.Join(names, ", ") }

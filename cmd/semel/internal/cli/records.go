@@ -217,7 +217,7 @@ func textRecord(w io.Writer, r record) error {
 		last := c.Newest[len(c.Newest)-1]
 		duplicates = fmt.Sprintf("%d, the latest at %s: message %s (%s); some may be missing", c.Total, last.At, last.MessageID, last.Decision)
 	}
-	for _, line := range [][2]string{
+	err := textFields(w, 2000, [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State}, {"ended", r.Ended},
 		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
@@ -225,13 +225,9 @@ func textRecord(w io.Writer, r record) error {
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil + expired}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},
 		{"reason", r.Reason}, {"result", result}, {"body digest", r.BodyDigest}, {"messages", strings.Join(r.Deliveries, " ")},
 		{"duplicates", duplicates},
-	} {
-		if line[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], output.Printable(line[1], 2000)); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	return textSteps(w, r.Steps)
 }

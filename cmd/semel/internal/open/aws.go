@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -19,7 +19,6 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -99,25 +98,14 @@ func splitAWS(flag, raw, form string, params []string) (*url.URL, *awsPlace, err
 	if err != nil {
 		return nil, nil, output.Usage("--%s: its query cannot be read: write %% as %%25 and & as %%26", flag)
 	}
-	names := make([]string, 0, len(q))
-	for name := range q {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		switch {
-		case output.SecretParam(name):
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if output.SecretParam(name) {
 			return nil, nil, output.Usage("--%s: parameter %q: credentials do not belong into a URL", flag, name).
 				WithHint("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-		case !slices.Contains(params, name):
-			meant := ""
-			if n := nearest.Name(name, params, 3); n != "" {
-				meant = ", did you mean " + n + "?"
-			}
-			return nil, nil, output.Usage("--%s: unknown query parameter %q (known: %s%s)", flag, name, strings.Join(params, ", "), meant)
-		case len(q[name]) > 1 || q.Get(name) == "":
-			return nil, nil, output.Usage("--%s: query parameter %s must be given once, and not be empty", flag, name)
 		}
+	}
+	if err := checkParams(flag, q, params, ""); err != nil {
+		return nil, nil, err
 	}
 	a := &awsPlace{region: q.Get("region"), endpoint: q.Get("endpoint"), profile: q.Get("profile"), params: q}
 	for _, name := range commonParams {

@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/semel-dev/semel/adapters/nats"
-	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 	"github.com/semel-dev/semel/driver"
 )
@@ -270,7 +269,7 @@ func parseNATS(flag, raw string, t *Target) error {
 	if p.params, err = url.ParseQuery(query); err != nil {
 		return output.Usage("--%s: its query cannot be read: write %% as %%25 and & as %%26", flag)
 	}
-	if err := p.check(flag); err != nil {
+	if err := checkParams(flag, p.params, natsParams, "credentials are taken from creds=FILE, nkey=FILE, NATS_PASSWORD or NATS_TOKEN"); err != nil {
 		return err
 	}
 	if err := t.setQueue(flag, p.params["queue"]); err != nil {
@@ -283,29 +282,6 @@ func parseNATS(flag, raw string, t *Target) error {
 	t.Shown = "nats://" + strings.Join(p.hosts, ",")
 	if t.Queue != "" {
 		t.Shown += "?queue=" + t.Queue
-	}
-	return nil
-}
-
-// check refuses parameters that are unknown, empty or given twice.
-func (p *natsPlace) check(flag string) error {
-	names := make([]string, 0, len(p.params))
-	for name := range p.params {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		switch {
-		case !slices.Contains(natsParams, name):
-			meant := ""
-			if n := nearest.Name(name, natsParams, 3); n != "" {
-				meant = ", did you mean " + n + "?"
-			}
-			return output.Usage("--%s: unknown query parameter %q (known: %s%s)", flag, name, strings.Join(natsParams, ", "), meant).
-				WithHint("credentials are taken from creds=FILE, nkey=FILE, NATS_PASSWORD or NATS_TOKEN")
-		case len(p.params[name]) > 1 || p.params.Get(name) == "":
-			return output.Usage("--%s: query parameter %s must be given once, and not be empty", flag, name)
-		}
 	}
 	return nil
 }

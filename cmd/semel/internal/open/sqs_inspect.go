@@ -189,30 +189,22 @@ func (q *sqsQueue) redrive() Fact {
 		}
 		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + where + ")", ""}
 	case q.deadLettersErr != nil:
-		return Fact{
-			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
-			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists",
-		}
+		return Fact{Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
+			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists"}
 	case q.live.DeadLetterRetention < q.live.Retention && !q.live.FIFO:
-		return Fact{
-			Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
-				"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer,
-		}
+		return Fact{Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
+			"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer}
 	case q.live.DeadLetterRetention <= q.live.Retention:
-		return Fact{
-			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-				"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
-		}
+		return Fact{Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
+			"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit"}
 	}
 	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.deadLetters, deadLetters, have), ""}
 }
 
 func (q *sqsQueue) polling() Fact {
 	if q.short {
-		return Fact{
-			Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
-				"messages are there", "wait=20s in the URL",
-		}
+		return Fact{Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
+			"messages are there", "wait=20s in the URL"}
 	}
 	f := Fact{OK, "polling", "receives wait for messages", ""}
 	if q.live.Wait == 0 {
@@ -224,13 +216,9 @@ func (q *sqsQueue) polling() Fact {
 // dedup is about what the service calls exactly-once processing.
 func (q *sqsQueue) dedup() Fact {
 	if q.live.ContentDedup {
-		return Fact{
-			Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
-				"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own",
-		}
+		return Fact{Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
+			"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own"}
 	}
-	return Fact{
-		OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
-			"the record is", "",
-	}
+	return Fact{OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
+		"the record is", ""}
 }

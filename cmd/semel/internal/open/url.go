@@ -4,10 +4,10 @@ package open
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
@@ -169,17 +169,31 @@ func (t *Target) onlyQueue(flag, rawQuery string) error {
 	if err != nil {
 		return output.Usage("--%s: query %q: %w", flag, output.Redact(rawQuery), err)
 	}
-	names := make([]string, 0, len(q))
-	for name := range q {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if name != "queue" {
 			return output.Usage("--%s: unknown query parameter %q (known: queue)", flag, name)
 		}
 	}
 	return t.setQueue(flag, q["queue"])
+}
+
+// checkParams refuses parameters that are unknown, empty or given twice. hint is for unknown ones.
+func checkParams(flag string, q url.Values, known []string, hint string) error {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case !slices.Contains(known, name):
+			meant := ""
+			if n := nearest.Name(name, known, 3); n != "" {
+				meant = ", did you mean " + n + "?"
+			}
+			err := output.Usage("--%s: unknown query parameter %q (known: %s%s)", flag, name, strings.Join(known, ", "), meant)
+			err.Hint = hint
+			return err
+		case len(q[name]) > 1 || q.Get(name) == "":
+			return output.Usage("--%s: query parameter %s must be given once, and not be empty", flag, name)
+		}
+	}
+	return nil
 }
 
 // setQueue takes the values of the parameter queue; none leaves the name empty.

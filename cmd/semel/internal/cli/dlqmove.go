@@ -37,7 +37,7 @@ func movedOf(l driver.DeadLetter) moved {
 	return m
 }
 
-// dead letter is the dead letter that a line of an export describes.
+// asDeadLetter returns the dead letter that a line of an export describes.
 func (m *moved) asDeadLetter() (driver.DeadLetter, error) {
 	l := driver.DeadLetter{
 		ID: m.ID, Kind: driver.DeadLetterKind(m.Kind), Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},

@@ -1,4 +1,4 @@
-// Package dead letters redrives, discards and resolves dead letters, in the order that survives a crash between any two steps
+// Package deadletters redrives, discards and resolves dead letters, in the order that survives a crash between any two steps
 // (protocol section 2, operator): the record first, then the message, then the dead letter.
 package deadletters
 

@@ -263,7 +263,7 @@ func (a *awsPlace) on(flag, name string) (bool, error) {
 	}
 }
 
-// dead letters is where dead letters go: another queue of SQS, by name or URL, or a table.
+// deadLetters returns where dead letters go: another queue of SQS, by name or URL, or a table.
 func (a *awsPlace) deadLetters(flag string) (queue, table string, err error) {
 	raw := a.params.Get("dead_letters")
 	if name, ok := strings.CutPrefix(raw, "dynamodb:"); ok {

@@ -23,7 +23,7 @@ const examineTimeout = 30 * time.Second
 type sqsQueue struct {
 	name string
 	live advice.Live
-	// dead letters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
+	// deadLetters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
 	deadLetters    string
 	deadLettersErr error
 	// deadLetterQueue is where semel's own dead letters go, as the URL says; "" = to the queue of the policy.

@@ -162,7 +162,7 @@ func (p *probing) asked() bool { return p.command != "" || p.address != "" }
 // resolved is the outcome for one key.
 type resolved struct {
 	Key       string `json:"key"`
-	Probe     string `json:"probe"` // applied, not-applied, unknown
+	Outcome   string `json:"outcome"` // applied, not-applied, unknown
 	As        string `json:"as,omitempty"`
 	MessageID string `json:"message_id,omitempty"`
 	Why       string `json:"why,omitempty"`
@@ -216,8 +216,8 @@ func (a *app) resolveByProbe(cmd *cobra.Command, f *recordFlags, p *probing, as 
 		}
 		all = append(all, one)
 	}
-	head := []string{"key", "probe", "as", "message", "why"}
-	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Probe, r.As, r.MessageID, r.Why} })
+	head := []string{"key", "outcome", "as", "message", "why"}
+	perr := output.List(a.p, all, head, func(r resolved) []any { return []any{r.Key, r.Outcome, r.As, r.MessageID, r.Why} })
 	switch {
 	case err != nil:
 		return fmt.Errorf("%d of %s done: %w", len(all), output.Count(len(records), "key"), err)
@@ -269,7 +269,7 @@ func (a *app) prober(p *probing) (pr worker.Prober, done func(), err error) {
 }
 
 func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worker.Prober, r driver.Record) (resolved, error) {
-	out := resolved{Key: r.Key.Raw, Probe: "unknown", DryRun: p.dry}
+	out := resolved{Key: r.Key.Raw, Outcome: "unknown", DryRun: p.dry}
 	if r.State != driver.Uncertain {
 		out.Why = (&deadletters.NotUncertainError{Key: r.Key.Raw, State: r.State}).Error()
 		return out, nil
@@ -290,9 +290,9 @@ func (a *app) askAndResolve(ctx context.Context, l *ledger, p *probing, pr worke
 	as := driver.Uncertain
 	switch found {
 	case semel.ProbeApplied:
-		out.Probe, out.As, as = "applied", "completed", driver.Completed
+		out.Outcome, out.As, as = "applied", "completed", driver.Completed
 	case semel.ProbeNotApplied:
-		out.Probe, out.As, as = "not-applied", "retry", driver.Released
+		out.Outcome, out.As, as = "not-applied", "retry", driver.Released
 	default:
 		out.Why = "the probe does not know"
 		if err != nil {
@@ -324,5 +324,5 @@ func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m 
 		Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Unknown: true, Redelivery: true,
 	}, st)
 	a.Deadline = time.Now().Add(time.Duration(p.timeout))
-	return pr.Probe(ctx, a)
+	return pr.Outcome(ctx, a)
 }

@@ -324,5 +324,5 @@ func (p *probing) ask(ctx context.Context, pr worker.Prober, st driver.Store, m 
 		Hold: r.Hold(), Attempt: r.Attempt, Failures: r.Failures, Unknown: true, Redelivery: true,
 	}, st)
 	a.Deadline = time.Now().Add(time.Duration(p.timeout))
-	return pr.Outcome(ctx, a)
+	return pr.Probe(ctx, a)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
-// TestFM42 lets the service's answers carry another time than this machine's: beyond what clocks may differ doctor
-// refuses, because leases that go on would be taken over.
+// TestFM42 shifts the time in the service's responses. Beyond the allowed clock difference doctor refuses, because running
+// leases would be taken over.
 func TestFM42_AClockThatIsOffIsRefused(t *testing.T) {
 	c := newCloud(t, 1000)
 	self, err := os.Executable()

@@ -43,13 +43,13 @@ type cloud struct {
 
 	mu      sync.Mutex
 	calls   map[string]int
-	open    map[string]int // calls that have no answer yet
+	open    map[string]int // calls in flight
 	refuse  func(operation, worker string) bool
 	workers []*process
 }
 
-// patience bounds every wait. Nothing else in these tests depends on how fast the machine is.
-const patience = 2 * time.Minute
+// waitLimit bounds every wait. Nothing else in these tests depends on how fast the machine is.
+const waitLimit = 2 * time.Minute
 
 // The names of the places. The effects' table counts how often each effect key took effect.
 const (
@@ -142,7 +142,7 @@ func (c *cloud) called(operation string) int {
 	return c.calls[operation]
 }
 
-// underWay is how many calls of an operation have no answer yet.
+// underWay counts the calls of an operation that are in flight.
 func (c *cloud) underWay(operation string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,8 +223,8 @@ type line struct {
 	Msg string `json:"msg"`
 }
 
-// told are the lines of a worker that has ended.
-func (p *process) told() (lines []line) {
+// lines returns the log lines of a worker that has ended.
+func (p *process) lines() (lines []line) {
 	for s := bufio.NewScanner(bytes.NewReader(p.log.Bytes())); s.Scan(); {
 		var l line
 		if json.Unmarshal(s.Bytes(), &l) == nil {
@@ -237,15 +237,15 @@ func (p *process) told() (lines []line) {
 // until waits for something to become true.
 func (c *cloud) until(what string, ok func() bool) {
 	c.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.Fatalf("waited %v for %s\n%s", patience, what, c.scene())
+			c.Fatalf("waited %v for %s\n%s", waitLimit, what, c.dump())
 		}
 	}
 }
 
-// scene is for the eyes of whoever looks into a failure.
-func (c *cloud) scene() string {
+// dump shows the state of everything, for a failure's log.
+func (c *cloud) dump() string {
 	var b strings.Builder
 	for _, m := range c.sqs.Messages(queue) {
 		fmt.Fprintf(&b, "message %s %s %d receives until %v\n", m.Body, m.State, m.Receives, m.VisibleAt)
@@ -300,7 +300,7 @@ func (c *cloud) work(n int, knobs string, step func(running []*process), args ..
 		return c.empty()
 	})
 	for _, p := range append(ended, c.drain(running...)...) {
-		for _, l := range p.told() {
+		for _, l := range p.lines() {
 			out.msgs[l.Msg]++
 		}
 		out.log += p.log.String()
@@ -317,8 +317,8 @@ func (c *cloud) drain(workers ...*process) []*process {
 	for _, p := range workers {
 		select {
 		case <-p.done:
-		case <-time.After(patience):
-			c.Fatalf("worker %s does not drain\n%s", p.name, c.scene())
+		case <-time.After(waitLimit):
+			c.Fatalf("worker %s does not drain\n%s", p.name, c.dump())
 		}
 		if !p.cmd.ProcessState.Success() && !p.crashed() {
 			c.Errorf("worker %s: %v\n%s", p.name, p.cmd.ProcessState, p.log.String())
@@ -379,7 +379,7 @@ func (c *cloud) once(got map[string]int, want ...string) {
 				c.Errorf("%s is lost", k)
 			}
 		}
-		c.Log(c.scene())
+		c.Log(c.dump())
 	}
 }
 

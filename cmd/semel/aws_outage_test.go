@@ -121,7 +121,7 @@ func TestS3_43_ABurstOfAThousand(t *testing.T) {
 	got := c.work(2, transactional, nil)
 	c.once(c.table(), ids...)
 	if n := len(c.sqs.Messages(dlq)); n > 0 || got.deaths > 0 {
-		c.Errorf("%d letters, %d deaths", n, got.deaths)
+		c.Errorf("%d dead letters, %d deaths", n, got.deaths)
 	}
 	t.Logf("%d runs for 1000 effects, %d duplicates skipped", got.msgs["start"], got.msgs["duplicate_skipped"])
 }
@@ -152,7 +152,7 @@ func (c *cloud) reasons() map[string]string {
 	return out
 }
 
-// environ is what a process is told: nothing of this machine.
+// environ is the environment of a process, without anything of this machine.
 func (c *cloud) environ(name string) []string {
 	home := filepath.Dir(c.ledger)
 	return []string{

@@ -29,7 +29,8 @@ import (
 
 // TestScriptsAWS runs testdata/aws. Each script has an SQS and a DynamoDB of its own, fakes on one port of the loopback
 // interface, whose URL is ENDPOINT; AWS_ENDPOINT_URL, AWS_REGION and credentials are set to it, and no file of AWS is read
-// but $WORK/config. At NOTHING nothing listens, SILENT never answers, and WEB is no service of AWS. Besides the commands of TestScripts there are:
+// but $WORK/config. Nothing listens at NOTHING, SILENT never responds, and WEB is no service of AWS. Besides the commands of
+// TestScripts there are:
 //
 //	aws count QUEUE              prints how many messages are visible, in flight and delayed
 //	aws calls OPERATION          prints how often an operation was called, of either service

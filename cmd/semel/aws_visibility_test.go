@@ -47,7 +47,7 @@ func TestS0_22_WithoutAGuardALongJobIsWorkedOnThreeTimes(t *testing.T) {
 	enough := make(chan struct{})
 	for range 4 { // workers that look at nothing, and whose work takes until three of them have begun
 		running.Go(func() {
-			for end := time.Now().Add(patience); time.Now().Before(end); {
+			for end := time.Now().Add(waitLimit); time.Now().Before(end); {
 				select {
 				case <-enough:
 					return
@@ -66,7 +66,7 @@ func TestS0_22_WithoutAGuardALongJobIsWorkedOnThreeTimes(t *testing.T) {
 				mu.Unlock()
 				select { // the work goes on, and nothing extends the visibility
 				case <-enough:
-				case <-time.After(patience):
+				case <-time.After(waitLimit):
 				}
 			}
 		})
@@ -116,13 +116,13 @@ func TestS0_23_ALeaseThatIsLostCancelsTheRun(t *testing.T) {
 	if !strings.Contains(got.log, `"msg":"taken_over"`) && got.msgs["start"] == 0 {
 		c.Errorf("the second worker did not run it\n%s", got.log)
 	}
-	for _, l := range first.told() {
+	for _, l := range first.lines() {
 		if l.Msg == "completed" {
 			c.Errorf("the worker that lost its lease completed\n%s", first.log.String())
 		}
 	}
 	if !strings.Contains(first.log.String(), `"msg":"fenced"`) {
-		c.Errorf("nobody was told of the lease that was lost\n%s", first.log.String())
+		c.Errorf("the lost lease is not in the log\n%s", first.log.String())
 	}
 }
 

@@ -33,7 +33,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the tables of docs/guarantees.md")
 
 // TestGuarantees builds every combination of queue, store and handler with the real adapters, asks semel what it
-// guarantees, and compares the answers with the tables of docs/guarantees.md.
+// guarantees, and compares the results with the tables of docs/guarantees.md.
 //
 //	go test ./cmd/semel -run TestGuarantees -update
 func TestGuarantees(t *testing.T) {
@@ -118,7 +118,7 @@ func awsPlaces(t *testing.T) []place {
 	return []place{{"SQS", q, nil}, {"DynamoDB", nil, s}}
 }
 
-// handlers are the ways to have an effect, in the words of the table. Several with one name must be promised the same.
+// handlers are the ways to have an effect, in the words of the table. Those with one name must have the same guarantee.
 var handlers = []struct {
 	name string
 	with func(*semel.Config)
@@ -162,16 +162,16 @@ const (
 
 var nothing = semel.HandlerFunc(func(context.Context, *semel.Attempt) error { return nil })
 
-// promised is what of a promise belongs to the handler: it must be the same wherever queue and records are.
-type promised struct{ mode, effects, lead string }
+// handlerPart is the part of a guarantee that depends on the handler: it must be the same wherever queue and records are.
+type handlerPart struct{ mode, effects, lead string }
 
-// kept is what of a promise belongs to the place: it must be the same whatever the handler is.
+// kept is the part of a guarantee that depends on the place: it must be the same for every handler.
 type kept struct{ together, lasts string }
 
-// guarantees makes the two tables whose product is every combination. It fails where a promise is no such product.
+// guarantees makes the two tables whose product is every combination. It fails where a guarantee is no such product.
 func guarantees(t *testing.T, all []place) string {
 	t.Helper()
-	byHandler, byPlace := map[string]promised{}, map[string]kept{}
+	byHandler, byPlace := map[string]handlerPart{}, map[string]kept{}
 	var names, labels []string
 	for _, h := range handlers {
 		for i, q := range all {
@@ -190,12 +190,12 @@ func guarantees(t *testing.T, all []place) string {
 					t.Fatalf("%s, %s: %v", h.name, label, err)
 				}
 				record := slices.Index(p.Together, "record")
-				here := promised{p.Mode, p.Effects, strings.Join(p.Together[:record], ", ")}
+				here := handlerPart{p.Mode, p.Effects, strings.Join(p.Together[:record], ", ")}
 				there := kept{strings.Join(p.Together[record:], ", "), lasts(p)}
 				if was, ok := byHandler[h.name]; !ok {
 					names = append(names, h.name)
 				} else if was != here {
-					t.Errorf("%s, %s: promised is %+v, elsewhere %+v", h.name, label, here, was)
+					t.Errorf("%s, %s: the guarantee is %+v, elsewhere %+v", h.name, label, here, was)
 				}
 				if was, ok := byPlace[label]; !ok {
 					labels = append(labels, label)
@@ -232,7 +232,7 @@ func lasts(p semel.Guarantees) string {
 	return "until the process ends: for development"
 }
 
-// grouped puts places together that are promised the same.
+// grouped groups places with the same guarantee.
 func grouped(labels []string, by map[string]kept) (out [][]string) {
 	for _, label := range labels {
 		i := slices.IndexFunc(out, func(g []string) bool { return by[g[0]] == by[label] })

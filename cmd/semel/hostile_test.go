@@ -208,7 +208,7 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 		{args: []string{"migrate", "--store", url}},
 		{args: []string{"records", "resolve", "doubt" + clean, "--as", "failed", "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
 		{args: []string{"records", "release", key, "--by", hostile, "--yes", "--store", url, "--consumer", consumer, "--tenant", tenant}},
-		{args: []string{"audit", "--trail", "--store", url, "--consumer", consumer}, shows: `\x1b[2J`},
+		{args: []string{"audit", "--log", "--store", url, "--consumer", consumer}, shows: `\x1b[2J`},
 		{args: []string{"work", "--queue", url, "-v", "--until-empty", "--exec", shell, "--consumer", "w" + hostile, "--max-attempts", "1"}, child: true, shows: `\x1b[2J\u009b1m\u202e hostile\x0d stderr`},
 		{args: []string{"dlq", "ls", "--queue", url}, shows: `\u202e hostile`},
 		{args: []string{"lab", "attack", "--exec", strings.ReplaceAll(shell, "exit 65", "exit 1")}, child: true, shows: `\x1b[2J\u009b1m`},

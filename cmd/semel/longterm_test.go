@@ -89,7 +89,7 @@ func TestFM41_LongTermOnTheCommandLine(t *testing.T) {
 	contains(s.semel(nil, "doctor", "--queue", s.url, "--key", "json:/id"), "stay EXPIRED for 400")
 }
 
-// TestEraseOnTheCommandLine: the record goes, the audit trail does not name the key, and a later message runs.
+// TestEraseOnTheCommandLine: the record is removed, the audit log does not name the key, and a later message runs.
 func TestEraseOnTheCommandLine(t *testing.T) {
 	s := newShop(t)
 	work := func() {
@@ -101,7 +101,7 @@ func TestEraseOnTheCommandLine(t *testing.T) {
 		t.Errorf("erase says %s", out)
 	}
 	refused(s, "records", "get", "secret", "--store", s.url)
-	if out := s.semel(nil, "records", "erase", "--help"); !strings.Contains(out, "effect happens again, also if it is a copy") {
+	if out := s.semel(nil, "records", "erase", "--help"); !strings.Contains(out, "again, even if it is a copy") {
 		t.Errorf("the help says %s", out)
 	}
 	db, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "q.db"), sqlite.Options{Create: true})
@@ -111,6 +111,6 @@ func TestEraseOnTheCommandLine(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	es, err := db.Store().Audit(t.Context(), driver.AuditFilter{})
 	if err != nil || len(es) != 1 || es[0].Kind != driver.Erase || es[0].Key.Raw != "" || es[0].Reason != "request 1" {
-		t.Errorf("the audit trail is %+v, %v", es, err)
+		t.Errorf("the audit log is %+v, %v", es, err)
 	}
 }

@@ -21,8 +21,8 @@ type shop struct {
 	url string
 }
 
-// What each version of the worker says of keys. The name of the handler changes with the key, as it does when handlers are
-// told apart by their names.
+// The flags about keys of each version of the worker. The consumer's name changes with the key, as it does when handlers are
+// distinguished by name.
 var (
 	oldVersion  = []string{"--key", "json:/order_id", "--consumer", "ship-order"}
 	newVersion  = []string{"--key", "json:/order_id,/action", "--consumer", "ship"}

@@ -122,7 +122,7 @@ func runSQL(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(rows.Err())
 }
 
-// runPostgresSQL runs statements; the first column of every answer goes to stdout.
+// runPostgresSQL runs statements; the first column of every result goes to stdout.
 func runPostgresSQL(ctx context.Context, ts *testscript.TestScript, address, statements string) {
 	if name, ok := strings.CutPrefix(statements, "@"); ok {
 		statements = ts.ReadFile(name)

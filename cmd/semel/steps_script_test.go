@@ -39,7 +39,7 @@ func bookTrip(ts *testscript.TestScript, neg bool, args []string) {
 				return what + "-1", nil
 			}, steps.Undo(func(context.Context, steps.Reversal) error {
 				if what == "hotel" && len(args) > 2 {
-					return errors.New("the hotel does not answer")
+					return errors.New("the hotel does not respond")
 				}
 				return nil
 			}))

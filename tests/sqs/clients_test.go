@@ -22,7 +22,7 @@ func TestSqsConsumer(t *testing.T) {
 
 // While responses are lost and the service throttles, sqs-consumer still handles everything at least once.
 func TestSqsConsumerWithFaults(t *testing.T) {
-	out := node(t, "consumer.mjs", "--seed", "3", "--fault", "lost-answer@DeleteMessage+DeleteMessageBatch=0.3", "--fault", "throttle=0.05",
+	out := node(t, "consumer.mjs", "--seed", "3", "--fault", "lost-response@DeleteMessage+DeleteMessageBatch=0.3", "--fault", "throttle=0.05",
 		"--fault", "disorder=0.5")
 	var got struct{ Handled, Dead int }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Handled != 32 || got.Dead < 8 {

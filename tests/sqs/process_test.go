@@ -36,7 +36,7 @@ func TestSemelWorkWithFaults(t *testing.T) {
 	// A worker that cannot reach its queue at the start ends with an error, so the faults begin while it works.
 	const working = "@ReceiveMessage+DeleteMessageBatch+ChangeMessageVisibilityBatch"
 	e.client(dir, semel, "sqs", "fault", "--seed", "5", "duplicate=0.2", "disorder=0.3", "dropped-delete=0.2", "stale-handle=0.1",
-		"early-visible=0.1", "late-visible=0.05,by=2s", "lost-answer"+working+"=0.05", "torn"+working+"=0.03",
+		"early-visible=0.1", "late-visible=0.05,by=2s", "lost-response"+working+"=0.05", "torn"+working+"=0.03",
 		"throttle"+working+"=0.03", "internal"+working+"=0.03", "partial=0.1")
 	e.client(dir, semel, "work", "--queue", queue, "--store", "sqlite:records.db", "--key", "json:/order", "--until-empty",
 		"--visibility", "2s", "--exec", `order=$(cat); echo "$order" >> effects`)
@@ -55,7 +55,7 @@ func TestSemelWorkWithFaults(t *testing.T) {
 	if err := json.Unmarshal(e.client(dir, semel, "sqs", "fault", "-o", "json"), &state); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"duplicate", "dropped-delete", "disorder", "early-visible", "lost-answer"} {
+	for _, name := range []string{"duplicate", "dropped-delete", "disorder", "early-visible", "lost-response"} {
 		if state.Counts[name].Hits == 0 {
 			t.Errorf("%s never hit: %v", name, state.Counts)
 		}

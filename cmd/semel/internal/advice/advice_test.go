@@ -38,7 +38,7 @@ func random(r *rand.Rand) Input {
 	return in
 }
 
-// TestS0_26 holds for any input what the advice promises of it.
+// TestS0_26 checks the advised heartbeat for random inputs.
 func TestS0_26_AHeartbeatIsAtMostAThirdOfTheLease(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 26))
@@ -217,12 +217,12 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 		return r
 	}
 	cases := map[string]driver.Record{
-		"it is completed, and the payload agrees":        with(func(r *driver.Record) { r.State = driver.Completed }),
-		"it is in progress, and its lease goes on":       held,
-		"it is in progress, and its lease has ended":     with(func(r *driver.Record) { r.LeaseUntil = now.Add(-time.Second) }),
-		"it waits for its next attempt":                  with(func(r *driver.Record) { r.State = driver.Released }),
-		"the write was our own, and its answer was lost": with(func(r *driver.Record) { r.Nonce = mine }),
-		"the payload is another one":                     with(func(r *driver.Record) { r.Fingerprint = "one:b" }),
+		"it is completed, and the payload agrees":          with(func(r *driver.Record) { r.State = driver.Completed }),
+		"it is in progress, and its lease goes on":         held,
+		"it is in progress, and its lease has ended":       with(func(r *driver.Record) { r.LeaseUntil = now.Add(-time.Second) }),
+		"it waits for its next attempt":                    with(func(r *driver.Record) { r.State = driver.Released }),
+		"the write was our own, and its response was lost": with(func(r *driver.Record) { r.Nonce = mine }),
+		"the payload is another one":                       with(func(r *driver.Record) { r.Fingerprint = "one:b" }),
 		"it has failed for good, or is parked for a person": with(func(r *driver.Record) {
 			r.State = driver.FailedState
 		}),
@@ -239,7 +239,7 @@ func TestS0_27_TheCasesOfAFailedConditionAreTheDecisionTables(t *testing.T) {
 		seen++
 		after, g, _ := driver.DecideClaim(r, claim, now, 1)
 		if g.Verdict.String() != c.Verdict {
-			t.Errorf("%s: the table answers %v, the advice says %s", c.When, g.Verdict, c.Verdict)
+			t.Errorf("%s: the table returns %v, the advice says %s", c.When, g.Verdict, c.Verdict)
 		}
 		if taken := c.When == "it is in progress, and its lease has ended"; taken && (after.Token <= r.Token || !after.Unknown) {
 			t.Errorf("a takeover without the next token or without doubt: %+v", after)

@@ -6,7 +6,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Answer is what people ask when they make a consumer idempotent, answered for this input.
+// Answer is a common question about idempotent consumers, with its answer for this input.
 type Answer struct {
 	Question string `json:"question"`
 	Answer   string `json:"answer"`
@@ -17,12 +17,12 @@ type Answer struct {
 type Case struct {
 	When string `json:"when"`
 	Then string `json:"then"`
-	// Verdict is the store's answer that stands for the case, where there is one.
+	// Verdict is the store's verdict in this case, if there is one.
 	Verdict string `json:"verdict,omitempty"`
 }
 
-// Answers are the questions that concern the queue: those about DynamoDB only where the records may be there. They are the same
-// for every input, but for the numbers.
+// Answers returns the questions that concern the queue, those about DynamoDB only where the records may be there. Inputs change
+// only the numbers in them.
 func Answers(in Input) []Answer {
 	in = in.Assumed()
 	s := Compute(in)
@@ -63,7 +63,7 @@ func Answers(in Input) []Answer {
 func Conditions() []Case {
 	v := func(v driver.Verdict) string { return v.String() }
 	return []Case{
-		{"it is completed, and the payload agrees", "delete the message; answer with the stored result", v(driver.Replay)},
+		{"it is completed, and the payload agrees", "delete the message; return the stored result", v(driver.Replay)},
 		{
 			"it is in progress, and its lease goes on",
 			"put the message off until the lease can have ended; never delete it, because the run may still crash", v(driver.Busy),
@@ -73,9 +73,9 @@ func Conditions() []Case {
 			"take it over with the next token: the old run's writes are refused, and its effect is in doubt", v(driver.Acquired),
 		},
 		{"it waits for its next attempt", "take it when its time has come, else put the message off", v(driver.Acquired)},
-		{"the write was our own, and its answer was lost", "go on: the nonce is ours", v(driver.Acquired)},
-		{"the store failed or throttled, and nobody knows", "repeat the same write; run nothing and delete nothing until it answers", ""},
-		{"the payload is another one", "keep it as a dead letter for a person; never answer with the other's result", v(driver.Mismatch)},
+		{"the write was our own, and its response was lost", "go on: the nonce is ours", v(driver.Acquired)},
+		{"the store failed or throttled, and the outcome is unknown", "repeat the same write; run nothing and delete nothing until it responds", ""},
+		{"the payload is another one", "keep it as a dead letter for a person; never return the other's result", v(driver.Mismatch)},
 		{"it has failed for good, or is parked for a person", "delete the message: its dead letter is there", v(driver.Failed)},
 	}
 }

@@ -280,7 +280,7 @@ func inFlight(in Input, s Settings) Item {
 }
 
 func grace(in Input, s Settings) Item {
-	why := "a worker that is told to stop lets running handlers end: what it kills has an unknown outcome, and runs again"
+	why := "a worker that stops lets running handlers end: a handler that it kills has an unknown outcome, and runs again"
 	if in.P99 > 25*time.Second {
 		why += "; give the platform's own stop timeout as much"
 	}

@@ -3,20 +3,27 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/source"
 	"github.com/semel-dev/semel/cmd/semel/internal/web"
 	"github.com/semel-dev/semel/driver"
+	edgehttp "github.com/semel-dev/semel/edge/http"
+	"github.com/semel-dev/semel/key"
 )
 
-// Server answers requests. Queue or Store may be nil: the paths that need them are then not there.
+// Server serves the API. Without Queue or Store, the paths that need them do not exist.
 type Server struct {
 	Queue driver.Queue
 	Store driver.Store
@@ -26,7 +33,7 @@ type Server struct {
 	MaxBody int64
 	// Retention is how long records are kept; Released those of runs that are to be repeated, 0 = Retention.
 	Retention, Released time.Duration
-	// Metrics answers GET /metrics; nil: there are none.
+	// Metrics serves GET /metrics; nil: there are none.
 	Metrics http.Handler
 	// ReadOnly leaves out what changes anything: a worker's own port shows how it is.
 	ReadOnly bool
@@ -65,7 +72,7 @@ func (s *Server) Handler() http.Handler {
 	return web.Guard(recoverer(s.Log, mux), s.Hosts, Refuse)
 }
 
-// Refuse answers a request that the guard of the server did not let in.
+// Refuse responds to a request that the server's guard refused.
 func Refuse(w http.ResponseWriter, _ *http.Request, r web.Refusal) {
 	fail(w, r.Status, r.Code, r.Message)
 }
@@ -85,7 +92,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 }
 
-// ready is 200 when queue and store answer.
+// ready responds 200 when queue and store respond.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), opTimeout)
 	defer cancel()
@@ -108,7 +115,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-// body reads a JSON object into v; it answers the request itself when it cannot.
+// body reads a JSON object into v. If it cannot, it writes the error response and returns false.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, v any) bool {
 	b, ok := s.read(w, r)
 	if !ok {
@@ -134,12 +141,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return b, true
 }
 
-// unavailable says that queue or store did not answer: the outcome is not known, and the same request may be repeated. The
-// error is for the log alone: it may name host, port, user and database.
+// unavailable responds that queue or store failed: the outcome is unknown, and the client may repeat the request. The error goes
+// only to the log, because it may name host, port, user and database.
 func (s *Server) unavailable(w http.ResponseWriter, what string, err error) {
 	s.Log.Error("request failed", "what", what, "err", err)
 	w.Header().Set("Retry-After", "1")
-	fail(w, http.StatusServiceUnavailable, "unavailable", what+": queue or store did not answer; the log of the server says why")
+	fail(w, http.StatusServiceUnavailable, "unavailable", what+": queue or store did not respond; see the server's log")
 }
 
 type apiError struct {
@@ -170,4 +177,131 @@ func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// The bounds of what requests name, in bytes. A worker's consumer is its queue, whose name has 200.
+const (
+	maxConsumer    = 200
+	maxTenant      = 1 << 10
+	maxDeliveryID  = 1 << 10
+	maxReason      = 8 << 10
+	maxFingerprint = 64 << 10
+	maxHold        = 8 << 10
+)
+
+// checkJSON reports a body that is not exactly one JSON value, and one that two readers may understand differently: bytes
+// that are not UTF-8, a lone surrogate, a member twice. Read leniently, different keys would become one.
+func checkJSON(b []byte) error {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return errors.New("the body is empty: want JSON")
+	}
+	if _, err := key.CanonicalJSON(b); err != nil {
+		return fmt.Errorf("the body is not JSON (RFC 7493): %w", err)
+	}
+	return nil
+}
+
+// decode reads exactly one JSON object into a struct. Members have to be written as in the struct's tags; others are refused.
+func decode(b []byte, v any) error {
+	if err := checkJSON(b); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(b, &members); err != nil || members == nil {
+		return errors.New("the body is not a JSON object")
+	}
+	known := map[string]bool{}
+	t := reflect.TypeOf(v).Elem()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		known[name] = true
+	}
+	for name := range members {
+		if !known[name] {
+			return fmt.Errorf("unknown member %.80q", name)
+		}
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// checkText reports a text that is longer than a bound, not UTF-8, or that has control characters, which some stores cannot
+// keep. It may be empty.
+func checkText(name, text string, most int) error {
+	if err := checkSize(name, text, most); err != nil {
+		return err
+	}
+	if i := strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }); i >= 0 {
+		return fmt.Errorf("%s: it has a control character (byte %d)", name, i)
+	}
+	return nil
+}
+
+func checkSize(name, text string, most int) error {
+	switch {
+	case len(text) > most:
+		return fmt.Errorf("%s: it has %d bytes, and %d are the most", name, len(text), most)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%s: it is not UTF-8", name)
+	}
+	return nil
+}
+
+// enqueue accepts a JSON body as a message. With an Idempotency-Key a repeated request is a second message of the same
+// key: accepted, and without effect.
+func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) {
+	body, ok := s.read(w, r)
+	if !ok {
+		return
+	}
+	key, _, err := edgehttp.RequestKey(r)
+	if err != nil {
+		fail(w, http.StatusBadRequest, "bad_key", err.Error())
+		return
+	}
+	s.Enqueue(w, r, body, key)
+}
+
+// Enqueue sends a JSON body as a message under a key ("": none), and responds to the request.
+func (s *Server) Enqueue(w http.ResponseWriter, r *http.Request, body []byte, key string) {
+	if err := checkJSON(body); err != nil {
+		fail(w, http.StatusBadRequest, "bad_json", err.Error())
+		return
+	}
+	m := driver.Message{ID: key, Body: body, Headers: map[string]string{"content-type": "application/json"}}
+	if key == "" {
+		m.ID = source.NewID(time.Now())
+	} else {
+		m.Headers[strings.ToLower(edgehttp.HeaderKey)] = key
+	}
+	for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
+		if v := r.Header.Get(name); v != "" && utf8.ValidString(v) {
+			m.Headers[strings.ToLower(name)] = v
+		}
+	}
+	sender, ok := driver.As[driver.Sender](s.Queue)
+	if !ok {
+		fail(w, http.StatusNotImplemented, "unsupported", "queue "+s.Queue.Features().Name+" takes no messages from here")
+		return
+	}
+	// The message is sent even when the client goes: it then cannot know, and repeats with the same key.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), opTimeout)
+	defer cancel()
+	if err := sender.Send(ctx, m); err != nil {
+		s.unavailable(w, "enqueue", err)
+		return
+	}
+	reply(w, http.StatusAccepted, map[string]string{"id": m.ID, "queue": s.Queue.Features().Name})
+}
+
+func sizeText(n int64) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	if n >= 1<<10 && n%(1<<10) == 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
 }

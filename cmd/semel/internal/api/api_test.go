@@ -37,7 +37,7 @@ func serve(t *testing.T, change func(*Server)) *client {
 	return &client{t: t, url: srv.URL, db: db}
 }
 
-// do sends a request and returns the status and the answer, which must be JSON.
+// do sends a request and returns the status and the response, which must be JSON.
 func (c *client) do(method, path, body string, headers ...string) (int, map[string]any) {
 	c.t.Helper()
 	req, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
@@ -266,7 +266,7 @@ func TestGuardRefuses(t *testing.T) {
 	}
 }
 
-// outage is a store and a queue that do not answer.
+// outage is a store and a queue that do not respond.
 type outage struct {
 	driver.Queue
 	driver.Store
@@ -300,7 +300,7 @@ func (storeOutage) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, 
 	return []driver.Outcome{driver.Unknown}, nil
 }
 
-// With queue and store down every answer is 503: nobody is told that something happened, or did not.
+// With queue and store down every response is 503: the outcome is unknown.
 func TestOutage(t *testing.T) {
 	c := serve(t, func(s *Server) { s.Queue, s.Store = outage{}, storeOutage{} })
 	hold := packHold(driver.Hold{Key: driver.Key{Raw: "k"}, Token: 1, Nonce: driver.Nonce{1}})
@@ -323,7 +323,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-func TestPanicIsAnswered(t *testing.T) {
+func TestPanicIs500(t *testing.T) {
 	h := recoverer(slog.New(slog.DiscardHandler), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

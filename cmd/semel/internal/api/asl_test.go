@@ -93,8 +93,7 @@ func TestS2_11_OwnerDies(t *testing.T) {
 	})
 }
 
-// TestSeedsMachineLosesIt is the published machine: whoever is told of a duplicate skips. It is here to show that the test above
-// can fail.
+// TestSeedsMachineLosesIt runs the published machine, which skips every duplicate. It shows that the test above can fail.
 func TestSeedsMachineLosesIt(t *testing.T) {
 	each(t, []string{"guarded"}, func(r *room) {
 		choices := r.m.States["Choice"].Choices
@@ -110,8 +109,8 @@ func TestSeedsMachineLosesIt(t *testing.T) {
 	})
 }
 
-// TestAnswersGetLost: requests and answers get lost at each step; the same request again is the same claim and the same end.
-func TestAnswersGetLost(t *testing.T) {
+// TestResponsesGetLost loses requests and responses at each step: the same request again is the same claim and has the same end.
+func TestResponsesGetLost(t *testing.T) {
 	for _, path := range []string{"/v1/claim", "/v1/complete", "/v1/release", "/v1/extend"} {
 		for _, before := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s before=%t", path, before), func(t *testing.T) {
@@ -131,7 +130,7 @@ func TestAnswersGetLost(t *testing.T) {
 					r.ends([]*execution{r.start("a", uploaded("x.csv", 1, 1)), r.start("b", uploaded("x.csv", 1, 2))}, "Done", "SkipProcessing")
 					r.ran(2)
 					if took := time.Since(began); took > time.Hour {
-						r.t.Errorf("it took %v: somebody waited for the lease of its own lost answer", took)
+						r.t.Errorf("it took %v: an execution waited for its own lease, whose response was lost", took)
 					}
 				})
 			})

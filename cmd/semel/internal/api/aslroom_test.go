@@ -26,7 +26,7 @@ type room struct {
 	handler http.Handler
 	store   *memory.Store
 	// takes is how long the function works; fails makes its n-th run fail, from 1; hit is called with each request and may
-	// break the connection before it, or after it; gateway may answer it itself, with a status: what stands before the API.
+	// break the connection before it, or after it; gateway stands in front of the API and may respond itself, with a status.
 	takes time.Duration
 	fails func(run int, payload map[string]any) error
 	hit   func(path string, call int) (before, after bool)
@@ -168,13 +168,13 @@ func (r *room) ran(want int) {
 	}
 }
 
-// each plays a scene on machines, in virtual time.
-func each(t *testing.T, names []string, scene func(*room)) {
+// each runs a test on machines, in virtual time.
+func each(t *testing.T, names []string, test func(*room)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRoom(t, name)
-				scene(r)
+				test(r)
 				synctest.Wait()
 				r.working.Wait()
 			})

@@ -42,7 +42,7 @@ type claimRequest struct {
 	Takeover    string `json:"takeover"`
 }
 
-// claimReply is the answer: Hold is to be handed back as it is.
+// claimReply is the response. The client sends Hold back unchanged.
 type claimReply struct {
 	Verdict      string `json:"verdict"`
 	IsDuplicate  bool   `json:"isDuplicate"`
@@ -143,10 +143,10 @@ func (s *Server) claim(w http.ResponseWriter, r *http.Request) {
 		s.unavailable(w, "claim (repeat it with the same nonce)", err)
 		return
 	}
-	reply(w, http.StatusOK, claimAnswer(c, gs[0]))
+	reply(w, http.StatusOK, claimResponse(c, gs[0]))
 }
 
-func claimAnswer(c driver.Claim, g driver.Grant) claimReply {
+func claimResponse(c driver.Claim, g driver.Grant) claimReply {
 	out := claimReply{
 		Verdict: g.Verdict.String(), IsDuplicate: g.Verdict != driver.Acquired, Token: g.Hold.Token, Attempt: g.Attempt,
 		Unknown: g.Unknown, RetryAfterMS: roundUp(g.Wait), Reason: g.Reason,
@@ -190,7 +190,7 @@ func packHold(h driver.Hold) string {
 }
 
 func unpackHold(text string) (driver.Hold, error) {
-	bad := errors.New("hold: want what /v1/claim answered")
+	bad := errors.New("hold: want the one that /v1/claim returned")
 	if len(text) > maxHold {
 		return driver.Hold{}, bad
 	}
@@ -319,14 +319,14 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) finish(w http.ResponseWriter, r *http.Request, what string, f driver.Finish) {
-	// An unanswered write is unknown; it goes on although the client went, because the client means it.
+	// Without a response the outcome is unknown. The write goes on after the client disconnects, because the client meant it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), opTimeout)
 	defer cancel()
 	out, err := s.Store.Finish(ctx, f)
 	s.outcome(w, what, out, err)
 }
 
-// outcome answers a write: 200 applied, 409 lost, 503 not known.
+// outcome responds to a write: 200 applied, 409 lost, 503 unknown.
 func (s *Server) outcome(w http.ResponseWriter, what string, out []driver.Outcome, err error) {
 	o := driver.Unknown
 	if len(out) == 1 {
@@ -343,7 +343,7 @@ func (s *Server) outcome(w http.ResponseWriter, what string, out []driver.Outcom
 		})
 	case driver.Unknown:
 		if err == nil {
-			err = errors.New("no answer")
+			err = errors.New("no response")
 		}
 		s.unavailable(w, what+" (repeat it as it is)", err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFM55_BodiesAreNotGuessedAt: a body that two readers may understand differently is refused. Read leniently, the keys of two
-// different messages became one, and the second was answered with the first one's result.
+// different messages would become one, and the second would get the first one's result.
 func TestFM55_BodiesAreNotGuessedAt(t *testing.T) {
 	c := serve(t, nil)
 	bad := []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// scale is the answer of GET /v1/scale: what an autoscaler scales by.
+// scale is the response of GET /v1/scale: the figures that an autoscaler needs.
 type scale struct {
 	Queue string `json:"queue"`
 	// Backlog is what there is to do: visible and in flight. Delayed messages have their time, and are not work yet.

@@ -36,7 +36,7 @@ func TestS4_20Scale(t *testing.T) {
 			}
 		}
 		if query == "" && (got["backlog_per_worker"] != nil || got["desired_workers"] != nil) {
-			t.Errorf("answered what was not asked: %v", got)
+			t.Errorf("got figures that were not asked for: %v", got)
 		}
 	}
 	for _, query := range []string{"?workers=0", "?workers=-1", "?per_worker=x", "?per_worker=1e3", "?workers=99999999999999999999"} {

@@ -263,7 +263,7 @@ func (a *Audit) claim(r *driver.Record) error {
 	}
 	return a.find(Finding{
 		Kind: OrphanClaim, State: r.State.String(), At: timeOf(r.LeaseUntil.UnixMicro()),
-		Detail: fmt.Sprintf("claimed by attempt %d, its lease is over, and nobody took it over: is its message still in the queue, and a "+
+		Detail: fmt.Sprintf("claimed by attempt %d, its lease has ended, and no worker took it over: is its message still in the queue, and a "+
 			"worker running?", r.Attempt),
 	}, r.Key)
 }

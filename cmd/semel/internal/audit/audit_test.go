@@ -73,7 +73,7 @@ func run(t *testing.T, s Scope, journal string, records ...driver.Record) (*Audi
 		t.Fatal(err)
 	}
 	if a.Found() != len(got) {
-		t.Errorf("counted %d findings, told %d", a.Found(), len(got))
+		t.Errorf("counted %d findings, reported %d", a.Found(), len(got))
 	}
 	slices.Sort(got)
 	return a, got
@@ -282,7 +282,7 @@ func TestReadLines(t *testing.T) {
 	}
 	stop := errors.New("stop")
 	if err := ReadLines("journal", strings.NewReader(`{"key":"a"}`), func(Effect) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the caller's error came back as %v", err)
+		t.Errorf("the caller's error was returned as %v", err)
 	}
 }
 

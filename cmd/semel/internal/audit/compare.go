@@ -133,7 +133,7 @@ func (a *Audit) unfinished(r *driver.Record, f Finding, dropped bool) error {
 	case r.State == driver.FailedState:
 		f.Detail = "it failed for good, and yet it had its effect: do not redrive it without looking"
 	case r.State == driver.Uncertain:
-		f.Detail = "nobody knew whether it had its effect: it had (semel records resolve --as completed)"
+		f.Detail = "it was unknown whether it had its effect: it had (semel records resolve --as completed)"
 	case r.State == driver.Released:
 		f.Detail = "it waits for a retry that does not come, and yet it had its effect"
 	default:

@@ -55,9 +55,9 @@ func (a *app) adviseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "advise [--p99 D] [--max-runtime D] …",
 		Short: "Compute visibility, heartbeat, retention and redrive limit, each with its reason",
-		Long: `advise says what a queue and a worker should be set to for work that takes so long, and why. It changes nothing.
-With the URL of a queue it reads how that is set and compares. semel doctor judges settings; advise proposes them. Both
-compute how long records must be kept as the worker does.`,
+		Long: `advise computes settings of a queue and a worker for work of a given duration, with reasons. It changes nothing. With the URL of a
+queue it compares them with the queue's settings. semel doctor judges settings; advise proposes them. Both compute the retention of
+records as the worker does.`,
 		Example: `  semel advise --p99 8s --max-runtime 15m
   semel advise --queue 'sqs://orders?region=eu-west-1' --p99 40s --redrive 30d
   semel advise --lambda-timeout 30s --lambda-window 5s -o json`,
@@ -72,7 +72,7 @@ compute how long records must be kept as the worker does.`,
 	}
 	fixed(fs, "queue", kinds...)
 	fs.Var(&f.p99, "p99", "how long 99 of 100 runs take at most")
-	fs.Var(&f.maxRuntime, "max-runtime", "the longest run that is let go on (default: 15m, or the p99 where that is longer)")
+	fs.Var(&f.maxRuntime, "max-runtime", "hard limit of a run (default: 15m, or the p99 if that is longer)")
 	fs.Var(&f.retention, "retention", "how long the queue keeps a message (default: what it is set to, on SQS else 4d)")
 	fs.Var(&f.redrive, "redrive", "how long after its failure a message may be sent again (default: for as long as the queue's own dead-letter queue keeps it)")
 	fs.Var(&f.producers, "producer-retries", "how long a producer goes on sending the same thing, as for work (default: no longer than the queue can deliver it again)")

@@ -23,10 +23,10 @@ func (a *app) alertsCommand() *cobra.Command {
 	age, auditAge := config.Duration(t.Age), config.Duration(t.AuditAge)
 	c := &cobra.Command{
 		Use: "alerts", Short: "Print alert rules for Prometheus", Args: noArgs,
-		Long: `alerts prints a rule file for Prometheus. It is about the metrics of semel work --listen, semel serve and semel audit
---metrics: effects that happened twice, outcomes nobody knows, dead letters, a backlog, workers that are gone, a store or a
-downstream that does not answer. Suppressed duplicates wake nobody up: they are what semel is for. The annotation runbook_url
-of each rule leads to what it means and what to do.`,
+		Long: `alerts prints a rule file for Prometheus. The rules use the metrics of semel work --listen, semel serve and semel audit
+--metrics. They cover effects that happened twice, unknown outcomes, dead letters, a backlog, missing workers, and a store or
+downstream that does not respond. Suppressed duplicates raise no alert: they are normal. The annotation runbook_url of each rule
+links to its meaning and what to do.`,
 		Example: `  semel alerts > /etc/prometheus/rules/semel.yml
   semel alerts --depth 10000 --age 1h`,
 		RunE: func(*cobra.Command, []string) error {

@@ -26,7 +26,7 @@ type auditFlags struct {
 	grace          config.Duration
 	examples       int
 
-	trail bool
+	log   bool
 	key   string
 	limit int
 
@@ -36,35 +36,32 @@ type auditFlags struct {
 func (a *app) auditCommand() *cobra.Command {
 	f := &auditFlags{grace: config.Duration(time.Minute)}
 	c := &cobra.Command{
-		Use:   "audit --store URL (--effects FILE|-|URL | --trail)",
+		Use:   "audit --store URL (--effects FILE|-|URL | --log)",
 		Short: "Compare records with the effects that happened; show what operators did",
-		Long: `audit compares the records of a consumer with a journal of effects that somebody else keeps, and finds: effects that
-happened more than once, effects without record, completed records without effect, effects of keys that failed or whose
-outcome is not known, effect keys that are not those of their key, and claims that nobody holds any more.
+		Long: `audit compares the records of a consumer with a journal of effects from another source. It finds effects that happened more than
+once, effects without record, completed records without effect, effects of failed or uncertain keys, effect keys that do not belong
+to their key, and claims that no worker holds.
 
-The journal is a file of JSON lines ("-" is stdin) or a query (--effects URL --query SQL, read-only). Its members or
-columns: key or effect_key (SEMEL_EFFECT_KEY), or both; at (RFC 3339, or a number since 1970); for handlers with named
-steps also step, with --step for each name; tenant, consumer. Others are passed over.
+The journal is a file of JSON lines ("-" is stdin) or a read-only query (--effects URL --query SQL). Its members or columns are key
+or effect_key (SEMEL_EFFECT_KEY), or both; at (RFC 3339, or a number since 1970); tenant; consumer. For handlers with named steps,
+add step, and --step for each name. Others are ignored.
 
-Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and
-some examples of each kind. It takes about half a kilobyte of memory for each distinct effect; records are read a page at a
-time.
+Exit status: 0 nothing found, 3 something found. With -o jsonl every finding is a line; text and json give the counts and some
+examples of each kind. Memory grows by about half a kilobyte per distinct effect; records are read a page at a time.
 
-With --trail it prints instead what operators did to the records: who, when, to which key, and what it was before.
-
-` + scopeHelp,
+With --log it prints the operators' audit log instead: who changed which key, when, and what it was before.` + scopeHelp,
 		Example: `  semel audit --store 'sqlite:shop.db?queue=orders' --effects charges.jsonl --since 24h
   semel audit --store 'sqlite:shop.db?queue=orders' --effects sqlite:shop.db \
     --query "SELECT order_id AS key, created_at AS at FROM charges"
   stripe-export | semel audit --store 'postgres://…?queue=orders' --effects - -o jsonl > found.jsonl
-  semel audit --store 'sqlite:shop.db?queue=orders' --trail --since 7d -o jsonl > trail.jsonl`,
+  semel audit --store 'sqlite:shop.db?queue=orders' --log --since 7d -o jsonl > log.jsonl`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			if f.trail {
-				return a.trail(cmd.Context(), f)
+			if f.log {
+				return a.auditLog(cmd.Context(), f)
 			}
 			return a.audit(cmd.Context(), f, cmd.Flags().Changed("tenant"))
 		},
@@ -76,14 +73,14 @@ With --trail it prints instead what operators did to the records: who, when, to 
 	p.StringVar(&f.tenant, "tenant", "", "only this tenant (default: all)")
 	p.StringVar(&f.effects, "effects", "", "the journal: a file of JSON lines, - for stdin, or the URL of a database with --query")
 	p.StringVar(&f.query, "query", "", "with a URL: the SELECT that lists effects, with columns key or effect_key, and at")
-	p.StringArrayVar(&f.steps, "step", nil, "the handler's steps have an effect each, under these names (may be repeated)")
-	p.Var(&f.since, "since", "judge what is not older: a time (RFC 3339) or how long ago (24h, 7d)")
-	p.Var(&f.until, "until", "judge what is not younger: a time or how long ago")
-	p.Var(&f.grace, "grace", "leave alone what is younger: runs may be under way, the journal may be behind")
+	p.StringArrayVar(&f.steps, "step", nil, "name of a handler's step with an effect (may be repeated)")
+	p.Var(&f.since, "since", "ignore older ones: a time (RFC 3339) or how long ago (24h, 7d)")
+	p.Var(&f.until, "until", "ignore younger ones: a time or how long ago")
+	p.Var(&f.grace, "grace", "ignore what is this recent: runs may be in flight, the journal may be behind")
 	p.IntVar(&f.examples, "examples", 5, "findings of each kind to show with text and json")
-	p.BoolVar(&f.trail, "trail", false, "print what operators did to the records")
-	p.StringVar(&f.key, "key", "", "with --trail: of this key only")
-	p.IntVar(&f.limit, "limit", 0, "with --trail: the latest so many (0: all)")
+	p.BoolVar(&f.log, "log", false, "print what operators did to the records")
+	p.StringVar(&f.key, "key", "", "with --log: only this key")
+	p.IntVar(&f.limit, "limit", 0, "with --log: only the latest N (0: all)")
 	f.count.bind(c)
 	return c
 }
@@ -91,8 +88,8 @@ With --trail it prints instead what operators did to the records: who, when, to 
 func (f *auditFlags) check(cmd *cobra.Command) error {
 	url := open.IsURL(f.effects)
 	switch {
-	case f.trail == (f.effects != ""):
-		return output.Usage("audit wants --effects (compare records with effects) or --trail (what operators did)").
+	case f.log == (f.effects != ""):
+		return output.Usage("audit wants --effects (compare records with effects) or --log (what operators did)").
 			WithHint("%s --help", cmd.CommandPath())
 	case url && f.query == "":
 		return output.Usage("--effects %s needs --query", open.Redact(f.effects)).
@@ -101,12 +98,12 @@ func (f *auditFlags) check(cmd *cobra.Command) error {
 		return output.Usage("--query goes with a database: --effects URL").WithHint("--effects sqlite:app.db")
 	case f.examples < 0 || f.limit < 0:
 		return output.Usage("--examples and --limit must not be negative")
-	case !f.trail && (f.key != "" || f.limit != 0):
-		return output.Usage("--key and --limit go with --trail")
-	case !f.trail && f.all:
-		return output.Usage("--all-consumers goes with --trail: effects are compared with the records of one consumer").
+	case !f.log && (f.key != "" || f.limit != 0):
+		return output.Usage("--key and --limit go with --log")
+	case !f.log && f.all:
+		return output.Usage("--all-consumers goes with --log: effects are compared with the records of one consumer").
 			WithHint("--consumer orders")
-	case f.trail && (f.count.textfile != "" || f.count.emf != ""):
+	case f.log && (f.count.textfile != "" || f.count.emf != ""):
 		return output.Usage("--metrics and --emf go with --effects")
 	case slices.Contains(f.steps, "") && len(f.steps) > 1:
 		return output.Usage("--step wants names: beside named steps there is none without")
@@ -256,7 +253,7 @@ var auditWords = map[audit.Kind][2]string{
 	audit.RecordWithoutEffect: {"completed record without effect", "completed records without effect"},
 	audit.EffectNotCompleted:  {"effect of a key that is not completed", "effects of keys that are not completed"},
 	audit.MismatchedEffectKey: {"effect key that is not its key's", "effect keys that are not their key's"},
-	audit.OrphanClaim:         {"claim that no worker holds any more", "claims that no worker holds any more"},
+	audit.OrphanClaim:         {"claim that no worker holds", "claims that no worker holds"},
 }
 
 func textAudit(w io.Writer, r auditReport) error {

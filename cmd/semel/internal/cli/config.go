@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -70,4 +72,95 @@ func (a *app) configValidate() *cobra.Command {
 	}
 	config.Bind(c.Flags(), &w)
 	return c
+}
+
+// origin is where an effective setting comes from.
+type origin struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+}
+
+// variable is an alias of the environment.
+type variable struct {
+	Variable string `json:"variable"`
+	Setting  string `json:"setting"`
+	Value    string `json:"value,omitempty"`
+	Used     bool   `json:"used"`
+}
+
+func (a *app) envCommand() *cobra.Command {
+	w := config.Default()
+	c := &cobra.Command{
+		Use: "env", Short: "Where queue, store, region and the other settings come from", Args: noArgs,
+		Long: `env prints the settings that are not defaults and where each comes from, the region and profile that the AWS SDK would
+use, and the environment variables of other workers that set semel's settings. It calls no service.`,
+		Example:     "  semel env\n  set -a; . ./.env; semel env -o json",
+		Annotations: map[string]string{"settings": "worker"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.env(cmd, w)
+		},
+	}
+	config.Bind(c.Flags(), &w)
+	return c
+}
+
+func (a *app) env(cmd *cobra.Command, w config.Work) error {
+	_ = w.Redact()
+	settings, err := w.Map()
+	if err != nil {
+		return err
+	}
+	var found []origin
+	for _, name := range config.Keys() {
+		if from := a.applied.Origin[name]; from != "" {
+			found = append(found, origin{name, fmt.Sprint(settings[name]), from})
+		}
+	}
+	if from := a.applied.Origin["log-level"]; from != "" {
+		found = append(found, origin{"log-level", a.logLevel, from})
+	}
+	for _, place := range []struct{ setting, raw string }{{"queue", w.Queue}, {"store", w.Store}} {
+		if !open.OnAWS(place.raw) {
+			continue
+		}
+		at, err := open.Locate(cmd.Context(), place.setting, place.raw)
+		if err != nil {
+			return err
+		}
+		for _, s := range at {
+			if from := a.applied.Origin[s.Name]; from != "" && s.From == "URL" {
+				s.From = from // the URL was given it
+			}
+			found = append(found, origin{place.setting + " " + s.Name, s.Value, s.From})
+		}
+	}
+	used := map[string]bool{}
+	for _, u := range a.applied.Aliases {
+		used[u.Var] = true
+	}
+	var all []variable
+	for _, al := range config.Aliases() {
+		all = append(all, variable{al.Var, al.Setting, open.Redact(os.Getenv(al.Var)), used[al.Var]})
+	}
+	return a.p.Object(map[string]any{"settings": found, "variables": all}, func(out io.Writer) error {
+		for _, s := range found {
+			if _, err := fmt.Fprintf(out, "%-20s %s (%s)\n", s.Name, s.Value, s.From); err != nil {
+				return err
+			}
+		}
+		for _, v := range all {
+			state := "not set"
+			switch {
+			case v.Used:
+				state = v.Value
+			case v.Value != "":
+				state = v.Value + ", not used"
+			}
+			if _, err := fmt.Fprintf(out, "%-24s --%-14s %s\n", v.Variable, v.Setting, state); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

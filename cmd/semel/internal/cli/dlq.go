@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// dead letter is what is printed of a dead letter (contract section 7).
+// deadLetter is the printed form of a dead letter (contract section 7).
 type deadLetter struct {
 	ID              string            `json:"id"`
 	Kind            string            `json:"kind"`
@@ -54,13 +54,13 @@ type dlqFlags struct {
 func (a *app) dlqCommand() *cobra.Command {
 	f := &dlqFlags{}
 	c := group("dlq", "Dead letters: ls, show, edit, redrive, discard, export, import",
-		`Dead letters are messages that were set aside for a person: dead (the handler gave up, or attempts ran out), mismatch (one
-key with two payloads), uncertain (the outcome is unknown; see semel records resolve), busy (the key was in progress, and the
-worker's --busy is fail) and late (an older version).
+		`Dead letters are messages that need a person: failed (the handler gave up, or attempts ran out), mismatch (one key with two
+payloads), uncertain (the outcome is unknown; see semel records resolve), busy (the key was in progress, and the worker's --busy
+is fail) and late (an older version, or a duplicate after the retention).
 
 A command acts on the dead letters of the queue that --queue names, whatever their consumer; several queues of SQS may share a
-dead-letter queue. With --consumer it acts on those of this consumer only; --all-consumers widens the scope to all dead
-dead letters that are there. A dead letter outside of the scope is not found.`,
+dead-letter queue. With --consumer it acts on those of this consumer only, with --all-consumers on all of the
+dead-letter queue. It does not find a dead letter outside of the scope.`,
 		a.dlqLs(f), a.dlqShow(f), a.dlqEdit(f), a.dlqRedrive(f), a.dlqDiscard(f), a.dlqExport(f), a.dlqImport(f))
 	c.PersistentFlags().StringVar(&f.queue, "queue", "", "URL of the queue")
 	c.PersistentFlags().StringVar(&f.store, "store", "", "URL of the record store (default: the queue's)")
@@ -105,7 +105,7 @@ func (a *app) dlqLs(f *dlqFlags) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	c.Flags().IntVar(&limit, "limit", 0, "at most N (0: all)")
 	kindFlag(c, &kind, "")
 	return c
 }
@@ -116,7 +116,7 @@ var deadLetterKinds = []string{
 	string(driver.DeadLetterLate),
 }
 
-// checkKind refuses a kind that there is not; "" is any.
+// checkKind refuses an unknown kind; "" is any.
 func checkKind(kind string) error {
 	if kind == "" {
 		return nil
@@ -137,12 +137,7 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use: "show ID --queue URL", Short: "Show one dead letter with its message", Args: oneArg("dead letter id"),
 		Example: "  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body > body.json",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			set, box, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, set)
+		RunE: f.with(true, func(cmd *cobra.Command, box *deadLetters, args []string) error {
 			l, err := box.one(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -154,7 +149,7 @@ func (a *app) dlqShow(f *dlqFlags) *cobra.Command {
 			v.Headers = l.Message.Headers
 			v.Body, v.BodyBase64 = textOr64(l.Message.Body)
 			return a.p.Object(v, func(w io.Writer) error { return textDeadLetter(w, v) })
-		},
+		}),
 	}
 	c.Flags().BoolVar(&body, "body", false, "print the body alone, byte for byte")
 	return c
@@ -173,12 +168,16 @@ func textDeadLetter(w io.Writer, l deadLetter) error {
 	for k, v := range l.Headers {
 		lines = append(lines, [2]string{"header", k + ": " + v})
 	}
-	lines = append(lines, [2]string{"body", body})
-	for _, line := range lines {
-		if line[1] == "" {
+	return textFields(w, 4000, append(lines, [2]string{"body", body}))
+}
+
+// textFields prints a line for each field that is not empty.
+func textFields(w io.Writer, width int, fields [][2]string) error {
+	for _, f := range fields {
+		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], output.Printable(line[1], 4000)); err != nil {
+		if _, err := fmt.Fprintf(w, "%-12s %s\n", f[0], output.Printable(f[1], width)); err != nil {
 			return err
 		}
 	}
@@ -197,7 +196,7 @@ func (b *batchFlags) bind(c *cobra.Command) {
 	destructive(c, &b.yes, &b.dry)
 	c.Flags().BoolVar(&b.all, "all", false, "every dead letter")
 	kindFlag(c, &b.kind, "with --all: ")
-	c.Flags().IntVar(&b.most, "max", 0, "at most so many (0: all)")
+	c.Flags().IntVar(&b.most, "max", 0, "at most N (0: all)")
 	c.Flags().Float64Var(&b.rate, "rate", 0, "dead letters per second (0: as fast as possible)")
 }
 
@@ -242,14 +241,14 @@ func (a *app) dlqRedrive(f *dlqFlags) *cobra.Command {
 	var newGeneration bool
 	var keep config.Retention
 	c := &cobra.Command{
-		Use: "redrive (ID… | --all) --queue URL", Short: "Send dead letters again, under the keys that they had",
+		Use: "redrive (ID… | --all) --queue URL", Short: "Send dead letters again, under their old keys",
 		Long: `redrive reopens the record of each dead letter's key, sends its message again under a new message id and the same key, and
-deletes the dead letter, in this order: after a crash repeat the command. Completed keys are dropped, never run again.
+deletes the dead letter, in this order. After a crash repeat the command. It drops the dead letters of completed keys.
   --mode skip    (default) a key whose effect may have happened runs with the same effect key, after the probe if there is one
   --mode verify  as skip, but such a key is left alone unless its policy is probe
-  --mode rerun   you vouch that the effect did not happen: nothing is probed
-Mismatch dead letters belong to a key with another payload, and uncertain ones need a decision: both are left alone. The
-message of a busy one is sent again as it was, and the record decides; it is dropped when the key is completed.`,
+  --mode rerun   you vouch that the effect did not happen: no probe runs
+It leaves two kinds alone: mismatch, which belongs to a key with another payload, and uncertain, which needs a decision. It sends
+the message of a busy one again unchanged, unless the key is completed.`,
 		Example: `  semel dlq redrive --all --kind failed --rate 10 --queue 'sqlite:shop.db?queue=orders'
   semel dlq redrive 4f2a… --dry-run --queue 'sqlite:shop.db?queue=orders'`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -301,7 +300,7 @@ func (a *app) dlqDiscard(f *dlqFlags) *cobra.Command {
 // exits 3 when there was any; an error ends it.
 func (a *app) onDeadLetters(
 	ctx context.Context, f *dlqFlags, b batchFlags, ids []string, what string,
-	act func(context.Context, deadletters.Box, driver.DeadLetter) (deadletters.Result, error),
+	op func(context.Context, deadletters.Box, driver.DeadLetter) (deadletters.Result, error),
 ) (err error) {
 	set, box, err := f.open(ctx, false)
 	if err != nil {
@@ -331,7 +330,7 @@ func (a *app) onDeadLetters(
 			}
 		}
 		var r deadletters.Result
-		if r, err = act(ctx, box.Box, l); err != nil {
+		if r, err = op(ctx, box.Box, l); err != nil {
 			break
 		}
 		if r.Outcome == deadletters.Refused {

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -19,6 +21,18 @@ type deadLetters struct {
 // open opens the dead letters of a queue that exists, with the store of their records.
 func (f *dlqFlags) open(ctx context.Context, readOnly bool) (*open.Set, *deadLetters, error) {
 	return f.openQueue(ctx, readOnly, existing)
+}
+
+// with makes the function of a command that works on open dead letters.
+func (f *dlqFlags) with(readOnly bool, run func(*cobra.Command, *deadLetters, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		set, box, err := f.open(cmd.Context(), readOnly)
+		if err != nil {
+			return err
+		}
+		defer closing(&err, set)
+		return run(cmd, box, args)
+	}
 }
 
 func (f *dlqFlags) openQueue(

@@ -22,10 +22,9 @@ func (a *app) dlqEdit(f *dlqFlags) *cobra.Command {
 	w := config.Default()
 	c := &cobra.Command{
 		Use: "edit ID (--body FILE|- | --header NAME=VALUE…) --queue URL", Short: "Fix the message of a dead letter, before its redrive",
-		Long: `edit changes body or headers of a dead letter's message. The key must stay as it is: with another key it is another
-message. The edited dead letter has a new id and takes the place of the old one; its redrive gives the record the fingerprint
-of the new payload and the next generation, so that it runs instead of being a mismatch. --key and --fingerprint have to
-be as the worker has them.`,
+		Long: `edit changes body or headers of a dead letter's message. The key must stay the same: with another key it would be another
+message. The edited dead letter replaces the old one and has a new id. Its redrive gives the record the fingerprint of the new
+payload and the next generation, so that it is no mismatch. --key, --fingerprint and --strategy must be those of the worker.`,
 		Example: `  semel dlq show 4f2a… --queue 'sqlite:shop.db?queue=orders' --body | jq '.amount = 4200' > new.json
   semel dlq edit 4f2a… --body fixed.json --queue 'sqlite:shop.db?queue=orders'`,
 		Args: oneArg("dead letter id"),

@@ -37,7 +37,7 @@ func movedOf(l driver.DeadLetter) moved {
 	return m
 }
 
-// dead letter is the dead letter that a line of an export describes.
+// asDeadLetter returns the dead letter that a line of an export describes.
 func (m *moved) asDeadLetter() (driver.DeadLetter, error) {
 	l := driver.DeadLetter{
 		ID: m.ID, Kind: driver.DeadLetterKind(m.Kind), Reason: m.Reason, Key: driver.Key{Consumer: m.Consumer, Tenant: m.Tenant, Raw: m.Key},
@@ -71,16 +71,11 @@ func (m *moved) asDeadLetter() (driver.DeadLetter, error) {
 func (a *app) dlqExport(f *dlqFlags) *cobra.Command {
 	var kind string
 	c := &cobra.Command{
-		Use: "export [ID…] --queue URL", Short: "Print dead letters with everything in them, as JSON lines (they stay)",
-		Long: `export prints all dead letters, or those that are named, one JSON object a line whatever -o says: what dlq ls shows, with
-headers and body. dlq import reads it.`,
+		Use: "export [ID…] --queue URL", Short: "Print whole dead letters as JSON lines (they stay)",
+		Long: `export prints all or the named dead letters, one JSON object a line whatever -o says: the fields of dlq ls, with headers and
+body. dlq import reads them.`,
 		Example: "  semel dlq export --queue 'sqlite:shop.db?queue=orders' > dead-letters.jsonl",
-		RunE: func(cmd *cobra.Command, ids []string) (err error) {
-			set, box, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, set)
+		RunE: f.with(true, func(cmd *cobra.Command, box *deadLetters, ids []string) error {
 			b := batchFlags{all: len(ids) == 0}
 			if b.all {
 				b.kind = kind
@@ -99,7 +94,7 @@ headers and body. dlq import reads it.`,
 				all[i] = movedOf(l)
 			}
 			return output.List(&lines, all, nil, nil)
-		},
+		}),
 	}
 	kindFlag(c, &kind, "")
 	return c
@@ -108,10 +103,10 @@ headers and body. dlq import reads it.`,
 func (a *app) dlqImport(f *dlqFlags) *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
-		Use: "import FILE|- --queue URL", Short: "Put exported dead letters into a queue; those that are there stay as they are",
-		Long: `import puts dead letters into the queue that --queue names, under the ids that they have; dead_at becomes the time of
-the import. Nothing is put before every line was read. A dead letter belongs to the record of its key: in another database there is none, and its redrive sends its message
-as a new one.`,
+		Use: "import FILE|- --queue URL", Short: "Put exported dead letters into a queue; existing ones stay unchanged",
+		Long: `import puts dead letters into the queue of --queue under their own ids; dead_at becomes the time of the import. It reads every
+line before it writes. A dead letter belongs to the record of its key: in another database that does not exist, and the redrive
+sends a new message.`,
 		Example: "  semel dlq import dead-letters.jsonl --queue 'sqlite:shop.db?queue=orders'",
 		Args:    oneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -33,7 +33,7 @@ type finding struct {
 type diagnosis struct {
 	Verdict    string            `json:"verdict"` // ok, warnings, dangerous
 	Guarantee  string            `json:"guarantee,omitempty"`
-	Guarantees *semel.Guarantees `json:"promise,omitempty"`
+	Guarantees *semel.Guarantees `json:"guarantees,omitempty"`
 	Findings   []finding         `json:"findings"`
 }
 
@@ -43,7 +43,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var aws sqsFlags
 	c := &cobra.Command{
 		Use:   "doctor --queue URL [the flags of work]",
-		Short: "Check a worker's settings and say what they guarantee (exit 3: dangerous)",
+		Short: "Check a worker's settings and what they guarantee (exit 3: dangerous)",
 		Example: `  semel doctor --config worker.yaml
   semel doctor --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --retention 14d
   semel doctor --queue 'postgres://shop@db.example.org/shop?queue=orders' --committers 2
@@ -59,7 +59,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	c.Flags().Var(&horizon, "horizon", "how late a duplicate may come: broker retention + redrives + producer retries")
 	c.Flags().Var(&aws.lambda, "lambda-timeout", "time limit of the Lambda function that the queue calls, if one does")
 	c.Flags().Var(&aws.window, "lambda-window", "its batching window")
-	c.Flags().BoolVar(&aws.identified, "producers-set-id", false, "every producer gives its messages an idempotency-key, so that a redrive of the queue keeps the key")
+	c.Flags().BoolVar(&aws.identified, "producers-set-id", false, "all producers set idempotency-key, so that a redrive of the queue keeps the key")
 	return c
 }
 
@@ -79,7 +79,7 @@ func (a *app) doctor(ctx context.Context, w config.Work, horizon time.Duration, 
 	if err != nil {
 		return err
 	}
-	x := newExam(w, queue, store)
+	x := newInspection(w, queue, store)
 	x.horizon, x.handler, x.identified = horizon, given, aws.identified
 	if err := x.servers(ctx, set); err != nil {
 		return err
@@ -136,26 +136,25 @@ func (d diagnosis) text(w io.Writer) error {
 	return err
 }
 
-// exam is the list of checks.
-type exam struct {
+// inspection collects the findings of all checks.
+type inspection struct {
 	w        config.Work
 	horizon  time.Duration
 	q        driver.QueueFeatures
 	s        driver.StoreFeatures
 	receives int // after which the queue moves a message away; 0 = never
-	// handler: one is given. identified: a person says that all messages have an identity of their own.
+	// handler: one is given. identified: --producers-set-id.
 	handler, identified bool
 	found               []finding
 }
 
-func newExam(w config.Work, queue driver.Queue, store driver.Store) *exam {
-	return &exam{w: w, q: queue.Features(), s: store.Features(), receives: receives(queue), handler: true}
+func newInspection(w config.Work, queue driver.Queue, store driver.Store) *inspection {
+	return &inspection{w: w, q: queue.Features(), s: store.Features(), receives: receives(queue), handler: true}
 }
 
-// warnOfDangers logs what doctor calls dangerous about a worker's settings, as far as opening queue and store told it: nothing
-// is asked again.
+// warnOfDangers logs what doctor calls dangerous about a worker's settings, without further requests to queue and store.
 func (s *shift) warnOfDangers(queue driver.Queue, store driver.Store) {
-	x := newExam(s.w, queue, store)
+	x := newInspection(s.w, queue, store)
 	x.all()
 	x.deadLetterRetention()
 	for _, f := range x.found {
@@ -170,7 +169,7 @@ func (s *shift) warnOfDangers(queue driver.Queue, store driver.Store) {
 	}
 }
 
-func (x *exam) note(level, check, try, format string, args ...any) {
+func (x *inspection) note(level, check, try, format string, args ...any) {
 	x.found = append(x.found, finding{Check: check, Level: level, Detail: fmt.Sprintf(format, args...), Try: try})
 }
 
@@ -180,7 +179,7 @@ const (
 	levelDanger  = open.Danger
 )
 
-func (x *exam) worst() string {
+func (x *inspection) worst() string {
 	out := "ok"
 	for _, f := range x.found {
 		switch f.Level {
@@ -193,7 +192,7 @@ func (x *exam) worst() string {
 	return out
 }
 
-func (x *exam) all() {
+func (x *inspection) all() {
 	x.durability()
 	x.times()
 	x.retention()
@@ -205,8 +204,8 @@ func (x *exam) all() {
 	x.program()
 }
 
-// servers adds what the databases say of themselves. Queue and store of one place are asked once.
-func (x *exam) servers(ctx context.Context, set *open.Set) error {
+// servers adds what the servers report. A server of both queue and store is asked once.
+func (x *inspection) servers(ctx context.Context, set *open.Set) error {
 	places := [][2]string{{"queue", x.w.Queue}}
 	if !open.SamePlace(x.w.Queue, x.w.StoreURL()) {
 		places = append(places, [2]string{"store", x.w.StoreURL()})
@@ -223,7 +222,7 @@ func (x *exam) servers(ctx context.Context, set *open.Set) error {
 	return nil
 }
 
-func (x *exam) durability() {
+func (x *inspection) durability() {
 	x.durable("queue", "messages", x.q.Name, x.q.Kind, x.q.Durable, x.q.Caveats)
 	x.durable("store", "records", x.s.Name, x.s.Kind, x.s.Durable, x.s.Caveats)
 	if !x.q.DeadLetters {
@@ -231,9 +230,9 @@ func (x *exam) durability() {
 	}
 }
 
-// durable tells what is kept. A place that keeps nothing is one for development, and nobody is deceived; one that looks
-// sound and can lose what it confirmed is dangerous.
-func (x *exam) durable(check, what, name, kind string, durable bool, caveats []string) {
+// durable reports what survives. Nothing surviving is only a warning, because memory is obviously for development. A server that
+// can lose confirmed writes is dangerous.
+func (x *inspection) durable(check, what, name, kind string, durable bool, caveats []string) {
 	switch {
 	case !durable && len(caveats) == 0:
 		x.note(levelWarning, check, "--"+check+" 'sqlite:orders.db?queue=orders'", "%s are lost with the process: for development only", what)
@@ -252,7 +251,7 @@ func (x *exam) durable(check, what, name, kind string, durable bool, caveats []s
 	}
 }
 
-func (x *exam) times() {
+func (x *inspection) times() {
 	visible, limit := time.Duration(x.w.Visibility), time.Duration(x.w.MaxRuntime)
 	if x.w.Timeout > 0 {
 		limit = time.Duration(x.w.Timeout)
@@ -282,7 +281,7 @@ func (x *exam) times() {
 	}
 }
 
-func (x *exam) key() {
+func (x *inspection) key() {
 	switch {
 	case x.w.Key == "id":
 		x.note(levelWarning, "key", "--key json:/order_id or another field of the message, or have producers set idempotency-key",
@@ -307,7 +306,7 @@ func (x *exam) key() {
 	}
 }
 
-func (x *exam) effects() {
+func (x *inspection) effects() {
 	switch {
 	case x.w.Effects == "sql" && !x.s.Durable:
 		x.note(levelOK, "effects", "", "statements commit with the record, and are lost with it")
@@ -322,9 +321,9 @@ func (x *exam) effects() {
 	}
 }
 
-// ladder tells how far these settings go: a name that the downstream compares, a conditional write before each run, a lock whose
-// token late writers are refused by.
-func (x *exam) ladder() {
+// ladder reports how far these settings go: a name that the downstream compares, a conditional write before each run, or a lock
+// whose token refuses late writers.
+func (x *inspection) ladder() {
 	switch {
 	case !x.s.Durable:
 		x.note(levelOK, "ladder", "", "1 of 3 (name): claims are lost with the records; what stays is the effect key, which is the same for every duplicate")
@@ -336,7 +335,7 @@ func (x *exam) ladder() {
 	}
 }
 
-func (x *exam) program() {
+func (x *inspection) program() {
 	switch {
 	case x.w.HTTP != "":
 		u, err := url.Parse(x.w.HTTP)
@@ -356,7 +355,7 @@ func loopback(host string) bool {
 }
 
 // longTerm reports for how long the store keeps EXPIRED records of this consumer.
-func (x *exam) longTerm(ctx context.Context, store driver.Store) {
+func (x *inspection) longTerm(ctx context.Context, store driver.Store) {
 	lt, ok := driver.As[driver.LongTerm](store)
 	if !ok {
 		return // New refuses --long-term there

@@ -10,38 +10,32 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/driver"
 )
 
 func (a *app) recordsExplain(f *recordFlags) *cobra.Command {
 	var events []string
 	c := &cobra.Command{
-		Use: "explain KEY --store URL", Short: "Tell the story of one key", Args: oneArg("key"),
-		Long: `explain tells what happened to a key, from its record, from the journal of its steps, from what operators did to it,
-from the duplicates that workers wrote down in the store, and from the events files that workers wrote (work --events): who ran
-it when, why there were duplicates, and each moment from which it is unknown whether the effect happened. It ends with what to
-do, as commands to paste.
+		Use: "explain KEY --store URL", Short: "Explain what happened to one key", Args: oneArg("key"),
+		Long: `explain lists what happened to a key: who ran it when, why there were duplicates, and from when on it is unknown whether the
+effect happened. It reads the record, the journal of its steps, the audit log, the stored duplicates, and the events files of
+workers (work --events). It ends with commands to paste, if something is to do.
 
-The store has the newest 16 duplicates of each key and counts the others. Workers write them in the background, so some can be
-missing after a crash or under load. DynamoDB keeps none: there, only events files have them.`,
+The store keeps the newest 16 duplicates of each key and counts the others. Workers write them in the background, so some can be
+missing after a crash or under load. DynamoDB keeps none: only events files have them.`,
 		Example: `  semel records explain order-12345 --store 'sqlite:shop.db?queue=orders' \
     --events worker1.jsonl --events worker2.jsonl`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			l, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
+		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, args []string) error {
 			r, missing := l.find(cmd.Context(), args[0])
 			if missing != nil && output.As(missing).Code != output.CodeNotFound {
 				return missing
 			}
-			var lines []story.Line
+			var lines []explain.Line
 			for _, path := range events {
-				err := story.Read(path, func(e story.Line) {
+				err := explain.Read(path, func(e explain.Line) {
 					if k := (driver.Key{Consumer: e.Consumer}); e.Key == args[0] && l.scope.has(k) && (missing != nil || e.Consumer == r.Key.Consumer) {
 						lines = append(lines, e)
 					}
@@ -56,7 +50,7 @@ missing after a crash or under load. DynamoDB keeps none: there, only events fil
 			if missing != nil {
 				r.Key = driver.Key{Consumer: lines[0].Consumer, Raw: args[0]}
 			}
-			acts, err := l.acts(cmd.Context(), r.Key)
+			operations, err := l.operations(cmd.Context(), r.Key)
 			if err != nil {
 				return err
 			}
@@ -64,27 +58,27 @@ missing after a crash or under load. DynamoDB keeps none: there, only events fil
 			if err != nil {
 				return err
 			}
-			copies, err := l.copies(cmd.Context(), r.Key)
+			duplicates, err := l.duplicates(cmd.Context(), r.Key)
 			if err != nil {
 				return err
 			}
-			s := story.Tell(story.Known{
-				Record: r, Now: time.Now(), Events: lines, Acts: acts, Steps: rows, Copies: copies, Tool: l.tool(r.Key.Consumer),
+			s := explain.New(explain.Input{
+				Record: r, Now: time.Now(), Events: lines, Operations: operations, Steps: rows, Duplicates: duplicates, Tool: l.tool(r.Key.Consumer),
 			})
-			if err := a.p.Object(s, func(w io.Writer) error { return textStory(w, s) }); err != nil {
+			if err := a.p.Object(s, func(w io.Writer) error { return textTimeline(w, s) }); err != nil {
 				return err
 			}
 			if missing != nil {
 				return missing
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().StringArrayVar(&events, "events", nil, "events file of a worker (may be repeated)")
 	return c
 }
 
-func textStory(w io.Writer, s story.Story) error {
+func textTimeline(w io.Writer, s explain.Timeline) error {
 	if _, err := fmt.Fprintf(w, "key %s of consumer %s: %s\n", output.Printable(s.Key, 0), output.Printable(s.Consumer, 0), s.State); err != nil {
 		return err
 	}
@@ -113,8 +107,8 @@ func textStory(w io.Writer, s story.Story) error {
 	return err
 }
 
-// copies are the duplicates of a key that the store knows of.
-func (l *ledger) copies(ctx context.Context, k driver.Key) (c story.Copies, err error) {
+// duplicates returns the stored duplicates of a key.
+func (l *ledger) duplicates(ctx context.Context, k driver.Key) (c explain.Duplicates, err error) {
 	log, ok := driver.As[driver.DuplicateLog](l.store)
 	if !ok {
 		return c, nil
@@ -124,15 +118,15 @@ func (l *ledger) copies(ctx context.Context, k driver.Key) (c story.Copies, err 
 	return c, err
 }
 
-// tool makes the commands of a story act where this one did. A URL that has a secret in it is not shown: a variable stands for it.
-func (l *ledger) tool(consumer string) *story.Tool {
+// tool makes commands on the same store and queue as this one. A variable stands for a URL with a secret.
+func (l *ledger) tool(consumer string) *explain.Tool {
 	word := func(raw, variable string) string {
 		if open.Redact(raw) != raw {
 			return `"$` + variable + `"`
 		}
-		return story.Quote(raw)
+		return explain.Quote(raw)
 	}
-	t := &story.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
+	t := &explain.Tool{Store: word(l.recordFlags.store, "SEMEL_STORE")}
 	raw, variable := l.queue, "SEMEL_QUEUE"
 	if raw == "" {
 		raw, variable, t.Own = l.recordFlags.store, "SEMEL_STORE", true

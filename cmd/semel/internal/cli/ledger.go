@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/spf13/cobra"
+
 	"github.com/semel-dev/semel/cmd/semel/internal/deadletters"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
@@ -48,6 +50,18 @@ func (f *recordFlags) open(ctx context.Context, readOnly bool) (*ledger, error) 
 	return l, nil
 }
 
+// with makes the function of a command that works on an open ledger.
+func (f *recordFlags) with(readOnly bool, run func(*cobra.Command, *ledger, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		l, err := f.open(cmd.Context(), readOnly)
+		if err != nil {
+			return err
+		}
+		defer closing(&err, l.set)
+		return run(cmd, l, args)
+	}
+}
+
 // flags are those by which other commands find the store, and the scope.
 func (f *recordFlags) flags() []string {
 	out := []string{"--store", open.Redact(f.store)}
@@ -66,19 +80,6 @@ func (f *recordFlags) command(words ...string) string {
 		words = append(words, "--tenant", f.tenant)
 	}
 	return output.Command(append(words, f.flags()...)...)
-}
-
-// operable finds the record of a key, and what acts on it.
-func (l *ledger) operable(ctx context.Context, raw string) (driver.Record, driver.Operator, error) {
-	r, err := l.find(ctx, raw)
-	if err != nil {
-		return r, nil, err
-	}
-	op, ok := driver.As[driver.Operator](l.store)
-	if !ok {
-		return r, nil, output.Usage("store %s takes no operations", l.store.Features().Name)
-	}
-	return r, op, nil
 }
 
 // find returns the record of a key in the scope. A key of several consumers is an error that names them, a key that only

@@ -15,11 +15,10 @@ func (a *app) migrateCommand() *cobra.Command {
 	var show bool
 	c := &cobra.Command{
 		Use: "migrate --store URL [--print]", Short: "Create or upgrade the schema of a database", Args: noArgs,
-		Long: `migrate makes semel's tables in a database, or brings those of an older semel up to date, in one transaction. It may
-run in several processes at once, and again. SQLite files are also made by the first command that writes; PostgreSQL
-databases are not, because workers often have a role that must not create tables: docs/adapters.md lists its rights.
-dynamodb:// makes the table, billed on demand, with its time to live; a table that is there with the right keys stays as it is.
-Redis needs no schema.`,
+		Long: `migrate creates semel's tables in a database, or upgrades those of an older semel, in one transaction. Running it again, or in
+several processes at once, is safe. The first command that writes also creates SQLite files. PostgreSQL needs migrate, because
+workers often have a role that must not create tables: docs/adapters.md lists its rights. For dynamodb:// migrate creates the table,
+billed on demand, with its time to live. An existing table with the right keys stays as it is. Redis needs no schema.`,
 		Example: `  semel migrate --store sqlite:shop.db
   semel migrate --store postgres://owner@db.example.org/shop
   semel migrate --store postgres:// --print

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -65,11 +66,11 @@ func (a *app) queueCreate(url *string) *cobra.Command {
 	var visibility, keep config.Duration
 	var receives int
 	c := &cobra.Command{
-		Use: "create --queue URL", Short: "Make a queue, or the database of one, where it is not there", Args: noArgs,
-		Long: `create makes the database of a queue, or with sqs:// the queue and one for its dead letters (NAME-dead, which its redrive
-policy names), or with nats:// a stream, its consumer and a bucket for dead letters. A queue that is there is left as it
-is. Attempts are counted in the records (semel work --max-attempts), and --max-receives has to be far above them: duplicates
-that are put off are receives, too. semel doctor says what yours need.`,
+		Use: "create --queue URL", Short: "Create a queue, or its database, if it does not exist", Args: noArgs,
+		Long: `create makes the database of a queue. With sqs:// it makes the queue and a dead-letter queue (NAME-dead, named in its redrive
+policy), with nats:// a stream, its consumer and a bucket for dead letters. An existing queue stays as it is. Records count the
+attempts (semel work --max-attempts). --max-receives must be far higher, because deferred duplicates are receives, too: semel doctor
+computes how high.`,
 		Example: `  semel queue create --queue 'sqlite:shop.db?queue=orders'
   semel queue create --queue 'sqs://orders?region=eu-west-1' \
     --default-visibility 5m --message-retention 14d
@@ -94,7 +95,7 @@ that are put off are receives, too. semel doctor says what yours need.`,
 		},
 	}
 	f := c.Flags()
-	f.Var(&visibility, "default-visibility", "sqs://, nats://: how long a delivery is kept from others, on SQS by a receiver that does not say (default: 30s)")
+	f.Var(&visibility, "default-visibility", "sqs://, nats://: how long a delivery is hidden from others, on SQS unless the receiver overrides it (default: 30s)")
 	f.Var(&keep, "message-retention", "sqs://, nats://: how long a message is kept (default: 4d, on NATS forever)")
 	f.IntVar(&receives, "max-receives", 0, "sqs://: receives after which SQS itself moves a message to the dead letters (default: 200, enough for the defaults of semel work)")
 	return c
@@ -137,13 +138,7 @@ func (a *app) queueStats(url *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "stats --queue URL", Short: "Count what a queue holds", Args: noArgs,
 		Example: "  semel queue stats --queue 'sqlite:shop.db?queue=orders' -o json",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
-			defer closing(&err, set)
-			q, err := existing(cmd.Context(), set, *url)
-			if err != nil {
-				return err
-			}
+		RunE: withQueue(url, true, func(cmd *cobra.Command, q driver.Queue) error {
 			s, err := statsOf(cmd.Context(), q)
 			if err != nil {
 				return err
@@ -152,11 +147,24 @@ func (a *app) queueStats(url *string) *cobra.Command {
 				return output.List(a.p, []queueStats{s}, statsHeader, queueStats.row)
 			}
 			return a.p.Object(s, nil)
-		},
+		}),
 	}
 }
 
-// existing opens a queue that must be there; for a queue that nothing was ever sent to it is an error (exit 3).
+// withQueue makes the function of a command that works on an existing queue.
+func withQueue(url *string, readOnly bool, run func(*cobra.Command, driver.Queue) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) (err error) {
+		set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: readOnly})
+		defer closing(&err, set)
+		q, err := existing(cmd.Context(), set, *url)
+		if err != nil {
+			return err
+		}
+		return run(cmd, q)
+	}
+}
+
+// existing opens a queue that must exist. A queue that nothing was ever sent to is an error (exit 3).
 func existing(ctx context.Context, set *open.Set, url string) (driver.Queue, error) {
 	q, err := set.Queue(ctx, url)
 	if errors.Is(err, open.ErrNoQueue) {
@@ -184,7 +192,7 @@ func existing(ctx context.Context, set *open.Set, url string) (driver.Queue, err
 	return nil, e.WithHint("%s", others)
 }
 
-// queueThere reports whether a database has a queue, and for people which others it has: "" = none.
+// queueThere reports whether a database has a queue, and describes which others it has ("": none).
 func queueThere(ctx context.Context, set *open.Set, url, name string) (there bool, others string, err error) {
 	names, err := set.Queues(ctx, "queue", url)
 	if err != nil || slices.Contains(names, name) || len(names) == 0 {
@@ -202,7 +210,7 @@ func queueThere(ctx context.Context, set *open.Set, url, name string) (there boo
 	return false, others, nil
 }
 
-// warnOfNewQueue says that a worker's queue does not exist. Its first message makes it, so the worker goes on waiting.
+// warnOfNewQueue logs that a worker's queue does not exist. The worker waits: the first message creates it.
 func (a *app) warnOfNewQueue(ctx context.Context, set *open.Set, url, name string) {
 	if t, err := open.Parse("queue", url); err != nil || t.Ephemeral() || open.ProvesQueue(url) {
 		return
@@ -217,7 +225,7 @@ func (a *app) warnOfNewQueue(ctx context.Context, set *open.Set, url, name strin
 	}
 }
 
-// peeked is what is printed of a message.
+// peeked is the printed form of a message.
 type peeked struct {
 	ID         string            `json:"id"`
 	Group      string            `json:"group,omitempty"`
@@ -234,15 +242,9 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "peek --queue URL", Short: "Show messages without receiving them", Args: noArgs,
 		Example: "  semel queue peek --queue 'sqlite:shop.db?queue=orders' --limit 3 -o jsonl",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: withQueue(url, true, func(cmd *cobra.Command, q driver.Queue) error {
 			if limit < 1 {
 				return output.Usage("--limit must be 1 or more")
-			}
-			set := open.New(open.Options{OneShot: true, MustExist: true, ReadOnly: true})
-			defer closing(&err, set)
-			q, err := existing(cmd.Context(), set, *url)
-			if err != nil {
-				return err
 			}
 			i, ok := driver.As[driver.QueueInspector](q)
 			if !ok {
@@ -269,7 +271,7 @@ func (a *app) queuePeek(url *string) *cobra.Command {
 				}
 				return []any{m.ID, m.Group, m.SentAt, m.Count, m.BodyBytes, body}
 			})
-		},
+		}),
 	}
 	c.Flags().IntVar(&limit, "limit", 10, "messages to show")
 	return c
@@ -280,14 +282,8 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 	c := &cobra.Command{
 		Use: "purge --queue URL", Short: "Remove every message of a queue (dead letters and records stay)", Args: noArgs,
 		Example: "  semel queue purge --queue 'sqlite:shop.db?queue=orders' --dry-run",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: withQueue(url, false, func(cmd *cobra.Command, q driver.Queue) error {
 			ctx := cmd.Context()
-			set := open.New(open.Options{OneShot: true, MustExist: true})
-			defer closing(&err, set)
-			q, err := existing(ctx, set, *url)
-			if err != nil {
-				return err
-			}
 			s, err := statsOf(ctx, q)
 			if err != nil {
 				return err
@@ -309,7 +305,7 @@ func (a *app) queuePurge(url *string) *cobra.Command {
 				_, err := fmt.Fprintf(w, "%s %s of queue %s\n", verb(dry, "purge", "purged"), output.Count(n, "message"), s.Queue)
 				return err
 			})
-		},
+		}),
 	}
 	destructive(c, &yes, &dry)
 	return c
@@ -335,7 +331,7 @@ func rfc3339(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// textOr64 gives bytes as a string where they are text, else in base64; empty bytes are an empty text.
+// textOr64 returns bytes as a string if they are text, else in base64. No bytes are an empty text.
 func textOr64(b []byte) (*string, string) {
 	if utf8.Valid(b) {
 		s := string(b)
@@ -344,13 +340,4 @@ func textOr64(b []byte) (*string, string) {
 	return nil, base64.StdEncoding.EncodeToString(b)
 }
 
-func join(names []string) string {
-	out := ""
-	for i, n := range names {
-		if i > 0 {
-			out += ", "
-		}
-		out += n
-	}
-	return out
-}
+func join(names []string) string { return strings.Join(names, ", ") }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/driver"
 )
 
-// record is what is printed of a record (contract section 6).
+// record is the printed form of a record (contract section 6).
 type record struct {
 	Key               string   `json:"key"`
 	Consumer          string   `json:"consumer"`
@@ -45,12 +47,12 @@ type record struct {
 	UncertaintyEvents int      `json:"uncertainty_events"`
 	Steps             []step   `json:"steps,omitempty"`
 	// LeaseExpired: the state is IN_PROGRESS, and the lease has ended by this machine's clock.
-	LeaseExpired bool    `json:"lease_expired,omitempty"`
-	Duplicates   *copies `json:"duplicates,omitempty"`
+	LeaseExpired bool              `json:"lease_expired,omitempty"`
+	Duplicates   *storedDuplicates `json:"duplicates,omitempty"`
 }
 
-// copies is what the store knows of a key's duplicates: all are counted, the newest kept. Some can be missing.
-type copies struct {
+// storedDuplicates are the duplicates of a key: the store counts all and keeps the newest. Some can be missing.
+type storedDuplicates struct {
 	Total  int64       `json:"total"`
 	Newest []duplicate `json:"newest"`
 }
@@ -65,11 +67,11 @@ type duplicate struct {
 	DeliveryCount int    `json:"delivery_count,omitempty"`
 }
 
-func copiesOf(c story.Copies) *copies {
+func duplicatesOf(c explain.Duplicates) *storedDuplicates {
 	if c.Total == 0 {
 		return nil
 	}
-	out := &copies{Total: c.Total}
+	out := &storedDuplicates{Total: c.Total}
 	for _, d := range c.Newest {
 		out.Newest = append(out.Newest, duplicate{
 			At: rfc3339(d.At), MessageID: d.MessageID, Decision: d.Decision, Cause: d.Cause, Worker: d.Worker, Queue: d.Queue,
@@ -122,10 +124,10 @@ func (a *app) recordsLs(f *recordFlags) *cobra.Command {
 	var state string
 	list := recordList{limit: 100, order: orderNewest}
 	c := &cobra.Command{
-		Use: "ls --store URL", Short: "List records, those first that were changed last", Args: noArgs,
-		Long: `ls lists the records that were changed last. No store has an index by that time, so all records are read and --limit of them
-are kept; after half a minute ls stops, unless you say --order newest yourself. --order any reads no more than it lists.
---state UNCERTAIN is fast on SQLite and PostgreSQL.`,
+		Use: "ls --store URL", Short: "List records, the last changed first", Args: noArgs,
+		Long: `ls lists the records that changed last. No store has an index for that, so ls reads all records and keeps --limit of them. It stops
+after half a minute, unless you pass --order newest. --order any reads no more records than it lists. --state UNCERTAIN is fast on
+SQLite and PostgreSQL.`,
 		Example: `  semel records ls --store sqlite:shop.db --state UNCERTAIN -o jsonl
   semel records ls --store 'postgres://shop@db.example.org/shop?queue=orders' --order any --limit 20`,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -171,22 +173,17 @@ are kept; after half a minute ls stops, unless you say --order newest yourself. 
 	}
 	c.Flags().StringVar(&state, "state", "", "only records in this state: "+join(recordStates()))
 	fixed(c.Flags(), "state", recordStates()...)
-	c.Flags().IntVar(&list.limit, "limit", list.limit, "at most so many (0: all)")
-	c.Flags().StringVar(&list.order, "order", list.order, "newest (activity first), oldest (first made first) or any")
+	c.Flags().IntVar(&list.limit, "limit", list.limit, "at most N (0: all)")
+	c.Flags().StringVar(&list.order, "order", list.order, "newest (last changed first), oldest (first created first) or any")
 	fixed(c.Flags(), "order", recordOrders...)
 	return c
 }
 
 func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "get KEY --store URL", Short: "Show one record (exit 3 when there is none)", Args: oneArg("key"),
+		Use: "get KEY --store URL", Short: "Show one record (exit 3 if it does not exist)", Args: oneArg("key"),
 		Example: "  semel records get 'order-12345|charge' --store 'sqlite:shop.db?queue=orders' -o json",
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			l, err := f.open(cmd.Context(), true)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
+		RunE: f.with(true, func(cmd *cobra.Command, l *ledger, args []string) error {
 			r, err := l.find(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -197,13 +194,13 @@ func (a *app) recordsGet(f *recordFlags) *cobra.Command {
 			}
 			v := recordOf(r)
 			v.Steps = stepsOf(rows)
-			c, err := l.copies(cmd.Context(), r.Key)
+			c, err := l.duplicates(cmd.Context(), r.Key)
 			if err != nil {
 				return err
 			}
-			v.Duplicates = copiesOf(c)
+			v.Duplicates = duplicatesOf(c)
 			return a.p.Object(v, func(w io.Writer) error { return textRecord(w, v) })
-		},
+		}),
 	}
 }
 
@@ -220,7 +217,7 @@ func textRecord(w io.Writer, r record) error {
 		last := c.Newest[len(c.Newest)-1]
 		duplicates = fmt.Sprintf("%d, the latest at %s: message %s (%s); some may be missing", c.Total, last.At, last.MessageID, last.Decision)
 	}
-	for _, line := range [][2]string{
+	err := textFields(w, 2000, [][2]string{
 		{"key", r.Key}, {"consumer", r.Consumer}, {"tenant", r.Tenant}, {"state", r.State}, {"ended", r.Ended},
 		{"version", r.Version}, {"applied", r.Applied},
 		{"generation", fmt.Sprint(r.Generation)}, {"attempt", fmt.Sprint(r.Attempt)}, {"token", fmt.Sprint(r.Token)},
@@ -228,13 +225,132 @@ func textRecord(w io.Writer, r record) error {
 		{"completed", r.CompletedAt}, {"lease until", r.LeaseUntil + expired}, {"retry at", r.RetryAt}, {"keep until", r.RetainUntil},
 		{"reason", r.Reason}, {"result", result}, {"body digest", r.BodyDigest}, {"messages", strings.Join(r.Deliveries, " ")},
 		{"duplicates", duplicates},
-	} {
-		if line[1] == "" {
-			continue
+	})
+	if err != nil {
+		return err
+	}
+	return textSteps(w, r.Steps)
+}
+
+// The orders of records ls.
+const (
+	orderNewest = "newest"
+	orderOldest = "oldest"
+	orderAny    = "any"
+)
+
+var recordOrders = []string{orderNewest, orderOldest, orderAny}
+
+// recordStates lists the states that a record can have.
+func recordStates() (out []string) {
+	for s := driver.InProgress; s <= driver.Expired; s++ {
+		out = append(out, s.String())
+	}
+	return out
+}
+
+// listTime bounds a list whose order nobody asked for, because it reads all records.
+const listTime = 30 * time.Second
+
+// recordList is which records ls shows.
+type recordList struct {
+	limit int // 0 = all
+	order string
+	asked bool // a person asked for the order
+}
+
+// of lists the records of a filter; more reports that limit left some out.
+func (r recordList) of(ctx context.Context, l *ledger, f driver.RecordFilter) (rs []driver.Record, more bool, err error) {
+	if r.limit > 0 {
+		f.Limit = r.limit + 1
+	}
+	if f.Newest = r.order == orderNewest; r.order == orderAny {
+		err = l.scanAll(ctx, f, func(rec driver.Record) error {
+			rs = append(rs, rec)
+			return nil
+		})
+	} else {
+		bounded := ctx
+		if r.limit > 0 && !r.asked {
+			var cancel context.CancelFunc
+			bounded, cancel = context.WithTimeout(ctx, listTime)
+			defer cancel()
 		}
-		if _, err := fmt.Fprintf(w, "%-12s %s\n", line[0], output.Printable(line[1], 2000)); err != nil {
+		rs, err = l.insp.Records(bounded, f)
+		if err != nil && ctx.Err() == nil && errors.Is(bounded.Err(), context.DeadlineExceeded) {
+			err = output.Failed("the records were not read within %s", listTime).
+				WithHint("--order any lists some of them, --order %s reads them all however long that takes", r.order)
+		}
+	}
+	if more = r.limit > 0 && len(rs) > r.limit; more {
+		rs = rs[:r.limit]
+	}
+	return rs, more, err
+}
+
+// step is the printed form of a step of a run (mode E).
+type step struct {
+	Name         string  `json:"name"`
+	State        string  `json:"state"`
+	Undo         bool    `json:"undo"`
+	Token        uint64  `json:"token"`
+	Failures     int     `json:"failures,omitempty"`
+	Reason       string  `json:"reason,omitempty"`
+	Result       *string `json:"result,omitempty"`
+	ResultBase64 string  `json:"result_base64,omitempty"`
+	UpdatedAt    string  `json:"updated_at,omitempty"`
+}
+
+// journal reads the steps of a record's run. The run that a compensation ended is that of the epoch before: its journal is
+// shown until the key runs again.
+func (l *ledger) journal(ctx context.Context, r driver.Record) ([]driver.Step, error) {
+	st, ok := driver.As[driver.StepStore](l.store)
+	if !ok {
+		return nil, nil
+	}
+	h := r.Hold()
+	rows, err := st.Steps(ctx, h)
+	if err != nil || len(rows) > 0 || h.Epoch == 0 || r.State != driver.FailedState {
+		return rows, err
+	}
+	h.Epoch--
+	return st.Steps(ctx, h)
+}
+
+func stepsOf(rows []driver.Step) []step {
+	var all []step
+	for _, s := range rows {
+		x := step{
+			Name: s.Name, State: s.State.String(), Undo: s.Undo, Token: s.Token, Failures: s.Failures, Reason: s.Reason,
+			UpdatedAt: rfc3339(s.UpdatedAt),
+		}
+		if len(s.Result) > 0 {
+			x.Result, x.ResultBase64 = textOr64(s.Result)
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// textSteps prints a line for each step; that of the run itself has no name.
+func textSteps(w io.Writer, steps []step) error {
+	for _, s := range steps {
+		name, rest := s.Name, ""
+		if name == "" {
+			name = "(the run)"
+		}
+		if s.Failures > 0 {
+			rest += fmt.Sprintf(" failed %d times:", s.Failures)
+		}
+		if s.Reason != "" {
+			rest += " " + s.Reason
+		}
+		if s.Result != nil {
+			rest += " " + *s.Result
+		}
+		if _, err := fmt.Fprintf(w, "%-12s %-12s %s%s\n", "step", s.State, output.Printable(name, 200), output.Printable(rest, 500)); err != nil {
 			return err
 		}
 	}
-	return textSteps(w, r.Steps)
+	return nil
 }

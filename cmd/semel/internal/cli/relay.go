@@ -30,12 +30,11 @@ func (a *app) relayCommand() *cobra.Command {
 		visibility: config.Duration(30 * time.Second),
 	}
 	c := &cobra.Command{
-		Use: "relay --from URL --to URL", Short: "Carry the messages of a queue to another queue, in order within their groups", Args: noArgs,
-		Long: `relay takes what handlers emitted into a queue of their own database (the outbox, which committed with their records)
-to the queue of another one. A message is in the outbox until the other side accepted it. Publishing is at least once: the
-copies carry the same message-id header, and a consumer of semel takes them for one. Several relays may run at once. What
-the other side refuses time and again becomes a dead letter of the outbox (semel dlq).
-The first SIGINT or SIGTERM ends what is in flight, and exits 0.`,
+		Use: "relay --from URL --to URL", Short: "Relay the messages of a queue to another queue, in order within their groups", Args: noArgs,
+		Long: `relay moves messages that handlers emitted into a queue of their own database (the outbox, which committed with their records)
+to a queue of another database. A message stays in the outbox until the other side accepted it. Publishing is at least once: copies
+carry the same message-id header, and semel consumers recognise them. Several relays may run at once. A message that the other side
+keeps refusing becomes a dead letter of the outbox (semel dlq). The first SIGINT or SIGTERM ends what is in flight, and exits 0.`,
 		Example: `  semel relay --from 'postgres://shop@db1.example.org/shop?queue=shipments' \
     --to 'postgres://post@db2.example.org/post?queue=shipments'
   semel relay --from 'sqlite:shop.db?queue=mail' --to 'sqlite:mail.db?queue=mail' --until-empty`,
@@ -47,7 +46,7 @@ The first SIGINT or SIGTERM ends what is in flight, and exits 0.`,
 	f.IntVar(&o.batch, "batch", o.batch, "messages published together")
 	f.IntVar(&o.maxAttempts, "max-attempts", o.maxAttempts, "refusals of a message after which it becomes a dead letter of the outbox")
 	f.Var(&o.backoff, "backoff", "pause after a refusal, doubling")
-	f.Var(&o.visibility, "visibility", "how long a message is kept from other relays without a heartbeat")
+	f.Var(&o.visibility, "visibility", "how long a message is hidden from other relays without a heartbeat")
 	f.BoolVar(&o.untilEmpty, "until-empty", false, "stop when nothing is visible, in flight or delayed")
 	return c
 }
@@ -62,7 +61,7 @@ func (o relayOptions) check() error {
 	case err != nil:
 		return err
 	case open.SamePlace(o.from, o.to) && from.QueueName() == to.QueueName():
-		return output.Usage("--from and --to are the same queue: every message would come back").WithHint("--to with another ?queue=")
+		return output.Usage("--from and --to are the same queue: every message would be relayed again").WithHint("--to with another ?queue=")
 	case o.batch < 1 || o.maxAttempts < 1:
 		return output.Usage("--batch and --max-attempts must be 1 or more")
 	}

@@ -39,7 +39,7 @@ type app struct {
 	// region and profile are put into the URLs of AWS that name none.
 	region, profile string
 
-	// applied is what environment and configuration file said; its Command is the handler's argv.
+	// applied has the settings of environment and configuration file; its Command is the handler's argv.
 	applied *config.Applied
 }
 
@@ -57,7 +57,7 @@ func Main(args []string, in io.Reader, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == site.HiddenCommand {
 		return site.Main(args[1:])
 	}
-	out, errs = output.NewSafe(out), output.NewSafe(errs) // whatever a command prints
+	out, errs = output.NewSafe(out), output.NewSafe(errs)
 	a := &app{p: &output.Printer{Format: guessFormat(args), Out: out, Err: errs}, in: in}
 	a.stdin, _ = in.(*os.File)
 	ctx, stop := a.signals()
@@ -117,9 +117,9 @@ func (a *app) signals() (context.Context, func()) {
 	}
 }
 
-// again waits for the first signal, which stops, and reports that another came later than sameSignal after it. It calls tell
-// when a signal would count; done ends the wait.
-func again(c <-chan os.Signal, done <-chan struct{}, stop, tell func()) bool {
+// again calls stop at the first signal, and reports whether another one came later than sameSignal after it. It calls notify
+// when a further signal would count. done ends the wait.
+func again(c <-chan os.Signal, done <-chan struct{}, stop, notify func()) bool {
 	select {
 	case <-done:
 		return false
@@ -139,7 +139,7 @@ func again(c <-chan os.Signal, done <-chan struct{}, stop, tell func()) bool {
 	case <-c: // of that second
 	default:
 	}
-	tell()
+	notify()
 	select {
 	case <-done:
 		return false
@@ -152,13 +152,13 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "semel",
 		Short: "Exactly-once effects for message handlers in any language",
-		Long: `semel consumes messages and makes each take effect once. A duplicate is answered from its record, a crashed run is
-taken over, a message that fails for good becomes a dead letter, and no message is lost.
+		Long: `semel consumes messages and makes each take effect once. It acknowledges duplicates with the stored result, takes over
+crashed runs, and dead-letters messages that fail for good. No message is lost.
 
-Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then variables that workers on SQS
-know (QUEUE_URL, TABLE_NAME, …: semel env lists them), then defaults.
+Settings come from flags, then SEMEL_OPT_* in the environment, then --config FILE, then variables of common SQS workers
+(QUEUE_URL, TABLE_NAME, …: semel env lists them), then defaults.
 
-Exit status: 0 ok, 1 failed, 2 usage, 3 a check says no or the thing does not exist, 4 unreachable, 130 interrupted.`,
+Exit status: 0 ok, 1 failed, 2 usage, 3 a check failed or something does not exist, 4 unreachable, 130 interrupted.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
   semel work --queue 'sqlite:shop.db?queue=orders' --key json:/order_id --until-empty \
     --exec 'python3 charge.py'
@@ -219,13 +219,13 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	}
 	a.log = output.NewLog(a.p.Err, a.logFormat == "json", level)
 	slog.SetDefault(a.log)
-	a.tellAliases(cmd, src.Worker)
+	a.logAliases(cmd, src.Worker)
 	return nil
 }
 
-// tellAliases says which variables of other programs had an effect: at the start of a worker for everybody, for other
-// commands to those who ask. What had to be changed is always said.
-func (a *app) tellAliases(cmd *cobra.Command, worker bool) {
+// logAliases logs which variables of other programs had an effect, as info for workers and as debug for other commands. It always
+// warns of values that it had to change.
+func (a *app) logAliases(cmd *cobra.Command, worker bool) {
 	for _, note := range a.applied.Notes {
 		a.log.Warn("environment variable " + note)
 	}
@@ -260,7 +260,7 @@ func allFlags(root *cobra.Command) []string {
 	return slices.Compact(out)
 }
 
-// flagError makes pflag's errors ours: they name the flag, and say where the list is.
+// flagError turns pflag's errors into usage errors that name the flag and hint at --help.
 func flagError(cmd *cobra.Command, err error) error {
 	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
 		return output.Usage("--%s: %w", e.GetFlag().Name, config.PlainValue(e)).WithHint("%s --help", cmd.CommandPath())
@@ -275,7 +275,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return output.Usage("%w", err).WithHint("%s --help", cmd.CommandPath())
 }
 
-// noArgs refuses arguments; for a command with subcommands it says that there is no such command.
+// noArgs refuses arguments. For a command with subcommands they are unknown commands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -324,9 +324,9 @@ func (a *app) confirm(yes bool, question string) error {
 		return output.Usage("%s needs a confirmation, and stdin is no terminal", question).WithHint("--yes, or --dry-run to look first")
 	}
 	_, _ = fmt.Fprintf(a.p.Err, "%s? [y/N] ", question)
-	var answer string
-	_, _ = fmt.Fscanln(a.in, &answer)
-	if answer = strings.ToLower(answer); answer == "y" || answer == "yes" {
+	var typed string
+	_, _ = fmt.Fscanln(a.in, &typed)
+	if typed = strings.ToLower(typed); typed == "y" || typed == "yes" {
 		return nil
 	}
 	return output.Failed("not confirmed: nothing was changed")

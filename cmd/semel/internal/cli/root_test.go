@@ -18,10 +18,10 @@ import (
 // peace.
 func TestSignalsOfOneSecondAreOne(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		at   []time.Duration // of signals
-		want bool            // stopped at once, before ten seconds
-		told bool
+		name     string
+		at       []time.Duration // of signals
+		want     bool            // stopped at once, before ten seconds
+		notified bool
 	}{
 		{"none", nil, false, false},
 		{"one", []time.Duration{0}, false, true},
@@ -32,11 +32,11 @@ func TestSignalsOfOneSecondAreOne(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			signals, done := make(chan os.Signal, 2), make(chan struct{})
-			var stopped, told, twice bool
+			var stopped, notified, twice bool
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				twice = again(signals, done, func() { stopped = true }, func() { told = true })
+				twice = again(signals, done, func() { stopped = true }, func() { notified = true })
 			}()
 			began := time.Now()
 			for _, at := range c.at {
@@ -46,8 +46,8 @@ func TestSignalsOfOneSecondAreOne(t *testing.T) {
 			time.Sleep(time.Until(began.Add(10 * time.Second)))
 			close(done)
 			<-ended
-			if twice != c.want || told != c.told || stopped != (len(c.at) > 0) {
-				t.Errorf("%s: stopped at once %t, want %t; told %t, stopped %t", c.name, twice, c.want, told, stopped)
+			if twice != c.want || notified != c.notified || stopped != (len(c.at) > 0) {
+				t.Errorf("%s: stopped at once %t, want %t; notified %t, stopped %t", c.name, twice, c.want, notified, stopped)
 			}
 		})
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// scopeHelp is what the help of every command with a scope says.
-const scopeHelp = `A command acts on one consumer: the one that --consumer names, else the queue of the URL (of --store or of --queue; a worker's
-consumer is its queue unless somebody named another). A key outside of this scope is not found; --all-consumers widens the
-scope to the whole store. A URL without a queue means all consumers.`
+// scopeHelp is in the help of every command with a scope.
+const scopeHelp = `A command covers one consumer: that of --consumer, or else the queue in the URL of --store or --queue (a worker's consumer is its
+queue by default). It does not find keys of other consumers. --all-consumers, or a URL without a queue, means all consumers of the
+store.`
 
-// scopeFlags choose the consumer that a command of an operator acts on.
+// scopeFlags choose the consumer that an operator's command acts on.
 type scopeFlags struct {
 	consumer string
 	all      bool
 }
 
 func (f *scopeFlags) bind(p *pflag.FlagSet) {
-	p.StringVar(&f.consumer, "consumer", "", "act on the keys of this consumer only (default: the queue of the URL, else all)")
-	p.BoolVar(&f.all, "all-consumers", false, "act on the keys of all consumers of the store")
+	p.StringVar(&f.consumer, "consumer", "", "only keys of this consumer (default: the queue of the URL, else all)")
+	p.BoolVar(&f.all, "all-consumers", false, "keys of all consumers of the store")
 }
 
 // scope is the consumer that a command acts on.
@@ -81,7 +81,7 @@ func (s scope) hasDeadLetter(l *driver.DeadLetter) bool {
 	return s.has(l.Key) || ofQueue && (s.byQueue || l.Key.Consumer == "")
 }
 
-// notFound says that a key has no record in the scope, and where it has one.
+// notFound is the error for a key without a record in the scope, with a hint where it has one.
 func (s scope) notFound(raw string, elsewhere []driver.Record) error {
 	if s.consumer == "" {
 		return output.NotFound("there is no record of key %q", raw)
@@ -99,7 +99,7 @@ func (s scope) notFound(raw string, elsewhere []driver.Record) error {
 	return err.WithHint("the key belongs to %s: --consumer %s, or --all-consumers", join(owners), owners[0])
 }
 
-// noteOutside says why a list is empty: only other consumers have records.
+// noteOutside explains an empty list: only other consumers have records.
 func (a *app) noteOutside(ctx context.Context, l *ledger) {
 	if l.scope.consumer == "" {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// TestScopeOfDeadLetters asserts on whose dead letters a command acts: several queues of SQS may have one dead-letter queue,
+// TestScopeOfDeadLetters asserts which dead letters a command acts on: several queues of SQS may have one dead-letter queue,
 // and a redrive sends a message to the queue that --queue names.
 func TestScopeOfDeadLetters(t *testing.T) {
 	deadLetter := func(consumer, queue string) *driver.DeadLetter {

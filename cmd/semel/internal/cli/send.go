@@ -41,8 +41,8 @@ func (a *app) sendCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "send --queue URL [FILE | - | --n N]",
 		Short: "Send messages: lines of a file, envelopes, or made-up ones",
-		Long: `send makes one message of each line; the line is the body, byte for byte. With --envelope each line is a JSON
-object {id, group, headers, delay_ms, body | body_base64}. With --n it makes messages up: {"id":"<uuid>","work":1…1000},
+		Long: `send makes one message of each line. The line is the body, byte for byte. With --envelope each line is a JSON
+object {id, group, headers, delay_ms, body | body_base64}. With --n it makes up messages: {"id":"<uuid>","work":1…1000},
 each with its id in the header idempotency-key. Messages without an id get a UUIDv7. --queue-url is another name of --queue.`,
 		Example: `  semel send --queue 'sqlite:shop.db?queue=orders' orders.jsonl
   echo '{"order_id":7}' | semel send --queue sqlite:shop.db --header idempotency-key=order-7
@@ -219,7 +219,7 @@ func (a *app) messages(o sendOptions, args []string, c source.Common) (src sourc
 	return source.NewLines(in, c), nil, done, nil
 }
 
-// sending is one send: batches, paced.
+// sending sends batches at a rate.
 type sending struct {
 	*app
 	o     sendOptions
@@ -231,14 +231,14 @@ type sending struct {
 func (s *sending) run(ctx context.Context, src source.Source) error {
 	size := s.o.batch
 	if s.o.rate > 0 {
-		// Small batches keep the pace even: ten a second at least.
+		// Small batches keep the rate even: ten a second at least.
 		size = min(size, max(1, int(s.o.rate/10)))
 	}
 	in := feed(ctx, src, size)
 	for {
 		batch, err := gather(ctx, in, size)
 		if len(batch) > 0 {
-			if err := s.pace(ctx); err != nil {
+			if err := s.throttle(ctx); err != nil {
 				return s.stopped(err)
 			}
 			if err := s.flush(ctx, batch); err != nil {
@@ -247,7 +247,7 @@ func (s *sending) run(ctx context.Context, src source.Source) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return s.pace(ctx) // N messages at rate R take N/R
+			return s.throttle(ctx) // N messages at rate R take N/R
 		case err != nil:
 			return s.stopped(err)
 		}
@@ -306,8 +306,8 @@ func gather(ctx context.Context, in <-chan fed, size int) (batch []driver.Messag
 	return batch, nil
 }
 
-// pace waits until the next message is due.
-func (s *sending) pace(ctx context.Context) error {
+// throttle waits until the next message is due.
+func (s *sending) throttle(ctx context.Context) error {
 	if s.o.rate <= 0 {
 		return ctx.Err()
 	}

@@ -30,10 +30,10 @@ type serveOptions struct {
 func (a *app) serveCommand() *cobra.Command {
 	o := serveOptions{maxBody: 1 << 20, grace: config.Duration(10 * time.Second)}
 	c := &cobra.Command{
-		Use: "serve --queue URL [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs that only want that", Args: noArgs,
-		Long: `serve offers POST /enqueue (a JSON body, Idempotency-Key honoured), the guard (/v1/claim, /v1/extend, /v1/complete,
-/v1/release), /metrics (Prometheus), /v1/scale, /livez and /readyz. It has no password: it listens on the loopback address unless told otherwise.
-SIGINT or SIGTERM lets requests under way end, and exits 0.`,
+		Use: "serve --queue URL [--listen ADDR]", Short: "HTTP API: POST /enqueue, and the guard for programs without a worker", Args: noArgs,
+		Long: `serve offers POST /enqueue (a JSON body, with Idempotency-Key), the guard (/v1/claim, /v1/extend, /v1/complete,
+/v1/release), /metrics (Prometheus), /v1/scale, /livez and /readyz. It has no password, so it listens on the loopback address by
+default. SIGINT or SIGTERM lets requests in flight end, and exits 0.`,
 		Example: `  semel serve --queue 'sqlite:shop.db?queue=orders' --listen 127.0.0.1:8080
   curl -H 'Idempotency-Key: order-7' -d '{"order_id":7}' http://127.0.0.1:8080/enqueue
   curl -d '{"key":"order-7","lease_ms":30000}' http://127.0.0.1:8080/v1/claim`,
@@ -47,13 +47,13 @@ SIGINT or SIGTERM lets requests under way end, and exits 0.`,
 	allowHostFlag(c, &o.allow)
 	f.Var(&o.maxBody, "max-body", "largest body of a request")
 	f.Var(&o.retention, "retention", "how long records of the guard are kept")
-	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
+	f.Var(&o.grace, "grace", "how long requests in flight may take at the end")
 	return c
 }
 
 // allowHostFlag adds the flag of servers that are reached by a name.
 func allowHostFlag(c *cobra.Command, names *string) {
-	c.Flags().StringVar(names, "allow-host", "", "names that clients may call the server by, separated by commas, beside its address and localhost")
+	c.Flags().StringVar(names, "allow-host", "", "further names that clients may call the server by, separated by commas")
 }
 
 func (a *app) serve(ctx context.Context, o serveOptions) (err error) {

@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/http"
+	"net/url"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,27 +39,27 @@ func (a *app) sqsCommand() *cobra.Command {
 	o := sqsOptions{grace: config.Duration(10 * time.Second)}
 	c := &cobra.Command{
 		Use: "sqs [--listen ADDR] [--queue sqlite:FILE]", Short: "A local Amazon SQS for any program, with faults to switch on", Args: noArgs,
-		Long: `sqs is an endpoint with the actions of Amazon SQS that programs use, standard and FIFO queues, on this machine: point any
-SDK, or the aws command, at it (the lines to paste are printed). Any credentials do; signatures are not looked at. With
---queue sqlite:FILE everything is there after a restart, also after a crash; the default is in memory, and gone at the end.
+		Long: `sqs serves the common actions of Amazon SQS, with standard and FIFO queues, on this machine. Point any SDK or the aws command
+at it: it prints the lines to paste. Any credentials work; signatures are not checked. With --queue sqlite:FILE everything survives
+a restart or crash. By default everything is in memory, and lost at the end.
 
-Faults go wrong on purpose, by --fault at the start and by semel sqs fault while it runs:
-  duplicate       a message that is handed out comes once more           (standard queues)
+Faults go wrong on purpose. --fault sets them at the start, semel sqs fault while it runs:
+  duplicate       a message is delivered once more                       (standard queues)
   disorder        a receive gets messages in no order, or fewer          (standard queues)
   early-visible   the visibility timeout ends at once, or by=… earlier
   late-visible    the visibility timeout ends by=… later (30s)
-  dropped-delete  a deletion is answered with success and not done
+  dropped-delete  a deletion reports success and is not done
   stale-handle    a receipt handle is refused (ReceiptHandleIsInvalid)
-  lost-answer     the request is carried out and the connection cut
-  torn            the same, in the middle of the answer
+  lost-response   the request is carried out and the connection cut
+  torn            the same, in the middle of the response
   cut             the connection is cut and nothing done
   throttle, unavailable, internal   RequestThrottled, HTTP 503, HTTP 500 (done or not)
   partial         entries of a batch fail (done or not)
-  delay           the request, or its answer, waits by=… (1s)
-It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answers long polls, and exits 0.`,
+  delay           the request, or its response, waits by=… (1s)
+It listens on the loopback address by default. SIGINT or SIGTERM ends long polls, and exits 0.`,
 		Example: `  semel sqs --create orders,dlq=orders-dead:200,visibility=30s
   semel sqs --queue sqlite:sqs.db --create orders,fifo --fault duplicate=0.2 --seed 7
-  semel sqs fault lost-answer@DeleteMessage=next:3`,
+  semel sqs fault lost-response@DeleteMessage=next:3`,
 		Annotations: map[string]string{"settings": "places"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.sqs(cmd.Context(), o) },
 	}
@@ -61,10 +68,10 @@ It listens on the loopback address unless told otherwise. SIGINT or SIGTERM answ
 	allowHostFlag(c, &o.allow)
 	f.StringVar(&o.queue, "queue", "memory", "memory, or sqlite:FILE, which keeps everything")
 	f.StringVar(&o.account, "account", awstest.Account, "account id in queue URLs and ARNs, 12 digits")
-	f.StringArrayVar(&o.create, "create", nil, "queue to begin with: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
+	f.StringArrayVar(&o.create, "create", nil, "queue to create: NAME[,fifo][,dlq=NAME:200][,visibility=5s][,delay=1s] [,retention=1d][,wait=20s] (repeatable)")
 	f.StringArrayVar(&o.fault, "fault", nil, "what goes wrong: NAME[@OPERATION]=RATE|next:N[,by=DURATION] (repeatable)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the faults")
-	f.Var(&o.grace, "grace", "how long requests under way may take at the end")
+	f.Var(&o.grace, "grace", "how long requests in flight may take at the end")
 	c.AddCommand(a.sqsFaultCommand())
 	return c
 }
@@ -114,7 +121,7 @@ func (a *app) sqs(ctx context.Context, o sqsOptions) (err error) {
 	s, err := sqsServer(so, queues)
 	if err != nil {
 		if file != nil { // a server that has it goes on
-			err = errors.Join(err, file.GiveBack())
+			err = errors.Join(err, file.Release())
 		}
 		return err
 	}
@@ -232,4 +239,139 @@ func (a *app) serveSQS(ctx context.Context, l net.Listener, s *sqslocal.Server, 
 		return failed
 	}
 	return errors.Join(err, s.Close())
+}
+
+type sqsFaultOptions struct {
+	endpoint string
+	seed     uint64
+	seeded   bool
+	clear    bool
+}
+
+func (a *app) sqsFaultCommand() *cobra.Command {
+	var o sqsFaultOptions
+	c := &cobra.Command{
+		Use: "fault [NAME=RATE|next:N|off …] [--endpoint URL]", Short: "Set or show the faults of a running semel sqs",
+		Long: `fault sets the named faults and leaves the others. Without a name it shows what is set, how many chances each fault had, and
+how many it took. NAME@DeleteMessage=… limits a fault to one operation (+ joins several); by=2s is the time of delay, early-visible
+and late-visible. semel sqs --help describes each fault. PUT, GET and DELETE of /_semel/faults do the same.`,
+		Example: `  semel sqs fault duplicate=0.5 lost-response=next:3
+  semel sqs fault delay@ReceiveMessage+SendMessage=0.1,by=2s --endpoint http://127.0.0.1:9324
+  semel sqs fault --clear`,
+		ValidArgsFunction: oneOf(func() []string {
+			names := sqslocal.Names()
+			for i := range names {
+				names[i] += "="
+			}
+			return names
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.seeded = cmd.Flags().Changed("seed")
+			return a.sqsFault(cmd.Context(), o, args)
+		},
+	}
+	at := os.Getenv("AWS_ENDPOINT_URL_SQS")
+	if at == "" {
+		at = "http://127.0.0.1:9324"
+	}
+	f := c.Flags()
+	f.StringVar(&o.endpoint, "endpoint", at, "where semel sqs listens (default: AWS_ENDPOINT_URL_SQS, else http://127.0.0.1:9324)")
+	f.Uint64Var(&o.seed, "seed", 0, "new seed of the faults; resets the chances")
+	f.BoolVar(&o.clear, "clear", false, "remove all faults first")
+	return c
+}
+
+func (a *app) sqsFault(ctx context.Context, o sqsFaultOptions, args []string) error {
+	u, err := url.Parse(o.endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return output.Usage("--endpoint %q is no URL of a server", open.Redact(o.endpoint)).WithHint("--endpoint http://127.0.0.1:9324")
+	}
+	target := u.Scheme + "://" + u.Host + sqslocal.FaultsPath
+	faults, err := sqslocal.ParseFaults(args)
+	if err != nil {
+		return err
+	}
+	change := sqslocal.Change{Faults: faults}
+	if o.seeded {
+		change.Seed = &o.seed
+	}
+	var state sqslocal.State
+	if o.clear {
+		if err := ask(ctx, http.MethodDelete, target, nil, &state); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(args) > 0 || o.seeded:
+		state = sqslocal.State{} // decoding adds to maps that are there
+		err = ask(ctx, http.MethodPut, target, change, &state)
+	case !o.clear:
+		err = ask(ctx, http.MethodGet, target, nil, &state)
+	}
+	if err != nil {
+		return err
+	}
+	return a.p.Object(state, func(w io.Writer) error { return tellFaults(w, state) })
+}
+
+// tellFaults prints faults as they are given on the command line, and their counts.
+func tellFaults(w io.Writer, s sqslocal.State) error {
+	names := slices.Collect(maps.Keys(s.Faults))
+	for name := range s.Counts {
+		if _, ok := s.Faults[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		_, err := fmt.Fprintf(w, "no faults (seed %d)\n", s.Seed)
+		return err
+	}
+	for _, name := range names {
+		c := s.Counts[name]
+		if _, err := fmt.Fprintf(w, "%-40s hit %d of %d\n", sqslocal.Text(name, s.Faults[name]), c.Hits, c.Chances); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "seed %d\n", s.Seed)
+	return err
+}
+
+// ask speaks to a semel sqs. What it refuses is a usage error with its hint.
+func ask(ctx context.Context, method, target string, send, into any) error {
+	var body io.Reader
+	if send != nil {
+		b, err := json.Marshal(send)
+		if err != nil {
+			return fmt.Errorf("write the request: %w", err)
+		}
+		body = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return output.Usage("--endpoint: %w", err)
+	}
+	c := http.Client{Timeout: 10 * time.Second}
+	got, err := c.Do(r)
+	if err != nil {
+		return output.Unreachable("%w", err).WithHint("is semel sqs running there? --endpoint http://127.0.0.1:9324")
+	}
+	defer func() { _ = got.Body.Close() }()
+	b, err := io.ReadAll(io.LimitReader(got.Body, 1<<20))
+	if err != nil {
+		return output.Unreachable("read the response of %s: %w", target, err)
+	}
+	var refused struct {
+		Error struct{ Message, Hint string }
+	}
+	switch {
+	case got.StatusCode == http.StatusOK && json.Unmarshal(b, into) == nil:
+		return nil
+	case got.StatusCode == http.StatusBadRequest && json.Unmarshal(b, &refused) == nil && refused.Error.Message != "":
+		e := output.Usage("%s", refused.Error.Message)
+		e.Hint = refused.Error.Hint
+		return e
+	}
+	return output.Unreachable("%s responds %s: it is no semel sqs", strings.TrimSuffix(target, sqslocal.FaultsPath), got.Status).
+		WithHint("--endpoint http://127.0.0.1:9324, where semel sqs listens")
 }

@@ -15,76 +15,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-func (a *app) recordsRelease(f *recordFlags) *cobra.Command {
-	var yes, dry bool
-	var by string
-	var keep config.Retention
-	c := &cobra.Command{
-		Use: "release KEY --store URL", Short: "Take a claim away from its worker, so that the next delivery runs", Args: oneArg("key"),
-		Long: `release ends the claim of a key that is IN_PROGRESS. Its worker is fenced: whatever it still writes is refused. Its
-effect may have happened, which the record remembers. A claim ends by itself when its lease does: release is for not
-waiting.`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ctx := cmd.Context()
-			l, err := f.open(ctx, false)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
-			r, op, err := l.operable(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if r.State != driver.InProgress {
-				return output.Negative("key %q is %s: only claims (IN_PROGRESS) are released", args[0], r.State).
-					WithHint("%s", f.command("records", "explain", args[0]))
-			}
-			if !dry {
-				q := fmt.Sprintf("take key %s away from its worker (its lease lasts until %s)", args[0], rfc3339(r.LeaseUntil))
-				if err := a.confirm(yes, q); err != nil {
-					return err
-				}
-				who := actor(by)
-				after, out, err := op.Operate(ctx, driver.Operation{
-					Kind: driver.ForceRelease, Key: r.Key, Keep: keep.Of(driver.Released), Reason: "released by " + who, By: who,
-				})
-				if err != nil {
-					return fmt.Errorf("release key %q: %w", args[0], err)
-				}
-				if out != driver.Applied {
-					return output.Negative("key %q is %s by now", args[0], after.State)
-				}
-				r = after
-			}
-			v := recordOf(r)
-			return a.p.Object(v, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s key %s\n", verb(dry, "release", "released"), args[0])
-				return err
-			})
-		},
-	}
-	destructive(c, &yes, &dry)
-	byFlag(c, &by)
-	c.Flags().Var(&keep, "retention", "how long the record is kept")
-	return c
-}
-
 func (a *app) recordsSweep(f *recordFlags) *cobra.Command {
 	var yes, dry bool
 	horizon, limit := config.Duration(semel.DefaultRetention), 0
 	c := &cobra.Command{
 		Use: "sweep --store URL", Short: "Purge or expire records past their retention; park abandoned claims", Args: noArgs,
-		Long: `sweep does now what every worker does once a minute. A record past its retention is removed; where its consumer has a
---long-term period, which the store knows, it becomes EXPIRED. A worker parks the claims of its own consumer by its own
---retention; sweep parks those of its scope by --horizon: the URL's queue, --consumer, or --all-consumers. It is the way to
-park the claims of a consumer that no worker runs any more.`,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		Long: `sweep does now what every worker does once a minute. It removes records past their retention, or makes them EXPIRED if their
+consumer has a --long-term period (which the store knows). It parks abandoned claims: a worker those of its own consumer after its
+--retention, sweep those of its scope (the URL's queue, --consumer, or --all-consumers) after --horizon. Use it to park the claims
+of a consumer that has no workers any more.`,
+		RunE: f.with(false, func(cmd *cobra.Command, l *ledger, _ []string) (err error) {
 			ctx := cmd.Context()
-			l, err := f.open(ctx, false)
-			if err != nil {
-				return err
-			}
-			defer closing(&err, l.set)
 			sw, ok := driver.As[driver.Sweeper](l.store)
 			if !ok {
 				return output.Usage("store %s sweeps by itself", l.store.Features().Name)
@@ -108,7 +49,7 @@ park the claims of a consumer that no worker runs any more.`,
 			return a.p.Object(v, func(w io.Writer) error {
 				late := ""
 				if total.Lag > 0 {
-					late += fmt.Sprintf("; the retention of some that are there ended %s ago", advice.Text(total.Lag))
+					late += fmt.Sprintf("; the retention of the oldest one ended %s ago", advice.Text(total.Lag))
 				}
 				expired := ""
 				if total.Expired > 0 {
@@ -118,11 +59,11 @@ park the claims of a consumer that no worker runs any more.`,
 					verb(dry, "park", "parked"), output.Count(total.Abandoned, "abandoned claim"), late)
 				return err
 			})
-		},
+		}),
 	}
 	destructive(c, &yes, &dry)
 	c.Flags().Var(&horizon, "horizon", "claims abandoned for longer are parked")
-	c.Flags().IntVar(&limit, "limit", 0, "at most so many (0: all)")
+	c.Flags().IntVar(&limit, "limit", 0, "at most N (0: all)")
 	return c
 }
 
@@ -143,7 +84,7 @@ func sweepAll(ctx context.Context, sw driver.Sweeper, horizon time.Duration, lim
 	}
 }
 
-// wouldSweep counts by the same decision that the store makes.
+// wouldSweep counts with the store's own decision.
 func (l *ledger) wouldSweep(ctx context.Context, horizon time.Duration, consumers []string) (n driver.Swept, err error) {
 	all, err := l.insp.Records(ctx, driver.RecordFilter{})
 	if err != nil {

@@ -20,12 +20,11 @@ func (a *app) verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Simulate the engine under faults and check the protocol's invariants",
-		Long: `Runs the engine, the very code that 'semel work' runs, in a deterministic simulation: several workers, a modelled
-queue, store and outside world, virtual time; with crashes before and after every operation, lost and late answers,
-stalls past the lease, duplicates, clock jumps, rolling deploys. One schedule in ten is also one of relays, again the very
-code, which carry an outbox to a modelled sender. Every history is checked against the invariants of the protocol. A
-checker that finds nothing proves nothing: known mistakes are planted, and each has to be found.
-One seed is one schedule. Exit status 3 when an invariant is violated or a mutant is not found.`,
+		Long: `verify runs the engine of semel work in a deterministic simulation, in virtual time: several workers with a modelled queue,
+store and outside world. It adds crashes before and after every operation, lost and late responses, stalls past the lease,
+duplicates, clock jumps and rolling deploys. One schedule in ten also runs relays, which carry an outbox to a modelled sender. It
+checks every history against the invariants of the protocol. To show that the checks work, it also plants known mistakes, and must
+find each. One seed is one schedule. Exit status 3: an invariant is violated, or a mistake is not found.`,
 		Example: `  semel verify
   semel verify --seeds 1000000 -o json
   semel verify --replay 4711`,
@@ -126,14 +125,14 @@ func (v verification) write(w io.Writer) error {
 	s := v.Stats
 	out := fmt.Sprintf("%d random schedules and %d planted crash points in %s\n", v.Seeds, v.CrashPoints,
 		(time.Duration(v.ElapsedMS) * time.Millisecond).Round(time.Millisecond))
-	out += fmt.Sprintf("%d messages, %d deliveries, %d handler runs, %d crashes, %d stalls, %d answers lost, %d requests late, %d takeovers\n",
+	out += fmt.Sprintf("%d messages, %d deliveries, %d handler runs, %d crashes, %d stalls, %d responses lost, %d requests late, %d takeovers\n",
 		s.Messages, s.Deliveries, s.Runs, s.Crashes, s.Stalls, s.Lost, s.Late, s.Takeovers)
 	g := v.Sagas
 	out += fmt.Sprintf("sagas: %d random schedules and %d planted crash points: %d attempts, %d crashes, %d stalls, %d runs completed, "+
 		"%d compensated, %d parked\n", g.Seeds, g.CrashPoints, g.Attempts, g.Crashes, g.Stalls, g.Completed, g.Compensated, g.Parked)
 	x := v.Outbox
 	out += fmt.Sprintf("outbox: %d schedules, %d crash points; %d messages emitted, %d published, %d copies, %d parked, %d crashes, %d stalls, "+
-		"%d answers lost, %d requests late\n", x.Schedules, x.CrashPoints, x.Emitted, x.Published, x.Copies, x.Parked, x.Crashes, x.Stalls, x.Lost, x.Late)
+		"%d responses lost, %d requests late\n", x.Schedules, x.CrashPoints, x.Emitted, x.Published, x.Copies, x.Parked, x.Crashes, x.Stalls, x.Lost, x.Late)
 	if len(v.Mutants) > 0 {
 		out += "\nplanted mistakes\n"
 	}

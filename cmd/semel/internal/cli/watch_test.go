@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// counted answers what it is told, a moment of the day at a time.
+// counted returns the given counts, one a call.
 type counted struct {
 	driver.QueueInspector
 	began  time.Time
@@ -61,7 +61,7 @@ func TestUntilEmptyOnApproximateCounts(t *testing.T) {
 	}
 }
 
-// Who waits is told what for: after a while, and every minute. Delayed messages belong to the queue.
+// The worker logs what it waits for, after a while and every minute. Delayed messages belong to the queue.
 func TestUntilEmptyTellsWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -73,7 +73,7 @@ func TestUntilEmptyTellsWhatItWaitsFor(t *testing.T) {
 			t.Errorf("stopped after %v, with messages that were delayed for 100 s", took)
 		}
 		if n := strings.Count(log.String(), "waiting for the rest\" in_flight=0 delayed=3"); n != 2 {
-			t.Errorf("told %d times, want after 10 s and a minute later:\n%s", n, log.String())
+			t.Errorf("logged %d times, want after 10 s and a minute later:\n%s", n, log.String())
 		}
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,9 +14,9 @@ import (
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/cache"
 	"github.com/semel-dev/semel/cmd/semel/internal/config"
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
@@ -194,11 +197,11 @@ func semelConfig(w config.Work, q driver.Queue, st driver.Store) (semel.Config, 
 }
 
 // observe wires the journal, the idle watch and the log.
-func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
+func (s *shift) observe(cfg *semel.Config) (*explain.Journal, error) {
 	var all []semel.Events
-	var journal *story.Journal
+	var journal *explain.Journal
 	if s.w.Events != "" {
-		j, err := story.OpenJournal(s.w.Events)
+		j, err := explain.OpenJournal(s.w.Events)
 		if err != nil {
 			return nil, output.Usage("--events: %w", err)
 		}
@@ -208,21 +211,21 @@ func (s *shift) observe(cfg *semel.Config) (*story.Journal, error) {
 	if s.w.IdleTimeout > 0 {
 		all = append(all, s.idle.events())
 	}
-	all = append(all, s.watchRoutes())
+	all = append(all, s.warnOfRoutes())
 	cfg.Events = semel.Tee(all...)
 	cfg.Logger = s.log
 	return journal, nil
 }
 
-// watchRoutes warns, once for each pair of routes, of source events that come as two messages.
-func (s *shift) watchRoutes() semel.Events {
-	told := map[[2]string]bool{}
+// warnOfRoutes warns of source events that arrive as two messages, once for each pair of routes.
+func (s *shift) warnOfRoutes() semel.Events {
+	warned := map[[2]string]bool{}
 	return semel.DetectDuplicateRoutes(func(k semel.Key, first, second semel.DuplicateRoute) {
 		pair := [2]string{min(first.Route, second.Route), max(first.Route, second.Route)}
-		if told[pair] {
+		if warned[pair] {
 			return
 		}
-		told[pair] = true
+		warned[pair] = true
 		s.log.Warn("one source event came by two routes: look for rules, subscriptions or notifications that overlap", "key", k.Raw,
 			"message_id", first.MessageID, "route", first.Route, "other_message_id", second.MessageID, "other_route", second.Route)
 	})
@@ -291,7 +294,7 @@ func (s *shift) handler(cfg *semel.Config) (*worker.Guard, error) {
 }
 
 // background starts what goes on beside consuming; the function it returns waits for its end.
-func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *story.Journal, shown *window) (wait func()) {
+func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *explain.Journal, shown *window) (wait func()) {
 	var running []chan struct{}
 	start := func(f func(context.Context)) {
 		done := make(chan struct{})
@@ -322,7 +325,7 @@ func (s *shift) background(ctx context.Context, c *semel.Consumer, journal *stor
 }
 
 // watchLoad writes down how busy the worker is: soon after the start, then every ten seconds.
-func watchLoad(ctx context.Context, c *semel.Consumer, journal *story.Journal) {
+func watchLoad(ctx context.Context, c *semel.Consumer, journal *explain.Journal) {
 	for pause := time.Second; ; pause = 10 * time.Second {
 		select {
 		case <-ctx.Done():
@@ -345,4 +348,34 @@ func (s *shift) verdict(ctx context.Context, runErr error) error {
 		return output.Failed("%w", runErr).WithHint("their claims last until their leases end; then others take over")
 	}
 	return fmt.Errorf("work: %w", runErr)
+}
+
+// lentKeys counts the messages without a key of their own that --on-missing-key id gives one, and warns of the first.
+type lentKeys struct {
+	n    atomic.Int64
+	warn sync.Once
+}
+
+// watch is the key function of a worker: own, and where that has no key and --on-missing-key says id, that of --key id.
+func (l *lentKeys) watch(w config.Work, own key.Func, log *slog.Logger) key.Func {
+	if w.OnMissingKey != "id" {
+		return own
+	}
+	return func(m *semel.Message) (string, error) {
+		raw, err := own(m)
+		if !errors.Is(err, key.ErrMissing) {
+			return raw, err
+		}
+		missing := err
+		first := func(*semel.Message) (string, error) { return "", missing }
+		if raw, err = key.First(first, key.ByID)(m); err != nil {
+			return "", err
+		}
+		l.n.Add(1)
+		l.warn.Do(func() {
+			log.Warn("a message has no key, and is given one (--on-missing-key id); further ones are only counted", "key", raw, "why", missing,
+				"hint", "a producer that sends twice makes two such keys: --key with what its messages have, or --on-missing-key fail")
+		})
+		return raw, nil
+	}
 }

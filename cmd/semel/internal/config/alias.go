@@ -13,6 +13,7 @@ import (
 
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
+	"github.com/semel-dev/semel/cmd/semel/internal/simulate"
 )
 
 // Alias is an environment variable that existing workers on SQS and DynamoDB are configured with. It stands for one of our
@@ -26,13 +27,13 @@ type Alias struct {
 	// Convert makes the setting's text of the variable's; nil leaves it as it is. A note tells what had to be changed. An
 	// error says what is wrong with the value: Apply names the variable.
 	Convert func(value string) (text, note string, err error)
-	// Merge puts the value into what the setting says already (a parameter of a URL), and answers what it is then; the same
-	// as before when it is said there. nil: the value is the setting, where that is not given.
+	// Merge adds the value to the setting (as a parameter of its URL) and returns the result, which is unchanged if the setting
+	// has that parameter. nil: the value is the setting, unless that is given.
 	Merge func(current, value string) (string, error)
 	// When says that the variable is meant for this command, whose other settings it may ask for; nil: always.
 	When func(get func(setting string) string) bool
-	// Common: many programs that have nothing to do with SQS read this variable, too. A bad value is refused where the worker
-	// is set up for AWS (by a URL, or by another of these variables), and else told of and left alone.
+	// Common: programs without SQS read this variable, too. A bad value is an error if the worker is set up for AWS (by a URL,
+	// or by another of these variables), and otherwise logged and ignored.
 	Common bool
 }
 
@@ -60,7 +61,7 @@ func Aliases() []Alias {
 	}, append(knobs(), Alias{Var: "LOG_LEVEL", Setting: "log-level", Convert: logLevel, Common: true})...)
 }
 
-// applyAliases sets what nothing else did. done answers where a setting came from, "" for its default.
+// applyAliases sets what is not set otherwise.
 func (a *Applied) applyAliases(flags *pflag.FlagSet, environ []string, takes func(name string) bool) error {
 	if flags.Lookup("queue") == nil && flags.Lookup("store") == nil {
 		return nil
@@ -220,4 +221,35 @@ func logLevel(value string) (text, note string, err error) {
 		return "warn", "", nil
 	}
 	return "", "", fmt.Errorf("%q is no level (known: DEBUG, INFO, WARNING, ERROR)", value)
+}
+
+// knobs are the variables that turn the knobs of --simulate. Without that flag they mean nothing.
+func knobs() []Alias {
+	var out []Alias
+	for _, v := range []struct{ name, knob string }{
+		{"SLEEP_MIN_SECONDS", simulate.SleepMin},
+		{"SLEEP_MAX_SECONDS", simulate.SleepMax},
+		{"LONG_SLEEP_SECONDS", simulate.LongSleep},
+		{"LONG_SLEEP_EVERY", simulate.LongEvery},
+		{"CRASH_RATE", simulate.CrashRate},
+		{"CRASH_SEED", simulate.Seed},
+		{"CRASH_AFTER_RECEIVE", simulate.CrashAfterReceive},
+		{"CRASH_AFTER_SIDE_EFFECT", simulate.CrashAfterSideEffect},
+		{"REJECT_PAYLOAD_MARKER", simulate.Reject},
+		{"USE_TRANSACTIONAL_WRITES", simulate.Transactional},
+	} {
+		out = append(out, Alias{
+			Var: v.name, Setting: "simulate",
+			When: func(get func(string) string) bool { return get("simulate") != "" },
+			Merge: func(current, value string) (string, error) {
+				var k simulate.Knobs
+				if err := k.Set(current); err != nil || k.Says(v.knob) {
+					return current, err
+				}
+				err := k.Turn(v.knob, value)
+				return k.String(), err
+			},
+		})
+	}
+	return out
 }

@@ -131,7 +131,7 @@ func TestS3_33_LogLevel(t *testing.T) {
 		case err != nil || level != c.level:
 			t.Errorf("%v %v: %q %v, want %q", c.environ, c.args, level, err, c.level)
 		case c.note == "" && len(a.Notes) > 0, c.note != "" && (len(a.Notes) != 1 || !strings.HasPrefix(a.Notes[0], c.note)):
-			t.Errorf("%v %v: told %q, want %q", c.environ, c.args, a.Notes, c.note)
+			t.Errorf("%v %v: logged %q, want %q", c.environ, c.args, a.Notes, c.note)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (w *Work) checkWords() error {
 // Versions is what --strategy says; nil for once.
 func (w *Work) Versions() (*key.Versions, error) {
 	if w.Strategy == "" {
-		return nil, nil //nolint:nilnil // once is one of the answers
+		return nil, nil //nolint:nilnil // nil means once
 	}
 	return key.ParseVersions(w.Strategy)
 }

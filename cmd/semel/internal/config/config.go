@@ -27,57 +27,57 @@ type Work struct {
 
 	Exec              string         `group:"Handler" conf:"exec" yaml:"exec" help:"handler: a command for /bin/sh -c"`
 	Command           []string       `conf:"command" yaml:"command" flag:"-"`
-	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that messages are POSTed to"`
+	HTTP              string         `conf:"http" yaml:"http" help:"handler: a URL that takes messages by POST"`
 	WebhookSecretFile string         `conf:"webhook-secret-file" yaml:"webhook-secret-file" help:"sign requests of --http as Standard Webhooks do; the file holds whsec_…"`
 	Compat            string         `conf:"compat" yaml:"compat" values:"sqsd" help:"sqsd: send the X-Aws-Sqsd-* headers with --http too"`
-	Simulate          simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler: one that only sleeps, leaves an effect in a ledger and crashes where it is told to, for experiments: on, or a list of knobs (docs/worker.md)"`
+	Simulate          simulate.Knobs `conf:"simulate" yaml:"simulate" help:"handler for experiments that sleeps, leaves an effect in a ledger and crashes: on, or a list of knobs (docs/worker.md)"`
 	Effects           string         `conf:"effects" yaml:"effects" values:"sql" help:"sql: the handler prints SQL statements as JSON lines, which commit with the record"`
 	Probe             string         `conf:"probe" yaml:"probe" help:"command that says whether an effect happened: exit 0 yes, 75 no, else unknown"`
 	ProbeHTTP         string         `conf:"probe-http" yaml:"probe-http" help:"URL that is asked (GET) whether an effect happened: 200 yes, 404 no, else unknown; {key} and {effect_key} are replaced"`
 
-	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo position" help:"what must take effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo, position (docs/worker.md)"`
+	Key          string `group:"Key" conf:"key" yaml:"key" forms:"id header: json:/ body event s3 cloudevents eventbridge sns gcs pubsub kafka stripe github sqsfifo position" help:"the message's key, which takes effect once: id, header:NAME, json:/PTR,/PTR, body, event, s3, cloudevents, eventbridge, sns, gcs, pubsub, kafka, stripe, github, sqsfifo, position (docs/worker.md)"`
 	Strategy     string `conf:"strategy" yaml:"strategy" forms:"once version:/ timestamp:/ sequence:/ sequencer:/ text:/" help:"once, or messages replace each other: version:/PTR, timestamp:/PTR,/TIE, sequence:/PTR,gap=park:30s, sequencer:/PTR, text:/PTR (or header:NAME)"`
-	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what a duplicate must agree in: the forms of --key, none, or default (the body, unless the key is content)"`
+	Fingerprint  string `conf:"fingerprint" yaml:"fingerprint" forms:"default none body json:/ header:" help:"what must match in duplicates: the forms of --key, none, or default (the body, unless the key is content)"`
 	OnMissingKey string `conf:"on-missing-key" yaml:"on-missing-key" values:"fail id unprotected" help:"fail (dead letter), id (the key is that of --key id, counted) or unprotected (run it without protection, counted)"`
-	// PreviousKey and PreviousConsumer are --key and --consumer of before, while they change.
-	PreviousKey      string `conf:"previous-key" yaml:"previous-key" help:"what --key was before: keys of both recipes are claimed while it is set"`
-	PreviousConsumer string `conf:"previous-consumer" yaml:"previous-consumer" help:"what --consumer was before: keys of both names are claimed while it is set"`
+	// PreviousKey and PreviousConsumer are the old --key and --consumer during a change.
+	PreviousKey      string `conf:"previous-key" yaml:"previous-key" help:"the old --key: while it is set, keys of both recipes are claimed"`
+	PreviousConsumer string `conf:"previous-consumer" yaml:"previous-consumer" help:"the old --consumer: while it is set, keys of both names are claimed"`
 
 	Takeover    string  `group:"Failure" conf:"takeover" yaml:"takeover" values:"resume probe once" help:"what happens to a run of unknown outcome: resume, probe (needs --probe) or once (park)"`
-	Busy        string  `conf:"busy" yaml:"busy" values:"defer fail" help:"what becomes of another message of a key in progress: defer (put it back until the lease ends) or fail (dead-letter it at once, kind busy; redeliveries of the running message are deferred all the same)"`
+	Busy        string  `conf:"busy" yaml:"busy" values:"defer fail" help:"other messages of a key in progress: defer (until the lease ends) or fail (dead-letter them at once, kind busy; redeliveries of the running message are still deferred)"`
 	MaxAttempts int     `conf:"max-attempts" yaml:"max-attempts" help:"failed runs after which a message is a dead letter"`
 	Backoff     Range   `conf:"backoff" yaml:"backoff" help:"delay before the next attempt, doubling"`
-	Retry       Retries `conf:"retry" yaml:"retry" help:"what becomes of a class of failures, may be given several times: exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
-	Breaker     int     `conf:"breaker" yaml:"breaker" help:"runs in a row that find the downstream gone after which nothing is run for a while (0: never)"`
-	BreakerOpen Range   `conf:"breaker-open" yaml:"breaker-open" help:"for how long, doubling"`
+	Retry       Retries `conf:"retry" yaml:"retry" help:"rule for a class of failures (may be repeated): exit=3:attempts=10,backoff=5s..1m or status=4xx:dead"`
+	Breaker     int     `conf:"breaker" yaml:"breaker" help:"pause after N runs in a row that find the downstream unavailable (0: never)"`
+	BreakerOpen Range   `conf:"breaker-open" yaml:"breaker-open" help:"length of the pause, doubling"`
 
 	Concurrency      int      `group:"Limits" conf:"concurrency" yaml:"concurrency" help:"handlers that run at once"`
 	Batch            int      `conf:"batch" yaml:"batch" help:"items of one round trip to queue or store"`
-	Committers       int      `conf:"committers" yaml:"committers" help:"claims and commits under way at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
-	Rate             Rate     `conf:"rate" yaml:"rate" help:"runs that are started in a second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
-	GroupBy          string   `conf:"group-by" yaml:"group-by" forms:"group header: json:/" help:"what the limits below are for: group (the message's), header:NAME, json:/POINTER"`
+	Committers       int      `conf:"committers" yaml:"committers" help:"claims and commits in flight at once, sharded by key: 2 to 4 for a busy PostgreSQL"`
+	Rate             Rate     `conf:"rate" yaml:"rate" help:"runs started per second: 50, 0.5, 90/m, 100/h,burst=5 (0: no limit)"`
+	GroupBy          string   `conf:"group-by" yaml:"group-by" forms:"group header: json:/" help:"groups of the limits below: group (the message's), header:NAME, json:/POINTER"`
 	GroupConcurrency int      `conf:"group-concurrency" yaml:"group-concurrency" help:"handlers of one group that run at once (0: no limit)"`
-	GroupRate        Rate     `conf:"group-rate" yaml:"group-rate" help:"runs of one group that are started in a second (0: no limit)"`
+	GroupRate        Rate     `conf:"group-rate" yaml:"group-rate" help:"runs of one group started per second (0: no limit)"`
 	ResultMax        Size     `conf:"result-max" yaml:"result-max" help:"largest result that is stored"`
-	CacheSize        int      `conf:"cache-size" yaml:"cache-size" help:"answer duplicates of so many completed keys from memory (0: ask the store each time)"`
-	CacheMaxAge      Duration `conf:"cache-max-age" yaml:"cache-max-age" help:"for how long an answer of the store may be given again"`
+	CacheSize        int      `conf:"cache-size" yaml:"cache-size" help:"keep N completed keys in memory, to recognise duplicates without the store (0: none)"`
+	CacheMaxAge      Duration `conf:"cache-max-age" yaml:"cache-max-age" help:"how long a completed key stays in memory"`
 
-	Visibility Duration  `group:"Time" conf:"visibility" yaml:"visibility" help:"how long a delivery is kept from others without a heartbeat"`
+	Visibility Duration  `group:"Time" conf:"visibility" yaml:"visibility" help:"how long a delivery is hidden from others without a heartbeat"`
 	Timeout    Duration  `conf:"timeout" yaml:"timeout" help:"cancel a run after this (0: none)"`
 	MaxRuntime Duration  `conf:"max-runtime" yaml:"max-runtime" help:"hard limit of a run"`
 	Grace      Duration  `conf:"grace" yaml:"grace" help:"how long running handlers may take when the worker stops"`
 	KillGrace  Duration  `conf:"kill-grace" yaml:"kill-grace" help:"between SIGTERM and SIGKILL of a cancelled handler process (default: 5s, or a third of the lease where that is shorter)"`
-	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept: it must cover every late duplicate; 14d,failed=60d says otherwise for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon where that is longer"`
-	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers go on sending the same thing (0: for no longer than the queue can bring it again)"`
-	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long records stay EXPIRED after their retention: without result and payload, but late duplicates become dead letters (late) for a person to decide on (0: they run)"`
-	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"a message that was sent longer ago than this and never begun becomes a dead letter (0: any age)"`
+	Retention  Retention `conf:"retention" yaml:"retention" help:"how long a record is kept, longer than any duplicate can be late; 14d,failed=60d overrides it for an end (completed, failed, dropped, released); not given: 14d, or the queue's horizon if that is longer"`
+	Producers  Duration  `conf:"producer-retries" yaml:"producer-retries" help:"how long producers may send a message again (0: no longer than the queue redelivers it)"`
+	LongTerm   Duration  `conf:"long-term" yaml:"long-term" help:"how long records stay EXPIRED after their retention: without result and payload, but late duplicates become dead letters (late) (0: they run)"`
+	MaxAge     Duration  `conf:"max-age" yaml:"max-age" help:"dead-letter messages that were sent longer ago than this and never started (0: any age)"`
 
 	UntilEmpty  bool     `group:"When to stop" conf:"until-empty" yaml:"until-empty" help:"stop when nothing is visible, in flight or delayed"`
-	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing came for this long (0: never)"`
-	Limit       int      `conf:"limit" yaml:"limit" help:"stop after so many deliveries (0: no limit)"`
+	IdleTimeout Duration `conf:"idle-timeout" yaml:"idle-timeout" help:"stop when nothing arrives for this long (0: never)"`
+	Limit       int      `conf:"limit" yaml:"limit" help:"stop after N deliveries (0: no limit)"`
 
 	Listen    string `group:"Output" conf:"listen" yaml:"listen" help:"show /metrics (Prometheus), /v1/scale, /livez and /readyz on this address, 127.0.0.1:9464 say (default: nowhere)"`
-	AllowHost string `conf:"allow-host" yaml:"allow-host" help:"names that clients may call the server of --listen by, separated by commas, beside its address and localhost"`
+	AllowHost string `conf:"allow-host" yaml:"allow-host" help:"further names that clients may call the server of --listen by, separated by commas"`
 	EMF       string `conf:"emf" yaml:"emf" help:"append figures to this file as CloudWatch embedded metrics, a line a minute; - is stdout"`
 	Events    string `conf:"events" yaml:"events" help:"append every event to this file, as JSON lines"`
 }

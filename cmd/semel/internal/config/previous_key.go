@@ -53,7 +53,7 @@ func (w *Work) checkMeeting() error {
 		WithHint("give --consumer a new name, and the present one (without --consumer: the queue's name) as --previous-consumer")
 }
 
-// parts is of how many parts the keys of a recipe are; 0 = that differs, or nobody knows.
+// parts is how many parts the keys of a recipe have; 0 if that differs or is unknown.
 func parts(spec string) int {
 	if list, ok := strings.CutPrefix(spec, "json:"); ok {
 		return 1 + strings.Count(list, ",")
@@ -65,7 +65,7 @@ func parts(spec string) int {
 // none of its own. A message that the previous recipe has no key for got the one that --on-missing-key says, as it does now.
 func (w *Work) Previous(queue string) (*semel.PreviousKey, error) {
 	if !w.HasPreviousKey() {
-		return nil, nil //nolint:nilnil // no change is one of the answers
+		return nil, nil //nolint:nilnil // nil means no change
 	}
 	spec, name := w.PreviousKey, w.PreviousConsumer
 	if spec == "" {

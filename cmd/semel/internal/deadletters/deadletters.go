@@ -1,4 +1,4 @@
-// Package dead letters redrives, discards and resolves dead letters, in the order that survives a crash between any two steps
+// Package deadletters redrives, discards and resolves dead letters, in the order that survives a crash between any two steps
 // (protocol section 2, operator): the record first, then the message, then the dead letter.
 package deadletters
 
@@ -90,7 +90,7 @@ type Options struct {
 	NewGeneration bool
 	Keep          time.Duration
 	DryRun        bool
-	By            string // who, for the record's reason and the trail
+	By            string // the operator, for the record's reason and the audit log
 
 	fingerprint driver.Fingerprint // of an edited message
 }

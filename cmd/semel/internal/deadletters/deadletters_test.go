@@ -137,16 +137,15 @@ func fails(*semel.Attempt) error     { return errors.New("perhaps") }
 func works(*semel.Attempt) error     { return nil }
 func once(c *semel.Config)           { c.Takeover = semel.Once }
 
-// crashes repeats act with a crash at every step, before it and after it, until it gets through without one; every
-// repetition is complete by itself.
-func crashes(t *testing.T, prepare func(*shop), act func(*shop) error, check func(t *testing.T, s *shop)) {
+// crashes repeats op with a crash before and after every step, until it ends without a crash. Each repetition starts afresh.
+func crashes(t *testing.T, prepare func(*shop), op func(*shop) error, check func(t *testing.T, s *shop)) {
 	t.Helper()
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at++ {
 			s := open(t)
 			prepare(s)
 			s.fault.calls, s.fault.failAt, s.fault.after = 0, at, after
-			err := act(s)
+			err := op(s)
 			if s.fault.calls < at {
 				if at < 3 {
 					t.Fatalf("only %d steps: the test sees nothing", at-1)
@@ -157,7 +156,7 @@ func crashes(t *testing.T, prepare func(*shop), act func(*shop) error, check fun
 				t.Fatalf("step %d: %v", at, err)
 			}
 			s.fault.failAt = 0
-			if err := act(s); err != nil {
+			if err := op(s); err != nil {
 				t.Fatalf("step %d (after: %v), again: %v", at, after, err)
 			}
 			t.Run(fmt.Sprintf("crash %d after %v", at, after), func(t *testing.T) { check(t, s) })
@@ -245,14 +244,14 @@ func TestFM80_DiscardedStaysDiscarded(t *testing.T) {
 			}
 			s.send(semel.Message{ID: "k"})
 			if got := s.work(nil, works); len(got) > 0 || len(s.deadLetters()) > 0 {
-				t.Errorf("came back: effects %v, dead letters %v", got, s.deadLetters())
+				t.Errorf("delivered again: effects %v, dead letters %v", got, s.deadLetters())
 			}
 		}
 	}
 }
 
-// TestFM79_SecondFailureIsAnotherLetter: a key that fails again after a redrive has a dead letter again. The stale dead letter of
-// its first failure, should it still be there, harms nothing: it is gone after a redrive, and the newer one stands.
+// TestFM79: a key that fails again after a redrive has a new dead letter. The stale dead letter of its first failure does no
+// harm: a redrive removes it, and the newer one stays.
 func TestFM79_SecondFailureIsAnotherDeadLetter(t *testing.T) {
 	s := open(t)
 	s.send(semel.Message{ID: "k"})
@@ -289,7 +288,7 @@ func TestInterruptedThenClaimed(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		fail func(s *shop)
-		act  func(s *shop) error
+		op   func(s *shop) error
 	}{
 		"redrive": {func(s *shop) { s.work(nil, permanent) }, redriveAll},
 		"resolve": {func(s *shop) { s.work(once, fails) }, resolve},
@@ -299,7 +298,7 @@ func TestInterruptedThenClaimed(t *testing.T) {
 			s.send(semel.Message{ID: "k"})
 			c.fail(s)
 			s.fault.failAt, s.fault.after = s.fault.calls+1, true
-			if err := c.act(s); !errors.Is(err, errCrash) || s.record("k").State != driver.Released {
+			if err := c.op(s); !errors.Is(err, errCrash) || s.record("k").State != driver.Released {
 				t.Fatalf("%v, %s", err, s.record("k").State)
 			}
 			g, err := s.db.Store().Claim(t.Context(), driver.Claim{Key: s.record("k").Key, Nonce: driver.Nonce{1}, Lease: time.Millisecond})
@@ -310,7 +309,7 @@ func TestInterruptedThenClaimed(t *testing.T) {
 				t.Errorf("discard: %+v %v", r, err)
 			}
 			s.fault.failAt = 0
-			if err := c.act(s); err != nil {
+			if err := c.op(s); err != nil {
 				t.Fatal(err)
 			}
 			// Under the policy once the lost claim is a new doubt: the message is parked again, not lost.

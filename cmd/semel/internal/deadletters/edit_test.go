@@ -17,8 +17,8 @@ func newBody(body string) Edit {
 	return Edit{Body: []byte(body), Key: key.ByID, Fingerprint: key.FingerprintBody()}
 }
 
-// TestFM81_EditedLetterRuns: whatever step an edit or its redrive stops at, saying both again runs the new payload once,
-// in the next generation; nothing is a mismatch.
+// TestFM81: whatever step an edit or its redrive stops at, repeating both runs the new payload once, in the next generation.
+// Nothing is a mismatch.
 func TestFM81_EditedDeadLetterRuns(t *testing.T) {
 	crashes(t, func(s *shop) {
 		s.send(semel.Message{ID: "k", Body: []byte("broken")})

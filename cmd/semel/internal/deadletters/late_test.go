@@ -41,7 +41,7 @@ func late(t *testing.T, h func(a *semel.Attempt) error) (s *shop, first string, 
 	return nil, "", l
 }
 
-// TestFM41_LateLetterOfACompletedKey runs again only deliberately, and under a new effect key.
+// A late dead letter of a completed key runs again only deliberately, and under a new effect key.
 func TestFM41_LateDeadLetterOfACompletedKey(t *testing.T) {
 	s, first, l := late(t, works)
 	for _, mode := range []Mode{Skip, Verify, Rerun} {
@@ -59,7 +59,7 @@ func TestFM41_LateDeadLetterOfACompletedKey(t *testing.T) {
 	}
 }
 
-// TestFM41_LateLetterOfAFailedKey: it, or the dead letter of the run, opens the key by its token.
+// A late dead letter of a failed key, or the dead letter of the run, opens the key by its token.
 func TestFM41_LateDeadLetterOfAFailedKey(t *testing.T) {
 	for _, kind := range []driver.DeadLetterKind{driver.DeadLetterLate, driver.DeadLetterFailed} {
 		s, first, l := late(t, permanent)
@@ -78,7 +78,7 @@ func TestFM41_LateDeadLetterOfAFailedKey(t *testing.T) {
 	}
 }
 
-// TestFM41_LateLetterDiscarded: the record stays as it is.
+// Discarding a late dead letter leaves the record unchanged.
 func TestFM41_LateDeadLetterDiscarded(t *testing.T) {
 	for _, h := range []func(*semel.Attempt) error{works, permanent} {
 		s, _, l := late(t, h)

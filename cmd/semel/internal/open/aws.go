@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -19,7 +19,6 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/nearest"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -30,7 +29,7 @@ type awsPlace struct {
 	name, own string
 	// params are the other parameters.
 	params url.Values
-	// used is where the SDK was found to go, whoever said so: for errors.
+	// used is the region and endpoint that the SDK uses, for errors.
 	used struct{ region, endpoint string }
 }
 
@@ -99,25 +98,14 @@ func splitAWS(flag, raw, form string, params []string) (*url.URL, *awsPlace, err
 	if err != nil {
 		return nil, nil, output.Usage("--%s: its query cannot be read: write %% as %%25 and & as %%26", flag)
 	}
-	names := make([]string, 0, len(q))
-	for name := range q {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
-		switch {
-		case output.SecretParam(name):
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if output.SecretParam(name) {
 			return nil, nil, output.Usage("--%s: parameter %q: credentials do not belong into a URL", flag, name).
 				WithHint("set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-		case !slices.Contains(params, name):
-			meant := ""
-			if n := nearest.Name(name, params, 3); n != "" {
-				meant = ", did you mean " + n + "?"
-			}
-			return nil, nil, output.Usage("--%s: unknown query parameter %q (known: %s%s)", flag, name, strings.Join(params, ", "), meant)
-		case len(q[name]) > 1 || q.Get(name) == "":
-			return nil, nil, output.Usage("--%s: query parameter %s must be given once, and not be empty", flag, name)
 		}
+	}
+	if err := checkParams(flag, q, params, ""); err != nil {
+		return nil, nil, err
 	}
 	a := &awsPlace{region: q.Get("region"), endpoint: q.Get("endpoint"), profile: q.Get("profile"), params: q}
 	for _, name := range commonParams {
@@ -138,8 +126,8 @@ func (a *awsPlace) place(kind string) string {
 	return strings.Join([]string{kind, a.region, a.endpoint, a.profile, a.params.Encode()}, " ")
 }
 
-// waitForCredentials bounds the search for credentials: the last place to look is the metadata service of EC2, which on
-// another machine answers nothing at all.
+// waitForCredentials bounds the search for credentials. It ends at the metadata service of EC2, which never responds on other
+// machines.
 const waitForCredentials = 5 * time.Second
 
 // load finds region and credentials, by the SDK's usual chain: environment, shared files and SSO, web identity, container,
@@ -201,7 +189,7 @@ func (a *awsPlace) configure(ctx context.Context, t Target) (aws.Config, error) 
 // endpointVariable is where the SDK looks for the endpoint of one service.
 func endpointVariable(scheme string) string { return "AWS_ENDPOINT_URL_" + strings.ToUpper(scheme) }
 
-// Located is what region, profile or endpoint a place on AWS has, and who says so.
+// Located is the region, profile or endpoint of a place on AWS, and where that comes from.
 type Located struct{ Name, Value, From string }
 
 // Locate finds out where on AWS a URL leads, as the SDK does. It asks no service.

@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// A table that is being made answers as one that is not there: who made it just now is not told to make it.
+// A table that is being created looks like a missing one. The error must not say to create it.
 func TestATableThatIsBeingMade(t *testing.T) {
 	srv := httptest.NewServer(fakedynamodb.New(fakedynamodb.Options{CreateLag: time.Hour}))
 	t.Cleanup(srv.Close)

@@ -55,7 +55,7 @@ func refusal(t Target, err error, missing string) (text, hint string) {
 			code == "InvalidSignatureException" || code == "InvalidSecurity" || code == "IncompleteSignatureException":
 			return "the credentials are refused", "aws sts get-caller-identity tells whose they are; check region and endpoint, too"
 		case strings.HasPrefix(code, "UnknownOperation") || code == "InvalidAction":
-			return "what answers does not know " + action, "check the endpoint: it has to be that of the service"
+			return "the service at the endpoint does not know " + action, "check the endpoint: it has to be that of the service"
 		}
 		return strings.TrimSpace(codeOf(api) + ": " + api.ErrorMessage()), ""
 	}
@@ -64,11 +64,11 @@ func refusal(t Target, err error, missing string) (text, hint string) {
 	why, known := cause(err)
 	switch {
 	case errors.As(err, &decode):
-		return "what answers" + t.aws.where() + " is not the service", "check the endpoint, and that no proxy is in between"
+		return "the server" + t.aws.where() + " is not the service", "check the endpoint, and that no proxy is in between"
 	case known || strings.Contains(text, "request send failed") && !strings.Contains(text, "deadline exceeded"):
 		return "it cannot be reached: " + why, "check the endpoint" + t.aws.where() + ", and that something listens there"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "it did not answer in time", "check the endpoint" + t.aws.where() + " and the network"
+		return "it did not respond in time", "check the endpoint" + t.aws.where() + " and the network"
 	}
 	return output.Split(err)
 }

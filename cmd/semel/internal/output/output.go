@@ -158,3 +158,20 @@ func Terminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd()))
 
 // Colour reports that f is a terminal and nobody asked for plain text.
 func Colour(f *os.File) bool { return Terminal(f) && os.Getenv("NO_COLOR") == "" }
+
+// Count is a number with its noun: 1 message, 2 messages. many is the plural where it is not one with an s behind it.
+func Count[N ~int | ~int64 | ~uint64](n N, one string, many ...string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case len(many) > 0:
+		return fmt.Sprintf("%d %s", n, many[0])
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// AppendFile opens a file that lines are appended to. One that is not there is made for its owner alone, because keys, bodies
+// and results of messages are in it; one that is there keeps its mode.
+func AppendFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -80,5 +83,56 @@ func TestPrintable(t *testing.T) {
 		if got := Printable(in, limit); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	for got, want := range map[string]string{
+		Count(0, "finding"):                                                 "0 findings",
+		Count(int64(1), "finding"):                                          "1 finding",
+		Count(uint64(2), "record"):                                          "2 records",
+		Count(1, "moment of doubt", "moments of doubt"):                     "1 moment of doubt",
+		Count(3, "moment of doubt", "moments of doubt"):                     "3 moments of doubt",
+		Count(7, "dead letter") + " of " + Count(1, "process", "processes"): "7 dead letters of 1 process",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	got := Command("records", "resolve", "it's|k", "--as", "completed", "--store", "sqlite:a.db?queue=orders")
+	if want := `semel records resolve 'it'\''s|k' --as completed --store 'sqlite:a.db?queue=orders'`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestAppendFileIsItsOwnersAlone whatever the umask is; a file that is there keeps its mode and what is in it.
+func TestAppendFileIsItsOwnersAlone(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old")
+	if err := os.WriteFile(old, []byte("a"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{filepath.Join(dir, "new"): 0o600, old: 0o640} {
+		f, err := AppendFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("b"); err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, %v; want %o", path, info.Mode(), err, want)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(old); err != nil || string(b) != "ab" {
+		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package simulate is a handler that works on nothing: it sleeps, leaves one effect a run in a ledger that can be counted
-// from outside, and goes wrong where it is told to. Its knobs are those of a well-known demonstration of SQS, so that its
-// experiments can be repeated on every queue and store.
+// Package simulate is a handler for experiments: it sleeps, leaves one effect a run in a ledger that can be counted from
+// outside, and fails as configured. Its knobs are those of a well-known demonstration of SQS, so that its experiments can be
+// repeated on every queue and store.
 package simulate
 
 import (

@@ -94,7 +94,7 @@ func attempt(key, body string, number int) *semel.Attempt {
 	return &semel.Attempt{Message: semel.Message{ID: "m-" + key, Body: []byte(body)}, Key: semel.Key{Raw: key}, Number: number}
 }
 
-func TestS3_19_TheWorkLastsAsLongAsItIsTold(t *testing.T) {
+func TestS3_19_TheWorkLastsAsConfigured(t *testing.T) {
 	w := worker(t, "sleep-min=200ms,sleep-max=300ms,long-sleep=10,long-every=3")
 	for n := 1; n <= 30; n++ {
 		d := w.length(attempt("a", "x", 1))
@@ -150,7 +150,7 @@ type life struct {
 	deaths int
 }
 
-// live consumes until the process "dies" or nothing is left, and answers whether it died.
+// live consumes until the process "dies" or nothing is left, and reports whether it died.
 func (l *life) live(text string) (died bool) {
 	w := worker(l.t, text)
 	ctx, stop := context.WithCancel(l.t.Context())
@@ -305,8 +305,8 @@ func TestOneMessageAtATimeGoesFromRunToSettlement(t *testing.T) {
 	})
 }
 
-// told are the lines that a worker writes about events, as JSON has them.
-func told(t *testing.T, events ...semel.Event) []map[string]any {
+// logged returns the lines that a worker logs about events, decoded from JSON.
+func logged(t *testing.T, events ...semel.Event) []map[string]any {
 	t.Helper()
 	var log bytes.Buffer
 	w := worker(t, "on")
@@ -337,13 +337,13 @@ func TestS4_17_S4_18_TheLogOfDuplicates(t *testing.T) {
 		semel.Replayed:     {"msg": "duplicate_skipped", "id": "shot-1", "cause": "redelivery", "status": "success", "skipped": true},
 		semel.Executed:     {"msg": "completed", "id": "shot-1"},
 	} {
-		if got := told(t, decided(d)); len(got) != 1 || !maps.Equal(got[0], want) {
-			t.Errorf("%s: told %v, want %v", d, got, want)
+		if got := logged(t, decided(d)); len(got) != 1 || !maps.Equal(got[0], want) {
+			t.Errorf("%s: logged %v, want %v", d, got, want)
 		}
 	}
 	other := decided(semel.BusyDeferred)
 	other.Kind = semel.EventReceived
-	if got := told(t, other, decided(semel.Retried)); len(got) > 0 {
-		t.Errorf("told %v of what is no duplicate", got)
+	if got := logged(t, other, decided(semel.Retried)); len(got) > 0 {
+		t.Errorf("logged %v of what is no duplicate", got)
 	}
 }

@@ -33,7 +33,7 @@ const (
 	EarlyVisible  = "early-visible"
 	LateVisible   = "late-visible"
 	Disorder      = "disorder"
-	LostAnswer    = "lost-answer"
+	LostResponse  = "lost-response"
 	Torn          = "torn"
 	Cut           = "cut"
 	Throttle      = "throttle"
@@ -64,7 +64,7 @@ var kinds = map[string]struct {
 	Disorder:      {operations: receives},
 	Partial:       {operations: batches},
 	Delay:         {by: time.Second, timed: true},
-	LostAnswer:    {},
+	LostResponse:  {},
 	Torn:          {},
 	Cut:           {},
 	Throttle:      {},

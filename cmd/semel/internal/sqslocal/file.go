@@ -65,8 +65,8 @@ func NewFile(ctx context.Context, db *sqlite.DB, log *slog.Logger) (*File, error
 	return f, nil
 }
 
-// GiveBack lets the server that had the file before have it again: this one does not start.
-func (f *File) GiveBack() error {
+// Release returns the file to the server that had it before: this one does not start.
+func (f *File) Release() error {
 	if f.prior == "" {
 		return nil
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/sqslocal"
 )
 
-// TestPagesOfOtherSites asserts that no web page changes anything: neither an image or a form of its own, nor a script under a name
-// that it made point at this machine.
-func TestPagesOfOtherSites(t *testing.T) {
+// TestForeignPages asserts that no web page changes anything: neither its images or forms, nor a script under a name that
+// points at this machine.
+func TestForeignPages(t *testing.T) {
 	l := newLocal(t, "q")
 	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 	target := []string{"X-Amz-Target", "AmazonSQS.DeleteQueue", "Content-Type", "application/x-amz-json-1.0"}
@@ -29,7 +29,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 		{"a rebound name", "POST", "/", `{"QueueUrl":"` + l.url + `/000000000000/q"}`, 421, append([]string{"Host", "evil.example:9324", "Origin", "http://evil.example:9324"}, target...)},
 		{"a rebound name reads", "GET", "/?Action=ListQueues", "", 421, []string{"Host", "evil.example:9324"}},
 		{"faults under a rebound name", "PUT", sqslocal.FaultsPath, `{"faults":{"cut":1}}`, 421, []string{"Host", "evil.example:9324"}},
-		{"faults from another site", "PUT", sqslocal.FaultsPath, `{"faults":{"cut":1}}`, 403, []string{"Sec-Fetch-Site", "cross-site"}},
+		{"faults from another origin", "PUT", sqslocal.FaultsPath, `{"faults":{"cut":1}}`, 403, []string{"Sec-Fetch-Site", "cross-site"}},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, l.url+c.path, strings.NewReader(c.body))
 		if err != nil {

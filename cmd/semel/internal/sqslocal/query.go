@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// The query protocol, which SDKs of before November 2023 speak: forms in, XML out. A request is translated to one of the JSON
-// protocol, and its answer back, so that both are the same service.
+// The query protocol, which SDKs of before November 2023 speak: forms in, XML out. A request is translated to the JSON
+// protocol, and its response back, so that both are the same service.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-making-api-requests-xml.html
 
@@ -191,7 +191,7 @@ func (s *Server) serveQuery(w http.ResponseWriter, r *http.Request) {
 		xmlError(w, http.StatusBadRequest, "Sender", "InvalidAction", fmt.Sprintf("The action %s is not valid for this endpoint.", op))
 		return
 	}
-	if r.Method != http.MethodPost && !slices.Contains(readings, op) { // a page of any site can make a browser send a GET
+	if r.Method != http.MethodPost && !slices.Contains(readings, op) { // any web page can make a browser send a GET
 		w.Header().Set("Allow", http.MethodPost)
 		xmlError(w, http.StatusMethodNotAllowed, "Sender", "AccessDenied", fmt.Sprintf("%s changes something: send it by POST.", op))
 		return
@@ -222,7 +222,7 @@ func (s *Server) serveQuery(w http.ResponseWriter, r *http.Request) {
 	writeXML(w, op, a)
 }
 
-// writeXML writes an answer of the JSON protocol as XML.
+// writeXML writes a response of the JSON protocol as XML.
 func writeXML(w http.ResponseWriter, op string, a *recorder) {
 	var out map[string]any
 	d := json.NewDecoder(bytes.NewReader(a.body.Bytes()))

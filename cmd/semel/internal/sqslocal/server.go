@@ -1,3 +1,9 @@
+// Package sqslocal is Amazon SQS on this machine for people and their programs: the fake of adapters/aws/awstest/fakesqs
+// behind a socket, kept in an SQLite file when that is wanted, with faults that can be switched while it runs.
+//
+// A request takes this way: the old query protocol is translated to JSON (query.go). Faults on the wire strike first
+// (awstest.Faults), then those of single messages and handles (strike.go). Then the fake carries it out. faults.go decides which
+// request a fault hits.
 package sqslocal
 
 import (
@@ -104,7 +110,7 @@ func (s *Server) make(name string, set map[string]string) (string, error) {
 // Queues are the names of the queues, sorted.
 func (s *Server) Queues() []string { return s.fake.Queues() }
 
-// Stop answers all long polls, and lets later ones not wait.
+// Stop ends all long polls, and later ones do not wait.
 func (s *Server) Stop() { s.fake.Stop() }
 
 // Close saves what is not saved yet.
@@ -126,7 +132,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r)
 }
 
-// notLetIn answers in the protocol of the request, so that a client shows why.
+// notLetIn responds in the protocol of the request, so that a client shows why.
 func notLetIn(w http.ResponseWriter, r *http.Request, why web.Refusal) {
 	switch {
 	case r.URL.Path == FaultsPath:
@@ -173,7 +179,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveFaults answers what is set, and changes it.
+// serveFaults lists and changes the faults.
 func (s *Server) serveFaults(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -197,7 +203,7 @@ func (s *Server) serveFaults(w http.ResponseWriter, r *http.Request) {
 	respond(w, http.StatusOK, s.faults.State())
 }
 
-// refuse answers an error of our own pages, as the API of semel serve does.
+// refuse writes an error response of our own pages, as the API of semel serve does.
 func refuse(w http.ResponseWriter, status int, err error) {
 	e := map[string]string{"code": "usage", "message": err.Error()}
 	if hint := (*output.Error)(nil); errors.As(err, &hint) && hint.Hint != "" {

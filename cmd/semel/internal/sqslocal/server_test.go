@@ -155,7 +155,7 @@ func TestEarlyAndLateVisible(t *testing.T) {
 	}
 	l.clock.Advance(time.Second)
 	if second := l.receive(); len(second) != 1 {
-		t.Error("it never comes back")
+		t.Error("it is not redelivered")
 	}
 }
 
@@ -207,7 +207,7 @@ func TestFaultsOfTheWire(t *testing.T) {
 		cut               bool
 	}{
 		{fault: "cut", left: "0 0", cut: true},
-		{fault: "lost-answer", left: "1 0", cut: true},
+		{fault: "lost-response", left: "1 0", cut: true},
 		{fault: "torn", left: "1 0", status: 200, cut: true},
 		{fault: "throttle", left: "0 0", status: 403, says: "RequestThrottled"},
 		{fault: "unavailable", left: "0 0", status: 503, says: "ServiceUnavailable"},
@@ -332,8 +332,8 @@ func TestParseFault(t *testing.T) {
 		"duplicate=0.2": {Rate: 0.2},
 		"torn=next:3":   {Next: 3},
 		"torn=off":      {},
-		"lost-answer@SendMessage+DeleteMessage=0.25": {Rate: 0.25, Operations: []string{"SendMessage", "DeleteMessage"}},
-		"delay=next:2,by=1m0s":                       {Next: 2, By: config.Duration(time.Minute)},
+		"lost-response@SendMessage+DeleteMessage=0.25": {Rate: 0.25, Operations: []string{"SendMessage", "DeleteMessage"}},
+		"delay=next:2,by=1m0s":                         {Next: 2, By: config.Duration(time.Minute)},
 	} {
 		name, got, err := sqslocal.ParseFault(text)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -372,7 +372,7 @@ func TestParseQueue(t *testing.T) {
 	}
 }
 
-// An answer may hold anything that a message may: clients of the query protocol read it as XML.
+// A response may contain everything that a message may: clients of the query protocol read it as XML.
 func TestQueryProtocolCarriesEveryText(t *testing.T) {
 	l := newLocal(t, "q")
 	l.send("<a>&\"'\r\n\t]]>日本😀")
@@ -395,11 +395,11 @@ func TestFaultsOfTheQueryProtocol(t *testing.T) {
 	if status, text, err := send(); status != 200 || err == nil || l.left() != "1 0" {
 		t.Errorf("torn: %d %q, %v, %s left", status, text, err, l.left())
 	}
-	l.fault("throttle=next:1", "lost-answer=next:1")
+	l.fault("throttle=next:1", "lost-response=next:1")
 	if status, text, err := send(); status != 403 || !strings.Contains(text, "<Code>RequestThrottled</Code>") || err != nil {
 		t.Errorf("throttle: %d %q, %v", status, text, err)
 	}
 	if status, text, err := send(); status != 0 || err == nil || l.left() != "2 0" {
-		t.Errorf("lost-answer: %d %q, %v, %s left", status, text, err, l.left())
+		t.Errorf("lost-response: %d %q, %v, %s left", status, text, err, l.left())
 	}
 }

@@ -8,13 +8,16 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/semel-dev/semel/adapters/aws/awstest"
 )
 
 // object is a JSON object whose members are passed on as they are.
 type object map[string]json.RawMessage
 
-// recorder holds an answer back.
+// recorder holds a response back.
 type recorder struct {
 	head   http.Header
 	status int
@@ -26,7 +29,7 @@ func (a *recorder) Header() http.Header         { return a.head }
 func (a *recorder) WriteHeader(status int)      { a.status = status }
 func (a *recorder) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// pass sends the answer on.
+// pass sends the response on.
 func (a *recorder) pass(w http.ResponseWriter) {
 	for name, values := range a.head {
 		w.Header()[name] = values
@@ -35,7 +38,7 @@ func (a *recorder) pass(w http.ResponseWriter) {
 	_, _ = w.Write(a.body.Bytes())
 }
 
-// record carries a request out and holds its answer back.
+// record carries out a request and holds its response back.
 func (s *Server) record(r *http.Request) *recorder {
 	a := &recorder{head: http.Header{}, status: http.StatusOK}
 	s.fake.ServeHTTP(a, r)
@@ -50,7 +53,7 @@ func (s *Server) carry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(r.Body)
-	if err != nil { // it is too long: the fake says so
+	if err != nil { // it is too long: the fake refuses it
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), r.Body))
 		s.fake.ServeHTTP(w, r)
 		return
@@ -119,15 +122,15 @@ func (s *Server) settled(w http.ResponseWriter, r *http.Request, op string) {
 	switch {
 	case s.faults.draw(StaleHandle, op) != nil:
 		w.Header().Set("X-Amzn-Query-Error", staleCode+";Sender")
-		answer(w, http.StatusNotFound, map[string]string{"__type": "com.amazonaws.sqs#" + staleCode, "message": staleMessage})
+		reply(w, http.StatusNotFound, map[string]string{"__type": "com.amazonaws.sqs#" + staleCode, "message": staleMessage})
 	case s.faults.draw(DroppedDelete, op) != nil:
-		answer(w, http.StatusOK, struct{}{})
+		reply(w, http.StatusOK, struct{}{})
 	default:
 		s.fake.ServeHTTP(w, r)
 	}
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+func reply(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // no such value
@@ -179,7 +182,7 @@ func (s *Server) settledMany(w http.ResponseWriter, r *http.Request, op string, 
 	if len(failed) > 0 {
 		out["Failed"] = failed
 	}
-	answer(w, http.StatusOK, out)
+	reply(w, http.StatusOK, out)
 }
 
 func encode(v any) []byte {
@@ -188,4 +191,46 @@ func encode(v any) []byte {
 		panic(err) // no such value
 	}
 	return b
+}
+
+// operation is what a request asks for.
+func operation(r *http.Request) string {
+	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	return op
+}
+
+// onWire are the faults of a connection, of which at most one hits a request, and what awstest calls them.
+var onWire = []struct {
+	name string
+	kind awstest.Kind
+	// either: it is carried out or not.
+	either bool
+}{
+	{name: Cut, kind: awstest.Before},
+	{name: Throttle, kind: awstest.Throttled},
+	{name: Unavailable, kind: awstest.Unavailable},
+	{name: Internal, kind: awstest.Internal, either: true},
+	{name: LostResponse, kind: awstest.After},
+	{name: Torn, kind: awstest.Torn},
+	{name: Partial, kind: awstest.Partial, either: true},
+}
+
+// wire is what goes wrong with the connection of one request: a plan with nothing but it.
+func (s *Server) wire(op string) awstest.Plan {
+	var p awstest.Plan
+	if h := s.faults.draw(Delay, op); h != nil {
+		p.Schedule = append(p.Schedule, awstest.Fault{
+			Operation: op, Call: 1, Kind: awstest.Delay, By: h.by, Done: h.random.IntN(2) == 0,
+		})
+	}
+	for _, f := range onWire {
+		if h := s.faults.draw(f.name, op); h != nil {
+			p.Seed = h.random.Uint64()
+			p.Schedule = append(p.Schedule, awstest.Fault{
+				Operation: op, Call: 1, Kind: f.kind, Done: f.either && h.random.IntN(2) == 0,
+			})
+			break
+		}
+	}
+	return p
 }

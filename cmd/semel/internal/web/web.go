@@ -1,8 +1,8 @@
 // Package web has what all HTTP servers of the binary share: the check of Host and Origin, timeouts, and a bound of connections.
 //
-// None of these servers has a password, and a browser on the same machine reaches a loopback address. Two things keep the
-// pages of other sites out. The Host of a request must be a name of the server: a site that makes its own name point at the
-// server (DNS rebinding) sends that name. A request that may change something must not come from the page of another site.
+// None of these servers has a password, and a browser on the same machine reaches a loopback address. Two checks keep foreign
+// web pages out. The Host of a request must be a name of the server: after DNS rebinding a browser sends the attacker's name.
+// A request that may change something must not come from another origin.
 package web
 
 import (
@@ -88,8 +88,8 @@ type Refusal struct {
 	Code, Message string
 }
 
-// Guard refuses requests whose Host is no name of the server, and requests from the page of another site that may change
-// something. GET, HEAD and OPTIONS must change nothing.
+// Guard refuses requests whose Host is no name of the server, and requests of another origin that may change something.
+// GET, HEAD and OPTIONS must change nothing.
 func Guard(h http.Handler, hosts Hosts, refuse func(http.ResponseWriter, *http.Request, Refusal)) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func Guard(h http.Handler, hosts Hosts, refuse func(http.ResponseWriter, *http.R
 			return
 		}
 		if origin.Check(r) != nil {
-			refuse(w, r, Refusal{http.StatusForbidden, "cross_origin", "a page of another site may not do this"})
+			refuse(w, r, Refusal{http.StatusForbidden, "cross_origin", "a page of another origin may not do this"})
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -48,9 +48,9 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestGuardRefusesPagesOfOtherSites asserts that a page of another site changes nothing, under its own name (DNS rebinding) or
+// TestGuardRefusesForeignPages asserts that a page of another origin changes nothing, under its own name (DNS rebinding) or
 // under ours.
-func TestGuardRefusesPagesOfOtherSites(t *testing.T) {
+func TestGuardRefusesForeignPages(t *testing.T) {
 	for _, c := range []struct {
 		method, host string
 		head         []string

@@ -55,7 +55,7 @@ type Exec struct {
 	Log       *slog.Logger
 	// Broken is called once when the handler could not be run brokenLimit times in a row.
 	Broken func(error)
-	// Guard is told of the process groups that run; nil = nobody is.
+	// Guard kills running process groups if this worker dies; nil: none does.
 	Guard *Guard
 
 	// Retry are the user's rules: where one matches, the exit status has no meaning of its own but that of the rule.
@@ -151,8 +151,8 @@ func detailOf(detail string, err error) string {
 	return detail
 }
 
-// cannotRun is a mistake in the configuration: nobody's attempt. The message comes back, and after some in a row the
-// worker stops, because every message would go the same way.
+// cannotRun is a mistake in the configuration and no attempt. The message is redelivered. After some such errors in a row the
+// worker stops, because every message would fail.
 func (e *Exec) cannotRun(code int, err error) error {
 	n := e.broken.Add(1)
 	e.Log.Error("the handler cannot be run", "code", code, "in_a_row", n, "err", err)
@@ -162,8 +162,8 @@ func (e *Exec) cannotRun(code int, err error) error {
 	return semel.Deferred(err, min(100*time.Millisecond<<min(n, 8), 10*time.Second))
 }
 
-// spawn runs the process to its end. The code is its exit code, -1 when a signal ended it (err says which) or it could
-// not be started for want of something that may come back.
+// spawn runs the process to its end. The code is its exit code, or -1 when a signal ended it (err says which) or a temporary
+// shortage kept it from starting.
 func (e *Exec) spawn(ctx context.Context, a *semel.Attempt, out *capture) (code int, detail string, err error) {
 	stderr := &lineLog{emit: func(line string) {
 		e.Log.Info(line, "source", "handler", "key", a.Key.Raw, "attempt", a.Number)
@@ -280,7 +280,7 @@ func (e *Exec) Ask(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, er
 }
 
 // Probe implements Prober: exit 0 says that the effect happened (stdout is the result), 75 that it did not, and anything
-// else that it cannot be told.
+// else that it is unknown.
 func (e *Exec) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, []byte, error) {
 	e.init()
 	out := &capture{max: e.Keep}

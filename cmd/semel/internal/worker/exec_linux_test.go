@@ -31,12 +31,12 @@ func withoutFiles(t *testing.T, f func()) {
 func TestProbeThatCannotStartKnowsNothing(t *testing.T) {
 	e := program("exit 0")
 	withoutFiles(t, func() {
-		if answer, err := e.Ask(t.Context(), &semel.Attempt{}); answer != semel.ProbeUnknown || err == nil {
-			t.Errorf("answer %v, error %v", answer, err)
+		if got, err := e.Ask(t.Context(), &semel.Attempt{}); got != semel.ProbeUnknown || err == nil {
+			t.Errorf("got %v, error %v", got, err)
 		}
 	})
-	if answer, err := e.Ask(t.Context(), &semel.Attempt{}); answer != semel.ProbeApplied || err != nil {
-		t.Errorf("afterwards: answer %v, error %v", answer, err)
+	if got, err := e.Ask(t.Context(), &semel.Attempt{}); got != semel.ProbeApplied || err != nil {
+		t.Errorf("afterwards: got %v, error %v", got, err)
 	}
 }
 

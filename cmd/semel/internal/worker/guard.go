@@ -20,12 +20,12 @@ import (
 const GuardArg = "__guard"
 
 // Guard ends handlers whose worker died: a small process of its own that knows which handlers run, and kills them when
-// its worker goes without a word. It closes what the parent-death signal leaves open: that one reaches the handler
-// process alone, not what the handler started (the command of a shell, say), and exists on Linux only.
+// its worker crashes. The parent-death signal alone does not suffice: it reaches only the handler process, not what the
+// handler started (the command of a shell, say), and exists on Linux only.
 //
-// A handler is told to the guard before it is forked, by the name of its run, which it and all that it starts carry in
-// their environment: so there is no moment at which a handler runs that the guard does not know. Where processes cannot
-// be found by their environment, the process group stands in, which is told right after the fork.
+// The worker sends the guard the name of a run before it forks the handler. The handler and all its children carry that name in
+// their environment, so the guard knows every handler that runs. Where processes cannot be found by their environment, the worker
+// sends the process group right after the fork.
 //
 // The nil Guard does nothing.
 type Guard struct {
@@ -55,10 +55,10 @@ func StartGuard(argv ...string) (*Guard, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start guard: %w", err)
 	}
-	// It answers when it is ready: from then on it ignores the signals that may reach it.
+	// It writes a line when it is ready: from then on it ignores the signals that may reach it.
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		_ = in.Close()
-		return nil, errors.Join(fmt.Errorf("start guard: no answer: %w", err), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("start guard: no response: %w", err), cmd.Wait())
 	}
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails: crypto/rand
@@ -85,7 +85,7 @@ func (g *Guard) tell(format string, args ...any) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// One short write is one whole message in a pipe. A guard that is gone cannot be told; the parent-death signal stays.
+	// One short write is one whole message in a pipe. If the guard is gone, the parent-death signal remains.
 	_, _ = fmt.Fprintf(g.in, format, args...)
 }
 

@@ -3,6 +3,9 @@ package worker
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +15,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/semel-dev/semel"
@@ -72,7 +77,7 @@ func (h *HTTP) Run(ctx context.Context, a *semel.Attempt) ([]byte, bool, error) 
 	return body, cut, h.outcome(res, body)
 }
 
-// failure classes a request without an answer. Only one that was never sent is certain to have had no effect.
+// failure classifies a request without a response. It certainly had no effect only if it was never sent.
 func (h *HTTP) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("request stopped: %w", cause)
@@ -96,14 +101,14 @@ func shown(err error, endpoint string) error {
 	return err
 }
 
-// outcome translates an answer into the vocabulary of handlers (docs/worker.md has the table).
+// outcome translates a response into a handler's error (docs/worker.md has the table).
 func (h *HTTP) outcome(res *http.Response, body []byte) error {
 	reason := res.Header.Get("Semel-Reason")
 	if reason == "" {
 		reason = shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
 	}
 	fail := error(&failure{
-		status: res.StatusCode, text: withDetail(fmt.Errorf("handler answered %s", res.Status), reason).Error(),
+		status: res.StatusCode, text: withDetail(fmt.Errorf("handler responded %s", res.Status), reason).Error(),
 	})
 	after, asked := retryAfter(res.Header.Get("Retry-After"), time.Now())
 	switch verdict := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); verdict {
@@ -312,4 +317,65 @@ func token(s string) bool {
 		return false
 	}
 	return s != ""
+}
+
+// failure is how a run ended that did not succeed: what the rules of --retry look at.
+type failure struct {
+	exit   int            // exit status of a program; 0 = it has none
+	signal syscall.Signal // that ended it; 0 = none
+	status int            // of an HTTP response; 0 = there was none
+	broken bool           // HTTP: no response came
+	text   string
+	err    error
+}
+
+func (f *failure) Error() string { return f.text }
+func (f *failure) Unwrap() error { return f.err }
+
+// ruled is the user's rule for a failure, nil when there is none: the built-in meaning of its code then does not hold, but for
+// what it says of the effect.
+func ruled(rules []semel.RetryRule, err error) *semel.RetryRule {
+	for i := range rules {
+		if rules[i].Match != nil && rules[i].Match(err) {
+			return &rules[i]
+		}
+	}
+	return nil
+}
+
+// isFailure matches failures of runners.
+func isFailure(ok func(*failure) bool) func(error) bool {
+	return func(err error) bool {
+		f := (*failure)(nil)
+		return errors.As(err, &f) && ok(f)
+	}
+}
+
+// ReadSecret reads a Standard Webhooks secret (whsec_ and base64) from a file.
+func ReadSecret(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	encoded, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "whsec_")
+	if !ok {
+		return nil, fmt.Errorf("file %s: the secret must begin with whsec_", path)
+	}
+	secret, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(secret) < 16 {
+		return nil, fmt.Errorf("file %s: the secret must be base64 of 16 bytes or more after whsec_", path)
+	}
+	return secret, nil
+}
+
+// sign adds the headers of Standard Webhooks: the id is the effect key, which stays the same when the message comes
+// again, so that a receiver's replay protection agrees with ours.
+func sign(h http.Header, secret []byte, a *semel.Attempt, now time.Time) {
+	id, at := "msg_"+a.EffectKey(""), strconv.FormatInt(now.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(id + "." + at + "."))
+	mac.Write(a.Body)
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", at)
+	h.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // One attempt is one request. net/http sends a POST with an Idempotency-Key again by itself when a kept connection breaks
-// after the request, which runs an endpoint twice that answered the first time with its death.
+// after the request. That would run an endpoint twice that crashed the first time.
 func TestHTTPNeverSendsAnAttemptTwice(t *testing.T) {
 	for name, body := range map[string]string{"body": "{}", "no body": ""} {
 		t.Run(name, func(t *testing.T) {

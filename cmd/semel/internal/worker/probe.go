@@ -16,23 +16,23 @@ import (
 
 // Prober asks the outside world whether the effect of a key happened.
 type Prober interface {
-	// Probe answers with the result where the effect happened, and with an error where it cannot be told.
-	Probe(ctx context.Context, a *semel.Attempt) (answer semel.ProbeResult, result []byte, err error)
+	// Probe returns the result if the effect happened, and an error if that is unknown.
+	Probe(ctx context.Context, a *semel.Attempt) (found semel.ProbeResult, result []byte, err error)
 }
 
 func ask(ctx context.Context, p Prober, a *semel.Attempt) (semel.ProbeResult, error) {
-	answer, result, err := p.Probe(ctx, a)
-	if answer == semel.ProbeApplied {
+	found, result, err := p.Probe(ctx, a)
+	if found == semel.ProbeApplied {
 		a.SetResult(result)
 	}
-	return answer, err
+	return found, err
 }
 
 // HTTPProbe asks an endpoint whether an effect happened. Its methods may be called concurrently.
 type HTTPProbe struct {
 	// URL may hold {key} and {effect_key}, which are replaced, escaped for a path.
 	URL, Queue string
-	// Keep is how many bytes of an answer are kept as the result.
+	// Keep is how many bytes of a response are stored as the result.
 	Keep   int
 	Client *http.Client
 	Log    *slog.Logger
@@ -50,8 +50,8 @@ func (p *HTTPProbe) Ask(ctx context.Context, a *semel.Attempt) (semel.ProbeResul
 }
 
 // Probe implements Prober by a GET request: 200 says that the effect happened (the body is the result), 404 that it did
-// not, and anything else, a redirect and an unknown Semel-Outcome included, that it cannot be told. The header
-// Semel-Outcome overrides the status: applied, not-applied, unknown.
+// not, and anything else, including a redirect and an unknown Semel-Outcome, that it is unknown. The header Semel-Outcome
+// overrides the status: applied, not-applied, unknown.
 func (p *HTTPProbe) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeResult, []byte, error) {
 	req, err := p.request(ctx, a)
 	if err != nil {
@@ -69,17 +69,17 @@ func (p *HTTPProbe) Probe(ctx context.Context, a *semel.Attempt) (semel.ProbeRes
 	out := &capture{max: p.Keep}
 	_, err = io.Copy(out, io.LimitReader(res.Body, int64(p.Keep)+256<<10))
 	body, cut := out.got()
-	switch answer := p.answer(res); {
-	case answer == semel.ProbeUnknown:
+	switch found := probeResult(res); {
+	case found == semel.ProbeUnknown:
 		detail := shorten(strings.TrimSpace(strings.ToValidUTF8(string(body), "\uFFFD")), 300)
-		return answer, nil, withDetail(fmt.Errorf("probe answered %s", res.Status), detail)
-	case answer == semel.ProbeNotApplied:
-		return answer, nil, nil
-	case err != nil: // it happened, and what it answered is not whole
-		return semel.ProbeUnknown, nil, fmt.Errorf("read the probe's answer: %w", err)
+		return found, nil, withDetail(fmt.Errorf("probe responded %s", res.Status), detail)
+	case found == semel.ProbeNotApplied:
+		return found, nil, nil
+	case err != nil: // it happened, and the result is incomplete
+		return semel.ProbeUnknown, nil, fmt.Errorf("read the probe's response: %w", err)
 	}
 	if cut {
-		p.Log.Warn("result cut", "key", a.Key.Raw, "bytes", len(body), "hint", "raise --result-max, or answer less")
+		p.Log.Warn("result cut", "key", a.Key.Raw, "bytes", len(body), "hint", "raise --result-max, or send less")
 	}
 	return semel.ProbeApplied, body, nil
 }
@@ -99,7 +99,7 @@ func (p *HTTPProbe) request(ctx context.Context, a *semel.Attempt) (*http.Reques
 	return req, nil
 }
 
-func (p *HTTPProbe) answer(res *http.Response) semel.ProbeResult {
+func probeResult(res *http.Response) semel.ProbeResult {
 	switch said := strings.ToLower(strings.TrimSpace(res.Header.Get("Semel-Outcome"))); said {
 	case "applied":
 		return semel.ProbeApplied

@@ -17,8 +17,8 @@ func doubtful(key string) *semel.Attempt {
 	}, nil)
 }
 
-// The table of a probe's answers (docs/worker.md).
-func TestHTTPProbeAnswers(t *testing.T) {
+// The table of a probe's responses (docs/worker.md).
+func TestHTTPProbeResponses(t *testing.T) {
 	for _, c := range []struct {
 		status  int
 		outcome string
@@ -54,7 +54,7 @@ func TestHTTPProbeAnswers(t *testing.T) {
 	}
 }
 
-// TestHTTPProbeRequest: what an endpoint is asked, and that nothing is believed of one that does not answer.
+// TestHTTPProbeRequest checks the request, and that the outcome stays unknown without a response.
 func TestHTTPProbeRequest(t *testing.T) {
 	a := doubtful("order/1 ?")
 	var path, key, name string
@@ -62,28 +62,28 @@ func TestHTTPProbeRequest(t *testing.T) {
 		path, key, name = r.Method+" "+r.URL.EscapedPath(), r.Header.Get("Idempotency-Key"), r.Header.Get("Semel-Key")
 	}))
 	p := NewHTTPProbe(HTTPProbe{URL: srv.URL + "/charges/{key}/{effect_key}", Keep: 2, Log: quiet()}, 1)
-	answer, err := p.Ask(t.Context(), a)
+	got, err := p.Ask(t.Context(), a)
 	want := "GET /charges/order%2F1%20%3F/" + a.EffectKey("")
-	if answer != semel.ProbeApplied || err != nil || path != want || key != a.EffectKey("") || name != "order/1 ?" {
-		t.Errorf("%v %v: asked %s, wanted %s; Idempotency-Key %s, Semel-Key %s", answer, err, path, want, key, name)
+	if got != semel.ProbeApplied || err != nil || path != want || key != a.EffectKey("") || name != "order/1 ?" {
+		t.Errorf("%v %v: asked %s, wanted %s; Idempotency-Key %s, Semel-Key %s", got, err, path, want, key, name)
 	}
 	srv.Close()
-	if answer, err := p.Ask(t.Context(), a); answer != semel.ProbeUnknown || err == nil {
-		t.Errorf("without a server: %v, %v", answer, err)
+	if got, err := p.Ask(t.Context(), a); got != semel.ProbeUnknown || err == nil {
+		t.Errorf("without a server: %v, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if answer, _ := p.Ask(ctx, a); answer != semel.ProbeUnknown {
-		t.Errorf("cancelled: %v", answer)
+	if got, _ := p.Ask(ctx, a); got != semel.ProbeUnknown {
+		t.Errorf("cancelled: %v", got)
 	}
 }
 
-// TestFM03_ProbeHTTP: a run ends without a word; the endpoint says that the effect happened, and it does not happen again.
+// TestFM03_ProbeHTTP: a run crashes. The endpoint says that the effect happened, and it does not happen again.
 func TestFM03_ProbeHTTP(t *testing.T) {
 	charges := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method == http.MethodPost: // charges, and breaks before it answers
+		case r.Method == http.MethodPost: // charges, and breaks before it responds
 			charges++
 			panic(http.ErrAbortHandler)
 		case charges > 0:
@@ -100,8 +100,8 @@ func TestFM03_ProbeHTTP(t *testing.T) {
 	if _, _, err := h.Run(t.Context(), first); err == nil || !strings.Contains(err.Error(), "EOF") {
 		t.Fatalf("the broken request: %v", err)
 	}
-	answer, b, err := p.Probe(t.Context(), first)
-	if result = string(b); answer != semel.ProbeApplied || result != "charged" || err != nil || charges != 1 {
-		t.Errorf("%v %q %v after %d charges", answer, result, err, charges)
+	got, b, err := p.Probe(t.Context(), first)
+	if result = string(b); got != semel.ProbeApplied || result != "charged" || err != nil || charges != 1 {
+		t.Errorf("%v %q %v after %d charges", got, result, err, charges)
 	}
 }

@@ -69,7 +69,7 @@ func ParseRetry(s string) (RetryRule, error) {
 	ends := 0
 	for a := range strings.SplitSeq(actions, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(a), "=")
-		if err := r.act(name, value, &ends); err != nil {
+		if err := r.set(name, value, &ends); err != nil {
 			return RetryRule{}, fmt.Errorf("rule %q: %w", s, err)
 		}
 	}
@@ -81,7 +81,7 @@ func ParseRetry(s string) (RetryRule, error) {
 
 const knownActions = "attempts=N, backoff=MIN..MAX, dead, defer, unavailable, not-applied"
 
-func (r *RetryRule) act(name, value string, ends *int) error {
+func (r *RetryRule) set(name, value string, ends *int) error {
 	switch name {
 	case "attempts":
 		n, err := strconv.Atoi(value)

@@ -17,11 +17,11 @@ import (
 
 // Runner calls one kind of handler once. Its error speaks the vocabulary of handlers (semel.Permanent and so on).
 type Runner interface {
-	// Run returns what the handler printed, or answered; cut tells that there was more than the runner keeps.
+	// Run returns the handler's output or response; cut reports that there was more than the runner keeps.
 	Run(ctx context.Context, a *semel.Attempt) (out []byte, cut bool, err error)
 }
 
-// Plain makes a handler whose output becomes the stored result; a longer one is cut, and said so in the log.
+// Plain makes a handler whose output becomes the stored result. Longer output is cut, and the log reports it.
 func Plain(r Runner, log *slog.Logger) semel.Handler {
 	return semel.HandlerFunc(func(ctx context.Context, a *semel.Attempt) error {
 		out, cut, err := r.Run(ctx, a)
@@ -39,7 +39,7 @@ func Plain(r Runner, log *slog.Logger) semel.Handler {
 // identity is what a handler learns about its attempt, by name; exec spells it SEMEL_X_Y, http Semel-X-Y.
 type identity struct{ name, value string }
 
-// identities lists what every handler is told, in the order of the documentation.
+// identities lists what every handler receives, in the order of the documentation.
 func identities(queue string, a *semel.Attempt) []identity {
 	all := []identity{
 		{"KEY", a.Key.Raw},

@@ -17,7 +17,7 @@ import (
 
 // World is what an execution acts on.
 type World struct {
-	// API answers the requests of HTTP tasks. An error is a connection that broke.
+	// API serves the requests of HTTP tasks. An error is a connection that broke.
 	API func(*http.Request) (status int, body []byte, err error)
 	// Work is the function, or the job, of the other tasks: its payload, and its result. An *StateError has a name of its own. It goes
 	// on when its state times out or its execution is stopped.
@@ -336,13 +336,13 @@ func (r *run) call(ctx context.Context, p map[string]any) (any, error) {
 	if a, _ := p["Authentication"].(map[string]any); !strings.HasPrefix(fmt.Sprint(a["ConnectionArn"]), "arn:aws:events:") {
 		return nil, errors.New("an HTTP task needs the ARN of a connection")
 	}
-	status, answer, err := r.API(req)
+	status, body, err := r.API(req)
 	if err != nil {
 		return nil, &StateError{socket, err.Error()}
 	}
 	if status >= 400 {
-		return nil, &StateError{fmt.Sprintf("States.Http.StatusCode.%d", status), string(answer)}
+		return nil, &StateError{fmt.Sprintf("States.Http.StatusCode.%d", status), string(body)}
 	}
-	v, err := decode(answer)
+	v, err := decode(body)
 	return map[string]any{"StatusCode": json.Number(fmt.Sprint(status)), "ResponseBody": v}, err
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/semel-dev/semel"
 	"github.com/semel-dev/semel/adapters/sqlite"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/cmd/semel/internal/worker"
 	"github.com/semel-dev/semel/driver"
 	"github.com/semel-dev/semel/key"
@@ -94,7 +94,7 @@ type naiveConsumer struct {
 	log   *os.File
 }
 
-func (c *naiveConsumer) note(l story.Line) {
+func (c *naiveConsumer) note(l explain.Line) {
 	l.At = time.Now().UTC()
 	b, err := json.Marshal(l)
 	if err != nil {
@@ -128,8 +128,8 @@ func (c *naiveConsumer) one(ctx context.Context, d *driver.Delivery) {
 			id = raw
 		}
 	}
-	line := story.Line{Key: id, MessageID: d.ID, Attempt: d.Count, Count: d.Count}
-	at := func(kind string) story.Line {
+	line := explain.Line{Key: id, MessageID: d.ID, Attempt: d.Count, Count: d.Count}
+	at := func(kind string) explain.Line {
 		l := line
 		l.Kind = kind
 		return l

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/semel-dev/semel/adapters/sqlite"
-	"github.com/semel-dev/semel/cmd/semel/internal/story"
+	"github.com/semel-dev/semel/cmd/semel/internal/explain"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -277,8 +277,8 @@ func (s *scene) lateEffects() {
 }
 
 // events reads what the workers wrote.
-func (s *scene) events() (out []story.Line, err error) {
-	err = story.Read(s.path("events.jsonl"), func(l story.Line) { out = append(out, l) })
+func (s *scene) events() (out []explain.Line, err error) {
+	err = explain.Read(s.path("events.jsonl"), func(l explain.Line) { out = append(out, l) })
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package story
+package explain
 
 import (
 	"fmt"
@@ -11,51 +11,51 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Sentence is one step of a key's story.
+// Sentence is one entry of a timeline.
 type Sentence struct {
 	At   time.Time `json:"at"`
 	Text string    `json:"text"`
-	// Doubt: from here on nobody could know whether an effect happened; the effect may have happened once more.
+	// Doubt: from here on it is unknown whether an effect happened; it may have happened once more.
 	Doubt bool `json:"doubt,omitempty"`
 }
 
-// Known is what there is to tell of one key.
-type Known struct {
-	Record driver.Record // the zero record if there is none
-	Now    time.Time     // tells a lease that has ended from one that lasts
-	Events []Line        // in any order
-	Acts   []driver.AuditEntry
-	Steps  []driver.Step
-	Copies Copies
-	// Tool makes the commands to paste; nil = none are made.
+// Input is everything that is known of one key.
+type Input struct {
+	Record     driver.Record // the zero record if there is none
+	Now        time.Time     // decides whether a lease has ended
+	Events     []Line        // in any order
+	Operations []driver.AuditEntry
+	Steps      []driver.Step
+	Duplicates Duplicates
+	// Tool makes the commands to paste; nil makes none.
 	Tool *Tool
 }
 
-// Story is what is known of one key, told.
-type Story struct {
+// Timeline describes what happened to one key.
+type Timeline struct {
 	Key       string     `json:"key"`
 	Consumer  string     `json:"consumer"`
 	State     string     `json:"state"`
 	Sentences []Sentence `json:"sentences"`
-	// Verdict is the end of the story in one sentence; Advice is what to do, "" = nothing; Commands are how.
+	// Verdict is the key's present state in one sentence. Advice is what to do ("": nothing), Commands are how.
 	Verdict  string   `json:"verdict"`
 	Advice   string   `json:"advice,omitempty"`
 	Commands []string `json:"commands,omitempty"`
 	// LeaseExpired: the state is IN_PROGRESS, and the lease has ended.
 	LeaseExpired bool `json:"lease_expired,omitempty"`
-	// Duplicates counts what the store knows of, and Note says how complete that is.
+	// Duplicates counts those in the store; DuplicatesNote describes how complete that is.
 	Duplicates     int64  `json:"duplicates"`
 	DuplicatesNote string `json:"duplicates_note,omitempty"`
 	// ExtraEffects bounds how often the effect may have happened beyond the first, for a plain handler.
 	ExtraEffects int `json:"extra_effects_at_most"`
 }
 
-// Tell makes the story of a key.
-func Tell(k Known) Story {
+// New makes the timeline of a key.
+func New(k Input) Timeline {
 	r := &k.Record
 	events := slices.Clone(k.Events)
 	sort.SliceStable(events, func(i, j int) bool { return events[i].At.Before(events[j].At) })
-	s := Story{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String(), LeaseExpired: k.leaseExpired()}
+	s := Timeline{Key: r.Key.Raw, Consumer: r.Key.Consumer, State: r.State.String(), LeaseExpired: k.leaseExpired()}
 	add := func(at time.Time, doubt bool, format string, args ...any) {
 		if !at.IsZero() {
 			s.Sentences = append(s.Sentences, Sentence{At: at.UTC(), Text: fmt.Sprintf(format, args...), Doubt: doubt})
@@ -72,13 +72,13 @@ func Tell(k Known) Story {
 	if at, text := routes(events); text != "" {
 		add(at, false, "%s", text)
 	}
-	for _, e := range k.Acts {
-		text, doubt := act(e)
+	for _, e := range k.Operations {
+		text, doubt := operation(e)
 		add(e.At, doubt, "%s", text)
 	}
-	for i := range k.Copies.Newest {
-		if d := &k.Copies.Newest[i]; !told(d, events) {
-			add(d.At, false, "%s", copySentence(d))
+	for i := range k.Duplicates.Newest {
+		if d := &k.Duplicates.Newest[i]; !inEvents(d, events) {
+			add(d.At, false, "%s", duplicateSentence(d))
 		}
 	}
 	for _, row := range k.Steps {
@@ -90,17 +90,17 @@ func Tell(k Known) Story {
 	s.Verdict, s.Advice, s.Commands = k.verdict()
 	if r.State != driver.Absent {
 		s.ExtraEffects = extra(r)
-		s.Duplicates, s.DuplicatesNote = k.Copies.Total, k.Copies.note()
+		s.Duplicates, s.DuplicatesNote = k.Duplicates.Total, k.Duplicates.note()
 	}
 	return s
 }
 
-func (k *Known) leaseExpired() bool {
+func (k *Input) leaseExpired() bool {
 	return k.Record.State == driver.InProgress && k.Now.After(k.Record.LeaseUntil)
 }
 
-// ending adds what the record says of its own present.
-func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
+// ending adds the present state of the record.
+func (k *Input) ending(add func(time.Time, bool, string, ...any)) {
 	r := &k.Record
 	switch r.State {
 	case driver.InProgress:
@@ -112,7 +112,7 @@ func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
 			r.Attempt, r.Token, lasts, stamp(r.LeaseUntil))
 	case driver.Released:
 		switch {
-		case k.operated(): // the act is told already
+		case k.operated(): // the operation is in the timeline
 		case r.Generation > 1 && r.Attempt == 0 && r.Failures == 0:
 			add(r.UpdatedAt, false, "The key was opened again%s; it may run from %s.", because(r.Reason), stamp(r.RetryAt))
 		default:
@@ -133,14 +133,14 @@ func (k *Known) ending(add func(time.Time, bool, string, ...any)) {
 		add(r.UpdatedAt, r.Unknown, "The key became %s; its retention has ended since, and the record expired.", r.Ended)
 	case driver.Absent:
 	}
-	if r.Generation > 1 && len(k.Acts) == 0 {
+	if r.Generation > 1 && len(k.Operations) == 0 {
 		add(r.CreatedAt, false, "Since then the key was opened again %s: this is generation %d.", times(int(r.Generation)-1), r.Generation)
 	}
 }
 
-// operated reports that the record is as the latest act of an operator left it.
-func (k *Known) operated() bool {
-	for _, e := range k.Acts {
+// operated reports whether an operator wrote the record last.
+func (k *Input) operated() bool {
+	for _, e := range k.Operations {
 		if e.To == k.Record.State && e.At.Sub(k.Record.UpdatedAt).Abs() < time.Millisecond {
 			return true
 		}
@@ -162,93 +162,8 @@ func because(reason string) string {
 	return ", because " + reason
 }
 
-// sentence tells one event; "" for those that are no step of the story.
-func sentence(e Line) (text string, doubt bool) {
-	who := "Worker " + e.Worker
-	switch e.Kind {
-	case "received":
-		if e.Count > 1 {
-			return fmt.Sprintf("%s received message %s, for the %s time.", who, e.MessageID, ordinal(e.Count)), false
-		}
-		return fmt.Sprintf("%s received message %s.", who, e.MessageID), false
-	case "started":
-		switch {
-		case e.Takeover:
-			return fmt.Sprintf("%s took the key over from a worker that crashed or lost its lease, and started attempt %d (token %d): "+
-				"the interrupted run may have had its effect.", who, e.Attempt, e.Token), false
-		case e.Unknown:
-			return fmt.Sprintf("%s started attempt %d (token %d) although an earlier run may have had its effect.",
-				who, e.Attempt, e.Token), false
-		}
-		return fmt.Sprintf("%s started attempt %d (token %d).", who, e.Attempt, e.Token), false
-	case "ended":
-		if e.Error != "" {
-			return fmt.Sprintf("Attempt %d failed after %s: %s.", e.Attempt, ms(e.ElapsedMS), e.Error), false
-		}
-		return fmt.Sprintf("Attempt %d returned after %s.", e.Attempt, ms(e.ElapsedMS)), false
-	case "doubt":
-		return fmt.Sprintf("From here on it is unknown whether attempt %d had its effect%s: it may happen once more.",
-			e.Attempt, because(firstOf(e.Reason, e.Error))), true
-	case "extended":
-		if e.Outcome == "lost" && e.Lease {
-			return fmt.Sprintf("%s lost its lease: its run is cancelled and writes nothing.", who), false
-		}
-	case "settled":
-		if e.Outcome != "applied" {
-			return fmt.Sprintf("%s could not %s message %s (%s): it will come again.", who, e.Action, e.MessageID, e.Outcome), false
-		}
-	case "decided":
-		return decided(e, who), false
-	}
-	return "", false
-}
-
-func decided(e Line, who string) string {
-	cause := map[string]string{
-		"redelivery": "a redelivery", "producer_duplicate": "a second message with the same key",
-		"raced_local": "another delivery of the key ran in the same process",
-	}[e.Cause]
-	if cause != "" {
-		cause = " (" + cause + ")"
-	}
-	switch e.Decision {
-	case "executed":
-		return fmt.Sprintf("Its effect is recorded: attempt %d completed the key.", e.Attempt)
-	case "replayed":
-		return fmt.Sprintf("Message %s was a duplicate%s: it was acknowledged without a run, the stored result stands.", e.MessageID, cause)
-	case "replayed_other_payload":
-		return fmt.Sprintf("Message %s had the same key%s and another payload: it was acknowledged without a run, and nothing of "+
-			"it took effect; --fingerprint makes it a dead letter.", e.MessageID, cause)
-	case "stale":
-		return fmt.Sprintf("Message %s was skipped%s: %s.", e.MessageID, cause, e.Reason)
-	case "busy_deferred":
-		if e.Reason != "" {
-			return fmt.Sprintf("Message %s %s: it was put back for %s.", e.MessageID, e.Reason, time.Duration(e.AfterMS)*time.Millisecond)
-		}
-		return fmt.Sprintf("Message %s came while the key was in progress%s: it was put back for %s.", e.MessageID, cause,
-			time.Duration(e.AfterMS)*time.Millisecond)
-	case "retried":
-		return fmt.Sprintf("The run is to be repeated in %s%s.", time.Duration(e.AfterMS)*time.Millisecond, because(firstOf(e.Reason, e.Error)))
-	case "dead_lettered":
-		return fmt.Sprintf("Message %s became a dead letter%s%s.", e.MessageID, cause, because(firstOf(e.Reason, e.Error)))
-	case "mismatched":
-		return fmt.Sprintf("Message %s had the same key and another payload: it was not run, and was dead-lettered.", e.MessageID)
-	case "parked_uncertain":
-		return fmt.Sprintf("Message %s was parked as a dead letter%s: a person decides.", e.MessageID, because(firstOf(e.Reason, e.Error)))
-	case "fenced":
-		return fmt.Sprintf("%s had lost the key to another one meanwhile: it wrote nothing and acknowledged nothing.", who)
-	case "dropped":
-		return fmt.Sprintf("The handler dropped message %s on purpose%s.", e.MessageID, because(e.Reason))
-	case "expired":
-		return fmt.Sprintf("Message %s was let go: its visibility ended first.", e.MessageID)
-	case "returned":
-		return fmt.Sprintf("Message %s was put back unstarted.", e.MessageID)
-	}
-	return ""
-}
-
-// verdict is the end of the story, what to do, and the commands for it.
-func (k *Known) verdict() (text, advice string, commands []string) {
+// verdict returns the key's present state, what to do, and the commands for it.
+func (k *Input) verdict() (text, advice string, commands []string) {
 	r := &k.Record
 	switch r.State {
 	case driver.Absent:

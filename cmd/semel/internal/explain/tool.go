@@ -1,4 +1,4 @@
-package story
+package explain
 
 import (
 	"fmt"
@@ -9,17 +9,17 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Tool makes commands of semel that can be pasted into a shell. The nil Tool makes none.
+// Tool makes semel commands that can be pasted into a shell. A nil Tool makes none.
 type Tool struct {
-	// Store and Queue are the URLs as words of a shell, see [Quote]; a URL with a password is the name of a variable.
+	// Store and Queue are URLs quoted for a shell, see [Quote]. A variable stands for a URL with a password.
 	Store, Queue string
-	// Own: the store is the queue's database, so that --queue says both.
+	// Own: the store is the queue's database, so --queue names both.
 	Own bool
-	// Consumer has to be named, because the URL's queue does not say it; "" = it does.
+	// Consumer is passed as --consumer; "": the URL's queue implies it.
 	Consumer string
 }
 
-// onKey is a command on the record of a key.
+// onKey returns a command on the record of a key.
 func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
 	if t == nil {
 		return nil
@@ -43,7 +43,7 @@ func (t *Tool) onKey(r *driver.Record, verb string, flags ...string) []string {
 	return []string{fmt.Sprintf("semel records %s %s %s", verb, Quote(r.Key.Raw), words)}
 }
 
-// resolutions are the commands that end an UNCERTAIN key.
+// resolutions returns the commands that resolve an UNCERTAIN key.
 func (t *Tool) resolutions(r *driver.Record) (out []string) {
 	for _, as := range []string{"completed", "retry", "failed"} {
 		out = append(out, t.onKey(r, "resolve", "--as", as)...)
@@ -51,7 +51,7 @@ func (t *Tool) resolutions(r *driver.Record) (out []string) {
 	return out
 }
 
-// onDeadLetter are the commands on the dead letter of a FAILED key.
+// onDeadLetter returns the commands on the dead letter of a FAILED key.
 func (t *Tool) onDeadLetter(r *driver.Record) (out []string) {
 	if t == nil {
 		return nil
@@ -70,7 +70,7 @@ func (t *Tool) queueStats() []string {
 	return []string{"semel queue stats --queue " + t.Queue}
 }
 
-// ofQueue are the flags of a command on dead letters.
+// ofQueue returns the flags of a command on dead letters.
 func (t *Tool) ofQueue() string {
 	if t.Own || t.Store == "" {
 		return "--queue " + t.Queue
@@ -78,7 +78,7 @@ func (t *Tool) ofQueue() string {
 	return fmt.Sprintf("--queue %s --store %s", t.Queue, t.Store)
 }
 
-// Quote makes one word of a shell of a text. What is not printable is written as bash and zsh read it.
+// Quote quotes a text as one word of a shell. It escapes unprintable characters as bash and zsh read them ($'…').
 func Quote(text string) string {
 	plain, printable := text != "", utf8.ValidString(text)
 	for _, r := range text {

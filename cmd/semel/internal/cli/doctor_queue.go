@@ -11,14 +11,14 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// sqsFlags are what doctor is told about a queue of SQS, which the queue cannot tell.
+// sqsFlags are facts about a queue of SQS that the queue does not know.
 type sqsFlags struct {
 	lambda, window config.Duration
 	identified     bool
 }
 
 // sqs compares the worker's settings with those of the live queue, where that is one of SQS.
-func (x *exam) sqs(ctx context.Context, set *open.Set, f sqsFlags) error {
+func (x *inspection) sqs(ctx context.Context, set *open.Set, f sqsFlags) error {
 	live, err := set.Live(ctx, "queue", x.w.Queue)
 	if err != nil || live == nil {
 		return err
@@ -38,7 +38,7 @@ func receives(q driver.Queue) int {
 }
 
 // redriveLimit is law 6: duplicates that are put off count towards the limit, too.
-func (x *exam) redriveLimit() {
+func (x *inspection) redriveLimit() {
 	longest, have := x.w.MaxRuntime, x.receives
 	if x.w.Timeout > 0 {
 		longest = x.w.Timeout
@@ -63,7 +63,7 @@ func (x *exam) redriveLimit() {
 // brokerID refuses keys that a redrive by the provider changes: to SQS every redriven message is a new one.
 //
 // https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-configure-dead-letter-queue-redrive.html
-func (x *exam) brokerID() {
+func (x *inspection) brokerID() {
 	lent := x.w.OnMissingKey == "id" && x.w.Key != "id"
 	if x.w.Key != "id" && !lent || !x.q.Redrives {
 		return
@@ -73,16 +73,16 @@ func (x *exam) brokerID() {
 		return
 	}
 	if lent {
-		x.note(levelDanger, "identity", "--on-missing-key fail; or have all producers set idempotency-key (semel send does), and say so with --producers-set-id",
+		x.note(levelDanger, "identity", "--on-missing-key fail; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
 			"the key is the broker's id where a message has none of its own, and the queue's redrive gives a message a new one: what was done would be done again")
 		return
 	}
-	x.note(levelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and say so with --producers-set-id",
+	x.note(levelDanger, "identity", "--key json:/order_id or another field; or have all producers set idempotency-key (semel send does), and set --producers-set-id",
 		"the key is the broker's id where a message has no other, and the queue's redrive gives a message a new one: what was done would be done again")
 }
 
-// deadLetterRetention is what doctor finds when it examines the queue, for a worker, which knows it from the horizon.
-func (x *exam) deadLetterRetention() {
+// deadLetterRetention reports to a worker what doctor finds when it examines the queue.
+func (x *inspection) deadLetterRetention() {
 	if kept := advice.DeadLettersKept(x.q); x.q.Redrives && kept > 0 && kept < x.q.Retention && !x.q.Orders {
 		x.note(levelDanger, "redrive", "a longer MessageRetentionPeriod on the dead-letter queue, such as 1209600 (14d)",
 			"the dead-letter queue keeps messages for %s, the queue for %s, and a message's age goes on counting when it is moved: one that "+
@@ -90,10 +90,10 @@ func (x *exam) deadLetterRetention() {
 	}
 }
 
-// lambda is what a function needs that the queue calls.
+// lambda checks the queue's settings for a function that the queue calls.
 //
 // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-func (x *exam) lambda(live *advice.Live, timeout, window time.Duration) {
+func (x *inspection) lambda(live *advice.Live, timeout, window time.Duration) {
 	have, want := live.Visibility, 6*timeout+window
 	switch {
 	case have < timeout:
@@ -109,5 +109,33 @@ func (x *exam) lambda(live *advice.Live, timeout, window time.Duration) {
 	}
 	if n := live.MaxReceives; n > 0 && n < 5 {
 		x.note(levelWarning, "lambda", "maxReceiveCount 5 at the very least", "the queue moves a message away after %d receives, and receives that Lambda was throttled for count as well", n)
+	}
+}
+
+// retention is law 10: records outlive every copy of their message. What the queue knows of that New checks, too; with
+// --horizon a person says what the queue cannot know.
+func (x *inspection) retention() {
+	producers := time.Duration(x.w.Producers)
+	late := advice.LateFor(x.q, producers)
+	need, why := late.Horizon(), late.Parts()
+	kept, window := x.w.Retention.Shown(need), x.w.Retention.Window(need)
+	if x.horizon > need {
+		need, why = x.horizon, "--horizon"
+	}
+	if l, ok := advice.LateAdvised(x.q, producers); ok {
+		why += "; " + advice.Setting(l.Horizon()) + " once the dead-letter queue keeps messages for 14d"
+	}
+	switch {
+	case need > 0 && window < need:
+		x.note(levelDanger, "retention", "--retention "+advice.Setting(need), "records are kept for %s, duplicates come within %s (%s): a late one would run again",
+			kept, advice.Setting(need), why)
+	case need > 0:
+		x.note(levelOK, "retention", "", "records are kept for %s, duplicates come within %s (%s)", kept, advice.Setting(need), why)
+	case window < 24*time.Hour:
+		x.note(levelWarning, "retention", "--retention "+config.Duration(advice.Retention(0)).String(),
+			"records are kept for %s: a duplicate that comes later runs again", kept)
+	default:
+		x.note(levelOK, "retention", "", "records are kept for %s; this queue knows no horizon: give --horizon to compare it with how late "+
+			"duplicates come", kept)
 	}
 }

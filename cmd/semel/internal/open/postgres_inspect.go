@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// server is what the exam asks of a PostgreSQL.
+// server is what doctor reads of a PostgreSQL server.
 type server struct {
 	version, user, schema            string
 	standby, readOnly                bool
@@ -29,9 +29,9 @@ const sqlServer = `SELECT current_setting('server_version'), current_user::text,
   (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
   (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'), clock_timestamp()`
 
-// sqlRights answers the rights that the role lacks on what semel migrate made, as "SELECT on semel_record". It asks the
-// catalogue for the names, in the schema that has semel_schema; sequences of identity columns need no right of their own.
-// What a worker needs is what docs/adapters.md grants.
+// sqlRights returns the rights that the role lacks on what semel migrate made, as "SELECT on semel_record". The names come from
+// pg_class, in the schema that has semel_schema. Sequences of identity columns need no right of their own. The rights are those
+// that docs/adapters.md grants.
 const sqlRights = `WITH mine AS (
   SELECT c.oid, c.relname, c.relkind FROM pg_class c
   WHERE c.relname LIKE 'semel\_%' AND c.relkind IN ('r', 'S')
@@ -91,16 +91,12 @@ func (d postgresDB) examine(ctx context.Context, o Options) ([]Fact, error) {
 	}
 	facts = append(facts, pool)
 	if s.autovacuum != "on" {
-		facts = append(facts, Fact{
-			Warning, "autovacuum", "autovacuum is off: the tables of queue and records grow, and the queue becomes slow",
-			"ALTER SYSTEM SET autovacuum = on",
-		})
+		facts = append(facts, Fact{Warning, "autovacuum", "autovacuum is off: the tables of queue and records grow, and the queue becomes slow",
+			"ALTER SYSTEM SET autovacuum = on"})
 	}
 	if s.statementTimeout > 0 && s.statementTimeout < 10*time.Second {
-		facts = append(facts, Fact{
-			Warning, "timeouts", fmt.Sprintf("statement_timeout is %v for this role: a batch that takes longer is rolled back, and sent again",
-				s.statementTimeout), "ALTER ROLE " + s.user + " SET statement_timeout = '30s'",
-		})
+		facts = append(facts, Fact{Warning, "timeouts", fmt.Sprintf("statement_timeout is %v for this role: a batch that takes longer is rolled back, and sent again",
+			s.statementTimeout), "ALTER ROLE " + s.user + " SET statement_timeout = '30s'"})
 	}
 	return facts, nil
 }
@@ -120,9 +116,7 @@ func (s server) role() Fact {
 
 func (s server) rights(lacks string) Fact {
 	if lacks != "" {
-		return Fact{
-			Danger, "rights", fmt.Sprintf("role %s lacks %s", s.user, lacks), "the GRANT list of docs/adapters.md",
-		}
+		return Fact{Danger, "rights", fmt.Sprintf("role %s lacks %s", s.user, lacks), "the GRANT list of docs/adapters.md"}
 	}
 	return Fact{Level: OK, Check: "rights", Detail: fmt.Sprintf("role %s may do what a worker does, in schema %s", s.user, s.schema)}
 }
@@ -139,19 +133,15 @@ func (s server) connections(most, committers int) Fact {
 		s.slots, s.used)
 	switch {
 	case s.roleLimit >= 0 && s.roleLimit < need:
-		return Fact{
-			Danger, "connections", fmt.Sprintf("role %s may open %d, and a worker needs %d", s.user, s.roleLimit, need),
-			fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d for each worker process", s.user, need),
-		}
+		return Fact{Danger, "connections", fmt.Sprintf("role %s may open %d, and a worker needs %d", s.user, s.roleLimit, need),
+			fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d for each worker process", s.user, need)}
 	case left < need:
 		return Fact{Danger, "connections", detail + ": that is not enough", "fewer --committers, a higher max_connections, or a pooler"}
 	case most < need:
 		return Fact{Warning, "connections", detail, fmt.Sprintf("pool_max_conns=%d in the URL", need)}
 	case left < most:
-		return Fact{
-			Warning, "connections", detail + ": a busy worker would take the last ones",
-			fmt.Sprintf("pool_max_conns=%d in the URL, or a higher max_connections", need),
-		}
+		return Fact{Warning, "connections", detail + ": a busy worker would take the last ones",
+			fmt.Sprintf("pool_max_conns=%d in the URL, or a higher max_connections", need)}
 	}
 	return Fact{Level: OK, Check: "connections", Detail: detail}
 }
@@ -159,7 +149,7 @@ func (s server) connections(most, committers int) Fact {
 // clock compares the clocks. The server's decides everything that matters; ours only plans heartbeats.
 func (s server) clock(asked time.Time, took time.Duration) Fact {
 	off := s.now.Sub(asked.Add(took / 2)).Round(time.Millisecond)
-	f := Fact{Level: OK, Check: "clock", Detail: fmt.Sprintf("the server's clock decides about leases; it is %v off ours, and answers in %v",
+	f := Fact{Level: OK, Check: "clock", Detail: fmt.Sprintf("the server's clock decides about leases; it is %v off ours, and responds in %v",
 		off, took.Round(100*time.Microsecond))}
 	if off.Abs() > time.Minute {
 		f.Level, f.Try = Warning, "synchronise the clocks: times in logs and records do not fit together"
@@ -190,15 +180,11 @@ func (d postgresDB) pooler(ctx context.Context, c *pgxpool.Conn) (Fact, error) {
 	}
 	mode := c.Conn().Config().DefaultQueryExecMode
 	if other != session {
-		return Fact{
-			Level: OK, Check: "pooler",
-			Detail: "there is one, which seems to give each connection a session of its own (session mode): nothing is lost",
-		}, nil
+		return Fact{Level: OK, Check: "pooler",
+			Detail: "there is one, which seems to give each connection a session of its own (session mode): nothing is lost"}, nil
 	}
-	f := Fact{
-		Level: OK, Check: "pooler",
-		Detail: "there is one in transaction mode: notifications get lost, so that the queue is polled; the guarantee is the same",
-	}
+	f := Fact{Level: OK, Check: "pooler",
+		Detail: "there is one in transaction mode: notifications get lost, so that the queue is polled; the guarantee is the same"}
 	if mode == pgx.QueryExecModeCacheStatement {
 		f.Level, f.Try = Warning, "default_query_exec_mode=exec in the URL, unless the pooler follows prepared statements: they belong to a session"
 	}

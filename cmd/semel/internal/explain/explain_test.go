@@ -1,4 +1,4 @@
-package story
+package explain
 
 import (
 	"errors"
@@ -54,7 +54,7 @@ func TestJournal(t *testing.T) {
 }
 
 // Every state has a verdict, and the doubts are counted as the protocol does.
-func TestTell(t *testing.T) {
+func TestTimeline(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
 		name   string
@@ -76,7 +76,7 @@ func TestTell(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.r.CreatedAt, c.r.UpdatedAt, c.r.CompletedAt, c.r.LeaseUntil = t0, t0, t0, t0
-			s := Tell(Known{Record: c.r, Now: t0})
+			s := New(Input{Record: c.r, Now: t0})
 			if s.ExtraEffects != c.extra || !strings.Contains(s.Verdict, c.want) || (s.Advice != "") != c.advice {
 				t.Errorf("%+v", s)
 			}
@@ -85,7 +85,7 @@ func TestTell(t *testing.T) {
 }
 
 // Every decision and kind of event that matters is a sentence, in the order of time.
-func TestTellEvents(t *testing.T) {
+func TestTimelineEvents(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var lines []Line
 	add := func(l Line) {
@@ -103,41 +103,41 @@ func TestTellEvents(t *testing.T) {
 	add(Line{Kind: "extended", Lease: true, Outcome: "lost"})
 	add(Line{Kind: "settled", Outcome: "unknown"})
 	add(Line{Kind: "received", Count: 23})
-	told := Tell(Known{Events: lines}).Sentences
-	if len(told) != len(lines) {
-		t.Fatalf("%d sentences of %d events", len(told), len(lines))
+	got := New(Input{Events: lines}).Sentences
+	if len(got) != len(lines) {
+		t.Fatalf("%d sentences of %d events", len(got), len(lines))
 	}
 	doubts := 0
-	for i, s := range told {
-		if i > 0 && s.At.Before(told[i-1].At) {
+	for i, s := range got {
+		if i > 0 && s.At.Before(got[i-1].At) {
 			t.Errorf("out of order: %v", s)
 		}
 		if s.Doubt {
 			doubts++
 		}
 	}
-	if doubts != 1 || !strings.Contains(told[0].Text, "23rd time") {
-		t.Errorf("%d doubts, %q", doubts, told[0].Text)
+	if doubts != 1 || !strings.Contains(got[0].Text, "23rd time") {
+		t.Errorf("%d doubts, %q", doubts, got[0].Text)
 	}
-	if quiet := Tell(Known{Events: []Line{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}}); len(quiet.Sentences) != 0 {
+	if quiet := New(Input{Events: []Line{{Kind: "settled", Outcome: "applied"}, {Kind: "extended", Outcome: "applied"}}}); len(quiet.Sentences) != 0 {
 		t.Errorf("%+v", quiet.Sentences)
 	}
 }
 
-// TestTellExpiredLease: a lease that has ended is not one that a worker has.
-func TestTellExpiredLease(t *testing.T) {
+// TestTimelineExpiredLease asserts that no worker is said to hold an expired lease.
+func TestTimelineExpiredLease(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r := driver.Record{
 		Key: driver.Key{Consumer: "orders", Raw: "k"}, State: driver.InProgress, Generation: 1, Attempt: 1, Token: 7,
 		CreatedAt: t0, UpdatedAt: t0, LeaseUntil: t0.Add(time.Second),
 	}
 	tool := &Tool{Queue: "'sqlite:q.db?queue=orders'", Store: "'sqlite:q.db?queue=orders'", Own: true}
-	live := Tell(Known{Record: r, Now: t0, Tool: tool})
+	live := New(Input{Record: r, Now: t0, Tool: tool})
 	if live.LeaseExpired || !strings.Contains(live.Verdict, "A worker has it until") || !strings.Contains(live.Sentences[1].Text, "lasts until") ||
 		len(live.Commands) != 1 || live.Commands[0] != "semel records release k --store 'sqlite:q.db?queue=orders'" {
 		t.Errorf("live: %+v", live)
 	}
-	ended := Tell(Known{Record: r, Now: t0.Add(4 * time.Second), Tool: tool})
+	ended := New(Input{Record: r, Now: t0.Add(4 * time.Second), Tool: tool})
 	if !ended.LeaseExpired || strings.Contains(ended.Verdict, "has it") || !strings.Contains(ended.Verdict, "ended 3s ago") ||
 		!strings.Contains(ended.Verdict, "The next delivery takes over") || !strings.Contains(ended.Sentences[1].Text, "which ended at 2026-01-02T03:04:06") ||
 		len(ended.Commands) != 1 || ended.Commands[0] != "semel queue stats --queue 'sqlite:q.db?queue=orders'" {
@@ -145,16 +145,16 @@ func TestTellExpiredLease(t *testing.T) {
 	}
 }
 
-// TestTellRedriven: an operator's redrive is told as such, once, and leaves no doubt of its own.
-func TestTellRedriven(t *testing.T) {
+// TestTimelineRedriven asserts that an operator's redrive appears once, and leaves no doubt of its own.
+func TestTimelineRedriven(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r := driver.Record{
 		State: driver.Released, Generation: 2, Token: 7, Unknown: true, Uncertainty: 1, Reason: "redriven by root@vm", CreatedAt: t0,
 		UpdatedAt: t0.Add(time.Second), RetryAt: t0.Add(time.Second),
 	}
-	act := driver.AuditEntry{At: r.UpdatedAt, By: "root@vm", Kind: driver.Redrive, From: driver.FailedState, To: driver.Released}
-	for name, acts := range map[string][]driver.AuditEntry{"with the audit trail": {act}, "without": nil} {
-		s := Tell(Known{Record: r, Now: t0, Acts: acts})
+	operation := driver.AuditEntry{At: r.UpdatedAt, By: "root@vm", Kind: driver.Redrive, From: driver.FailedState, To: driver.Released}
+	for name, operations := range map[string][]driver.AuditEntry{"with the audit log": {operation}, "without": nil} {
+		s := New(Input{Record: r, Now: t0, Operations: operations})
 		text := ""
 		for _, x := range s.Sentences {
 			text += x.Text + "\n"
@@ -162,19 +162,19 @@ func TestTellRedriven(t *testing.T) {
 				t.Errorf("%s: a doubt: %s", name, x.Text)
 			}
 		}
-		if strings.Contains(text, "token 7") || strings.Contains(text, "gave") || acts != nil && strings.Count(text, "root@vm") != 1 ||
-			acts == nil && !strings.Contains(text, "opened again, because redriven by root@vm") {
+		if strings.Contains(text, "token 7") || strings.Contains(text, "gave") || operations != nil && strings.Count(text, "root@vm") != 1 ||
+			operations == nil && !strings.Contains(text, "opened again, because redriven by root@vm") {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
 	r.Generation, r.Attempt, r.Reason = 1, 1, "boom"
-	if s := Tell(Known{Record: r, Now: t0}); !s.Sentences[1].Doubt || !strings.Contains(s.Sentences[1].Text, "token 7) released the key") && !strings.Contains(s.Sentences[1].Text, "token 7 released the key, because boom") {
+	if s := New(Input{Record: r, Now: t0}); !s.Sentences[1].Doubt || !strings.Contains(s.Sentences[1].Text, "token 7) released the key") && !strings.Contains(s.Sentences[1].Text, "token 7 released the key, because boom") {
 		t.Errorf("a failed run: %+v", s.Sentences)
 	}
 }
 
-// TestTellDuplicates: duplicates that the store knows of are told once, also where an events file has some of them.
-func TestTellDuplicates(t *testing.T) {
+// TestTimelineDuplicates asserts that a duplicate appears once, even if both the store and an events file have it.
+func TestTimelineDuplicates(t *testing.T) {
 	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	r := driver.Record{State: driver.Completed, Generation: 1, Attempt: 1, CreatedAt: t0, CompletedAt: t0}
 	dup := func(id string, sec int) driver.Duplicate {
@@ -182,11 +182,11 @@ func TestTellDuplicates(t *testing.T) {
 			MessageID: id, At: t0.Add(time.Duration(sec) * time.Second), Worker: "vm:7", Queue: "orders", Count: 2, Decision: "replayed", Cause: "redelivery",
 		}
 	}
-	known := Known{
-		Record: r, Now: t0, Copies: Copies{Kept: true, Total: 9, Newest: []driver.Duplicate{dup("m1", 1), dup("m2", 2)}},
+	known := Input{
+		Record: r, Now: t0, Duplicates: Duplicates{Kept: true, Total: 9, Newest: []driver.Duplicate{dup("m1", 1), dup("m2", 2)}},
 		Events: []Line{{Kind: "decided", MessageID: "m1", At: t0.Add(time.Second + 300), Decision: "replayed", Worker: "vm:7"}},
 	}
-	s := Tell(known)
+	s := New(known)
 	text := ""
 	for _, x := range s.Sentences {
 		text += x.Text + "\n"
@@ -199,8 +199,8 @@ func TestTellDuplicates(t *testing.T) {
 	if s.Duplicates != 9 || !strings.Contains(s.DuplicatesNote, "only the newest 2 of 9 are kept") || !strings.Contains(s.DuplicatesNote, "some are missing") {
 		t.Errorf("%d, %s", s.Duplicates, s.DuplicatesNote)
 	}
-	known.Copies = Copies{}
-	if s := Tell(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {
+	known.Duplicates = Duplicates{}
+	if s := New(known); !strings.Contains(s.DuplicatesNote, "keeps no duplicates") {
 		t.Error(s.DuplicatesNote)
 	}
 }
@@ -221,15 +221,94 @@ func TestQuote(t *testing.T) {
 func TestCommandsName(t *testing.T) {
 	r := driver.Record{Key: driver.Key{Consumer: "mart", Tenant: "t 1", Raw: "-k"}, State: driver.Uncertain, Token: 7}
 	tool := &Tool{Store: "dynamodb://records", Queue: `"$SEMEL_QUEUE"`, Consumer: "mart"}
-	s := Tell(Known{Record: r, Tool: tool})
+	s := New(Input{Record: r, Tool: tool})
 	want := `semel records resolve --as retry --store dynamodb://records --queue "$SEMEL_QUEUE" --consumer mart --tenant 't 1' -- -k`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
 	}
 	r.State = driver.FailedState
-	s = Tell(Known{Record: r, Tool: tool})
+	s = New(Input{Record: r, Tool: tool})
 	want = "semel dlq redrive " + driver.DeadLetterID(driver.DeadLetterFailed, r.Key, 7, "") + ` --queue "$SEMEL_QUEUE" --store dynamodb://records`
 	if len(s.Commands) != 3 || s.Commands[1] != want {
 		t.Errorf("%q, want %s", s.Commands, want)
+	}
+}
+
+// TestS204_TwoRoutes asserts that a timeline reports an event that came by two routes, once, and only then.
+func TestS204_TwoRoutes(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	line := func(id, route string) Line {
+		at = at.Add(time.Second)
+		return Line{At: at, Kind: "received", Worker: "w", MessageID: id, Route: route}
+	}
+	for name, c := range map[string]struct {
+		events []Line
+		want   int
+	}{
+		"two rules":         {[]Line{line("1", "EventBridge"), line("1", "EventBridge"), line("2", "EventBridge"), line("3", "SNS arn")}, 1},
+		"redelivered":       {[]Line{line("1", "EventBridge"), line("1", "EventBridge")}, 0},
+		"sent by a person":  {[]Line{line("1", "EventBridge"), line(driver.RedriveID("l"), "EventBridge")}, 0},
+		"no event":          {[]Line{line("1", ""), line("2", "")}, 0},
+		"one of them is no": {[]Line{line("1", "EventBridge"), line("2", "")}, 0},
+	} {
+		s := New(Input{Events: c.events})
+		got := 0
+		for _, x := range s.Sentences {
+			if strings.Contains(x.Text, "came by two routes: as message 1 (EventBridge) and as message 2 (EventBridge)") {
+				got++
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: reported %d times: %+v", name, got, s.Sentences)
+		}
+	}
+}
+
+func TestTimelineSteps(t *testing.T) {
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.InProgress, CreatedAt: t0, UpdatedAt: t0.Add(time.Hour)}
+	s := New(Input{Record: r, Now: t0, Steps: []driver.Step{
+		{Name: "done", State: driver.StepDone, Token: 1, UpdatedAt: t0.Add(1 * time.Second)},
+		{Name: "begun", State: driver.StepRegistered, Token: 1, UpdatedAt: t0.Add(2 * time.Second)},
+		{Name: "started", State: driver.StepStarted, Token: 1, UpdatedAt: t0.Add(3 * time.Second)},
+		{State: driver.RunCompensating, Token: 2, Reason: "no car", UpdatedAt: t0.Add(4 * time.Second)},
+		{Name: "undone", State: driver.StepUndone, Token: 2, UpdatedAt: t0.Add(6 * time.Second)},
+		{Name: "undoing", State: driver.StepUndoing, Token: 2, UpdatedAt: t0.Add(5 * time.Second)},
+		{Name: "stuck", State: driver.StepUndoing, Token: 2, Failures: 2, Reason: "no response", UpdatedAt: t0.Add(7 * time.Second)},
+	}})
+	want := []struct {
+		text  string
+		doubt bool
+	}{
+		{"claimed for the first time", false}, {`Step "done" was done`, false}, {`Step "begun" began`, true},
+		{`Step "started", which runs at most once`, true}, {"turned back (token 2), because no car", false},
+		{`compensation of step "undoing" began`, true}, {`Step "undone" was compensated`, false},
+		{`compensation of step "stuck" failed twice, because no response`, true}, {"claimed the key or last extended", false},
+	}
+	if len(s.Sentences) != len(want) {
+		t.Fatalf("%d sentences, wanted %d: %+v", len(s.Sentences), len(want), s.Sentences)
+	}
+	for i, w := range want {
+		if got := s.Sentences[i]; !strings.Contains(got.Text, w.text) || got.Doubt != w.doubt {
+			t.Errorf("sentence %d is %+v, wanted %+v", i, got, w)
+		}
+	}
+}
+
+func TestVerdictOfFailedSteps(t *testing.T) {
+	undone, done := driver.Step{Name: "flight", State: driver.StepUndone}, driver.Step{Name: "mail", State: driver.StepDone}
+	turned := driver.Step{State: driver.RunCompensating}
+	for _, x := range []struct {
+		steps []driver.Step
+		want  string
+	}{
+		{[]driver.Step{turned, undone}, "every step that was done was compensated"},
+		{[]driver.Step{turned, undone, done}, "steps that were not compensated may have had their effect"},
+		{nil, "no earlier run can have had an effect"},
+	} {
+		r := driver.Record{Key: driver.Key{Raw: "k"}, State: driver.FailedState, Generation: 1}
+		if got := New(Input{Record: r, Steps: x.steps}).Verdict; !strings.Contains(got, x.want) {
+			t.Errorf("%d steps: %q, wanted %q in it", len(x.steps), got, x.want)
+		}
 	}
 }

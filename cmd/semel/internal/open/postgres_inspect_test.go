@@ -82,8 +82,8 @@ func TestWhyNotOpen(t *testing.T) {
 	}
 }
 
-// TestAnAttemptIsToldOnce: under sslmode=prefer each address is tried with TLS and without.
-func TestAnAttemptIsToldOnce(t *testing.T) {
+// Under sslmode=prefer each address is tried with TLS and without. The error names it once.
+func TestAnAttemptIsReportedOnce(t *testing.T) {
 	for text, want := range map[string]string{
 		"open database x: failed to connect to `user=u database=d`:\n\t127.0.0.1:1 (h): dial error: refused\n\t127.0.0.1:1 (h): dial error: refused":              "failed to connect to `user=u database=d`: 127.0.0.1:1 (h): dial error: refused",
 		"failed to connect:\n\t[::1]:1 (h): dial error: refused\n\t127.0.0.1:1 (h): dial error: refused\n\t[::1]:1 (h): dial error: refused":                      "failed to connect: [::1]:1 (h): dial error: refused; 127.0.0.1:1 (h): dial error: refused",

@@ -53,7 +53,7 @@ func (d *natsDB) look(ctx context.Context, name string) (q natsQueue, err error)
 
 // Live is how the queue is set now.
 func (d *natsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, queue)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *natsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
 
 // Examine tells how stream and consumer of the URL are set. How the server brings messages to disk the queue's features say.
 func (d *natsDB) Examine(ctx context.Context, o Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, d.t.QueueName())
 	if err != nil {

@@ -37,7 +37,7 @@ func (m *moment) String() string { return rfc3339(m.at) }
 // Type names the flag's value in help texts.
 func (m *moment) Type() string { return "time|ago" }
 
-// entry is what is printed of an operator's act.
+// entry is the printed form of an audit log entry.
 type entry struct {
 	At         string `json:"at"`
 	By         string `json:"by"`
@@ -62,8 +62,8 @@ func entryOf(e driver.AuditEntry) entry {
 	}
 }
 
-// trail prints what operators did.
-func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
+// auditLog prints what operators did.
+func (a *app) auditLog(ctx context.Context, f *auditFlags) (err error) {
 	l, err := f.open(ctx, true)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	defer closing(&err, l.set)
 	log, ok := driver.As[driver.AuditLog](l.store)
 	if !ok {
-		return output.Usage("store %s keeps no trail of operators", l.store.Features().Name)
+		return output.Usage("store %s has no audit log", l.store.Features().Name)
 	}
 	filter := driver.AuditFilter{Consumer: l.scope.consumer, Since: f.since.at}
 	if f.key != "" {
@@ -100,8 +100,8 @@ func (a *app) trail(ctx context.Context, f *auditFlags) (err error) {
 	})
 }
 
-// acts is what operators did to a key; nothing where the store keeps no trail.
-func (l *ledger) acts(ctx context.Context, k driver.Key) ([]driver.AuditEntry, error) {
+// operations returns what operators did to a key, or nothing if the store has no audit log.
+func (l *ledger) operations(ctx context.Context, k driver.Key) ([]driver.AuditEntry, error) {
 	log, ok := driver.As[driver.AuditLog](l.store)
 	if !ok {
 		return nil, nil
@@ -109,12 +109,12 @@ func (l *ledger) acts(ctx context.Context, k driver.Key) ([]driver.AuditEntry, e
 	return log.Audit(ctx, driver.AuditFilter{Key: k})
 }
 
-// byFlag adds the flag of verbs that leave an entry in the trail.
+// byFlag adds the flag of commands that leave an entry in the audit log.
 func byFlag(c *cobra.Command, by *string) {
-	c.Flags().StringVar(by, "by", "", "who does it, for the trail (default: user@host)")
+	c.Flags().StringVar(by, "by", "", "operator's name in the audit log (default: user@host)")
 }
 
-// actor names who acts, for the trail: --by, else the user of the system and the host.
+// actor is the operator's name in the audit log: --by, else user@host.
 func actor(by string) string {
 	if by != "" {
 		return by

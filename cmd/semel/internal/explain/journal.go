@@ -1,6 +1,5 @@
-// Package story writes what happened to messages, and tells it again: the events file of a worker, and the story of one
-// key in sentences.
-package story
+// Package explain writes the events file of a worker, and describes what happened to one key as a timeline of sentences.
+package explain
 
 import (
 	"bufio"
@@ -41,11 +40,11 @@ type Line struct {
 	ElapsedMS float64   `json:"elapsed_ms,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
-	// StoreCalls, ReadUnits and WriteUnits are in lines of kind consumed: what the store's calls consumed since the last one.
+	// StoreCalls, ReadUnits and WriteUnits are in lines of kind consumed: consumption of the store since the previous line.
 	StoreCalls int64   `json:"store_calls,omitempty"`
 	ReadUnits  float64 `json:"read_units,omitempty"`
 	WriteUnits float64 `json:"write_units,omitempty"`
-	// Load is in lines of kind load, which no event makes: how busy the worker is.
+	// Load is in lines of kind load, which the worker writes at intervals.
 	Load *semel.Load `json:"load,omitempty"`
 }
 
@@ -72,10 +71,10 @@ func lineOf(worker string, e semel.Event) Line {
 }
 
 // Journal appends events to a file. Several workers may append to one file: each write is whole lines. Add never
-// blocks on the disk; what the disk has not taken yet waits in memory.
+// blocks on the disk: a goroutine writes, and pending events stay in memory.
 type Journal struct {
 	f      *os.File
-	out    io.Writer // f; what is in a message reaches no terminal that shows the file
+	out    io.Writer // f, without escape sequences that a message may contain
 	worker string
 
 	mu      sync.Mutex
@@ -87,7 +86,7 @@ type Journal struct {
 	err     error
 }
 
-// OpenJournal opens or makes the file.
+// OpenJournal opens the file, and creates it if it does not exist.
 func OpenJournal(path string) (*Journal, error) {
 	f, err := output.AppendFile(path)
 	if err != nil {
@@ -178,7 +177,7 @@ func (j *Journal) appendLoads(lines []Line) error {
 	return nil
 }
 
-// Close writes what is left and closes the file. It returns the first error of all writes.
+// Close writes the pending events and closes the file. It returns the first error of all writes.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	j.closed = true
@@ -191,8 +190,8 @@ func (j *Journal) Close() error {
 	return errors.Join(j.err, j.f.Close())
 }
 
-// Read calls each with the lines of an events file, in order. A last line that was cut off by a crash is passed over;
-// any other line that cannot be read is an error.
+// Read calls each with the lines of an events file, in order. It ignores a last line that a crash cut off. Any other
+// malformed line is an error.
 func Read(path string, each func(Line)) error {
 	f, err := os.Open(path)
 	if err != nil {

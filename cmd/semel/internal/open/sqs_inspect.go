@@ -16,14 +16,14 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/advice"
 )
 
-// examTimeout bounds a look at a queue or a table.
-const examTimeout = 30 * time.Second
+// examineTimeout bounds the inspection of a queue or a table.
+const examineTimeout = 30 * time.Second
 
 // sqsQueue is what the service says of a queue, and of the one that its redrive policy names.
 type sqsQueue struct {
 	name string
 	live advice.Live
-	// dead letters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
+	// deadLetters is the name of the queue that the policy names; deadLettersErr is why nothing is known of it.
 	deadLetters    string
 	deadLettersErr error
 	// deadLetterQueue is where semel's own dead letters go, as the URL says; "" = to the queue of the policy.
@@ -34,7 +34,7 @@ type sqsQueue struct {
 
 // Live is how the queue is set now.
 func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, queue)
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *sqsDB) Live(ctx context.Context, queue string) (*advice.Live, error) {
 
 // Examine tells how the queue of the URL is set, as far as that is good or bad whatever the worker does.
 func (d *sqsDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	q, err := d.look(ctx, d.t.QueueName())
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *sqsDB) retention(ctx context.Context, arn string) (time.Duration, error
 	return secondsOf(m, types.QueueAttributeNameMessageRetentionPeriod)
 }
 
-// read takes the attributes apart and answers the ARN of the dead-letter queue.
+// read parses the attributes and returns the ARN of the dead-letter queue.
 func (q *sqsQueue) read(m map[string]string) (deadLetters string, err error) {
 	q.live.FIFO, q.live.ContentDedup = m["FifoQueue"] == "true", m["ContentBasedDeduplication"] == "true"
 	for name, to := range map[types.QueueAttributeName]*time.Duration{
@@ -189,30 +189,22 @@ func (q *sqsQueue) redrive() Fact {
 		}
 		return Fact{OK, "redrive", "there is no redrive policy: semel alone decides what is a dead letter (" + where + ")", ""}
 	case q.deadLettersErr != nil:
-		return Fact{
-			Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
-			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists",
-		}
+		return Fact{Warning, "redrive", fmt.Sprintf("nothing is known of the dead-letter queue %s: %v", q.deadLetters, q.deadLettersErr),
+			"allow sqs:GetQueueUrl and sqs:GetQueueAttributes on it, and check that it exists"}
 	case q.live.DeadLetterRetention < q.live.Retention && !q.live.FIFO:
-		return Fact{
-			Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
-				"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer,
-		}
+		return Fact{Danger, "redrive", fmt.Sprintf("%s keeps messages for %s, the queue for %s, and a message's age goes on counting when it "+
+			"is moved: one that failed late is deleted at once", q.deadLetters, deadLetters, have), longer}
 	case q.live.DeadLetterRetention <= q.live.Retention:
-		return Fact{
-			Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
-				"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit",
-		}
+		return Fact{Warning, "redrive", fmt.Sprintf("%s keeps messages for %s, no longer than the queue (%s): one that failed late has "+
+			"little time left", q.deadLetters, deadLetters, have), longer + ", or less on the queue, or dead_letters=dynamodb:TABLE, which has no limit"}
 	}
 	return Fact{OK, "redrive", fmt.Sprintf("%s keeps messages for %s, longer than the queue (%s)", q.deadLetters, deadLetters, have), ""}
 }
 
 func (q *sqsQueue) polling() Fact {
 	if q.short {
-		return Fact{
-			Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
-				"messages are there", "wait=20s in the URL",
-		}
+		return Fact{Warning, "polling", "receives do not wait (wait=0): an idle worker pays for calls without end, and one may find nothing although " +
+			"messages are there", "wait=20s in the URL"}
 	}
 	f := Fact{OK, "polling", "receives wait for messages", ""}
 	if q.live.Wait == 0 {
@@ -224,13 +216,9 @@ func (q *sqsQueue) polling() Fact {
 // dedup is about what the service calls exactly-once processing.
 func (q *sqsQueue) dedup() Fact {
 	if q.live.ContentDedup {
-		return Fact{
-			Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
-				"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own",
-		}
+		return Fact{Warning, "dedup", "by content, within 5 minutes: two orders with equal bodies are one to the queue, whatever their attributes say, " +
+			"and the second is never delivered", "ContentBasedDeduplication false, and a MessageDeduplicationId of each producer's own"}
 	}
-	return Fact{
-		OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
-			"the record is", "",
-	}
+	return Fact{OK, "dedup", "the queue drops what is sent again within 5 minutes; that is no guarantee about deliveries, redrives and later retries: " +
+		"the record is", ""}
 }

@@ -10,7 +10,7 @@ import (
 
 // Examine tells what a worker meets in Redis.
 func (d *redisDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
-	ctx, cancel := context.WithTimeout(ctx, examTimeout)
+	ctx, cancel := context.WithTimeout(ctx, examineTimeout)
 	defer cancel()
 	s, err := redis.Inspect(ctx, d.client)
 	if err != nil {
@@ -24,10 +24,8 @@ func (d *redisDB) Examine(ctx context.Context, _ Options) ([]Fact, error) {
 		facts = append(facts, Fact{OK, "scripts", fmt.Sprintf("they run, and the server responds (%s)", time.Since(asked).Round(100*time.Microsecond)), ""})
 	}
 	if s.BusyAfter > 0 && s.BusyAfter < 1000 {
-		facts = append(facts, Fact{
-			Warning, "scripts", fmt.Sprintf("lua-time-limit is %d ms: on a slow machine other clients get BUSY while a large batch is claimed", s.BusyAfter),
-			"CONFIG SET lua-time-limit 5000",
-		})
+		facts = append(facts, Fact{Warning, "scripts", fmt.Sprintf("lua-time-limit is %d ms: on a slow machine other clients get BUSY while a large batch is claimed", s.BusyAfter),
+			"CONFIG SET lua-time-limit 5000"})
 	}
 	return facts, nil
 }
@@ -49,10 +47,8 @@ func redisEviction(s redis.Server) Fact {
 	case s.Policy == "":
 		return Fact{Warning, "eviction", "the server does not show maxmemory-policy", "make sure that it is noeviction"}
 	case s.Evicts():
-		return Fact{
-			Danger, "eviction", fmt.Sprintf("maxmemory-policy is %s: records are removed when the memory is full, and their messages run again", s.Policy),
-			"CONFIG SET maxmemory-policy noeviction",
-		}
+		return Fact{Danger, "eviction", fmt.Sprintf("maxmemory-policy is %s: records are removed when the memory is full, and their messages run again", s.Policy),
+			"CONFIG SET maxmemory-policy noeviction"}
 	case s.Policy != "noeviction":
 		return Fact{Warning, "eviction", fmt.Sprintf("maxmemory-policy is %s: records have no time to live and stay, but keys of others go first", s.Policy), "noeviction"}
 	}
@@ -102,18 +98,12 @@ func redisMemory(s redis.Server) Fact {
 	mb := func(n int64) int64 { return n >> 20 }
 	switch {
 	case s.MaxMemory == 0:
-		return Fact{
-			Warning, "memory", fmt.Sprintf("maxmemory is not set (%d MB are used): a server that outgrows its machine is killed", mb(s.UsedMemory)),
-			"CONFIG SET maxmemory, below what the machine has",
-		}
+		return Fact{Warning, "memory", fmt.Sprintf("maxmemory is not set (%d MB are used): a server that outgrows its machine is killed", mb(s.UsedMemory)),
+			"CONFIG SET maxmemory, below what the machine has"}
 	case s.UsedMemory > s.MaxMemory/5*4:
-		return Fact{
-			Warning, "memory", fmt.Sprintf("%d of %d MB are used: when the rest is full, claims fail and messages wait", mb(s.UsedMemory), mb(s.MaxMemory)),
-			"more memory, or a shorter --retention",
-		}
+		return Fact{Warning, "memory", fmt.Sprintf("%d of %d MB are used: when the rest is full, claims fail and messages wait", mb(s.UsedMemory), mb(s.MaxMemory)),
+			"more memory, or a shorter --retention"}
 	}
-	return Fact{
-		OK, "memory", fmt.Sprintf("%d of %d MB are used; about %d more records fit, with small results", mb(s.UsedMemory), mb(s.MaxMemory),
-			(s.MaxMemory-s.UsedMemory)/recordBytes), "",
-	}
+	return Fact{OK, "memory", fmt.Sprintf("%d of %d MB are used; about %d more records fit, with small results", mb(s.UsedMemory), mb(s.MaxMemory),
+		(s.MaxMemory-s.UsedMemory)/recordBytes), ""}
 }

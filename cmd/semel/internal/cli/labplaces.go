@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
 // unplayed are the scenarios that could not be played where they were to be.
-type unplayed []*rig.CannotError
+type unplayed []*place.UnsupportedError
 
 // take keeps the error of a scenario that could not be played, and answers true; other errors are not for it. Of several it
 // prints a line.
 func (u *unplayed) take(a *app, err error, several bool) (bool, error) {
-	cannot := (*rig.CannotError)(nil)
+	cannot := (*place.UnsupportedError)(nil)
 	if !errors.As(err, &cannot) {
 		return false, err
 	}
@@ -74,7 +74,7 @@ func (u unplayed) alone(a *app) error {
 	if a.p.Format == output.JSONL {
 		return nil
 	}
-	v := verdict.Verdict{Runs: []verdict.Run{}, Verdict: verdict.NotPlayed, NotPlayed: u.reasons()}
+	v := verdict.Verdict{Runs: []verdict.Run{}, Verdict: verdict.NotRun, NotRun: u.reasons()}
 	return a.p.Object(v, func(io.Writer) error { return nil }) // its line is there, or the error is
 }
 

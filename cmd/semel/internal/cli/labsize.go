@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -75,7 +75,7 @@ func (z *labSize) flagsAgain() (flags string) {
 
 // sizeFlags are those of one scenario: what it has otherwise than in the catalogue.
 func sizeFlags(s plan.Scenario) string {
-	own, ok := catalogue.Find(s.Name)
+	own, ok := scenarios.Find(s.Name)
 	if !ok {
 		return ""
 	}

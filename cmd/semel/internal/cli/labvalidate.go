@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/preflight"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -32,7 +32,7 @@ what it made. Exit status 0 when all is there, 3 when something is not. semel do
 	}
 	f := c.Flags()
 	f.StringVar(&o.Where.On, "on", "", "what to try where no URL is given: embedded, postgres or aws (default embedded)")
-	fixed(f, "on", rig.Ons()...)
+	fixed(f, "on", place.Ons()...)
 	f.StringVar(&o.Where.Queue, "queue", "", "URL of a place for the queues (default: where the store is)")
 	f.StringVar(&o.Where.Store, "store", "", "URL of a place for records and ledger (default: where the queue is)")
 	return c

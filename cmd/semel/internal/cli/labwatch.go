@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/semel-dev/semel/cmd/semel/internal/lab"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
@@ -45,14 +45,14 @@ func (a *app) labWatch(ctx context.Context, s plan.Scenario, o lab.Options, addr
 	if len(guards) == 0 {
 		guards = []plan.Guard{plan.GuardOff, plan.GuardOn}
 	}
-	server, err := live.Listen(addr, s, guards)
-	if errors.Is(err, live.ErrAddress) {
+	server, err := watch.Listen(addr, s, guards)
+	if errors.Is(err, watch.ErrAddress) {
 		return verdict.Verdict{}, output.Usage("--watch: %v", err).WithHint("--watch alone takes a free port; or give 127.0.0.1:PORT")
 	}
 	if err != nil {
 		return verdict.Verdict{}, err
 	}
-	defer server.Close(live.Last{Problem: "it has ended"})
+	defer server.Close(watch.Last{Problem: "it has ended"})
 	stop := context.AfterFunc(ctx, server.Finish)
 	defer stop()
 	if _, err := fmt.Fprintf(a.p.Err, "live view of %s: %s\n", s.Name, server.URL()); err != nil {

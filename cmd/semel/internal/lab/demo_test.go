@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
@@ -42,22 +42,22 @@ func TestFM03_DemoBreaksAndHolds(t *testing.T) {
 		t.Errorf("guard on: %+v", on)
 	}
 	// Each of the producer's retries was skipped at least once, and nothing was swept under the rug.
-	if retries := v.Story.Scenario.Load.Retries; on.Replayed < retries || on.Dead != 0 || on.Parked != 0 {
+	if retries := v.Timeline.Scenario.Load.Retries; on.Replayed < retries || on.Dead != 0 || on.Parked != 0 {
 		t.Errorf("guard on: %d replayed of %d retries, %d dead, %d parked", on.Replayed, retries, on.Dead, on.Parked)
 	}
 	if on.Kills < 4 {
 		t.Errorf("guard on: only %d kills", on.Kills)
 	}
 	doubled := map[string]verdict.Double{}
-	for _, d := range v.Story.Runs[0].Doubles {
+	for _, d := range v.Timeline.Runs[0].Doubles {
 		doubled[d.Key] = d
 	}
-	for _, k := range v.Story.Scenario.Plan(11, plan.GuardOff).Strikes {
+	for _, k := range v.Timeline.Scenario.Plan(11, plan.GuardOff).Strikes {
 		if k.Key != "" && doubled[k.Key].Cause != verdict.CauseKilled {
 			t.Errorf("%s was to break by a kill after the effect: %+v", k.Key, doubled[k.Key])
 		}
 	}
-	for i, tale := range v.Story.Runs {
+	for i, tale := range v.Timeline.Runs {
 		f := tale.Flow
 		if sum := f.Charged + f.Doubled + f.Skipped + f.Deferred + f.Cut + f.Other; sum != v.Runs[i].Delivered {
 			t.Errorf("run %d: the parts sum up to %d of %d deliveries", i, sum, v.Runs[i].Delivered)
@@ -88,7 +88,7 @@ func TestDemoKeeps(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := rig.Open(t.Context(), rig.File(filepath.Join(v.Kept, "on", "demo.db")), time.Second)
+	r, err := place.Open(t.Context(), place.File(filepath.Join(v.Kept, "on", "demo.db")), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 	t.Helper()
 	dirs, _ := filepath.Glob(filepath.Join(tmp, "semel-demo-*", "*"))
 	for _, dir := range dirs {
-		entries, err := trail.Read(dir)
+		entries, err := eventlog.Read(dir)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if e.Kind == trail.Spawn {
+			if e.Kind == eventlog.Spawn {
 				pids = append(pids, e.PID)
 			}
 		}

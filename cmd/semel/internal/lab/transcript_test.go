@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 )
 
 // said plays a scenario with real processes and answers the log of one side. On a machine that stands still for half a
@@ -18,7 +18,7 @@ func said(t *testing.T, name string, g plan.Guard, want []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := catalogue.Find(name)
+	s, _ := scenarios.Find(name)
 	var got []string
 	for range 3 {
 		v, err := Run(t.Context(), s, Options{

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/catalogue"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/live"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
 // TestWatch plays both guards under a page's hands: kills, a dropped ack, a duplicate, deaf heartbeats, a paused store;
@@ -23,12 +23,12 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := catalogue.Find("happy")
-	server, err := live.Listen("", s, []plan.Guard{plan.GuardOff, plan.GuardOn})
+	s, _ := scenarios.Find("happy")
+	server, err := watch.Listen("", s, []plan.Guard{plan.GuardOff, plan.GuardOn})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close(live.Last{})
+	defer server.Close(watch.Last{})
 	type end struct {
 		v   verdict.Verdict
 		err error
@@ -103,7 +103,7 @@ func hands(t *testing.T, url string) *watcher {
 
 func (w *watcher) do(act string) {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"act", strings.NewReader(act))
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"faults", strings.NewReader(act))
 	if err != nil {
 		w.t.Fatal(err)
 	}

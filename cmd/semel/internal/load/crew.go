@@ -100,10 +100,10 @@ func (c *crew) environ() []string {
 		return strings.HasPrefix(name, "SEMEL_OPT_") ||
 			slices.ContainsFunc(aliases, func(a config.Alias) bool { return a.Var == name })
 	})
-	if c.b.place.Fakes != "" { // they take any
+	if c.b.urls.Fakes != "" { // they take any
 		env = append(env, "AWS_ACCESS_KEY_ID=semel", "AWS_SECRET_ACCESS_KEY=semel", "AWS_PROFILE=", "AWS_SESSION_TOKEN=")
 	}
-	return append(append(env, "SEMEL_OPT_QUEUE="+c.b.place.Queue, "SEMEL_OPT_STORE="+c.b.place.Store), c.b.Env...)
+	return append(append(env, "SEMEL_OPT_QUEUE="+c.b.urls.Queue, "SEMEL_OPT_STORE="+c.b.urls.Store), c.b.Env...)
 }
 
 func (c *crew) hire(n int) error {

@@ -9,7 +9,7 @@ type attack struct {
 	did      string
 	endpoint words
 	// script plays it.
-	script func(*scene) error
+	script func(*trial) error
 	// keys is how many keys there are; 0 = 1.
 	keys int
 	// takeover: it waits until another worker takes over.

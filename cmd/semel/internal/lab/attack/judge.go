@@ -17,8 +17,8 @@ type odd struct {
 	n, want   int
 }
 
-// judge gives the verdict of a scene.
-func (s *scene) judge(o *observed) Result {
+// judge gives the verdict of a trial.
+func (s *trial) judge(o *observed) Result {
 	b := s.base[s.guard]
 	w := s.attack.words(s.HTTP != "")
 	res := Result{
@@ -65,7 +65,7 @@ func (s *scene) judge(o *observed) Result {
 }
 
 // judgeCounts compares the effects with those of the plain run.
-func (s *scene) judgeCounts(o *observed, res *Result) {
+func (s *trial) judgeCounts(o *observed, res *Result) {
 	more, fewer := s.odds(o)
 	switch {
 	case len(more) > 0:
@@ -89,7 +89,7 @@ func (s *scene) judgeCounts(o *observed, res *Result) {
 }
 
 // odds lists the kinds of effects that happened too often, and those that are missing although the message is done.
-func (s *scene) odds(o *observed) (more, fewer []odd) {
+func (s *trial) odds(o *observed) (more, fewer []odd) {
 	want := s.base[s.guard].kinds
 	kinds := make([]string, 0, len(want))
 	for kind := range want {
@@ -124,7 +124,7 @@ func (s *scene) odds(o *observed) (more, fewer []odd) {
 }
 
 // failedPlainly is the verdict when not even the plain run succeeds.
-func (s *scene) failedPlainly(o *observed, res *Result) {
+func (s *trial) failedPlainly(o *observed, res *Result) {
 	res.Verdict = Unknown
 	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastWords(o)
 	res.Hint = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
@@ -140,7 +140,7 @@ func (s *scene) failedPlainly(o *observed, res *Result) {
 }
 
 // blind judges by the number of runs: effects were not seen.
-func (s *scene) blind(o *observed, res *Result) {
+func (s *trial) blind(o *observed, res *Result) {
 	runs := o.runs
 	if s.attack.name == "kill-before" {
 		runs-- // that one never came to its first instruction
@@ -175,7 +175,7 @@ func (s *scene) blind(o *observed, res *Result) {
 }
 
 // judgePoison judges what became of a message that nobody can handle.
-func (s *scene) judgePoison(o *observed, res *Result) {
+func (s *trial) judgePoison(o *observed, res *Result) {
 	res.Expected = 0
 	key := s.keys[0]
 	switch end := o.endings[key]; {

@@ -33,13 +33,13 @@ type naive struct {
 	Attempts         int
 }
 
-func (s *scene) naiveArgs() []string {
+func (s *trial) naiveArgs() []string {
 	n := naive{
 		Database: s.path("queue.db"), Events: s.path("events.jsonl"), Key: s.Key, Visibility: s.visibility,
 		Timeout: s.timeout, Grace: killGrace(s.visibility), Attempts: s.maxAttempts,
 	}
-	if s.front != nil {
-		n.HTTP = s.front.url
+	if s.proxy != nil {
+		n.HTTP = s.proxy.url
 	} else {
 		n.Argv = shimmed(s.path("runs"), guardOff, s.handlerArgv())
 	}

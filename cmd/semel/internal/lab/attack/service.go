@@ -19,7 +19,7 @@ import (
 
 // effect is one request to the service that was to change something.
 type effect struct {
-	scene *scope
+	trial *scope
 	// kind is method and path, with what differs from message to message taken out.
 	kind string
 	// key is the message whose effect it is; "" when the request does not say.
@@ -39,9 +39,9 @@ type effect struct {
 	status int // what was answered; 0 = the connection was cut
 }
 
-// fault is what the service does to one request of a scene.
+// fault is what the service does to one request of a trial.
 type fault struct {
-	// at counts the requests of the scene from 1; 0 = those that repeat one that was applied.
+	// at counts the requests of the trial from 1; 0 = those that repeat one that was applied.
 	at int
 	// hold keeps the request before anything happens, holdAnswer keeps the answer: both until release, or until the
 	// client has gone. A request whose client went before it was applied is not applied.
@@ -53,7 +53,7 @@ type fault struct {
 	status int
 }
 
-// scope is what belongs to one scene: what its requests are recognised by, the fault that waits, and what came.
+// scope is what belongs to one trial: what its requests are recognised by, the fault that waits, and what came.
 type scope struct {
 	name string // path prefix
 	keys map[string]string
@@ -172,7 +172,7 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request) {
 // arrive counts a request and finds the fault that strikes it.
 func (s *service) arrive(c *scope, r *http.Request, path string, body []byte) (*effect, *fault) {
 	text := r.Header.Get(s.keyHeader) + "\n" + path + "\n" + string(body)
-	e := &effect{scene: c, key: c.keyIn(text), idem: r.Header.Get(s.keyHeader), body: sha256.Sum256(body)}
+	e := &effect{trial: c, key: c.keyIn(text), idem: r.Header.Get(s.keyHeader), body: sha256.Sum256(body)}
 	e.kind = r.Method + " " + c.general(path)
 	if e.idem == "" && (r.Method == http.MethodPut || r.Method == http.MethodDelete) {
 		e.idem, e.natural = "content "+hex.EncodeToString(e.body[:]), true
@@ -219,7 +219,7 @@ func (s *service) apply(e *effect, f *fault, r *http.Request, path string) {
 		}
 	}
 	if f != nil && f.holdAnswer {
-		e.scene.strike()
+		e.trial.strike()
 	}
 }
 

@@ -116,7 +116,7 @@ func (b bar) Diamond() string { return fmt.Sprintf("M0 %gl4 4-4 4-4-4Z", b.Y-4) 
 func (b bar) BeatPath() string { return fmt.Sprintf("M0 %gv10", b.Y-5) }
 
 // draw lays a run out over the time until endMS, with so many deliveries at most.
-func draw(t verdict.Tale, endMS float64, most int) chart {
+func draw(t verdict.RunTimeline, endMS float64, most int) chart {
 	c := chart{EndMS: math.Max(endMS, 1), Width: chartWidth}
 	c.Scale = (chartWidth - 16) / c.EndMS
 	y := axisHeight

@@ -68,8 +68,8 @@ func toneOf(bad bool) string {
 	return "good"
 }
 
-// Figures are the scene's.
-func (sc *scene) Figures() []figureRow { return figures(sc.Runs) }
+// Figures are the scenario's.
+func (sc *scenarioView) Figures() []figureRow { return figures(sc.Runs) }
 
 // outcome says in a sentence or two what came of a scenario.
 func outcome(v verdict.Verdict) string {

@@ -20,8 +20,8 @@ import (
 //go:embed report.html.tmpl
 var reportTemplate string
 
-//go:embed scene.html.tmpl
-var sceneTemplate string
+//go:embed scenario.html.tmpl
+var scenarioTemplate string
 
 //go:embed chart.html.tmpl
 var chartTemplate string
@@ -37,13 +37,13 @@ var reportPage = template.Must(template.New("report").Funcs(template.FuncMap{
 	"money":   Money,
 	"plural":  output.Count[int],
 	"step":    stepText,
-}).Parse(reportTemplate + sceneTemplate + chartTemplate))
+}).Parse(reportTemplate + scenarioTemplate + chartTemplate))
 
 // The limits of one file, shared by its runs: deliveries that are drawn, and keys whose story is told. With them a file
 // stays below 8 MB, whatever the load was.
 const (
-	maxDrawn   = 6000
-	maxStories = 240
+	maxDrawn     = 6000
+	maxTimelines = 240
 )
 
 // page is what the template shows.
@@ -57,12 +57,12 @@ type page struct {
 	OK             bool
 	Headline, Lead string
 	Repeat         string
-	Scenes         []*scene
+	Scenarios      []*scenarioView
 	JSON           string
 }
 
 // WriteReport writes a verdict as one HTML file that needs nothing else: no network, no fonts, no scripts from elsewhere.
-// The file appears whole or not at all. A verdict without a story (Verdict.Story) is an error.
+// The file appears whole or not at all. A verdict without a story (Verdict.Timeline) is an error.
 func WriteReport(path string, v verdict.Verdict) error {
 	html, err := render([]verdict.Verdict{v}, false, "", time.Now())
 	if err != nil {
@@ -122,7 +122,7 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 	}
 	runs := 0
 	for _, v := range all {
-		if v.Story == nil {
+		if v.Timeline == nil {
 			return nil, errors.New("write the report: a verdict has no story")
 		}
 		runs += len(v.Runs)
@@ -130,15 +130,15 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 	if runs == 0 {
 		return nil, errors.New("write the report: there is no run to be told")
 	}
-	drawn, stories := maxDrawn/runs, max(1, maxStories/len(all))
+	drawn, timelines := maxDrawn/runs, max(1, maxTimelines/len(all))
 	var merged verdict.Verdict
 	for i, v := range all {
-		sc := sceneOf(v, drawn, stories)
+		sc := viewOfScenario(v, drawn, timelines)
 		sc.Many = many
 		if many {
 			sc.place(all, i)
 		}
-		p.Scenes = append(p.Scenes, sc)
+		p.Scenarios = append(p.Scenarios, sc)
 		p.OK = p.OK && v.OK()
 		merged.Runs = append(merged.Runs, v.Runs...)
 	}
@@ -146,7 +146,7 @@ func render(all []verdict.Verdict, many bool, repeat string, now time.Time) ([]b
 	if !p.OK {
 		merged.Verdict = verdict.Unexpected
 	}
-	if p.Title = p.Scenes[0].Name + ": " + p.Scenes[0].Headline; many {
+	if p.Title = p.Scenarios[0].Name + ": " + p.Scenarios[0].Headline; many {
 		p.Headline, p.Lead = indexHeadline(all)
 		p.Title = "lab: " + p.Headline
 	}

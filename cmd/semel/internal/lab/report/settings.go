@@ -11,8 +11,8 @@ import (
 type setting struct{ Name, Value string }
 
 // Settings are the scenario's, as far as they say something.
-func (sc *scene) Settings() (out []setting) {
-	s := sc.Story.Scenario
+func (sc *scenarioView) Settings() (out []setting) {
+	s := sc.Timeline.Scenario
 	add := func(name string, shown bool, format string, a ...any) {
 		if shown {
 			out = append(out, setting{name, fmt.Sprintf(format, a...)})
@@ -43,8 +43,8 @@ func (sc *scene) Settings() (out []setting) {
 	add("Commits without an answer", s.Wire.LoseCommit > 0, "%.0f %%", 100*s.Wire.LoseCommit)
 	add("Services without an answer", s.Wire.LoseEffect > 0, "%.0f %%", 100*s.Wire.LoseEffect)
 	add("Slow calls of the store", s.Wire.SlowStore > 0, "%.0f %%, by %s", 100*s.Wire.SlowStore, s.Wire.SlowFor)
-	add("Queue, records, ledger", true, "%s", sc.Story.Place)
-	add("Seed", true, "%d", sc.Story.Seed)
+	add("Queue, records, ledger", true, "%s", sc.Timeline.Place)
+	add("Seed", true, "%d", sc.Timeline.Seed)
 	return out
 }
 

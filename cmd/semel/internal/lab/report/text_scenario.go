@@ -10,19 +10,19 @@ import (
 
 // scenario tells one scenario of the catalogue: what happens, who meets it, what came of it, and what to do.
 func (p *printer) scenario(v verdict.Verdict) {
-	s := v.Story.Scenario
+	s := v.Timeline.Scenario
 	p.line("")
 	p.para("  "+p.style(bold, s.Name)+"  ", len(s.Name)+4, s.Title)
 	p.line("")
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		p.labelled("guard "+string(t.Run.Guard), "", t.Run.Design.Sentence())
 	}
 	p.line("")
 	p.figures(v.Runs)
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		p.transcript(s, t)
 	}
-	for _, t := range v.Story.Runs {
+	for _, t := range v.Timeline.Runs {
 		code := green
 		if t.Run.Verdict == plan.Broken {
 			code = red
@@ -88,7 +88,7 @@ func (p *printer) figures(runs []verdict.Run) {
 }
 
 // transcript prints the workers' log of a scenario whose message has a name: its lines, and nothing else on them.
-func (p *printer) transcript(s plan.Scenario, t verdict.Tale) {
+func (p *printer) transcript(s plan.Scenario, t verdict.RunTimeline) {
 	if len(t.Transcript) == 0 {
 		return
 	}
@@ -118,7 +118,7 @@ func refusedText(n int) string {
 }
 
 // happened says what came of a run, with one key as an example.
-func happened(t verdict.Tale) string {
+func happened(t verdict.RunTimeline) string {
 	text := strings.ToUpper(harm(t.Run)[:1]) + harm(t.Run)[1:] + "."
 	switch {
 	case len(t.Doubles) > 0:

@@ -3,8 +3,8 @@ package verdict
 import (
 	"maps"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 )
 
 // tally is what the ledger says about the keys that were sent.
@@ -26,7 +26,7 @@ type tally struct {
 // count compares the ledger with the keys that were sent. excused are the keys that have a dead letter or a parked record:
 // without an effect they are not lost, a person is asked. It must be called when the queue is empty, so that every key
 // is settled.
-func count(sends []plan.Send, effects []rig.Effect, excused map[string]bool) tally {
+func count(sends []plan.Send, effects []place.Effect, excused map[string]bool) tally {
 	t := tally{Effects: len(effects)}
 	aside := map[string]bool{}
 	maps.Copy(aside, excused)

@@ -1,8 +1,8 @@
 package verdict
 
 import (
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -17,7 +17,7 @@ type Standing struct {
 }
 
 // Stand counts how a run stands, by its ledger.
-func Stand(sends []plan.Send, effects []rig.Effect, aside rig.Aside, queue driver.QueueStats) Standing {
+func Stand(sends []plan.Send, effects []place.Effect, aside place.Aside, queue driver.QueueStats) Standing {
 	t := count(sends, effects, aside.Keys)
 	keys := 1 // that a message stands for
 	for _, s := range sends {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict/verdicttest"
 )
@@ -22,10 +22,10 @@ func named(g plan.Guard, faster float64) (*verdicttest.Fixture, plan.Scenario) {
 	return f, s
 }
 
-func (lines) of(f *verdicttest.Fixture, s plan.Scenario) (verdict.Tale, lines) {
-	v := verdict.Verdict{Story: &verdict.Story{Scenario: s}}
+func (lines) of(f *verdicttest.Fixture, s plan.Scenario) (verdict.RunTimeline, lines) {
+	v := verdict.Verdict{Timeline: &verdict.Timeline{Scenario: s}}
 	v.Add(s, f.Plan, f.Result)
-	return v.Story.Runs[0], v.Runs[0].Transcript
+	return v.Timeline.Runs[0], v.Runs[0].Transcript
 }
 
 type lines []string
@@ -34,14 +34,14 @@ type lines []string
 func TestS0_16_TranscriptOfAnOverrun(t *testing.T) {
 	f, s := named(plan.GuardOff, 5)
 	say := func(ms, worker int, kind, decision string) {
-		f.At(ms, trail.Entry{Kind: kind, Worker: worker, Life: 1, Key: "msg-1", Message: "m-0001-1", Decision: decision})
+		f.At(ms, eventlog.Entry{Kind: kind, Worker: worker, Life: 1, Key: "msg-1", Message: "m-0001-1", Decision: decision})
 	}
 	say(0, 1, "started", "")
 	say(1000, 2, "started", "")
-	say(1600, 1, trail.Recorded, "")
+	say(1600, 1, eventlog.Recorded, "")
 	say(2000, 1, "decided", "replayed")
-	say(2600, 2, trail.Refused, "")
-	f.At(2601, trail.Entry{Kind: "started", Worker: 1, Life: 1, Key: "another"})
+	say(2600, 2, eventlog.Refused, "")
+	f.At(2601, eventlog.Entry{Kind: "started", Worker: 1, Life: 1, Key: "another"})
 	tale, got := lines{}.of(f, s)
 	want := lines{"Start msg-1 sleep 8", "Start msg-1 sleep 8", "✅ Completed msg-1", "🔁 Duplicate detect. Skip: msg-1"}
 	if !slices.Equal(got, want) {
@@ -55,9 +55,9 @@ func TestS0_16_TranscriptOfAnOverrun(t *testing.T) {
 // TestS0_17_TranscriptOfAHeartbeat: exactly two lines.
 func TestS0_17_TranscriptOfAHeartbeat(t *testing.T) {
 	f, s := named(plan.GuardOn, 0)
-	f.At(0, trail.Entry{Kind: "started", Worker: 1, Life: 1, Key: "msg-1"})
-	f.At(500, trail.Entry{Kind: "extended", Worker: 1, Life: 1, Key: "msg-1"})
-	f.At(1600, trail.Entry{Kind: "decided", Decision: "executed", Worker: 1, Life: 1, Key: "msg-1"})
+	f.At(0, eventlog.Entry{Kind: "started", Worker: 1, Life: 1, Key: "msg-1"})
+	f.At(500, eventlog.Entry{Kind: "extended", Worker: 1, Life: 1, Key: "msg-1"})
+	f.At(1600, eventlog.Entry{Kind: "decided", Decision: "executed", Worker: 1, Life: 1, Key: "msg-1"})
 	if _, got := (lines{}).of(f, s); !slices.Equal(got, lines{"Start msg-1 sleep 1.6", "✅ Completed msg-1"}) {
 		t.Errorf("got %q", got)
 	}
@@ -73,13 +73,13 @@ func TestTellKnowsFrozenWorkersAndForgottenAcks(t *testing.T) {
 	f.Spawn(0, 1, 1)
 	f.Spawn(0, 2, 1)
 	f.Delivery(1, 1, "order-0001", "m-1", 100, 110, 120, 4000)
-	f.At(121, trail.Entry{Kind: trail.Struck, Action: string(plan.Freeze), Worker: 1, Life: 1, Key: "order-0001", Message: "m-1"})
-	f.At(3900, trail.Entry{Kind: trail.Thaw, Worker: 1, Life: 1})
+	f.At(121, eventlog.Entry{Kind: eventlog.Struck, Action: string(plan.Freeze), Worker: 1, Life: 1, Key: "order-0001", Message: "m-1"})
+	f.At(3900, eventlog.Entry{Kind: eventlog.Thaw, Worker: 1, Life: 1})
 	f.Delivery(2, 1, "order-0001", "m-1", 2110, 2120, 2130, 2140)
 	f.Delivery(2, 1, "order-0002", "m-2", 3000, 3001, 3010, 3011)
 	f.Delivery(2, 1, "order-0002", "m-2", 5100, 5101, 5110, 5111)
-	f.At(6000, trail.Entry{Kind: trail.Down})
-	f.At(7000, trail.Entry{Kind: trail.Up})
+	f.At(6000, eventlog.Entry{Kind: eventlog.Down})
+	f.At(7000, eventlog.Entry{Kind: eventlog.Up})
 	f.Sort()
 	tale := f.Tell(t)
 	got := map[string]string{}

@@ -27,10 +27,10 @@ var errDown = errors.New("the database is out of reach")
 
 // faults draws what goes wrong between this process and its queue and store.
 type faults struct {
-	wire plan.Wire
-	file string
-	dir  string
-	live bool
+	wire    plan.Wire
+	file    string
+	dir     string
+	watched bool
 
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -39,7 +39,7 @@ type faults struct {
 func newFaults(s Spec) *faults {
 	life := uint64(s.Worker)<<32 | uint64(s.Life)
 	return &faults{
-		wire: s.Wire, file: filepath.Join(s.Dir, DownFile), dir: s.Dir, live: s.Live, rng: rand.New(rand.NewPCG(s.Seed, life)),
+		wire: s.Wire, file: filepath.Join(s.Dir, DownFile), dir: s.Dir, watched: s.Watched, rng: rand.New(rand.NewPCG(s.Seed, life)),
 	}
 }
 
@@ -52,11 +52,13 @@ func (f *faults) down() error {
 }
 
 // dropAck tells whether this ack is the one that a person wants to have dropped: of all workers one gets a yes.
-func (f *faults) dropAck() bool { return f.live && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil }
+func (f *faults) dropAck() bool {
+	return f.watched && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil
+}
 
 // deaf is the share of the heartbeats that do not arrive.
 func (f *faults) deaf() float64 {
-	if f.live {
+	if f.watched {
 		if _, err := os.Stat(filepath.Join(f.dir, DeafFile)); err == nil {
 			return 1
 		}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -52,7 +52,7 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 	if err != nil {
 		return err
 	}
-	j := &job{worker: w, d: d, order: o, key: d.Header(rig.KeyHeader)}
+	j := &job{worker: w, d: d, order: o, key: d.Header(place.KeyHeader)}
 	err = one(ctx, j)
 	switch {
 	case err == nil:
@@ -72,7 +72,7 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 }
 
 func (j *job) note(kind string, err error) {
-	e := trail.Entry{Kind: kind, Key: j.key, Message: j.d.ID, Count: j.d.Count}
+	e := eventlog.Entry{Kind: kind, Key: j.key, Message: j.d.ID, Count: j.d.Count}
 	if err != nil {
 		e.Err = err.Error()
 	}
@@ -81,7 +81,7 @@ func (j *job) note(kind string, err error) {
 
 // skipped notes why a delivery is acked without work.
 func (j *job) skipped(why string) {
-	j.log.Add(trail.Entry{
+	j.log.Add(eventlog.Entry{
 		Kind: "decided", Key: j.key, Message: j.d.ID, Count: j.d.Count, Decision: "replayed", Cause: "redelivery", Reason: why,
 	})
 }
@@ -125,7 +125,7 @@ func (j *job) charge(ctx context.Context, key string) error {
 		j.note("ended", err)
 		return err
 	}
-	if err := j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count), ""); err != nil {
+	if err := j.place.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count), ""); err != nil {
 		return err
 	}
 	if j.faults.strikes(j.spec.Wire.LoseEffect) {
@@ -133,7 +133,7 @@ func (j *job) charge(ctx context.Context, key string) error {
 		return errLostAnswer
 	}
 	j.note("ended", nil)
-	j.note(trail.Effect, nil)
+	j.note(eventlog.Effect, nil)
 	if len(j.order.Items) > 0 {
 		j.gate.pass(plan.BetweenEffects, j.key, j.d.ID)
 		return nil
@@ -147,5 +147,5 @@ func (j *job) undo(ctx context.Context, key string) error {
 	if err := j.faults.down(); err != nil {
 		return err
 	}
-	return j.rig.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count).Reversed(), "")
+	return j.place.AddEffect(ctx, j.effect(key, j.order, j.d.ID, j.d.Count).Reversed(), "")
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
 	"github.com/semel-dev/semel/driver"
 )
 
@@ -50,7 +50,7 @@ func Message(s plan.Send, amount int64) (driver.Message, error) {
 		return driver.Message{}, fmt.Errorf("encode %s: %w", s.Key, err)
 	}
 	return driver.Message{
-		ID: s.ID, Queue: rig.QueueName, Body: body, Headers: map[string]string{rig.KeyHeader: s.Key},
+		ID: s.ID, Queue: place.QueueName, Body: body, Headers: map[string]string{place.KeyHeader: s.Key},
 	}, nil
 }
 

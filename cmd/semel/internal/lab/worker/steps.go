@@ -5,17 +5,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/eventlog"
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/rig"
-	"github.com/semel-dev/semel/cmd/semel/internal/lab/trail"
 	"github.com/semel-dev/semel/driver"
 )
 
 // stepQueue passes AfterReceive, notes what was handed out and what was settled, and loses what is to be lost.
 type stepQueue struct {
-	rig.Queue
+	place.Queue
 	gate   *gate
-	log    *trail.Trail
+	log    *eventlog.Log
 	keys   *keyring
 	faults *faults
 }
@@ -34,14 +34,14 @@ func (q *stepQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, 
 	}
 	ds, err := q.Queue.Receive(ctx, limit)
 	for _, d := range ds {
-		key := d.Header(rig.KeyHeader)
+		key := d.Header(place.KeyHeader)
 		q.keys.put(d.Receipt, key, d.ID)
-		q.log.Add(trail.Entry{
+		q.log.Add(eventlog.Entry{
 			Kind: "received", Key: key, Message: d.ID, Count: d.Count, VisibleMS: d.Visible.Milliseconds(),
 		})
 	}
 	for _, d := range ds {
-		q.gate.pass(plan.AfterReceive, d.Header(rig.KeyHeader), d.ID)
+		q.gate.pass(plan.AfterReceive, d.Header(place.KeyHeader), d.ID)
 	}
 	return ds, err
 }
@@ -64,7 +64,7 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 			outcome = outcomes[i]
 		}
 		key, id := q.keys.get(one.Receipt)
-		e := trail.Entry{
+		e := eventlog.Entry{
 			Kind: "settled", Key: key, Message: id,
 			Action: one.Action.String(), Outcome: outcome.String(), AfterMS: one.After.Milliseconds(),
 		}
@@ -89,7 +89,7 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 	for i, r := range receipts {
 		if i < len(outcomes) {
 			key, id := q.keys.get(r)
-			q.log.Add(trail.Entry{
+			q.log.Add(eventlog.Entry{
 				Kind: "extended", Key: key, Message: id,
 				VisibleMS: visible.Milliseconds(), Outcome: outcomes[i].String(),
 			})
@@ -135,10 +135,10 @@ func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error
 
 // stepStore passes AfterClaim, AfterEffect and AfterCommit. It is a committer where the store is one: see [driver.As].
 type stepStore struct {
-	rig.Store
+	place.Store
 	committer driver.Committer // the store; nil when its effects do not commit with records
 	gate      *gate
-	log       *trail.Trail
+	log       *eventlog.Log
 	keys      *keyring
 	faults    *faults
 }
@@ -212,10 +212,10 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 			continue
 		}
 		key, id := s.names(w[i])
-		s.log.Add(trail.Entry{Kind: trail.Effect, Key: key, Message: id, Token: w[i].Finish.Hold.Token})
+		s.log.Add(eventlog.Entry{Kind: eventlog.Effect, Key: key, Message: id, Token: w[i].Finish.Hold.Token})
 		if w[i].Ack != nil {
 			s.keys.drop(w[i].Ack.Receipt)
-			s.log.Add(trail.Entry{Kind: "settled", Key: key, Message: id, Action: "ack", Outcome: "applied"})
+			s.log.Add(eventlog.Entry{Kind: "settled", Key: key, Message: id, Action: "ack", Outcome: "applied"})
 		}
 	}
 	for i, o := range outcomes {
@@ -238,7 +238,7 @@ func (s *stepStore) names(w driver.Work) (key, message string) {
 
 // Joins is the store's. Where acks get lost on their way, they travel by themselves, as to a queue that is elsewhere.
 func (s *stepStore) Joins(q driver.Queue) bool {
-	if s.faults.live || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
+	if s.faults.watched || s.faults.wire.ForgetAck+s.faults.wire.LoseAck > 0 {
 		return false
 	}
 	return s.committer.Joins(q)

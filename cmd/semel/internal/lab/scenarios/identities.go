@@ -1,0 +1,63 @@
+package scenarios
+
+import (
+	"time"
+
+	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
+)
+
+func identities() []plan.Scenario {
+	duplicates := base("duplicates", "The queue forgets acks: what is done comes again")
+	duplicates.Asks = "I acked it. Why does it come again?"
+	duplicates.Hint = "At-least-once is meant literally: a deleted message may come again. Remember what is done for longer than the queue keeps it."
+	duplicates.Wire.ForgetAck = 0.3
+	duplicates = versus(duplicates, plan.Plain, plan.SemelKeyed)
+	duplicates = expect(duplicates, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
+	duplicates = expect(duplicates, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("replayed", 1))
+
+	retry := base("producer-retry", "The producer sends again, under another message id")
+	retry.Asks = "Is the message id the idempotency key?"
+	retry.Hint = "No: what the producer sends twice has two ids. Take the business key (order and action)."
+	retry.Load.Retries = 6
+	retry = versus(retry, plan.MessageID, plan.Semel)
+	retry = expect(retry, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 6))
+	retry = expect(retry, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("replayed", 6))
+
+	redrive := base("redrive", "A dead-letter queue is redriven after everything was done: new ids, old orders")
+	redrive.Asks = "Is it safe to redrive a dead-letter queue?"
+	redrive.Hint = "A redriven message has a new id. Keep the key in an attribute or in the body, and the records for as long as dead letters."
+	redrive.Load.Again = 8
+	redrive = versus(redrive, plan.MessageID, plan.Semel)
+	redrive = expect(redrive, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 8))
+	redrive = expect(redrive, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("replayed", 8))
+
+	fanout := base("fanout", "One upload matches two rules: every file arrives twice, under two event ids")
+	fanout.Asks = "Why does my workflow start twice for one file?"
+	fanout.Hint = "Key the start by bucket, key and version of the object, not by the event; claim the key before the start."
+	fanout.Load.Orders, fanout.Load.PerKey = 10, 2
+	fanout = versus(fanout, plan.MessageID, plan.Semel)
+	fanout = expect(fanout, plan.GuardOff, plan.Broken, plan.Exactly("duplicated", 10))
+	fanout = expect(fanout, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
+
+	start := base("double-start", "A workflow is started by two rules and by the producer's retry, and answers of the start get lost")
+	start.Asks = "How do I start a workflow once, whoever asks for it?"
+	start.Hint = "Claim the key, then start under a name made of it: the service knows the second start for the first one."
+	start.Load.Orders, start.Load.PerKey, start.Load.Retries = 10, 2, 4
+	start.Wire.LoseEffect = 0.3
+	start.Workers.MaxAttempts = 20
+	start.Workers.Visibility = 500 * time.Millisecond
+	start = versus(start, plan.Plain, plan.SemelKeyed)
+	start = expect(start, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 10))
+	start = expect(start, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
+
+	answer := base("lost-answer", "The payment service does its work, and its answer gets lost")
+	answer.Asks = "The call failed. May I repeat it?"
+	answer.Hint = "Only under the same idempotency key: the service then knows the second call for the first one."
+	answer.Wire.LoseEffect = 0.2
+	answer.Workers.MaxAttempts = 20
+	answer.Workers.Visibility = 500 * time.Millisecond
+	answer = versus(answer, plan.CheckLast, plan.SemelKeyed)
+	answer = expect(answer, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
+	answer = expect(answer, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 31))
+	return []plan.Scenario{duplicates, retry, redrive, fanout, start, answer}
+}

@@ -68,9 +68,10 @@ func (o Options) withDefaults() (Options, error) {
 // cannot play is a *[place.UnsupportedError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
 // cause.
 //
-// A scenario that does not come out as expected while processes of it did not get to run shows nothing: leases expired, or
-// workers that should have met came one after the other. It is run again, more slowly. So is one in which the hole of the
-// design without the guard did not show, because that takes a coincidence. Options.Exact, Keep and Watch do without that.
+// A scenario that does not come out as expected shows nothing if one of its processes did not get to run, or waited for a
+// disk or a lock: leases expired, or workers that should have met came one after the other. It is run again, more slowly. So
+// is one in which the hole of the design without the guard did not show, because that takes a coincidence. Options.Exact,
+// Keep and Watch turn that off.
 func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (v verdict.Verdict, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return verdict.Verdict{}, err
@@ -78,17 +79,28 @@ func Run(ctx context.Context, s plan.Scenario, o Options, progress func(string))
 	if progress == nil {
 		progress = func(string) {}
 	}
+	once := func(s plan.Scenario) (verdict.Verdict, time.Duration, error) { return runOnce(ctx, s, o, progress) }
+	if o.Exact || o.Keep || o.Watch != nil {
+		v, _, err := once(s)
+		return v, err
+	}
+	return repeat(ctx, s, once, progress)
+}
+
+// repeat runs a scenario until it comes out as expected, nothing excuses it, or it is as slow as it gets.
+func repeat(ctx context.Context, s plan.Scenario, once func(plan.Scenario) (verdict.Verdict, time.Duration, error),
+	progress func(string),
+) (verdict.Verdict, error) {
 	for n := 1; ; n *= 2 {
-		v, late, err := runOnce(ctx, s.Stretch(n), o, progress)
-		cannot := (*place.UnsupportedError)(nil)
-		switch {
-		case err == nil && v.OK(), errors.As(err, &cannot), ctx.Err() != nil, o.Exact, o.Keep, o.Watch != nil, n == slowest:
+		v, late, err := once(s.Stretch(n))
+		unsupported := (*place.UnsupportedError)(nil)
+		if err == nil && v.OK() || errors.As(err, &unsupported) || ctx.Err() != nil || n == slowest {
 			return v, err
 		}
 		var why string
 		switch {
-		case stoodStill(late, time.Duration(n)*s.Workers.Visibility):
-			why = fmt.Sprintf("a process did not get to run for %s", late.Round(time.Millisecond))
+		case tooLate(late, time.Duration(n)*s.Workers.Visibility):
+			why = fmt.Sprintf("a process could not go on for %s", late.Round(time.Millisecond))
 		case err == nil && lucky(v):
 			why = "the hole of the design without the guard did not show"
 		default:
@@ -111,16 +123,16 @@ func lucky(v verdict.Verdict) bool {
 }
 
 const (
-	// maxStill is how long a process may stand still in any scenario; a tenth of a shorter visibility is less.
-	maxStill = 100 * time.Millisecond
+	// maxLate is how late a process may be in any scenario; a tenth of a shorter visibility is less.
+	maxLate = 100 * time.Millisecond
 	// slowest is by how much a scenario is slowed down at most: 8 bears what 40 busy processes on two processors do.
 	slowest = 8
 )
 
-// stoodStill tells whether a process that did not get to run for so long explains what is not as expected.
-func stoodStill(late, visibility time.Duration) bool { return late >= min(visibility/10, maxStill) }
+// tooLate reports whether a process that was late explains an unexpected verdict.
+func tooLate(late, visibility time.Duration) bool { return late >= min(visibility/10, maxLate) }
 
-// runOnce runs the scenario, and measures for how long a process of it did not get to run.
+// runOnce runs the scenario, and measures for how long one of its processes could not go on.
 func runOnce(ctx context.Context, s plan.Scenario, o Options, progress func(string)) (
 	v verdict.Verdict, late time.Duration, err error,
 ) {

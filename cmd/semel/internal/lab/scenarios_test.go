@@ -83,3 +83,18 @@ func TestS0_28_PlantedMistakeIsSeen(t *testing.T) {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
+
+// TestPlantedLossOfHeartbeatsIsFound: no extension arrives, so another worker takes the run over. The scenario expects one
+// execution, and no machine is slow enough to excuse the second one for good.
+func TestPlantedLossOfHeartbeatsIsFound(t *testing.T) {
+	s, _ := scenarios.Find("heartbeat-fails")
+	s.Expect = map[plan.Guard]plan.Expect{
+		plan.GuardOn: {Verdict: plan.Held, Figures: []plan.Figure{plan.Exactly("executed", 1)}},
+	}
+	o := options(t, place.Where{})
+	o.Guards = []plan.Guard{plan.GuardOn}
+	v, err := Run(t.Context(), s, o, func(line string) { t.Log(line) })
+	if err != nil || v.OK() || len(v.Runs) != 1 || len(v.Runs[0].Missed) != 1 || v.Runs[0].TakenOver == 0 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

@@ -57,7 +57,7 @@ type Run struct {
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`
 	Settled int `json:"settled,omitempty"`
-	// Late is the longest time that a process of the run did not get to run.
+	// Late is the longest time for which a process of the run could not go on.
 	Late time.Duration `json:"-"`
 	// Missed lists the figures that are not as expected.
 	Missed []string `json:"missed,omitempty"`

@@ -127,7 +127,10 @@ func (w *worker) reach(ctx context.Context, e place.Effect, effectKey string) er
 	if err := w.faults.down(); err != nil {
 		return err
 	}
-	if err := w.place.AddEffect(ctx, e, effectKey); err != nil {
+	done := w.log.Call()
+	err := w.place.AddEffect(ctx, e, effectKey)
+	done()
+	if err != nil {
 		return err
 	}
 	if w.faults.strikes(w.spec.Wire.LoseEffect) {

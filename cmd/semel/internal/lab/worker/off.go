@@ -53,7 +53,9 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 		return err
 	}
 	j := &job{worker: w, d: d, order: o, key: d.Header(place.KeyHeader)}
+	began := time.Now()
 	err = one(ctx, j)
+	w.log.Delay(time.Since(began) - o.takes(d.Count > 1)) // the calls, and whatever else held the work up
 	switch {
 	case err == nil:
 	case errors.Is(err, errPoison) && w.spec.Workers.MaxAttempts > 0 && d.Count >= w.spec.Workers.MaxAttempts:

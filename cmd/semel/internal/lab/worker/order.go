@@ -62,13 +62,18 @@ func decode(body []byte) (order, error) {
 	return o, nil
 }
 
-// do stands for the time that a payment takes. redelivered: this is not the first try.
-func (o order) do(ctx context.Context, redelivered bool) error {
+// takes is how long the work takes. redelivered: this is not the first try.
+func (o order) takes(redelivered bool) time.Duration {
 	ms := o.WorkMS
 	if !redelivered {
 		ms += o.HangMS
 	}
-	t := time.NewTimer(time.Duration(ms) * time.Millisecond)
+	return time.Duration(ms) * time.Millisecond
+}
+
+// do stands for the time that a payment takes.
+func (o order) do(ctx context.Context, redelivered bool) error {
+	t := time.NewTimer(o.takes(redelivered))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -56,6 +56,7 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 		lost.nth = first + 1
 	}
 	outcomes, err := through(lost, s, func(s []driver.Settlement) ([]driver.Outcome, error) {
+		defer q.log.Call()()
 		return q.Queue.Settle(ctx, s...)
 	})
 	for i, one := range s {
@@ -84,6 +85,7 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 		return nil, err
 	}
 	outcomes, err := through(losses{faults: q.faults, drop: q.faults.deaf()}, receipts, func(r []any) ([]driver.Outcome, error) {
+		defer q.log.Call()()
 		return q.Queue.Extend(ctx, visible, r...)
 	})
 	for i, r := range receipts {
@@ -151,7 +153,9 @@ func (s *stepStore) Claim(ctx context.Context, c ...driver.Claim) ([]driver.Gran
 	if err := s.faults.down(); err != nil {
 		return nil, err
 	}
+	done := s.log.Call()
 	grants, err := s.Store.Claim(ctx, c...)
+	done()
 	for i, g := range grants {
 		if g.Err == nil && g.Verdict == driver.Acquired {
 			s.gate.pass(plan.AfterClaim, c[i].Key.Raw, c[i].DeliveryID)
@@ -165,6 +169,7 @@ func (s *stepStore) Extend(ctx context.Context, lease time.Duration, h ...driver
 		return nil, err
 	}
 	return through(losses{faults: s.faults, drop: s.faults.deaf()}, h, func(h []driver.Hold) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.Store.Extend(ctx, lease, h...)
 	})
 }
@@ -180,6 +185,7 @@ func (s *stepStore) Finish(ctx context.Context, f ...driver.Finish) ([]driver.Ou
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, f, func(f []driver.Finish) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.Store.Finish(ctx, f...)
 	})
 	for i, o := range outcomes {
@@ -205,6 +211,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 		}
 	}
 	outcomes, err := through(losses{faults: s.faults, lose: s.faults.wire.LoseCommit}, w, func(w []driver.Work) ([]driver.Outcome, error) {
+		defer s.log.Call()()
 		return s.committer.Commit(ctx, w...)
 	})
 	for i, o := range outcomes {

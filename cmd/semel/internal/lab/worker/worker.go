@@ -80,9 +80,7 @@ func work(ctx context.Context, spec Spec) (err error) {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	defer eventlog.MeasureDelay(func(late time.Duration) {
-		log.Add(eventlog.Entry{Kind: eventlog.Delay, AfterMS: late.Milliseconds()})
-	})()
+	defer eventlog.MeasureDelay(log.Delay)()
 	r, err := place.Open(ctx, spec.URLs, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop before it had begun

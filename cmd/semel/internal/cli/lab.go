@@ -146,7 +146,7 @@ func (a *app) labRun(ctx context.Context, o labRun, names []string) error {
 		o.Seed = rand.Uint64N(100_000)
 	}
 	began := time.Now()
-	all, not, err := a.labPlay(ctx, o, chosen)
+	all, not, err := a.labScenarios(ctx, o, chosen)
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func repeatFlags(o lab.Options) string {
 	return flags + flagsOf(o.Where)
 }
 
-// flagsOf are the flags that lead to the same place; a password is not among them.
+// flagsOf are the flags that lead to the same place, without passwords.
 func flagsOf(w place.Where) (flags string) {
 	if w.On != "" {
 		flags += " --on " + w.On
@@ -256,7 +256,7 @@ func flagsOf(w place.Where) (flags string) {
 	return flags
 }
 
-// labLine prints one scenario of many as soon as it is over.
+// labLine prints one scenario of many as soon as it has ended.
 func (a *app) labLine(v verdict.Verdict) error {
 	if a.p.Format != output.Text {
 		return nil
@@ -264,7 +264,7 @@ func (a *app) labLine(v verdict.Verdict) error {
 	return report.WriteLine(a.p.Out, v, a.colour())
 }
 
-// repeat is the command line that plays all chosen scenarios again.
+// repeat is the command line that runs all chosen scenarios again.
 func (o labRun) repeat(names []string) string {
 	cmd := "semel lab run"
 	if o.all {
@@ -281,7 +281,7 @@ func (o labRun) repeat(names []string) string {
 	return cmd + o.size.flagsAgain() + repeatFlags(o.Options)
 }
 
-func (a *app) labPrint(all []verdict.Verdict, not unplayed, o labRun, took time.Duration) error {
+func (a *app) labPrint(all []verdict.Verdict, not notRun, o labRun, took time.Duration) error {
 	if len(all) == 0 {
 		return not.alone(a)
 	}

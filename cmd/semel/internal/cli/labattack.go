@@ -36,15 +36,15 @@ func (a *app) labAttackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "attack (--exec CMD | --http URL | -- PROG ARG…)",
 		Short: "Attack your own handler, and learn which effect would happen twice or be lost",
-		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late answers,
-errors that are none. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
+		Long: `Runs your handler under semel work with faults: duplicates, kills of handler and worker, lost and late responses,
+errors after a success. It counts the effects, and says for each attack whether they held, doubled or were lost, why, and what to change.
 
 The handler's effects are seen in two ways. The attack starts an HTTP service, and tells a handler program its URL in
 ATTACK_URL, or in a variable of yours: --env PAYMENTS_URL={url}; an endpoint (--http) is started by you, with the URL
 that --listen makes a fixed one. The service takes any POST, PUT, PATCH or DELETE, and keeps Idempotency-Keys as a
 payment service does. Or --effects counts what a journal has: a file of JSON lines, or a database with --query.
 
-Exit status: 0 everything held, 3 something doubled, was lost, or could not be told, 2 usage, 4 nobody answers at --http.`,
+Exit status: 0 everything held, 3 something doubled, was lost, or is unknown, 2 usage, 4 no response from --http.`,
 		Example: `  semel lab attack --key json:/order_id --env PAYMENTS_URL={url} --exec 'python3 charge.py'
   semel lab attack --body order.json --key json:/order_id --effects charges.jsonl -- ./charge
   semel lab attack --http http://127.0.0.1:9000/orders --listen 127.0.0.1:9099

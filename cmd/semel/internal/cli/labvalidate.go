@@ -20,7 +20,7 @@ import (
 func (a *app) labValidateCommand() *cobra.Command {
 	var o preflight.Options
 	c := &cobra.Command{
-		Use: "validate", Short: "Check that scenarios can be played here", Args: noArgs,
+		Use: "validate", Short: "Check that scenarios can run here", Args: noArgs,
 		Long: `validate tries what scenarios need: a folder that can be written, ports of the loopback interface, the queue and the
 store, this program as a worker process, and the signals that kill and freeze it. It prints a line for each, and takes away
 what it made. Exit status 0 when all is there, 3 when something is not. semel doctor examines the settings of a worker.`,
@@ -57,7 +57,7 @@ func (a *app) labValidate(ctx context.Context, o preflight.Options) error {
 		_, err = io.WriteString(a.p.Out, validated(lines))
 	}
 	if err == nil && slices.ContainsFunc(lines, func(l preflight.Line) bool { return !l.OK }) {
-		return &output.Error{Code: output.CodeNegative, Err: errors.New("scenarios cannot be played here"), Silent: true}
+		return &output.Error{Code: output.CodeNegative, Err: errors.New("scenarios cannot run here"), Silent: true}
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func (o *labRun) watchAddress(names []string) []string {
 	return slices.Delete(slices.Clone(names), i, i+1)
 }
 
-// labWatch plays a scenario under a person's eyes. The first interrupt finishes it as the button does: what was sent is
+// labWatch runs a scenario that a person watches. The first interrupt finishes it as the button does: what was sent is
 // settled and judged.
 func (a *app) labWatch(ctx context.Context, s plan.Scenario, o lab.Options, addr string) (verdict.Verdict, error) {
 	guards := o.Guards
@@ -56,7 +56,7 @@ func (a *app) labWatch(ctx context.Context, s plan.Scenario, o lab.Options, addr
 	stop := context.AfterFunc(ctx, server.Finish)
 	defer stop()
 	if _, err := fmt.Fprintf(a.p.Err, "live view of %s: %s\n", s.Name, server.URL()); err != nil {
-		return verdict.Verdict{}, fmt.Errorf("tell where the live view is: %w", err)
+		return verdict.Verdict{}, fmt.Errorf("print the address of the live view: %w", err)
 	}
 	o.Watch = server
 	return lab.Run(context.WithoutCancel(ctx), s, o, nil)

@@ -113,7 +113,7 @@ func TestDemoReportsAWorkerThatCannotStart(t *testing.T) {
 	_, err = RunDemo(t.Context(), DemoOptions{
 		Orders: 2, Workers: 1, Kills: -1, Command: []string{exe, "-test.run=^$"},
 	}, nil)
-	if err == nil || !strings.Contains(err.Error(), "worker 1 ended although it was not told to") {
+	if err == nil || !strings.Contains(err.Error(), "worker 1 ended although it was not asked to") {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "semel-demo-*")); len(left) > 0 {
@@ -121,7 +121,7 @@ func TestDemoReportsAWorkerThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestDemoStopsWhenTold(t *testing.T) {
+func TestDemoStopsWhenCancelled(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	exe, err := os.Executable()

@@ -65,7 +65,7 @@ func (o Options) withDefaults() (Options, error) {
 
 // Run runs a scenario once for each guard, and writes the report when one is asked for. progress gets short lines for a
 // person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. A scenario that the place
-// cannot play is a *[place.UnsupportedError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
+// does not support is a *[place.UnsupportedError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
 // cause.
 //
 // A scenario that does not come out as expected shows nothing if one of its processes did not get to run, or waited for a

@@ -37,8 +37,8 @@ func onlyFull(t *testing.T) {
 // noEmit are the scenarios whose guarded side needs a queue in the store.
 var noEmit = map[string]bool{"outbox": true}
 
-// elsewhere are the scenarios that are played on other places than the default: those whose course depends on the place most.
-// Nightly runs play all.
+// elsewhere are the scenarios that run in other places than the default: those that depend on the place most. Nightly runs
+// take all.
 func elsewhere() map[string]bool {
 	if semeltest.Nightly() {
 		return nil
@@ -50,19 +50,19 @@ func elsewhere() map[string]bool {
 func TestS0_28_ScenariosOnPostgres(t *testing.T) {
 	onlyFull(t)
 	url := server.Database(t)
-	playAll(t, place.Where{Store: url}, elsewhere(), nil)
+	runAll(t, place.Where{Store: url}, elsewhere(), nil)
 	if n := demoSchemas(t, url); n != 0 {
 		t.Errorf("%d schemas are left behind", n)
 	}
 }
 
-// TestS0_28_ScenariosOnSQSAndDynamoDB plays them on the services that the published designs are made for.
+// TestS0_28_ScenariosOnSQSAndDynamoDB runs them on the services that the published designs are made for.
 func TestS0_28_ScenariosOnSQSAndDynamoDB(t *testing.T) {
 	only := elsewhere()
 	if testing.Short() {
 		only = map[string]bool{"race": true, "outbox": true}
 	}
-	playAll(t, place.Where{On: place.AWS}, only, noEmit)
+	runAll(t, place.Where{On: place.AWS}, only, noEmit)
 }
 
 // TestS0_28_MixedPairs: a queue and a store of different kinds, where no ack can commit with its record.
@@ -159,7 +159,7 @@ func (c *cloud) clean() {
 	}
 }
 
-// TestS3_01_RunsSeeNothingOfEachOther plays the same orders at the same time in one place: with anything in common they
+// TestS3_01_RunsSeeNothingOfEachOther runs the same orders at the same time in one place: with anything in common they
 // would double each other's effects, or skip them.
 func TestS3_01_RunsSeeNothingOfEachOther(t *testing.T) {
 	onlyFull(t)

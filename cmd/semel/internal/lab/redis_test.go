@@ -11,5 +11,5 @@ import (
 // effect key makes each of them one.
 func TestS0_28_ScenariosOnRedis(t *testing.T) {
 	onlyFull(t)
-	playAll(t, place.Where{On: place.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
+	runAll(t, place.Where{On: place.Embedded, Store: server.Shared(t, "redis")}, elsewhere(), noEmit)
 }

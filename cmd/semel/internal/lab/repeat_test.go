@@ -62,7 +62,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestLucky: a scenario is played again when the hole of the unguarded design did not show, and for no fault of semel.
+// TestLucky: a scenario is run again if the hole of the unguarded design did not show, but not for a fault of semel.
 func TestLucky(t *testing.T) {
 	run := func(g plan.Guard, expected, is plan.Outcome, missed ...string) verdict.Run {
 		return verdict.Run{Guard: g, Expected: expected, Verdict: is, Missed: missed}

@@ -10,21 +10,21 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/scenarios"
 )
 
-// quick are the scenarios that a short test plays: one for each kind of strike and of load.
+// quick are the scenarios of a short test: one for each kind of strike and of load.
 var quick = map[string]bool{"race": true, "lost-work": true, "zombie": true, "versions": true, "partial-batch": true, "redrive": true}
 
-// TestScenarios plays every scenario with real processes: the hand-written consumer shows its hole, semel holds.
+// TestScenarios runs every scenario with real processes: the hand-written consumer shows its hole, semel holds.
 func TestScenarios(t *testing.T) {
 	if testing.Short() {
-		playAll(t, place.Where{}, quick, nil)
+		runAll(t, place.Where{}, quick, nil)
 		return
 	}
-	playAll(t, place.Where{}, nil, nil)
+	runAll(t, place.Where{}, nil, nil)
 }
 
-// playAll plays the scenarios of only in a place, nil for all, and fails unless each comes out as expected. unplayable are
+// runAll runs the scenarios of only in a place, nil for all, and fails unless each comes out as expected. unsupported are
 // those that must be refused there.
-func playAll(t *testing.T, where place.Where, only, unplayable map[string]bool) {
+func runAll(t *testing.T, where place.Where, only, unsupported map[string]bool) {
 	t.Helper()
 	// A group, because what is parallel ends with it: the caller looks at what is left behind.
 	t.Run("at once", func(t *testing.T) {
@@ -34,20 +34,20 @@ func playAll(t *testing.T, where place.Where, only, unplayable map[string]bool) 
 			}
 			t.Run(s.Name, func(t *testing.T) {
 				t.Parallel()
-				playOne(t, s, where, unplayable[s.Name])
+				runOneScenario(t, s, where, unsupported[s.Name])
 			})
 		}
 	})
 }
 
-func playOne(t *testing.T, s plan.Scenario, where place.Where, unplayable bool) {
+func runOneScenario(t *testing.T, s plan.Scenario, where place.Where, unsupported bool) {
 	t.Helper()
 	v, err := Run(t.Context(), s, options(t, where), nil)
-	cannot := (*place.UnsupportedError)(nil)
-	if unplayable && errors.As(err, &cannot) && len(v.Runs) == 0 {
+	refused := (*place.UnsupportedError)(nil)
+	if unsupported && errors.As(err, &refused) && len(v.Runs) == 0 {
 		return
 	}
-	if err != nil || unplayable {
+	if err != nil || unsupported {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	for i, r := range v.Runs {

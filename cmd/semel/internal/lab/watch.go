@@ -13,8 +13,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
-// runWatched runs the configs at the same time, under a person's hands, and judges them when the person has finished. One
-// that fails ends the others.
+// runWatched runs all guards at the same time, while a person disturbs them, and judges them when the person has finished.
+// A run that fails ends the others.
 func runWatched(ctx context.Context, v *verdict.Verdict, configs []crew.Config, server *watch.Server) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -22,7 +22,7 @@ func runWatched(ctx context.Context, v *verdict.Verdict, configs []crew.Config, 
 	var wg sync.WaitGroup
 	for i := range configs {
 		configs[i].Scenario = watched(configs[i].Scenario)
-		configs[i].Progress = func(string) {} // the page tells more
+		configs[i].Progress = func(string) {} // the page shows more
 		configs[i].Watch = server.Side(configs[i].Plan.Guard, configs[i].Dir)
 		wg.Go(func() {
 			if results[i], errs[i] = crew.Run(ctx, configs[i]); errs[i] != nil {
@@ -44,8 +44,8 @@ func runWatched(ctx context.Context, v *verdict.Verdict, configs []crew.Config, 
 	return nil
 }
 
-// watched expects of a scenario what it can while somebody disturbs it: that semel holds. Nobody knows what becomes of the
-// other side, and how often anything happens.
+// watched sets what a scenario can expect while a person disturbs it: that semel holds. The outcome of the other side is
+// unknown, and so are the counts.
 func watched(s plan.Scenario) plan.Scenario {
 	s.Expect = maps.Clone(s.Expect)
 	s.Expect[plan.GuardOff] = plan.Expect{}

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
-// TestWatch plays both guards under a page's hands: kills, a dropped ack, a duplicate, deaf heartbeats, a paused store;
-// then finishes. semel holds, and every act is in the trails of both sides.
+// TestWatch runs both guards while a page injects faults: kills, a dropped ack, a duplicate, deaf heartbeats, a paused store;
+// then finishes. semel holds, and every fault is in the event logs of both sides.
 func TestWatch(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -101,9 +101,9 @@ func hands(t *testing.T, url string) *watcher {
 	return w
 }
 
-func (w *watcher) do(act string) {
+func (w *watcher) do(fault string) {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"faults", strings.NewReader(act))
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodPost, w.url+"faults", strings.NewReader(fault))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func (w *watcher) do(act string) {
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusNoContent {
-		w.t.Fatalf("%s: %s", act, res.Status)
+		w.t.Fatalf("%s: %s", fault, res.Status)
 	}
 }
 

@@ -181,7 +181,7 @@ func (c *crew) left(m *member) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err == nil {
-		return fmt.Errorf("worker %d ended although it was not told to: %s", m.n, m.last)
+		return fmt.Errorf("worker %d ended although it was not asked to: %s", m.n, m.last)
 	}
 	return fmt.Errorf("worker %d ended by itself: %w: %s", m.n, m.err, m.last)
 }

@@ -121,12 +121,12 @@ func (b *bench) send(ctx context.Context) error {
 		size = min(size, most)
 	}
 	if b.Rate > 0 {
-		size = min(size, max(1, int(b.Rate/10))) // small batches keep the pace even
+		size = min(size, max(1, int(b.Rate/10))) // small batches keep the rate even
 	}
 	b.sent = make(map[string]time.Time, b.N)
 	b.began = time.Now()
 	for first := 0; first < b.N; first += size {
-		if err := b.pace(ctx, first); err != nil {
+		if err := b.waitFor(ctx, first); err != nil {
 			return err
 		}
 		batch := b.messages(first, min(b.N, first+size))
@@ -143,8 +143,8 @@ func (b *bench) send(ctx context.Context) error {
 	return nil
 }
 
-// pace waits until message number i is due, and looks after the workers meanwhile.
-func (b *bench) pace(ctx context.Context, i int) error {
+// waitFor waits until message number i is due, and looks after the workers meanwhile.
+func (b *bench) waitFor(ctx context.Context, i int) error {
 	due := time.Now()
 	if b.Rate > 0 {
 		due = b.began.Add(time.Duration(float64(i) / b.Rate * float64(time.Second)))

@@ -2,8 +2,8 @@
 // be lost, and how to fix it.
 //
 //   - attacks.go: the attacks, as data; scripts.go: what each of them does.
-//   - service.go: a service that takes the handler's effects over HTTP, keeps count, and misbehaves when it is told to.
-//   - proxy.go: stands before a handler that is an HTTP endpoint, and loses requests and answers.
+//   - service.go: a service that takes the handler's effects over HTTP, keeps count, and misbehaves on request.
+//   - proxy.go: stands before a handler that is an HTTP endpoint, and loses requests and responses.
 //   - shim.go: stands before a handler that is a program, tells its process, and holds it before or after its run.
 //   - journal.go: what the handler's own journal has.
 //   - trial.go, process.go: one attack: its queue, its worker processes, and what they left.

@@ -12,7 +12,7 @@ import (
 // whyDoubled finds the reason of effects too many, and the fix.
 func (s *trial) whyDoubled(o *observed, x odd) (why, hint string) {
 	if strings.HasPrefix(x.kind, "journal") {
-		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and nothing told the later runs", x.kind,
+		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and the later runs did not know", x.kind,
 			x.n,
 			x.want, o.runs)
 		hint = "make the effect key unique where it is written (SEMEL_EFFECT_KEY: INSERT … ON CONFLICT DO NOTHING), or have " +
@@ -88,32 +88,32 @@ func (s *trial) keyFollowsID() bool {
 func (s *trial) whyLost(o *observed, x odd) (why, hint string) {
 	for _, e := range o.effects {
 		if e.repeat && e.first.key != "" && e.first.key != e.key && e.kind == x.kind {
-			return fmt.Sprintf("%s had the %s of another message, and was answered as that one's repeat", x.kind, s.KeyHeader),
+			return fmt.Sprintf("%s had the %s of another message, and got the response of that one", x.kind, s.KeyHeader),
 				s.inPlaceOf("derive the key from the message: SEMEL_EFFECT_KEY is another one for each message")
 		}
 	}
 	why = fmt.Sprintf("%s happened %d times instead of %d, and the message is done", x.kind, x.n, x.want)
 	zero := "exits 0"
 	if s.HTTP != "" {
-		zero = "answers 2xx"
+		zero = "returns 2xx"
 	}
 	for key, end := range o.endings {
 		if end == endDropped && (x.key == "" || key == x.key) {
 			return why + ": the handler exited 99, which drops a message for good",
-				"exit 75 when nothing was applied, and 1 when nobody knows; 99 only for messages that nobody needs"
+				"exit 75 when nothing was applied, and 1 when the outcome is unknown; 99 only for messages that nobody needs"
 		}
 	}
 	switch {
 	case s.attack.name == "deploy":
-		why += ": it was told to stop, and said that it is done"
+		why += ": it was asked to stop, and reported success"
 		hint = "when it is stopped before its effect is confirmed it must not exit 0: let SIGTERM end it, or exit 75 (nothing " +
 			"was applied)"
 	case s.attack.service && s.struck:
 		why += ": the handler " + zero + " although its request failed"
-		hint = "look at the answer (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when nobody " +
-			"knows"
+		hint = "check the response (curl --fail-with-body, raise_for_status()): exit 75 when nothing was applied, 1 when the outcome " +
+			"is unknown"
 		if s.HTTP != "" {
-			hint = "look at the answer: 503 when nothing was applied, 500 when nobody knows"
+			hint = "check the response: 503 when nothing was applied, 500 when the outcome is unknown"
 		}
 	case s.struck:
 		why += fmt.Sprintf(": a run was killed, and a later one %s without it", zero)
@@ -139,14 +139,14 @@ func (s *trial) whyHeld(o *observed, res *Result) string {
 
 // addNotes adds what broke nothing here, and may elsewhere.
 func (s *trial) addNotes(o *observed, res *Result) {
-	if len(o.exits) > 0 && s.struck && (s.attack.name == "answer-lost" || s.attack.name == "error-after") {
+	if len(o.exits) > 0 && s.struck && (s.attack.name == "response-lost" || s.attack.name == "error-after") {
 		switch code := o.exits[0].code; {
 		case code == 75 && s.HTTP == "":
 			res.Notes = append(res.Notes, "exit 75 says that nothing was applied, and it was: with --takeover once or probe it "+
 				"would be "+
-				"repeated. Exit 1 when the answer does not say")
+				"repeated. Exit 1 when the response does not say")
 		case (code == 64 || code == 65) && s.HTTP == "":
-			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the answer "+
+			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the response "+
 				"does not say", code))
 		}
 	}
@@ -214,7 +214,7 @@ func effectName(kind string) string {
 
 var plainName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,39}$`)
 
-// noteShared tells of two requests of one plain run with one key at different paths: this service keeps them apart.
+// noteShared adds a note about two requests of one plain run with one key at different paths. This service keeps them apart.
 func (s *trial) noteShared(o *observed, res *Result) {
 	if s.attack.name != plain {
 		return

@@ -150,7 +150,7 @@ func (s *trial) blind(o *observed, res *Result) {
 		res.Verdict = Unknown
 		res.Why = "the handler ended well, and no effect was seen: it did not call the service at " + URLVariable
 		if s.HTTP != "" {
-			res.Why = "the handler answered well, and no effect was seen: it did not call the service at " + s.svc.url
+			res.Why = "the handler responded 2xx, and no effect was seen: it did not call the service at " + s.svc.url
 		}
 		if s.Journal.Place != "" {
 			res.Why += ", and the journal has nothing of it"
@@ -194,7 +194,7 @@ func (s *trial) judgePoison(o *observed, res *Result) {
 		res.Why = "the handler said that it is done, and nothing happened: nobody will ever hear of this message"
 		res.Hint = "exit 65 when a message cannot be handled: it becomes a dead letter, with the last line of stderr as its reason"
 		if s.HTTP != "" {
-			res.Hint = "answer 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
+			res.Hint = "return 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
 		}
 	case s.guard == guardOff:
 		res.Verdict, res.Why = Held, fmt.Sprintf("the consumer gave up after %s", output.Count(o.runs, "run", "runs"))
@@ -202,7 +202,7 @@ func (s *trial) judgePoison(o *observed, res *Result) {
 		res.Verdict, res.Why = Held, fmt.Sprintf("it became a dead letter after %d runs", o.runs)
 		word := "exit 65"
 		if s.HTTP != "" {
-			word = "answer 422"
+			word = "return 422"
 		}
 		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the dead letter would be there after one run "+
 			"instead of %d",

@@ -129,15 +129,15 @@ func (s *trial) recorded(o *observed) error {
 }
 
 var (
-	exited   = regexp.MustCompile(`handler exited (\d+)`)
-	answered = regexp.MustCompile(`handler answered (\d+)`)
+	exited    = regexp.MustCompile(`handler exited (\d+)`)
+	responded = regexp.MustCompile(`handler (?:answered|responded) (\d+)`)
 )
 
 func exitOf(err string) exit {
 	if err == "" {
 		return exit{}
 	}
-	for _, re := range []*regexp.Regexp{exited, answered} {
+	for _, re := range []*regexp.Regexp{exited, responded} {
 		if m := re.FindStringSubmatch(err); m != nil {
 			code, convErr := strconv.Atoi(m[1])
 			if convErr == nil {

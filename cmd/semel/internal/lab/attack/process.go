@@ -115,11 +115,11 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) lastLine() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := "without a word"
+	last := "without an error message"
 	for line := range strings.Lines(string(t.b)) {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "semel: "); ok {
-			said = text
+			last = text
 		}
 	}
-	return said
+	return last
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps signals of the terminal from a worker, and has the kernel kill it when the attack ends without a word.
+// ownGroup keeps signals of the terminal from a worker, and has the kernel kill it when the attack crashes.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

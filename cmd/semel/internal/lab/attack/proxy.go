@@ -13,7 +13,7 @@ import (
 )
 
 // proxy stands between the worker and a handler that is an HTTP endpoint. It counts the runs, and can hold a request
-// before the handler gets it, or the answer before the worker does; what is held is cut or passed on.
+// before the handler gets it, or the response before the worker does; what is held is cut or passed on.
 type proxy struct {
 	url    string
 	target *url.URL
@@ -77,7 +77,7 @@ func (f *proxy) arm(p point) {
 	f.hold = p
 }
 
-// pass ends the hold: the request or answer goes on, or its connection is cut.
+// pass ends the hold: the request or response goes on, or its connection is cut.
 func (f *proxy) pass(on bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,21 +137,21 @@ func (f *proxy) serve(w http.ResponseWriter, r *http.Request) {
 		out.Header.Del("Idempotency-Key")
 		out.Header.Del("Semel-Fence")
 	}
-	answer, err := f.client.Do(out)
+	response, err := f.client.Do(out)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	all, err := io.ReadAll(answer.Body)
+	defer func() { _ = response.Body.Close() }()
+	all, err := io.ReadAll(response.Body)
 	f.mu.Lock()
 	f.ended++
 	f.mu.Unlock()
 	if err != nil || !f.wait(r.Context(), atEnd) {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range answer.Header {
+	for name, values := range response.Header {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(answer.StatusCode)
+	w.WriteHeader(response.StatusCode)
 	_, _ = w.Write(all)
 }

@@ -37,7 +37,7 @@ type Result struct {
 	Deliveries int `json:"deliveries"`
 	Runs       int `json:"runs"`
 	// Effects happened; Expected is how many should have. WithKey had an Idempotency-Key, WithoutKey none, Journal came
-	// from the journal. Repeats were answered as what had happened, by their key.
+	// from the journal. Repeats are requests that the service recognized by their key.
 	Effects    int `json:"effects"`
 	Expected   int `json:"expected"`
 	WithKey    int `json:"with_key"`
@@ -244,7 +244,7 @@ func (a Result) seen() string {
 		out += " (from the journal)"
 	}
 	if a.Repeats > 0 {
-		out += fmt.Sprintf(", %s answered as such", output.Count(a.Repeats, "repeat", "repeats"))
+		out += fmt.Sprintf(", %s recognized", output.Count(a.Repeats, "repeat", "repeats"))
 	}
 	if len(a.Exits) > 0 {
 		out += ", ended"

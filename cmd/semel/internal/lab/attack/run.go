@@ -87,7 +87,7 @@ func (o Options) checkHandler(ctx context.Context) error {
 	defer cancel()
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
-		return output.Unreachable("nobody answers at %s: %w", open.Redact(o.HTTP), err).WithHint("start the handler first")
+		return output.Unreachable("no response from %s: %w", open.Redact(o.HTTP), err).WithHint("start the handler first")
 	}
 	return c.Close()
 }
@@ -208,7 +208,7 @@ func (r *runner) cannot(a attack, guard string) string {
 	return ""
 }
 
-// one plays one trial and judges it.
+// one runs one trial and judges it.
 func (r *runner) one(ctx context.Context, a attack, guard string, n int) (res Result, err error) {
 	s, err := r.newTrial(ctx, a, guard, n)
 	if err != nil {

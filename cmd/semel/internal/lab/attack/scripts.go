@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// calm sends the messages, and lets everything go well.
-func calm(s *trial) error {
+// undisturbed sends the messages without any fault.
+func undisturbed(s *trial) error {
 	if s.attack.name != plain {
 		if err := s.begin(); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (s *trial) struckThenSettled() error {
 
 func slow(s *trial) error {
 	s.timeout = min(s.timeout, max(minTimeout, 5*s.base[s.guard].took))
-	s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+	s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 	return s.struckThenSettled()
 }
 
@@ -247,7 +247,7 @@ func (s *trial) doneByOther(second *process) (bool, error) {
 // does not call it, at the end of its run.
 func (s *trial) afterEffect() point {
 	if s.HTTP == "" && s.base[s.guard].requests > 0 {
-		s.svc.plan(s.scope, fault{at: s.nth, holdAnswer: true})
+		s.svc.plan(s.scope, fault{at: s.nth, holdResponse: true})
 		return atEffect
 	}
 	return atEnd

@@ -16,8 +16,8 @@ const (
 	atEnd    point = "end"    // when everything is done, before anybody hears of it
 )
 
-// shim stands before a handler that is a program: it writes down its process, and stops itself where it is told to by the
-// presence of a file, before the handler or after it. Where it is not told to, it becomes the handler. It looks for the file
+// shim stands before a handler that is a program: it writes down its process, and stops itself before
+// the handler or after it if a file asks for that. Otherwise it becomes the handler. It looks for the file
 // before it writes: the attack removes the file as soon as it reads the line. A run that is stopped at its start has all of its
 // input: its worker may be stopped next, and could not pass it on.
 //

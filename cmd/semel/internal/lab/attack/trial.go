@@ -50,7 +50,7 @@ type trial struct {
 	visibility, timeout, grace time.Duration
 	maxAttempts                int
 
-	// struck: the fault came to pass. unsettled: messages were left when the time was over.
+	// struck: the fault came to pass. unsettled: messages were left at the deadline.
 	struck, unsettled bool
 	left              []leftover
 }
@@ -131,7 +131,7 @@ func (s *trial) shimPIDs() (pids []int) {
 	return pids
 }
 
-// wait looks until ok, or until the trial's time is over (false).
+// wait looks until ok, or until the trial's deadline (false).
 func (s *trial) wait(ok func() (bool, error)) (bool, error) {
 	for {
 		if err := s.ctx.Err(); err != nil {

@@ -1,3 +1,3 @@
-// Package crew plays one run: it sends the load, keeps the worker processes alive, strikes them from outside, waits until
-// everything is settled, and brings back what the run left behind. It judges nothing.
+// Package crew runs one scenario once: it sends the load, keeps the worker processes alive, kills and freezes them from
+// outside, waits until everything is settled, and collects what the run left behind. It judges nothing.
 package crew

@@ -93,7 +93,7 @@ func (f *fleet) spawn(s *slot) error {
 	}
 	s.cmd, s.stdin, s.running, s.started = cmd, stdin, true, time.Now()
 	f.log.Add(eventlog.Entry{Kind: eventlog.Spawn, Worker: s.worker, Life: s.life, PID: cmd.Process.Pid})
-	// A worker that dies at once breaks the pipe; its exit tells.
+	// A worker that dies at once breaks the pipe; its exit reports that.
 	_, _ = stdin.Write(append(spec, '\n'))
 	go func(worker int) {
 		err := cmd.Wait()
@@ -120,7 +120,7 @@ func (f *fleet) note(s *slot, do plan.Action) {
 	})
 }
 
-// kill sends SIGKILL from outside. It answers false when there is no process to kill yet.
+// kill sends SIGKILL from outside. It returns false if there is no process to kill yet.
 func (f *fleet) kill(worker int, now time.Time) bool {
 	s := f.ready(worker, now)
 	if s == nil {
@@ -155,7 +155,7 @@ func (f *fleet) scale(n int) {
 	}
 }
 
-// freeze stops a process, and answers its id; 0 when there is none yet.
+// freeze stops a process, and returns its id; 0 if there is none yet.
 func (f *fleet) freeze(worker int, now time.Time) int {
 	s := f.ready(worker, now)
 	if s == nil || stop(s.cmd.Process.Pid) != nil {
@@ -175,7 +175,7 @@ func (f *fleet) thaw(pid int) {
 	}
 }
 
-// gone takes note of an exit. A killed or replaced worker is to be started again; any other end before the stop is an
+// gone handles an exit. A killed or replaced worker is to be started again; any other end before the stop is an
 // error.
 func (f *fleet) gone(e exited, now time.Time) error {
 	s := f.slots[e.worker-1]
@@ -197,7 +197,7 @@ func (f *fleet) gone(e exited, now time.Time) error {
 	case e.err != nil:
 		return fmt.Errorf("worker %d ended by itself: %w: %s", s.worker, e.err, f.stderr.String())
 	case !s.stopping:
-		return fmt.Errorf("worker %d ended although it was not told to: %s", s.worker, f.stderr.String())
+		return fmt.Errorf("worker %d ended although it was not asked to: %s", s.worker, f.stderr.String())
 	}
 	return nil
 }

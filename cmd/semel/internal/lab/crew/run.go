@@ -19,7 +19,7 @@ import (
 // grace is how long a worker may take to drain: longer than the longest buffer of slow orders, on a busy machine too.
 const grace = time.Minute
 
-// Config is where and how one run is played.
+// Config is where and how one run takes place.
 type Config struct {
 	Scenario plan.Scenario
 	Plan     plan.Plan
@@ -48,7 +48,7 @@ type Result struct {
 	Sent []plan.Send
 }
 
-// Run plays a scenario once. It needs a goroutine and an OS thread of its own (see fleet), and leaves no process behind,
+// Run runs a scenario once. It needs a goroutine and an OS thread of its own (see fleet), and leaves no process behind,
 // whatever it returns. When ctx ends, the workers are killed and the error is its cause.
 func Run(ctx context.Context, s Config) (res Result, err error) {
 	done := make(chan struct{})
@@ -76,7 +76,7 @@ type runner struct {
 	scaler  scaler
 	empty   time.Time // since when the queue looks empty; zero: it does not
 	watch   watch
-	waiting int64 // that nobody has in flight, at the last look
+	waiting int64 // messages that are not in flight, at the last look
 	ready   bool  // every worker consumes
 }
 
@@ -97,7 +97,7 @@ func (r *runner) run(ctx context.Context) (res Result, err error) {
 
 	r.fleet = newFleet(r.Scenario.Workers.Count, r.Command)
 	r.fleet.env, r.fleet.restart, r.fleet.log, r.fleet.spec = r.Env, r.Scenario.Workers.Restart, r.log, r.spec
-	// Only semel drains: of the others nobody wrote a handler for SIGTERM.
+	// Only semel drains: the other designs do not handle SIGTERM.
 	r.fleet.drains = r.Plan.Guard == plan.GuardOn
 	defer r.fleet.abandon()
 	r.strikes = newStrikes(r)
@@ -141,7 +141,7 @@ func (r *runner) drive(ctx context.Context) error {
 	}
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	lastWord := time.Now()
+	reported := time.Now()
 	for {
 		if err := r.fleet.start(time.Now()); err != nil {
 			return err
@@ -165,9 +165,9 @@ func (r *runner) drive(ctx context.Context) error {
 		if r.over(stats, time.Now()) && !r.strikes.lasting() && !r.more() {
 			return nil
 		}
-		if time.Since(lastWord) > 250*time.Millisecond {
-			lastWord = time.Now()
-			r.say(effects)
+		if time.Since(reported) > 250*time.Millisecond {
+			reported = time.Now()
+			r.report(effects)
 		}
 		select {
 		case <-ctx.Done():
@@ -188,7 +188,7 @@ func (r *runner) drive(ctx context.Context) error {
 	}
 }
 
-// over tells whether everything was sent and the queue is empty. One that counts approximately has to say so for a while.
+// over reports whether everything was sent and the queue is empty. An approximate count must stay at zero for a while.
 func (r *runner) over(stats driver.QueueStats, now time.Time) bool {
 	if r.sent < len(r.load) || !stats.Empty() {
 		r.empty = time.Time{}
@@ -200,7 +200,7 @@ func (r *runner) over(stats driver.QueueStats, now time.Time) bool {
 	return now.Sub(r.empty) >= r.place.Quiet
 }
 
-// more goes over to what is to be sent when everything is done.
+// more starts to send Plan.Later, once everything else is done.
 func (r *runner) more() bool {
 	if r.Watch != nil || r.later || len(r.Plan.Later) == 0 {
 		return false
@@ -210,7 +210,7 @@ func (r *runner) more() bool {
 	return true
 }
 
-func (r *runner) say(effects int) {
+func (r *runner) report(effects int) {
 	r.Progress(fmt.Sprintf("%s, guard %-3s  %d of %d messages sent, %d effects in the ledger, %d workers killed",
 		r.Scenario.Name, r.Plan.Guard, r.sent, len(r.load), effects, r.fleet.kills))
 }

@@ -21,7 +21,7 @@ type strikes struct {
 	outside []plan.Strike
 	frozen  []*frozen
 	down    bool
-	up      time.Time // when the database comes back
+	up      time.Time // when the database is back
 }
 
 // frozen is a process that is stopped, or will be.
@@ -71,7 +71,7 @@ func (s *strikes) look(ctx context.Context, effects int, now time.Time) error {
 	return nil
 }
 
-// strike answers false when there is no process to strike yet.
+// strike returns false if there is no process to strike yet.
 func (s *strikes) strike(ctx context.Context, k plan.Strike, now time.Time) (bool, error) {
 	switch k.Do {
 	case plan.Kill:
@@ -94,10 +94,10 @@ func (s *strikes) strike(ctx context.Context, k plan.Strike, now time.Time) (boo
 		s.down, s.up = true, now.Add(k.For)
 		return true, nil
 	}
-	return false, fmt.Errorf("nobody knows how to %q", k.Do)
+	return false, fmt.Errorf("unknown action %q", k.Do)
 }
 
-// thaw lets a process go on whose time is over. One that waits at its step to be frozen is found by its marker.
+// thaw lets a process go on when its time has passed. A process that waits at its step to be frozen is found by its marker.
 func (s *strikes) thaw(ctx context.Context, f *frozen, now time.Time) error {
 	if f.pid == 0 {
 		pid := s.waiting(f.ID)
@@ -138,7 +138,7 @@ func (s *strikes) waiting(id int) int {
 	return pid
 }
 
-// lasting tells whether a fault is still on: a frozen process is to wake up while somebody watches.
+// lasting reports whether a fault is still on: a frozen process must wake up before the run ends.
 func (s *strikes) lasting() bool {
 	for _, f := range s.frozen {
 		if !f.until.IsZero() {

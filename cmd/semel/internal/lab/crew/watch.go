@@ -14,34 +14,34 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Watch is a run that a person watches: the load goes on, round after round, until Finish is closed or WatchLimit has
+// Watch is what a watched run needs: the load goes on, round after round, until Finish is closed or WatchLimit has
 // passed; then everything is settled as in any run.
 type Watch struct {
-	// Faults are what the person does to the run. Whoever sends must not wait: the run looks between two other things.
+	// Faults are what the person does to the run. Sends must not block: the run receives between two other things.
 	Faults <-chan Fault
 	// Finish ends the load.
 	Finish <-chan struct{}
-	// Look is told how things stand, from the run's own goroutine: it must not wait.
+	// Look gets the status, from the run's own goroutine: it must not block.
 	Look func(Status)
 }
 
 // WatchLimit is for how long a load goes on at most: what a run leaves behind is read in one piece at its end.
 const WatchLimit = 30 * time.Minute
 
-// Fault is one thing that a person does to a run.
+// Fault is what a person does to a run.
 type Fault struct {
 	Do FaultName
-	// Worker is whom it strikes; 0 = any.
+	// Worker is the worker that it strikes; 0 = any.
 	Worker int
 	// For is how long it lasts.
 	For time.Duration
 }
 
-// FaultName names what a person can do.
+// FaultName names a fault that a person can inject.
 type FaultName string
 
-// The acts. DropAck swallows the next ack, FaultHeartbeats the heartbeats of all workers for a while; Duplicate sends the
-// last order again, under another message id.
+// The faults. FaultDropAck drops the next ack, FaultHeartbeats the heartbeats of all workers for a while. FaultDuplicate
+// sends the last order again, under another message id.
 const (
 	FaultKill       FaultName = "kill"
 	FaultFreeze     FaultName = "freeze"
@@ -66,14 +66,14 @@ type Status struct {
 // live is what the runner keeps for a watched run.
 type watch struct {
 	round, copies int
-	paced         time.Time // until when the load's pace was followed
+	sentUntil     time.Time // until when the load's rate was followed
 	looked        time.Time
 	took          time.Duration // by the last look
 	deaf          time.Time     // until when heartbeats fail; zero: they do not
 	finishing     bool
 }
 
-// acts never has anything to say in a run that nobody watches.
+// faults is nil in a run that is not watched: nothing is received from it.
 func (r *runner) faults() <-chan Fault {
 	if r.Watch == nil {
 		return nil
@@ -81,25 +81,25 @@ func (r *runner) faults() <-chan Fault {
 	return r.Watch.Faults
 }
 
-// due is how many messages may be sent by now in a watched run: at the load's pace, or one that a person can follow, and
+// due is how many messages may be sent by now in a watched run: at the load's rate, or one that a person can follow, and
 // no more than the workers keep up with.
 func (r *runner) due(waiting int64, now time.Time) int {
 	rate := r.Scenario.Load.Rate
 	if rate == 0 {
 		rate = min(12, max(0.5, float64(len(r.Plan.Sends))/5))
 	}
-	n := int(now.Sub(r.watch.paced).Seconds() * rate)
+	n := int(now.Sub(r.watch.sentUntil).Seconds() * rate)
 	if n == 0 {
 		return r.sent
 	}
-	r.watch.paced = now
+	r.watch.sentUntil = now
 	if waiting > int64(4*r.Scenario.Workers.Count*r.Scenario.Workers.Prefetch) {
 		return r.sent
 	}
 	return min(len(r.load), r.sent+n)
 }
 
-// again begins another round, as long as nobody has finished the run.
+// again begins another round unless the run was finished.
 func (r *runner) again() {
 	select {
 	case <-r.Watch.Finish:
@@ -146,7 +146,7 @@ func (r *runner) watched(ctx context.Context, stats driver.QueueStats, now time.
 	return nil
 }
 
-// act does what the person wants. There may be no process to strike at the moment: then nothing happens.
+// inject does what the person wants. If there is no process to strike at the moment, it does nothing.
 func (r *runner) inject(ctx context.Context, a Fault, now time.Time) error {
 	if a.Worker < 1 || a.Worker > r.Scenario.Workers.Count {
 		a.Worker = 1 + rand.IntN(r.Scenario.Workers.Count)
@@ -184,7 +184,7 @@ func (r *runner) inject(ctx context.Context, a Fault, now time.Time) error {
 // mark makes a file that the workers look for.
 func (r *runner) mark(name string) error {
 	if err := os.WriteFile(r.path(name), nil, 0o600); err != nil {
-		return fmt.Errorf("tell the workers of %s: %w", name, err)
+		return fmt.Errorf("leave %s for the workers: %w", name, err)
 	}
 	r.log.Add(eventlog.Entry{Kind: eventlog.Fault, Action: name})
 	return nil

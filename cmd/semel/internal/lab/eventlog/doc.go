@@ -1,3 +1,3 @@
-// Package eventlog is what the processes of a run write of themselves: JSON lines, one file a process. The picture is drawn
-// from it; the verdict never depends on it.
+// Package eventlog records the events of a run's processes: JSON lines, one file per process. The report is drawn from
+// them; the verdict never depends on them.
 package eventlog

@@ -15,7 +15,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Entry is one line of an events file: an event of the consumer, or a note of the lab.
+// Entry is one line of an events file: an event of the consumer, or one of the lab.
 type Entry struct {
 	At      int64  `json:"at"` // microseconds since 1970
 	Kind    string `json:"kind"`
@@ -43,17 +43,17 @@ type Entry struct {
 	Err       string    `json:"error,omitempty"`
 }
 
-// The notes of the lab, beside the consumer's own event kinds.
+// The events of the lab, next to the consumer's own kinds.
 const (
 	Spawn  = "spawn"  // parent: a process was started
 	Exit   = "exit"   // parent: it ended; Reason says how
 	Strike = "strike" // parent: it strikes a process from outside; Action says how
-	Struck = "struck" // worker: the last words before it is struck at a step; Action says how
+	Struck = "struck" // worker: it is about to be struck at a step; Action says how
 	Thaw   = "thaw"   // parent: a frozen process goes on
 	Down   = "down"   // parent: the database is out of reach
 	Up     = "up"     // parent: it is back
 	Sent   = "sent"   // parent: a message was accepted by the queue
-	Depth  = "depth"  // parent: Count messages wait or are in flight, for so many Workers
+	Depth  = "depth"  // parent: Count messages wait or are in flight, for n Workers
 	Effect = "effect" // worker: the effect is durable
 	Delay  = "delay"  // worker: the process could not go on for AfterMS
 	Fault  = "fault"  // parent: a person injects a fault; Action is its marker file
@@ -62,8 +62,7 @@ const (
 	Refused  = "refused"
 )
 
-// Log appends entries to one process's events file: one write per entry, so that what was written survives the
-// SIGKILL that comes next.
+// Log appends entries to one process's events file: one write per entry, so that it survives a SIGKILL right after it.
 type Log struct {
 	mu                sync.Mutex
 	file              *os.File

@@ -64,7 +64,7 @@ func (s *Setup) makeQueue(ctx context.Context, p URLs, run string, visibility ti
 	}
 	client := awssqs.NewFromConfig(cfg)
 	if !s.queue.fake() {
-		// What does not answer has nothing that would have to be cleaned up.
+		// A service that does not respond has nothing to clean up.
 		_, err := client.GetQueueUrl(ctx, &awssqs.GetQueueUrlInput{QueueName: &name})
 		if err != nil && !open.MissingQueue(err) {
 			return "", open.Explain("queue", raw, "create", err)
@@ -206,12 +206,12 @@ func (o *opening) dynamodb(ctx context.Context) error {
 	return nil
 }
 
-// away sets the pace for a service, and tells whether it is one of the fakes: they count exactly, and cost nothing.
+// away sets the poll interval for a service, and reports whether it is one of the fakes: they count exactly, and cost nothing.
 func (o *opening) away(q url.Values) (fake bool) {
-	pace := remoteInterval
+	interval := remoteInterval
 	if fake = o.urls.Fakes != "" && q.Get("endpoint") == o.urls.Fakes; fake {
-		pace = fakeInterval
+		interval = fakeInterval
 	}
-	o.place.PollInterval = max(o.place.PollInterval, pace)
+	o.place.PollInterval = max(o.place.PollInterval, interval)
 	return fake
 }

@@ -22,7 +22,7 @@ const (
 	// insertEffect takes the arguments of argsOf.
 	insertEffect = `INSERT INTO lab_ledger (order_id, amount, version, message_id, attempt, worker, life, pid, at)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
-	// insertKeyedEffect takes the effect key after them: what has its key already is answered as if it were new.
+	// insertKeyedEffect takes the effect key as well: an effect whose key exists is accepted and not added.
 	insertKeyedEffect = `INSERT INTO lab_ledger (order_id, amount, version, message_id, attempt, worker, life, pid, at, effect_key)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (effect_key) DO NOTHING`
 	selectEffects = `SELECT id, order_id, amount, version, message_id, attempt, worker, life, pid, at FROM lab_ledger ORDER BY id`

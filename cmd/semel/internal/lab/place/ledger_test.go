@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/semeltest/server"
 )
 
-// eachKind runs a test with a rig of every kind of store.
+// eachKind runs a test with a place for every kind of store.
 func eachKind(t *testing.T, test func(t *testing.T, r *Place)) {
 	t.Helper()
 	for name, where := range map[string]func(t *testing.T) Where{
@@ -23,19 +23,19 @@ func eachKind(t *testing.T, test func(t *testing.T, r *Place)) {
 		"DynamoDB": func(*testing.T) Where { return Where{On: AWS} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			site, err := NewSetup(where(t), 1)
+			setup, err := NewSetup(where(t), 1)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				if err := site.Remove(t.Context()); err != nil {
+				if err := setup.Remove(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if err := site.Close(); err != nil {
+				if err := setup.Close(); err != nil {
 					t.Error(err)
 				}
 			})
-			p, err := site.Make(t.Context(), "test", t.TempDir(), time.Second)
+			p, err := setup.Make(t.Context(), "test", t.TempDir(), time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func eachKind(t *testing.T, test func(t *testing.T, r *Place)) {
 	}
 }
 
-// TestLedgerCountsWhatIsDone: nothing but an effect key makes an effect one, and all that is known of it comes back.
+// TestLedgerCountsWhatIsDone: only an effect key removes a duplicate, and every field can be read again.
 func TestLedgerCountsWhatIsDone(t *testing.T) {
 	eachKind(t, func(t *testing.T, r *Place) {
 		start := time.UnixMicro(time.Now().UnixMicro())
@@ -143,25 +143,25 @@ func TestMarks(t *testing.T) {
 	})
 }
 
-// TestSiteSaysWhatItCannot: a scenario is refused for the side that needs what is not there, and no other.
-func TestSiteSaysWhatItCannot(t *testing.T) {
+// TestSetupSupports: a scenario is refused only for the guard that needs what the place does not have.
+func TestSetupSupports(t *testing.T) {
 	mail := plan.Scenario{Name: "mail", Designs: map[plan.Guard]plan.Design{
 		plan.GuardOff: plan.DualWrite, plan.GuardOn: plan.SemelOutbox,
 	}}
 	for where, want := range map[Where]bool{
 		{}: true, {On: AWS}: false, {On: AWS, Store: "sqlite:" + filepath.Join(t.TempDir(), "a.db")}: true, {Queue: "sqlite:a.db", On: AWS}: false,
 	} {
-		site, err := NewSetup(where, 1)
+		setup, err := NewSetup(where, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := site.Supports(mail, plan.GuardOn); (err == nil) != want {
+		if err := setup.Supports(mail, plan.GuardOn); (err == nil) != want {
 			t.Errorf("%+v: %v", where, err)
 		}
-		if err := site.Supports(mail, plan.GuardOff); err != nil {
+		if err := setup.Supports(mail, plan.GuardOff); err != nil {
 			t.Errorf("%+v: %v", where, err)
 		}
-		if err := site.Close(); err != nil {
+		if err := setup.Close(); err != nil {
 			t.Error(err)
 		}
 	}

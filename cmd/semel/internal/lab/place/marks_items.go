@@ -48,7 +48,7 @@ func (m itemMarks) Delete(ctx context.Context, id string) error {
 	return nil
 }
 
-// put answers false when the condition does not hold.
+// put returns false if the condition does not hold.
 func (m itemMarks) put(ctx context.Context, id, status, condition string, ttl time.Duration) (bool, error) {
 	now := time.Now()
 	in := &awsdynamodb.PutItemInput{

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// localInterval, fakeInterval and remoteInterval are how often a parent looks at a database, at a fake, and at a service that counts its
-	// requests.
+	// localInterval, fakeInterval and remoteInterval are how often a parent looks at a database, at a fake, and at a service
+	// that bills requests.
 	localInterval  = 20 * time.Millisecond
 	fakeInterval   = 50 * time.Millisecond
 	remoteInterval = 300 * time.Millisecond
@@ -39,7 +39,7 @@ func Open(ctx context.Context, p URLs, visibility time.Duration) (*Place, error)
 	return o.place, nil
 }
 
-// opening is a rig in the making.
+// opening is a place that is being opened.
 type opening struct {
 	urls       URLs
 	visibility time.Duration
@@ -80,7 +80,7 @@ func (o *opening) store(ctx context.Context, t open.Target) error {
 	return makeTables(ctx, db)
 }
 
-// database opens an SQL database, or answers the one that is open already.
+// database opens an SQL database, or returns the one that is open already.
 func (o *opening) database(ctx context.Context, flag, raw string, t open.Target) (*database, error) {
 	at := t.Path
 	openIt := func() (*database, error) { return openSQLite(ctx, t.Path, o.visibility) }
@@ -94,7 +94,7 @@ func (o *opening) database(ctx context.Context, flag, raw string, t open.Target)
 		at = conn
 		openIt = func() (*database, error) { return openPostgres(ctx, conn, o.visibility) }
 	default:
-		return nil, fmt.Errorf("--%s %s: the lab cannot be played there", flag, t.Shown)
+		return nil, fmt.Errorf("--%s %s: the lab cannot run there", flag, t.Shown)
 	}
 	if o.opened != nil && o.at == at {
 		return o.opened, nil

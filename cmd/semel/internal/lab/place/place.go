@@ -35,16 +35,15 @@ type Store interface {
 	driver.RecordInspector
 }
 
-// Ledger is where the effects go: one row per charge, written beside semel's records and never by semel. Nothing stops a
-// second charge but an effect key, which a payment service with an Idempotency-Key header would honour; who sends none has
-// none. All methods may be called concurrently.
+// Ledger is where the effects go: one row per charge, written beside semel's records and never by semel. Only an
+// effect key stops a second charge, as the Idempotency-Key header of a payment service does. All methods may be called concurrently.
 type Ledger interface {
 	// Effects reads the ledger in the order in which the effects were made.
 	Effects(ctx context.Context) ([]Effect, error)
 	// CountEffects counts them.
 	CountEffects(ctx context.Context) (int, error)
 	// AddEffect adds a row outside of any transaction, as a call of a service does. With an effect key it is added once, and
-	// what has its key already is answered as if it were new.
+	// one whose key exists is accepted and not added.
 	AddEffect(ctx context.Context, e Effect, effectKey string) error
 }
 
@@ -55,12 +54,12 @@ type TxLedger interface {
 	InTx(work func(ctx context.Context, a *semel.Attempt) (Effect, error)) semel.Handler
 }
 
-// Marks is the table of ids that hand-written guards keep: an id, a word, and when it was written. What Get answers may be
-// old where the store has reads that lag behind. All methods may be called concurrently.
+// Marks is the table of ids that hand-written guards keep: an id, a status, and when it was written. Get may return
+// an old status where the store has reads that lag behind. All methods may be called concurrently.
 type Marks interface {
-	// Get answers "" for an id without a mark.
+	// Get returns "" for an id without a mark.
 	Get(ctx context.Context, id string) (status string, err error)
-	// Add writes a mark where there is none, and tells whether it did: the attribute_not_exists of DynamoDB.
+	// Add writes a mark where there is none, and reports whether it did: the attribute_not_exists of DynamoDB.
 	Add(ctx context.Context, id, status string) (bool, error)
 	// Put writes a mark over whatever is there.
 	Put(ctx context.Context, id, status string) error
@@ -70,7 +69,7 @@ type Marks interface {
 	Delete(ctx context.Context, id string) error
 }
 
-// Place is an open place: queue and store, and beside them the ledger and the marks of the unguarded designs.
+// Place is an open place: queue and store, and next to them the ledger and the marks of the unguarded designs.
 type Place struct {
 	Queue Queue
 	Store Store
@@ -78,8 +77,8 @@ type Place struct {
 	// cannot emit.
 	Outbox Queue
 	Ledger
-	// PollInterval is how long a parent waits between two looks at queue and ledger. Quiet is for how long the queue must look
-	// empty before that is believed, where it counts approximately.
+	// PollInterval is how long a parent waits between two looks at queue and ledger. Quiet is for how long an approximate count
+	// must stay at zero before the queue counts as empty.
 	PollInterval, Quiet time.Duration
 
 	marks   Marks
@@ -87,7 +86,7 @@ type Place struct {
 	closers []func() error
 }
 
-// Marks leads to the marks of the run.
+// Marks returns the marks of the run.
 func (r *Place) Marks() Marks { return r.marks }
 
 // Close closes everything.
@@ -153,8 +152,7 @@ func (r *Place) Aside(ctx context.Context) (Aside, error) {
 	return out, nil
 }
 
-// dead letters reads the dead letters. Where counts are exact, a look that finds none is spared: SQS shows dead letters only to who waits
-// for them.
+// deadLetters reads the dead letters. Where counts are exact, they are read only if there are some: SQS needs a long poll for them.
 func (r *Place) deadLetters(ctx context.Context) ([]driver.DeadLetter, error) {
 	if r.Quiet == 0 {
 		stats, err := r.Queue.Stats(ctx)

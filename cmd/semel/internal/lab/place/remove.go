@@ -13,11 +13,11 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
-// ours is in the names of all that sites make on servers: nothing else is removed.
+// ours is in the names of everything that a Setup makes on servers: nothing else is removed.
 const ours = "-lab-"
 
-// Remove removes a place whose site is gone, as [Setup.Remove] does while it is there: after a process was killed, say. What
-// is not there is no error; the fakes ended with their process. What a site did not make is refused.
+// Remove removes a place whose Setup is gone, as [Setup.Remove] does while it is there: after a process was killed, say. What
+// is not there is no error; the fakes ended with their process. What a Setup did not make is refused.
 func Remove(ctx context.Context, p URLs) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
 	defer cancel()

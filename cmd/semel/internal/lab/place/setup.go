@@ -19,10 +19,10 @@ import (
 const DatabaseFile = "demo.db"
 
 // Setup makes the places of runs, each with queues, tables, schemas or files of its own, so that runs see nothing of each
-// other; and removes them.
+// other. It removes them as well.
 type Setup struct {
 	queue, store side
-	// stem is in all names; another site has another one.
+	// stem is in all names; another Setup has another one.
 	stem    string
 	fakes   *fakes
 	removes []func(context.Context) error
@@ -88,7 +88,7 @@ func (s *Setup) MinVisibility() time.Duration {
 }
 
 // lateReturn is the visibility with which PostgreSQL shows what comes of one that ends: on a loaded machine it looks for
-// messages that came back every other second.
+// messages that are visible again every other second.
 const lateReturn = 4 * time.Second
 
 // Unhurried is the shortest visibility with which a scenario shows what it is about; 0 = its own.
@@ -99,10 +99,10 @@ func (s *Setup) Unhurried(c plan.Scenario) time.Duration {
 	return 0
 }
 
-// far tells whether a service of AWS, or a fake of one, is in the pair.
+// far reports whether a service of AWS, or a fake of one, is in the pair.
 func (s *Setup) far() bool { return s.queue.scheme == "sqs" || s.store.scheme == "dynamodb" }
 
-// Ephemeral tells that nothing can be kept: the fakes end with the site.
+// Ephemeral reports that nothing can be kept: the fakes end with the Setup.
 func (s *Setup) Ephemeral() bool { return s.fakes != nil }
 
 // Make makes the place of a run. run is a word, dir the run's folder, which is there.

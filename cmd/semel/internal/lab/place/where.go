@@ -23,7 +23,7 @@ const (
 // Ons are all values of Where.On.
 func Ons() []string { return []string{Embedded, Postgres, AWS} }
 
-// Where says where scenarios are played. The zero value is SQLite files in a temporary folder.
+// Where says where scenarios run. The zero value is SQLite files in a temporary folder.
 type Where struct {
 	// On is what stands where no URL is given: one of Ons. Defaults to Embedded; with one URL of a database that has both
 	// queues and records, to that database.
@@ -33,7 +33,7 @@ type Where struct {
 	Queue, Store string
 }
 
-// Check refuses what cannot be played, before anything is made. Errors are of usage.
+// Check refuses what cannot be used, before anything is made. Errors are of usage.
 func (w Where) Check() error {
 	_, _, err := w.sides()
 	return err
@@ -46,7 +46,7 @@ type side struct {
 	url string
 }
 
-// fake tells whether the side is one of the lab's own fakes.
+// fake reports whether the side is one of the lab's own fakes.
 func (s side) fake() bool { return s.url == "" && (s.scheme == "sqs" || s.scheme == "dynamodb") }
 
 // sides finds out what the two halves are.

@@ -32,7 +32,7 @@ func TestWhereNamesAPair(t *testing.T) {
 	}
 }
 
-// TestWhereRefuses: each of these is told in one line what is wrong, with another line that helps.
+// TestWhereRefuses: each of these is an error of one line, with a hint.
 func TestWhereRefuses(t *testing.T) {
 	for _, c := range []struct {
 		where     Where

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestStillHoldsTheWriteLock: while f runs nobody else writes to the file, and afterwards everybody may.
-func TestStillHoldsTheWriteLock(t *testing.T) {
+// TestWithWriteLockKeepsOthersOut: while f runs nobody else writes to the file, and afterwards everybody may.
+func TestWithWriteLockKeepsOthersOut(t *testing.T) {
 	r, err := Open(t.Context(), File(filepath.Join(t.TempDir(), "lab.db")), time.Second)
 	if err != nil {
 		t.Fatal(err)

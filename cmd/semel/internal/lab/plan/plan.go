@@ -53,7 +53,7 @@ type Strike struct {
 	// Worker and Nth: at the Nth passage of the step in a process of this worker (from 1), whatever the key.
 	Worker int `json:"worker,omitempty"`
 	Nth    int `json:"nth,omitempty"`
-	// AtEffects, with Step Outside: the parent strikes Worker when the ledger holds so many effects.
+	// AtEffects, with Step Outside: the parent strikes Worker when the ledger holds this number of effects.
 	AtEffects int `json:"at_effects,omitempty"`
 }
 

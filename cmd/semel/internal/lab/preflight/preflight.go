@@ -1,4 +1,4 @@
-// Package preflight finds out whether scenarios can be played here: it tries what they need, in the way in which they
+// Package preflight finds out whether scenarios can run here: it tries what they need, in the way in which they
 // need it, and takes away what it made.
 package preflight
 
@@ -22,7 +22,7 @@ import (
 
 // Options say what is tried.
 type Options struct {
-	// Where is where scenarios are to be played.
+	// Where is where scenarios are to run.
 	Where place.Where
 	// Command starts a worker process: the own program with the hidden command of the lab. Env is added to its environment.
 	Command, Env []string
@@ -48,7 +48,7 @@ const (
 	Signals  = "signals"
 )
 
-// Run tries everything, and answers a line for each. What cannot be tried because of what failed before says so. The error
+// Run tries everything, and returns a line for each. A check that needs a failed one is not tried. The error
 // is that of ctx, or of usage.
 func Run(ctx context.Context, o Options) ([]Line, error) {
 	if o.Progress == nil {
@@ -124,12 +124,12 @@ func (c *checks) loopback(ctx context.Context) (string, error) {
 		}
 		heard <- err
 	}()
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", l.Addr().String())
+	conn, err := (&net.Dialer{Timeout: loopbackTimeout}).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
 		return "", fmt.Errorf("connect to a port of this machine: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	_ = conn.SetReadDeadline(time.Now().Add(loopbackTimeout))
 	b, err := io.ReadAll(conn)
 	if err = errors.Join(err, <-heard); err != nil || string(b) != "hello" {
 		return "", fmt.Errorf("talk over a port of this machine: heard %q: %w", b, err)
@@ -137,8 +137,8 @@ func (c *checks) loopback(ctx context.Context) (string, error) {
 	return "127.0.0.1 can be listened on and reached", nil
 }
 
-// patience is how long what takes no time may take.
-const patience = 10 * time.Second
+// loopbackTimeout is far more than a connection to this machine takes.
+const loopbackTimeout = 10 * time.Second
 
 // place: queue and store can be reached, and things can be made in them.
 func (c *checks) place(ctx context.Context) (detail string, err error) {
@@ -182,7 +182,7 @@ const orders = 3
 func (c *checks) run(ctx context.Context, run string, faults ...plan.Fault) (res crew.Result, err error) {
 	s, ok := scenarios.Find("happy")
 	if !ok {
-		return res, errors.New("the catalogue has no scenario happy")
+		return res, errors.New("there is no scenario happy")
 	}
 	if s, _, err = s.Resize(orders, 0); err != nil {
 		return res, err
@@ -216,7 +216,7 @@ func (c *checks) signals(ctx context.Context) (string, error) {
 		plan.Fault{Do: plan.Freeze, Step: plan.AfterEffect, Count: 1, For: 100 * time.Millisecond},
 		plan.Fault{Do: plan.Kill, Step: plan.AfterReceive, Count: 1})
 	if err != nil {
-		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can be played: happy, producer-retry, poison, …")
+		return "", output.Failed("%w", err).WithHint("scenarios without kills and freezes can run: happy, producer-retry, poison, …")
 	}
 	thawed := 0
 	for _, e := range res.Entries {

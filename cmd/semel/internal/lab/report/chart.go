@@ -115,7 +115,7 @@ func (b bar) Diamond() string { return fmt.Sprintf("M0 %gl4 4-4 4-4-4Z", b.Y-4) 
 // BeatPath is one heartbeat.
 func (b bar) BeatPath() string { return fmt.Sprintf("M0 %gv10", b.Y-5) }
 
-// draw lays a run out over the time until endMS, with so many deliveries at most.
+// draw lays a run out over the time until endMS, with a maximum number of deliveries.
 func draw(t verdict.RunTimeline, endMS float64, most int) chart {
 	c := chart{EndMS: math.Max(endMS, 1), Width: chartWidth}
 	c.Scale = (chartWidth - 16) / c.EndMS
@@ -220,7 +220,7 @@ func details(s *verdict.Span) string {
 		lines = append(lines, fmt.Sprintf("handler ran %.0f ms", end-s.RunFrom))
 	}
 	if s.Takeover {
-		lines = append(lines, "taken over from a worker that went without a word")
+		lines = append(lines, "taken over after the lease had expired")
 	}
 	if n := len(s.Beats); n > 0 {
 		lines = append(lines, output.Count(n, "heartbeat", "heartbeats"))
@@ -252,7 +252,7 @@ func (c *chart) leaveOut(most int) {
 	c.MoreLeftOut = c.thin(most, func(b bar) bool { return !plain(b) })
 }
 
-// thin drops deliveries of a kind until at most so many are left, and answers how many it dropped.
+// thin drops deliveries of a kind until at most n are left, and returns how many it dropped.
 func (c *chart) thin(most int, kind func(bar) bool) (dropped int) {
 	many := 0
 	for _, b := range c.Bars {

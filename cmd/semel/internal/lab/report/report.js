@@ -1,6 +1,6 @@
 (() => {
   "use strict";
-  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const reduced = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const $ = (q, r = document) => r.querySelector(q), $$ = (q, r = document) => [...r.querySelectorAll(q)];
 
   // Light and dark: the system's choice until the reader makes another.
@@ -104,7 +104,7 @@
       if (own.length) c.show(own);
     }
     const first = charts.find((c) => c.scenario === scenario);
-    if (key && jump && first) first.fig.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+    if (key && jump && first) first.fig.scrollIntoView({ behavior: reduced ? "auto" : "smooth", block: "start" });
   };
   $("button", chip).addEventListener("click", () => follow("", false));
   for (const b of $$("button.order")) b.addEventListener("click", () => follow(b.dataset.key, true, b.closest(".scenario")));

@@ -37,7 +37,7 @@ type runView struct {
 	verdict.RunTimeline
 	Name   string // "Guard off"
 	Says   string // what its consumer does
-	Big    string // the figure that tells most
+	Big    string // the main figure
 	What   string // what it counts
 	Parts  []part
 	Chart  chart
@@ -50,7 +50,7 @@ type part struct {
 	N            int
 }
 
-// keyView is a key to whom something happened, step by step in both runs.
+// keyView is a key that something happened to, step by step in both runs.
 type keyView struct {
 	Key, Fate, Why string
 	Damage         string
@@ -80,15 +80,15 @@ func viewOfScenario(v verdict.Verdict, drawn, timelines int) *scenarioView {
 		}
 		sc.legend(view)
 	}
-	sc.tellMost()
+	sc.mainFigure()
 	sc.headline()
 	sc.keys(timelines)
 	sc.damage()
 	return sc
 }
 
-// place tells a scenario its neighbours.
-func (sc *scenarioView) place(all []verdict.Verdict, i int) {
+// neighbours sets the names of the scenarios before and after this one.
+func (sc *scenarioView) neighbours(all []verdict.Verdict, i int) {
 	if i > 0 {
 		sc.Before = all[i-1].Timeline.Scenario.Name
 	}
@@ -135,8 +135,8 @@ func viewOf(t verdict.RunTimeline, endMS float64, drawn int) *runView {
 	return v
 }
 
-// tellMost chooses the figure that tells most of the scenario, the same one for both runs: money, lost keys, or versions.
-func (sc *scenarioView) tellMost() {
+// mainFigure chooses the figure that says most about the scenario, the same one for both runs: money, lost keys, or versions.
+func (sc *scenarioView) mainFigure() {
 	most := func(f func(verdict.Run) int64) (n int64) {
 		for _, v := range sc.Views {
 			n = max(n, f(v.Run))
@@ -202,7 +202,7 @@ func (sc *scenarioView) headline() {
 	}
 }
 
-// keys chooses the keys whose timelines are told: what was doubled, by cause, then what was lost or set back.
+// keys chooses the keys that have a timeline: what was doubled, by cause, then what was lost or set back.
 func (sc *scenarioView) keys(limit int) {
 	for _, cause := range verdict.AllCauses {
 		for _, view := range sc.Views {
@@ -243,7 +243,7 @@ func (sc *scenarioView) key(k keyView, limit int) {
 	sc.Keys = append(sc.Keys, k)
 }
 
-// maxLines bounds the story of one key.
+// maxLines bounds the timeline of one key.
 const maxLines = 80
 
 func bounded(lines []verdict.Line) []verdict.Line {
@@ -261,7 +261,7 @@ var causeTexts = map[verdict.DoubleCause]string{
 	verdict.CauseOverrun:  "held for longer than the visibility",
 	verdict.CauseForgot:   "acked, and handed out again by the queue",
 	verdict.CauseBatch:    "tried again because of another item",
-	verdict.CauseUnknown:  "for reasons that the events do not tell",
+	verdict.CauseUnknown:  "for reasons that the events do not show",
 	verdict.CauseProducer: "sent twice by the producer",
 }
 
@@ -345,22 +345,22 @@ func stepText(s plan.Step) string {
 	case plan.AfterEffect:
 		return "after the effect, before the ack"
 	case plan.AfterCommit:
-		return "after the commit, before its answer was seen"
+		return "after the commit, before its response was seen"
 	case plan.Outside:
 		return "from outside, at any moment"
 	}
 	return string(s)
 }
 
-// Transcripts tells whether the workers' log is told.
+// Transcripts reports whether the workers' log is shown.
 func (sc *scenarioView) Transcripts() bool {
 	return slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Transcript) > 0 })
 }
 
-// Faster says in whose seconds the transcripts count.
+// Faster says whose seconds the transcripts use.
 func (sc *scenarioView) Faster() string { return faster(sc.Timeline.Scenario) }
 
-// Note tells what a transcript does not.
+// Note is what a transcript does not show.
 func (v *runView) Note() string {
 	if v.Refused == 0 {
 		return ""
@@ -368,7 +368,7 @@ func (v *runView) Note() string {
 	return refusedText(v.Refused)
 }
 
-// AnyStruck tells whether anything struck either run.
+// AnyStruck reports whether anything struck either run.
 func (sc *scenarioView) AnyStruck() bool {
 	return slices.ContainsFunc(sc.Views, func(v *runView) bool { return len(v.Struck) > 0 })
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict/verdicttest"
 )
 
-// told is a scenario of the catalogue's kind, unguarded, as the fixture has it.
-func told(name string, f *verdicttest.Fixture) verdict.Verdict {
+// verdictOf is the verdict of an unguarded run that the fixture describes.
+func verdictOf(name string, f *verdicttest.Fixture) verdict.Verdict {
 	s := verdicttest.Scenario()
 	s.Name, s.Title, s.Asks, s.Hint = name, "What "+name+" does", "Why "+name+"?", "Fix "+name+"."
 	s.Designs = map[plan.Guard]plan.Design{plan.GuardOff: plan.TTLLock, plan.GuardOn: plan.Semel}
@@ -45,7 +45,7 @@ func TestReportOfManyHasAnIndexAndAPageForEach(t *testing.T) {
 	f.At(2700, eventlog.Entry{Kind: eventlog.Up})
 	f.At(2800, eventlog.Entry{Kind: eventlog.Strike, Action: string(plan.Deploy), Worker: 2, Life: 1})
 	f.Sort()
-	page := html(t, []verdict.Verdict{told("one", f), told("two", verdicttest.Broken())})
+	page := html(t, []verdict.Verdict{verdictOf("one", f), verdictOf("two", verdicttest.Broken())})
 	for _, want := range []string{
 		`href="#one"`, `href="#two"`, `<article id="one"`, `<article id="two"`, "Why two?", "Fix one.", "semel lab run two --seed 7",
 		"semel lab run --all --seed 7", plan.TTLLock.Sentence(), "Without the guard 2 of 2 broke.", "¥800,000",
@@ -75,7 +75,7 @@ func TestReportIsBounded(t *testing.T) {
 		f.Delivery(1, 1, key, fmt.Sprintf("%s-%d", key, i), i, i+1, i+2, i+3)
 	}
 	f.Sort()
-	page := html(t, []verdict.Verdict{told("big", f)})
+	page := html(t, []verdict.Verdict{verdictOf("big", f)})
 	if len(page) > 8<<20 {
 		t.Errorf("%d bytes", len(page))
 	}
@@ -85,14 +85,14 @@ func TestReportIsBounded(t *testing.T) {
 	if n := strings.Count(page, `class="sp"`); n != maxDrawn {
 		t.Errorf("%d deliveries are drawn", n)
 	}
-	if n := strings.Count(page, "<summary><code>order-"); n != maxTimelines || !strings.Contains(page, "1760 more are not told here") {
+	if n := strings.Count(page, "<summary><code>order-"); n != maxTimelines || !strings.Contains(page, "1760 more are not shown here") {
 		t.Errorf("%d timelines", n)
 	}
 }
 
 // TestTextOfAScenario: what it is about, figures that are not zero, what was missed, question and fix, in 80 columns.
 func TestTextOfAScenario(t *testing.T) {
-	v := told("one", verdicttest.Broken())
+	v := verdictOf("one", verdicttest.Broken())
 	v.Runs[0].Missed, v.Runs[0].TakenOver = []string{"kills is 1, expected 2"}, 3
 	v.Timeline.Runs[0].Transcript = []verdict.LogLine{{Seconds: 1.25, Text: "Start msg-1 sleep 8"}}
 	v.Timeline.Runs[0].Refused = 1

@@ -147,7 +147,7 @@ func offText(t verdict.RunTimeline) string {
 		{verdict.CauseKilled, "after a kill between effect and ack"},
 		{verdict.CauseOverrun, "held for longer than the visibility"},
 		{verdict.CauseProducer, "sent twice by the producer"},
-		{verdict.CauseUnknown, "for reasons the events do not tell"},
+		{verdict.CauseUnknown, "for reasons that the events do not show"},
 	} {
 		if n[c.cause] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n[c.cause], c.text))
@@ -213,7 +213,7 @@ func (p *printer) tail(v verdict.Verdict) {
 	p.line("")
 }
 
-// kept tells how to look at what was kept.
+// kept shows how to look at what was kept.
 func (p *printer) kept(v verdict.Verdict) {
 	p.line("  kept    %s", v.Kept)
 	for i, r := range v.Runs {
@@ -270,7 +270,7 @@ func WriteLine(w io.Writer, v verdict.Verdict, color bool) error {
 	return nil
 }
 
-// summary tells what counts in a run.
+// summary is what counts in a run.
 func summary(r verdict.Run) string {
 	parts := []string{fmt.Sprintf("%d of %d", r.Effects, r.Sent)}
 	if r.Effects > r.Sent && r.Duplicated == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/verdict"
 )
 
-// scenario tells one scenario of the catalogue: what happens, who meets it, what came of it, and what to do.
+// scenario prints one scenario: what happens, with which designs, the result, and what to do.
 func (p *printer) scenario(v verdict.Verdict) {
 	s := v.Timeline.Scenario
 	p.line("")
@@ -39,12 +39,12 @@ func (p *printer) scenario(v verdict.Verdict) {
 	p.labelled("hint", "", s.Hint)
 }
 
-// labelled prints a label of nine columns, and text beside it.
+// labelled prints a label of nine columns, and text next to it.
 func (p *printer) labelled(label, code, text string) {
 	p.wrap(p.style(code, fmt.Sprintf("%-*s", labelColumns, label)), text)
 }
 
-// para prints text behind a head that is so many columns wide, broken at the terminal's width.
+// para prints text behind a head of that many columns, broken at the terminal's width.
 func (p *printer) para(head string, columns int, text string) {
 	p.b.WriteString(head)
 	at := columns
@@ -102,7 +102,7 @@ func (p *printer) transcript(s plan.Scenario, t verdict.RunTimeline) {
 	p.line("")
 }
 
-// faster says in whose seconds a transcript counts.
+// faster says whose seconds a transcript uses.
 func faster(s plan.Scenario) string {
 	if s.Load.Faster <= 0 || s.Load.Faster == 1 {
 		return "in seconds"

@@ -26,17 +26,17 @@ const (
 )
 
 const (
-	// answering bounds the wait for a process that says who it is, starting how long one may take to be ready, and removing
-	// how long it may take to remove everything.
-	answering = 5 * time.Second
-	starting  = 5 * time.Minute
-	removing  = 2 * time.Minute
+	// responding bounds the wait for a process to identify itself, starting the time until it is ready, and removing the time
+	// that it takes to remove everything.
+	responding = 5 * time.Second
+	starting   = 5 * time.Minute
+	removing   = 2 * time.Minute
 	// leaving is how long a process may take to end when all it has to do is end.
 	leaving = 10 * time.Second
 )
 
-// ask finds out whether the process of a state is there. Another program at the same port is not it, whatever its number;
-// one that does not answer at all may be either, and is an error.
+// ask finds out whether the process of a state is there. Another program at the same port is not it, whatever its number.
+// A program that does not respond may be either, and is an error.
 func (s State) ask(ctx context.Context) (being, error) {
 	if s.Endpoint == "" {
 		if alive(s.PID) && time.Since(s.Started) < starting {
@@ -44,7 +44,7 @@ func (s State) ask(ctx context.Context) (being, error) {
 		}
 		return gone, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answering)
+	ctx, cancel := context.WithTimeout(ctx, responding)
 	defer cancel()
 	var id identity
 	status, err := s.post(ctx, "lab/down?dry-run=1", &id)
@@ -60,13 +60,13 @@ func (s State) ask(ctx context.Context) (being, error) {
 	return gone, nil
 }
 
-// refused tells that nothing listens: the process, which listens as long as it lives, is gone.
+// refused reports that nothing listens: the process, which listens as long as it lives, is gone.
 func refused(err error) bool {
 	op := (*net.OpError)(nil)
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &op) && op.Op == "dial" && !op.Timeout()
 }
 
-// post asks the process of the state, with the token. What is no JSON leaves v as it is.
+// post asks the process of the state, with the token. A response that is not JSON leaves v as it is.
 func (s State) post(ctx context.Context, path string, v any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Endpoint+path, http.NoBody)
 	if err != nil {
@@ -89,8 +89,8 @@ func (s State) post(ctx context.Context, path string, v any) (status int, err er
 	return resp.StatusCode, nil
 }
 
-// Down takes down what is up in a folder, and answers what it removed. Where the process was gone already, what it left is
-// removed, and the first item says so. With dry nothing is removed: the items are what would be. The error is ErrNotUp where
+// Down takes down what is up in a folder, and returns what it removed. If the process was gone already, it removes what the process
+// left, and the first item reports that. With dry it removes nothing: the items are what it would remove. The error is ErrNotUp where
 // nothing is up.
 func Down(ctx context.Context, dir string, dry bool) ([]Item, error) {
 	s, err := Load(dir)
@@ -114,7 +114,7 @@ func Down(ctx context.Context, dir string, dry bool) ([]Item, error) {
 		}
 		return append(append([]Item{process}, there...), files...), err
 	case is == gone:
-		rest, err := s.bury()
+		rest, err := s.removeRest()
 		return append([]Item{process}, rest...), err
 	}
 	ctx, cancel := context.WithTimeout(ctx, removing)
@@ -134,8 +134,8 @@ func Down(ctx context.Context, dir string, dry bool) ([]Item, error) {
 	return append(append([]Item{process}, out.Gone...), rest...), err
 }
 
-// bury removes what a process left that is gone.
-func (s State) bury() ([]Item, error) {
+// removeRest removes what a process left that is gone.
+func (s State) removeRest() ([]Item, error) {
 	there, p := s.elsewhere()
 	if err := place.Remove(context.Background(), p); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func waitFor(ctx context.Context, pid int) {
 	}
 }
 
-// alive tells whether a process has this number, whosever it is.
+// alive reports whether a process has this number, whosever it is.
 func alive(pid int) bool {
 	p, err := os.FindProcess(pid)
 	return err == nil && exists(p)

@@ -51,7 +51,7 @@ func (w *Wanted) check() (err error) {
 	return f.Close()
 }
 
-// ours tells a file of an earlier site.
+// ours reports whether a file is from an earlier semel lab up.
 func (w *Wanted) ours(b []byte) bool {
 	if w.Env {
 		return bytes.HasPrefix(b, []byte(envHead))

@@ -24,10 +24,10 @@ const tokenHeader = "Semel-Lab-Token"
 // maxBody bounds the body of a message, in bytes: that of SQS.
 const maxBody = 256 << 10
 
-// Status is what GET /lab answers.
+// Status is the response of GET /lab.
 type Status struct {
 	PID int `json:"pid"`
-	// Visible, InFlight, Delayed and Dead letters count messages; Summary is the worker's.
+	// Visible, InFlight, Delayed and DeadLetters count messages; Summary is the worker's.
 	Visible     int64          `json:"visible"`
 	InFlight    int64          `json:"in_flight"`
 	Delayed     int64          `json:"delayed"`
@@ -35,7 +35,7 @@ type Status struct {
 	Summary     *semel.Summary `json:"worker,omitempty"`
 }
 
-// paths is what the site answers.
+// paths are the routes of the sandbox.
 func (s *sandbox) paths() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /lab", s.status)
@@ -45,7 +45,7 @@ func (s *sandbox) paths() http.Handler {
 	return mux
 }
 
-// api is what semel serve answers, but for the guard: a worker is there that has one.
+// api serves what semel serve does, except for the guard: the worker has one.
 func (s *sandbox) api(w http.ResponseWriter, r *http.Request) {
 	s.server().Handler().ServeHTTP(w, r)
 }
@@ -108,22 +108,22 @@ func check(body []byte) (id, problem string) {
 }
 
 func refuse(w http.ResponseWriter, problem string) {
-	answer(w, http.StatusBadRequest, map[string]any{"error": map[string]string{"code": "bad_body", "message": problem}})
+	respond(w, http.StatusBadRequest, map[string]any{"error": map[string]string{"code": "bad_body", "message": problem}})
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+func respond(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // the client is gone
 }
 
-// owner tells who has the token of the folder; others see no difference to a path that is not there.
+// owner reports whether the request has the token of the folder. Other requests get the response of an unknown path.
 func (s *sandbox) owner(w http.ResponseWriter, r *http.Request) bool {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(s.state.Token)) == 1 {
 		return true
 	}
-	answer(w, http.StatusNotFound, map[string]any{"error": map[string]string{"code": "not_found", "message": "there is nothing for you"}})
+	respond(w, http.StatusNotFound, map[string]any{"error": map[string]string{"code": "not_found", "message": "not found"}})
 	return false
 }
 
@@ -138,8 +138,8 @@ func (s *sandbox) status(w http.ResponseWriter, r *http.Request) {
 		n, err := q.Stats(ctx)
 		if err != nil { // it may name host and user, which are for the log
 			s.log.Error("the queue was not counted", "err", err)
-			answer(w, http.StatusServiceUnavailable, map[string]any{
-				"error": map[string]string{"code": "unavailable", "message": "the queue did not answer; the log of the lab says why"},
+			respond(w, http.StatusServiceUnavailable, map[string]any{
+				"error": map[string]string{"code": "unavailable", "message": "the queue did not respond; the log of the lab says why"},
 			})
 			return
 		}
@@ -149,24 +149,24 @@ func (s *sandbox) status(w http.ResponseWriter, r *http.Request) {
 		sum := s.consumer.Summary()
 		st.Summary = &sum
 	}
-	answer(w, http.StatusOK, st)
+	respond(w, http.StatusOK, st)
 }
 
-// identity is how Down makes sure that it talks to the right process, before it asks for anything.
+// identity is how Down checks that it talks to the right process, before it asks for anything.
 type identity struct {
 	PID int `json:"pid"`
 }
 
-// takeDown removes everything, and says what.
+// takeDown removes everything, and lists it.
 func (s *sandbox) takeDown(w http.ResponseWriter, r *http.Request) {
 	if !s.owner(w, r) {
 		return
 	}
 	if r.URL.Query().Get("dry-run") != "" {
-		answer(w, http.StatusOK, identity{os.Getpid()})
+		respond(w, http.StatusOK, identity{os.Getpid()})
 		return
 	}
 	s.downOnce.Do(func() { close(s.down) })
 	<-s.removed
-	answer(w, http.StatusOK, s.outcome)
+	respond(w, http.StatusOK, s.outcome)
 }

@@ -28,9 +28,9 @@ var inside = []string{
 	effectsFile, logFile, stateFile + ".new", stateFile,
 }
 
-// clear removes the files of the user that are still what was written, and the folder with what is known in it: files that
-// somebody else put there are kept, and the folder with them. The state goes last, so that what fails can be tried again.
-// dry removes nothing, and only says what is there.
+// clear removes the files of the user that are still what was written, and the folder with what is known in it: other files
+// are kept, and the folder with them. The state goes last, so that a failed removal can be tried again. dry removes nothing,
+// and only lists what is there.
 func (s State) clear(dry bool) (gone []Item, err error) {
 	remove := os.Remove
 	if dry {
@@ -80,7 +80,7 @@ func (s State) clearFolder(gone []Item) ([]Item, error) {
 		return gone, fmt.Errorf("clean up: %w", err)
 	}
 	if len(rest) > 0 {
-		return append(gone, Item{"folder", s.Dir, "somebody else's files are in it: " + rest[0].Name()}), nil
+		return append(gone, Item{"folder", s.Dir, "it has other files: " + rest[0].Name()}), nil
 	}
 	if err := os.Remove(s.Dir); err != nil {
 		return gone, fmt.Errorf("clean up: %w", err)
@@ -88,8 +88,8 @@ func (s State) clearFolder(gone []Item) ([]Item, error) {
 	return append(gone, Item{What: "folder", Name: s.Dir}), nil
 }
 
-// elsewhere lists what is not in the folder (queues, tables and schemas of servers), and answers the place that has no more
-// than that.
+// elsewhere lists what is not in the folder (queues, tables and schemas of servers), and returns the place without the
+// rest.
 func (s State) elsewhere() (there []Item, p place.URLs) {
 	p = s.URLs
 	shown := p.Shown()

@@ -22,7 +22,7 @@ import (
 	"github.com/semel-dev/semel/key"
 )
 
-// Spec says what is to stand.
+// Spec says what to set up.
 type Spec struct {
 	// State is what Up reserved: folder and token.
 	State State `json:"state"`
@@ -34,16 +34,16 @@ type Spec struct {
 	// Worker: a worker consumes the queue, as Knobs say.
 	Worker bool           `json:"worker"`
 	Knobs  simulate.Knobs `json:"knobs"`
-	// Files are written for the user as soon as the site is ready.
+	// Files are written for the user as soon as the sandbox is ready.
 	Files []Wanted `json:"files,omitempty"`
 	Seed  uint64   `json:"seed"`
 }
 
-// grace is how long a handler may go on when the site is taken down: all it did is removed anyway.
+// grace is how long a handler may go on when the sandbox is taken down: all it did is removed anyway.
 const grace = 200 * time.Millisecond
 
-// Serve makes the site, calls ready, and stands until ctx ends or somebody who has the token takes it down. It removes what
-// it made before it returns, whatever happened, and answers what that was.
+// Serve sets up the sandbox, calls ready, and serves until ctx ends or a request with the token takes it down. Before it
+// returns it removes everything that it made, whatever happened, and it returns the list.
 func Serve(ctx context.Context, spec Spec, log *slog.Logger, ready func(State) error) (gone []Item, err error) {
 	s := &sandbox{spec: spec, state: spec.State, log: log, down: make(chan struct{}), removed: make(chan struct{})}
 	s.state.PID = os.Getpid()
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, spec Spec, log *slog.Logger, ready func(State) e
 	}
 	s.hosts = web.NewHosts(spec.Addr, "")
 	server := web.Server(web.Guard(s.paths(), s.hosts, api.Refuse), log)
-	err = s.stand(ctx, setup, func() error {
+	err = s.run(ctx, setup, func() error {
 		go func() { _ = server.Serve(web.Limit(l)) }() // until Shutdown
 		return ready(s.state)
 	})
@@ -70,15 +70,15 @@ func Serve(ctx context.Context, spec Spec, log *slog.Logger, ready func(State) e
 	if rerr != nil {
 		s.outcome.Error = rerr.Error()
 	}
-	_ = l.Close() // who is told that everything is gone finds the port free
+	_ = l.Close() // the port is free when the caller learns that everything is gone
 	close(s.removed)
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_ = server.Shutdown(late) // the answer may be on its way
+	_ = server.Shutdown(late) // the response may be on its way
 	return gone, errors.Join(err, rerr, setup.Close())
 }
 
-// site is one that stands.
+// sandbox is a running sandbox.
 type sandbox struct {
 	spec  Spec
 	state State
@@ -96,14 +96,14 @@ type sandbox struct {
 	outcome  outcome
 }
 
-// outcome is what became of taking it down.
+// outcome is the result of taking it down.
 type outcome struct {
 	Gone  []Item `json:"gone"`
 	Error string `json:"error,omitempty"`
 }
 
-// stand makes place, worker and files, and blocks until the end.
-func (s *sandbox) stand(ctx context.Context, setup *place.Setup, ready func() error) (err error) {
+// run makes place, worker and files, and blocks until the end.
+func (s *sandbox) run(ctx context.Context, setup *place.Setup, ready func() error) (err error) {
 	if s.state.URLs, err = setup.Make(ctx, "up", s.state.Dir, s.spec.Visibility); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *sandbox) stand(ctx context.Context, setup *place.Setup, ready func() er
 		stop()
 		return <-ended
 	}
-	if err := s.hire(work, ended); err != nil {
+	if err := s.startWorker(work, ended); err != nil {
 		stop()
 		return err
 	}
@@ -141,7 +141,7 @@ func (s *sandbox) stand(ctx context.Context, setup *place.Setup, ready func() er
 	return wait()
 }
 
-// announce writes the files of the user, then the state, and says that the site is ready.
+// announce writes the files of the user, then the state, and reports that the sandbox is ready.
 func (s *sandbox) announce(ready func() error) error {
 	for _, w := range s.spec.Files {
 		f, err := w.write(s.state)
@@ -156,8 +156,8 @@ func (s *sandbox) announce(ready func() error) error {
 	return ready()
 }
 
-// hire starts the worker; ended gets its end.
-func (s *sandbox) hire(ctx context.Context, ended chan<- error) error {
+// startWorker starts the worker; ended gets its result.
+func (s *sandbox) startWorker(ctx context.Context, ended chan<- error) error {
 	if !s.spec.Worker {
 		go func() {
 			<-ctx.Done()

@@ -13,16 +13,16 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/place"
 )
 
-// The files of a folder, beside an SQLite database with its own.
+// The files of a folder, next to an SQLite database with its own.
 const (
 	stateFile   = "state.json"
 	logFile     = "log"
 	effectsFile = "effects.jsonl"
 )
 
-// State is what a folder says of the site whose folder it is. It may hold a password, and is for its owner alone.
+// State is what the folder of a sandbox knows about it. It may hold a password, and only its owner can read it.
 type State struct {
-	// PID is the process, Token what it knows its owner by, Endpoint its URL with a / at the end; "" while it starts.
+	// PID is the process, Token how it knows its owner, Endpoint its URL with a / at the end; "" while it starts.
 	PID      int       `json:"pid"`
 	Token    string    `json:"token"`
 	Endpoint string    `json:"endpoint"`

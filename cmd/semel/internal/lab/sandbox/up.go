@@ -20,9 +20,9 @@ import (
 )
 
 // HiddenCommand is the subcommand that the command line must route to Main.
-const HiddenCommand = "__lab-site"
+const HiddenCommand = "__lab-sandbox"
 
-// reply is what the process in the background says of its start, in a line.
+// reply is the line in which the background process reports its start.
 type reply struct {
 	State State       `json:"state"`
 	Code  output.Code `json:"code,omitempty"`
@@ -30,11 +30,11 @@ type reply struct {
 	Hint  string      `json:"hint,omitempty"`
 }
 
-// goAhead is what the process in the background gets once its state has arrived: without it, it ends with who started it.
+// goAhead is what the background process gets once its state has arrived. Without it, it ends when its parent does.
 const goAhead = "go\n"
 
-// Prepare finds out that a site may stand in dir with these files, and reserves the folder. What a process that was killed
-// left there is removed first; note is told of it.
+// Prepare checks that a sandbox with these files can be set up in dir, and reserves the folder. It first removes what a
+// killed process left there, and reports that to note.
 func Prepare(ctx context.Context, dir string, files []Wanted, note func(string)) (State, error) {
 	for i := range files {
 		if err := files[i].check(); err != nil {
@@ -60,7 +60,7 @@ func Prepare(ctx context.Context, dir string, files []Wanted, note func(string))
 			WithHint("semel lab down%s, or another --dir and --addr for a second one", dirFlag(dir))
 	}
 	note(fmt.Sprintf("the lab in %s ended without semel lab down: what it left is removed first", old.Dir))
-	if _, err := old.bury(); err != nil {
+	if _, err := old.removeRest(); err != nil {
 		return s, err
 	}
 	if s, err = reserve(dir); err != nil {
@@ -77,10 +77,10 @@ func dirFlag(dir string) string {
 	return " --dir " + shell(dir)
 }
 
-// DefaultDir is the folder of a site, in the working directory.
+// DefaultDir is the folder of a sandbox, in the working directory.
 const DefaultDir = ".semel-lab"
 
-// Up starts the site in the background, and returns when it is ready: its process then lives on until Down. When ctx ends
+// Up starts the sandbox in the background, and returns when it is ready: its process then lives on until Down. When ctx ends
 // before, the process takes away what it made. command starts it: the own program with HiddenCommand.
 func Up(ctx context.Context, spec Spec, command []string) (State, error) {
 	log, err := output.AppendFile(spec.State.LogPath())
@@ -107,7 +107,7 @@ func Up(ctx context.Context, spec Spec, command []string) (State, error) {
 	}
 	hurry := context.AfterFunc(ctx, func() { _ = stdin.Close() })
 	defer hurry()
-	_, _ = stdin.Write(append(text, '\n')) // a process that died says nothing, which tells
+	_, _ = stdin.Write(append(text, '\n')) // if the process died, there is no reply
 	var r reply
 	if err = json.NewDecoder(stdout).Decode(&r); err != nil {
 		_ = stdin.Close()
@@ -131,14 +131,14 @@ func Up(ctx context.Context, spec Spec, command []string) (State, error) {
 	return r.State, errors.Join(stdin.Close(), cmd.Process.Release())
 }
 
-// forget removes a folder in which nothing came to stand.
+// forget removes the folder of a sandbox that did not start.
 func (s State) forget() error {
 	_, err := s.clear(false)
 	return err
 }
 
-// Main is the process in the background: it reads its Spec from standard input, says on standard output when it is ready,
-// and stands until it is taken down or gets a SIGTERM. It returns the exit status.
+// Main is the background process: it reads its Spec from standard input, reports on standard output when it is ready,
+// and serves until it is taken down or gets a SIGTERM. It returns the exit status.
 func Main([]string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -149,26 +149,26 @@ func Main([]string) int {
 		err = json.Unmarshal(line, &spec)
 	}
 	if err != nil {
-		fmt.Fprintln(output.NewSafe(os.Stderr), "read what is to stand from standard input:", err)
+		fmt.Fprintln(output.NewSafe(os.Stderr), "read the spec from standard input:", err)
 		return 1
 	}
 	go func() {
 		if line, _ := in.ReadString('\n'); line != goAhead {
-			stop() // who started it is gone, or wants it gone
+			stop() // its parent is gone, or wants it gone
 		}
 	}()
-	say := json.NewEncoder(os.Stdout)
-	said := false
+	replies := json.NewEncoder(os.Stdout)
+	replied := false
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	_, err = Serve(ctx, spec, log, func(s State) error {
-		said = true
-		return errors.Join(say.Encode(reply{State: s}), os.Stdout.Close())
+		replied = true
+		return errors.Join(replies.Encode(reply{State: s}), os.Stdout.Close())
 	})
 	if err == nil {
 		return 0
 	}
-	if e := output.As(err); !said {
-		_ = say.Encode(reply{Code: e.Code, Text: e.Error(), Hint: e.Hint})
+	if e := output.As(err); !replied {
+		_ = replies.Encode(reply{Code: e.Code, Text: e.Error(), Hint: e.Hint})
 	}
 	log.Error("the lab ended", "err", err)
 	return 1

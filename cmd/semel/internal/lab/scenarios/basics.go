@@ -6,14 +6,14 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 )
 
-// calm is a visibility that a busy machine does not outlast: where nothing is meant to fail, nothing is handed out twice.
-const calm = 5 * time.Second
+// longVisibility is longer than the delays of a busy machine: where nothing is meant to fail, nothing is delivered twice.
+const longVisibility = 5 * time.Second
 
 func basics() []plan.Scenario {
 	happy := base("happy", "Nothing goes wrong: everything is processed and acked, nothing is left")
 	happy.Asks = "Does the guard cost anything while nothing goes wrong?"
 	happy.Hint = "Nothing to fix. Both designs do every order once; what differs is what happens on a worse day."
-	happy.Workers.Visibility = calm
+	happy.Workers.Visibility = longVisibility
 	happy = versus(happy, plan.Plain, plan.Semel)
 	happy = expect(happy, plan.GuardOff, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0))
 	happy = expect(happy, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 30), plan.Exactly("dead", 0))
@@ -22,7 +22,7 @@ func basics() []plan.Scenario {
 	replicas.Asks = "Can I scale out without processing anything twice?"
 	replicas.Hint = "As long as nothing fails, the queue alone keeps workers apart. It is failures that need the guard."
 	replicas.Load.Orders = 200
-	replicas.Workers.Visibility = calm
+	replicas.Workers.Visibility = longVisibility
 	replicas = versus(replicas, plan.Plain, plan.Semel)
 	replicas = expect(replicas, plan.GuardOff, plan.Held, plan.Exactly("effects", 200))
 	replicas = expect(replicas, plan.GuardOn, plan.Held, plan.Exactly("effects", 200))

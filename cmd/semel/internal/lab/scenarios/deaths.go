@@ -61,8 +61,8 @@ func deaths() []plan.Scenario {
 	zombie = expect(zombie, plan.GuardOn, plan.Held, plan.Exactly("effects", 12), plan.AtLeast("taken_over", 1))
 
 	outage := base("outage", "The database is out of reach for a while")
-	outage.Asks = "The store does not answer: skip, or retry?"
-	outage.Hint = "Retry. An unanswered write is unknown; only a claim that can be taken over survives it."
+	outage.Asks = "The store does not respond: skip, or retry?"
+	outage.Hint = "Retry. The outcome of a write without a response is unknown; only a claim that can be taken over survives it."
 	outage.Faults = []plan.Fault{{Do: plan.Outage, Step: plan.Outside, Count: 1, For: 1500 * time.Millisecond}}
 	outage.Work = plan.Work{Min: 100 * time.Millisecond, Max: 200 * time.Millisecond}
 	outage = versus(outage, plan.SkipBusy, plan.Semel)

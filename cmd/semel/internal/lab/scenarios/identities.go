@@ -39,7 +39,7 @@ func identities() []plan.Scenario {
 	fanout = expect(fanout, plan.GuardOff, plan.Broken, plan.Exactly("duplicated", 10))
 	fanout = expect(fanout, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
 
-	start := base("double-start", "A workflow is started by two rules and by the producer's retry, and answers of the start get lost")
+	start := base("double-start", "A workflow is started by two rules and by the producer's retry, and responses to the start get lost")
 	start.Asks = "How do I start a workflow once, whoever asks for it?"
 	start.Hint = "Claim the key, then start under a name made of it: the service knows the second start for the first one."
 	start.Load.Orders, start.Load.PerKey, start.Load.Retries = 10, 2, 4
@@ -50,14 +50,14 @@ func identities() []plan.Scenario {
 	start = expect(start, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 10))
 	start = expect(start, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
 
-	answer := base("lost-answer", "The payment service does its work, and its answer gets lost")
-	answer.Asks = "The call failed. May I repeat it?"
-	answer.Hint = "Only under the same idempotency key: the service then knows the second call for the first one."
-	answer.Wire.LoseEffect = 0.2
-	answer.Workers.MaxAttempts = 20
-	answer.Workers.Visibility = 500 * time.Millisecond
-	answer = versus(answer, plan.CheckLast, plan.SemelKeyed)
-	answer = expect(answer, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
-	answer = expect(answer, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 31))
-	return []plan.Scenario{duplicates, retry, redrive, fanout, start, answer}
+	response := base("lost-response", "The payment service does its work, and its response gets lost")
+	response.Asks = "The call failed. May I repeat it?"
+	response.Hint = "Only under the same idempotency key: the service then knows the second call for the first one."
+	response.Wire.LoseEffect = 0.2
+	response.Workers.MaxAttempts = 20
+	response.Workers.Visibility = 500 * time.Millisecond
+	response = versus(response, plan.CheckLast, plan.SemelKeyed)
+	response = expect(response, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
+	response = expect(response, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.AtLeast("executed", 31))
+	return []plan.Scenario{duplicates, retry, redrive, fanout, start, response}
 }

@@ -1,5 +1,5 @@
-// Package scenarios lists the scenarios of the lab, as data: what happens, to whom, and what has to come of it. Those
-// whose unguarded design is called after a document show a program that people publish, with its own hole.
+// Package scenarios lists the scenarios of the lab, as data: load, workers, faults, and the expected result. Some have an
+// unguarded design from a published document, with the hole that the document has.
 package scenarios
 
 import (
@@ -45,7 +45,7 @@ func base(name, title string) plan.Scenario {
 	}
 }
 
-// versus sets what stands on the two sides, and that the unguarded one breaks and semel holds.
+// versus sets the designs of the two sides, and that the unguarded one breaks and semel holds.
 func versus(s plan.Scenario, off, on plan.Design) plan.Scenario {
 	s.Designs = map[plan.Guard]plan.Design{plan.GuardOff: off, plan.GuardOn: on}
 	s.Expect = map[plan.Guard]plan.Expect{

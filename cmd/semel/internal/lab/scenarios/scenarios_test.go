@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 )
 
-// TestScenariosAreWhole: each has a name to type, a question that it answers, a fix, two designs, and says what it expects
+// TestScenariosAreWhole: each has a name to type, a question, a hint, two designs, and says what it expects
 // of both.
 func TestScenariosAreWhole(t *testing.T) {
 	seen := map[string]bool{}

@@ -16,7 +16,7 @@ type Span struct {
 	Worker, Life, PID int
 	Key, Message      string
 	Count             int // the broker's count of deliveries
-	// From is the receipt; To is the settlement, the end of the process, or the last that was heard of it.
+	// From is the receipt; To is the settlement, the end of the process, or its last event.
 	From, To float64
 	// VisibleUntil is when the queue would hand it out again, extensions included.
 	VisibleUntil float64
@@ -26,7 +26,7 @@ type Span struct {
 	Attempt        int
 	Takeover       bool
 	Decision       string
-	Reason         string // why, in the worker's own words
+	Reason         string // why, as the worker reported it
 	Cause          string
 	Action         string
 	Outcome        string
@@ -54,7 +54,7 @@ type Process struct {
 	// Step, Key and Message are where the kill was, as far as it was at a step.
 	Step         plan.Step
 	Key, Message string
-	// Replaced: a deployment ended it, at its own pace. Asked is when it was asked to; 0 = never.
+	// Replaced: a deployment asked it to end. Asked is when it was asked to; 0 = never.
 	Replaced bool
 	Asked    float64
 	// Frozen are the times in which it was stopped.
@@ -73,7 +73,7 @@ type Lane struct {
 	Rows      int
 }
 
-// history is what the events files tell, put in order.
+// history is the content of the events files, put in order.
 type history struct {
 	lanes []*Lane
 	spans []*Span // by From
@@ -166,7 +166,7 @@ func (p *Process) struck(e eventlog.Entry, at float64) {
 }
 
 // cut ends what a process had in flight. A kill right after the commit of a message cuts it too: the worker never saw the
-// answer.
+// response.
 func (p *Process) cut(at float64) {
 	for _, s := range p.Spans {
 		if !s.Settled || (p.Killed && p.Key != "" && s.Message == p.Message && s.To > at-100) {

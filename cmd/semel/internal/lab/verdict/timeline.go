@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 )
 
-// Timeline is what a person wants to know beyond the figures.
+// Timeline is what a report shows beyond the figures.
 type Timeline struct {
 	Scenario plan.Scenario
 	Seed     uint64
@@ -20,7 +20,7 @@ type Timeline struct {
 	Runs     []RunTimeline
 }
 
-// RunTimeline is the story of one run.
+// RunTimeline is the timeline of one run.
 type RunTimeline struct {
 	Run     Run
 	EndMS   float64
@@ -36,7 +36,7 @@ type RunTimeline struct {
 	// Outages are the times in which the database was out of reach.
 	Outages []Frozen
 	// Transcript is the workers' log, for scenarios whose one message has a name; nil for the others. Refused counts the
-	// runs in it whose record was refused by its condition: the work was done, and the log has no line of it.
+	// runs in it whose record was refused by its condition: the work was done, and the log has no line for it.
 	Transcript []LogLine
 	Refused    int
 
@@ -50,7 +50,7 @@ type DoubleCause string
 const (
 	CauseKilled   DoubleCause = "killed"   // its worker was killed between effect and ack
 	CauseOverrun  DoubleCause = "overrun"  // it was in flight for longer than its visibility
-	CauseFrozen   DoubleCause = "frozen"   // its worker stood still past the visibility
+	CauseFrozen   DoubleCause = "frozen"   // its worker was frozen past the visibility
 	CauseForgot   DoubleCause = "forgot"   // it was acked, and the queue handed it out again
 	CauseProducer DoubleCause = "producer" // the producer sent it twice
 	// CauseBatch: its message was tried again because of another item in it.
@@ -58,7 +58,7 @@ const (
 	CauseUnknown DoubleCause = "unknown"
 )
 
-// AllCauses in the order in which they are told.
+// AllCauses in the order in which they are reported.
 var AllCauses = []DoubleCause{CauseKilled, CauseFrozen, CauseOverrun, CauseForgot, CauseBatch, CauseUnknown, CauseProducer}
 
 // Causes counts doubled keys by cause; nil when there are none.
@@ -95,7 +95,7 @@ type Kill struct {
 // Flow counts what became of the deliveries; the parts sum up to all of them.
 type Flow struct{ Charged, Doubled, Skipped, Deferred, Cut, Other int }
 
-// tell makes the story of a run.
+// newTimeline makes the timeline of a run.
 func newTimeline(s plan.Scenario, p plan.Plan, res crew.Result, run Run) RunTimeline {
 	h := readHistory(res)
 	t := RunTimeline{
@@ -139,7 +139,7 @@ func newTimeline(s plan.Scenario, p plan.Plan, res crew.Result, run Run) RunTime
 	return t
 }
 
-// setBack tells whether a version was applied that was not newer than the last.
+// setBack reports whether a version was applied that was not newer than the last.
 func setBack(effects []place.Effect) bool {
 	for i := 1; i < len(effects); i++ {
 		if effects[i].Version > 0 && effects[i].Version <= effects[i-1].Version {
@@ -222,9 +222,9 @@ func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (
 		if extra.From < first.From {
 			old = extra
 		}
-		if still := stoodStill(old, h.frozen[old.PID]); still > 0 {
-			return CauseFrozen, fmt.Sprintf("worker %d stood still for %s with it in flight, the visibility is %s",
-				old.Worker, Seconds(still), visibility)
+		if frozen := frozenFor(old, h.frozen[old.PID]); frozen > 0 {
+			return CauseFrozen, fmt.Sprintf("worker %d was frozen for %s with it in flight, the visibility is %s",
+				old.Worker, Seconds(frozen), visibility)
 		}
 		if old.Settled && old.Outcome == "applied" && old.To < extra.From {
 			return CauseForgot, fmt.Sprintf("worker %d acked it, and the queue handed it out again", old.Worker)
@@ -238,8 +238,8 @@ func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (
 	return CauseProducer, fmt.Sprintf("the producer sent it twice (%s, %s)", before[0].Message, extra.Message)
 }
 
-// stoodStill is for how long the process was stopped while it had the delivery in flight.
-func stoodStill(s *Span, frozen []Frozen) (ms float64) {
+// frozenFor is for how long the process was stopped while it had the delivery in flight.
+func frozenFor(s *Span, frozen []Frozen) (ms float64) {
 	for _, f := range frozen {
 		to := f.To
 		if to < 0 {
@@ -253,7 +253,7 @@ func stoodStill(s *Span, frozen []Frozen) (ms float64) {
 // Seconds writes milliseconds for a person.
 func Seconds(ms float64) string { return fmt.Sprintf("%.1f s", ms/1000) }
 
-// Line is one line of an order's story.
+// Line is one line of an order's timeline.
 type Line struct {
 	AtMS float64
 	Text string
@@ -263,14 +263,14 @@ type Line struct {
 // Seconds is the time from the start of the run.
 func (l Line) Seconds() float64 { return l.AtMS / 1000 }
 
-// About tells what happened to one order, or to the order of an item, in order of time.
+// About is what happened to one order, or to the order of an item, in order of time.
 func (t *RunTimeline) About(key string) []Line {
 	var out []Line
 	order := orderOf(key)
 	for _, m := range t.history.sent[order] {
 		text := "the producer sends " + m.Message
 		if m.Copy > 1 {
-			text = "the producer, not having seen the answer, sends it again as " + m.Message
+			text = "the producer, not having seen the response, sends it again as " + m.Message
 		}
 		out = append(out, Line{AtMS: m.AtMS, Text: text, Tone: "quiet"})
 	}
@@ -364,7 +364,7 @@ func causeText(cause string) string {
 	case "producer_duplicate":
 		return "the producer sent it twice, and it is done"
 	case "raced_local":
-		return "its twin was at work in the same process, and is done"
+		return "a local duplicate was at work in the same process, and is done"
 	}
 	return "it is done"
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 )
 
-// LogLine is one line that a worker said, in the words of the document that the scenario comes from.
+// LogLine is one line of a worker, as the document has it that the scenario comes from.
 type LogLine struct {
 	// Seconds is when, in the document's time: Load.Faster times the run's own.
 	Seconds float64
@@ -18,8 +18,8 @@ type LogLine struct {
 	Text    string
 }
 
-// transcript tells a scenario of one named message as its workers' log. Every line is an event of the run; nothing is
-// told that did not happen. It is nil where the message has no name.
+// transcript is the workers' log of a scenario of one named message. Every line is an event of the run. It is nil where the
+// message has no name.
 func transcript(s plan.Scenario, p plan.Plan, res crew.Result) (out []LogLine) {
 	if s.Load.Name == "" || len(p.Sends) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func fasterThanDocument(s plan.Scenario) float64 {
 	return s.Load.Faster
 }
 
-// refused counts the runs whose record came too late: the work was done, and nobody was told.
+// refused counts the runs whose record came too late: the work was done, and the log has no line for it.
 func refused(entries []eventlog.Entry) (n int) {
 	for _, e := range entries {
 		if e.Kind == eventlog.Refused {

@@ -1,4 +1,4 @@
-// Package verdict judges runs by their ledger, and tells their story by their trails.
+// Package verdict judges runs by their ledger, and makes timelines from their event logs.
 package verdict
 
 import (
@@ -67,7 +67,7 @@ type Run struct {
 const (
 	AsExpected = "as_expected"
 	Unexpected = "unexpected"
-	// NotRun: the place can play none of the scenarios.
+	// NotRun: the place supports none of the scenarios.
 	NotRun = "not_run"
 )
 
@@ -75,12 +75,12 @@ const (
 type Verdict struct {
 	Runs    []Run  `json:"runs"`
 	Verdict string `json:"verdict"`
-	// NotRun names scenarios that the place cannot play, and why: nothing is known of them.
+	// NotRun names scenarios that the place does not support, and why: they have no result.
 	NotRun []string `json:"not_run,omitempty"`
 	// Report is the path of the HTML report, "" when none was written.
 	Report string `json:"report,omitempty"`
 
-	// Timeline is what the report and the text tell beyond the figures.
+	// Timeline is what the reports show beyond the figures.
 	Timeline *Timeline `json:"-"`
 	// Kept is the folder of the databases and events files, "" when it was removed.
 	Kept string `json:"-"`
@@ -91,19 +91,19 @@ type Verdict struct {
 // OK reports that every run showed what was expected of it: exit code 0, otherwise 3.
 func (v Verdict) OK() bool { return v.Verdict == AsExpected }
 
-// Add judges a run and adds it, with its story when there is one to be told.
+// Add judges a run and adds it, with its timeline if there is a Timeline.
 func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res crew.Result) {
 	run := judge(s, p, res)
-	tale := newTimeline(s, p, res, run)
-	tale.Lost = count(all(p), res.Effects, res.Aside.Keys).Lost
-	run.Causes = Causes(tale.Doubles)
-	for _, one := range tale.Transcript {
+	timeline := newTimeline(s, p, res, run)
+	timeline.Lost = count(all(p), res.Effects, res.Aside.Keys).Lost
+	run.Causes = Causes(timeline.Doubles)
+	for _, one := range timeline.Transcript {
 		run.Transcript = append(run.Transcript, one.Text)
 	}
-	tale.Run = run
+	timeline.Run = run
 	v.Runs = append(v.Runs, run)
 	if v.Timeline != nil {
-		v.Timeline.Runs = append(v.Timeline.Runs, tale)
+		v.Timeline.Runs = append(v.Timeline.Runs, timeline)
 	}
 	v.Verdict = overall(v.Runs)
 }
@@ -111,8 +111,8 @@ func (v *Verdict) Add(s plan.Scenario, p plan.Plan, res crew.Result) {
 // all are the messages of a plan.
 func all(p plan.Plan) []plan.Send { return append(p.Sends[:len(p.Sends):len(p.Sends)], p.Later...) }
 
-// judge makes the verdict of one run. Broken or held is the ledger's word alone; the counts of what the workers did come
-// from their events files.
+// judge makes the verdict of one run. The ledger alone decides whether it is broken or held. The counts of what the workers
+// did come from their events files.
 func judge(s plan.Scenario, p plan.Plan, res crew.Result) Run {
 	t := count(all(p), res.Effects, res.Aside.Keys)
 	want := s.Expect[p.Guard]
@@ -138,7 +138,7 @@ func judge(s plan.Scenario, p plan.Plan, res crew.Result) Run {
 	return r
 }
 
-// tally counts what the workers noted.
+// tally counts what the workers logged.
 func (r *Run) tally(entries []eventlog.Entry) {
 	for _, e := range entries {
 		switch e.Kind {

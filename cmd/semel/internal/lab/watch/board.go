@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// tick is how often the pages hear something.
+	// tick is how often the pages get an update.
 	tick = 150 * time.Millisecond
-	// memory is how many happenings a page that comes later is told.
+	// memory is how many events a page that joins later gets.
 	memory = 3000
-	// maxPages bounds those that listen at once, backlog what one of them may have unread.
+	// maxPages bounds the connected pages, backlog the unread updates of a page.
 	maxPages = 16
 	backlog  = 64
 )
@@ -35,9 +35,9 @@ type board struct {
 	over  chan struct{}
 }
 
-// Last is what the pages are told when it is over.
+// Last is what the pages get when the run has ended.
 type Last struct {
-	// Verdict is nil when there is none: Problem says why.
+	// Runs is nil when there is no verdict: Problem says why.
 	Runs    []verdict.Run `json:"runs,omitempty"`
 	Problem string        `json:"problem,omitempty"`
 }
@@ -107,7 +107,7 @@ func (b *board) inject(a crew.Fault) bool {
 	return true
 }
 
-// run tells the pages what is new.
+// run sends the pages what is new.
 func (b *board) run() {
 	defer close(b.over)
 	t := time.NewTicker(tick)
@@ -117,13 +117,13 @@ func (b *board) run() {
 		case <-b.quit:
 			return
 		case <-t.C:
-			b.tell()
+			b.update()
 		}
 	}
 }
 
-// tell reads what is new, and sends it.
-func (b *board) tell() {
+// update reads what is new, and sends it.
+func (b *board) update() {
 	m := batch{NowMS: b.now(), Figures: map[string]figures{}}
 	for _, s := range b.sides {
 		m.Events = append(m.Events, s.read()...)
@@ -140,7 +140,7 @@ func (b *board) tell() {
 
 func (b *board) now() int64 { return time.Since(b.began).Milliseconds() }
 
-// send sends to all pages; one that does not read is let go, and comes again by itself. The lock is held.
+// send sends to all pages; a page that does not read is disconnected, and connects again by itself. The lock is held.
 func (b *board) send(m batch) {
 	line, err := json.Marshal(m)
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *board) send(m batch) {
 	}
 }
 
-// join adds a page, which hears of the past first.
+// join adds a page, which gets the past first.
 func (b *board) join() (chan []byte, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,11 +185,11 @@ func (b *board) leave(c chan []byte) {
 	b.gone.Done()
 }
 
-// end says the last words, and lets every page go.
+// end sends the last message, and disconnects every page.
 func (b *board) end(last Last) {
 	close(b.quit)
 	<-b.over
-	b.tell()
+	b.update()
 	for _, s := range b.sides {
 		s.close()
 	}

@@ -100,14 +100,14 @@ func (v *Server) Side(g plan.Guard, dir string) *crew.Watch {
 	return &crew.Watch{Faults: s.faults, Finish: v.finish, Look: s.look}
 }
 
-// Close tells the pages that it is over, with the last words, and stops serving. A second call does nothing.
+// Close sends the pages the last message, and stops serving. A second call does nothing.
 func (v *Server) Close(last Last) { v.up.Do(func() { v.end(last) }) }
 
 func (v *Server) end(last Last) {
 	v.board.end(last)
 	ended := make(chan struct{})
 	go func() { v.board.gone.Wait(); close(ended) }()
-	select { // the pages have the last words, or do not read
+	select { // the pages have the last message, or do not read
 	case <-ended:
 	case <-time.After(2 * time.Second):
 	}
@@ -201,14 +201,14 @@ func (v *Server) do(q request) (problem string) {
 		}
 	case crew.FaultKill, crew.FaultDropAck, crew.FaultDuplicate:
 	default:
-		return fmt.Sprintf("do: nobody knows how to %q", q.Do)
+		return fmt.Sprintf("do: unknown fault %q", q.Do)
 	}
 	if q.Worker < 0 || q.Worker > v.scenario.Workers.Count {
 		return fmt.Sprintf("worker: there are %d", v.scenario.Workers.Count)
 	}
 	// The same for both sides: what strikes one strikes the other.
 	if !v.board.inject(crew.Fault{Do: q.Do, Worker: q.Worker, For: lasts}) {
-		return "too much at once: the run has not done yet what it was told before"
+		return "too much at once: the run has not yet done what was asked before"
 	}
 	return ""
 }

@@ -33,7 +33,7 @@ func listen(t *testing.T) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { v.Close(Last{Problem: "the test is over"}) })
+	t.Cleanup(func() { v.Close(Last{Problem: "the test has ended"}) })
 	return v
 }
 
@@ -111,8 +111,8 @@ func TestLetsOnlyThoseInWhoKnowTheToken(t *testing.T) {
 	}
 }
 
-// TestActsOnBothSidesAlike: what is understood reaches both runs, what is not reaches none.
-func TestActsOnBothSidesAlike(t *testing.T) {
+// TestFaultsReachBothSides: a valid fault reaches both runs, an invalid one reaches none.
+func TestFaultsReachBothSides(t *testing.T) {
 	v := listen(t)
 	off, on := v.Side(plan.GuardOff, t.TempDir()), v.Side(plan.GuardOn, t.TempDir())
 	post := func(body string, change func(*http.Request)) int {
@@ -163,7 +163,7 @@ func TestActsOnBothSidesAlike(t *testing.T) {
 		post(`{"do":"duplicate"}`, header("Origin", strings.TrimSuffix(v.URL(), "/"+v.token+"/")))
 	}
 	if len(off.Faults) != maxFaults {
-		t.Errorf("%d acts of the own page arrived", len(off.Faults))
+		t.Errorf("%d faults of the own page arrived", len(off.Faults))
 	}
 	if got := post(`{"do":"duplicate"}`, nil); got != 400 || len(off.Faults) != maxFaults {
 		t.Errorf("too many at once: %d", got)
@@ -271,7 +271,7 @@ func TestTellsWhatHappens(t *testing.T) {
 			}
 		}
 	}
-	if _, err := http.Get(v.URL()); err == nil { //nolint:noctx // there is no answer
+	if _, err := http.Get(v.URL()); err == nil { //nolint:noctx // there is no response
 		t.Error("it still serves")
 	}
 }

@@ -31,7 +31,7 @@ type side struct {
 	skipped   int
 
 	mu      sync.Mutex
-	charged int // effects that the page has been told of
+	charged int // effects that the page has
 	seen    map[string]int
 	fresh   []happening
 	at      figures
@@ -101,8 +101,8 @@ func (s *side) figures() figures {
 	return f
 }
 
-// read reads what the processes have written since the last time. What cannot be read is not told: the verdict does not
-// hang on it.
+// read reads what the processes have written since the last time. Unreadable lines are dropped: the verdict does not depend
+// on them.
 func (s *side) read() []happening {
 	s.mu.Lock()
 	out := s.fresh
@@ -156,7 +156,7 @@ func (s *side) lines(name string, b []byte) (out []happening) {
 	}
 }
 
-// happened is what the page is told of an entry; most are told as they are.
+// happened is what the page gets of an entry; most entries stay as they are.
 func (s *side) happened(e eventlog.Entry) (happening, bool) {
 	h := happening{
 		Side: string(s.Guard), AtMS: (e.At - s.began.UnixMicro()) / 1000, Kind: e.Kind, Worker: e.Worker, Life: e.Life,

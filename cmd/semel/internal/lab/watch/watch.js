@@ -232,7 +232,7 @@
     }
     state.textContent = last.problem ? "stopped" : "judged";
     state.className = "pill " + (last.problem || !held ? "bad" : "good");
-    said.textContent = last.problem || "It is over: this is the verdict. The terminal tells the rest.";
+    said.textContent = last.problem || "The run has ended: this is the verdict. The terminal has the rest.";
     drawAll();
   };
 
@@ -241,7 +241,7 @@
     let first = true;
     source.addEventListener("message", (m) => {
       const b = JSON.parse(m.data);
-      if (first) { // it is told from the beginning of what is remembered
+      if (first) { // the server sends what it remembers from the beginning
         for (const s of sides.values()) { s.lanes.clear(); s.down = []; s.log.replaceChildren(); }
         state.textContent = "running";
         first = false;
@@ -268,10 +268,10 @@
     said.className = "quiet";
     try {
       const r = await fetch("faults", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(q) });
-      said.textContent = r.ok ? `${b.getAttribute("aria-label") || b.textContent}: told` : await r.text();
+      said.textContent = r.ok ? `${b.getAttribute("aria-label") || b.textContent}: sent` : await r.text();
       if (!r.ok) said.className = "bad";
     } catch {
-      said.textContent = "nobody answers: the run has ended";
+      said.textContent = "no response: the run has ended";
       said.className = "bad";
     }
   });

@@ -15,14 +15,14 @@ import (
 // DownFile is the file in a run's folder that puts the database out of reach while it is there.
 const DownFile = "down"
 
-// The files by which the parent of a watched run speaks to its workers. The worker that takes DropAckFile away loses its
-// next ack; while DeafFile is there, no heartbeat arrives.
+// The files by which the parent of a watched run injects faults. The worker that removes DropAckFile loses its next ack.
+// While DeafFile exists, no heartbeat arrives.
 const (
 	DropAckFile = "drop-ack"
 	DeafFile    = "deaf"
 )
 
-// errDown is what every call answers while the database is out of reach.
+// errDown is what every call returns while the database is out of reach.
 var errDown = errors.New("the database is out of reach")
 
 // faults draws what goes wrong between this process and its queue and store.
@@ -43,7 +43,7 @@ func newFaults(s Spec) *faults {
 	}
 }
 
-// down answers errDown while the database is out of reach.
+// down returns errDown while the database is out of reach.
 func (f *faults) down() error {
 	if _, err := os.Stat(f.file); err == nil {
 		return errDown
@@ -51,7 +51,7 @@ func (f *faults) down() error {
 	return nil
 }
 
-// dropAck tells whether this ack is the one that a person wants to have dropped: of all workers one gets a yes.
+// dropAck reports whether this ack is the one that a person wants to be dropped. Only one of the workers gets true.
 func (f *faults) dropAck() bool {
 	return f.watched && os.Remove(filepath.Join(f.dir, DropAckFile)) == nil
 }

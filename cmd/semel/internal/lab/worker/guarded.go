@@ -54,7 +54,7 @@ func (w *worker) guarded(ctx context.Context, handler semel.Handler, keyOf key.F
 		Backoff:     semel.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 		Grace:       w.spec.Grace,
 		Events:      semel.Observe(w.observe),
-		Logger:      slog.New(slog.DiscardHandler), // the events say it
+		Logger:      slog.New(slog.DiscardHandler), // the events report it
 	}
 	if w.spec.Versions {
 		cfg.Versions = key.ByVersion("/version")
@@ -122,7 +122,7 @@ func (w *worker) call(ctx context.Context, key string, o order, a *semel.Attempt
 	return nil
 }
 
-// reach sends an effect to the service, whose answer may get lost.
+// reach sends an effect to the service, whose response may get lost.
 func (w *worker) reach(ctx context.Context, e place.Effect, effectKey string) error {
 	if err := w.faults.down(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (w *worker) reach(ctx context.Context, e place.Effect, effectKey string) er
 		return err
 	}
 	if w.faults.strikes(w.spec.Wire.LoseEffect) {
-		return errLostAnswer
+		return errLostResponse
 	}
 	return nil
 }
@@ -167,8 +167,8 @@ func (w *worker) applySaga(ctx context.Context, r *steps.Run) error {
 	return nil
 }
 
-// observe notes the consumer's events. Receiving, extending the visibility and settling are noted by the queue's
-// decorator, which sees them for the unguarded worker too.
+// observe logs the consumer's events. The queue's decorator logs receiving, extending the visibility and settling, for the
+// unguarded worker too.
 func (w *worker) observe(e semel.Event) {
 	switch e.Kind {
 	case semel.EventReceived, semel.EventSettled:

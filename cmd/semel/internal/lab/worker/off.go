@@ -12,7 +12,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// job is one delivery in the hands of an unguarded consumer.
+// job is one delivery of an unguarded consumer.
 type job struct {
 	*worker
 	d     *driver.Delivery
@@ -24,9 +24,9 @@ type job struct {
 var errLeft = errors.New("the message is left in the queue")
 
 // unguarded is the loop that everybody writes first: receive a batch, do one message after the other, ack each. one
-// answers nil to have the message acked, an error to leave it where it is.
+// returns nil to have the message acked, an error to leave it where it is.
 //
-// When ctx ends it finishes what it has in flight, as the polite ones do.
+// When ctx ends it finishes what it has in flight, as a well-written one does.
 func unguarded(one func(context.Context, *job) error) func(context.Context, *worker) error {
 	return func(ctx context.Context, w *worker) error {
 		for ctx.Err() == nil {
@@ -59,9 +59,9 @@ func (w *worker) handle(ctx context.Context, d *driver.Delivery, one func(contex
 	switch {
 	case err == nil:
 	case errors.Is(err, errPoison) && w.spec.Workers.MaxAttempts > 0 && d.Count >= w.spec.Workers.MaxAttempts:
-		j.note("gave up", err) // so that the queue goes on: nobody hears of it again
+		j.note("gave up", err) // so that the queue goes on: the message is gone
 	case errors.Is(err, errPoison), errors.Is(err, errBadItem), errors.Is(err, errLeft), errors.Is(err, errDown),
-		errors.Is(err, errLostAnswer), errors.Is(err, errFirstTry):
+		errors.Is(err, errLostResponse), errors.Is(err, errFirstTry):
 		return nil
 	default:
 		return err
@@ -101,7 +101,7 @@ func (j *job) work(ctx context.Context) error {
 	return err
 }
 
-// beat extends the visibility every third of it. What the queue answers is not looked at.
+// beat extends the visibility every third of it. It ignores the result.
 func (j *job) beat(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -131,8 +131,8 @@ func (j *job) charge(ctx context.Context, key string) error {
 		return err
 	}
 	if j.faults.strikes(j.spec.Wire.LoseEffect) {
-		j.note("ended", errLostAnswer)
-		return errLostAnswer
+		j.note("ended", errLostResponse)
+		return errLostResponse
 	}
 	j.note("ended", nil)
 	j.note(eventlog.Effect, nil)

@@ -10,7 +10,7 @@ import (
 
 // plainOne does the work and acks last, so that nothing is lost. It doubles whatever comes twice:
 //
-//  1. the producer sends an order again, because the first answer was lost;
+//  1. the producer sends an order again, because the first response was lost;
 //  2. the process dies after the effect, before the ack: the queue hands the message out again;
 //  3. the work takes longer than the visibility: another worker has the message by then. What waits in the buffer
 //     behind the slow one overruns too.
@@ -21,7 +21,7 @@ func plainOne(ctx context.Context, j *job) error {
 	return j.charge(ctx, j.key)
 }
 
-// The words of the marks.
+// The states of the marks.
 const (
 	processing = "processing"
 	completed  = "completed"
@@ -74,7 +74,7 @@ func (c checkLast) one(ctx context.Context, j *job) error {
 	return nil
 }
 
-// skipBusyOne marks the id before the work, and acks what is marked already. Nobody owns a mark:
+// skipBusyOne marks the id before the work, and acks what is marked already. A mark has no owner:
 //
 //  1. A marks, works, and dies.
 //  2. The message comes again. B finds the mark "processing", says "another instance is at it", and acks: it is lost.
@@ -158,7 +158,7 @@ func failFastOne(ctx context.Context, j *job) error {
 
 // sagaByHandOne remembers in its own memory what it has to undo:
 //
-//  1. A books the flight, and dies. Nobody knows of the flight.
+//  1. A books the flight, and dies. No record of the flight is left.
 //  2. B books the flight again, finds the last step impossible, and undoes what it remembers: its own.
 func sagaByHandOne(ctx context.Context, j *job) error {
 	if err := j.work(ctx); err != nil {

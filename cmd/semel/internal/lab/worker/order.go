@@ -28,16 +28,16 @@ type order struct {
 	FailOnce bool `json:"fail_once,omitempty"`
 }
 
-// errPoison is what the work says to an order that nobody can do.
+// errPoison is the error of an order that no handler can do.
 var errPoison = errors.New("the order is marked poison: it cannot be done")
 
-// errLostAnswer is what the caller of a service hears when the answer gets lost: nothing about whether it was done.
-var errLostAnswer = errors.New("no answer: the connection was reset")
+// errLostResponse is the error of a call whose response gets lost: the outcome is unknown.
+var errLostResponse = errors.New("no response: the connection was reset")
 
-// errFirstTry is what the work says to an order that can be done the second time.
+// errFirstTry is the error of an order that can be done the second time.
 var errFirstTry = errors.New("the account is locked for the moment")
 
-// errBadItem is what the work says to an item the first time.
+// errBadItem is the error of a bad item the first time.
 var errBadItem = errors.New("the item's account is locked for the moment")
 
 // Message is the message for a planned send.
@@ -89,12 +89,12 @@ func (o order) do(ctx context.Context, redelivered bool) error {
 	return nil
 }
 
-// fails tells whether an item fails in this try.
+// fails reports whether an item fails in this try.
 func (o order) fails(item string, redelivered bool) bool {
 	return !redelivered && slices.Contains(o.Bad, item)
 }
 
-// refused tells whether the step of a saga can never be done: the last one of a poison order.
+// refused reports whether the step of a saga can never be done: the last one of a poison order.
 func (o order) refused(item string) bool {
 	return o.Poison && item == o.Items[len(o.Items)-1]
 }

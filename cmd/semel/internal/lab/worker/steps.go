@@ -11,7 +11,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// stepQueue passes AfterReceive, notes what was handed out and what was settled, and loses what is to be lost.
+// stepQueue passes AfterReceive, logs what was delivered and what was settled, and loses what is to be lost.
 type stepQueue struct {
 	place.Queue
 	gate   *gate
@@ -50,7 +50,7 @@ func (q *stepQueue) Settle(ctx context.Context, s ...driver.Settlement) ([]drive
 	if err := q.faults.down(); err != nil {
 		return nil, err
 	}
-	lost := losses{faults: q.faults, drop: q.faults.wire.ForgetAck, answer: driver.Applied, lose: q.faults.wire.LoseAck}
+	lost := losses{faults: q.faults, drop: q.faults.wire.ForgetAck, outcome: driver.Applied, lose: q.faults.wire.LoseAck}
 	first := slices.IndexFunc(s, func(one driver.Settlement) bool { return one.Action == driver.Ack })
 	if first >= 0 && q.faults.dropAck() {
 		lost.nth = first + 1
@@ -100,25 +100,25 @@ func (q *stepQueue) Extend(ctx context.Context, visible time.Duration, receipts 
 	return outcomes, err
 }
 
-// losses are the shares of the items of a call that never arrive, and of those whose answers never come back.
+// losses are the shares of the items of a call that never arrive, and of those whose responses get lost.
 type losses struct {
 	faults *faults
 	drop   float64
-	// answer is what the caller hears of a dropped item.
-	answer driver.Outcome
-	lose   float64
+	// outcome is what the caller gets for a dropped item.
+	outcome driver.Outcome
+	lose    float64
 	// nth item is dropped besides, from 1; 0 = none.
 	nth int
 }
 
-// through carries the items of a call to the other side, as far as they arrive. A lost answer is Unknown.
+// through carries the items of a call to the other side, as far as they arrive. The outcome of a lost response is Unknown.
 func through[T any](l losses, items []T, call func([]T) ([]driver.Outcome, error)) ([]driver.Outcome, error) {
 	out := make([]driver.Outcome, len(items))
 	var pass []T
 	var at []int
 	for i, item := range items {
 		if i+1 == l.nth || l.faults.strikes(l.drop) {
-			out[i] = l.answer
+			out[i] = l.outcome
 			continue
 		}
 		pass, at = append(pass, item), append(at, i)
@@ -234,7 +234,7 @@ func (s *stepStore) Commit(ctx context.Context, w ...driver.Work) ([]driver.Outc
 	return outcomes, err
 }
 
-// names tells key and message of a work; the message is known when its ack commits with it.
+// names returns key and message of a work; the message is known when its ack commits with it.
 func (s *stepStore) names(w driver.Work) (key, message string) {
 	key = w.Finish.Hold.Key.Raw
 	if w.Ack != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/semel-dev/semel/driver"
 )
 
-// Spec is what the parent tells a worker process: one JSON line on its standard input.
+// Spec is the configuration of a worker process: one JSON line on its standard input.
 type Spec struct {
 	Design plan.Design `json:"design"`
 	// Place is where queue, records and ledger are, Dir the folder of the run: markers, events files.
@@ -83,7 +83,7 @@ func work(ctx context.Context, spec Spec) (err error) {
 	defer eventlog.MeasureDelay(log.Delay)()
 	r, err := place.Open(ctx, spec.URLs, spec.Workers.Visibility)
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop before it had begun
+		return nil // stopped before it had begun
 	}
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func work(ctx context.Context, spec Spec) (err error) {
 		}
 	}()
 	if err := os.WriteFile(ReadyFile(spec.Dir, spec.Worker), nil, 0o600); err != nil {
-		return fmt.Errorf("say that it is ready: %w", err)
+		return fmt.Errorf("report that it is ready: %w", err)
 	}
 	w := &worker{spec: spec, place: r, log: log, gate: newGate(spec.Strikes, spec.Worker, spec.Dir, log)}
 	keys, faults := newKeyring(), newFaults(spec)

@@ -1,4 +1,4 @@
-// Package verdicttest builds runs by hand, for tests of what is told about them.
+// Package verdicttest builds runs by hand, for tests of their timelines and reports.
 package verdicttest
 
 import (
@@ -70,7 +70,7 @@ func (f *Fixture) Delivery(worker, life int, key, message string, received, run,
 	}
 }
 
-// Scenario is what the fixture plays.
+// Scenario is the scenario of the fixture.
 func Scenario() plan.Scenario {
 	return plan.Scenario{
 		Name:    "demo",
@@ -82,8 +82,8 @@ func Scenario() plan.Scenario {
 	}
 }
 
-// Tell judges the run and tells its story.
-func (f *Fixture) Tell(t *testing.T) verdict.RunTimeline {
+// Timeline judges the run and returns its timeline.
+func (f *Fixture) Timeline(t *testing.T) verdict.RunTimeline {
 	t.Helper()
 	v := verdict.Verdict{Timeline: &verdict.Timeline{Scenario: Scenario()}}
 	v.Add(Scenario(), f.Plan, f.Result)

@@ -140,7 +140,7 @@ type labStands struct {
 	Vars     map[string]string `json:"variables,omitempty"`
 }
 
-// labIsUp says where everything is.
+// labIsUp prints where everything is.
 func (a *app) labIsUp(s sandbox.State, o labUp) error {
 	shown := s.URLs.Shown()
 	up := labStands{Endpoint: s.Endpoint, PID: s.PID, Dir: s.Dir, Queue: shown.Queue, Store: shown.Store}

@@ -25,7 +25,7 @@ func watchFlag(f *pflag.FlagSet, addr *string) {
 	f.Lookup("watch").NoOptDefVal = freePort
 }
 
-// watchAddress takes the address behind --watch out of the names, where it stands by itself.
+// watchAddress takes the address after --watch out of the names, if it is an argument of its own.
 func (o *labRun) watchAddress(names []string) []string {
 	if o.watch != freePort {
 		return names

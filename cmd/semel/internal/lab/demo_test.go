@@ -171,7 +171,7 @@ func spawned(t *testing.T, tmp string) (pids []int) {
 	return pids
 }
 
-// alive tells whether a process runs; one that only waits to be collected does not.
+// alive reports whether a process runs; one that only waits to be collected does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -63,10 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Run runs a scenario once for each guard, and writes the report when one is asked for. progress gets short lines for a
-// person; it may be nil. A verdict that is not as expected is no error: see [verdict.Verdict.OK]. A scenario that the place
-// does not support is a *[place.UnsupportedError]. When ctx ends, all workers are killed, what was made is removed, and the error is its
-// cause.
+// Run runs a scenario once for each guard, and writes the report if there is to be one. progress gets short lines for a
+// person; it may be nil. An unexpected verdict is no error: see [verdict.Verdict.OK]. A scenario that the place does not
+// support is a *[place.UnsupportedError]. When ctx ends, Run kills all workers, removes what it made, and returns its cause.
 //
 // A scenario that does not come out as expected shows nothing if one of its processes did not get to run, or waited for a
 // disk or a lock: leases expired, or workers that should have met came one after the other. It is run again, more slowly. So

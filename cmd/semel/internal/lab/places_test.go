@@ -105,7 +105,7 @@ func runOn(t *testing.T, scenario string, where place.Where) verdict.Verdict {
 	return v
 }
 
-// cloud is an account on AWS with something in it that belongs to somebody else.
+// cloud is an account on AWS with something in it that the lab did not make.
 type cloud struct {
 	*testing.T
 	sqs    *fakesqs.Server
@@ -203,7 +203,7 @@ func TestS3_01_AnInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestKeepOnAWS: --keep leaves queues and tables, and says where they are.
+// TestKeepOnAWS: --keep leaves queues and tables, and prints where they are.
 func TestKeepOnAWS(t *testing.T) {
 	onlyFull(t)
 	t.Setenv("TMPDIR", t.TempDir())

@@ -42,7 +42,7 @@ func TestFM03_DemoOnPostgres(t *testing.T) {
 	}
 }
 
-// TestDemoKeepsSchemas: --keep leaves both schemas, and says where they are.
+// TestDemoKeepsSchemas: --keep leaves both schemas, and prints where they are.
 func TestDemoKeepsSchemas(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	url := server.Database(t)

@@ -28,8 +28,8 @@ func TestTooLate(t *testing.T) {
 	}
 }
 
-// TestRepeat: a slow machine excuses an unexpected verdict until the scenario is as slow as it gets, but never hides one that
-// stays. On a machine that is fast enough, one run is enough to find a mistake.
+// TestRepeat: a slow machine excuses an unexpected verdict until the scenario is as slow as it gets, but never hides one
+// that stays. On a machine that is fast enough, one run is enough to find a mistake.
 func TestRepeat(t *testing.T) {
 	s, _ := scenarios.Find("heartbeat")
 	for name, c := range map[string]struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/watch"
 )
 
-// TestWatch runs both guards while a page injects faults: kills, a dropped ack, a duplicate, deaf heartbeats, a paused store;
-// then finishes. semel holds, and every fault is in the event logs of both sides.
+// TestWatch runs both guards while a page injects faults: kills, a dropped ack, a duplicate, lost heartbeats, a paused store.
+// Then it finishes. semel holds, and every fault is in the event logs of both sides.
 func TestWatch(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -66,11 +66,11 @@ func TestWatch(t *testing.T) {
 		t.Errorf("a dropped ack and a duplicate, and the plain consumer holds: %+v", off)
 	}
 	if !p.ended {
-		p.until("the page hears the end", func() bool { return p.ended })
+		p.until("the page gets the end", func() bool { return p.ended })
 	}
 }
 
-// watcher is somebody who watches and clicks.
+// watcher is a person who watches and clicks.
 type watcher struct {
 	t     *testing.T
 	url   string
@@ -126,7 +126,7 @@ func (w *watcher) did(side, what string) bool {
 	return slices.ContainsFunc(w.seen, func(e event) bool { return e.Side == side && e.What == what })
 }
 
-// until reads what the page hears until it is true.
+// until reads what the page gets until it is true.
 func (w *watcher) until(what string, yes func() bool) {
 	w.t.Helper()
 	late := time.Now().Add(2 * time.Minute)

@@ -98,7 +98,7 @@ var habits = []struct {
 	{"quits", map[string]attack.Verdict{"deploy": lost, "kill-middle": held}, "deploy", "let SIGTERM end it"},
 	{"swallows", map[string]attack.Verdict{"poison": lost}, "poison", "exit 65"},
 	{"blames", map[string]attack.Verdict{"response-lost": held, "error-before": held}, "response-lost",
-		"exit 75 says that nothing was applied"},
+		"exit 75 means that nothing was applied"},
 	{"refuses", map[string]attack.Verdict{"duplicate-refused": held}, "duplicate-refused",
 		"ended as a dead letter although its effect is there"},
 	{"leaves", map[string]attack.Verdict{"redelivery": held}, "normal", "left processes behind"},

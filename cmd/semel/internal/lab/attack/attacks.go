@@ -5,7 +5,7 @@ import "time"
 // attack is one bad thing that happens to a handler.
 type attack struct {
 	name, title string
-	// did says what was done, for the report. endpoint are both for a handler that is an endpoint, where they differ.
+	// did describes the fault, for the report. endpoint are both for a handler that is an endpoint, where they differ.
 	did      string
 	endpoint words
 	// script runs it.
@@ -78,7 +78,7 @@ var attacks = []attack{
 	{
 		name: "kill-after", title: "the handler is killed right after its effect", script: killAfter, stops: true, each: true,
 		faulty:   true,
-		did:      "SIGKILL to the handler's process group right after its effect, before it heard of it",
+		did:      "SIGKILL to the handler's process group right after its effect, before its response",
 		endpoint: words{"the handler's response is lost", "the connection broke when the handler had responded"},
 	},
 	{

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// whyDoubled finds the reason of effects too many, and the fix.
+// whyDoubled finds the reason for extra effects, and a hint.
 func (s *trial) whyDoubled(o *observed, x odd) (why, hint string) {
 	if strings.HasPrefix(x.kind, "journal") {
 		why = fmt.Sprintf("the %s has %d lines instead of %d: the handler ran %d times, and the later runs did not know", x.kind,
@@ -59,7 +59,7 @@ func (s *trial) whyDoubled(o *observed, x odd) (why, hint string) {
 	return why, s.inPlaceOf(hint)
 }
 
-// inPlaceOf is the fix for the guard that is on: off, there is no effect key.
+// inPlaceOf is the hint if the guard is on. If it is off, there is no effect key.
 func (s *trial) inPlaceOf(hint string) string {
 	if s.guard == guardOff {
 		return "let semel work call the handler (and see its own findings)"
@@ -84,7 +84,7 @@ func (s *trial) keyFollowsID() bool {
 	return false
 }
 
-// whyLost finds the reason of a missing effect, and the fix.
+// whyLost finds the reason for a missing effect, and a hint.
 func (s *trial) whyLost(o *observed, x odd) (why, hint string) {
 	for _, e := range o.effects {
 		if e.repeat && e.first.key != "" && e.first.key != e.key && e.kind == x.kind {
@@ -100,7 +100,7 @@ func (s *trial) whyLost(o *observed, x odd) (why, hint string) {
 	for key, end := range o.endings {
 		if end == endDropped && (x.key == "" || key == x.key) {
 			return why + ": the handler exited 99, which drops a message for good",
-				"exit 75 when nothing was applied, and 1 when the outcome is unknown; 99 only for messages that nobody needs"
+				"exit 75 when nothing was applied, and 1 when the outcome is unknown; 99 only for messages that can be dropped"
 		}
 	}
 	switch {
@@ -124,7 +124,7 @@ func (s *trial) whyLost(o *observed, x odd) (why, hint string) {
 	return why, hint
 }
 
-// whyHeld says what held.
+// whyHeld is the reason why nothing broke.
 func (s *trial) whyHeld(o *observed, res *Result) string {
 	switch {
 	case o.endings[s.keys[0]] == endParked:
@@ -142,11 +142,11 @@ func (s *trial) addNotes(o *observed, res *Result) {
 	if len(o.exits) > 0 && s.struck && (s.attack.name == "response-lost" || s.attack.name == "error-after") {
 		switch code := o.exits[0].code; {
 		case code == 75 && s.HTTP == "":
-			res.Notes = append(res.Notes, "exit 75 says that nothing was applied, and it was: with --takeover once or probe it "+
+			res.Notes = append(res.Notes, "exit 75 means that nothing was applied, but it was: with --takeover once or probe it "+
 				"would be "+
 				"repeated. Exit 1 when the response does not say")
 		case (code == 64 || code == 65) && s.HTTP == "":
-			res.Notes = append(res.Notes, fmt.Sprintf("exit %d says that nothing was applied, and it was: exit 1 when the response "+
+			res.Notes = append(res.Notes, fmt.Sprintf("exit %d means that nothing was applied, but it was: exit 1 when the response "+
 				"does not say", code))
 		}
 	}
@@ -188,7 +188,7 @@ func (s *trial) whySwallowed(o *observed) (why, hint string) {
 		"and they are never made", all[0].kind, times, s.KeyHeader), s.inPlaceOf(s.ownKey(effectName(all[0].kind) + "/1"))
 }
 
-// ownKey says how an effect gets a key of its own.
+// ownKey describes how an effect gets a key of its own.
 func (s *trial) ownKey(name string) string {
 	how := `key=$(printf %s "$SEMEL_EFFECT_KEY/` + name + `" | sha256sum | cut -c1-64)`
 	if s.HTTP != "" {
@@ -214,7 +214,8 @@ func effectName(kind string) string {
 
 var plainName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,39}$`)
 
-// noteShared adds a note about two requests of one plain run with one key at different paths. This service keeps them apart.
+// noteShared adds a note about two requests of one plain run with one key at different paths. This service treats them as
+// different.
 func (s *trial) noteShared(o *observed, res *Result) {
 	if s.attack.name != plain {
 		return

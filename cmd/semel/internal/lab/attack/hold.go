@@ -30,7 +30,7 @@ func (s *trial) holdNoMore(p point) {
 	}
 }
 
-// reached tells that a run is held at the point.
+// reached reports whether a run is held at the point.
 func (s *trial) reached(p point) bool {
 	switch {
 	case p == atEffect:
@@ -56,7 +56,7 @@ func (s *trial) reached(p point) bool {
 	return false
 }
 
-// release lets go what the service holds.
+// release ends the holds of the service.
 func (s *trial) release() {
 	select {
 	case <-s.scope.released:

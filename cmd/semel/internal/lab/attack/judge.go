@@ -79,10 +79,10 @@ func (s *trial) judgeCounts(o *observed, res *Result) {
 		res.Why, res.Hint = s.whyLost(o, fewer[0])
 	case s.unsettled:
 		res.Verdict = Unknown
-		res.Why = "the message did not come to its end in time" + lastWords(o)
+		res.Why = "the message did not come to its end in time" + lastError(o)
 	case s.attack.faulty && !s.struck:
 		res.Verdict = Unknown
-		res.Why = "the handler came to its end before the fault could strike" + lastWords(o)
+		res.Why = "the handler came to its end before the fault could strike" + lastError(o)
 	default:
 		res.Verdict, res.Why = Held, s.whyHeld(o, res)
 	}
@@ -126,7 +126,7 @@ func (s *trial) odds(o *observed) (more, fewer []odd) {
 // failedPlainly is the verdict when not even the plain run succeeds.
 func (s *trial) failedPlainly(o *observed, res *Result) {
 	res.Verdict = Unknown
-	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastWords(o)
+	res.Why = "the handler does not succeed with the sample message, even when nothing goes wrong" + lastError(o)
 	res.Hint = "give it a message that it takes (--body FILE with {key}, --header), and what it needs (--env NAME=VALUE, " +
 		"{url} is the " +
 		"service)"
@@ -162,9 +162,9 @@ func (s *trial) blind(o *observed, res *Result) {
 			res.Hint = "start it with the URL of the service (--listen 127.0.0.1:9099 makes it a fixed one), or --effects FILE|URL"
 		}
 	case s.attack.name == "poison":
-		res.Verdict, res.Why = Unknown, "no effect can be seen"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "no effect can be seen"+lastError(o)
 	case s.unsettled:
-		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastError(o)
 	case runs <= len(o.keys):
 		res.Verdict = Held
 		res.Why = "it ran once for each message: whatever it does happened once at most"
@@ -174,7 +174,7 @@ func (s *trial) blind(o *observed, res *Result) {
 	}
 }
 
-// judgePoison judges what became of a message that nobody can handle.
+// judgePoison judges the end of a message that no handler can do.
 func (s *trial) judgePoison(o *observed, res *Result) {
 	res.Expected = 0
 	key := s.keys[0]
@@ -188,10 +188,10 @@ func (s *trial) judgePoison(o *observed, res *Result) {
 		}
 		res.Expected = len(o.effects)
 	case s.unsettled:
-		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastWords(o)
+		res.Verdict, res.Why = Unknown, "the message did not come to its end in time"+lastError(o)
 	case end == endDone:
 		res.Verdict = Lost
-		res.Why = "the handler said that it is done, and nothing happened: nobody will ever hear of this message"
+		res.Why = "the handler reported success, and nothing happened: the message is gone without a trace"
 		res.Hint = "exit 65 when a message cannot be handled: it becomes a dead letter, with the last line of stderr as its reason"
 		if s.HTTP != "" {
 			res.Hint = "return 400 or 422 when a message cannot be handled: it becomes a dead letter, with the body as its reason"
@@ -204,7 +204,7 @@ func (s *trial) judgePoison(o *observed, res *Result) {
 		if s.HTTP != "" {
 			word = "return 422"
 		}
-		res.Notes = append(res.Notes, fmt.Sprintf("%s says that no attempt will help: the dead letter would be there after one run "+
+		res.Notes = append(res.Notes, fmt.Sprintf("%s means that no attempt will help: the dead letter would be there after one run "+
 			"instead of %d",
 			word, o.runs))
 	default:
@@ -212,8 +212,8 @@ func (s *trial) judgePoison(o *observed, res *Result) {
 	}
 }
 
-// lastWords is what the last failed run said.
-func lastWords(o *observed) string {
+// lastError is the error of the last failed run.
+func lastError(o *observed) string {
 	for _, e := range slices.Backward(o.exits) {
 		if e.text != "" {
 			return ": " + e.text

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// proxy stands between the worker and a handler that is an HTTP endpoint. It counts the runs, and can hold a request
+// proxy sits between the worker and a handler that is an HTTP endpoint. It counts the runs, and can hold a request
 // before the handler gets it, or the response before the worker does; what is held is cut or passed on.
 type proxy struct {
 	url    string
@@ -23,7 +23,7 @@ type proxy struct {
 
 	mu          sync.Mutex
 	hold        point
-	naked       bool // the guard is off: nobody has an effect key to give
+	naked       bool // the guard is off: there is no effect key
 	runs, ended int
 	held        chan struct{} // gets one element when something is held
 	let         chan bool     // true: pass on, false: cut
@@ -87,7 +87,7 @@ func (f *proxy) pass(on bool) {
 	}
 }
 
-// strikes tells whether this run is the one to be held at p.
+// strikes reports whether this run is the one to be held at p.
 func (f *proxy) strikes(p point) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// Verdict is what became of the effects.
+// Verdict is the result for the effects.
 type Verdict string
 
 // The verdicts.
@@ -142,7 +142,7 @@ type writer struct {
 	w      io.Writer
 	colour bool
 	width  int
-	said   map[string]string // which attack said it first
+	said   map[string]string // the attack that printed it first
 	err    error
 }
 
@@ -200,7 +200,7 @@ func (t *writer) attack(a Result) {
 	}
 }
 
-// broken tells what happened; what was said of an attack before it is not said again.
+// broken prints what happened. A reason or hint that was printed for an earlier attack is not repeated.
 func (t *writer) broken(name string, a Result) {
 	t.line("did", a.Did)
 	t.line("seen", a.seen())

@@ -144,7 +144,7 @@ func refused(s *trial) error {
 	return s.struckThenSettled()
 }
 
-// struckThenSettled is for faults that need nobody's help.
+// struckThenSettled is for faults that need nothing else.
 func (s *trial) struckThenSettled() error {
 	if err := s.begin(); err != nil {
 		return err
@@ -226,7 +226,7 @@ func twoAtOnce(s *trial) error {
 	})
 }
 
-// doneByOther tells that the second worker brought the message to its end.
+// doneByOther reports whether the second worker finished the message.
 func (s *trial) doneByOther(second *process) (bool, error) {
 	if !second.running() {
 		return true, nil
@@ -243,7 +243,7 @@ func (s *trial) doneByOther(second *process) (bool, error) {
 	return false, nil
 }
 
-// afterEffect plans a hold right after the nth effect, and says where that is: at the service, or, where the handler
+// afterEffect plans a hold right after the nth effect, and returns where that is: at the service, or, where the handler
 // does not call it, at the end of its run.
 func (s *trial) afterEffect() point {
 	if s.HTTP == "" && s.base[s.guard].requests > 0 {

@@ -53,7 +53,7 @@ type fault struct {
 	status int
 }
 
-// scope is what belongs to one trial: what its requests are recognised by, the fault that waits, and what came.
+// scope is what belongs to one trial: what its requests are recognized by, the pending fault, and its requests.
 type scope struct {
 	name string // path prefix
 	keys map[string]string
@@ -310,7 +310,7 @@ func (s *service) scopeOf(r *http.Request, body []byte) (*scope, string) {
 	return s.current, path
 }
 
-// keyIn finds the key that a request speaks of.
+// keyIn finds the key in a request.
 func (c *scope) keyIn(text string) string {
 	for _, t := range c.texts {
 		if strings.Contains(text, t) {

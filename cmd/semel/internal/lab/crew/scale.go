@@ -15,7 +15,7 @@ type scaler struct {
 	next time.Time
 }
 
-// look samples, and decides when it is time. sending tells whether the load is still coming in.
+// look samples, and decides when it is time. sending reports whether the load is still coming in.
 func (s *scaler) look(backlog int, sending bool, f *fleet, log *eventlog.Log, now time.Time) {
 	if s.Backlog == 0 || now.Before(s.next) {
 		return

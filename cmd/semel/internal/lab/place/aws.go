@@ -38,7 +38,7 @@ func (p URLs) configure(ctx context.Context, flag, raw string) (aws.Config, erro
 	}, nil
 }
 
-// named is what the URL of a run says beside the service: the name of a queue or table, and its parameters.
+// named is what the URL of a run has after the service: the name of a queue or table, and its parameters.
 func named(raw string) (name string, q url.Values) {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -206,7 +206,8 @@ func (o *opening) dynamodb(ctx context.Context) error {
 	return nil
 }
 
-// away sets the poll interval for a service, and reports whether it is one of the fakes: they count exactly, and cost nothing.
+// away sets the poll interval for a service, and reports whether it is one of the fakes. They count exactly, and cost
+// nothing.
 func (o *opening) away(q url.Values) (fake bool) {
 	interval := remoteInterval
 	if fake = o.urls.Fakes != "" && q.Get("endpoint") == o.urls.Fakes; fake {

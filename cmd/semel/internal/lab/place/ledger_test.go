@@ -135,7 +135,7 @@ func TestMarks(t *testing.T) {
 		is("a lock that has expired", true, held, err)
 		reads("five")
 		held, err = m.Take(t.Context(), "b", "six", time.Hour)
-		is("a lock that nobody has", true, held, err)
+		is("a lock that is free", true, held, err)
 		if err := m.Delete(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}

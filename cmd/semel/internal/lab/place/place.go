@@ -35,8 +35,9 @@ type Store interface {
 	driver.RecordInspector
 }
 
-// Ledger is where the effects go: one row per charge, written beside semel's records and never by semel. Only an
-// effect key stops a second charge, as the Idempotency-Key header of a payment service does. All methods may be called concurrently.
+// Ledger is where the effects go: one row per charge, written next to semel's records and never by semel. Only an effect
+// key stops a second charge, as the Idempotency-Key header of a payment service does. All methods may be called
+// concurrently.
 type Ledger interface {
 	// Effects reads the ledger in the order in which the effects were made.
 	Effects(ctx context.Context) ([]Effect, error)
@@ -47,7 +48,7 @@ type Ledger interface {
 	AddEffect(ctx context.Context, e Effect, effectKey string) error
 }
 
-// TxLedger is a ledger in the database of the records. Where the ledger is none, the effect key makes an effect one.
+// TxLedger is a ledger in the database of the records. With another ledger, only the effect key prevents a second effect.
 type TxLedger interface {
 	Ledger
 	// InTx makes a handler whose effect commits with the record of the attempt. An error of work is the handler's.
@@ -152,7 +153,8 @@ func (r *Place) Aside(ctx context.Context) (Aside, error) {
 	return out, nil
 }
 
-// deadLetters reads the dead letters. Where counts are exact, they are read only if there are some: SQS needs a long poll for them.
+// deadLetters reads the dead letters. Where counts are exact, it reads them only if there are some: SQS needs a long poll
+// for them.
 func (r *Place) deadLetters(ctx context.Context) ([]driver.DeadLetter, error) {
 	if r.Quiet == 0 {
 		stats, err := r.Queue.Stats(ctx)

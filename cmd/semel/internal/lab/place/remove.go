@@ -16,8 +16,8 @@ import (
 // ours is in the names of everything that a Setup makes on servers: nothing else is removed.
 const ours = "-lab-"
 
-// Remove removes a place whose Setup is gone, as [Setup.Remove] does while it is there: after a process was killed, say. What
-// is not there is no error; the fakes ended with their process. What a Setup did not make is refused.
+// Remove removes a place whose Setup is gone, after a process was killed, say. It does what [Setup.Remove] does. Missing
+// parts are no error; the fakes ended with their process. What a Setup did not make is refused.
 func Remove(ctx context.Context, p URLs) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/open"
 )
 
-// removeFile removes an SQLite file with those that SQLite puts beside it.
+// removeFile removes an SQLite file with those that SQLite puts next to it.
 func removeFile(path string) error {
 	var errs []error
 	for _, end := range []string{"", "-wal", "-shm", "-journal"} {

@@ -25,7 +25,7 @@ func Ons() []string { return []string{Embedded, Postgres, AWS} }
 
 // Where says where scenarios run. The zero value is SQLite files in a temporary folder.
 type Where struct {
-	// On is what stands where no URL is given: one of Ons. Defaults to Embedded; with one URL of a database that has both
+	// On is what is used where no URL is given: one of Ons. Defaults to Embedded; with one URL of a database that has both
 	// queues and records, to that database.
 	On string
 	// Queue and Store are URLs of places in which each run makes a queue, a table, a schema or a file of its own, and removes
@@ -59,7 +59,7 @@ func (w Where) sides() (queue, store side, err error) {
 		return queue, store, e.WithHint("--on aws, or --queue and --store with the URLs of a place")
 	}
 	if w.On != "" && w.Queue != "" && w.Store != "" {
-		return queue, store, output.Usage("--on %s says what stands where no URL is given, and --queue and --store are both given", w.On).
+		return queue, store, output.Usage("--on %s is for what has no URL, and --queue and --store are both given", w.On).
 			WithHint("leave one of the three away")
 	}
 	if w.Queue != "" {
@@ -76,7 +76,7 @@ func (w Where) sides() (queue, store side, err error) {
 	return queue, store, err
 }
 
-// fill is what stands where no URL is given.
+// fill sets the sides for which no URL is given.
 func (w Where) fill(queue, store *side) error {
 	on := w.On
 	if on == "" && (w.Queue != "") != (w.Store != "") {

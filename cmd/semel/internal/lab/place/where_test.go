@@ -40,7 +40,7 @@ func TestWhereRefuses(t *testing.T) {
 	}{
 		{Where{On: "postgress"}, `--on "postgress" is unknown (known: embedded, postgres, aws)`, "--on postgres"},
 		{Where{On: "local"}, `--on "local" is unknown`, "--on aws, or --queue and --store"},
-		{Where{On: AWS, Queue: "sqs://a", Store: "dynamodb://abc"}, "--on aws says what stands where no URL is given", "leave one of the three"},
+		{Where{On: AWS, Queue: "sqs://a", Store: "dynamodb://abc"}, "--on aws is for what has no URL", "leave one of the three"},
 		{Where{Queue: "sqs://a"}, "--store is needed with --queue sqs://a: SQS keeps no records", "--on aws"},
 		{Where{Store: "dynamodb://abc"}, "--queue is needed with --store dynamodb://abc: DynamoDB has no queues", "--on aws"},
 		{Where{Queue: "dynamodb://abc"}, "DynamoDB has no queues", "sqs://"},

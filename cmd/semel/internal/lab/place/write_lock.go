@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// WithWriteLock runs f while no process of the run is in the middle of a write to a file that has one write lock: see [WithWriteLock].
+// WithWriteLock runs f under the write locks of the place's SQLite files: see the function [WithWriteLock].
 func (r *Place) WithWriteLock(ctx context.Context, f func()) error {
 	return WithWriteLock(ctx, f, r.files...)
 }
 
-// WithWriteLock runs f while nobody is in the middle of a write to one of the SQLite files: a process that is stopped with the write
-// lock stops all others, the parent too, which is to wake it up again. It blocks until the locks are free.
+// WithWriteLock runs f while no process writes to one of the SQLite files. A process that is stopped with a write lock stops
+// all others, and the parent, which is to wake it up again. It blocks until the locks are free.
 func WithWriteLock(ctx context.Context, f func(), files ...*sql.DB) (err error) {
 	for _, db := range files {
 		c, cerr := db.Conn(ctx)
@@ -26,7 +26,7 @@ func WithWriteLock(ctx context.Context, f func(), files ...*sql.DB) (err error) 
 		}
 		defer func() {
 			if _, rerr := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); rerr != nil {
-				err = errors.Join(err, fmt.Errorf("give the write lock back: %w", rerr))
+				err = errors.Join(err, fmt.Errorf("release the write lock: %w", rerr))
 			}
 		}()
 	}

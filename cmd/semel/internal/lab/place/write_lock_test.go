@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestWithWriteLockKeepsOthersOut: while f runs nobody else writes to the file, and afterwards everybody may.
+// TestWithWriteLockKeepsOthersOut: no process writes to the file while f runs, and every process may afterwards.
 func TestWithWriteLockKeepsOthersOut(t *testing.T) {
 	r, err := Open(t.Context(), File(filepath.Join(t.TempDir(), "lab.db")), time.Second)
 	if err != nil {
@@ -26,7 +26,7 @@ func TestWithWriteLockKeepsOthersOut(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		_, _ = c.ExecContext(t.Context(), "PRAGMA busy_timeout = 0")
 		if _, err := c.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err == nil {
-			t.Error("somebody else writes")
+			t.Error("another connection writes")
 			_, _ = c.ExecContext(t.Context(), "ROLLBACK")
 		}
 	})

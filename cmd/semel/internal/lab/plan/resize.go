@@ -16,7 +16,7 @@ const (
 	MaxPrefetch = 10
 	// enough orders are there for faults that strike by time, or shuffle the load.
 	enough = 20
-	// unlikely is how rarely a fault of the wire may strike nobody at all.
+	// unlikely is how rarely a fault of the wire may strike no call at all.
 	unlikely = 0.001
 )
 

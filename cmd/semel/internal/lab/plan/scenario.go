@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Guard says whether semel stands between the queue and the handler.
+// Guard says whether semel is between the queue and the handler.
 type Guard string
 
 // The two ways to run a scenario.
@@ -152,7 +152,7 @@ type Load struct {
 type Work struct {
 	Min, Max time.Duration
 	// Slow orders hang for SlowFor at their first delivery: longer than the visibility, to show an overrun. Only at the
-	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next hand-out.
+	// first, because a plain consumer that is too slow every time never ends: each ack comes after the next delivery.
 	Slow    int
 	SlowFor time.Duration
 }

@@ -26,5 +26,5 @@ var sentences = map[Design]string{
 	SemelSteps:  "semel: claims the key before the work and keeps a journal, in which each item is a step with an effect key of its own.",
 }
 
-// Sentence says what the consumer does; "" for an unknown design.
+// Sentence describes what the consumer does; "" for an unknown design.
 func (d Design) Sentence() string { return sentences[d] }

@@ -115,14 +115,14 @@ func (c *checks) loopback(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("listen: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	heard := make(chan error, 1)
+	accepted := make(chan error, 1)
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
 			_, err = conn.Write([]byte("hello"))
 			err = errors.Join(err, conn.Close())
 		}
-		heard <- err
+		accepted <- err
 	}()
 	conn, err := (&net.Dialer{Timeout: loopbackTimeout}).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *checks) loopback(ctx context.Context) (string, error) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetReadDeadline(time.Now().Add(loopbackTimeout))
 	b, err := io.ReadAll(conn)
-	if err = errors.Join(err, <-heard); err != nil || string(b) != "hello" {
-		return "", fmt.Errorf("talk over a port of this machine: heard %q: %w", b, err)
+	if err = errors.Join(err, <-accepted); err != nil || string(b) != "hello" {
+		return "", fmt.Errorf("talk over a port of this machine: got %q: %w", b, err)
 	}
 	return "127.0.0.1 can be listened on and reached", nil
 }

@@ -154,7 +154,7 @@ func (c *chart) process(p *verdict.Process, y, height float64) {
 		c.Bars = append(c.Bars, barOf(s, y+laneHead+(float64(s.Row)+0.5)*rowHeight))
 	}
 	for _, f := range p.Frozen {
-		text := fmt.Sprintf("worker %d (pid %d) stands still\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
+		text := fmt.Sprintf("worker %d (pid %d) is frozen\nSIGSTOP, %s", p.Worker, p.PID, lasting(f, p.To))
 		c.Stops = append(c.Stops, stretch{f.From, until(f, p.To), y + 3, height - 6, text, "frozen"})
 	}
 	if p.Asked > 0 {
@@ -205,7 +205,7 @@ func barOf(s *verdict.Span, y float64) bar {
 	return b
 }
 
-// details is what the person sees who points at a delivery.
+// details is the tooltip of a delivery.
 func details(s *verdict.Span) string {
 	lines := []string{
 		s.Key,

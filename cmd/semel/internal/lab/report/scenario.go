@@ -10,7 +10,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/output"
 )
 
-// demoName is the scenario with texts of its own: its report is for people who have not heard of semel.
+// demoName is the scenario with texts of its own: its report is for readers who do not know semel.
 const demoName = "demo"
 
 // scenarioView is one scenario in the report.
@@ -28,7 +28,7 @@ type scenarioView struct {
 	KeysLeftOut   int
 	Damage        []damageRow
 	EndMS         float64
-	// What is in the pictures, for the legend.
+	// The marks in the charts, for the legend.
 	Killed, Frozen, Deployed, Down, Over, Deferred, Skipped, Beaten bool
 }
 
@@ -135,7 +135,7 @@ func viewOf(t verdict.RunTimeline, endMS float64, drawn int) *runView {
 	return v
 }
 
-// mainFigure chooses the figure that says most about the scenario, the same one for both runs: money, lost keys, or versions.
+// mainFigure chooses the main figure of the scenario, the same one for both runs: money, lost keys, or versions.
 func (sc *scenarioView) mainFigure() {
 	most := func(f func(verdict.Run) int64) (n int64) {
 		for _, v := range sc.Views {
@@ -164,7 +164,7 @@ func (sc *scenarioView) mainFigure() {
 			v.Big, v.What = output.Count(r.Standing, "step", "steps"), "of failed sagas not undone"
 		case r.Duplicated > 0:
 			v.Big = Money(r.DamageMinor, r.Currency)
-			v.What = "charged too much, in " + output.Count(r.Duplicated, "charge that nobody owed", "charges that nobody owed")
+			v.What = "charged too much, in " + output.Count(r.Duplicated, "extra charge", "extra charges")
 		default:
 			v.Big = Money(r.DamageMinor, r.Currency)
 			v.What = "charged too much: no order was charged twice"
@@ -175,7 +175,7 @@ func (sc *scenarioView) mainFigure() {
 	}
 }
 
-// headline says the result in one sentence, and what was done in another.
+// headline sets the result in one sentence, and what was done in another.
 func (sc *scenarioView) headline() {
 	if !sc.Demo {
 		sc.Headline, sc.Lead = sc.Timeline.Scenario.Title, outcome(sc.Verdict)
@@ -259,7 +259,7 @@ var causeTexts = map[verdict.DoubleCause]string{
 	verdict.CauseKilled:   "killed between effect and ack",
 	verdict.CauseFrozen:   "stood still past the visibility",
 	verdict.CauseOverrun:  "held for longer than the visibility",
-	verdict.CauseForgot:   "acked, and handed out again by the queue",
+	verdict.CauseForgot:   "acked, and delivered again by the queue",
 	verdict.CauseBatch:    "tried again because of another item",
 	verdict.CauseUnknown:  "for reasons that the events do not show",
 	verdict.CauseProducer: "sent twice by the producer",

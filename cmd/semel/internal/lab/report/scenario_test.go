@@ -66,7 +66,7 @@ func TestReportOfManyHasAnIndexAndAPageForEach(t *testing.T) {
 	}
 }
 
-// TestReportIsBounded: 2,000 keys of 200 charges each, plain ones beside them.
+// TestReportIsBounded: 2,000 keys of 200 charges each, and plain ones.
 func TestReportIsBounded(t *testing.T) {
 	f := verdicttest.New(plan.GuardOff)
 	f.Spawn(0, 1, 1)

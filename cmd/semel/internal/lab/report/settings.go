@@ -22,7 +22,7 @@ func (sc *scenarioView) Settings() (out []setting) {
 	add("Messages of each key", s.Load.PerKey > 1, "%d", s.Load.PerKey)
 	add("Sent twice by the producer", s.Load.Retries > 0 || sc.Demo, "%d", s.Load.Retries)
 	add("Sent again when all is done", s.Load.Again > 0, "%d", s.Load.Again)
-	add("Orders that nobody can do", s.Load.Poison > 0, "%d", s.Load.Poison)
+	add("Orders that no handler can do", s.Load.Poison > 0, "%d", s.Load.Poison)
 	add("Versions of each order", s.Load.Versions > 0, "%d", s.Load.Versions)
 	add("Items in a message", s.Load.Items > 0, "%d, %d of them fail at first", s.Load.Items, s.Load.BadItems)
 	add("Each order", s.Load.Saga, "a saga of these items")

@@ -117,7 +117,7 @@ func refusedText(n int) string {
 	return fmt.Sprintf("(%d other runs worked to their end too; their records were refused, and say nothing)", n)
 }
 
-// happened says what came of a run, with one key as an example.
+// happened describes the result of a run, with one key as an example.
 func happened(t verdict.RunTimeline) string {
 	text := strings.ToUpper(harm(t.Run)[:1]) + harm(t.Run)[1:] + "."
 	switch {

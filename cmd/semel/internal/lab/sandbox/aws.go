@@ -85,7 +85,7 @@ func (s *sandbox) credentials() {
 	_ = os.Unsetenv("AWS_SESSION_TOKEN")
 }
 
-// queueURL finds the queue as other programs name it, and makes it lead to the queue of its dead letters, so that they find it too.
+// queueURL finds the queue as other programs name it, and sets its dead-letter queue, so that they find that as well.
 func (s *sandbox) queueURL(ctx context.Context) (at, dead, region string, err error) {
 	raw := s.state.URLs.Queue
 	u, err := url.Parse(raw)

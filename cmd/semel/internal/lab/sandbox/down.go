@@ -89,9 +89,9 @@ func (s State) post(ctx context.Context, path string, v any) (status int, err er
 	return resp.StatusCode, nil
 }
 
-// Down takes down what is up in a folder, and returns what it removed. If the process was gone already, it removes what the process
-// left, and the first item reports that. With dry it removes nothing: the items are what it would remove. The error is ErrNotUp where
-// nothing is up.
+// Down takes down the sandbox of a folder, and returns what it removed. If the process was gone already, it removes what the
+// process left, and the first item reports that. With dry it removes nothing: the items are what it would remove. The error
+// is ErrNotUp if nothing is up.
 func Down(ctx context.Context, dir string, dry bool) ([]Item, error) {
 	s, err := Load(dir)
 	if err != nil {

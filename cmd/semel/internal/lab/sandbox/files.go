@@ -22,7 +22,7 @@ type Wanted struct {
 // envHead is the first line of files with settings, by which they are known again.
 const envHead = "# Written by semel lab up, removed by semel lab down."
 
-// check refuses a path before anything is made: one that cannot be written, and a file that is somebody else's.
+// check refuses a path before anything is made: one that cannot be written, and a file that semel lab up did not write.
 func (w *Wanted) check() (err error) {
 	flag := "--outputs"
 	if w.Env {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ownSession detaches a process from the terminal and the group of who starts it.
+// ownSession detaches a process from the terminal and the process group of its parent.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // exists asks without a signal.

@@ -89,7 +89,7 @@ type sandbox struct {
 	store    driver.Store
 	consumer *semel.Consumer
 
-	// down is closed when it is to be taken down, removed when everything is gone: gone then says what.
+	// down is closed when it is to be taken down, removed when everything is gone: outcome then lists it.
 	down     chan struct{}
 	downOnce sync.Once
 	removed  chan struct{}

@@ -86,7 +86,7 @@ func (s State) save() error {
 	return nil
 }
 
-// reserve makes the folder, and a state in it that says that something starts. The error is fs.ErrExist where there is a
+// reserve makes the folder, and a state in it for a sandbox that starts. The error is fs.ErrExist where there is a
 // state already.
 func reserve(dir string) (State, error) {
 	s := State{PID: os.Getpid(), Token: rand.Text(), Started: time.Now().UTC()}

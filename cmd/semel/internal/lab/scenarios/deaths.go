@@ -9,7 +9,7 @@ import (
 func deaths() []plan.Scenario {
 	crash := base("crash", "Workers are killed after the effect, before the ack")
 	crash.Asks = "A worker dies in the middle of its work: what becomes of the message?"
-	crash.Hint = "The queue hands it out again. Commit the effect with its record, or call under an effect key, so that the " +
+	crash.Hint = "The queue delivers it again. Commit the effect with its record, or call under an effect key, so that the " +
 		"second run finds it done."
 	crash.Faults = []plan.Fault{
 		{Do: plan.Kill, Step: plan.AfterEffect, Count: 2},
@@ -39,7 +39,7 @@ func deaths() []plan.Scenario {
 
 	failed := base("failed-retry", "Some orders fail at their first try, and their mark stays")
 	failed.Asks = "What does the mark say when the work has failed?"
-	failed.Hint = "That it may be tried again. A mark that only tells whether somebody began keeps its own retry away."
+	failed.Hint = "That it may be tried again. A mark that only records that the work began blocks its own retry."
 	failed.Load.FailOnce = 4
 	failed = versus(failed, plan.SkipBusy, plan.Semel)
 	failed = expect(failed, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 4))

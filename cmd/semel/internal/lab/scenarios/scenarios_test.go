@@ -9,7 +9,7 @@ import (
 	"github.com/semel-dev/semel/cmd/semel/internal/lab/plan"
 )
 
-// TestScenariosAreWhole: each has a name to type, a question, a hint, two designs, and says what it expects
+// TestScenariosAreWhole: each has a name to type, a question, a hint, two designs, and its expectations
 // of both.
 func TestScenariosAreWhole(t *testing.T) {
 	seen := map[string]bool{}
@@ -30,7 +30,7 @@ func TestScenariosAreWhole(t *testing.T) {
 		if !slices.ContainsFunc(s.Expect[plan.GuardOn].Figures, func(f plan.Figure) bool {
 			return (f.Name == "effects" || f.Name == "dead") && f.Max == f.Min || s.Load.Versions > 0
 		}) {
-			t.Errorf("%s: with the guard on nothing says how many effects or dead letters there are: %v", s.Name, s.Expect[plan.GuardOn].Figures)
+			t.Errorf("%s: with the guard on no figure expects how many effects or dead letters there are: %v", s.Name, s.Expect[plan.GuardOn].Figures)
 		}
 		if s.Expect[plan.GuardOn].Verdict != plan.Held {
 			t.Errorf("%s: the guard is expected to break", s.Name)

@@ -35,7 +35,7 @@ func TestS3_52_EverySizeHasASchedule(t *testing.T) {
 				}
 				for _, k := range p.Strikes {
 					if k.Key != "" && !keys[k.Key] || k.AtEffects > orders {
-						t.Errorf("%s with %d orders, guard %s: %+v strikes nobody", s.Name, orders, g, k)
+						t.Errorf("%s with %d orders, guard %s: %+v strikes no worker", s.Name, orders, g, k)
 					}
 				}
 			}

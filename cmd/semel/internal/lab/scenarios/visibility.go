@@ -16,7 +16,7 @@ func one(name, title string) plan.Scenario {
 }
 
 func visibility() []plan.Scenario {
-	overrun := one("visibility", "The work takes longer than the visibility timeout, and nobody extends it")
+	overrun := one("visibility", "The work takes longer than the visibility timeout, and it is not extended")
 	overrun.Asks = "What is the visibility timeout for, and what happens when the work takes longer?"
 	overrun.Hint = "Extend the visibility while the work goes on (a third of it is a good interval), and claim the key " +
 		"before the work: a condition on the record that is written after it keeps the second record away, not the second run."
@@ -33,12 +33,12 @@ func visibility() []plan.Scenario {
 	beat = expect(beat, plan.GuardOff, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
 	beat = expect(beat, plan.GuardOn, plan.Held, plan.Exactly("effects", 1), plan.Exactly("executed", 1))
 
-	deaf := one("heartbeat-fails", "Every extension fails on the way: the heartbeat beats, and nobody hears it")
+	deaf := one("heartbeat-fails", "Every extension fails on the way: the heartbeat beats, and does not arrive")
 	deaf.Asks = "Is a heartbeat enough?"
-	deaf.Hint = "No: an extension may fail like any call. Who lost the lease must not count; semel fences it and repeats the " +
+	deaf.Hint = "No: an extension may fail like any call. A worker that lost its lease must not count; semel fences it and repeats the " +
 		"work under the same effect key."
 	deaf.Workers.Heartbeat, deaf.Wire.FailExtend = true, 1
-	// Only the first try takes long: with no extension at all nobody could ever finish such work.
+	// Only the first try takes long: with no extension at all no worker could finish such work.
 	deaf.Work = plan.Work{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Slow: 1, SlowFor: 1500 * time.Millisecond}
 	deaf = versus(deaf, plan.CheckLast, plan.SemelKeyed)
 	deaf = expect(deaf, plan.GuardOff, plan.Broken, plan.AtLeast("effects", 2))
@@ -46,7 +46,7 @@ func visibility() []plan.Scenario {
 
 	blind := one("no-condition", "The record is written without a condition: the second one goes unseen")
 	blind.Asks = "What is the condition on the record good for?"
-	blind.Hint = "It tells that somebody else was first, too late to undo the work. Claim first, then work."
+	blind.Hint = "It shows that another worker was first, too late to undo the work. Claim first, then work."
 	blind.Load.Name = "msg-3"
 	blind = versus(blind, plan.CheckLastBlind, plan.SemelKeyed)
 	blind = expect(blind, plan.GuardOff, plan.Broken, plan.AtLeast("executed", 2), plan.AtLeast("effects", 2))

@@ -18,7 +18,7 @@ type Span struct {
 	Count             int // the broker's count of deliveries
 	// From is the receipt; To is the settlement, the end of the process, or its last event.
 	From, To float64
-	// VisibleUntil is when the queue would hand it out again, extensions included.
+	// VisibleUntil is when the queue would deliver it again, extensions included.
 	VisibleUntil float64
 	// RunFrom and RunTo are the handler's.
 	RunFrom, RunTo float64
@@ -43,7 +43,7 @@ type Span struct {
 	Row int
 }
 
-// Ran tells whether the handler was called.
+// Ran reports whether the handler was called.
 func (s *Span) Ran() bool { return s.RunFrom >= 0 }
 
 // Process is one life of a worker: a segment of its lane.

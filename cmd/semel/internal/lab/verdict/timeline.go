@@ -30,8 +30,7 @@ type RunTimeline struct {
 	Flow    Flow
 	// SharedKills is the number of planned kills that the unguarded run has too.
 	SharedKills int
-	// Lost are the keys without effect, dead letter or parked record; SetBack those of which an older version was applied over a
-	// newer one.
+	// Lost are the keys without effect, dead letter or parked record, SetBack the keys with an older version over a newer one.
 	Lost, SetBack []string
 	// Outages are the times in which the database was out of reach.
 	Outages []Frozen
@@ -51,7 +50,7 @@ const (
 	CauseKilled   DoubleCause = "killed"   // its worker was killed between effect and ack
 	CauseOverrun  DoubleCause = "overrun"  // it was in flight for longer than its visibility
 	CauseFrozen   DoubleCause = "frozen"   // its worker was frozen past the visibility
-	CauseForgot   DoubleCause = "forgot"   // it was acked, and the queue handed it out again
+	CauseForgot   DoubleCause = "forgot"   // it was acked, and the queue delivered it again
 	CauseProducer DoubleCause = "producer" // the producer sent it twice
 	// CauseBatch: its message was tried again because of another item in it.
 	CauseBatch   DoubleCause = "batch"
@@ -184,7 +183,7 @@ func flow(spans []*Span) (f Flow) {
 func (h *history) why(key string, visibility time.Duration) (DoubleCause, string) {
 	var charged []*Span
 	if orderOf(key) != key {
-		return CauseBatch, "a bad item brought the whole message back, and the good ones with it"
+		return CauseBatch, "a bad item caused a retry of the whole message, and of the good ones with it"
 	}
 	for _, s := range h.byKey[key] {
 		if s.Charge > 0 {
@@ -227,7 +226,7 @@ func (h *history) again(before []*Span, extra *Span, visibility time.Duration) (
 				old.Worker, Seconds(frozen), visibility)
 		}
 		if old.Settled && old.Outcome == "applied" && old.To < extra.From {
-			return CauseForgot, fmt.Sprintf("worker %d acked it, and the queue handed it out again", old.Worker)
+			return CauseForgot, fmt.Sprintf("worker %d acked it, and the queue delivered it again", old.Worker)
 		}
 		if took := old.RunTo - old.RunFrom; took > float64(visibility.Milliseconds()) {
 			return CauseOverrun, fmt.Sprintf("worker %d took %s, the visibility is %s", old.Worker, Seconds(took), visibility)
@@ -346,7 +345,7 @@ func (s *Span) Last(who string) (Line, bool) {
 	case s.Decision == "dead_lettered":
 		l.Text = "put aside as a dead letter, with its reason"
 	case s.Action == "ack" && s.Outcome == "lost":
-		l.Text, l.Tone = who+" acks too late: the queue has handed it out again", "bad"
+		l.Text, l.Tone = who+" acks too late: the queue has delivered it again", "bad"
 	case s.Action == "ack":
 		l.Text = "acked"
 	case s.Action != "":
@@ -360,7 +359,7 @@ func (s *Span) Last(who string) (Line, bool) {
 func causeText(cause string) string {
 	switch cause {
 	case "redelivery":
-		return "the queue handed it out again, and it is done"
+		return "the queue delivered it again, and it is done"
 	case "producer_duplicate":
 		return "the producer sent it twice, and it is done"
 	case "raced_local":

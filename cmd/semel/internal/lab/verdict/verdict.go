@@ -52,7 +52,7 @@ type Run struct {
 	Causes map[DoubleCause]int `json:"causes,omitempty"`
 	// Transcript is the workers' log, line by line, for scenarios whose one message has a name.
 	Transcript []string `json:"transcript,omitempty"`
-	// Backlog is the most that waited or was in flight at once, Peak the most workers at once; Settled tells that the backlog
+	// Backlog is the most that waited or was in flight at once, Peak the most workers at once; Settled is 1 if the backlog
 	// was worked off in less time than the load took to send. Only of scenarios that scale.
 	Backlog int `json:"backlog,omitempty"`
 	Peak    int `json:"workers_peak,omitempty"`
@@ -164,7 +164,7 @@ func (r *Run) tally(entries []eventlog.Entry) {
 	}
 }
 
-// scaled reads the samples of backlog and workers that the parent took while the load was sent, and whether the workers kept
+// scaled reads the samples of backlog and workers that the parent took while it sent the load, and whether the workers kept
 // up: a backlog that grows as fast as one worker lets it takes longer to work off than the load took to send.
 func (r *Run) scaled(entries []eventlog.Entry) {
 	var first, last, done int64

@@ -51,7 +51,7 @@ func TestCount(t *testing.T) {
 			name: "a dead letter is not a loss", sent: sends("a", "b"), effects: effects("a"),
 			excused: map[string]bool{"b": true}, want: tally{Sent: 2, Effects: 1},
 		},
-		{name: "nobody sent it", sent: sends("a"), effects: effects("a", "x"), want: tally{Sent: 1, Effects: 2, Strays: 1}},
+		{name: "it was not sent", sent: sends("a"), effects: effects("a", "x"), want: tally{Sent: 1, Effects: 2, Strays: 1}},
 	} {
 		got := count(c.sent, c.effects, c.excused)
 		if lost := strings.Join(got.Lost, " "); lost != c.lost {
@@ -187,7 +187,7 @@ func TestScaled(t *testing.T) {
 	var none Run
 	none.scaled([]eventlog.Entry{{Kind: eventlog.Sent, At: 1000}, {Kind: eventlog.Sent, At: 2000}})
 	if none.Settled != 0 {
-		t.Error("a load that nobody works on is settled")
+		t.Error("a load without any work is settled")
 	}
 }
 

@@ -203,8 +203,8 @@ func next(t *testing.T, in *bufio.Scanner, accept func(batch) bool) batch {
 	return batch{}
 }
 
-// TestTellsWhatHappens: what processes write, what the ledger holds, what a page that comes later missed, and the end.
-func TestTellsWhatHappens(t *testing.T) {
+// TestPagesGetWhatHappens: what processes write, what the ledger holds, what a page that comes later missed, and the end.
+func TestPagesGetWhatHappens(t *testing.T) {
 	v := listen(t)
 	dir := t.TempDir()
 	off := v.Side(plan.GuardOff, dir)
@@ -258,7 +258,7 @@ func TestTellsWhatHappens(t *testing.T) {
 	}
 	second := stream()
 	if b := next(t, second, func(batch) bool { return true }); !has("spawn")(b) || !has("doubled")(b) || !has("settled")(b) {
-		t.Errorf("a page that comes later hears %+v", b.Events)
+		t.Errorf("a page that joins later gets %+v", b.Events)
 	}
 	v.Close(Last{Runs: []verdict.Run{{Guard: plan.GuardOn, Verdict: plan.Held}}})
 	for _, s := range []*bufio.Scanner{first, second} {

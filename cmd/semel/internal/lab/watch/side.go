@@ -62,7 +62,7 @@ func newSide(s plan.Scenario, g plan.Guard, began time.Time) *side {
 	}
 }
 
-// look takes how the run stands, and finds the charges that were one too many.
+// look takes the status of the run, and finds the charges that were one too many.
 func (s *side) look(now crew.Status) {
 	f := verdict.Stand(now.Sent, now.Effects, now.Aside, now.Stats)
 	s.mu.Lock()
@@ -83,7 +83,7 @@ func (s *side) look(now crew.Status) {
 	}
 }
 
-// in says where the events files are.
+// in sets where the events files are.
 func (s *side) in(dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // plainOne does the work and acks last, so that nothing is lost. It doubles whatever comes twice:
 //
 //  1. the producer sends an order again, because the first response was lost;
-//  2. the process dies after the effect, before the ack: the queue hands the message out again;
+//  2. the process dies after the effect, before the ack: the queue delivers the message again;
 //  3. the work takes longer than the visibility: another worker has the message by then. What waits in the buffer
 //     behind the slow one overruns too.
 func plainOne(ctx context.Context, j *job) error {

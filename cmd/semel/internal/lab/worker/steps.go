@@ -107,7 +107,7 @@ type losses struct {
 	// outcome is what the caller gets for a dropped item.
 	outcome driver.Outcome
 	lose    float64
-	// nth item is dropped besides, from 1; 0 = none.
+	// nth item is dropped as well, from 1; 0 = none.
 	nth int
 }
 

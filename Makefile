@@ -18,6 +18,8 @@ GO ?= go
 TESTFLAGS ?=
 # Packages that are tested at once: twice as many as processors, because tests of processes and servers wait for leases.
 ATONCE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+# The packages whose tests take longest: they begin first, so that no processor waits for them at the end.
+SLOW := ./cmd/semel ./adapters/postgres ./adapters/sqlite ./adapters/aws/dynamodb
 # Arguments of the comparison with raw SQLite, e.g. make bench BENCHFLAGS='-n 20000 -rounds 3'.
 BENCHFLAGS ?=
 # Arguments of the measures on PostgreSQL and Redis, e.g. make bench-report REPORTFLAGS='-rounds 3 -measure semel'.
@@ -45,13 +47,13 @@ build: ## Build the binary: bin/semel
 .PHONY: test-quick
 test-quick: ## Vet and the short tests of all workspace modules: needs nothing but Go
 	$(GO) vet work
-	$(GO) test -short $(TESTFLAGS) work
+	$(GO) test -short -p $(ATONCE) $(TESTFLAGS) $(SLOW) work
 
 .PHONY: test
 test: ## All tests: the workspace in shuffled order, then the modules outside (real processes, servers, oracles)
 	@export SEMEL_LEFT_OUT=$$(mktemp); trap 'rm -f "$$SEMEL_LEFT_OUT"' EXIT; \
 	$(GO) vet work; \
-	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) work; \
+	$(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) $(SLOW) work; \
 	for dir in $(OUTSIDE) tools; do \
 		echo "test $$dir"; \
 		(cd $$dir; export GOWORK=off; $(GO) vet ./...; $(GO) test -p $(ATONCE) -shuffle=on -timeout 20m $(TESTFLAGS) ./...); \
@@ -122,11 +124,11 @@ bench-gate: ## The same, and fails when a ratio is below its gate
 	cd bench && GOWORK=off $(GO) run . -gate $(REPORTFLAGS)
 
 .PHONY: campaign
-campaign: ## Workers killed, servers restarted, answers lost, for CAMPAIGNFLAGS; the ledger is counted at the end
+campaign: ## Workers killed, servers restarted, responses lost, for CAMPAIGNFLAGS; the ledger is counted at the end
 	cd tests && GOWORK=off $(GO) run ./campaign $(CAMPAIGNFLAGS)
 
 .PHONY: real-input
-real-input: ## Real webhooks of an npm package through three worker processes, one killed; says so when npm is out of reach
+real-input: ## Real webhooks of an npm package through three worker processes, one killed; reports when npm is out of reach
 	cd tests && GOWORK=off $(GO) test -count=1 -v ./realinput
 
 .PHONY: demo
@@ -149,7 +151,7 @@ scenarios-slow: build ## Those that take longer
 	bin/semel lab run --all --slow $(ARGS)
 
 .PHONY: validate
-validate: build ## Check that scenarios can be played here, e.g. ARGS='--on aws'
+validate: build ## Check that scenarios can be run here, e.g. ARGS='--on aws'
 	bin/semel lab validate $(ARGS)
 
 .PHONY: preflight

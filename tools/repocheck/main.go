@@ -1,6 +1,6 @@
 // Command repocheck checks what no compiler sees: that the core's go.mod has no require line, that the links inside of the
-// repository lead somewhere, and that the tests and files that docs/mission.md names exist. It warns of files that have
-// grown long, which is no failure.
+// repository lead somewhere, that the tests and files that docs/mission.md names exist, and that no text has a word of
+// words.go. It warns of files that have grown long, which is no failure.
 //
 // It takes the root of the repository, prints what is wrong on standard output, and exits 1 when anything is.
 package main
@@ -18,6 +18,9 @@ import (
 )
 
 const maxLines = 400
+
+// texts are the files that people read.
+var texts = []string{".go", ".md", ".txtar", ".tmpl", ".js", ".sql", ".lua", ".tf", ".yaml"}
 
 func main() {
 	root := "."
@@ -58,16 +61,17 @@ func check(root string) (problems, warnings []string, err error) {
 			return nil
 		}
 		ext := filepath.Ext(path)
-		if ext != ".go" && ext != ".md" {
+		if !slices.Contains(texts, ext) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
+		problems = append(problems, checkWords(path, text)...)
 		if ext == ".md" {
 			problems = append(problems, checkLinks(path, text)...)
-		} else if n := bytes.Count(text, []byte("\n")); n > maxLines {
+		} else if n := bytes.Count(text, []byte("\n")); n > maxLines && ext == ".go" {
 			warnings = append(warnings, fmt.Sprintf("%s has %d lines, more than %d: does it have more than one role?",
 				path, n, maxLines))
 		}

@@ -88,7 +88,7 @@ func TestTimelineKnowsFrozenWorkersAndForgottenAcks(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"order-0001": "frozen: worker 1 was frozen for 3.8 s with it in flight, the visibility is 2s",
-		"order-0002": "forgot: worker 2 acked it, and the queue handed it out again",
+		"order-0002": "forgot: worker 2 acked it, and the queue delivered it again",
 	} {
 		if got[key] != want {
 			t.Errorf("%s: %q, want %q", key, got[key], want)

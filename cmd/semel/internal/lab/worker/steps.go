@@ -18,6 +18,8 @@ type stepQueue struct {
 	log    *eventlog.Log
 	keys   *keyring
 	faults *faults
+	// visible is the queue's visibility.
+	visible time.Duration
 }
 
 // Unwrap is the queue itself.
@@ -33,6 +35,9 @@ func (q *stepQueue) Receive(ctx context.Context, limit int) ([]driver.Delivery, 
 		return nil, err
 	}
 	ds, err := q.Queue.Receive(ctx, limit)
+	if len(ds) > 0 && ds[0].Visible > 0 {
+		q.log.Delay(q.visible - ds[0].Visible) // the time that the delivery took to arrive
+	}
 	for _, d := range ds {
 		key := d.Header(place.KeyHeader)
 		q.keys.put(d.Receipt, key, d.ID)

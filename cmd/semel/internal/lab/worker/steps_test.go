@@ -20,6 +20,11 @@ type (
 
 const diskWait = 700 * time.Millisecond
 
+func (slowQueue) Receive(context.Context, int) ([]driver.Delivery, error) {
+	time.Sleep(time.Minute) // until there is a message
+	return []driver.Delivery{{Visible: time.Second - diskWait}}, nil
+}
+
 func (slowQueue) Extend(context.Context, time.Duration, ...any) ([]driver.Outcome, error) {
 	time.Sleep(diskWait)
 	return nil, nil
@@ -46,9 +51,13 @@ func (slowStore) Finish(context.Context, ...driver.Finish) ([]driver.Outcome, er
 }
 
 // TestBlockedCallsCountAsDelays: a lease may expire while its worker waits for the store, and the ticks of the process are
-// on time. The scenario's own slow store is no delay.
+// on time. Neither the scenario's own slow store nor the wait for a message is a delay.
 func TestBlockedCallsCountAsDelays(t *testing.T) {
 	for name, call := range map[string]func(context.Context, *stepQueue, *stepStore) error{
+		"receive": func(ctx context.Context, q *stepQueue, _ *stepStore) error {
+			_, err := q.Receive(ctx, 1)
+			return err
+		},
 		"extend the visibility": func(ctx context.Context, q *stepQueue, _ *stepStore) error {
 			_, err := q.Extend(ctx, time.Second, "receipt")
 			return err
@@ -79,8 +88,9 @@ func TestBlockedCallsCountAsDelays(t *testing.T) {
 			spec := Spec{Dir: dir, Worker: 1, Life: 1}
 			spec.Wire.SlowStore, spec.Wire.SlowFor = 1, time.Minute
 			faults := newFaults(spec)
-			err = call(t.Context(), &stepQueue{Queue: slowQueue{}, log: log, keys: newKeyring(), faults: faults},
-				&stepStore{Store: slowStore{}, log: log, keys: newKeyring(), faults: faults})
+			err = call(t.Context(), &stepQueue{
+				Queue: slowQueue{}, gate: newGate(nil, 1, dir, log), log: log, keys: newKeyring(), faults: faults, visible: time.Second,
+			}, &stepStore{Store: slowStore{}, log: log, keys: newKeyring(), faults: faults})
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -99,7 +99,7 @@ func work(ctx context.Context, spec Spec) (err error) {
 	w := &worker{spec: spec, place: r, log: log, gate: newGate(spec.Strikes, spec.Worker, spec.Dir, log)}
 	keys, faults := newKeyring(), newFaults(spec)
 	w.faults = faults
-	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults}
+	w.queue = &stepQueue{Queue: r.Queue, gate: w.gate, log: log, keys: keys, faults: faults, visible: spec.Workers.Visibility}
 	committer, _ := driver.As[driver.Committer](r.Store)
 	w.store = &stepStore{Store: r.Store, committer: committer, gate: w.gate, log: log, keys: keys, faults: faults}
 	consume, ok := designs[spec.Design]

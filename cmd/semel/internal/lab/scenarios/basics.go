@@ -10,9 +10,9 @@ import (
 const longVisibility = 5 * time.Second
 
 func basics() []plan.Scenario {
-	happy := base("happy", "Nothing goes wrong: everything is processed and acked, nothing is left")
+	happy := base("happy", "Nothing goes wrong: every message is processed and acked")
 	happy.Asks = "Does the guard cost anything while nothing goes wrong?"
-	happy.Hint = "Nothing to fix. Both designs do every order once; what differs is what happens on a worse day."
+	happy.Hint = "Nothing to fix. Both designs do every order once. They differ when something goes wrong."
 	happy.Workers.Visibility = longVisibility
 	happy = versus(happy, plan.Plain, plan.Semel)
 	happy = expect(happy, plan.GuardOff, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0))
@@ -20,7 +20,7 @@ func basics() []plan.Scenario {
 
 	replicas := base("replicas", "200 messages over three workers, none of them twice")
 	replicas.Asks = "Can I scale out without processing anything twice?"
-	replicas.Hint = "As long as nothing fails, the queue alone keeps workers apart. It is failures that need the guard."
+	replicas.Hint = "As long as nothing fails, the queue alone keeps workers apart. Failures need the guard."
 	replicas.Load.Orders = 200
 	replicas.Workers.Visibility = longVisibility
 	replicas = versus(replicas, plan.Plain, plan.Semel)
@@ -29,7 +29,7 @@ func basics() []plan.Scenario {
 
 	race := base("race", "50 messages of one key meet three workers at once")
 	race.Asks = "Two workers take the same job in the same moment: who wins?"
-	race.Hint = "Claim the key in the database before the work: one claim wins, the others wait and then find it done."
+	race.Hint = "Claim the key in the database before the work: one claim wins, the others wait and then find the work done."
 	race.Load.Orders, race.Load.PerKey = 1, 50
 	race.Work = plan.Work{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}
 	race.Workers.Visibility = 3 * time.Second

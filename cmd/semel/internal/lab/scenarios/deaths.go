@@ -8,9 +8,9 @@ import (
 
 func deaths() []plan.Scenario {
 	crash := base("crash", "Workers are killed after the effect, before the ack")
-	crash.Asks = "A worker dies in the middle of its work: what becomes of the message?"
+	crash.Asks = "A worker dies in the middle of its work: what happens to the message?"
 	crash.Hint = "The queue delivers it again. Commit the effect with its record, or call under an effect key, so that the " +
-		"second run finds it done."
+		"second run finds the work done."
 	crash.Faults = []plan.Fault{
 		{Do: plan.Kill, Step: plan.AfterEffect, Count: 2},
 		{Do: plan.Kill, Step: plan.AfterReceive, Count: 1, GuardOn: true, ByPassage: true},
@@ -22,7 +22,7 @@ func deaths() []plan.Scenario {
 
 	effects := base("side-effects", "Workers die after the commit of the effect, before the ack")
 	effects.Asks = "Why must effect and record be one transaction?"
-	effects.Hint = "Two tables and no transaction leave a moment between effect and record. One transaction has no such moment."
+	effects.Hint = "Two tables and no transaction leave a gap between effect and record. One transaction has no gap."
 	effects.Faults = []plan.Fault{
 		{Do: plan.Kill, Step: plan.AfterEffect, Count: 2},
 		{Do: plan.Kill, Step: plan.AfterCommit, Count: 2, GuardOn: true},
@@ -30,15 +30,15 @@ func deaths() []plan.Scenario {
 	effects.Wire.LoseCommit = 0.1
 	effects = versus(effects, plan.CheckLast, plan.Semel)
 
-	lost := base("lost-work", "A duplicate of what is in progress is deleted, and its owner dies")
+	lost := base("lost-work", "A duplicate of a message in progress is deleted, and the owner dies")
 	lost.Asks = "A message is being worked on elsewhere: may I delete the duplicate?"
-	lost.Hint = "Never: it is the only thing left when the owner dies. Put it back, and take over when the lease has ended."
+	lost.Hint = "Never: it is the only thing left when the owner dies. Put it back, and take over when the lease expires."
 	lost.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.AfterClaim, Count: 2}}
 	lost = versus(lost, plan.SkipBusy, plan.Semel)
 	lost = expect(lost, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 2))
 
 	failed := base("failed-retry", "Some orders fail at their first try, and their mark stays")
-	failed.Asks = "What does the mark say when the work has failed?"
+	failed.Asks = "What must the mark record when the work has failed?"
 	failed.Hint = "That it may be tried again. A mark that only records that the work began blocks its own retry."
 	failed.Load.FailOnce = 4
 	failed = versus(failed, plan.SkipBusy, plan.Semel)
@@ -46,15 +46,15 @@ func deaths() []plan.Scenario {
 	failed = expect(failed, plan.GuardOn, plan.Held, plan.Exactly("effects", 30), plan.Exactly("dead", 0))
 
 	mark := base("mark-first", "The id is recorded before the start, and the process dies in between")
-	mark.Asks = "May I record the id first and start the work then?"
-	mark.Hint = "Not without a lease and a state that moves on: dying in between, the file is never processed again."
+	mark.Asks = "May I record the id first and then start the work?"
+	mark.Hint = "Not without a lease and a state that moves on: if the process dies in between, the file is never processed."
 	mark.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.AfterClaim, Count: 2}}
 	mark = versus(mark, plan.MarkFirst, plan.SemelKeyed)
 	mark = expect(mark, plan.GuardOff, plan.Broken, plan.AtLeast("lost", 2))
 
 	zombie := base("zombie", "A worker is frozen past its lease, and wakes up")
 	zombie.Asks = "What if the old owner is not dead, only late?"
-	zombie.Hint = "Compare a fencing token in every write: the late one writes nothing and acks nothing."
+	zombie.Hint = "Compare a fencing token in every write: the late worker writes nothing and acks nothing."
 	zombie.Load.Orders = 12
 	zombie.Faults = []plan.Fault{{Do: plan.Freeze, Step: plan.AfterEffect, Count: 1, For: 2500 * time.Millisecond}}
 	zombie = versus(zombie, plan.TTLLock, plan.Semel)
@@ -70,7 +70,7 @@ func deaths() []plan.Scenario {
 
 	deploy := base("deploy", "A rolling deployment replaces every worker")
 	deploy.Asks = "What happens to the work in flight during a deployment?"
-	deploy.Hint = "Drain on SIGTERM: finish what has begun, return what has not. And survive it when that fails."
+	deploy.Hint = "Drain on SIGTERM: finish the work that has begun, and return the rest. A worker that fails to drain must be harmless as well."
 	deploy.Load.Orders = 60
 	deploy.Work = plan.Work{Min: 80 * time.Millisecond, Max: 120 * time.Millisecond}
 	deploy.Faults = []plan.Fault{{Do: plan.Deploy, Step: plan.Outside, Count: 4}}

@@ -7,9 +7,9 @@ import (
 )
 
 func identities() []plan.Scenario {
-	duplicates := base("duplicates", "The queue forgets acks: what is done comes again")
-	duplicates.Asks = "I acked it. Why does it come again?"
-	duplicates.Hint = "At-least-once is meant literally: a deleted message may come again. Remember what is done for longer than the queue keeps it."
+	duplicates := base("duplicates", "The queue forgets acks: finished messages are redelivered")
+	duplicates.Asks = "I acked it. Why is it delivered again?"
+	duplicates.Hint = "At-least-once is meant literally: a deleted message may be delivered again. Keep the record for longer than the queue keeps the message."
 	duplicates.Wire.ForgetAck = 0.3
 	duplicates = versus(duplicates, plan.Plain, plan.SemelKeyed)
 	duplicates = expect(duplicates, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 1))
@@ -17,7 +17,7 @@ func identities() []plan.Scenario {
 
 	retry := base("producer-retry", "The producer sends again, under another message id")
 	retry.Asks = "Is the message id the idempotency key?"
-	retry.Hint = "No: what the producer sends twice has two ids. Take the business key (order and action)."
+	retry.Hint = "No: a message that the producer sends twice has two ids. Take the business key (order and action)."
 	retry.Load.Retries = 6
 	retry = versus(retry, plan.MessageID, plan.Semel)
 	retry = expect(retry, plan.GuardOff, plan.Broken, plan.AtLeast("duplicated", 6))
@@ -40,8 +40,8 @@ func identities() []plan.Scenario {
 	fanout = expect(fanout, plan.GuardOn, plan.Held, plan.Exactly("effects", 10), plan.AtLeast("replayed", 10))
 
 	start := base("double-start", "A workflow is started by two rules and by the producer's retry, and responses to the start get lost")
-	start.Asks = "How do I start a workflow once, whoever asks for it?"
-	start.Hint = "Claim the key, then start under a name made of it: the service knows the second start for the first one."
+	start.Asks = "How do I start a workflow once, whatever asks for it?"
+	start.Hint = "Claim the key, then start under a name made from it: the service recognizes the second start."
 	start.Load.Orders, start.Load.PerKey, start.Load.Retries = 10, 2, 4
 	start.Wire.LoseEffect = 0.3
 	start.Workers.MaxAttempts = 20
@@ -52,7 +52,7 @@ func identities() []plan.Scenario {
 
 	response := base("lost-response", "The payment service does its work, and its response gets lost")
 	response.Asks = "The call failed. May I repeat it?"
-	response.Hint = "Only under the same idempotency key: the service then knows the second call for the first one."
+	response.Hint = "Only under the same idempotency key: the service then recognizes the second call."
 	response.Wire.LoseEffect = 0.2
 	response.Workers.MaxAttempts = 20
 	response.Workers.Visibility = 500 * time.Millisecond

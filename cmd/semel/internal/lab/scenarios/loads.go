@@ -7,9 +7,9 @@ import (
 )
 
 func loads() []plan.Scenario {
-	back := base("backpressure", "More comes in than one worker can do: the number of workers follows the backlog")
+	back := base("backpressure", "More messages arrive than one worker can handle: the number of workers follows the backlog")
 	back.Asks = "How many workers do I need, and when does the backlog stop growing?"
-	back.Hint = "Scale by backlog per worker: as many messages as one worker does in the time that a message may wait."
+	back.Hint = "Scale by backlog per worker: the number of messages that one worker handles in the time that a message may wait."
 	back.Slow = true
 	back.Load.Orders, back.Load.Rate = 320, 40
 	back.Work = plan.Work{Min: 80 * time.Millisecond, Max: 120 * time.Millisecond}

@@ -8,8 +8,8 @@ import (
 
 func shapes() []plan.Scenario {
 	poison := base("poison", "Some orders can never be done")
-	poison.Asks = "What becomes of a message that fails every time?"
-	poison.Hint = "Count the attempts and put it aside with its reason, where a person finds it. Deleting it loses it."
+	poison.Asks = "What happens to a message that fails every time?"
+	poison.Hint = "Count the attempts, then move it to the dead-letter queue with its reason. Deleting it loses it."
 	poison.Load.Poison, poison.Workers.MaxAttempts = 3, 3
 	poison.Workers.Visibility = 500 * time.Millisecond
 	poison = versus(poison, plan.Plain, plan.Semel)
@@ -17,7 +17,7 @@ func shapes() []plan.Scenario {
 	poison = expect(poison, plan.GuardOn, plan.Held, plan.Exactly("effects", 27), plan.Exactly("dead", 3))
 
 	batch := base("partial-batch", "Two of ten items in a message fail at first")
-	batch.Asks = "One item of a batch fails: what is tried again?"
+	batch.Asks = "One item of a batch fails: what is retried?"
 	batch.Hint = "The failed items only. Make each item a step with a key of its own."
 	batch.Load.Orders, batch.Load.Items, batch.Load.BadItems = 5, 10, 2
 	batch = versus(batch, plan.FailFast, plan.SemelSteps)
@@ -33,7 +33,7 @@ func shapes() []plan.Scenario {
 	versions = expect(versions, plan.GuardOn, plan.Held, plan.AtLeast("stale", 1))
 
 	saga := base("saga", "A trip of three bookings, the last of which is impossible for some, and workers that die in between")
-	saga.Asks = "The third step fails: who undoes the first two?"
+	saga.Asks = "The third step fails: what undoes the first two?"
 	saga.Hint = "A journal that outlives the process: register each compensation before its step runs, undo in reverse order."
 	saga.Load.Orders, saga.Load.Items, saga.Load.Saga, saga.Load.Poison = 8, 3, true, 5
 	saga.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.BetweenEffects, Count: 3}}
@@ -43,8 +43,8 @@ func shapes() []plan.Scenario {
 
 	mail := base("outbox", "Each order is committed here and mailed by a service elsewhere, and workers die between the two")
 	mail.Asks = "How do I write to my database and publish to another system?"
-	mail.Hint = "Commit what is to be published with the order (an outbox), and let a relay publish it under one id: killed in " +
-		"between, it publishes again, and the other side knows the id."
+	mail.Hint = "Commit the message together with the order (an outbox), and let a relay publish it under one id. If the relay is killed " +
+		"in between, it publishes again, and the other side recognizes the id."
 	mail.Load.Mail = true
 	mail.Faults = []plan.Fault{{Do: plan.Kill, Step: plan.BetweenEffects, Count: 3}}
 	mail = versus(mail, plan.DualWrite, plan.SemelOutbox)

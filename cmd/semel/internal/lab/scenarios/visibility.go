@@ -19,7 +19,7 @@ func visibility() []plan.Scenario {
 	overrun := one("visibility", "The work takes longer than the visibility timeout, and it is not extended")
 	overrun.Asks = "What is the visibility timeout for, and what happens when the work takes longer?"
 	overrun.Hint = "Extend the visibility while the work goes on (a third of it is a good interval), and claim the key " +
-		"before the work: a condition on the record that is written after it keeps the second record away, not the second run."
+		"before the work: a condition on a record after the work prevents the second record, not the second run."
 	overrun.Load.Name = "msg-1"
 	overrun = versus(overrun, plan.CheckLast, plan.SemelKeyed)
 	overrun = expect(overrun, plan.GuardOff, plan.Broken, plan.AtLeast("executed", 2), plan.AtLeast("effects", 2))
@@ -27,13 +27,13 @@ func visibility() []plan.Scenario {
 
 	beat := one("heartbeat", "The same work with heartbeats: one start, one completion")
 	beat.Asks = "How often does the visibility have to be extended?"
-	beat.Hint = "Every third of it, from the receipt on: two extensions may then fail before the message is given to others."
+	beat.Hint = "Every third of it, from the receipt on: two extensions may then fail before the message is delivered to another worker."
 	beat.Load.Name, beat.Workers.Heartbeat = "msg-2", true
 	beat = versus(beat, plan.CheckLast, plan.SemelKeyed)
 	beat = expect(beat, plan.GuardOff, plan.Held, plan.Exactly("executed", 1), plan.Exactly("delivered", 1))
 	beat = expect(beat, plan.GuardOn, plan.Held, plan.Exactly("effects", 1), plan.Exactly("executed", 1))
 
-	deaf := one("heartbeat-fails", "Every extension fails on the way: the heartbeat beats, and does not arrive")
+	deaf := one("heartbeat-fails", "Every extension is lost on its way: the heartbeat does not arrive")
 	deaf.Asks = "Is a heartbeat enough?"
 	deaf.Hint = "No: an extension may fail like any call. A worker that lost its lease must not count; semel fences it and repeats the " +
 		"work under the same effect key."
@@ -45,7 +45,7 @@ func visibility() []plan.Scenario {
 	deaf = expect(deaf, plan.GuardOn, plan.Held, plan.Exactly("effects", 1))
 
 	blind := one("no-condition", "The record is written without a condition: the second one goes unseen")
-	blind.Asks = "What is the condition on the record good for?"
+	blind.Asks = "What does the condition on the record do?"
 	blind.Hint = "It shows that another worker was first, too late to undo the work. Claim first, then work."
 	blind.Load.Name = "msg-3"
 	blind = versus(blind, plan.CheckLastBlind, plan.SemelKeyed)

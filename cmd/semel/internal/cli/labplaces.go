@@ -83,5 +83,5 @@ func (u notRun) asked(all bool) error {
 	if len(u) == 0 || all {
 		return nil
 	}
-	return &output.Error{Code: output.CodeNegative, Err: u[0], Hint: "use another place: --on embedded, or --store postgres://…"}
+	return &output.Error{Code: output.CodeNegative, Err: u[0], Hint: "another place runs it: --on embedded, or --store postgres://…"}
 }

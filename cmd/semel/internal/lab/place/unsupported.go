@@ -10,7 +10,7 @@ import (
 type UnsupportedError struct{ Scenario, Why string }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("%s cannot run here: %s", e.Scenario, e.Why)
+	return fmt.Sprintf("%s cannot be run here: %s", e.Scenario, e.Why)
 }
 
 // Supports returns an *UnsupportedError if a run with this guard needs what the place does not have.
